@@ -1,0 +1,209 @@
+"""What is to be run: frozen values that the spec language makes and the runner takes. No tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from gradverify.result import Verdict
+
+KNOWN_CHECKS = ("gradcheck", "gradgradcheck", "contract")  # names that a spec may use
+DEFAULT_TIMEOUT = 60.0  # seconds
+
+
+class TorchGradcheck(StrEnum):
+    """When torch's own gradcheck runs beside ours."""
+
+    SMALL = "small"  # where the Jacobian has at most 10^4 entries
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class Layout(StrEnum):
+    """How a tensor lies in memory."""
+
+    CONTIGUOUS = "contiguous"
+    TRANSPOSED = "transposed"
+    STRIDED = "strided"
+    EXPANDED = "expanded"
+    CHANNELS_LAST = "channels_last"
+
+
+class Constraint(StrEnum):
+    """A set that an input's values must lie in."""
+
+    POSITIVE = "positive"
+    DISTINCT = "distinct"
+    SYMMETRIC = "symmetric"
+    POSITIVE_DEFINITE = "positive_definite"
+    SIMPLEX = "simplex"
+    UNIT_NORM = "unit_norm"
+    TRIANGULAR = "triangular"
+    ORTHOGONAL = "orthogonal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A named object in a Python file or module; exactly one of `file` and `module` is set."""
+
+    file: str | None = None  # absolute path
+    module: str | None = None  # dotted name
+    name: str  # attribute, may be dotted
+    written: str  # as the user wrote it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Normal:
+    mean: float = 0.0
+    std: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uniform:
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integers:
+    low: int
+    high: int  # exclusive, as in torch.randint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bernoulli:
+    p: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linspace:
+    start: float
+    end: float  # inclusive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permutation:
+    """A random permutation of 0 … numel-1 along the last dimension."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    values: Any  # nested lists of numbers, complex numbers as strings "1+2j"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    path: str  # absolute; .pt, .npy or .npz
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factory:
+    """Python code that makes the input: called as `factory(**args)`."""
+
+    target: Target
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+Distribution = Normal | Uniform | Integers | Bernoulli | Linspace | Permutation
+Origin = Distribution | Values | DataFile | Factory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorInput:
+    """One input tensor: where its values come from and how it is laid out."""
+
+    origin: Origin
+    shape: tuple[int, ...] | None = None  # None where the origin brings its own
+    dtype: str | None = None  # None: the case's dtype for floating values, the origin's own else
+    requires_grad: bool | None = None  # None: floating and complex tensors are differentiated
+    layout: Layout = Layout.CONTIGUOUS
+    avoid: tuple[float, ...] = ()  # points that values keep a margin from
+    constraint: Constraint | None = None
+    constrained: bool = True  # perturbations stay on the constraint too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Literal:
+    value: Any  # passed on as it is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DtypeArgument:
+    name: str  # float32 -> torch.float32; "case" -> the case's dtype
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeArgument:
+    size: tuple[int, ...]  # -> torch.Size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TupleArgument:
+    items: tuple[Any, ...]  # plain values -> tuple
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceArgument:
+    name: str  # "case" -> the case's device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListInput:
+    items: tuple[Any, ...]  # of TensorInput; a list of tensors
+
+
+Input = TensorInput | Literal | DtypeArgument | SizeArgument | TupleArgument | DeviceArgument | ListInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerances:
+    """What may differ; None means the default for the dtype."""
+
+    rtol: float | None = None
+    atol: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a check is to run: the one value that options travel in."""
+
+    tolerances: Tolerances = Tolerances()
+    seed: int = 0
+    torch_gradcheck: TorchGradcheck = TorchGradcheck.SMALL
+    max_elements: int = 100  # elements kept per finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What the spec says should come out."""
+
+    verdict: Verdict = Verdict.PASS  # of the case
+    checks: Mapping[str, Verdict] = field(default_factory=dict)  # where given, of single checks
+    cause: str | None = None  # where given, named by some finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One combination of a spec document: everything a worker needs to know, and picklable."""
+
+    id: str  # spec-stem/case/device-dtype[-sampleN]
+    draw_key: str  # the id's part that decides input values: no device, no dtype
+    spec: str  # path of the spec as given on the command line
+    line: int  # line of the case in it
+    target: Target
+    init: Mapping[str, Any] | None = None  # arguments of an nn.Module's constructor
+    inputs: Mapping[str, Input]  # forward's parameters in order
+    outputs: tuple[int, ...] | None = None  # None: every differentiable one
+    stochastic: bool = False
+    checks: tuple[str, ...] = KNOWN_CHECKS
+    tolerances: Mapping[str, Tolerances] = field(default_factory=dict)  # per check
+    dtype: str = "float64"
+    device: str = "cpu"
+    sample: int = 0
+    seed: int = 0
+    timeout: float = DEFAULT_TIMEOUT  # seconds
+    torch_gradcheck: TorchGradcheck = TorchGradcheck.SMALL
+    max_elements: int = 100
+    expect: Expectation = Expectation()

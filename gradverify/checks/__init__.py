@@ -1,0 +1,1 @@
+"""One question per file: Problem in, CheckResult out."""

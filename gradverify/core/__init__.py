@@ -1,0 +1,1 @@
+"""The mathematics: torch and stdlib; knows nothing of YAML, files or terminals."""

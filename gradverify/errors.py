@@ -1,0 +1,60 @@
+"""Every exception gradverify raises on purpose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class GradverifyError(Exception):
+    """Root of all errors that gradverify raises on purpose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Where:
+    """A place in a file; lines and columns count from 1."""
+
+    file: str  # path as the user gave it
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class SpecError(GradverifyError):
+    """A mistake in the user's YAML: where it stands, what is wrong, and what to do next."""
+
+    def __init__(self, *, where: Where, path: str = "", problem: str, hint: str = "") -> None:
+        self.where = where  # file, line and column
+        self.path = path  # dotted path of the key, "" for the document itself
+        self.problem = problem  # what is wrong, without a full stop
+        self.hint = hint  # what to do next, "" when there is nothing to add
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        key = f"{self.path}: " if self.path else ""
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{self.where}: {key}{self.problem}{hint}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_spec_error, (self.where, self.path, self.problem, self.hint)
+
+
+class TargetError(GradverifyError):
+    """The function a spec names could not be found or loaded."""
+
+
+class EvaluationError(GradverifyError):
+    """User code raised while it was being evaluated; the original exception is the cause.
+
+    `stage` is "forward" or "backward".
+    """
+
+    def __init__(self, stage: str, original: BaseException) -> None:
+        self.stage = stage
+        self.original = original
+        super().__init__(f"{stage} raised {type(original).__name__}: {original}")
+
+
+def _rebuild_spec_error(where: Where, path: str, problem: str, hint: str) -> SpecError:
+    return SpecError(where=where, path=path, problem=problem, hint=hint)

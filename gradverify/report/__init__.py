@@ -1,0 +1,1 @@
+"""Report to text: pure functions, one per format."""

@@ -1,0 +1,207 @@
+"""What came of a run: verdicts and the frozen values they travel in. Numbers and names, no tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gradverify.serial import to_plain
+
+SCHEMA_VERSION = 1
+Index = tuple[int, ...]
+
+
+class Verdict(StrEnum):
+    """The answer of one check, or of one case."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    ERROR = "error"
+    SKIP = "skip"
+
+
+class ElementVerdict(StrEnum):
+    """The answer for one entry of a Jacobian."""
+
+    MATCH = "match"
+    MISMATCH = "mismatch"
+    KINK = "kink"  # the analytic value lies between the one-sided derivatives
+    JUMP = "jump"  # the function itself jumps here: there is no derivative
+    EDGE = "edge"  # the domain ends here: only one side could be evaluated
+    UNDETERMINED = "undetermined"  # the numeric error bar is larger than what is allowed
+
+
+class Method(StrEnum):
+    """How the entries of a Jacobian were reached."""
+
+    DENSE = "dense"
+    STRUCTURED = "structured"
+    PROBED = "probed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Element:
+    """One entry d output[output_index] / d input[input_index], as claimed and as measured."""
+
+    output_index: Index  # place in the output tensor
+    input_index: Index  # place in the input tensor
+    value: float  # the input's value there
+    analytic: float  # what backward says
+    numeric: float  # what finite differences say
+    error_bar: float  # bound on the numeric value's own error
+    error: float  # |analytic - numeric|
+    allowed: float  # largest error that would have been accepted
+    verdict: ElementVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing a check has to say, with the elements that show it."""
+
+    code: str  # GVnnn, docs/checks.md
+    verdict: Verdict
+    of: str | None = None  # output concerned
+    wrt: str | None = None  # input concerned
+    message: str  # one sentence
+    cause: str | None = None  # named pattern, only when measured to explain the error
+    total: int = 0  # how many elements are concerned
+    elements: tuple[Element, ...] = ()  # the worst of them, worst first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchOutcome:
+    """What torch's own check said about the same problem."""
+
+    name: str  # gradcheck or gradgradcheck
+    verdict: Verdict  # pass, fail, error or skip
+    message: str = ""  # first line of its message, or the reason of the skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluations:
+    """How often user code was called."""
+
+    forward: int = 0
+    backward: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """The answer of one check on one case."""
+
+    check: str
+    verdict: Verdict
+    message: str = ""  # one sentence for the screen
+    method: Method | None = None  # None where nothing was compared
+    entries: int = 0  # Jacobian entries compared
+    mismatched: int = 0
+    kinks: int = 0
+    undetermined: int = 0  # jumps, edges and undetermined entries
+    max_error: float = 0.0  # largest |analytic - numeric| among the judged entries
+    max_error_bar: float = 0.0
+    detection_limit: float | None = None  # smallest relative error of one entry that would have been caught
+    evaluations: Evaluations = Evaluations()
+    torch: TorchOutcome | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where `backward` is defined."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """The answer for one case: every check's verdict and the worst of them."""
+
+    id: str
+    spec: str  # path of the spec, "" for verify()
+    line: int  # line of the case in it
+    function: str  # as written in the spec
+    source: Source | None
+    device: str
+    dtype: str
+    sample: int
+    seed: int
+    verdict: Verdict
+    expected: Verdict
+    as_expected: bool
+    seconds: float
+    message: str = ""  # why, where the checks do not say it
+    checks: tuple[CheckResult, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the case as plain JSON values, non-finite numbers as strings."""
+        plain = to_plain(self)
+        assert isinstance(plain, dict)
+        return plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Where the run took place."""
+
+    python: str
+    torch: str
+    platform: str
+    devices: tuple[str, ...]
+    seed: int | None  # --seed, None when every spec kept its own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Counts over all cases of a run."""
+
+    cases: int
+    as_expected: int
+    unexpected: int
+    passed: int
+    failed: int
+    inconclusive: int
+    errors: int
+    skipped: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything one run has to say."""
+
+    schema_version: int = SCHEMA_VERSION
+    gradverify: str  # version
+    environment: Environment
+    summary: Summary
+    cases: tuple[CaseResult, ...]
+
+
+_WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.SKIP)
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict that decides: a proven fail before an error, skip only when nothing ran."""
+    found = set(verdicts)
+    return next((verdict for verdict in _WORST_FIRST if verdict in found), Verdict.SKIP)
+
+
+def summarize(cases: Iterable[CaseResult], seconds: float) -> Summary:
+    """Count the cases by verdict; `seconds` is the wall time of the run."""
+    found = tuple(cases)
+    count = {verdict: sum(case.verdict is verdict for case in found) for verdict in Verdict}
+    expected = sum(case.as_expected for case in found)
+    return Summary(
+        cases=len(found),
+        as_expected=expected,
+        unexpected=len(found) - expected,
+        passed=count[Verdict.PASS],
+        failed=count[Verdict.FAIL],
+        inconclusive=count[Verdict.INCONCLUSIVE],
+        errors=count[Verdict.ERROR],
+        skipped=count[Verdict.SKIP],
+        seconds=seconds,
+    )

@@ -1,0 +1,1 @@
+"""Cases to results: workers, time-outs, order, devices."""

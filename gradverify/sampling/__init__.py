@@ -1,0 +1,1 @@
+"""Input values from a description and a seed."""

@@ -1,0 +1,1 @@
+"""YAML text to frozen cases; every mistake with its place."""

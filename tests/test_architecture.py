@@ -1,0 +1,59 @@
+"""The house keeps its layers: nothing imports upwards, and the light process never imports torch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "gradverify"
+
+# Each room and the rooms it may import from; everything may import the ground floor.
+GROUND = {"errors", "result", "case", "serial"}
+MAY_IMPORT = {
+    "errors": set(),
+    "serial": {"errors"},
+    "result": {"serial", "errors"},
+    "case": {"result", "errors"},
+    "core": GROUND,
+    "sampling": GROUND | {"core"},
+    "checks": GROUND | {"core"},
+    "diagnosis": GROUND | {"core"},
+    "spec": GROUND,
+    "run": GROUND | {"core", "sampling", "checks", "diagnosis", "spec"},
+    "report": GROUND | {"spec"},
+    "api": GROUND | {"run", "report", "core", "checks"},
+    "cli": GROUND | {"run", "report", "spec", "api"},
+}
+LIGHT = {"errors", "result", "case", "serial", "spec", "report", "cli"}
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or not path.name.startswith("__"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            assert node.module is not None
+            yield node.module
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_imports_upwards(path: Path) -> None:
+    room = room_of(path)
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "gradverify" and len(parts) > 1 and parts[1] != room:
+            assert parts[1] in MAY_IMPORT[room], f"{room} may not import {name}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if room_of(path) in LIGHT], ids=lambda path: path.name)
+def test_light_rooms_never_import_torch(path: Path) -> None:
+    assert not [name for name in imports(path) if name.split(".")[0] in {"torch", "numpy"}]
