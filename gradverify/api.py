@@ -1,0 +1,113 @@
+"""The Python interface: verify a gradient where you are, without a spec."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from gradverify.case import Settings, Tolerances, TorchGradcheck
+from gradverify.core.problem import Problem, bind
+from gradverify.report.case_detail import DetailOptions, case_detail
+from gradverify.report.lines import to_text
+from gradverify.report.screen import Screen
+from gradverify.result import CaseResult, Verdict, worst
+from gradverify.run.checking import run_checks
+from gradverify.run.signature import forward_parameters
+from gradverify.run.source import source_of
+
+_WIDTH = 100  # columns of the table in an assertion's message
+
+
+class GradientMismatch(AssertionError):
+    """A gradient is wrong, or could not be shown to be right; `result` holds every element."""
+
+    def __init__(self, result: CaseResult, text: str) -> None:
+        self.result = result
+        super().__init__(text)
+
+
+def verify(
+    function: Callable[..., Any] | type[torch.autograd.Function],
+    inputs: Sequence[Any],
+    *,
+    checks: Sequence[str] = ("gradcheck",),
+    rtol: float | None = None,
+    atol: float | None = None,
+    seed: int = 0,
+    names: Sequence[str] | None = None,
+    torch_gradcheck: str = "small",
+) -> CaseResult:
+    """Judge the gradient of `function` at `inputs`, entry by entry, with finite differences that carry error bars.
+
+    `function` is a `torch.autograd.Function` class or any callable. `inputs` are its positional arguments, of any
+    shapes: tensors that require grad are differentiated, everything else is passed on, and none of them is touched.
+    `checks` are names such as "gradcheck" and "gradgradcheck". `rtol` is relative to each entry and defaults to
+    1e-7 in float64; `atol` is in the gradient's own units and defaults to rounding. `names` are what the inputs are
+    called in the result, by default what forward calls them. The same numbers come out as from a spec with these
+    inputs. What user code raises becomes an `error` finding.
+
+    Raises ValueError for a name in `checks` that no check has, or for a wrong number of `names`.
+    """
+    started = time.perf_counter()
+    settings = Settings(
+        tolerances=Tolerances(rtol=rtol, atol=atol), seed=seed, torch_gradcheck=TorchGradcheck(torch_gradcheck)
+    )
+    problem = _problem(function, tuple(inputs), names)
+    results = run_checks(problem, checks, dict.fromkeys(checks, settings))
+    verdict = worst(result.verdict for result in results)
+    return CaseResult(
+        id=problem.name,
+        spec="",
+        line=0,
+        function=problem.name,
+        source=source_of(function),
+        device=_common(str(primal.tensor.device) for primal in problem.primals),
+        dtype=_common(str(primal.tensor.dtype).removeprefix("torch.") for primal in problem.primals),
+        sample=0,
+        seed=seed,
+        verdict=verdict,
+        expected=Verdict.PASS,
+        as_expected=verdict in (Verdict.PASS, Verdict.SKIP),
+        seconds=time.perf_counter() - started,
+        checks=results,
+    )
+
+
+def assert_gradients(
+    function: Callable[..., Any] | type[torch.autograd.Function], inputs: Sequence[Any], **options: Any
+) -> None:
+    """Raise GradientMismatch with the table of elements unless every check passes; takes what `verify` takes."""
+    result = verify(function, inputs, **options)
+    if not result.as_expected:
+        text = to_text(case_detail(result, Screen(width=_WIDTH), DetailOptions()))
+        raise GradientMismatch(result, f"{result.function}: {result.verdict.value}\n\n{text}")
+
+
+def _problem(
+    function: Callable[..., Any] | type[torch.autograd.Function], inputs: tuple[Any, ...], names: Sequence[str] | None
+) -> Problem:
+    called = _names(function, len(inputs)) if names is None else tuple(names)
+    if len(called) != len(inputs):
+        raise ValueError(f"names: {len(called)} given for {len(inputs)} inputs")
+    if isinstance(function, type) and issubclass(function, torch.autograd.Function):
+        return bind(function.apply, inputs, names=called, name=function.__name__)
+    return bind(function, inputs, names=called)
+
+
+def _names(function: Any, count: int) -> tuple[str, ...]:
+    """Return forward's own parameter names, with an index where one parameter takes several inputs."""
+    found: list[str] = []
+    for parameter in forward_parameters(function) or ():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            found += [f"{parameter.name}[{number}]" for number in range(count - len(found))]
+        elif parameter.kind is not parameter.KEYWORD_ONLY:
+            found.append(parameter.name)
+    return tuple(found[:count]) + tuple(f"input[{number}]" for number in range(len(found), count))
+
+
+def _common(values: Any) -> str:
+    found = sorted(set(values))
+    return found[0] if len(found) == 1 else ", ".join(found)

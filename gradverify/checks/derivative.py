@@ -1,0 +1,96 @@
+"""What gradcheck and gradgradcheck share: a comparison of Jacobians turned into a verdict with findings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gradverify.case import Settings
+from gradverify.checks.failures import evaluations, inconclusive, nothing_to_differentiate
+from gradverify.checks.wording import finding_of, summary_of
+from gradverify.core.analytic import Reverse
+from gradverify.core.compare import ACCEPTED, Code
+from gradverify.core.jacobians import Reconsider, TooLargeError, compare, prepare
+from gradverify.core.noise import repeats
+from gradverify.core.problem import Problem
+from gradverify.core.sampler import sampler
+from gradverify.core.tally import Comparison, Entries
+from gradverify.core.tape import Tape, record
+from gradverify.result import CheckResult, ElementVerdict, Finding, Method, Verdict
+
+
+def judge(
+    check: str, series: int, problem: Problem, tape: Tape, settings: Settings, reconsider: Reconsider
+) -> CheckResult:
+    """Compare claimed and measured Jacobian of the problem; raises EvaluationError when user code does."""
+    try:
+        pair = prepare(problem, tape, settings)
+    except TooLargeError as error:
+        return inconclusive(check, problem, f"GV{series + 4}", str(error))
+    comparison = compare(pair, settings, reconsider)
+    findings = sorted((_finding(group, series, pair.backward) for group in comparison.groups), key=_weight)
+    verdict = _verdict(comparison)
+    return CheckResult(
+        check=check,
+        verdict=verdict,
+        message=_message(comparison, verdict),
+        method=Method.DENSE,
+        entries=comparison.entries,
+        mismatched=comparison.counts[Code.MISMATCH],
+        kinks=comparison.counts[Code.KINK],
+        undetermined=sum(comparison.counts[code] for code in _UNJUDGED),
+        max_error=comparison.max_error,
+        max_error_bar=comparison.max_error_bar,
+        detection_limit=comparison.detection_limit,
+        evaluations=evaluations(problem),
+        findings=tuple(findings),
+    )
+
+
+def unjudgeable(check: str, problem: Problem, tape: Tape) -> CheckResult | None:
+    """Return the result for a problem without differentiable inputs or outputs, None where there is something."""
+    if not problem.primals:
+        return nothing_to_differentiate(check, problem, "no input is a floating or complex tensor that requires grad")
+    if not tape.outputs:
+        return nothing_to_differentiate(check, problem, "forward returns no floating or complex tensor")
+    return None
+
+
+def settled(problem: Problem, settings: Settings) -> Problem | None:
+    """Return the problem made repeatable, by seeding if need be, or None where even that does not help.
+
+    Raises EvaluationError when user code does.
+    """
+    tape = record(problem)
+    if not problem.primals or not tape.outputs or repeats(sampler(problem, tape)):
+        return problem
+    seeded = replace(problem, seed=settings.seed)
+    return seeded if problem.seed is None and repeats(sampler(seeded, record(seeded))) else None
+
+
+_UNJUDGED = tuple(code for code in Code if code not in ACCEPTED and code is not Code.MISMATCH)
+
+
+def _verdict(comparison: Comparison) -> Verdict:
+    if comparison.counts[Code.MISMATCH]:
+        return Verdict.FAIL
+    return Verdict.INCONCLUSIVE if any(comparison.counts[code] for code in _UNJUDGED) else Verdict.PASS
+
+
+def _message(comparison: Comparison, verdict: Verdict) -> str:
+    if comparison.entries == 0:
+        return "no entries: an input or output has no elements"
+    text = summary_of(comparison, verdict)
+    return f"{text}; every derivative is zero" if comparison.vacuous and verdict is Verdict.PASS else text
+
+
+def _finding(group: Entries, series: int, backward: Reverse) -> Finding:
+    return finding_of(group, series, missing=backward.missing[group.wrt.tensor])
+
+
+def _weight(finding: Finding) -> tuple[int, float]:
+    """Sort key: fails first, then what could not be judged, then the accepted; the worst excess first."""
+    order = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS).index(finding.verdict)
+    worst = finding.elements[0]
+    ratio = worst.error / worst.allowed if worst.allowed > 0 else float("inf")
+    is_kink = worst.verdict is ElementVerdict.KINK
+    return order, 0.0 if is_kink else -ratio

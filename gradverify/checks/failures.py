@@ -1,0 +1,73 @@
+"""Checks that could not be run, and why: user code that raised, and problems with nothing to judge."""
+
+from __future__ import annotations
+
+import traceback
+from types import TracebackType
+
+from gradverify.core.problem import Problem
+from gradverify.core.tape import Rejected
+from gradverify.errors import EvaluationError
+from gradverify.result import CheckResult, Evaluations, Finding, Verdict
+
+_CODES = {"forward": "GV902", "backward": "GV903"}
+_OURS = ("gradverify", "torch")  # packages whose frames say nothing to the author of a Function
+
+
+def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckResult:
+    """Return the result of a check whose user code raised; autograd's refusal of a gradient is a fail."""
+    original = error.original
+    if isinstance(original, MemoryError) or "out of memory" in str(original).lower():
+        return _single(check, problem, "GV906", Verdict.ERROR, f"out of memory in {error.stage}: {_said(original)}")
+    if isinstance(error, Rejected):
+        text = f"autograd rejects what backward returned: {_said(original)}"
+        return _single(check, problem, "GV312", Verdict.FAIL, text)
+    place = _place(original.__traceback__)
+    text = f"{error.stage} raised {type(original).__name__}: {_said(original)}{place}"
+    return _single(check, problem, _CODES[error.stage], Verdict.ERROR, text)
+
+
+def nothing_to_differentiate(check: str, problem: Problem, reason: str) -> CheckResult:
+    """Return the result of a check that finds no differentiable input or output."""
+    return _single(check, problem, "GV907", Verdict.ERROR, f"nothing to differentiate: {reason}")
+
+
+def skipped(check: str, problem: Problem, reason: str) -> CheckResult:
+    """Return a skip with its reason."""
+    return CheckResult(check=check, verdict=Verdict.SKIP, message=reason, evaluations=evaluations(problem))
+
+
+def inconclusive(check: str, problem: Problem, code: str, reason: str) -> CheckResult:
+    """Return an inconclusive result that concerns the problem as a whole."""
+    return _single(check, problem, code, Verdict.INCONCLUSIVE, reason)
+
+
+def evaluations(problem: Problem) -> Evaluations:
+    """Return how often user code was called so far."""
+    return Evaluations(forward=problem.meter.forward, backward=problem.meter.backward)
+
+
+def _single(check: str, problem: Problem, code: str, verdict: Verdict, text: str) -> CheckResult:
+    return CheckResult(
+        check=check,
+        verdict=verdict,
+        message=text,
+        evaluations=evaluations(problem),
+        findings=(Finding(code=code, verdict=verdict, message=text),),
+    )
+
+
+def _said(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else "(no message)"
+
+
+def _place(trace: TracebackType | None) -> str:
+    """Return ` (file:line in function)` of the innermost frame in the user's own code."""
+    frames = [frame for frame in traceback.extract_tb(trace) if not _is_ours(frame.filename)]
+    return f" ({frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
+
+
+def _is_ours(filename: str) -> bool:
+    parts = filename.replace("\\", "/").split("/")
+    return any(package in parts[:-1] for package in _OURS)

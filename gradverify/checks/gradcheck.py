@@ -1,0 +1,35 @@
+"""Is backward the derivative of forward, in every entry of the Jacobian?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gradverify.case import Settings
+from gradverify.checks.derivative import judge, settled, unjudgeable
+from gradverify.checks.failures import failed_call, inconclusive
+from gradverify.checks.torch_gradcheck import run_gradcheck
+from gradverify.core.jacobians import as_judged
+from gradverify.core.problem import Problem
+from gradverify.core.tape import record
+from gradverify.errors import EvaluationError
+from gradverify.result import CheckResult
+
+NAME = "gradcheck"
+RANDOM = "the forward is random: it differs between two calls at one point, even when seeded before each"
+
+
+def run(problem: Problem, settings: Settings) -> CheckResult:
+    """Compare every entry with finite differences; torch's gradcheck runs beside it. Raises EvaluationError."""
+    steady = settled(problem, settings)
+    if steady is None:
+        return inconclusive(NAME, problem, "GV104", RANDOM)
+    tape = record(steady)
+    result = unjudgeable(NAME, steady, tape)
+    if result is not None:
+        return result
+    beside = run_gradcheck(steady, settings, tape)
+    try:
+        found = judge(NAME, 100, steady, tape, settings, as_judged)
+    except EvaluationError as error:
+        found = failed_call(NAME, steady, error)
+    return replace(found, torch=beside)

@@ -1,0 +1,67 @@
+"""Is backward's own derivative consistent with backward, by inputs and by cotangents?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Settings
+from gradverify.checks.derivative import judge, settled, unjudgeable
+from gradverify.checks.failures import failed_call, inconclusive, skipped
+from gradverify.checks.gradcheck import RANDOM
+from gradverify.checks.torch_gradcheck import run_gradgradcheck
+from gradverify.core.columns import Bench
+from gradverify.core.compare import Code, Judged
+from gradverify.core.jacobians import Reconsider
+from gradverify.core.kinks import kinked_columns
+from gradverify.core.problem import Problem
+from gradverify.core.second_order import once_differentiable, vjp_problem
+from gradverify.core.tape import Rejected, Tape, record
+from gradverify.errors import EvaluationError
+from gradverify.result import CheckResult
+
+NAME = "gradgradcheck"
+
+
+def run(problem: Problem, settings: Settings) -> CheckResult:
+    """Compare every entry of the vjp's Jacobian; torch's gradgradcheck runs beside it. Raises EvaluationError."""
+    steady = settled(problem, settings)
+    if steady is None:
+        return inconclusive(NAME, problem, "GV204", RANDOM)
+    tape = record(steady)
+    nothing = unjudgeable(NAME, steady, tape)
+    if nothing is not None:
+        return nothing
+    try:
+        if once_differentiable(steady):
+            return skipped(NAME, steady, "backward is declared @once_differentiable: it has no derivative of its own")
+    except Rejected:
+        return skipped(
+            NAME, steady, "autograd rejects what backward returned, see gradcheck: there is no vjp to differentiate"
+        )
+    beside = run_gradgradcheck(steady, settings, tape)
+    try:
+        second = vjp_problem(steady, tape, settings.seed)
+        found = judge(NAME, 200, second, record(second), settings, _kinks_of(steady, tape, settings))
+    except EvaluationError as error:
+        found = failed_call(NAME, steady, error)
+    return replace(found, torch=beside)
+
+
+def _kinks_of(problem: Problem, tape: Tape, settings: Settings) -> Reconsider:
+    """Where the forward has a kink, the vjp jumps: such a jump is the kink's, not a question of its own."""
+
+    def reconsider(at: Bench, columns: Tensor, judged: Judged) -> Judged:
+        del at
+        jumps = (judged.code == Code.JUMP).any(dim=1)
+        if not bool(jumps.any()):
+            return judged
+        kinked = torch.zeros_like(jumps)
+        kinked[jumps] = kinked_columns(problem, tape, columns[jumps], settings.seed)
+        code = judged.code.clone()
+        code[(code == Code.JUMP) & kinked.unsqueeze(1)] = Code.KINK
+        return replace(judged, code=code)
+
+    return reconsider

@@ -1,0 +1,43 @@
+"""The checks there are. A new one is one file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from gradverify.case import Settings
+from gradverify.checks import gradcheck, gradgradcheck
+from gradverify.checks.failures import failed_call, skipped
+from gradverify.core.problem import Problem
+from gradverify.errors import EvaluationError
+from gradverify.result import CheckResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One question about a problem."""
+
+    name: str
+    run: Callable[[Problem, Settings], CheckResult]  # may raise EvaluationError
+
+
+CHECKS = (
+    Check(name=gradcheck.NAME, run=gradcheck.run),
+    Check(name=gradgradcheck.NAME, run=gradgradcheck.run),
+)
+
+
+def run_check(name: str, problem: Problem, settings: Settings) -> CheckResult:
+    """Run the named check; what user code raises becomes a finding, and the RNG is left as it was found."""
+    found = next((check for check in CHECKS if check.name == name), None)
+    if found is None:
+        return skipped(name, problem, f"this version has no check called {name}")
+    devices = sorted({primal.tensor.device.index or 0 for primal in problem.primals if primal.tensor.is_cuda})
+    with torch.random.fork_rng(devices=devices), torch.no_grad():
+        torch.manual_seed(settings.seed)
+        try:
+            return found.run(problem, settings)
+        except EvaluationError as error:
+            return failed_call(name, problem, error)

@@ -1,0 +1,82 @@
+"""torch's own gradcheck and gradgradcheck, run beside ours and reported in their own words."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.gradcheck import GradcheckError
+
+from gradverify.case import Settings, TorchGradcheck
+from gradverify.core.coordinates import coordinates_in
+from gradverify.core.problem import Meter, Problem, call, fresh
+from gradverify.core.tape import Tape, call_on_leaves
+from gradverify.errors import EvaluationError
+from gradverify.result import TorchOutcome, Verdict
+
+SMALL = 10_000  # entries of a Jacobian
+_DOUBLE = {torch.float64, torch.complex128}
+
+
+def run_gradcheck(problem: Problem, settings: Settings, tape: Tape) -> TorchOutcome:
+    """Run `torch.autograd.gradcheck` in its slow mode at its own defaults."""
+    return _run("gradcheck", torch.autograd.gradcheck, problem, settings, tape)
+
+
+def run_gradgradcheck(problem: Problem, settings: Settings, tape: Tape) -> TorchOutcome:
+    """Run `torch.autograd.gradgradcheck` in its slow mode at its own defaults."""
+    return _run("gradgradcheck", torch.autograd.gradgradcheck, problem, settings, tape)
+
+
+def _run(name: str, check: Callable[..., bool], problem: Problem, settings: Settings, tape: Tape) -> TorchOutcome:
+    reason = _reason_to_skip(problem, settings, tape)
+    if reason:
+        return TorchOutcome(name=name, verdict=Verdict.SKIP, message=reason)
+    problem = replace(problem, meter=Meter())  # its evaluations are not ours
+    inputs = tuple(fresh(primal.tensor).requires_grad_() for primal in problem.primals)
+
+    def function(*tensors: Tensor) -> tuple[Tensor, ...]:
+        outputs = call_on_leaves(problem, tensors, tape.passing) if torch.is_grad_enabled() else call(problem, [fresh(tensor) for tensor in tensors])
+        return tuple(output.tensor for output in outputs)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _outcome(name, check, function, inputs)
+
+
+def _outcome(name: str, check: Callable[..., bool], function: Any, inputs: tuple[Tensor, ...]) -> TorchOutcome:
+    try:
+        with torch.enable_grad():
+            check(function, inputs)
+    except GradcheckError as error:
+        return TorchOutcome(name=name, verdict=Verdict.FAIL, message=_first_line(error))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        original = error.original if isinstance(error, EvaluationError) else error
+        text = f"{type(original).__name__}: {_first_line(original)}"
+        return TorchOutcome(name=name, verdict=Verdict.ERROR, message=text)
+    return TorchOutcome(name=name, verdict=Verdict.PASS)
+
+
+def _reason_to_skip(problem: Problem, settings: Settings, tape: Tape) -> str:
+    if settings.torch_gradcheck is TorchGradcheck.NEVER:
+        return "torch_gradcheck is never"
+    dtypes = {primal.tensor.dtype for primal in problem.primals}
+    if not dtypes <= _DOUBLE:
+        found = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes - _DOUBLE))
+        return f"torch's check needs float64 or complex128, found {found}"
+    inputs = sum(coordinates_in(primal.tensor) for primal in problem.primals)
+    entries = inputs * sum(coordinates_in(output.tensor) for output in tape.outputs)
+    if settings.torch_gradcheck is TorchGradcheck.SMALL and entries > SMALL:
+        return f"the Jacobian has {entries:,} entries, more than {SMALL:,}; --torch-gradcheck always runs it"
+    return ""
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else ""

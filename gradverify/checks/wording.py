@@ -1,0 +1,109 @@
+"""Sentences about entries: the only place where a check turns numbers into words."""
+
+from __future__ import annotations
+
+from gradverify.core.compare import ACCEPTED, VERDICTS, Code
+from gradverify.core.tally import Comparison, Entries
+from gradverify.result import Element, Finding, Verdict
+
+_ACCEPTED = {Code.KINK: "at a kink", Code.EDGE: "at the edge of the domain"}
+_UNJUDGED = {
+    Code.JUMP: "at a jump",
+    Code.OUTSIDE: "where the forward is not finite",
+    Code.UNDETERMINED: "undetermined",
+}
+
+
+def finding_of(group: Entries, series: int, *, missing: bool) -> Finding:
+    """Return the finding that a group of entries with one verdict amounts to; `series` is 100 or 200."""
+    code, verdict = _code(group, missing=missing)
+    elements = _elements(group)
+    return Finding(
+        code=f"GV{series + code}",
+        verdict=verdict,
+        of=group.of.name,
+        wrt=group.wrt.name,
+        message=_message(group, elements[0], code),
+        total=group.total,
+        elements=elements,
+    )
+
+
+def summary_of(comparison: Comparison, verdict: Verdict) -> str:
+    """Return the one sentence that stands for the whole comparison."""
+    count = comparison.counts
+    if verdict is Verdict.FAIL:
+        return f"{count[Code.MISMATCH]} of {_entries(comparison.entries)} differ"
+    words = _UNJUDGED if verdict is Verdict.INCONCLUSIVE else _ACCEPTED
+    parts = [f"{count[code]} {text}" for code, text in words.items() if count[code]]
+    if verdict is Verdict.INCONCLUSIVE:
+        return f"{', '.join(parts)}, of {_entries(comparison.entries)}"
+    agree = f"{_entries(comparison.entries)} {'agrees' if comparison.entries == 1 else 'agree'}"
+    return f"{agree}, {', '.join(parts)}" if parts else agree
+
+
+def _entries(count: int) -> str:
+    return f"{count} entry" if count == 1 else f"{count} entries"
+
+
+def _code(group: Entries, *, missing: bool) -> tuple[int, Verdict]:
+    if group.code in ACCEPTED:
+        return 0, Verdict.PASS
+    if group.code is not Code.MISMATCH:
+        return 4, Verdict.INCONCLUSIVE
+    if missing:
+        return 2, Verdict.FAIL
+    if not bool(group.analytic.isfinite().any()):
+        return 3, Verdict.FAIL
+    return 1, Verdict.FAIL
+
+
+def _message(group: Entries, worst: Element, code: int) -> str:
+    block = f"d {group.of.name} / d {group.wrt.name}"
+    place = f"{group.of.name}{_index(worst.output_index)} by {group.wrt.name}{_index(worst.input_index)}"
+    found = f"backward says {worst.analytic:.6g}, differences say {worst.numeric:.6g} ± {worst.error_bar:.1g}"
+    count = f"{group.total} {'entry' if group.total == 1 else 'entries'} of {block}"
+    if code == 2:
+        return f"backward returns no gradient for {group.wrt.name}, but {group.of.name} depends on it in {count}"
+    if code == 3:
+        return f"{count} not finite where the derivative is; {place}: {found}"
+    reasons = {
+        Code.MISMATCH: f"{count} {'differs' if group.total == 1 else 'differ'}; worst {place}: {found}",
+        Code.KINK: f"{count} at a kink: backward's value lies between the one-sided derivatives ({place})",
+        Code.JUMP: f"{count} cannot be judged: the function jumps at the point ({place})",
+        Code.EDGE: f"{count} at the edge of the domain: judged by the one-sided derivative ({place})",
+        Code.OUTSIDE: f"{count} cannot be judged: the forward is not finite at the point ({place})",
+        Code.UNDETERMINED: f"{count} undetermined: the error bar is too wide to judge ({place}: {found})",
+    }
+    return reasons[group.code]
+
+
+def _index(index: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, index))}]" if index else ""
+
+
+def _elements(group: Entries) -> tuple[Element, ...]:
+    return tuple(
+        Element(
+            output_index=group.of.index(output),
+            input_index=group.wrt.index(position),
+            value=value,
+            analytic=analytic,
+            numeric=numeric,
+            error_bar=bar,
+            error=error,
+            allowed=allowed,
+            verdict=VERDICTS[group.code],
+        )
+        for output, position, value, analytic, numeric, bar, error, allowed in zip(
+            group.output.tolist(),
+            group.input.tolist(),
+            group.value.tolist(),
+            group.analytic.tolist(),
+            group.numeric.tolist(),
+            group.bar.tolist(),
+            group.error.tolist(),
+            group.allowed.tolist(),
+            strict=True,
+        )
+    )

@@ -1,0 +1,147 @@
+"""Claimed against measured, entry by entry: what is allowed, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Tolerances
+from gradverify.core.nonsmooth import Local
+from gradverify.core.numeric import Estimate
+from gradverify.result import ElementVerdict
+
+BAR_FACTOR = 10.0  # an error counts from this many error bars on
+_RESOLVING = 1e-3  # an entry is judged when its bar, times the factor, is below this part of its scale
+_NEGLIGIBLE = 1e-6  # derivatives below this part of |f|/|x| are of no consequence
+_ROUNDING = 100 * torch.finfo(torch.float64).eps  # what sums in backward may leave in place of a zero
+_UNDERFLOW = 1e-290  # bars that only keep room for denormal numbers
+_RTOL = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 1e-1}
+
+
+class Code(IntEnum):
+    """Element verdicts as numbers that a tensor can hold."""
+
+    MATCH = 0
+    MISMATCH = 1
+    KINK = 2
+    JUMP = 3
+    EDGE = 4
+    UNDETERMINED = 5
+    OUTSIDE = 6  # the forward is not finite at the point
+
+
+ACCEPTED = frozenset({Code.MATCH, Code.KINK, Code.EDGE})
+
+
+VERDICTS = {
+    Code.MATCH: ElementVerdict.MATCH,
+    Code.MISMATCH: ElementVerdict.MISMATCH,
+    Code.KINK: ElementVerdict.KINK,
+    Code.JUMP: ElementVerdict.JUMP,
+    Code.EDGE: ElementVerdict.EDGE,
+    Code.UNDETERMINED: ElementVerdict.UNDETERMINED,
+    Code.OUTSIDE: ElementVerdict.UNDETERMINED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What the tolerances leave per entry, beside the error bars."""
+
+    rtol: float
+    atol: Tensor  # (C, m)
+    scale: Tensor  # (C, m) what "resolved" is measured against, beside the entry's own size
+    largest: Tensor  # (m,) the largest claimed entry of each output tensor, which an edge is resolved against
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The verdict on every entry of some columns, each (C, m)."""
+
+    numeric: Tensor
+    bar: Tensor
+    error: Tensor
+    allowed: Tensor
+    code: Tensor  # int8, see Code
+    kinked: Tensor  # bool: an axis shows a kink or jump here, so that the interval of slopes has been consulted
+
+
+def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) -> float:
+    """Return the relative tolerance: the user's, or the coarsest default of the dtypes at hand."""
+    if tolerances.rtol is not None:
+        return tolerances.rtol
+    real = [torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype for dtype in dtypes]
+    return max((_RTOL[dtype] for dtype in real if dtype in _RTOL), default=_RTOL[torch.float64])
+
+
+def rounding_allowance(claimed: Tensor) -> Tensor:
+    """Return what rounding in backward may leave: relative to the smaller of the entry's row and column; (C, m)."""
+    size = claimed.abs().nan_to_num(0.0, 0.0, 0.0)
+    if not size.numel():
+        return size
+    return _ROUNDING * torch.minimum(size.amax(dim=0, keepdim=True), size.amax(dim=1, keepdim=True))
+
+
+def resolution_scale(claimed: Tensor, value: Tensor, length: Tensor) -> Tensor:
+    """Return per entry the size below which a derivative is of no consequence; (C, m).
+
+    `claimed` is (C, m), `value` (m,) the outputs' magnitudes and `length` (C,) the inputs' scales. An entry
+    matters as far as it moves the output beside the output's other inputs, and beside the output's own size.
+    """
+    size = (claimed.abs().nan_to_num(0.0, 0.0, 0.0) * length.unsqueeze(1)).amax(dim=0)
+    return torch.maximum(size, _NEGLIGIBLE * value).unsqueeze(0) / length.unsqueeze(1)
+
+
+def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance) -> Judged:
+    """Judge entries of which nothing but a smooth derivative is known."""
+    larger = torch.maximum(claimed.abs(), estimate.value.abs())
+    allowed = BAR_FACTOR * estimate.bar + allowance.rtol * larger + allowance.atol
+    error = _distance(claimed, estimate.value)
+    resolved = BAR_FACTOR * estimate.bar <= _threshold(allowance) * torch.maximum(larger, allowance.scale)
+    resolved |= estimate.bar <= _UNDERFLOW
+    code = torch.full(error.shape, Code.UNDETERMINED, dtype=torch.int8, device=error.device)
+    code[resolved & (error <= allowed)] = Code.MATCH
+    code[(error > allowed) & torch.isfinite(estimate.bar)] = Code.MISMATCH
+    return Judged(numeric=estimate.value, bar=estimate.bar, error=error, allowed=allowed, code=code, kinked=code < 0)
+
+
+def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
+    """Judge entries after the thorough pass: kinks by the interval of one-sided derivatives, jumps not at all."""
+    judged = judge_smooth(claimed, local.estimate, allowance)
+    code = judged.code.clone()
+    outside = torch.maximum(local.low - claimed, claimed - local.high).clamp(min=0.0)
+    allowed = judged.allowed
+    inside = local.kink & (outside <= allowed)
+    code[local.kink] = Code.MISMATCH
+    code[inside] = Code.KINK
+    fine = BAR_FACTOR * judged.bar <= _threshold(allowance) * allowance.largest
+    code[local.edge & (judged.error <= allowed) & fine] = Code.EDGE
+    code[local.jump] = Code.JUMP
+    code[local.outside] = Code.OUTSIDE
+    error = torch.where(local.kink, outside, judged.error)
+    kinked = local.kink | local.jump
+    return Judged(numeric=judged.numeric, bar=judged.bar, error=error, allowed=allowed, code=code, kinked=kinked)
+
+
+def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor) -> Tensor:
+    """Tell which columns of the cheap pass deserve the thorough one, (C,): any entry not settled beyond doubt."""
+    unsure = (BAR_FACTOR * judged.bar > _DOUBT * own) & (own > 0)
+    return ((judged.code != Code.MATCH) | suspicious | unsure).any(dim=1)
+
+
+_DOUBT = 1e-6  # a bar above this part of the entry's own size is worth a second look
+
+
+def _threshold(allowance: Allowance) -> float:
+    return max(allowance.rtol, _RESOLVING)
+
+
+def _distance(claimed: Tensor, numeric: Tensor) -> Tensor:
+    """Return |claimed - numeric|: zero for equal infinities, infinite where only one of them is a number."""
+    apart = torch.where(claimed == numeric, 0.0, (claimed - numeric).abs())
+    only_one = torch.isnan(claimed) & torch.isfinite(numeric)
+    return torch.where(only_one, torch.inf, apart)

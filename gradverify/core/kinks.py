@@ -1,0 +1,31 @@
+"""Which coordinates the forward has a kink in, asked by order 2."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradverify.core.noise import measure
+from gradverify.core.nonsmooth import examine
+from gradverify.core.numeric import ladder_steps, sample
+from gradverify.core.problem import Problem
+from gradverify.core.sampler import sampler
+from gradverify.core.scale import scales
+from gradverify.core.tape import Tape
+
+
+def kinked_columns(problem: Problem, tape: Tape, columns: Tensor, seed: int) -> Tensor:
+    """Tell for each coordinate (C,) whether some output has a kink in it at the point.
+
+    Columns beyond the problem's own primals (cotangents) have none.
+    """
+    sampled = sampler(problem, tape)
+    lengths = scales(sampled)
+    noise = measure(sampled, lengths, seed)
+    kinked = torch.zeros(len(columns), dtype=torch.bool, device=columns.device)
+    for place, column in enumerate(columns.tolist()):
+        if column < sampled.point.numel():
+            own = torch.tensor([column], device=columns.device)
+            samples = sample(sampled, own, ladder_steps(lengths.own[own], lengths.shared[own]))
+            kinked[place] = examine(sampled, noise, samples).kink.any()
+    return kinked

@@ -1,0 +1,148 @@
+"""Kinks, jumps and edges of the domain, told apart from a wrong gradient.
+
+With S(h) = |f(x+h) - 2 f(x) + f(x-h)| / h, a smooth function has S ~ h, |x|^1.5 has S ~ h^0.5, a kink has S ~ 1 and a
+jump has S ~ 1/h; the one-sided quotients of a jump grow like 1/h too, also where S vanishes by symmetry. A kink at
+distance d from the point looks smooth for h < d, so only steps finer than the finest one that looks nonsmooth are
+trusted; if none of those can tell, the point counts as lying on the kink.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.core.noise import Noise
+from gradverify.core.numeric import (
+    Estimate,
+    Samples,
+    central,
+    difference_noise,
+    one_sided,
+    tableau,
+)
+from gradverify.core.sampler import Sampler
+
+_BENT = 0.25  # S falling more slowly than this power of h is no smooth function
+_TORN = -0.5  # S, or a one-sided quotient, growing faster than this power: no continuous one
+_AUDIBLE = 5.0  # how far above the noise a difference must stand to be heard
+_LASTING = 4  # with fewer steps than this, one flag is all there can be
+_RESOLVED = 1e-2  # a bar this small against the bend tells the two sides apart
+_SETTLED = 0.05  # one-sided derivatives this sure, relative to their distance, make a kink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """What the thorough pass says of each entry, all (C, m)."""
+
+    estimate: Estimate  # of the derivative, or at an edge of the one-sided one
+    low: Tensor  # smallest value that is a derivative here: below estimate.value only at a kink
+    high: Tensor
+    kink: Tensor  # bool
+    jump: Tensor  # bool
+    edge: Tensor  # bool: one side of the point is outside the domain
+    outside: Tensor  # bool: the forward is not finite at the point itself
+
+
+def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
+    """Judge every entry of a ladder of samples: smooth, kink, jump or edge, with the derivative where there is one."""
+    level = difference_noise(sampled, noise, samples)
+    shape = _shape(sampled, samples, level)
+    difference = central(samples)
+    finite = _finite_to_the_end(torch.isfinite(difference))
+    usable = finite & ~_up_to_the_last(shape.rough)
+    smooth = tableau(difference, level, usable, samples.forth.square())
+    left, right = _sides(sampled, samples, level)
+    size = _at_last(shape.rough, shape.size)
+    nonsmooth = shape.rough.any(dim=1) & (smooth.bar > _RESOLVED * size)
+    edge = ~finite.any(dim=1)
+    jump = nonsmooth & _at_last(shape.rough, shape.torn.double()).bool()
+    settled = (left.bar + right.bar) < _SETTLED * size
+    kink = nonsmooth & ~jump & settled & ~edge
+    one = _finite_one(left, right)
+    estimate = Estimate(
+        value=torch.where(edge, one.value, torch.where(kink, (left.value + right.value) / 2, smooth.value)),
+        bar=torch.where(edge, one.bar, torch.where(kink, torch.maximum(left.bar, right.bar), smooth.bar)),
+    )
+    return Local(
+        estimate=estimate,
+        low=torch.where(kink, torch.minimum(left.value, right.value), estimate.value),
+        high=torch.where(kink, torch.maximum(left.value, right.value), estimate.value),
+        kink=kink,
+        jump=jump & ~edge,
+        edge=edge,
+        outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
+    )
+
+
+def suspicious(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:
+    """Tell for each entry of the cheap pass whether the function bends there as no smooth one does; (C, m)."""
+    shape = _shape(sampled, samples, difference_noise(sampled, noise, samples))
+    return shape.rough[:, -1] | ~torch.isfinite(shape.size).all(dim=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """How the function looks at every step, all (C, K, m)."""
+
+    size: Tensor  # how far the one-sided quotients are apart, or how large they grow
+    rough: Tensor  # bool: not smooth at this step
+    torn: Tensor  # bool: not continuous
+
+
+def _shape(sampled: Sampler, samples: Samples, level: Tensor) -> _Shape:
+    left, right = one_sided(sampled, samples)
+    bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
+    step = samples.forth.log().unsqueeze(2)
+    bends, grows = _power(bend, step), _power(slope, step)
+    heard, slope_heard = bend > _AUDIBLE * level, slope > _AUDIBLE * level
+    torn = (heard & (bends < _TORN)) | (slope_heard & (grows < _TORN))
+    torn = _lasting(torn)
+    rough = _lasting(heard & (bends < _BENT)) | torn
+    return _Shape(size=torch.where(torn, torch.maximum(bend, slope), bend), rough=rough, torn=torn)
+
+
+def _lasting(flags: Tensor) -> Tensor:
+    """Keep a flag only beside another one: what lasts for a single step is an accident of the noise."""
+    if flags.shape[1] < _LASTING:
+        return flags
+    none = torch.zeros_like(flags[:, :1])
+    return flags & (torch.cat([none, flags[:, :-1]], dim=1) | torch.cat([flags[:, 1:], none], dim=1))
+
+
+def _power(values: Tensor, step: Tensor) -> Tensor:
+    """Return p of values ~ h^p between each step and the coarser one before it; infinite for the first."""
+    logs = values.clamp(min=torch.finfo(torch.float64).tiny).log()
+    power = logs.diff(dim=1) / step.diff(dim=1)
+    return torch.cat([torch.full_like(logs[:, :1], torch.inf), power], dim=1)
+
+
+def _up_to_the_last(flags: Tensor) -> Tensor:
+    """Mark every rung that has a flagged rung at or after it."""
+    return flags.to(torch.int8).flip(1).cummax(dim=1).values.flip(1).bool()
+
+
+def _finite_to_the_end(finite: Tensor) -> Tensor:
+    """Mark the rungs from which on all finer ones are finite."""
+    return finite.to(torch.int8).flip(1).cummin(dim=1).values.flip(1).bool()
+
+
+def _at_last(flags: Tensor, values: Tensor) -> Tensor:
+    """Return `values` at the finest flagged rung, 0 where none is flagged; (C, K, m) -> (C, m)."""
+    order = torch.arange(1, flags.shape[1] + 1, device=flags.device).view(1, -1, 1)
+    last = (flags * order).argmax(dim=1, keepdim=True)
+    return torch.where(flags.any(dim=1), values.gather(1, last).squeeze(1), 0.0)
+
+
+def _sides(sampled: Sampler, samples: Samples, level: Tensor) -> tuple[Estimate, Estimate]:
+    left, right = one_sided(sampled, samples)
+    return (
+        tableau(left, 2 * level, _finite_to_the_end(torch.isfinite(left)), samples.back),
+        tableau(right, 2 * level, _finite_to_the_end(torch.isfinite(right)), samples.forth),
+    )
+
+
+def _finite_one(left: Estimate, right: Estimate) -> Estimate:
+    better = left.bar <= right.bar
+    return Estimate(value=torch.where(better, left.value, right.value), bar=torch.where(better, left.bar, right.bar))

@@ -1,0 +1,34 @@
+"""The lengths on which inputs vary: what a step is a fraction of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.core.sampler import Sampler
+
+_FLOOR = 2.0**-6  # a cheap step never goes below this part of the tensor's own scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scales:
+    """Length scales per input coordinate, each (n,) float64."""
+
+    own: Tensor  # |x_j|, zero where the coordinate is zero
+    shared: Tensor  # median of the non-zero |x| of the tensor, 1 where all are zero
+    step: Tensor  # what a step is taken relative to: own, with a part of shared as floor
+
+
+def scales(sampled: Sampler) -> Scales:
+    """Return the length scales of every input coordinate."""
+    own = sampled.point.abs()
+    shared = torch.ones_like(own)
+    for block in sampled.inputs:
+        part = own[block.coordinates]
+        known = part[(part > 0) & torch.isfinite(part)]
+        if known.numel():
+            shared[block.coordinates] = known.median()
+    own = torch.where(torch.isfinite(own), own, shared)
+    return Scales(own=own, shared=shared, step=torch.maximum(own, shared * _FLOOR))

@@ -1,0 +1,67 @@
+"""How well the claimed value is defined: what repetition and rounding of the inputs leave of it.
+
+An accusation that is small beside its row is looked at again before it is raised: backward is asked once more on a
+fresh graph, and at points a few ulps away, and what varies between the answers is not held against it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradverify.core.analytic import Reuse, Reverse, rows
+from gradverify.core.columns import Bench
+from gradverify.core.compare import BAR_FACTOR, Code, Judged
+from gradverify.core.coordinates import unflatten
+from gradverify.core.problem import Problem
+from gradverify.core.tape import record
+from gradverify.errors import EvaluationError
+
+_MARGINAL = 1e-4  # an error below this part of its row may be rounding in backward
+_ROWS = 64  # rows looked at again, at most
+_ULPS = (0.0, 1.0, -1.0)  # sizes of the displacements, relative to two ulps of each coordinate
+
+
+def excuse(at: Bench, backward: Reverse, columns: Tensor, judged: Judged) -> Judged:
+    """Take back accusations that the spread of backward's own answers explains."""
+    row_size = at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
+    marginal = (judged.code == Code.MISMATCH) & (judged.error <= _MARGINAL * row_size)
+    places = marginal.any(dim=0).nonzero().squeeze(1)[:_ROWS]
+    if not len(places):
+        return judged
+    spread = torch.zeros_like(judged.error)
+    spread[:, places] = _spread(at, backward, places)[:, columns].T
+    allowed = judged.allowed + BAR_FACTOR * spread
+    code = judged.code.clone()
+    excused = marginal & (judged.error <= allowed)
+    code[excused] = Code.MATCH
+    code[excused & (BAR_FACTOR * spread > _MARGINAL * row_size)] = Code.UNDETERMINED
+    return replace(judged, allowed=torch.where(excused, allowed, judged.allowed), code=code)
+
+
+def _spread(at: Bench, backward: Reverse, places: Tensor) -> Tensor:
+    """Return the largest deviation of backward's answers from the claimed rows; (k, n)."""
+    wanted = places.tolist()
+    worst = torch.zeros(len(wanted), at.claimed.shape[0], dtype=torch.float64, device=at.claimed.device)
+    for ulps in _ULPS:
+        try:
+            answers = torch.stack(list(rows(_nearby(backward, at.sampled.point, ulps), wanted)))
+        except EvaluationError:
+            continue
+        worst = torch.fmax(worst, (answers - at.claimed.T[places]).abs())
+    return worst
+
+
+def _nearby(backward: Reverse, point: Tensor, ulps: float) -> Reverse:
+    signs = torch.where(torch.arange(point.numel(), device=point.device) % 2 == 0, 1.0, -1.0)
+    displaced = point * (1 + ulps * signs * 2 * torch.finfo(torch.float64).eps)
+    problem = _at(backward.problem, displaced)
+    return replace(backward, problem=problem, tape=record(problem), reuse=Reuse.FRESH)
+
+
+def _at(problem: Problem, point: Tensor) -> Problem:
+    tensors = unflatten(point, [primal.tensor for primal in problem.primals])
+    primals = tuple(replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True))
+    return replace(problem, primals=primals)

@@ -1,0 +1,20 @@
+"""A sigmoid that saves its input alone and computes the rest again."""
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+
+class MemoryEfficientSigmoid(torch.autograd.Function):
+    """σ(x), with σ(1 − σ) computed from x in backward."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        value = torch.sigmoid(x)
+        return grad_output * value * (1 - value)

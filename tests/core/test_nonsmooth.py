@@ -1,0 +1,100 @@
+"""Kinks, jumps and edges are told apart from wrong gradients, at the point and close to it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.result import ElementVerdict
+from tests.core.support import claimed, double, elements, gradcheck, gradgradcheck
+
+DISTANCES = [1e-12, 1e-8, 1e-5, 1e-3]
+
+
+def step(x: Tensor) -> Tensor:
+    return (x > 1).double()
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("side", [-1, 1])
+def test_a_right_gradient_close_to_a_kink_passes(distance: float, side: int) -> None:
+    ramp = claimed(lambda x: (x - 1).clamp(min=0), step)
+    assert gradcheck(ramp, double([1 + side * distance, 3.0])).verdict == "pass"
+
+
+@pytest.mark.parametrize("distance", [1e-8, 1e-5, 1e-3])
+@pytest.mark.parametrize("side", [-1, 1])
+def test_the_other_sides_derivative_close_to_a_kink_fails(distance: float, side: int) -> None:
+    ramp = claimed(lambda x: (x - 1).clamp(min=0), lambda x: 1 - step(x))
+    result = gradcheck(ramp, double([1 + side * distance]))
+    assert result.verdict == "fail"
+
+
+@pytest.mark.parametrize("value", [0.0, 0.25, 0.5, 1.0])
+def test_at_a_kink_every_value_between_the_one_sided_derivatives_is_accepted(value: float) -> None:
+    result = gradcheck(claimed(torch.relu, lambda x: torch.full_like(x, value)), double([0.0]))
+    assert (result.verdict, result.kinks) == ("pass", 1)
+
+
+@pytest.mark.parametrize("value", [-1e-5, 1 + 1e-5, -0.5, 2.0])
+def test_at_a_kink_a_value_outside_is_a_mismatch(value: float) -> None:
+    result = gradcheck(claimed(torch.relu, lambda x: torch.full_like(x, value)), double([0.0]))
+    assert (result.verdict, result.mismatched) == ("fail", 1)
+
+
+@pytest.mark.parametrize(
+    "function", [torch.abs, torch.relu, lambda x: x.max(), lambda x: x.sort().values, lambda x: x.norm()]
+)
+def test_kinks_at_zero_and_ties_pass(function: object) -> None:
+    assert callable(function)
+    result = gradcheck(function, double([0.0, 0.0, 0.0]))
+    assert result.verdict == "pass"
+    assert result.kinks > 0
+
+
+@pytest.mark.parametrize("function", [torch.floor, torch.round, torch.sign])
+def test_at_a_jump_there_is_no_derivative(function: object) -> None:
+    assert callable(function)
+    points = {torch.floor: 2.0, torch.round: 2.5, torch.sign: 0.0}
+    result = gradcheck(function, double([points[function], 0.7]))
+    assert result.verdict == "inconclusive"
+    assert [element.input_index for element in elements(result, ElementVerdict.JUMP)] == [(0,)]
+
+
+def test_a_straight_through_gradient_away_from_the_jump_is_wrong() -> None:
+    result = gradcheck(claimed(torch.round, torch.ones_like), double([1.3, 0.2]))
+    assert (result.verdict, result.mismatched) == ("fail", 2)
+
+
+def test_the_edge_of_the_domain_is_judged_from_inside() -> None:
+    right = claimed(lambda x: x**1.5, lambda x: 1.5 * x**0.5)
+    wrong = claimed(lambda x: x**1.5 + x, lambda x: 1.5 * x**0.5 + 1.25)
+    assert [e.verdict for e in elements(gradcheck(right, double([0.0, 1.0])), ElementVerdict.EDGE)] == ["edge"]
+    assert gradcheck(right, double([0.0, 1.0])).verdict == "pass"
+    assert gradcheck(wrong, double([0.0])).verdict == "fail"
+
+
+def test_outside_the_domain_nothing_is_judged() -> None:
+    result = gradcheck(torch.log, double([-1.0, 2.0]))
+    assert result.verdict == "inconclusive"
+    assert "the forward is not finite at the point" in result.findings[0].message
+
+
+def test_minus_infinity_inside_is_no_obstacle_and_outside_is_not_judged() -> None:
+    mask = torch.tensor([True, False, False])
+    masked = [lambda x, of=of: of(x.masked_fill(mask, -torch.inf), 0) for of in (torch.softmax, torch.log_softmax)]
+    inside, outside = (gradcheck(function, double([1.0, 2.0, 3.0])) for function in masked)
+    assert inside.verdict == "pass"
+    assert (outside.verdict, outside.undetermined) == ("inconclusive", 3)
+
+
+def test_at_order_2_a_jump_of_the_vjp_at_a_kink_of_the_forward_counts_as_kink() -> None:
+    result = gradgradcheck(torch.relu, double([-1.0, 0.0, 2.0]))
+    assert result.verdict == "pass"
+    assert result.kinks > 0
+
+
+def test_at_order_2_a_jump_of_the_vjp_alone_is_a_jump() -> None:
+    slope = claimed(lambda x: x * x, lambda x: 2 * x + (x >= 1))
+    assert gradgradcheck(slope, double([1.0])).verdict == "inconclusive"

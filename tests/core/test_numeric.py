@@ -1,0 +1,93 @@
+"""Finite differences: accuracy, error bars that hold, and what a wrong gradient may not hide behind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.core.columns import judge_all
+from gradverify.core.jacobians import prepare
+from gradverify.core.tape import record
+from tests.core.support import ALONE, claimed, double, gradcheck, problem_of
+
+SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], list[float]]] = {
+    "sin": (torch.sin, torch.cos, [0.3, 1.7, -2.0]),
+    "exp(10x)": (lambda x: torch.exp(10 * x), lambda x: 10 * torch.exp(10 * x), [1.0, -0.5]),
+    "log at 1e-5": (torch.log, torch.reciprocal, [1e-5, 1.0]),
+    "square at 1e8": (lambda x: x * x, lambda x: 2 * x, [1e8, 1.0]),
+    "1e8 + sin": (lambda x: 1e8 + torch.sin(x), torch.cos, [0.4, 1.0]),
+    "sin(1000x)": (lambda x: torch.sin(1000 * x), lambda x: 1000 * torch.cos(1000 * x), [1.0, 0.77]),
+    "sqrt at 1e-8": (torch.sqrt, lambda x: 0.5 / torch.sqrt(x), [1e-8, 4.0]),
+    "1/x at 1e-4": (torch.reciprocal, lambda x: -1 / (x * x), [1e-4, 2.0]),
+    "erfc at 3": (torch.erfc, lambda x: -2 / math.sqrt(math.pi) * torch.exp(-x * x), [3.0, 0.1]),
+    "x^1.5 near 0": (lambda x: x**1.5, lambda x: 1.5 * torch.sqrt(x), [1e-9, 1.0]),
+    "1e-12 beside 1": (torch.sin, torch.cos, [1e-12, 1.0]),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_error_bars_hold_and_right_gradients_pass(name: str) -> None:
+    value, slope, points = SMOOTH[name]
+    problem = problem_of(claimed(value, slope), double(points))
+    pair = prepare(problem, record(problem), ALONE)
+    truth = torch.diag(slope(torch.tensor(points, dtype=torch.float64)))
+    for columns, judged in judge_all(pair.at):
+        assert bool(((judged.numeric - truth[columns]).abs() <= judged.bar).all())
+    assert gradcheck(claimed(value, slope), double(points)).verdict == "pass"
+
+
+@pytest.mark.parametrize("size", [1e-1, 1e-3, 1e-5, 1e-6])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_one_wrong_element_is_found_and_named(name: str, size: float) -> None:
+    value, slope, points = SMOOTH[name]
+
+    def wrong(x: Tensor) -> Tensor:
+        right = slope(x)
+        return torch.cat([right[:1] * (1 + size), right[1:]])
+
+    result = gradcheck(claimed(value, wrong), double(points))
+    assert result.detection_limit is not None
+    if size < result.detection_limit < 1e-5:  # noise of 1e-8 in the forward hides what is smaller, and says so
+        assert name == "1e8 + sin"
+        return
+    assert result.verdict == "fail"
+    assert [(finding.code, finding.total) for finding in result.findings] == [("GV101", 1)]
+    assert result.findings[0].elements[0].input_index == (0,)
+
+
+def test_zeros_for_a_gradient_of_size_1e_6_fail() -> None:
+    result = gradcheck(claimed(lambda x: 1e-6 * x, torch.zeros_like), double([1.0, 2.0]))
+    assert (result.verdict, result.mismatched) == ("fail", 2)
+
+
+def test_1e_17_against_zero_passes() -> None:
+    assert gradcheck(claimed(torch.zeros_like, lambda x: 0 * x + 1e-17), double([1.0])).verdict == "fail"
+    function = claimed(torch.sin, torch.cos)
+    assert gradcheck(lambda x: function(x) + 1e-17 * x.sum().detach(), double([1.0, 2.0])).verdict == "pass"
+
+
+def test_the_printed_detection_limit_is_true() -> None:
+    points = [0.3, 1.7, -2.0]
+    limit = gradcheck(claimed(torch.sin, torch.cos), double(points)).detection_limit
+    assert limit is not None
+    assert limit < 1e-6
+    for place in range(3):
+        bump = torch.zeros(3, dtype=torch.float64)
+        bump[place] = 2 * limit
+        wrong = gradcheck(claimed(torch.sin, lambda x, bump=bump: torch.cos(x) * (1 + bump)), double(points))
+        assert (wrong.verdict, wrong.mismatched) == ("fail", 1)
+
+
+def test_a_forward_that_hands_out_one_buffer_is_not_fooled_by_it() -> None:
+    buffer = numpy.zeros(2)
+
+    def reused(x: Tensor) -> Tensor:
+        buffer[:] = torch.sin(x).numpy()
+        return torch.from_numpy(buffer)
+
+    assert gradcheck(claimed(reused, torch.cos), double([0.5, 1.0])).verdict == "pass"

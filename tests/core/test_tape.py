@@ -1,0 +1,116 @@
+"""Reverse mode: what autograd accepts, refuses and hides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gradverify.core.second_order import once_differentiable as declared_once
+from gradverify.core.tape import Rejected, record, vjp
+from gradverify.errors import EvaluationError
+from tests.core.support import double, gradcheck, gradgradcheck, problem_of
+
+
+class WrongShape(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.sum()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
+
+
+class WrongCount(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        return 2 * grad, grad
+
+
+class Once(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return 2 * ctx.saved_tensors[0] * grad
+
+
+class Doubling(torch.autograd.Function):
+    """Doubles its input in place."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return 2 * grad
+
+
+class SingleUse(torch.autograd.Function):
+    """Destroys what it saved, so that a second backward over the same graph is wrong."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.kept = x.detach().clone()
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        result = 3 * ctx.kept**2 * grad
+        ctx.kept.zero_()
+        return result
+
+
+@pytest.mark.parametrize("function", [WrongShape, WrongCount])
+def test_a_gradient_that_autograd_refuses_is_a_fail_not_a_crash(function: type[torch.autograd.Function]) -> None:
+    problem = problem_of(function.apply, double([1.0, 2.0]))
+    tape = record(problem)
+    with pytest.raises(Rejected):
+        vjp(problem, tape, [torch.ones_like(output.tensor) for output in tape.outputs])
+    result = gradcheck(function.apply, double([1.0, 2.0]))
+    assert result.verdict == "fail"
+    assert [finding.code for finding in result.findings] == ["GV312"]
+    assert gradgradcheck(function.apply, double([1.0, 2.0])).verdict == "skip"
+
+
+def test_once_differentiable_is_seen_on_the_graph_and_skipped_at_order_2() -> None:
+    assert declared_once(problem_of(Once.apply, double([1.0])))
+    assert not declared_once(problem_of(torch.sin, double([1.0])))
+    assert gradcheck(Once.apply, double([1.0])).verdict == "pass"
+    assert gradgradcheck(lambda x: torch.sin(Once.apply(x)), double([1.0])).verdict == "skip"
+
+
+def test_a_forward_that_overwrites_its_input_is_run_on_copies() -> None:
+    x = double([1.0, 2.0])
+    assert gradcheck(Doubling.apply, x).verdict == "pass"
+    assert gradgradcheck(Doubling.apply, x).verdict == "pass"
+    assert x.tolist() == [1.0, 2.0]
+
+
+def test_a_backward_that_destroys_what_it_saved_gets_a_fresh_graph_each_time() -> None:
+    assert gradcheck(SingleUse.apply, double([1.0, 2.0])).verdict == "pass"
+
+
+def test_user_errors_carry_their_stage() -> None:
+    def broken(x: Tensor) -> Tensor:
+        raise ZeroDivisionError("no such thing")
+
+    with pytest.raises(EvaluationError, match="forward raised ZeroDivisionError: no such thing"):
+        record(problem_of(broken, double([1.0])))
+    result = gradcheck(broken, double([1.0]))
+    assert (result.verdict, result.findings[0].code) == ("error", "GV902")
+    assert "in broken)" in result.message
