@@ -10,6 +10,10 @@ from typing import Any
 from gradverify.result import Verdict
 
 KNOWN_CHECKS = ("gradcheck", "gradgradcheck", "contract")  # names that a spec may use
+# What a spec without `checks` asks for; `contract` is a known name that nothing answers yet.
+DEFAULT_CHECKS = ("gradcheck", "gradgradcheck")
+DEFAULT_DTYPES = ("float64",)
+DEFAULT_DEVICES = ("cpu",)
 DEFAULT_TIMEOUT = 60.0  # seconds
 
 
@@ -207,3 +211,55 @@ class Case:
     torch_gradcheck: TorchGradcheck = TorchGradcheck.SMALL
     max_elements: int = 100
     expect: Expectation = Expectation()
+
+
+class TargetKind(StrEnum):
+    """What a target turned out to be."""
+
+    FUNCTION = "function"  # a torch.autograd.Function subclass
+    CALLABLE = "callable"
+    MODULE = "module"  # an nn.Module class
+
+
+class ParameterKind(StrEnum):
+    """How forward takes a parameter."""
+
+    POSITIONAL = "positional"
+    VAR_POSITIONAL = "var_positional"  # *args
+    KEYWORD_ONLY = "keyword_only"
+    VAR_KEYWORD = "var_keyword"  # **kwargs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter of forward."""
+
+    name: str
+    kind: ParameterKind
+    has_default: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What forward takes, `ctx` and `self` left out."""
+
+    kind: TargetKind
+    parameters: tuple[Parameter, ...] | None  # in order; None where Python cannot tell, as for many builtins
+
+
+class Absence(StrEnum):
+    """Why there is no function to run."""
+
+    MISSING = "missing"  # no such file, module or name: a mistake in the spec
+    UNSUITABLE = "unsuitable"  # it is there, but is nothing that can be called: a mistake in the spec
+    RAISED = "raised"  # the module raised, hung or crashed while it was imported: not the spec's mistake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetProblem:
+    """Why a target could not be loaded."""
+
+    absence: Absence
+    message: str  # one sentence, without a full stop
+    code: str = "GV901"  # of its cases' results, where the absence is not the spec's mistake
+    names: tuple[str, ...] = ()  # what is there instead, nearest first

@@ -1,0 +1,132 @@
+"""Specs to cases: every combination of device, dtype and sample, each with an id and the key of its draws."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gradverify.case import (
+    DEFAULT_CHECKS,
+    DEFAULT_DEVICES,
+    DEFAULT_DTYPES,
+    Case,
+    Expectation,
+    TorchGradcheck,
+)
+from gradverify.errors import SpecError, Where
+from gradverify.result import Verdict, worst
+from gradverify.spec.identity import display_stems
+from gradverify.spec.limits import MAX_CASES
+from gradverify.spec.model import Spec, SpecCase
+from gradverify.spec.node import Place, error
+from gradverify.spec.wording import visible
+
+_Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """What the command line asks for.
+
+    A list narrows the list that a spec gives, and replaces the one that a spec leaves to the default.
+    """
+
+    checks: tuple[str, ...] | None = None
+    devices: tuple[str, ...] | None = None
+    dtypes: tuple[str, ...] | None = None
+    seed: int | None = None
+    samples: int | None = None
+    timeout: float | None = None  # seconds
+    torch_gradcheck: TorchGradcheck | None = None
+    max_elements: int = 100  # elements kept per finding
+
+
+def expand(specs: Sequence[Spec], overrides: Overrides | None = None) -> tuple[Case, ...]:
+    """Return the cases in the order of the specs; raises SpecError where the overrides make too many of one file."""
+    asked = overrides or Overrides()
+    stems = display_stems(spec.location for spec in specs)
+    cases: list[Case] = []
+    for location, group in itertools.groupby(specs, key=lambda spec: spec.location):
+        pairs = [(spec, case) for spec in group for case in spec.cases]
+        count = sum(_count(case, asked) for _, case in pairs)
+        if count > MAX_CASES:
+            raise _too_many(pairs[0][0], count)
+        cases += itertools.chain.from_iterable(_cases(spec, case, stems[location], asked) for spec, case in pairs)
+    return tuple(cases)
+
+
+def case_key(spec: Spec, case: SpecCase) -> str:
+    """Return what the draw keys of a case have in common: it depends on neither other files nor on devices."""
+    return f"{spec.stem}/{case.name}"
+
+
+def _cases(spec: Spec, case: SpecCase, stem: str, asked: Overrides) -> Iterator[Case]:
+    checks = _narrowed(case.checks, DEFAULT_CHECKS, asked.checks)
+    if not checks:
+        return
+    for device, dtype in itertools.product(_devices(case, asked), _dtypes(case, asked)):
+        for sample in range(_samples(case, asked)):
+            suffix = f"-sample{sample}" if _samples(case, asked) > 1 else ""
+            yield Case(
+                id=f"{stem}/{case.name}/{device}-{dtype}{suffix}",
+                draw_key=f"{case_key(spec, case)}/sample{sample}",
+                spec=spec.file,
+                line=case.line,
+                target=case.target,
+                init=case.init,
+                inputs=case.inputs,
+                outputs=case.outputs,
+                stochastic=case.stochastic,
+                checks=checks,
+                tolerances={check: case.tolerances[check] for check in checks},
+                dtype=dtype,
+                device=device,
+                sample=sample,
+                seed=case.seed if asked.seed is None else asked.seed,
+                timeout=case.timeout if asked.timeout is None else asked.timeout,
+                torch_gradcheck=case.torch_gradcheck if asked.torch_gradcheck is None else asked.torch_gradcheck,
+                max_elements=asked.max_elements,
+                expect=_expectation(case.expect, checks),
+            )
+
+
+def _expectation(written: Expectation, checks: tuple[str, ...]) -> Expectation:
+    """Return what is expected of the checks that run: a cause only where one of them is to fail."""
+    if not written.checks:
+        return written
+    expected = {check: written.checks.get(check, Verdict.PASS) for check in checks}
+    verdict = worst(expected.values())
+    named = {check: expected[check] for check in checks if check in written.checks}
+    cause = written.cause if verdict is Verdict.FAIL else None
+    return Expectation(verdict=verdict, checks=named, cause=cause)
+
+
+def _narrowed(
+    given: tuple[str, ...] | None, default: tuple[str, ...], asked: tuple[str, ...] | None
+) -> tuple[str, ...]:
+    if asked is None:
+        return given or default
+    wanted = tuple(dict.fromkeys(asked))
+    return wanted if given is None else tuple(name for name in given if name in wanted)
+
+
+def _devices(case: SpecCase, asked: Overrides) -> tuple[str, ...]:
+    return _narrowed(case.devices, DEFAULT_DEVICES, asked.devices)
+
+
+def _dtypes(case: SpecCase, asked: Overrides) -> tuple[str, ...]:
+    return _narrowed(case.dtypes, DEFAULT_DTYPES, asked.dtypes)
+
+
+def _samples(case: SpecCase, asked: Overrides) -> int:
+    return case.samples if asked.samples is None else asked.samples
+
+
+def _count(case: SpecCase, asked: Overrides) -> int:
+    return _samples(case, asked) * len(_devices(case, asked)) * len(_dtypes(case, asked))
+
+
+def _too_many(spec: Spec, count: int) -> SpecError:
+    place = Place(where=Where(file=visible(spec.file)), path="")
+    return error(place, f"expands to {count} cases, at most {MAX_CASES} are allowed in one file", "fewer samples")

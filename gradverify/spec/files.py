@@ -1,0 +1,144 @@
+"""Which files are specs, and their text."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradverify.errors import SpecError, Where
+from gradverify.spec.limits import MAX_BYTES, MAX_FILES
+from gradverify.spec.node import Place, error
+from gradverify.spec.wording import meant, visible
+
+SUFFIXES = (".yaml", ".yml")
+
+# YAML allows no control characters but tab and line ends. The line ends that only YAML 1.1 knows are refused too:
+# places would be counted differently than in an editor.
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecFile:
+    """A file to read."""
+
+    path: Path  # as given, or below the folder as given
+    location: Path  # absolute
+
+
+def find_specs(paths: Sequence[str | Path]) -> tuple[tuple[SpecFile, ...], tuple[SpecError, ...]]:
+    """Return every spec that the paths name, each once, and an error for each path that names none."""
+    files: dict[Path, SpecFile] = {}
+    errors: list[SpecError] = []
+    for path in map(Path, paths):
+        for found in _specs_of(path):
+            if isinstance(found, SpecError):
+                errors.append(found)
+            elif len(files) < MAX_FILES:
+                spec = SpecFile(path=found, location=Path(os.path.abspath(found)))  # noqa: PTH100 (links are kept)
+                files.setdefault(spec.location, spec)
+            else:
+                errors.append(file_error(path, f"more than {MAX_FILES} specs", "run a part of them"))
+                return tuple(files.values()), tuple(errors)
+    return tuple(files.values()), tuple(errors)
+
+
+def read_text(path: Path) -> str | SpecError:
+    """Return a spec's text, or what keeps it from being read."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as reason:
+        return file_error(path, f"cannot be read: {reason.strerror}")
+    if len(data) > MAX_BYTES:
+        return file_error(path, f"larger than {MAX_BYTES // 2**20} MiB", "large values belong into a `file:`")
+    return decode(data, str(path))
+
+
+def decode(data: bytes, file: str) -> str | SpecError:
+    """Return the text of a spec's bytes, or the first thing in them that no spec may hold."""
+    if data.startswith(_WIDE_MARKS):
+        return text_error(file, "", "not UTF-8 but UTF-16 or UTF-32", "save the file as UTF-8")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as reason:
+        before = data[: reason.start].decode("utf-8", errors="replace")
+        return text_error(file, before, f"not UTF-8: byte 0x{data[reason.start]:02x}", "save the file as UTF-8")
+    forbidden = _FORBIDDEN.search(text)
+    if forbidden is None:
+        return text
+    code = f"U+{ord(forbidden.group()):04X}"
+    return text_error(file, text[: forbidden.start()], f"the control character {code} is not allowed", "remove it")
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a regular file is there; a path that no file can have is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def names_in(folder: Path, suffixes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the files in a folder that end like this, for hints; none where it cannot be read."""
+    try:
+        return tuple(sorted(name for name in os.listdir(folder) if name.endswith(suffixes))[:1000])  # noqa: PTH208
+    except (OSError, ValueError):
+        return ()
+
+
+def file_error(path: Path, problem: str, hint: str = "") -> SpecError:
+    """Return an error about a file as a whole."""
+    return text_error(str(path), "", problem, hint)
+
+
+def text_error(file: str, before: str, problem: str, hint: str) -> SpecError:
+    """Return an error at the place that follows the text `before`."""
+    lines = _LINE_END.split(before.removeprefix("\ufeff"))
+    where = Where(file=visible(file), line=len(lines), column=len(lines[-1]) + 1)
+    return error(Place(where=where, path=""), problem, hint)
+
+
+def _specs_of(path: Path) -> Iterator[Path | SpecError]:
+    if _is_folder(path):
+        empty = True
+        for found in _walk(path):
+            empty = empty and isinstance(found, SpecError)
+            yield found
+        if empty:
+            yield file_error(path, "no spec in this folder", "specs end in .yaml or .yml")
+    elif is_file(path):
+        yield path if path.suffix in SUFFIXES else file_error(path, "not a spec", "specs end in .yaml or .yml")
+    elif _is_something(path):
+        yield file_error(path, "not a regular file")
+    else:
+        beside = tuple(str(path.parent / name) for name in names_in(path.parent, SUFFIXES))
+        yield file_error(path, "no such file or folder", meant(str(path), beside))
+
+
+def _walk(folder: Path) -> Iterator[Path | SpecError]:
+    failures: list[OSError] = []
+    for root, folders, names in os.walk(folder, onerror=failures.append):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        specs = (Path(root, name) for name in sorted(names) if not name.startswith("."))
+        yield from (path for path in specs if path.suffix in SUFFIXES and is_file(path))
+    for failure in failures:
+        yield file_error(Path(failure.filename), f"cannot be read: {failure.strerror}")
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_something(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False

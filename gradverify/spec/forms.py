@@ -1,0 +1,7 @@
+"""The keys that tell one form of input from another."""
+
+from __future__ import annotations
+
+DISTRIBUTIONS = ("normal", "uniform", "integers", "bernoulli", "linspace", "permutation")
+OTHER_SOURCES = ("values", "file", "factory")
+ARGUMENT_FORMS = ("dtype", "size", "tuple", "device")  # each alone in its mapping

@@ -1,0 +1,44 @@
+"""A spec as it was read: frozen, checked, and with the places that later errors need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gradverify.case import Expectation, Input, Target, Tolerances, TorchGradcheck
+from gradverify.spec.node import Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecCase:
+    """One case of a document, before devices, dtypes and samples multiply it."""
+
+    name: str  # unique in its file
+    line: int  # of its key, or of the document
+    target: Target
+    init: Mapping[str, Any] | None
+    inputs: Mapping[str, Input]
+    outputs: tuple[int, ...] | None
+    stochastic: bool
+    checks: tuple[str, ...] | None  # None: left to the default, as are the next two
+    dtypes: tuple[str, ...] | None
+    devices: tuple[str, ...] | None
+    samples: int
+    seed: int
+    timeout: float
+    tolerances: Mapping[str, Tolerances]  # of every known check
+    torch_gradcheck: TorchGradcheck
+    expect: Expectation  # `verdict` is of the case only where `checks` is empty
+    places: Mapping[str, Place]  # of the keys `function`, `init`, `inputs`, `inputs.NAME`, `inputs.NAME.factory`, …
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """One YAML document."""
+
+    file: str  # path as it was given
+    location: str  # absolute path
+    stem: str  # the file's name in ids
+    document: int  # number in its file, from 1
+    cases: tuple[SpecCase, ...]

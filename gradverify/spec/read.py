@@ -1,0 +1,136 @@
+"""Paths to specs: every file below them, every document in them, and every mistake at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gradverify.case import DEFAULT_DEVICES, DEFAULT_DTYPES
+from gradverify.errors import SpecError, Where
+from gradverify.spec.cases import split_cases
+from gradverify.spec.document import compose
+from gradverify.spec.files import SpecFile, file_error, find_specs, read_text
+from gradverify.spec.identity import clean_stem, unique_name
+from gradverify.spec.limits import MAX_CASES, MAX_ERRORS
+from gradverify.spec.model import Spec, SpecCase
+from gradverify.spec.node import Node, Place, error, key_place, value_place
+from gradverify.spec.readers import BadValueError, Issue
+from gradverify.spec.resolve import Remembered, read_case
+from gradverify.spec.wording import found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What came of reading some paths."""
+
+    specs: tuple[Spec, ...]  # of the files without a mistake
+    errors: tuple[SpecError, ...]  # of the others, in the order of their places
+
+
+def read_paths(paths: Sequence[str | Path]) -> Reading:
+    """Return the specs that files and folders hold; a file with a mistake has errors and no specs."""
+    files, missing = find_specs(paths)
+    readings = [_read_file(file) for file in files]
+    errors = [*missing, *(error for reading in readings for error in reading.errors)]
+    if not paths:
+        errors.append(file_error(Path(), "nothing to read", "name a spec, or a folder with specs"))
+    specs = (spec for reading in readings for spec in reading.specs)
+    return Reading(specs=tuple(specs), errors=tuple(sorted(errors, key=lambda reason: reason.where.file)))
+
+
+def read_spec(text: str, file: SpecFile) -> Reading:
+    """Return the specs in the text of one file, or its mistakes."""
+    composed = compose(text, str(file.path))
+    errors: list[SpecError] = []
+    specs: list[Spec] = []
+    taken: set[str] = set()
+    for number, root in enumerate(composed.documents, start=1):
+        cases = _read_document(root, file, errors, taken)
+        specs.append(_spec(file, number, cases))
+        if len(errors) > MAX_ERRORS:
+            break
+    if not composed.documents and not composed.errors:
+        errors.append(file_error(file.path, "there is nothing in it", "a spec has at least `function` and `inputs`"))
+    errors += _too_many_cases(specs, composed.documents)
+    kept = _worth_reading(composed.errors, errors)
+    return Reading(specs=() if kept else tuple(specs), errors=kept)
+
+
+def _read_file(file: SpecFile) -> Reading:
+    text = read_text(file.path)
+    return Reading(specs=(), errors=(text,)) if isinstance(text, SpecError) else read_spec(text, file)
+
+
+def _read_document(root: Node, file: SpecFile, errors: list[SpecError], taken: set[str]) -> tuple[SpecCase, ...]:
+    if root.members is None:
+        errors.append(_error(root, Issue(problem=f"expected a mapping, found {found(root.plain)}")))
+        return ()
+    split = split_cases(root)
+    errors += (_error(root, issue) for issue in split.issues)
+    remembered: Remembered = {}
+    cases: list[SpecCase] = []
+    for raw in split.cases:
+        try:
+            cases.append(_named(read_case(raw, file.location.parent, remembered), taken))
+        except BadValueError as reason:
+            # The document was told once about a key that no case has.
+            said = {(name,) for name in split.absent}
+            errors += (_error(raw.node, issue) for issue in reason.issues if issue.at not in said)
+        if len(errors) > MAX_ERRORS:
+            break
+    return tuple(cases)
+
+
+def _named(case: SpecCase, taken: set[str]) -> SpecCase:
+    target = case.target.name.rpartition(".")[2]
+    name = unique_name(case.name or target, target, taken)
+    taken.add(name)
+    return replace(case, name=name)
+
+
+def _spec(file: SpecFile, number: int, cases: tuple[SpecCase, ...]) -> Spec:
+    return Spec(
+        file=str(file.path),
+        location=str(file.location),
+        stem=clean_stem(file.path.name),
+        document=number,
+        cases=cases,
+    )
+
+
+def _too_many_cases(specs: Sequence[Spec], roots: Sequence[Node]) -> Iterator[SpecError]:
+    count = 0
+    for spec, root in zip(specs, roots, strict=False):
+        count += sum(_expanded(case) for case in spec.cases)
+        if count > MAX_CASES:
+            problem = f"expands to {count} cases up to here, at most {MAX_CASES} are allowed in one file"
+            yield _error(root, Issue(problem=problem, hint="fewer samples, devices or dtypes, or another file"))
+            return
+
+
+def _expanded(case: SpecCase) -> int:
+    return case.samples * len(case.dtypes or DEFAULT_DTYPES) * len(case.devices or DEFAULT_DEVICES)
+
+
+def _error(root: Node, issue: Issue) -> SpecError:
+    place = key_place(root, issue.at) if issue.on_key else value_place(root, issue.at)
+    return error(place, issue.problem, issue.hint)
+
+
+def _worth_reading(composed: Sequence[SpecError], validated: Sequence[SpecError]) -> tuple[SpecError, ...]:
+    """Return each error once, none that only follows from a value lost to another, and not more than anyone reads."""
+    places = {reason.where for reason in composed}
+    paths = {reason.path for reason in composed} - {""}
+    followed = (reason for reason in validated if reason.where not in places and reason.path not in paths)
+    errors = [*composed, *followed]
+    kept = tuple({str(reason): reason for reason in sorted(errors, key=_order)}.values())
+    if len(kept) <= MAX_ERRORS:
+        return kept
+    last = kept[MAX_ERRORS - 1].where
+    more = error(Place(where=last, path=""), "and more mistakes than are worth listing here")
+    return (*kept[:MAX_ERRORS], more)
+
+
+def _order(reason: SpecError) -> tuple[Where, str, str]:
+    return reason.where, reason.path, reason.problem

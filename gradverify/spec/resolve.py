@@ -1,0 +1,132 @@
+"""The mapping of one case to a checked SpecCase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gradverify.case import DEFAULT_CHECKS, Factory, Input, ListInput, Target, TensorInput
+from gradverify.spec.cases import RawCase
+from gradverify.spec.inputs import read_input
+from gradverify.spec.keys import Document, DocumentModel, check_tolerances
+from gradverify.spec.model import SpecCase
+from gradverify.spec.node import Loc, Node, Place, dotted, key_place, value_place
+from gradverify.spec.readers import BadValueError, Issue
+from gradverify.spec.target import read_target
+from gradverify.spec.validate import validate
+
+# What was read before: cases share most of their inputs, and a large one is to be checked once.
+Remembered = dict[Node, Input | BadValueError]
+
+
+def read_case(raw: RawCase, folder: Path, remembered: Remembered) -> SpecCase:
+    """Return the case; its name is "" where the document gives none. Raises BadValueError with all that is wrong."""
+    issues: list[Issue] = []
+    document = _collect(issues, lambda: validate(Document, _without_input_values(raw.node)))
+    target = _collect(issues, lambda: _read_function(raw.node, folder))
+    inputs = _read_inputs(raw.node, folder, issues, remembered)
+    if document is not None:
+        issues += _document_issues(document)
+    if issues or document is None or target is None:
+        raise BadValueError(*issues)
+    return _spec_case(raw, document, target, inputs)
+
+
+def _collect(issues: list[Issue], read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except BadValueError as reason:
+        issues += reason.issues
+        return None
+
+
+def _without_input_values(node: Node) -> dict[str, Any]:
+    """Return the plain mapping with the names of the inputs alone, which are read one by one."""
+    plain: dict[str, Any] = dict(node.plain)
+    if isinstance(plain.get("inputs"), dict):
+        plain["inputs"] = dict.fromkeys(plain["inputs"])
+    return plain
+
+
+def _read_function(node: Node, folder: Path) -> Target | None:
+    written = node.plain.get("function")
+    if not isinstance(written, str) or not written.strip():
+        return None  # the model says so
+    try:
+        return read_target(written, folder)
+    except BadValueError as reason:
+        raise BadValueError(*(replace(issue, at=("function", *issue.at)) for issue in reason.issues)) from None
+
+
+def _read_inputs(node: Node, folder: Path, issues: list[Issue], remembered: Remembered) -> dict[str, Input]:
+    assert node.members is not None
+    member = node.members.get("inputs")
+    values: dict[str, Input] = {}
+    for name, entry in ((member and member.node.members) or {}).items():
+        value = _read_once(entry.node, folder, remembered)
+        if isinstance(value, BadValueError):
+            issues += (replace(issue, at=("inputs", name, *issue.at)) for issue in value.issues)
+        else:
+            values[name] = value
+    return values
+
+
+def _read_once(node: Node, folder: Path, remembered: Remembered) -> Input | BadValueError:
+    if node not in remembered:
+        try:
+            remembered[node] = read_input(node.plain, folder)
+        except BadValueError as reason:
+            remembered[node] = reason
+    return remembered[node]
+
+
+def _document_issues(document: DocumentModel) -> Iterator[Issue]:
+    checks = document.checks or DEFAULT_CHECKS
+    for check in document.expect.checks:
+        if check not in checks:
+            hint = f"checks: {', '.join(checks)}"
+            yield Issue(at=("expect", check), on_key=True, problem="is not among the checks that run", hint=hint)
+    if not document.inputs and document.init is None:
+        yield Issue(at=("inputs",), problem="there is no input")
+
+
+def _spec_case(raw: RawCase, document: DocumentModel, target: Target, inputs: Mapping[str, Input]) -> SpecCase:
+    return SpecCase(
+        name=raw.name or "",
+        line=raw.line,
+        target=target,
+        init=document.init,
+        inputs=inputs,
+        outputs=document.outputs,
+        stochastic=document.stochastic,
+        checks=document.checks,
+        dtypes=document.dtypes,
+        devices=document.devices,
+        samples=document.samples,
+        seed=document.seed,
+        timeout=document.timeout,
+        tolerances=check_tolerances(document),
+        torch_gradcheck=document.torch_gradcheck,
+        expect=document.expect,
+        places=_places(raw.node, inputs),
+    )
+
+
+def _places(root: Node, inputs: Mapping[str, Input]) -> dict[str, Place]:
+    places = {"function": value_place(root, ("function",))}
+    places |= {key: key_place(root, (key,)) for key in ("init", "inputs")}
+    for name, value in inputs.items():
+        places[f"inputs.{name}"] = key_place(root, ("inputs", name))
+        for loc in _factory_locs(("inputs", name), value):
+            places[dotted("", loc)] = value_place(root, loc)
+    return places
+
+
+def _factory_locs(loc: Loc, value: Input) -> Iterator[Loc]:
+    if isinstance(value, TensorInput) and isinstance(value.origin, Factory):
+        yield (*loc, "factory")
+    elif isinstance(value, ListInput):
+        for index, item in enumerate(value.items):
+            yield from _factory_locs((*loc, index), item)

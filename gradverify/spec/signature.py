@@ -1,0 +1,121 @@
+"""What a worker found out about the targets, said as mistakes of the specs that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from gradverify.case import (
+    Absence,
+    Case,
+    Factory,
+    ListInput,
+    Literal,
+    Parameter,
+    ParameterKind,
+    Signature,
+    Target,
+    TargetKind,
+    TargetProblem,
+    TensorInput,
+)
+from gradverify.errors import SpecError, Where
+from gradverify.spec.expand import case_key
+from gradverify.spec.model import Spec, SpecCase
+from gradverify.spec.node import Place, error
+from gradverify.spec.wording import listed, meant, shortened
+
+Loaded = Mapping[Target, Signature | TargetProblem]
+
+_NAMED = (ParameterKind.POSITIONAL, ParameterKind.KEYWORD_ONLY)
+
+
+def targets_of(case: Case) -> tuple[Target, ...]:
+    """Return every target that has to be loaded for a case: its function first, then the factories of its inputs."""
+    factories = (item.target for item in _factories(case.inputs).values())
+    return tuple(dict.fromkeys((case.target, *factories)))
+
+
+def check_signatures(specs: Sequence[Spec], cases: Sequence[Case], loaded: Loaded) -> tuple[SpecError, ...]:
+    """Return what is wrong with the specs of these cases, in the order of their places.
+
+    A target that `loaded` does not hold is passed over, and so is one whose module raised: that is not the spec's
+    mistake.
+    """
+    wanted = {(case.spec, case.draw_key.rpartition("/")[0]) for case in cases}
+    written = ((spec.file, case_key(spec, case), case) for spec in specs for case in spec.cases)
+    errors = [reason for file, key, case in written if (file, key) in wanted for reason in _errors(case, loaded)]
+    return tuple(sorted({str(reason): reason for reason in errors}.values(), key=_order))
+
+
+def _errors(case: SpecCase, loaded: Loaded) -> Iterator[SpecError]:
+    found = loaded.get(case.target)
+    if isinstance(found, TargetProblem):
+        yield from _absent(case.places["function"], case.target, found)
+    elif found is not None:
+        yield from _wrong_names(case, found)
+        if case.init is not None and found.kind is not TargetKind.MODULE:
+            problem = f"`{shortened(case.target.written)}` is no nn.Module class, so there is nothing to construct"
+            yield error(case.places["init"], problem)
+    for key, factory in _factories(case.inputs).items():
+        made = loaded.get(factory.target)
+        if isinstance(made, TargetProblem):
+            yield from _absent(case.places[f"{key}.factory"], factory.target, made)
+
+
+def _absent(place: Place, target: Target, problem: TargetProblem) -> Iterator[SpecError]:
+    if problem.absence is Absence.RAISED:
+        return
+    there = f"there is: {listed(problem.names)}" if problem.names else ""
+    yield error(place, problem.message, meant(target.name, problem.names) or there)
+
+
+def _wrong_names(case: SpecCase, signature: Signature) -> Iterator[SpecError]:
+    if signature.parameters is None:
+        return
+    forward = _word(case.target, signature)
+    yield from _unknown(case, signature.parameters, forward)
+    yield from _missing(case, signature.parameters, forward)
+    for parameter in signature.parameters:
+        value = case.inputs.get(parameter.name)
+        spread = isinstance(value, ListInput) or (isinstance(value, Literal) and isinstance(value.value, list))
+        if parameter.kind is ParameterKind.VAR_POSITIONAL and value is not None and not spread:
+            place = case.places[f"inputs.{parameter.name}"]
+            yield error(place, f"`*{parameter.name}` of {forward} takes a list")
+
+
+def _unknown(case: SpecCase, parameters: Sequence[Parameter], forward: str) -> Iterator[SpecError]:
+    if any(parameter.kind is ParameterKind.VAR_KEYWORD for parameter in parameters):
+        return
+    names = tuple(parameter.name for parameter in parameters)
+    for name in case.inputs:
+        if name in names:
+            continue
+        takes = f"it takes: {listed(names)}" if names else "it takes nothing"
+        hint = "leave `ctx` out" if name in ("ctx", "self") else meant(name, names) or takes
+        yield error(case.places[f"inputs.{name}"], f"{forward} has no parameter `{shortened(name)}`", hint)
+
+
+def _missing(case: SpecCase, parameters: Sequence[Parameter], forward: str) -> Iterator[SpecError]:
+    for parameter in parameters:
+        needed = parameter.kind in _NAMED and not parameter.has_default
+        if needed and parameter.name not in case.inputs:
+            yield error(case.places["inputs"], f"`{parameter.name}` is missing, {forward} has no default for it")
+
+
+def _word(target: Target, signature: Signature) -> str:
+    return f"`{target.name}`" if signature.kind is TargetKind.CALLABLE else "`forward`"
+
+
+def _factories(inputs: Mapping[str, object]) -> dict[str, Factory]:
+    factories: dict[str, Factory] = {}
+    for name, value in inputs.items():
+        items = value.items if isinstance(value, ListInput) else (value,)
+        for index, item in enumerate(items):
+            if isinstance(item, TensorInput) and isinstance(item.origin, Factory):
+                key = f"inputs.{name}[{index}]" if isinstance(value, ListInput) else f"inputs.{name}"
+                factories[key] = item.origin
+    return factories
+
+
+def _order(reason: SpecError) -> tuple[Where, str, str]:
+    return reason.where, reason.path, reason.problem

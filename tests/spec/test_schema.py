@@ -1,0 +1,60 @@
+"""The JSON Schema for editors accepts what is read without a mistake, and refuses what is plainly wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from gradverify.case import KNOWN_CHECKS
+from gradverify.spec.document import compose
+from gradverify.spec.schema import json_schema
+from tests.spec.support import FUNCTION, TENSOR
+from tests.spec.test_fuzz import GOOD
+from tests.spec.test_inputs import FORMS
+
+VALIDATOR = Draft202012Validator(json_schema())
+
+
+def documents(text: str) -> list[Any]:
+    return [document.plain for document in compose(text, "s.yaml").documents]
+
+
+def test_the_schema_is_a_schema() -> None:
+    Draft202012Validator.check_schema(json_schema())
+
+
+@pytest.mark.parametrize("document", documents(GOOD + "---\n" + TENSOR + "cases: {a: null}\nexpect: fail\n"))
+def test_good_documents(document: Any) -> None:
+    VALIDATOR.validate(document)
+
+
+@pytest.mark.parametrize("text", [text for text, _ in FORMS])
+def test_every_form_of_input(text: str) -> None:
+    VALIDATOR.validate(*documents(f"{FUNCTION}inputs:\n  x: {text}\n"))
+
+
+BAD = [
+    "sed: 1",
+    "checks: []",
+    "checks: [gradchek]",
+    "devices: [gpu]",
+    "samples: 0",
+    "expect: {gradchek: fail}",
+    "gradcheck: {rtl: 1.0}",
+    "cases: {}",
+    "cases: {a: {cases: {}}}",
+    "cases: {a: {inputs: {x: {shpe: [2]}}}}",
+    "cases: {a: {inputs: {x: {shape: [-1]}}}}",
+    "cases: {a: {inputs: {x: {shape: [2], uniform: [1]}}}}",
+]
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_bad_documents(text: str) -> None:
+    assert not VALIDATOR.is_valid(*documents(f"{TENSOR}{text}\n"))
+
+
+def test_every_known_check_may_have_tolerances() -> None:
+    assert set(KNOWN_CHECKS) <= set(json_schema()["properties"])

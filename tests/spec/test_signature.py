@@ -1,0 +1,110 @@
+"""Mistakes that only show once a worker has loaded the targets."""
+
+from __future__ import annotations
+
+from gradverify.case import Absence, Parameter, ParameterKind, Signature, Target, TargetKind, TargetProblem
+from gradverify.spec.expand import Overrides, expand
+from gradverify.spec.read import read_paths
+from gradverify.spec.signature import check_signatures, targets_of
+from tests.spec.support import FUNCTION, Folder
+
+TEXT = FUNCTION + "inputs:\n  x: {shape: [2]}\n  clip: 2.0\n"
+
+
+def parameter(name: str, kind: ParameterKind = ParameterKind.POSITIONAL, has_default: bool = False) -> Parameter:
+    return Parameter(name=name, kind=kind, has_default=has_default)
+
+
+def signature(*parameters: Parameter, kind: TargetKind = TargetKind.FUNCTION) -> Signature:
+    return Signature(kind=kind, parameters=parameters)
+
+
+def errors(folder: Folder, text: str, found: Signature | TargetProblem, name: str = "F") -> list[str]:
+    folder.write("s.yaml", text)
+    reading = read_paths(["s.yaml"])
+    assert not reading.errors
+    cases = expand(reading.specs)
+    loaded = {target: found for case in cases for target in targets_of(case) if target.name == name}
+    return [str(error).removeprefix("s.yaml:") for error in check_signatures(reading.specs, cases, loaded)]
+
+
+def test_names_that_fit_are_no_mistake(folder: Folder) -> None:
+    found = signature(parameter("x"), parameter("clip"), parameter("slope", has_default=True))
+    assert errors(folder, TEXT, found) == []
+
+
+def test_a_name_that_forward_does_not_have_and_one_that_is_missing(folder: Folder) -> None:
+    assert errors(folder, TEXT, signature(parameter("x"), parameter("clip_val"))) == [
+        "2:1: inputs: `clip_val` is missing, `forward` has no default for it",
+        "4:3: inputs.clip: `forward` has no parameter `clip` (did you mean `clip_val`?)",
+    ]
+
+
+def test_names_are_listed_where_none_is_near(folder: Folder) -> None:
+    found = signature(parameter("x"), parameter("weight", has_default=True), kind=TargetKind.CALLABLE)
+    assert errors(folder, TEXT, found) == ["4:3: inputs.clip: `F` has no parameter `clip` (it takes: x, weight)"]
+
+
+def test_ctx_is_left_out(folder: Folder) -> None:
+    text = FUNCTION + "inputs: {ctx: null, x: 1}\n"
+    expected = ["2:10: inputs.ctx: `forward` has no parameter `ctx` (leave `ctx` out)"]
+    assert errors(folder, text, signature(parameter("x"))) == expected
+
+
+def test_further_positional_and_keyword_parameters(folder: Folder) -> None:
+    tensors = parameter("tensors", ParameterKind.VAR_POSITIONAL)
+    options = parameter("options", ParameterKind.VAR_KEYWORD)
+    text = FUNCTION + "inputs: {tensors: [{shape: [2]}, {shape: [2]}], extra: 1}\n"
+    assert errors(folder, text, signature(tensors, options)) == []
+    alone = FUNCTION + "inputs: {tensors: {shape: [2]}}\n"
+    assert errors(folder, alone, signature(tensors)) == ["2:10: inputs.tensors: `*tensors` of `forward` takes a list"]
+
+
+def test_nothing_is_said_of_a_signature_that_python_cannot_tell(folder: Folder) -> None:
+    assert errors(folder, TEXT, Signature(kind=TargetKind.CALLABLE, parameters=None)) == []
+
+
+def test_init_is_for_modules(folder: Folder) -> None:
+    text = FUNCTION + "init: {width: 3}\ninputs: {x: 1}\n"
+    assert errors(folder, text, signature(parameter("x"), kind=TargetKind.MODULE)) == []
+    expected = ["2:1: init: `ops/relu.py:F` is no nn.Module class, so there is nothing to construct"]
+    assert errors(folder, text, signature(parameter("x"))) == expected
+
+
+def test_a_target_that_is_not_there(folder: Folder) -> None:
+    missing = TargetProblem(absence=Absence.MISSING, message="`ops/relu.py` has no `F`", names=("ReLU", "FF"))
+    assert errors(folder, TEXT, missing) == ["1:11: function: `ops/relu.py` has no `F` (did you mean `FF`?)"]
+    far = TargetProblem(absence=Absence.UNSUITABLE, message="`F` is a number", names=("ReLU", "Clip"))
+    assert errors(folder, TEXT, far) == ["1:11: function: `F` is a number (there is: ReLU, Clip)"]
+
+
+def test_a_module_that_raised_is_no_mistake_of_the_spec(folder: Folder) -> None:
+    raised = TargetProblem(absence=Absence.RAISED, message="ValueError: \x1b[2J")
+    assert errors(folder, TEXT, raised) == []
+
+
+def test_factories_are_targets_too(folder: Folder) -> None:
+    text = (
+        FUNCTION + "inputs:\n  x: [{shape: [2]}, {factory: 'ops/conv.py:make'}]\n  y: {factory: 'ops/conv.py:make'}\n"
+    )
+    missing = TargetProblem(absence=Absence.MISSING, message="`ops/conv.py` has no `make`")
+    assert errors(folder, text, missing, name="make") == [
+        "3:31: inputs.x[1].factory: `ops/conv.py` has no `make`",
+        "4:16: inputs.y.factory: `ops/conv.py` has no `make`",
+    ]
+
+
+def test_mistakes_are_said_once_and_where_they_stand(folder: Folder) -> None:
+    text = TEXT + "samples: 3\ncases:\n  a: {}\n  b: {inputs: {w: 1}}\n"
+    assert errors(folder, text, signature(parameter("x"))) == [
+        "4:3: inputs.clip: `forward` has no parameter `clip` (it takes: x)",
+        "8:16: cases.b.inputs.w: `forward` has no parameter `w` (it takes: x)",
+    ]
+
+
+def test_cases_that_do_not_run_are_not_judged(folder: Folder) -> None:
+    folder.write("s.yaml", TEXT)
+    reading = read_paths(["s.yaml"])
+    target = Target(file=str(folder.path / "ops" / "relu.py"), name="F", written="ops/relu.py:F")
+    loaded = {target: signature()}
+    assert check_signatures(reading.specs, expand(reading.specs, Overrides(checks=())), loaded) == ()
