@@ -7,6 +7,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gradverify.errors import GradverifyError
@@ -59,13 +60,19 @@ def _build(kind: Any, plain: Any, path: str) -> Any:
 def _build_dataclass(kind: Any, plain: Any, path: str) -> Any:
     if not isinstance(plain, dict):
         raise ReportError(f"{path}: expected a mapping, found {type(plain).__name__}")
-    hints, values = get_type_hints(kind), {}
-    for field in fields(kind):
-        name = _json_name(field.name)
+    values = {}
+    for field, name, hint in _shape(kind):
         if name not in plain:
             raise ReportError(f"{path}: `{name}` is missing")
-        values[field.name] = _build(hints[field.name], plain[name], f"{path}.{name}")
+        values[field] = _build(hint, plain[name], f"{path}.{name}")
     return kind(**values)
+
+
+@cache
+def _shape(kind: Any) -> tuple[tuple[str, str, Any], ...]:
+    """Return each field's name, JSON name and type; resolving types is slow, and a report has many elements."""
+    hints = get_type_hints(kind)
+    return tuple((field.name, _json_name(field.name), hints[field.name]) for field in fields(kind))
 
 
 def _build_union(choices: tuple[Any, ...], plain: Any, path: str) -> Any:

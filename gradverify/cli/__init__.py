@@ -1,1 +1,1 @@
-"""The command line: one command per file; the only place that opens report files, prints and exits."""
+"""The command line: the only place that opens files, prints and exits."""

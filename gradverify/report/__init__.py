@@ -1,1 +1,1 @@
-"""Report to text: pure functions, one per format."""
+"""Report to text: pure functions that open no file and print nothing."""

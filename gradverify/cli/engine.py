@@ -1,0 +1,78 @@
+"""The rooms behind the command line, opened only when a command needs them: all wiring is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradverify.case import Case, Settings
+from gradverify.cli.request import Request
+from gradverify.result import CaseResult
+
+if TYPE_CHECKING:
+    from gradverify.run.options import Event, Outcome
+    from gradverify.spec.model import Spec
+    from gradverify.spec.read import Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Who is told while cases run."""
+
+    started: Callable[[str], None]  # with the case's id
+    finished: Callable[[CaseResult], None]
+
+
+def read(paths: Sequence[Path]) -> Reading:
+    """Read the specs in files and folders."""
+    from gradverify.spec.read import read_paths
+
+    return read_paths(paths)
+
+
+def expand(specs: Sequence[Spec], request: Request) -> tuple[Case, ...]:
+    """Make the cases of specs, with what the command line says in place of what they say."""
+    from gradverify.spec.expand import Overrides
+    from gradverify.spec.expand import expand as expand_specs
+
+    overrides = Overrides(
+        checks=request.checks or None,
+        devices=request.devices or None,
+        dtypes=request.dtypes or None,
+        seed=request.seed,
+        samples=request.samples,
+        timeout=request.timeout,
+        torch_gradcheck=request.torch_gradcheck,
+        max_elements=request.max_elements or Settings().max_elements,
+    )
+    return expand_specs(specs, overrides)
+
+
+def run(cases: tuple[Case, ...], specs: Sequence[Spec], request: Request, listener: Listener) -> Outcome:
+    """Run cases in workers and tell the listener."""
+    from gradverify.run.options import RunOptions, Started
+    from gradverify.run.session import run_cases
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, Started):
+            listener.started(event.case_id)
+        else:
+            listener.finished(event.result)
+
+    options = RunOptions(
+        workers=request.workers,
+        fail_fast=request.fail_fast,
+        seed=request.seed,
+        require_devices=request.require_devices,
+        keep_going=request.keep_going,
+    )
+    return run_cases(cases, specs, options, on_event)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of the spec language."""
+    from gradverify.spec.schema import json_schema
+
+    return json_schema()

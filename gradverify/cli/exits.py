@@ -1,0 +1,61 @@
+"""How a command ends: one exit code each, and the one place where exceptions become exit codes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+from functools import wraps
+from typing import Any
+
+import typer
+
+from gradverify.cli.defect import defect_report
+from gradverify.cli.terminal import complain, hush, print_problems
+from gradverify.errors import GradverifyError, SpecError
+
+Command = Callable[..., "ExitCode"]
+
+
+class ExitCode(IntEnum):
+    """What the shell is told."""
+
+    OK = 0  # every case as expected
+    UNEXPECTED = 1  # some case is not
+    USAGE = 2  # usage, bad spec, or nothing to run
+    DEFECT = 3  # a mistake of gradverify's own
+    INTERRUPTED = 130  # by Ctrl-C; what had finished was reported
+
+
+class UsageProblem(GradverifyError):
+    """The command cannot do what was asked: one line that says why and what to do next."""
+
+
+def guarded(command: Command) -> Callable[..., None]:
+    """Wrap a command so that it ends in an exit code whatever happens; nothing of ours ends in a traceback."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        raise typer.Exit(int(_outcome(command, args, kwargs)))
+
+    return wrapped
+
+
+def _outcome(command: Command, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExitCode:
+    try:
+        return command(*args, **kwargs)
+    except SpecError as error:
+        print_problems([error])
+        return ExitCode.USAGE
+    except GradverifyError as error:
+        complain(str(error))
+        return ExitCode.USAGE
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        hush()
+        return ExitCode.OK
+    except Exception as error:
+        sys.stderr.write(defect_report(error, sys.argv[1:]))
+        return ExitCode.DEFECT

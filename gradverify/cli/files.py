@@ -1,0 +1,62 @@
+"""Files written whole or not at all, and the report of the last run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from gradverify.cli.exits import UsageProblem
+from gradverify.report.to_json import from_json
+from gradverify.result import Report
+from gradverify.serial import ReportError
+
+LAST_REPORT = Path(".gradverify/last.json")
+
+
+def check_destination(path: Path) -> None:
+    """Raise UsageProblem now when `path` could not be written later."""
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise UsageProblem(f"cannot write {path}: there is no folder {folder}; make it first")
+    if path.exists() and not path.is_file():
+        raise UsageProblem(f"cannot write {path}: it is not a file")
+    if not os.access(folder, os.W_OK | os.X_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise UsageProblem(f"cannot write {path}: permission denied")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write `text` to a new file beside `path` and put it in its place; raises OSError and leaves nothing."""
+    goal = path.resolve()  # a link stays a link
+    temporary = goal.with_name(f".{goal.name[:200]}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(goal)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def save_last(text: str) -> None:
+    """Keep the report of this run in the current folder; raises OSError."""
+    LAST_REPORT.parent.mkdir(exist_ok=True)
+    ignore = LAST_REPORT.with_name(".gitignore")
+    if not ignore.exists():
+        write_whole(ignore, "*\n")
+    write_whole(LAST_REPORT, text)
+
+
+def read_report(path: Path) -> Report:
+    """Read a report; raises ReportError that names the file."""
+    try:
+        return from_json(path.read_text(encoding="utf-8"))
+    except ReportError as error:
+        raise ReportError(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ReportError(f"{path}: not UTF-8 text") from error
+    except OSError as error:
+        raise ReportError(f"{path}: {(error.strerror or str(error)).lower()}") from error

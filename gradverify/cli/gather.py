@@ -1,0 +1,66 @@
+"""From paths to the cases that are meant: what `run` and `list` share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gradverify.case import Case
+from gradverify.cli import engine
+from gradverify.cli.exits import UsageProblem
+from gradverify.cli.request import Request
+from gradverify.cli.select import hint_for, matching
+from gradverify.cli.terminal import complain, print_problems
+from gradverify.report.words import counted
+
+DEFAULT_FOLDER = Path("specs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """What the paths hold."""
+
+    specs: tuple[Any, ...]  # passed on to the runner unread
+    cases: tuple[Case, ...]  # those that -k lets through
+    problems: int  # mistakes in specs, already printed
+
+
+def paths_or_default(paths: Sequence[Path] | None) -> tuple[Path, ...]:
+    """Return the paths that were given, else the folder `specs`; raises UsageProblem where there is none."""
+    if paths:
+        return tuple(paths)
+    if DEFAULT_FOLDER.is_dir():
+        return (DEFAULT_FOLDER,)
+    raise UsageProblem("nothing to run: name a spec or a folder of specs (without one, ./specs/ is taken)")
+
+
+def gather(paths: Sequence[Path] | None, expression: str | None, request: Request) -> Gathered:
+    """Read, expand and select; prints mistakes in specs, raises UsageProblem when nothing is left to do."""
+    reading = engine.read(paths_or_default(paths))
+    print_problems(reading.errors)
+    problems = len(reading.errors)
+    if problems and not (request.keep_going and reading.specs):
+        hint = "" if request.keep_going or not reading.specs else "; --keep-going runs the other files"
+        raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run{hint}")
+    cases = engine.expand(reading.specs, request)
+    if not cases:
+        raise UsageProblem("nothing to run: the specs hold no case that --check, --device and --dtype leave")
+    return Gathered(specs=reading.specs, cases=_selected(cases, expression), problems=problems)
+
+
+def _selected(cases: tuple[Case, ...], expression: str | None) -> tuple[Case, ...]:
+    if expression is None:
+        return cases
+    chosen = matching(cases, expression)
+    if not chosen:
+        hint = hint_for(cases, expression)
+        raise UsageProblem(f"nothing to run: -k {expression!r} fits none of {counted(len(cases), 'case')}; {hint}")
+    return chosen
+
+
+def warn_about(problems: int) -> None:
+    """Say at the end that the result is not the whole of what was asked for."""
+    if problems:
+        complain(f"{counted(problems, 'mistake')} in specs, see above; the files with mistakes were not run")

@@ -1,0 +1,47 @@
+"""`gradverify inspect`: the wrong elements of a run that is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradverify.cli import options as opt
+from gradverify.cli.exits import ExitCode, UsageProblem
+from gradverify.cli.files import LAST_REPORT, read_report
+from gradverify.cli.select import hint_for, named
+from gradverify.cli.terminal import ColourWish, say, show, stdout_terminal
+from gradverify.report.inspect_view import InspectOptions, Picture, inspect_lines, with_elements
+from gradverify.report.words import counted
+from gradverify.result import CaseResult
+
+
+def inspect(
+    case: opt.CaseName = None,
+    report: opt.ReportFile = None,
+    worst: opt.Worst = 20,
+    everything: opt.All = False,
+    heatmap: opt.Heatmap = False,
+    no_color: opt.NoColour = False,
+) -> ExitCode:
+    """Show the wrong elements of the last run, worst first."""
+    if report is None and not LAST_REPORT.exists():
+        raise UsageProblem(f"there is no {LAST_REPORT}: `gradverify run` makes it; or name a report with --report FILE")
+    cases = read_report(report or LAST_REPORT).cases
+    chosen = with_elements(cases) if case is None else _named(cases, case)
+    if not chosen:
+        say(f"none of {counted(len(cases), 'case')} has a wrong element\n")
+        return ExitCode.OK
+    options = InspectOptions(
+        worst=None if everything else worst,
+        picture=Picture.HEATMAP if heatmap else Picture.TABLE,
+    )
+    terminal = stdout_terminal(ColourWish.NEVER if no_color else ColourWish.AUTO)
+    show(inspect_lines(chosen, terminal.screen, options), terminal)
+    return ExitCode.OK
+
+
+def _named(cases: Sequence[CaseResult], name: str) -> Sequence[CaseResult]:
+    found = named(cases, name)
+    if not found:
+        hint = f"; {hint_for(cases, name)}" if cases else ""
+        raise UsageProblem(f"no case {name!r} among the {len(cases)} of this report{hint}")
+    return with_elements(found) or found

@@ -1,0 +1,39 @@
+"""`gradverify list`: the cases of specs, without running them."""
+
+from __future__ import annotations
+
+import sys
+
+from gradverify.cli import options as opt
+from gradverify.cli.exits import ExitCode
+from gradverify.cli.gather import gather, warn_about
+from gradverify.cli.request import Request, check_request
+from gradverify.cli.terminal import ColourWish, is_terminal, show, stdout_terminal
+from gradverify.report.list_view import case_rows, case_table
+
+
+def list_cases(
+    paths: opt.Paths = None,
+    expression: opt.Expression = None,
+    check: opt.Checks = None,
+    device: opt.Devices = None,
+    dtype: opt.Dtypes = None,
+    samples: opt.Samples = None,
+    keep_going: opt.KeepGoing = False,
+    no_color: opt.NoColour = False,
+) -> ExitCode:
+    """List the cases of specs: a table, or lines with tabs between the columns where stdout is no terminal."""
+    request = Request(
+        checks=tuple(check or ()),
+        devices=tuple(device or ()),
+        dtypes=tuple(dtype or ()),
+        samples=samples,
+        keep_going=keep_going,
+    )
+    check_request(request)
+    gathered = gather(paths, expression, request)
+    terminal = stdout_terminal(ColourWish.NEVER if no_color else ColourWish.AUTO)
+    table = case_table(gathered.cases, terminal.screen) if is_terminal(sys.stdout) else case_rows(gathered.cases)
+    show(table, terminal)
+    warn_about(gathered.problems)
+    return ExitCode.USAGE if gathered.problems else ExitCode.OK

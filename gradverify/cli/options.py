@@ -1,0 +1,66 @@
+"""The options of the commands: names and help, as types for typer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradverify.case import KNOWN_CHECKS, TorchGradcheck
+
+
+def _several(flag: str, metavar: str, text: str) -> typer.models.OptionInfo:
+    option = typer.Option(flag, metavar=metavar, help=f"{text}; may be given several times.", show_default=False)
+    assert isinstance(option, typer.models.OptionInfo)
+    return option
+
+
+Paths = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="PATH", help="Specs, and folders of specs.  [default: specs/]", show_default=False),
+]
+Checks = Annotated[list[str] | None, _several("--check", "NAME", f"Only this check ({', '.join(KNOWN_CHECKS)})")]
+Devices = Annotated[list[str] | None, _several("--device", "NAME", "Only on this device, as cpu or cuda:1")]
+Dtypes = Annotated[list[str] | None, _several("--dtype", "NAME", "Only with this dtype, as float32")]
+Expression = Annotated[
+    str | None,
+    typer.Option("-k", metavar="EXPR", help="Only cases whose id fits: substrings with and, or, not, parentheses."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("-j", "--jobs", metavar="N", min=0, help="Worker processes; 0 runs in this one.  [default: cores]"),
+]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", min=0, help="In place of the specs' seeds.")]
+Samples = Annotated[int | None, typer.Option("--samples", metavar="N", min=1, help="Independent draws per case.")]
+Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Longest time for one case.")]
+FailFast = Annotated[bool, typer.Option("-x", "--fail-fast", help="Stop at the first case that is not as expected.")]
+LastFailed = Annotated[
+    bool, typer.Option("--last-failed", help="Only the cases that were not as expected in the last run.")
+]
+KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Run the other files when a spec has mistakes.")]
+RequireDevices = Annotated[
+    list[str] | None, _several("--require-device", "NAME", "A skip for want of this device is not as expected")
+]
+Torch = Annotated[
+    TorchGradcheck | None,
+    typer.Option("--torch-gradcheck", metavar="WHEN", help="Run torch's own check beside: small, always or never."),
+]
+Elements = Annotated[
+    int | None, typer.Option("--elements", metavar="N", min=1, help="Elements saved per finding.  [default: 100]")
+]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")]
+NoColour = Annotated[bool, typer.Option("--no-color", help="No colour, also on a terminal.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only what is not as expected, and the summary.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Details of every case, also of those as expected.")]
+
+CaseName = Annotated[
+    str | None,
+    typer.Argument(metavar="CASE", help="An id, a part of one, or a pattern.  [default: all]", show_default=False),
+]
+ReportFile = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE", help="A report of run --json.  [default: the last run]")
+]
+Worst = Annotated[int, typer.Option("--worst", metavar="N", min=1, help="Elements shown of each finding.")]
+All = Annotated[bool, typer.Option("--all", help="Every element that was saved.")]
+Heatmap = Annotated[bool, typer.Option("--heatmap", help="Draw analytic, numeric and error as a picture too.")]

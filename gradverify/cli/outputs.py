@@ -1,0 +1,42 @@
+"""The files a run can leave behind: a format is one line here and one option of `run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from gradverify.cli.exits import UsageProblem
+from gradverify.cli.files import check_destination, write_whole
+from gradverify.report.to_json import to_json
+from gradverify.result import Report
+
+# Option name without dashes, and the pure function that makes the file's text.
+FORMATS: tuple[tuple[str, Callable[[Report], str]], ...] = (("json", to_json),)
+
+Destinations = Mapping[str, Path | None]  # option name -> file, None where it was not given
+
+
+def check_destinations(destinations: Destinations) -> None:
+    """Raise UsageProblem when a file could not be written, or two formats want the same one."""
+    seen: dict[Path, str] = {}
+    for name, path in destinations.items():
+        if path is None:
+            continue
+        check_destination(path)
+        other = seen.setdefault(path.resolve(), name)
+        if other != name:
+            raise UsageProblem(f"--{other} and --{name} both name {path}")
+
+
+def write_outputs(report: Report, destinations: Destinations) -> list[str]:
+    """Write every file that was asked for; return what went wrong, one sentence each."""
+    problems: list[str] = []
+    for name, render in FORMATS:
+        path = destinations.get(name)
+        if path is None:
+            continue
+        try:
+            write_whole(path, render(report))
+        except OSError as error:
+            problems.append(f"could not write {path}: {error.strerror or error}")
+    return problems

@@ -1,0 +1,84 @@
+"""The one line that is there while cases run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from gradverify.cli.engine import Listener
+from gradverify.cli.terminal import complain, is_terminal
+from gradverify.report.safe import safe
+from gradverify.result import CaseResult
+
+_EVERY = 30.0  # seconds between two lines where nobody looks: a log must show that something happens
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """How far the run is; the one value here that changes."""
+
+    total: int
+    done: int = 0
+    unexpected: int = 0
+    running: list[str] = field(default_factory=list)  # ids in the order they were started
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Listener]:
+    """Show how far a run is until the block ends: on a terminal in one line that goes away, else now and then."""
+    tally = Tally(total=total)
+    if not is_terminal(sys.stderr):
+        yield now_and_then(tally, time.monotonic, complain)
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    def draw() -> Text:
+        return Text(progress_text(tally), no_wrap=True, overflow="ellipsis", end="")
+
+    # no refresh thread: workers are started from this process
+    console = Console(stderr=True)
+    with Live(
+        console=console, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+    ) as live:
+        live.update(draw(), refresh=True)
+        yield _listener(tally, lambda: live.update(draw(), refresh=True))
+
+
+def progress_text(tally: Tally) -> str:
+    """Return done and total, what is not as expected, and what is running."""
+    width = len(str(tally.total))
+    running = ", ".join(tally.running)
+    parts = [f"{tally.done:>{width}}/{tally.total} done", f"{tally.unexpected} not as expected"]
+    return ", ".join(parts) + (f"; running {safe(running)}" if running else "")
+
+
+def now_and_then(tally: Tally, clock: Callable[[], float], write: Callable[[str], None]) -> Listener:
+    """Return a listener that writes a line when the last one is long ago."""
+    last = [clock()]
+
+    def changed() -> None:
+        if clock() - last[0] >= _EVERY:
+            last[0] = clock()
+            write(progress_text(tally))
+
+    return _listener(tally, changed)
+
+
+def _listener(tally: Tally, changed: Callable[[], None]) -> Listener:
+    def started(case_id: str) -> None:
+        tally.running.append(case_id)
+        changed()
+
+    def finished(result: CaseResult) -> None:
+        if result.id in tally.running:
+            tally.running.remove(result.id)
+        tally.done += 1
+        tally.unexpected += not result.as_expected
+        changed()
+
+    return Listener(started=started, finished=finished)

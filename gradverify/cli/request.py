@@ -1,0 +1,89 @@
+"""What the options of `run` and `list` ask for, checked."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+
+from gradverify.case import KNOWN_CHECKS, TorchGradcheck
+from gradverify.cli.exits import UsageProblem
+
+DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia")
+_DEVICE = re.compile(rf"(?:{'|'.join(DEVICES)})(?::[0-9]{{1,3}})?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked for on the command line; None and () mean that it was not."""
+
+    checks: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    seed: int | None = None
+    samples: int | None = None
+    timeout: float | None = None  # seconds for one case
+    torch_gradcheck: TorchGradcheck | None = None
+    max_elements: int | None = None  # saved per finding
+    workers: int | None = None  # None: as many as there are cores; 0: in this process
+    fail_fast: bool = False
+    keep_going: bool = False
+    require_devices: tuple[str, ...] = ()
+
+
+# Options that change what a case is: they belong into the command that repeats it.
+_RERUN = {
+    "checks": "--check",
+    "devices": "--device",
+    "dtypes": "--dtype",
+    "seed": "--seed",
+    "samples": "--samples",
+    "timeout": "--timeout",
+    "torch_gradcheck": "--torch-gradcheck",
+}
+
+
+def check_request(request: Request) -> None:
+    """Raise UsageProblem for the first value that is not one."""
+    _each(request.checks, "--check", KNOWN_CHECKS)
+    _each(request.dtypes, "--dtype", DTYPES)
+    for option, devices in (("--device", request.devices), ("--require-device", request.require_devices)):
+        for device in devices:
+            if not _DEVICE.fullmatch(device):
+                raise _unknown(option, device, DEVICES)
+    if request.timeout is not None and not 0 < request.timeout < math.inf:
+        raise UsageProblem(f"--timeout {request.timeout:g}: expected a number of seconds above 0")
+
+
+def rerun_options(request: Request) -> tuple[str, ...]:
+    """Return the options to give again when one case is to be repeated."""
+    words: list[str] = []
+    for field in fields(request):
+        if field.name not in _RERUN:
+            continue
+        value = getattr(request, field.name)
+        for entry in value if isinstance(value, tuple) else () if value is None else (value,):
+            words += [_RERUN[field.name], f"{entry:g}" if isinstance(entry, float) else str(entry)]
+    return tuple(words)
+
+
+def one_of_two(first: tuple[str, bool], second: tuple[str, bool]) -> None:
+    """Raise UsageProblem when two options that exclude each other were both given."""
+    if first[1] and second[1]:
+        raise UsageProblem(f"{first[0]} and {second[0]} exclude each other")
+
+
+def _each(values: Iterable[str], option: str, known: Sequence[str]) -> None:
+    for value in values:
+        if value not in known:
+            raise _unknown(option, value, known)
+
+
+def _unknown(option: str, value: str, known: Sequence[str]) -> UsageProblem:
+    near = difflib.get_close_matches(value, known, n=1, cutoff=0.7)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    return UsageProblem(f"{option}: there is no {shlex.quote(value)}; {hint}")

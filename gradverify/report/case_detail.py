@@ -1,0 +1,134 @@
+"""What is wrong with one case: every finding with its worst elements, its cause, and how to run it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradverify.report.checks_text import check_cost, check_counts, torch_differs
+from gradverify.report.element_table import element_table
+from gradverify.report.lines import BAD, DIM, EMPTY, HEAD, WARN, Line, cells, indented, line, plain, span
+from gradverify.report.reproduce import always_quoted, command_lines, reproduce_command
+from gradverify.report.safe import fold, safe
+from gradverify.report.screen import Detail, Screen, narrowed
+from gradverify.report.words import badge_of, badge_span, heading
+from gradverify.result import CaseResult, CheckResult, Finding, Verdict
+
+_INDENT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetailOptions:
+    """How much of a case is shown."""
+
+    detail: Detail = Detail.NORMAL
+    rows: int | None = 10  # elements per finding, None for all that the report holds
+    rerun: tuple[str, ...] = ()  # options of this run that belong into the command that repeats it
+
+
+def case_detail(case: CaseResult, screen: Screen, options: DetailOptions) -> list[Line]:
+    """Return everything there is to say about a case; no blank line at either end."""
+    rows = [heading(case, safe(case.id), screen), *indented(_origin(case, screen), _INDENT)]
+    if case.message:
+        rows += indented(_prose(case.message, screen.width - _INDENT), _INDENT)
+    for check in case.checks:
+        if _speaks(check, options.detail):
+            rows += [EMPTY, *indented(_check(case, check, screen, options), _INDENT)]
+    command = reproduce_command(case, options.rerun)
+    if command and not case.as_expected:
+        rows += [EMPTY, *indented(command_lines("reproduce:", command, screen.width - _INDENT), _INDENT)]
+    return rows
+
+
+def speaking(cases: Sequence[CaseResult], detail: Detail) -> list[CaseResult]:
+    """Return the cases whose details are shown."""
+    if detail is Detail.VERBOSE:
+        return [case for case in cases if not case.as_expected or case.verdict is not Verdict.SKIP]
+    return [case for case in cases if not case.as_expected]
+
+
+def finding_lines(case: CaseResult, finding: Finding, screen: Screen, options: DetailOptions) -> list[Line]:
+    """Return a finding: what it says, its worst elements, and under them the cause that was measured.
+
+    Where there is a cause, the message's first line says what is wrong and the others explain the cause.
+    """
+    shown = finding.elements[: options.rows]
+    says, _, why = finding.message.partition("\n") if finding.cause else (finding.message, "", "")
+    rows = _title(finding, says, screen)
+    rows += element_table(finding, shown, screen)
+    rows += _not_shown(case, finding, len(shown), screen)
+    return rows + (_cause(finding.cause, why, screen) if finding.cause else [])
+
+
+def _speaks(check: CheckResult, detail: Detail) -> bool:
+    return detail is Detail.VERBOSE or check.verdict not in (Verdict.PASS, Verdict.SKIP) or torch_differs(check)
+
+
+def _origin(case: CaseResult, screen: Screen) -> list[Line]:
+    places = [f"{case.spec}:{case.line}"] if case.spec else []
+    places += [case.function] if case.function else []
+    places += [f"backward at {case.source.file}:{case.source.line}"] if case.source else []
+    return [line(span(row, DIM)) for row in fold(", ".join(places), screen.width - _INDENT)] if places else []
+
+
+def _check(case: CaseResult, check: CheckResult, screen: Screen, options: DetailOptions) -> list[Line]:
+    inner = narrowed(screen, _INDENT)
+    rows = _answer(check, inner)
+    for finding in check.findings:
+        rows += indented(finding_lines(case, finding, narrowed(inner, _INDENT), options), _INDENT)
+    rows += _torch(check, inner)
+    cost = check_cost(check)
+    return rows + ([line(span(row, DIM)) for row in fold(cost, inner.width)] if cost else [])
+
+
+def _answer(check: CheckResult, screen: Screen) -> list[Line]:
+    head = line(span(f"{check.check}: ", HEAD), badge_span(badge_of(check.verdict, screen.glyphs)))
+    said = any(check.message in finding.message for finding in check.findings)
+    words = check_counts(check) if said or not check.message else check.message
+    rows = fold(words, screen.width)
+    if len(rows) == 1 and cells(f"{plain(head)}  {rows[0]}") <= screen.width:
+        return [line(*head, f"  {rows[0]}" if words else "")]
+    return [head, *map(line, rows)]
+
+
+def _title(finding: Finding, says: str, screen: Screen) -> list[Line]:
+    """A finding's code and sentence, with the block that it concerns where the sentence does not name it."""
+    names = [name for name in (finding.of, finding.wrt) if name]
+    block = f"d {finding.of} / d {finding.wrt}" if len(names) == 2 else "".join(names)
+    text = says if all(name in says for name in names) else f"{block}: {says}" if says else block
+    lead = cells(finding.code) + 2
+    first, *rest = fold(text, screen.width - lead)
+    code = span(finding.code, BAD if finding.verdict is Verdict.FAIL else HEAD)
+    return [line(code, "  ", first), *(line(" " * lead, row) for row in rest)]
+
+
+def _not_shown(case: CaseResult, finding: Finding, shown: int, screen: Screen) -> list[Line]:
+    total, saved = max(finding.total, len(finding.elements)), len(finding.elements)
+    if not saved or shown >= total:
+        return []
+    command = f"gradverify inspect {always_quoted(safe(case.id))} --all"
+    if shown == saved:
+        command = f"gradverify run --elements {total}"
+    lead = f"{screen.glyphs.ellipsis} the worst {shown} of {total}, more with"
+    return command_lines(lead, command, screen.width, DIM)
+
+
+def _cause(cause: str, why: str, screen: Screen) -> list[Line]:
+    name = f"cause {safe(cause)}"
+    text = fold(f"{name}: {why}" if why else name, screen.width)
+    if not text[0].startswith(name):
+        return [line(row) for row in text]
+    return [line(span(name, WARN), text[0].removeprefix(name)), *map(line, text[1:])]
+
+
+def _torch(check: CheckResult, screen: Screen) -> list[Line]:
+    if not check.torch or not torch_differs(check):
+        return []
+    message = check.torch.message.rstrip(" ,:")
+    why = f": {message}" if message else ""
+    text = f"torch.autograd.{check.torch.name} says {check.torch.verdict.value}{why}"
+    return [line(span(row, WARN)) for row in fold(text, screen.width)]
+
+
+def _prose(text: str, width: int) -> list[Line]:
+    return [line(row) for row in fold(text, width)] if text else []

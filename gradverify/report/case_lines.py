@@ -1,0 +1,98 @@
+"""The listing: a line per case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradverify.report.checks_text import checks_in_groups, every_check
+from gradverify.report.lines import DIM, Line, cells, indented, line, pad, pad_left, plain, span, widest
+from gradverify.report.safe import safe, shortened
+from gradverify.report.screen import Glyphs, Screen
+from gradverify.report.words import badge_span, case_badge
+from gradverify.result import CaseResult
+
+_GAP = "  "
+_BADGE = 7  # columns of the usual badges
+_TELLING = 12  # columns; less of a sentence says nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A case's line before it is laid out."""
+
+    head: Line  # badge and id
+    seconds: str
+    long: Line  # every check by itself
+    short: Line  # passed checks as one group
+    reason: str  # why, for a case that no check speaks for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Widths:
+    """The columns that all lines share."""
+
+    head: int  # badge and id
+    answer: int  # the checks
+    seconds: int
+
+
+def case_lines(cases: Sequence[CaseResult], screen: Screen) -> list[Line]:
+    """Return one line per case; only an id too long for the screen takes another."""
+    entries = [_entry(case, screen.glyphs) for case in cases]
+    widths = _widths(entries, screen.width)
+    return [row for entry in entries for row in _lay_out(entry, widths, screen)]
+
+
+def time_text(seconds: float) -> str:
+    """Return a duration in seconds with the digits that matter."""
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+def _entry(case: CaseResult, glyphs: Glyphs) -> Entry:
+    badge = case_badge(case, glyphs)
+    return Entry(
+        # a rare long badge moves its own id, not everyone's
+        head=line(badge_span(badge, _BADGE), _GAP, safe(case.id)),
+        seconds=time_text(case.seconds),
+        long=every_check(case.checks, glyphs),
+        short=checks_in_groups(case.checks, glyphs),
+        reason=safe(" ".join(case.message.split())) if not case.checks else "",
+    )
+
+
+def _widths(entries: Sequence[Entry], width: int) -> Widths:
+    seconds = widest(entry.seconds for entry in entries)
+    room = width - seconds - 2 * len(_GAP)
+    answers = sorted(_size(entry.short) for entry in entries)
+    usual = answers[int(0.9 * (len(answers) - 1))] if answers else 0  # a few wide answers do not decide for all
+    head = min(max((_size(entry.head) for entry in entries), default=0), max(room - usual, 0))
+    longest = max((max(_size(entry.long), cells(entry.reason)) for entry in entries), default=0)
+    return Widths(head=head, seconds=seconds, answer=min(room - head, longest))
+
+
+def _lay_out(entry: Entry, widths: Widths, screen: Screen) -> list[Line]:
+    head, seconds = _size(entry.head), span(pad_left(entry.seconds, widths.seconds), DIM)
+    room = widths.answer - max(0, head - widths.head)
+    answer = _answer(entry, room, screen.glyphs)
+    if answer is not None:
+        gap = pad("", widths.head - head) + _GAP
+        return [line(*entry.head, gap, *answer, pad("", room - _size(answer)) + _GAP, seconds)]
+    gap = pad("", widths.head + widths.answer + len(_GAP) - head) + _GAP
+    return [line(*entry.head, gap, seconds), *indented(_below(entry, screen), _BADGE + len(_GAP))]
+
+
+def _answer(entry: Entry, room: int, glyphs: Glyphs) -> Line | None:
+    """Return what fits behind the id, None where that needs a line of its own."""
+    if entry.reason:
+        cut = shortened(entry.reason, room, glyphs.ellipsis)  # the whole of it stands further down
+        return line(span(cut, DIM)) if cut == entry.reason or cells(cut) > _TELLING else line()
+    return next((form for form in (entry.long, entry.short) if _size(form) <= room), None)
+
+
+def _below(entry: Entry, screen: Screen) -> list[Line]:
+    return [entry.long if _size(entry.long) <= screen.width - _BADGE - len(_GAP) else entry.short]
+
+
+def _size(row: Line) -> int:
+    return cells(plain(row))

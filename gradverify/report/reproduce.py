@@ -1,0 +1,30 @@
+"""The command that runs one case again."""
+
+from __future__ import annotations
+
+import shlex
+
+from gradverify.report.lines import DIM, Line, cells, line, span
+from gradverify.report.safe import safe
+from gradverify.result import CaseResult
+
+
+def reproduce_command(case: CaseResult, options: tuple[str, ...] = ()) -> str:
+    """Return the shell command for this case alone, with the `options` the run was given; "" without a spec."""
+    if not case.spec:
+        return ""
+    words = ["gradverify run", shlex.quote(safe(case.spec)), f"-k {always_quoted(safe(case.id))}"]
+    return " ".join([*words, *map(shlex.quote, options)])
+
+
+def command_lines(lead: str, command: str, width: int, style: str = "") -> list[Line]:
+    """Return `lead command`, on two lines where one is too short; a command is there to be copied: never broken."""
+    if cells(f"{lead} {command}") <= width:
+        return [line(span(f"{lead} ", DIM), span(command, style))]
+    return [line(span(lead, DIM)), line(span(command, style))]
+
+
+def always_quoted(text: str) -> str:
+    """Return `text` as one shell word in quotes, also where it needs none: it shows where an id ends."""
+    quoted = shlex.quote(text)
+    return quoted if quoted != text else f"'{text}'"

@@ -1,0 +1,53 @@
+"""The last line: how many cases came out how, and in what time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from gradverify.report.case_lines import time_text
+from gradverify.report.lines import BAD, DIM, GOOD, Line, line, span
+from gradverify.report.safe import fold, safe
+from gradverify.report.screen import Screen
+from gradverify.report.words import counted
+from gradverify.result import CaseResult, Report, Verdict
+
+
+def summary_lines(report: Report, screen: Screen) -> list[Line]:
+    """Return one sentence, folded where the screen is narrow."""
+    good, bad = _tally(report.cases)
+    sign, style = (screen.glyphs.cross, BAD) if bad else (screen.glyphs.tick, GOOD)
+    total = report.summary.cases
+    head = (
+        f"{counted(total, 'case')} as expected"
+        if not bad
+        else f"{sum(bad.values())} of {counted(total, 'case')} not as expected"
+    )
+    text = f"{sign} {head}"
+    text += (
+        f": {_words(bad)}; as expected: {_words(good)}" if bad and good else f": {_words(bad or good)}" if total else ""
+    )
+    rows = fold(f"{text} in {time_text(report.summary.seconds)}", screen.width)
+    return [line(span(row, style)) for row in rows]
+
+
+def skip_lines(report: Report, screen: Screen) -> list[Line]:
+    """Return each reason for a skip once, with how many cases it stands for."""
+    reasons = Counter(_reason(case) for case in report.cases if case.verdict is Verdict.SKIP)
+    texts = [f"- {counted(number, 'case')} skipped: {reason}" for reason, number in reasons.most_common() if reason]
+    return [line(span(row, DIM)) for text in texts for row in fold(text, screen.width)]
+
+
+def _tally(cases: Sequence[CaseResult]) -> tuple[Counter[Verdict], Counter[Verdict]]:
+    good = Counter(case.verdict for case in cases if case.as_expected)
+    bad = Counter(case.verdict for case in cases if not case.as_expected)
+    return good, bad
+
+
+def _words(counts: Counter[Verdict]) -> str:
+    return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
+
+
+def _reason(case: CaseResult) -> str:
+    reason = case.message or next((check.message for check in case.checks if check.message), "")
+    return safe(" ".join(reason.split()))

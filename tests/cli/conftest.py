@@ -1,0 +1,79 @@
+"""A command line whose engine is made up: no spec is read and nothing is run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "report"))
+
+from report_specimens import report
+
+from gradverify.case import Case, Target
+from gradverify.cli import engine
+from gradverify.cli.app import app
+from gradverify.cli.request import Request
+from gradverify.errors import SpecError
+from gradverify.result import CaseResult
+
+
+@dataclass
+class Fake:
+    """What the rooms behind the command line answer, and what they were asked."""
+
+    results: list[CaseResult] = field(default_factory=list)
+    spec_errors: tuple[SpecError, ...] = ()
+    run_errors: tuple[SpecError, ...] = ()
+    specs: tuple[object, ...] = ("spec",)
+    interrupted: bool = False
+    raises: BaseException | None = None
+    paths: tuple[Path, ...] = ()
+    request: Request | None = None
+    ran: list[str] = field(default_factory=list)
+
+    def read(self, paths: Sequence[Path]) -> Any:
+        self.paths = tuple(paths)
+        return SimpleNamespace(specs=self.specs, errors=self.spec_errors)
+
+    def expand(self, specs: object, request: Request) -> tuple[Case, ...]:
+        self.request = request
+        return tuple(case_of(result) for result in self.results)
+
+    def run(self, cases: tuple[Case, ...], specs: object, request: Request, listener: engine.Listener) -> Any:
+        if self.raises:
+            raise self.raises
+        self.ran = [case.id for case in cases]
+        done = [] if self.run_errors else [result for result in self.results if result.id in self.ran]
+        for result in done:
+            listener.started(result.id)
+            listener.finished(result)
+        return SimpleNamespace(report=report(*done), errors=self.run_errors, interrupted=self.interrupted)
+
+
+def case_of(result: CaseResult) -> Case:
+    target = Target(file="/ops.py", name="F", written=result.function)
+    return Case(id=result.id, draw_key=result.id, spec=result.spec, line=result.line, target=target, inputs={})
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fake:
+    made = Fake()
+    for name in ("read", "expand", "run"):
+        monkeypatch.setattr(engine, name, getattr(made, name))
+    monkeypatch.setattr(engine, "schema", lambda: {"type": "object"})
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    return made
+
+
+@pytest.fixture
+def call(fake: Fake) -> Callable[..., Any]:
+    return lambda *words: CliRunner().invoke(app, list(words))

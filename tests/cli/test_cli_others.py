@@ -1,0 +1,148 @@
+"""`gradverify inspect`, `list`, `schema` and `--version`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from report_specimens import case, masked, report, second_order, undetermined
+
+from gradverify import __version__
+from gradverify.report.to_json import to_json
+
+
+@pytest.fixture
+def saved(fake) -> Path:
+    path = Path(".gradverify/last.json")
+    path.parent.mkdir()
+    path.write_text(to_json(report(case("a/good/cpu"), masked(), second_order(), undetermined())), encoding="utf-8")
+    return path
+
+
+def test_inspect_shows_every_case_with_elements(call, saved) -> None:
+    result = call("inspect")
+    assert result.exit_code == 0
+    heads = [row for row in result.stdout.splitlines() if row[:1] in "✓✗?" and row]
+    assert [row.split()[2] for row in heads] == [masked().id, second_order().id, undetermined().id]
+
+
+@pytest.mark.parametrize("name", ["steps/noisy/cpu-float64", "noisy", "steps/*"])
+def test_inspect_by_id_part_and_pattern(call, saved, name: str) -> None:
+    result = call("inspect", name)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("? inconclusive  steps/noisy/cpu-float64")
+    assert "clipped" not in result.stdout.splitlines()[0]
+
+
+def test_inspect_worst_and_all(call, saved) -> None:
+    few = call("inspect", "spectral", "--worst", "2").stdout
+    assert few.count("grad z.imag[0,11]") < call("inspect", "spectral", "--all").stdout.count("grad z.imag[0,11]")
+    assert "the worst 2 of 20000" in few
+
+
+def test_inspect_all_says_what_was_not_saved(call, saved) -> None:
+    text = call("inspect", "spectral", "--all").stdout
+    assert "the worst 12 of 20000, more with gradverify run --elements 20000" in text
+
+
+def test_inspect_heatmap(call, saved) -> None:
+    text = call("inspect", "vector", "--heatmap").stdout
+    assert "analytic, numeric: sign and size, 9 = 1" in text
+
+
+def test_inspect_of_a_good_case(call, saved) -> None:
+    result = call("inspect", "a/good/cpu")
+    assert result.exit_code == 0
+    assert "no finding: there are no elements to look at" in result.stdout
+
+
+def test_inspect_of_nothing(call, saved) -> None:
+    result = call("inspect", "nosy")
+    assert result.exit_code == 2
+    assert result.stderr == "gradverify: no case 'nosy' among the 4 of this report; near: steps/noisy/cpu-float64\n"
+
+
+def test_inspect_names_what_is_near(call, saved) -> None:
+    assert "near: steps/noisy/cpu-float64" in call("inspect", "steps/nosy").stderr
+
+
+def test_inspect_without_a_run(call) -> None:
+    result = call("inspect")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "gradverify: there is no .gradverify/last.json: `gradverify run` makes it; "
+        "or name a report with --report FILE\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        (b"\xff", "not UTF-8 text"),
+        (b"[]", "not a report of gradverify: `schema_version` is missing"),
+    ],
+)
+def test_inspect_of_another_file(call, content: bytes, message: str) -> None:
+    Path("other.json").write_bytes(content)
+    result = call("inspect", "--report", "other.json")
+    assert (result.exit_code, result.stderr) == (2, f"gradverify: other.json: {message}\n")
+
+
+def test_inspect_of_a_folder(call) -> None:
+    result = call("inspect", "--report", ".")
+    assert (result.exit_code, result.stderr) == (2, "gradverify: .: is a directory\n")
+
+
+def test_inspect_of_a_good_run(call) -> None:
+    Path("good.json").write_text(to_json(report(case())), encoding="utf-8")
+    result = call("inspect", "--report", "good.json")
+    assert (result.exit_code, result.stdout) == (0, "none of 1 case has a wrong element\n")
+
+
+def test_list_through_a_pipe_is_one_id_per_line(fake, call) -> None:
+    fake.results = [case("a/one/cpu-float64"), case("a/two/cpu-float64")]
+    result = call("list", "a.yaml")
+    function, checks = "ops/clipped_relu.py:ClippedReLUFunction", "gradcheck,gradgradcheck,contract"
+    assert result.exit_code == 0
+    assert result.stdout == "".join(
+        f"a/{name}/cpu-float64\t{function}\t{checks}\tcpu\tfloat64\n" for name in ("one", "two")
+    )
+    assert call("list", "a.yaml", "-k", "two").stdout.startswith("a/two/cpu-float64\t")
+    assert call("list", "a.yaml", "-k", "two").stdout.count("\n") == 1
+
+
+def test_list_on_a_terminal_is_a_table(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gradverify.cli import list as list_command
+
+    fake.results = [case("a/one/cpu-float64")]
+    monkeypatch.setattr(list_command, "is_terminal", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", "140")
+    function, checks = "ops/clipped_relu.py:ClippedReLUFunction", "gradcheck,gradgradcheck,contract"
+    assert call("list", "a.yaml").stdout.splitlines() == [
+        f"case               {'function':{len(function)}}  {'checks':{len(checks)}}  device  dtype",
+        f"a/one/cpu-float64  {function}  {checks}  cpu     float64",
+        "1 case",
+    ]
+    monkeypatch.setenv("COLUMNS", "80")
+    assert call("list", "a.yaml").stdout.splitlines() == ["a/one/cpu-float64", f"  {function}  {checks}", "1 case"]
+
+
+def test_schema(call) -> None:
+    assert json.loads(call("schema").stdout) == {"type": "object"}
+
+
+def test_version(call) -> None:
+    result = call("--version")
+    assert (result.exit_code, result.stdout) == (0, f"gradverify {__version__}\n")
+
+
+@pytest.mark.parametrize("command", ["run", "inspect", "list", "schema"])
+def test_help(call, command: str) -> None:
+    assert call(command, "--help").exit_code == 0
+    assert command in call("-h").stdout
+
+
+def test_an_unknown_command_is_2(call) -> None:
+    assert call("verify").exit_code == 2

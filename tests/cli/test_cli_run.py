@@ -1,0 +1,273 @@
+"""`gradverify run`: what is asked of the engine, what is left behind, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from report_specimens import case, masked, report, second_order, skipped, undetermined
+
+from gradverify.errors import SpecError, Where
+from gradverify.report.to_json import from_json, to_json
+from gradverify.result import Verdict
+
+MISTAKE = SpecError(where=Where(file="a.yaml", line=3, column=5), path="inputs.x", problem="no shape", hint="add one")
+
+
+def test_all_as_expected_is_0(fake, call) -> None:
+    fake.results = [case(), skipped()]
+    result = call("run", "a.yaml")
+    assert result.exit_code == 0
+    assert result.stdout.endswith("✓ 2 cases as expected: 1 pass, 1 skip in 1.23 s\n")
+    assert result.stderr == ""
+    assert fake.paths == (Path("a.yaml"),)
+
+
+def test_an_unexpected_case_is_1_and_is_told(fake, call) -> None:
+    fake.results = [case("a/b/cpu-float64"), masked()]
+    result = call("run", "a.yaml", "--seed", "3", "--dtype", "float32")
+    assert result.exit_code == 1
+    assert "cause missing-mask: analytic is not zero where numeric is, for x > 2" in result.stdout
+    command = "gradverify run specs/clipped_relu.yaml -k 'clipped_relu/vector/cpu-float64' --dtype float32 --seed 3\n"
+    assert command in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_the_report_is_saved(fake, call) -> None:
+    fake.results = [masked()]
+    call("run", "a.yaml", "--json", "out.json")
+    saved = Path(".gradverify/last.json").read_text(encoding="utf-8")
+    assert from_json(saved).cases == (masked(),)
+    assert Path("out.json").read_text(encoding="utf-8") == saved
+    assert sorted(path.name for path in Path(".gradverify").iterdir()) == [".gitignore", "last.json"]
+
+
+def test_every_option_reaches_the_engine(fake, call) -> None:
+    fake.results = [case()]
+    words = "run a.yaml --check contract --check gradcheck --device cuda:1 --dtype float32 -j 0 --seed 7 --samples 2"
+    words += " --timeout 1.5 -x --keep-going --require-device cuda --torch-gradcheck never --elements 5"
+    assert call(*words.split()).exit_code == 0
+    request = fake.request
+    assert (request.checks, request.devices, request.dtypes) == (("contract", "gradcheck"), ("cuda:1",), ("float32",))
+    assert (request.workers, request.seed, request.samples, request.timeout) == (0, 7, 2, 1.5)
+    assert (request.fail_fast, request.keep_going, request.require_devices) == (True, True, ("cuda",))
+    assert (request.torch_gradcheck, request.max_elements) == ("never", 5)
+
+
+def test_without_a_path_the_folder_specs_is_taken(fake, call) -> None:
+    fake.results = [case()]
+    result = call("run")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "gradverify: nothing to run: name a spec or a folder of specs (without one, ./specs/ is taken)\n"
+    )
+    Path("specs").mkdir()
+    assert call("run").exit_code == 0
+    assert fake.paths == (Path("specs"),)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("-q -v", "-q and -v exclude each other"),
+        ("--check gradchek", "--check: there is no gradchek; did you mean gradcheck?"),
+        (
+            "--dtype double",
+            "--dtype: there is no double; known are float16, bfloat16, float32, float64, complex64, complex128",
+        ),
+        ("--device gpu", "--device: there is no gpu; known are cpu, cuda, mps, xpu, hpu, mtia"),
+        ("--require-device cud", "--require-device: there is no cud; did you mean cuda?"),
+        ("--timeout 0", "--timeout 0: expected a number of seconds above 0"),
+        ("--timeout nan", "--timeout nan: expected a number of seconds above 0"),
+        ("-k 'a", '-k "\'a": column 1: a quote is not closed (substrings with and, or, not, parentheses)'),
+        (
+            "-k nothing",
+            "nothing to run: -k 'nothing' fits none of 1 case; ids are like clipped_relu/vector/cpu-float64",
+        ),
+        ("--json .", "cannot write .: it is not a file"),
+    ],
+)
+def test_bad_values_are_2_and_one_line(fake, call, words: str, message: str) -> None:
+    fake.results = [case()]
+    result = call("run", "a.yaml", *words.split())
+    assert result.exit_code == 2
+    assert result.stderr == f"gradverify: {message}\n"
+    assert result.stdout == ""
+    assert fake.ran == []
+
+
+@pytest.mark.parametrize("words", ["--seed x", "-j -1", "--samples 0", "--torch-gradcheck often", "--nonsense"])
+def test_values_that_typer_refuses_are_2(fake, call, words: str) -> None:
+    result = call("run", "a.yaml", *words.split())
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
+    assert fake.ran == []
+
+
+def test_a_missing_folder_is_said_before_anything_runs(fake, call, tmp_path: Path) -> None:
+    fake.results = [case()]
+    result = call("run", "a.yaml", "--json", "no/such/out.json")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"gradverify: cannot write no/such/out.json: there is no folder {tmp_path}/no/such; make it first\n"
+    )
+    assert fake.ran == []
+
+
+def test_mistakes_in_specs_are_2_and_all_printed(fake, call) -> None:
+    fake.results, fake.spec_errors = [case()], (MISTAKE, MISTAKE)
+    result = call("run", "a.yaml")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "a.yaml:3:5: inputs.x: no shape (add one)\n" * 2
+        + "gradverify: 2 mistakes in specs, nothing was run; --keep-going runs the other files\n"
+    )
+    assert fake.ran == []
+
+
+def test_keep_going_runs_the_rest_and_is_still_2(fake, call) -> None:
+    fake.results, fake.spec_errors = [case()], (MISTAKE,)
+    result = call("run", "a.yaml", "--keep-going")
+    assert result.exit_code == 2
+    assert "✓ 1 case as expected" in result.stdout
+    assert result.stderr.endswith("gradverify: 1 mistake in specs, see above; the files with mistakes were not run\n")
+
+
+def test_mistakes_that_only_a_worker_finds_are_2(fake, call) -> None:
+    fake.results, fake.run_errors = [case()], (MISTAKE,)
+    result = call("run", "a.yaml")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "a.yaml:3:5: inputs.x: no shape (add one)\ngradverify: 1 mistake in specs, nothing was run\n"
+    )
+    assert not Path(".gradverify").exists()
+
+
+def test_no_case_is_2(fake, call) -> None:
+    result = call("run", "a.yaml")
+    assert result.exit_code == 2
+    assert (
+        result.stderr == "gradverify: nothing to run: the specs hold no case that --check, --device and --dtype leave\n"
+    )
+
+
+def test_interrupted_is_130_and_what_finished_is_kept(fake, call) -> None:
+    fake.results, fake.interrupted = [case(), masked()], True
+    result = call("run", "a.yaml")
+    assert result.exit_code == 130
+    assert "1 of 2 cases not as expected" in result.stdout
+    assert result.stderr == "gradverify: interrupted: 2 of 2 cases had finished\n"
+    assert Path(".gradverify/last.json").exists()
+
+
+def test_interrupted_elsewhere_is_130(fake, call) -> None:
+    fake.results, fake.raises = [case()], KeyboardInterrupt()
+    result = call("run", "a.yaml")
+    assert (result.exit_code, result.stderr) == (130, "gradverify: interrupted\n")
+
+
+def test_a_defect_of_ours_is_3_and_ready_to_paste(fake, call) -> None:
+    fake.results, fake.raises = [case()], RuntimeError("what \x1b[31m now")
+    result = call("run", "a.yaml")
+    assert result.exit_code == 3
+    text = result.stderr
+    assert text.startswith("gradverify: this is a defect of gradverify, not of your code or your spec.\n")
+    assert "Traceback (most recent call last):" in text
+    assert r"RuntimeError: what \x1b[31m now" in text
+    assert "\x1b" not in text
+    for word in ("gradverify 0.", "torch ", "Python ", "platform: ", "command: gradverify"):
+        assert word in text
+
+
+def test_k_selects(fake, call) -> None:
+    fake.results = [case("a/one/cpu-float64"), case("a/two/cpu-float64"), case("a/one/cpu-float64-sample1")]
+    call("run", "a.yaml", "-k", "one and not sample1 or TWO")
+    assert fake.ran == ["a/one/cpu-float64", "a/two/cpu-float64"]
+    call("run", "a.yaml", "-k", "a/one/cpu-float64")
+    assert fake.ran == ["a/one/cpu-float64"]
+
+
+def test_last_failed(fake, call) -> None:
+    fake.results = [case("a/one/cpu"), masked(), undetermined()]
+    first = call("run", "a.yaml", "--last-failed")
+    assert first.stderr == "gradverify: --last-failed: .gradverify/last.json: no such file or directory; running all\n"
+    assert len(fake.ran) == 3
+    call("run", "a.yaml", "--last-failed")
+    assert fake.ran == [masked().id, undetermined().id]
+    fake.results = [case("a/one/cpu"), case(masked().id)]
+    call("run", "a.yaml", "--last-failed")
+    assert fake.ran == [masked().id]
+    good = call("run", "a.yaml", "--last-failed")
+    assert good.stderr == "gradverify: --last-failed: every case of the last run was as expected; running all\n"
+    assert len(fake.ran) == 2
+
+
+def test_last_failed_of_other_specs(fake, call) -> None:
+    fake.results = [case("a/one/cpu")]
+    Path(".gradverify").mkdir()
+    Path(".gradverify/last.json").write_text(to_json(report(masked())), encoding="utf-8")
+    result = call("run", "a.yaml", "--last-failed")
+    assert result.stderr == (
+        "gradverify: --last-failed: none of the 1 case of the last run is among these; running all\n"
+    )
+    assert fake.ran == ["a/one/cpu"]
+
+
+def test_a_folder_that_cannot_be_written_is_a_warning(fake, call) -> None:
+    fake.results = [case()]
+    Path(".gradverify").write_text("in the way", encoding="utf-8")
+    result = call("run", "a.yaml")
+    assert result.exit_code == 0
+    assert result.stderr == "gradverify: warning: could not write .gradverify/last.json: File exists\n"
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="needs a folder that cannot be written")
+def test_no_permission_is_said_before_anything_runs(fake, call, tmp_path: Path) -> None:
+    fake.results = [case()]
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=stat.S_IRUSR | stat.S_IXUSR)
+    result = call("run", "a.yaml", "--json", "closed/out.json")
+    assert (result.exit_code, result.stderr) == (2, "gradverify: cannot write closed/out.json: permission denied\n")
+
+
+def test_quiet_and_verbose(fake, call) -> None:
+    fake.results = [case("a/one/cpu"), second_order()]
+    quiet = call("run", "a.yaml", "-q").stdout
+    assert "a/one/cpu" not in quiet
+    assert quiet.startswith("✗ FAIL  spectral/filtered/cpu-complex128-sample2")
+    assert "12 forward and 5 backward calls" in call("run", "a.yaml", "-v").stdout
+
+
+def test_only_unexpected_needs_no_rows(fake, call) -> None:
+    fake.results = [case()]
+    assert call("run", "a.yaml", "-q").stdout == "✓ 1 case as expected: 1 pass in 1.23 s\n"
+
+
+def test_colour_is_asked_for_and_refused(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.results = [case()]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert "\x1b[32m✓ pass" in call("run", "a.yaml").stdout
+    assert "\x1b" not in call("run", "a.yaml", "--no-color").stdout
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in call("run", "a.yaml").stdout
+
+
+def test_a_required_device_that_is_missing_is_1(fake, call) -> None:
+    fake.results = [case(verdict=Verdict.SKIP, as_expected=False, checks=(), message="no device cuda")]
+    result = call("run", "a.yaml", "--require-device", "cuda")
+    assert result.exit_code == 1
+    assert "✗ SKIP" in result.stdout
+
+
+def test_an_older_file_is_replaced_whole(fake, call) -> None:
+    fake.results = [case()]
+    Path("out.json").write_text("old " * 10_000, encoding="utf-8")
+    Path("link.json").symlink_to("out.json")
+    assert call("run", "a.yaml", "--json", "link.json").exit_code == 0
+    assert Path("link.json").is_symlink()
+    assert json.loads(Path("out.json").read_text(encoding="utf-8"))["summary"]["pass"] == 1
+    assert not list(Path().glob(".*.tmp"))
