@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
+from gradverify.core import richardson
 from gradverify.core.compare import (
     Allowance,
+    Code,
     Judged,
     in_doubt,
     judge_local,
@@ -19,13 +21,15 @@ from gradverify.core.compare import (
     resolution_scale,
     rounding_allowance,
 )
+from gradverify.core.ladder import coarse_steps, fine_steps
 from gradverify.core.noise import Noise
 from gradverify.core.nonsmooth import examine, suspicious
-from gradverify.core.numeric import CHEAP_RATIO, CHEAP_STEP, CHEAP_STEPS, cheap, ladder_steps, sample
 from gradverify.core.sampler import Sampler
+from gradverify.core.samples import Samples, joined, of_rows, sample
 from gradverify.core.scale import Scales
 
 _CHUNK = 2_000_000  # sampled numbers held at a time
+_DEPTH = 32  # rungs of a ladder, about
 _FIELDS = tuple(field.name for field in fields(Judged))
 
 
@@ -56,10 +60,9 @@ def bench(sampled: Sampler, noise: Noise, lengths: Scales, claimed: Tensor, sett
 
 def judge_columns(at: Bench, columns: Tensor) -> Judged:
     """Judge all entries of the columns (C,): the cheap pass for all, the thorough one for those in doubt."""
-    powers = CHEAP_STEP * CHEAP_RATIO ** -torch.arange(CHEAP_STEPS, dtype=torch.float64, device=columns.device)
-    samples = sample(at.sampled, columns, at.lengths.step[columns].unsqueeze(1) * powers)
+    samples = sample(at.sampled, columns, richardson.steps(at.lengths.step[columns]))
     claimed, allowance = at.claimed[columns], _of_columns(at.allowance, columns)
-    judged = judge_smooth(claimed, cheap(at.sampled, at.noise, samples), allowance)
+    judged = judge_smooth(claimed, richardson.extrapolate(at.sampled, at.noise, samples), allowance)
     doubt = in_doubt(judged, suspicious(at.sampled, at.noise, samples), claimed.abs())
     if not bool(doubt.any()):
         return judged
@@ -68,19 +71,31 @@ def judge_columns(at: Bench, columns: Tensor) -> Judged:
 
 def thorough(at: Bench, columns: Tensor) -> Judged:
     """Judge all entries of the columns by a ladder of steps, a few columns at a time."""
-    parts = []
-    steps = ladder_steps(at.lengths.own[columns], at.lengths.shared[columns])
-    for chosen in _chunks(torch.arange(len(columns)), steps.shape[1] * at.sampled.value.numel()):
-        samples = sample(at.sampled, columns[chosen], steps[chosen])
-        local = examine(at.sampled, at.noise, samples)
-        parts.append(judge_local(at.claimed[columns[chosen]], local, _of_columns(at.allowance, columns[chosen])))
-    return Judged(**{name: torch.cat([getattr(part, name) for part in parts]) for name in _FIELDS})
+    found = [_climb(at, chosen) for chosen in _chunks(columns, 2 * _DEPTH * at.sampled.value.numel())]
+    return Judged(**{name: torch.cat([getattr(part, name) for part in found]) for name in _FIELDS})
+
+
+def _climb(at: Bench, columns: Tensor) -> Judged:
+    """Judge the columns by the coarse part of the ladder, and those that it leaves open by the fine part too."""
+    own, shared = at.lengths.own[columns], at.lengths.shared[columns]
+    samples = sample(at.sampled, columns, coarse_steps(own, shared))
+    judged = _judged(at, samples)
+    still = (judged.code != Code.MATCH).any(dim=1)
+    if not bool(still.any()):
+        return judged
+    finer = sample(at.sampled, columns[still], fine_steps(own[still], shared[still]))
+    return _replaced(judged, still, _judged(at, joined(of_rows(samples, still), finer)))
+
+
+def _judged(at: Bench, samples: Samples) -> Judged:
+    local = examine(at.sampled, at.noise, samples)
+    return judge_local(at.claimed[samples.columns], local, _of_columns(at.allowance, samples.columns))
 
 
 def judge_all(at: Bench) -> Iterator[tuple[Tensor, Judged]]:
     """Yield columns and the verdicts on their entries, a few columns at a time, until all are judged."""
     columns = torch.arange(at.sampled.point.numel(), device=at.sampled.point.device)
-    for chosen in _chunks(columns, CHEAP_STEPS * at.sampled.value.numel()):
+    for chosen in _chunks(columns, richardson.DEPTH * at.sampled.value.numel()):
         yield chosen, judge_columns(at, chosen)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradverify.case import Tolerances
 from gradverify.core.nonsmooth import Local
-from gradverify.core.numeric import Estimate
+from gradverify.core.samples import Estimate
 from gradverify.result import ElementVerdict
 
 BAR_FACTOR = 10.0  # an error counts from this many error bars on
@@ -111,6 +111,7 @@ def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance) -> J
 
 def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
     """Judge entries after the thorough pass: kinks by the interval of one-sided derivatives, jumps not at all."""
+    allowance = replace(allowance, scale=torch.maximum(allowance.scale, local.seen))  # a wrong branch would show there
     judged = judge_smooth(claimed, local.estimate, allowance)
     code = judged.code.clone()
     outside = torch.maximum(local.low - claimed, claimed - local.high).clamp(min=0.0)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gradverify.core.ladder import coarse_steps, fine_steps
 from gradverify.core.noise import measure
 from gradverify.core.nonsmooth import examine
-from gradverify.core.numeric import ladder_steps, sample
 from gradverify.core.problem import Problem
 from gradverify.core.sampler import sampler
+from gradverify.core.samples import joined, sample
 from gradverify.core.scale import scales
 from gradverify.core.tape import Tape
 
@@ -26,6 +27,7 @@ def kinked_columns(problem: Problem, tape: Tape, columns: Tensor, seed: int) -> 
     for place, column in enumerate(columns.tolist()):
         if column < sampled.point.numel():
             own = torch.tensor([column], device=columns.device)
-            samples = sample(sampled, own, ladder_steps(lengths.own[own], lengths.shared[own]))
-            kinked[place] = examine(sampled, noise, samples).kink.any()
+            scale = lengths.own[own], lengths.shared[own]
+            samples = (sample(sampled, own, steps(*scale)) for steps in (coarse_steps, fine_steps))
+            kinked[place] = examine(sampled, noise, joined(*samples)).kink.any()
     return kinked

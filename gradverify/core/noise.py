@@ -30,7 +30,7 @@ class Noise:
     """A bound on each output's own error, (m,) float64, in the output's units."""
 
     level: Tensor
-    rounding: Tensor  # the part that rounding the value to float64 explains
+    rounding: Tensor  # the part that rounding the value to its own dtype explains
 
 
 def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
@@ -38,12 +38,12 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
     generator = torch.Generator().manual_seed(seed)
     direction = torch.rand(sampled.point.shape, generator=generator, dtype=torch.float64) + 0.5
     direction = direction * torch.where(torch.rand(direction.shape, generator=generator) < 0.5, -1.0, 1.0)
-    direction = direction.to(sampled.point.device) * lengths.step * _SPACING
+    direction = direction.to(sampled.point.device) * lengths.step * _spacing(sampled)
     left, right = (
         _from_differences(torch.stack([along(sampled, direction * (k * side)) for k in range(1, _POINTS + 1)]))
         for side in (-1, 1)
     )
-    rounding = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0) * (torch.finfo(torch.float64).eps / 2) + _TINY
+    rounding = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0) * sampled.unit + _TINY
     quiet, loud = torch.fmax(torch.fmin(left, right), rounding), torch.fmax(left, right)
     measured = torch.where(loud <= _CROSSED * quiet, loud, quiet) * _SAFETY
     return Noise(level=torch.fmax(measured, rounding), rounding=rounding)
@@ -53,6 +53,12 @@ def repeats(sampled: Sampler) -> bool:
     """Tell whether a second forward at the same point gives bit for bit the same outputs."""
     again = along(sampled, torch.zeros_like(sampled.point))
     return torch.equal(torch.nan_to_num(again), torch.nan_to_num(sampled.value))
+
+
+def _spacing(sampled: Sampler) -> float:
+    """Return the distance of the samples: coarser where the inputs' own dtype could not hold it."""
+    coarsest = max(torch.finfo(primal.tensor.dtype).eps for primal in sampled.problem.primals)
+    return max(_SPACING, 8 * coarsest)
 
 
 def _from_differences(samples: Tensor) -> Tensor:

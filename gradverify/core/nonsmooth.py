@@ -13,16 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.core.ladder import HALVINGS, tableau
 from gradverify.core.noise import Noise
-from gradverify.core.numeric import (
-    Estimate,
-    Samples,
-    central,
-    difference_noise,
-    one_sided,
-    tableau,
-)
+from gradverify.core.plateau import stair
 from gradverify.core.sampler import Sampler
+from gradverify.core.samples import NOISE_FACTOR, Estimate, Samples, central, difference_noise, one_sided, void
 
 _BENT = 0.25  # S falling more slowly than this power of h is no smooth function
 _TORN = -0.5  # S, or a one-sided quotient, growing faster than this power: no continuous one
@@ -43,14 +38,15 @@ class Local:
     jump: Tensor  # bool
     edge: Tensor  # bool: one side of the point is outside the domain
     outside: Tensor  # bool: the forward is not finite at the point itself
+    seen: Tensor  # the steepest slope within the length scale, which zeros are resolved against
 
 
 def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
     """Judge every entry of a ladder of samples: smooth, kink, jump or edge, with the derivative where there is one."""
-    level = difference_noise(sampled, noise, samples)
+    level = _raised(sampled, samples, difference_noise(sampled, noise, samples))
     shape = _shape(sampled, samples, level)
-    difference = central(samples)
-    finite = _finite_to_the_end(torch.isfinite(difference))
+    difference, nothing = central(samples), void(samples)
+    finite = _to_the_end(torch.isfinite(difference) | nothing) & ~nothing
     usable = finite & ~_up_to_the_last(shape.rough)
     smooth = tableau(difference, level, usable, samples.forth.square())
     left, right = _sides(sampled, samples, level)
@@ -72,6 +68,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
         kink=kink,
         jump=jump & ~edge,
         edge=edge,
+        seen=_steepest(sampled, samples),
         outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
 
@@ -123,9 +120,22 @@ def _up_to_the_last(flags: Tensor) -> Tensor:
     return flags.to(torch.int8).flip(1).cummax(dim=1).values.flip(1).bool()
 
 
-def _finite_to_the_end(finite: Tensor) -> Tensor:
-    """Mark the rungs from which on all finer ones are finite."""
-    return finite.to(torch.int8).flip(1).cummin(dim=1).values.flip(1).bool()
+def _to_the_end(flags: Tensor) -> Tensor:
+    """Mark the rungs from which on all finer ones are flagged."""
+    return flags.to(torch.int8).flip(1).cummin(dim=1).values.flip(1).bool()
+
+
+def _raised(sampled: Sampler, samples: Samples, level: Tensor) -> Tensor:
+    """Return the noise of the differences with the stairs that the forward moves in; (C, K, m)."""
+    height = NOISE_FACTOR * stair(sampled, samples).unsqueeze(1) / samples.forth.unsqueeze(2)
+    return torch.maximum(level, height).nan_to_num(torch.inf, torch.inf)
+
+
+def _steepest(sampled: Sampler, samples: Samples) -> Tensor:
+    """Return the largest slope from the point to any sample on the coarsest rungs; (C, m)."""
+    left, right = one_sided(sampled, samples)
+    slopes = torch.maximum(left.abs().nan_to_num(0.0, 0.0), right.abs().nan_to_num(0.0, 0.0))
+    return slopes[:, :HALVINGS].amax(dim=1)
 
 
 def _at_last(flags: Tensor, values: Tensor) -> Tensor:
@@ -137,9 +147,10 @@ def _at_last(flags: Tensor, values: Tensor) -> Tensor:
 
 def _sides(sampled: Sampler, samples: Samples, level: Tensor) -> tuple[Estimate, Estimate]:
     left, right = one_sided(sampled, samples)
+    nothing = void(samples)
     return (
-        tableau(left, 2 * level, _finite_to_the_end(torch.isfinite(left)), samples.back),
-        tableau(right, 2 * level, _finite_to_the_end(torch.isfinite(right)), samples.forth),
+        tableau(left, 2 * level, _to_the_end(torch.isfinite(left) | nothing) & ~nothing, samples.back),
+        tableau(right, 2 * level, _to_the_end(torch.isfinite(right) | nothing) & ~nothing, samples.forth),
     )
 
 

@@ -30,6 +30,7 @@ class Sampler:
     problem: Problem
     point: Tensor  # (n,) float64: the coordinates of all primals
     value: Tensor  # (m,) float64: the coordinates of all judged outputs at the point
+    unit: Tensor  # (m,) unit roundoff of each output's own dtype
     inputs: tuple[Block, ...]
     outputs: tuple[Block, ...]
     names: tuple[str, ...]  # outputs that are judged
@@ -50,6 +51,7 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         problem=problem,
         point=flatten(tensors),
         value=recorded,
+        unit=_unit_roundoff(tape.outputs).to(recorded.device),
         inputs=blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals),
         outputs=blocks(tape.outputs),
         names=tuple(output.name for output in tape.outputs),
@@ -96,6 +98,14 @@ def representable(sampled: Sampler, column: Tensor, values: Tensor) -> Tensor:
         mine = (column >= block.start) & (column < block.stop)
         rounded[mine] = values[mine].to(real).to(torch.float64)
     return rounded
+
+
+def _unit_roundoff(outputs: Sequence[Named]) -> Tensor:
+    units = [
+        torch.full((coordinates_in(output.tensor),), torch.finfo(output.tensor.dtype).eps / 2, dtype=torch.float64)
+        for output in outputs
+    ]
+    return torch.cat(units) if units else torch.zeros(0, dtype=torch.float64)
 
 
 def _run(sampled: Sampler, copies: Sequence[Tensor]) -> Tensor:

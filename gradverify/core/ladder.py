@@ -1,0 +1,77 @@
+"""The thorough pass: a ladder of steps over many orders of magnitude, and the best entry of its whole tableau.
+
+Ridders, Adv. Eng. Softw. 4(2), 1982, and Numerical Recipes (`dfridr`) keep the entry with the smallest error
+estimate. Two coarse steps may agree by accident, though, so an entry also answers for how far the differences at
+finer steps contradict it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gradverify.core.samples import Estimate
+
+HALVINGS = 8  # rungs a factor of two apart, before they are a factor of four apart
+_COARSE = 2.0**-20  # where the coarse part of the ladder ends, relative to the larger length scale
+_FINE = 2.0**-48  # where the fine part ends, relative to the smaller one: some ulps
+_DEEPEST = 60  # rungs of the fine part, at most
+_ORDERS = 5  # columns of the tableau beyond the first
+_DOUBT = 3.0  # how many times its noise a difference may be off without contradicting anything
+
+
+def coarse_steps(own: Tensor, shared: Tensor) -> Tensor:
+    """Return the first steps, (C, K): from above the larger length scale down, first halving, then by fours."""
+    exponents = [*range(HALVINGS), *range(HALVINGS + 1, round(-math.log2(_COARSE)) + 2, 2)]
+    return _top(own, shared).unsqueeze(1) * 2.0 ** -torch.tensor(exponents, dtype=torch.float64, device=own.device)
+
+
+def fine_steps(own: Tensor, shared: Tensor) -> Tensor:
+    """Return the steps that follow, (C, K): by fours to what the coordinate itself can barely resolve."""
+    top = _top(own, shared) * _COARSE / 2
+    smallest = torch.where(own > 0, torch.minimum(own, shared), shared * 2.0**-24) * _FINE
+    depth = min(math.ceil(float(torch.log2(top / smallest).max()) / 2), _DEEPEST)
+    return top.unsqueeze(1) * 4.0 ** -torch.arange(1, depth + 1, dtype=torch.float64, device=own.device)
+
+
+def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor) -> Estimate:
+    """Return the best entry of Neville's tableau over the rungs of a ladder.
+
+    `start` (C, K, m) holds the differences, `noise` what noise alone may change in each, `usable` which to trust;
+    `lengths` (C, K) is what the error is a power series in: the squared steps for central differences, the steps for
+    one-sided ones.
+    """
+    entry = torch.where(usable, start, torch.nan)
+    low, high = _envelope(entry, noise)
+    values, bars = [], []
+    for order in range(1, min(_ORDERS, start.shape[1] - 1) + 1):
+        coarse, fine = entry[:, :-1], entry[:, 1:]
+        ratio = (lengths[:, :-order] / lengths[:, order:]).unsqueeze(2)
+        entry = fine + (fine - coarse) / (ratio - 1)
+        moved_by = torch.maximum((entry - fine).abs(), (entry - coarse).abs())
+        contradicted = torch.maximum(low[:, order:] - entry, entry - high[:, order:]).clamp(min=0.0)
+        values.append(entry)
+        bars.append(moved_by + noise[:, order:] + contradicted)
+    value, bar = torch.cat(values, dim=1), torch.cat(bars, dim=1)
+    bar = torch.where(torch.isfinite(bar), bar, torch.inf)
+    best = bar.argmin(dim=1, keepdim=True)
+    return Estimate(value=value.gather(1, best).squeeze(1), bar=bar.gather(1, best).squeeze(1))
+
+
+def _top(own: Tensor, shared: Tensor) -> Tensor:
+    return 2 * torch.maximum(own, shared)
+
+
+def _envelope(difference: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Return between what each rung and all finer ones allow the derivative to lie; both (C, K, m).
+
+    A difference is taken to be off by no more than twice its distance from the coarser one before it, which for
+    errors of any order in h is an overestimate, and some of its noise.
+    """
+    doubt = 2 * difference.diff(dim=1).abs() + _DOUBT * noise[:, 1:]
+    doubt = torch.cat([torch.full_like(doubt[:, :1], torch.inf), doubt], dim=1)
+    low = (difference - doubt).nan_to_num(-torch.inf, torch.inf, -torch.inf)
+    high = (difference + doubt).nan_to_num(torch.inf, torch.inf, -torch.inf)
+    return low.flip(1).cummax(dim=1).values.flip(1), high.flip(1).cummin(dim=1).values.flip(1)

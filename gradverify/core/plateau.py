@@ -1,0 +1,39 @@
+"""Forwards that move in small stairs: what is computed in a lower precision inside, or quantised.
+
+At steps within one stair nothing moves, and a difference of exactly zero looks like a derivative of exactly zero.
+Stairs are told from a function that is flat at the point, such as a clamp, by what happens beyond: it moves on both
+sides, in opposite directions, and close by. The height of a stair then counts as noise.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradverify.core.sampler import Sampler
+from gradverify.core.samples import Samples, unmoved, void
+
+_BEYOND = 3  # rungs beyond the stair that are looked at
+_NARROW = 2.0**-7  # widest stair that counts, relative to the largest step: coarser ones are meant
+
+
+def stair(sampled: Sampler, samples: Samples) -> Tensor:
+    """Return the height of the stair that the point lies on, 0 where it lies on none; (C, m)."""
+    nothing = void(samples)
+    still = unmoved(sampled, samples)
+    tail = _to_the_end(still | nothing) & ~nothing
+    first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
+    up, down = samples.plus - sampled.value, sampled.value - samples.minus
+    opposite = (up * down > 0) & torch.isfinite(up) & torch.isfinite(down)
+    rung = torch.arange(still.shape[1], device=still.device).view(1, -1, 1)
+    beyond = (rung < first) & (rung >= first - _BEYOND)
+    both = (opposite & beyond).sum(dim=1) == _BEYOND
+    width = samples.forth.unsqueeze(2).expand_as(up).gather(1, first).squeeze(1)
+    narrow = width <= _NARROW * samples.forth[:, :1]
+    smallest = torch.where(beyond, torch.minimum(up.abs(), down.abs()), torch.inf).amin(dim=1)
+    return torch.where(tail.any(dim=1) & both & narrow, smallest, 0.0)
+
+
+def _to_the_end(flags: Tensor) -> Tensor:
+    """Mark the rungs from which on all finer ones are flagged."""
+    return flags.to(torch.int8).flip(1).cummin(dim=1).values.flip(1).bool()
