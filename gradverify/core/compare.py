@@ -92,6 +92,8 @@ def resolution_scale(claimed: Tensor, value: Tensor, length: Tensor) -> Tensor:
     `claimed` is (C, m), `value` (m,) the outputs' magnitudes and `length` (C,) the inputs' scales. An entry
     matters as far as it moves the output beside the output's other inputs, and beside the output's own size.
     """
+    if not claimed.numel():
+        return claimed
     size = (claimed.abs().nan_to_num(0.0, 0.0, 0.0) * length.unsqueeze(1)).amax(dim=0)
     return torch.maximum(size, _NEGLIGIBLE * value).unsqueeze(0) / length.unsqueeze(1)
 

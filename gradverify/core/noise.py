@@ -4,6 +4,9 @@ The estimate is ECnoise: differences of high order of a smooth function along a 
 rounding noise, so what is left of them is the noise (Moré & Wild, SIAM J. Sci. Comput. 33(3), 2011, section 3). The
 line is sampled on either side of the point, each side for itself and without the point, because a kink or a jump
 there would look like noise; a side that hears far more than the other is taken to have crossed one.
+
+What is left when the samples stand closer together tells noise from a function that varies on a length below their
+distance: noise stays, smooth variation vanishes. So the distance shrinks for as long as the estimate follows it.
 """
 
 from __future__ import annotations
@@ -19,7 +22,12 @@ from gradverify.core.scale import Scales
 
 _POINTS = 8  # equispaced samples on each side of the point
 _ORDERS = (3, 4, 5)  # orders of difference taken into account
-_SPACING = 2.0**-22  # of the length scale: some float32 ulps, and far below what smooth functions feel
+_SPACING = 1.3 * 2.0**-20  # of the length scale: many float32 ulps, and far below what most functions feel
+_CLOSER = 4.0  # by which the samples then move together
+_CLOSEST = 11  # times, at most
+_FOLLOWS = 30.0  # an estimate that falls by this much was no noise: order 3 of a smooth function falls by 64
+_FASTEST = 1e5  # an estimate that falls by more fell into a stair of the forward: order 5 falls by 1024
+_LOUD = 64.0  # noise above this multiple of rounding is worth a closer look
 _SAFETY = 4.0  # from a standard deviation, the smallest of three estimates, to a bound
 _CROSSED = 1e3  # a side that hears this many times more than the other has crossed a kink or a jump
 _TINY = torch.finfo(torch.float64).tiny
@@ -34,25 +42,40 @@ class Noise:
 
 
 def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
-    """Measure the noise of every output along one random direction; costs 16 forwards."""
+    """Measure the noise of every output along one random direction; costs 16 forwards, more where it is large."""
     generator = torch.Generator().manual_seed(seed)
     direction = torch.rand(sampled.point.shape, generator=generator, dtype=torch.float64) + 0.5
     direction = direction * torch.where(torch.rand(direction.shape, generator=generator) < 0.5, -1.0, 1.0)
     direction = direction.to(sampled.point.device) * lengths.step * _spacing(sampled)
-    left, right = (
-        _from_differences(torch.stack([along(sampled, direction * (k * side)) for k in range(1, _POINTS + 1)]))
-        for side in (-1, 1)
-    )
-    rounding = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0) * sampled.unit + _TINY
-    quiet, loud = torch.fmax(torch.fmin(left, right), rounding), torch.fmax(left, right)
-    measured = torch.where(loud <= _CROSSED * quiet, loud, quiet) * _SAFETY
-    return Noise(level=torch.fmax(measured, rounding), rounding=rounding)
+    size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
+    rounding = size * sampled.unit + _TINY
+    level = before = _estimate(sampled, direction, rounding)
+    open_ = level > _LOUD * rounding
+    for _ in range(_CLOSEST):
+        if not bool(open_.any()):
+            break
+        direction = direction / _CLOSER
+        closer = _estimate(sampled, direction, rounding)
+        follows = open_ & (closer * _FOLLOWS < before) & (before <= closer * _FASTEST)
+        level = torch.where(follows, closer, level)
+        open_, before = open_ & (closer > _LOUD * rounding), closer
+    return Noise(level=level, rounding=rounding)
 
 
 def repeats(sampled: Sampler) -> bool:
     """Tell whether a second forward at the same point gives bit for bit the same outputs."""
     again = along(sampled, torch.zeros_like(sampled.point))
     return torch.equal(torch.nan_to_num(again), torch.nan_to_num(sampled.value))
+
+
+def _estimate(sampled: Sampler, direction: Tensor, rounding: Tensor) -> Tensor:
+    left, right = (
+        _from_differences(torch.stack([along(sampled, direction * (k * side)) for k in range(1, _POINTS + 1)]))
+        for side in (-1, 1)
+    )
+    quiet, loud = torch.fmax(torch.fmin(left, right), rounding), torch.fmax(left, right)
+    measured = torch.where(loud <= _CROSSED * quiet, loud, quiet) * _SAFETY
+    return torch.fmax(measured, rounding)
 
 
 def _spacing(sampled: Sampler) -> float:

@@ -21,9 +21,11 @@ from gradverify.core.samples import NOISE_FACTOR, Estimate, Samples, central, di
 
 _BENT = 0.25  # S falling more slowly than this power of h is no smooth function
 _TORN = -0.5  # S, or a one-sided quotient, growing faster than this power: no continuous one
+_CALM = 0.7  # S falling at least like this power of h is that of a smooth function
+_SEEN = 2  # steps at which a bend is calm, to say that the point is smooth
 _AUDIBLE = 5.0  # how far above the noise a difference must stand to be heard
 _LASTING = 4  # with fewer steps than this, one flag is all there can be
-_RESOLVED = 1e-2  # a bar this small against the bend tells the two sides apart
+_RESOLVED = 1e-5  # a bar this small against the bend tells the two sides apart
 _SETTLED = 0.05  # one-sided derivatives this sure, relative to their distance, make a kink
 
 
@@ -51,7 +53,8 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
     smooth = tableau(difference, level, usable, samples.forth.square())
     left, right = _sides(sampled, samples, level)
     size = _at_last(shape.rough, shape.size)
-    nonsmooth = shape.rough.any(dim=1) & (smooth.bar > _RESOLVED * size)
+    seen_smooth = (shape.calm & ~_up_to_the_last(shape.rough)).sum(dim=1) >= _SEEN
+    nonsmooth = shape.rough.any(dim=1) & (smooth.bar > _RESOLVED * size) & ~seen_smooth
     edge = ~finite.any(dim=1)
     jump = nonsmooth & _at_last(shape.rough, shape.torn.double()).bool()
     settled = (left.bar + right.bar) < _SETTLED * size
@@ -86,6 +89,7 @@ class _Shape:
     size: Tensor  # how far the one-sided quotients are apart, or how large they grow
     rough: Tensor  # bool: not smooth at this step
     torn: Tensor  # bool: not continuous
+    calm: Tensor  # bool: bends as a smooth function does, and audibly
 
 
 def _shape(sampled: Sampler, samples: Samples, level: Tensor) -> _Shape:
@@ -97,7 +101,7 @@ def _shape(sampled: Sampler, samples: Samples, level: Tensor) -> _Shape:
     torn = (heard & (bends < _TORN)) | (slope_heard & (grows < _TORN))
     torn = _lasting(torn)
     rough = _lasting(heard & (bends < _BENT)) | torn
-    return _Shape(size=torch.where(torn, torch.maximum(bend, slope), bend), rough=rough, torn=torn)
+    return _Shape(size=torch.where(torn, torch.maximum(bend, slope), bend), rough=rough, torn=torn, calm=heard & (bends > _CALM))
 
 
 def _lasting(flags: Tensor) -> Tensor:
@@ -126,9 +130,25 @@ def _to_the_end(flags: Tensor) -> Tensor:
 
 
 def _raised(sampled: Sampler, samples: Samples, level: Tensor) -> Tensor:
-    """Return the noise of the differences with the stairs that the forward moves in; (C, K, m)."""
-    height = NOISE_FACTOR * stair(sampled, samples).unsqueeze(1) / samples.forth.unsqueeze(2)
-    return torch.maximum(level, height).nan_to_num(torch.inf, torch.inf)
+    """Return the noise of the differences, with the stairs and the scatter that the ladder itself shows; (C, K, m)."""
+    height = torch.maximum(stair(sampled, samples).unsqueeze(1), _scatter(samples))
+    raised = torch.maximum(level, NOISE_FACTOR * height / samples.forth.unsqueeze(2))
+    return raised.nan_to_num(torch.inf, torch.inf)
+
+
+def _scatter(samples: Samples) -> Tensor:
+    """Return for each rung the noise of the forward that finer rungs give away; (C, K, m).
+
+    From step to step, a smooth function's differences settle and a jump's gap stays. Where neither happens and the
+    differences drift apart instead, it is noise, and coarser steps have at least as much of it.
+    """
+    difference, step = central(samples), samples.forth.unsqueeze(2)
+    change = difference.diff(dim=1).abs()
+    drifting = change[:, 1:] > change[:, :-1]
+    gap_change = (difference * step).diff(dim=1).abs()[:, 1:]
+    noise = torch.where(drifting, torch.minimum(change[:, 1:] * step[:, 2:], gap_change), 0.0).nan_to_num(0.0, 0.0)
+    noise = torch.cat([torch.zeros_like(difference[:, :2]), noise], dim=1)
+    return noise.flip(1).cummax(dim=1).values.flip(1)
 
 
 def _steepest(sampled: Sampler, samples: Samples) -> Tensor:

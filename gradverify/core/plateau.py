@@ -13,8 +13,10 @@ from torch import Tensor
 from gradverify.core.sampler import Sampler
 from gradverify.core.samples import Samples, unmoved, void
 
-_BEYOND = 3  # rungs beyond the stair that are looked at
-_NARROW = 2.0**-7  # widest stair that counts, relative to the largest step: coarser ones are meant
+_BEYOND = 10  # rungs beyond the stair that are looked at
+_BOTH = 2  # of them, at least, must move on both sides
+_NARROW = 2.0**-7  # widest stair that counts, relative to the largest step, or its height, relative to the output:
+# bfloat16 has stairs of that height, and what is coarser is meant to be
 
 
 def stair(sampled: Sampler, samples: Samples) -> Tensor:
@@ -27,10 +29,12 @@ def stair(sampled: Sampler, samples: Samples) -> Tensor:
     opposite = (up * down > 0) & torch.isfinite(up) & torch.isfinite(down)
     rung = torch.arange(still.shape[1], device=still.device).view(1, -1, 1)
     beyond = (rung < first) & (rung >= first - _BEYOND)
-    both = (opposite & beyond).sum(dim=1) == _BEYOND
+    both = (opposite & beyond).sum(dim=1) >= _BOTH
     width = samples.forth.unsqueeze(2).expand_as(up).gather(1, first).squeeze(1)
-    narrow = width <= _NARROW * samples.forth[:, :1]
-    smallest = torch.where(beyond, torch.minimum(up.abs(), down.abs()), torch.inf).amin(dim=1)
+    moves = torch.cat([up.abs(), down.abs()], dim=1)
+    counts = torch.cat([beyond, beyond], dim=1) & (moves > 0)
+    smallest = torch.where(counts, moves, torch.inf).amin(dim=1)
+    narrow = (width <= _NARROW * samples.forth[:, :1]) | (smallest <= _NARROW * sampled.value.abs())
     return torch.where(tail.any(dim=1) & both & narrow, smallest, 0.0)
 
 
