@@ -44,6 +44,10 @@ class TargetError(GradverifyError):
     """The function a spec names could not be found or loaded."""
 
 
+class InputError(GradverifyError):
+    """An input could not be made as the spec describes it."""
+
+
 class EvaluationError(GradverifyError):
     """User code raised while it was being evaluated; the original exception is the cause.
 
@@ -53,7 +57,15 @@ class EvaluationError(GradverifyError):
     def __init__(self, stage: str, original: BaseException) -> None:
         self.stage = stage
         self.original = original
-        super().__init__(f"{stage} raised {type(original).__name__}: {original}")
+        super().__init__(f"{stage} raised {type(original).__name__}: {_text_of(original)}")
+
+
+def _text_of(error: BaseException) -> str:
+    """Return what an exception says, also where printing it raises in turn."""
+    try:
+        return "".join(("", str(error)))  # a plain str, where the exception returns a subclass of its own
+    except Exception as second:
+        return f"its text could not be read ({type(second).__name__})"
 
 
 def _rebuild_spec_error(where: Where, path: str, problem: str, hint: str) -> SpecError:

@@ -16,7 +16,7 @@ from gradverify.core.samples import Estimate
 
 HALVINGS = 8  # rungs a factor of two apart, before they are a factor of four apart
 _COARSE = 2.0**-20  # where the coarse part of the ladder ends, relative to the larger length scale
-_FINE = 2.0**-48  # where the fine part ends, relative to the smaller one: some ulps
+_FINE = 2.0**-42  # where the fine part ends, relative to the smaller one: some thousand ulps
 _DEEPEST = 60  # rungs of the fine part, at most
 _ORDERS = 5  # columns of the tableau beyond the first
 _DOUBT = 3.0  # how many times its noise a difference may be off without contradicting anything

@@ -27,6 +27,8 @@ _CLOSER = 4.0  # by which the samples then move together
 _CLOSEST = 11  # times, at most
 _FOLLOWS = 30.0  # an estimate that falls by this much was no noise: order 3 of a smooth function falls by 64
 _FASTEST = 1e5  # an estimate that falls by more fell into a stair of the forward: order 5 falls by 1024
+_FALLS = 3.0  # an estimate that falls by less from one distance to the next is noise
+_RELIABLE = 1e-5  # but not above this part of the output, which is more than float32 has
 _LOUD = 64.0  # noise above this multiple of rounding is worth a closer look
 _SAFETY = 4.0  # from a standard deviation, the smallest of three estimates, to a bound
 _CROSSED = 1e3  # a side that hears this many times more than the other has crossed a kink or a jump
@@ -58,7 +60,8 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
         closer = _estimate(sampled, direction, rounding)
         follows = open_ & (closer * _FOLLOWS < before) & (before <= closer * _FASTEST)
         level = torch.where(follows, closer, level)
-        open_, before = open_ & (closer > _LOUD * rounding), closer
+        uncertain = (closer * _FALLS < before) | (closer > _RELIABLE * size)
+        open_, before = open_ & uncertain & (closer > _LOUD * rounding), closer
     return Noise(level=level, rounding=rounding)
 
 

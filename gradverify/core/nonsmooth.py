@@ -146,8 +146,8 @@ def _scatter(samples: Samples) -> Tensor:
     change = difference.diff(dim=1).abs()
     drifting = change[:, 1:] > change[:, :-1]
     gap_change = (difference * step).diff(dim=1).abs()[:, 1:]
-    noise = torch.where(drifting, torch.minimum(change[:, 1:] * step[:, 2:], gap_change), 0.0).nan_to_num(0.0, 0.0)
-    noise = torch.cat([torch.zeros_like(difference[:, :2]), noise], dim=1)
+    found = torch.where(drifting, torch.minimum(change[:, 1:] * step[:, 2:], gap_change), 0.0).nan_to_num(0.0, 0.0)
+    noise = torch.cat([torch.zeros_like(difference[:, :2]), found], dim=1)
     return noise.flip(1).cummax(dim=1).values.flip(1)
 
 

@@ -13,10 +13,10 @@ from torch import Tensor
 from gradverify.core.sampler import Sampler
 from gradverify.core.samples import Samples, unmoved, void
 
-_BEYOND = 10  # rungs beyond the stair that are looked at
+_NEAR, _FAR = 4, 10  # rungs beyond the stair that are looked at
 _BOTH = 2  # of them, at least, must move on both sides
-_NARROW = 2.0**-7  # widest stair that counts, relative to the largest step, or its height, relative to the output:
-# bfloat16 has stairs of that height, and what is coarser is meant to be
+_NARROW = 2.0**-7  # widest stair that counts, relative to the largest step, if it moves on both sides near by
+_LOW = 2.0**-7  # highest stair that counts, relative to the output, if it does so far off: bfloat16 has such stairs
 
 
 def stair(sampled: Sampler, samples: Samples) -> Tensor:
@@ -27,15 +27,15 @@ def stair(sampled: Sampler, samples: Samples) -> Tensor:
     first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
     up, down = samples.plus - sampled.value, sampled.value - samples.minus
     opposite = (up * down > 0) & torch.isfinite(up) & torch.isfinite(down)
-    rung = torch.arange(still.shape[1], device=still.device).view(1, -1, 1)
-    beyond = (rung < first) & (rung >= first - _BEYOND)
-    both = (opposite & beyond).sum(dim=1) >= _BOTH
-    width = samples.forth.unsqueeze(2).expand_as(up).gather(1, first).squeeze(1)
+    distance = first - torch.arange(still.shape[1], device=still.device).view(1, -1, 1)
+    near, far = ((opposite & (distance > 0) & (distance <= reach)).sum(dim=1) >= _BOTH for reach in (_NEAR, _FAR))
     moves = torch.cat([up.abs(), down.abs()], dim=1)
-    counts = torch.cat([beyond, beyond], dim=1) & (moves > 0)
-    smallest = torch.where(counts, moves, torch.inf).amin(dim=1)
-    narrow = (width <= _NARROW * samples.forth[:, :1]) | (smallest <= _NARROW * sampled.value.abs())
-    return torch.where(tail.any(dim=1) & both & narrow, smallest, 0.0)
+    beyond = (distance > 0) & (distance <= _FAR)
+    smallest = torch.where(torch.cat([beyond, beyond], dim=1) & (moves > 0), moves, torch.inf).amin(dim=1)
+    width = samples.forth.unsqueeze(2).expand_as(up).gather(1, first).squeeze(1)
+    narrow = near & (width <= _NARROW * samples.forth[:, :1])
+    low = far & (smallest <= _LOW * sampled.value.abs())
+    return torch.where(tail.any(dim=1) & (narrow | low), smallest, 0.0)
 
 
 def _to_the_end(flags: Tensor) -> Tensor:

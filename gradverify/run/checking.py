@@ -1,0 +1,28 @@
+"""Checks on a problem: the one path that the runner and the Python API share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gradverify.case import Case, Settings, Tolerances
+from gradverify.checks.registry import run_check
+from gradverify.core.problem import Problem
+from gradverify.result import CheckResult
+
+
+def run_checks(problem: Problem, checks: Sequence[str], settings_of: Mapping[str, Settings]) -> tuple[CheckResult, ...]:
+    """Run each check with its own settings, in the order given."""
+    return tuple(run_check(name, problem, settings_of[name]) for name in checks)
+
+
+def settings_of(case: Case) -> dict[str, Settings]:
+    """Return the settings of each of a case's checks."""
+    return {
+        name: Settings(
+            tolerances=case.tolerances.get(name, Tolerances()),
+            seed=case.seed,
+            torch_gradcheck=case.torch_gradcheck,
+            max_elements=case.max_elements,
+        )
+        for name in case.checks
+    }

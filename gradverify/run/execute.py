@@ -1,0 +1,79 @@
+"""One case, from its target to its result; nothing that user code raises gets out."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from gradverify.case import Case
+from gradverify.errors import InputError
+from gradverify.result import CaseResult, Source
+from gradverify.run.arguments import seed_everything
+from gradverify.run.blame import describe
+from gradverify.run.build import build
+from gradverify.run.checking import run_checks, settings_of
+from gradverify.run.devices import lack_of
+from gradverify.run.load import LoadError, load
+from gradverify.run.outcome import could_not_run, judged, skipped
+from gradverify.run.siblings import importable
+from gradverify.run.source import source_of
+
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
+
+
+def execute(case: Case) -> CaseResult:
+    """Run one case and return what came of it; raises nothing but KeyboardInterrupt."""
+    started = time.perf_counter()
+    lack = lack_of(case.device)
+    if lack is not None:
+        return skipped(case, lack)
+    try:
+        with importable(case.target):
+            return _run(case, started)
+    except KeyboardInterrupt:
+        raise
+    except LoadError as error:
+        return could_not_run(case, error.problem.code, describe_load(error), seconds=time.perf_counter() - started)
+    except BaseException as error:
+        return _raised(case, error, None, started)
+
+
+def describe_load(error: LoadError) -> str:
+    """Return what a LoadError says, with the names that are there instead."""
+    names = f"; there are {', '.join(error.problem.names)}" if error.problem.names else ""
+    return f"{error.problem.message}{names}"
+
+
+def _run(case: Case, started: float) -> CaseResult:
+    target = load(case.target)
+    source = source_of(target)
+    try:
+        # What user code draws on its own account depends on the case alone, not on what ran before.
+        seed_everything(case.draw_key, case.seed)
+        problem = build(case, target)
+        if not problem.primals:
+            return could_not_run(case, "GV907", _NOTHING, source=source, seconds=time.perf_counter() - started)
+        seed_everything(case.draw_key, case.seed)
+        checks = run_checks(problem, case.checks, settings_of(case))
+    except (KeyboardInterrupt, LoadError):
+        raise
+    except BaseException as error:
+        return _raised(case, error, source, started)
+    return judged(case, checks, source=source, seconds=time.perf_counter() - started)
+
+
+_NOTHING = "nothing to differentiate: no input is a floating or complex tensor that requires grad"
+
+
+def _raised(case: Case, error: BaseException, source: Source | None, started: float) -> CaseResult:
+    code = "GV906" if is_out_of_memory(error) else "GV902"
+    said = str(error) if isinstance(error, InputError) else describe(error)
+    return could_not_run(case, code, said, source=source, seconds=time.perf_counter() - started)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an exception says that memory ran out, on the host or on a device."""
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in describe(error).lower() for words in _OUT_OF_MEMORY)

@@ -1,0 +1,61 @@
+"""Messages over a stream socket: their length, then their pickle."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import socket
+import struct
+from typing import Any
+
+_HEADER = struct.Struct("<Q")
+
+
+def send_frame(stream: socket.socket, value: object) -> None:
+    """Write one message; raises OSError where nobody listens, and whatever pickle raises."""
+    body = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    stream.sendall(_HEADER.pack(len(body)) + body)
+
+
+def receive_frame(stream: socket.socket) -> Any:
+    """Wait for one message of a process that is trusted; raises EOFError where the other end is closed."""
+    (length,) = _HEADER.unpack(_receive_exactly(stream, _HEADER.size))
+    return pickle.loads(_receive_exactly(stream, length))
+
+
+def take_frame(buffer: bytearray) -> Any | None:
+    """Take one message off the front of `buffer`, None where it is not complete.
+
+    It may come from a process that ran user code: raises UnpicklingError where it holds more than plain values.
+    """
+    if len(buffer) < _HEADER.size:
+        return None
+    (length,) = _HEADER.unpack_from(buffer)
+    end = _HEADER.size + length
+    if len(buffer) < end:
+        return None
+    body = bytes(buffer[_HEADER.size : end])
+    del buffer[:end]
+    return _rebuilt(body)
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        # The light process imports neither user code nor torch because a message names it.
+        if module.partition(".")[0] != "gradverify":
+            raise pickle.UnpicklingError(f"{module}.{name} does not belong into a message")
+        return super().find_class(module, name)
+
+
+def _rebuilt(body: bytes) -> Any:
+    return _Unpickler(io.BytesIO(body)).load()
+
+
+def _receive_exactly(stream: socket.socket, count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        part = stream.recv(min(count - len(parts), 1 << 20))
+        if not part:
+            raise EOFError
+        parts += part
+    return bytes(parts)

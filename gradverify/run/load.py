@@ -1,0 +1,131 @@
+"""A target's name to the object it names, inside a worker."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from gradverify.case import Absence, Target, TargetProblem
+from gradverify.errors import TargetError
+from gradverify.run.blame import describe, shown_path
+from gradverify.run.siblings import importable, private_name
+
+_MOST_NAMES = 20
+
+
+class LoadError(TargetError):
+    """A target is not there, or its module raised; `problem` says which."""
+
+    def __init__(self, problem: TargetProblem) -> None:
+        self.problem = problem
+        super().__init__(problem.message)
+
+
+def load(target: Target) -> Any:
+    """Return the object that `target` names; a file is imported once per process. Raises LoadError."""
+    with importable(target):
+        module = _from_file(Path(target.file)) if target.file is not None else _from_name(target.module or "")
+        return _attribute(module, target)
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise LoadError(_missing(f"there is no file {shown_path(str(path))}", _python_files(path), path.name))
+    path = path.resolve()
+    name = private_name("file", path)
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise LoadError(_missing(f"{shown_path(str(path))} is not a Python file", (), ""))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # before it runs: dataclasses and pickle look their module up
+    try:
+        _guarded(lambda: spec.loader.exec_module(module) if spec.loader else None, shown_path(str(path)))
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def _from_name(name: str) -> ModuleType:
+    try:
+        module: ModuleType = _guarded(lambda: importlib.import_module(name), name)
+        return module
+    except LoadError as error:
+        cause = error.__cause__
+        absent = cause.name if isinstance(cause, ModuleNotFoundError) else None
+        if absent is not None and (name == absent or name.startswith(f"{absent}.")):
+            raise LoadError(_missing(f"there is no module `{absent}`", (), "")) from cause
+        raise
+
+
+def _guarded(run: Callable[[], Any], what: str) -> Any:
+    """Run the user's module; whatever it raises becomes a LoadError with the line that raised."""
+    try:
+        return run()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        hint = ""
+        if isinstance(error, ImportError) and "relative import" in str(error):
+            hint = "; a module with relative imports is named as package.module:Name"
+        raise LoadError(
+            TargetProblem(absence=Absence.RAISED, message=f"importing {what} raised {describe(error)}{hint}")
+        ) from error
+
+
+def _attribute(module: ModuleType, target: Target) -> Any:
+    found: Any = module
+    for number, part in enumerate(target.name.split(".")):
+        try:
+            found = getattr(found, part)
+        except AttributeError as error:
+            owner = ".".join(target.name.split(".")[:number]) or _name_of_module(target)
+            names = _callables(found)
+            raise LoadError(_missing(f"{owner} has no `{part}`", names, part)) from error
+        except Exception as error:
+            raise LoadError(
+                TargetProblem(absence=Absence.RAISED, message=f"looking up {target.name} raised {describe(error)}")
+            ) from error
+    return found
+
+
+def _missing(message: str, names: tuple[str, ...], wanted: str) -> TargetProblem:
+    near = difflib.get_close_matches(wanted, names, n=3)
+    ordered = (*near, *(name for name in names if name not in near))
+    return TargetProblem(absence=Absence.MISSING, message=message, names=ordered[:_MOST_NAMES])
+
+
+def _callables(owner: Any) -> tuple[str, ...]:
+    """Return the public names defined there that could be verified, Function subclasses first."""
+    home = owner.__name__ if isinstance(owner, ModuleType) else getattr(owner, "__module__", None)
+    found = {
+        name: value
+        for name, value in vars(owner).items()
+        if not name.startswith("_") and callable(value) and getattr(value, "__module__", home) == home
+    }
+    functions = [name for name, value in found.items() if _is_function(value)]
+    return (*functions, *(name for name in found if name not in functions))
+
+
+def _is_function(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, torch.autograd.Function)
+
+
+def _python_files(path: Path) -> tuple[str, ...]:
+    if not path.parent.is_dir():
+        return ()
+    return tuple(sorted(file.name for file in path.parent.glob("*.py")))
+
+
+def _name_of_module(target: Target) -> str:
+    return shown_path(target.file) if target.file is not None else str(target.module)

@@ -1,0 +1,55 @@
+"""Results of cases: those that were run, and those that could not be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradverify.case import Case
+from gradverify.result import CaseResult, CheckResult, Source, Verdict, worst
+from gradverify.run.judge import expected_verdict, is_as_expected
+
+
+def judged(case: Case, checks: Sequence[CheckResult], *, source: Source | None, seconds: float) -> CaseResult:
+    """Return the result of a case whose checks have been run."""
+    verdict = worst(result.verdict for result in checks)
+    return _result(case, verdict, source=source, seconds=seconds, checks=tuple(checks))
+
+
+def could_not_run(
+    case: Case, code: str, message: str, *, source: Source | None = None, seconds: float = 0.0
+) -> CaseResult:
+    """Return the result of a case that could not be run, with the code that names why."""
+    return _result(case, Verdict.ERROR, source=source, seconds=seconds, message=f"{code}: {message}")
+
+
+def skipped(case: Case, reason: str) -> CaseResult:
+    """Return the result of a case that this machine cannot run."""
+    return _result(case, Verdict.SKIP, source=None, seconds=0.0, message=reason)
+
+
+def _result(
+    case: Case,
+    verdict: Verdict,
+    *,
+    source: Source | None,
+    seconds: float,
+    message: str = "",
+    checks: tuple[CheckResult, ...] = (),
+) -> CaseResult:
+    return CaseResult(
+        id=case.id,
+        spec=case.spec,
+        line=case.line,
+        function=case.target.written,
+        source=source,
+        device=case.device,
+        dtype=case.dtype,
+        sample=case.sample,
+        seed=case.seed,
+        verdict=verdict,
+        expected=expected_verdict(case),
+        as_expected=is_as_expected(case, verdict, checks),
+        seconds=seconds,
+        message=message,
+        checks=checks,
+    )

@@ -1,0 +1,45 @@
+"""One piece of work to its answer, in the process that has torch."""
+
+from __future__ import annotations
+
+import torch
+
+from gradverify.case import Absence, Case, Target, TargetProblem
+from gradverify.run.blame import describe
+from gradverify.run.devices import devices_here
+from gradverify.run.execute import execute
+from gradverify.run.load import LoadError, load
+from gradverify.run.outcome import could_not_run
+from gradverify.run.signature import signature_of
+from gradverify.run.source import source_of
+from gradverify.run.state import undisturbed
+from gradverify.run.task import Answer, Devices, Loaded, Work
+
+
+def perform(work: Work) -> Answer:
+    """Return the answer, with the process's state put back; raises nothing but KeyboardInterrupt."""
+    with undisturbed():
+        torch.set_num_threads(1)  # sums come out the same with and without workers
+        if isinstance(work, Case):
+            return execute(work)
+        if isinstance(work, Target):
+            return inspect_target(work)
+        return Devices(names=devices_here())
+
+
+def inspect_target(target: Target) -> Loaded | TargetProblem:
+    """Load a target and return what its forward takes, or why there is none."""
+    try:
+        found = load(target)
+        return Loaded(signature=signature_of(found), source=source_of(found))
+    except LoadError as error:
+        return error.problem
+
+
+def interrupted_by_itself(work: Work, error: BaseException) -> Answer:
+    """Return the answer of work whose own code raised KeyboardInterrupt."""
+    if isinstance(work, Case):
+        return could_not_run(work, "GV902", describe(error))
+    if isinstance(work, Target):
+        return TargetProblem(absence=Absence.RAISED, message=f"importing it raised {describe(error)}")
+    return Devices(names=("cpu",))

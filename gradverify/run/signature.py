@@ -1,0 +1,69 @@
+"""What a target is, and what its forward takes."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+
+from gradverify.case import Absence, Parameter, ParameterKind, Signature, TargetKind, TargetProblem
+from gradverify.run.load import LoadError
+
+_KINDS = {
+    inspect.Parameter.POSITIONAL_ONLY: ParameterKind.POSITIONAL,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD: ParameterKind.POSITIONAL,
+    inspect.Parameter.VAR_POSITIONAL: ParameterKind.VAR_POSITIONAL,
+    inspect.Parameter.KEYWORD_ONLY: ParameterKind.KEYWORD_ONLY,
+    inspect.Parameter.VAR_KEYWORD: ParameterKind.VAR_KEYWORD,
+}
+
+
+def signature_of(found: Any) -> Signature:
+    """Return what calling `found` takes; raises LoadError where it is nothing that can be called."""
+    kind = kind_of(found)
+    parameters = forward_parameters(found)
+    if parameters is None:
+        return Signature(kind=kind, parameters=None)
+    return Signature(
+        kind=kind,
+        parameters=tuple(
+            Parameter(
+                name=parameter.name,
+                kind=_KINDS[parameter.kind],
+                has_default=parameter.default is not inspect.Parameter.empty,
+            )
+            for parameter in parameters
+        ),
+    )
+
+
+def kind_of(found: Any) -> TargetKind:
+    """Return what `found` is; raises LoadError where it is nothing that can be called."""
+    if isinstance(found, type) and issubclass(found, torch.autograd.Function):
+        return TargetKind.FUNCTION
+    if isinstance(found, type) and issubclass(found, torch.nn.Module):
+        return TargetKind.MODULE
+    if not callable(found):
+        message = f"it is a {type(found).__name__}, not a Function, a callable or an nn.Module class"
+        raise LoadError(TargetProblem(absence=Absence.UNSUITABLE, message=message))
+    return TargetKind.CALLABLE
+
+
+def forward_parameters(found: Any) -> list[inspect.Parameter] | None:
+    """Return forward's parameters without `ctx` and `self`, None where Python cannot tell."""
+    kind = kind_of(found)
+    forward = found if kind is TargetKind.CALLABLE and not isinstance(found, torch.nn.Module) else found.forward
+    try:
+        parameters = list(inspect.signature(forward).parameters.values())
+    except (ValueError, TypeError):
+        return None
+    drops_first = kind is TargetKind.MODULE or (kind is TargetKind.FUNCTION and takes_ctx(found))
+    if drops_first and parameters and parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL:
+        return parameters[1:]
+    return parameters
+
+
+def takes_ctx(function: type[torch.autograd.Function]) -> bool:
+    """Tell whether forward has `ctx` as its first parameter: no setup_context is defined."""
+    return function.setup_context is torch.autograd.Function.setup_context

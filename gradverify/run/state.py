@@ -1,0 +1,185 @@
+"""The process-wide state that user code may change, put back after each case."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Aspect:
+    """One piece of state: how it is read, and how it is set."""
+
+    read: Callable[[], Any]
+    write: Callable[[Any], object]
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Put everything in the table below back on leaving, one by one, whatever else went wrong."""
+    saved = [aspect.read() for aspect in _ASPECTS]
+    try:
+        with warnings.catch_warnings():
+            yield
+    finally:
+        for aspect, value in reversed(list(zip(_ASPECTS, saved, strict=True))):
+            with suppress(Exception):
+                aspect.write(value)
+
+
+def marks() -> tuple[object, ...]:
+    """Return what can be seen but not put back; where it differs after a case, the process is no longer as it was."""
+    return (
+        tuple(sorted(thread.ident or 0 for thread in threading.enumerate())),
+        _children(),
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        torch.is_autocast_enabled("cuda"),
+        _limits(),
+    )
+
+
+def _children() -> tuple[str, ...]:
+    """Return the process ids of this process's children, where the system says them."""
+    found = []
+    with suppress(OSError):
+        for task in Path("/proc/self/task").iterdir():
+            found += (task / "children").read_text().split()
+    return tuple(found)
+
+
+def _limits() -> tuple[object, ...]:
+    try:
+        import resource
+    except ImportError:  # not on every system
+        return ()
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return tuple(resource.getrlimit(getattr(resource, name)) for name in names)
+
+
+def _write_environment(saved: dict[str, str]) -> None:
+    if dict(os.environ) != saved:
+        os.environ.clear()
+        os.environ.update(saved)
+
+
+def _write_default_device(saved: torch.device) -> None:
+    if torch.get_default_device() != saved:
+        torch.set_default_device(None if saved.type == "cpu" else saved)
+
+
+def _write_threads(saved: int) -> None:
+    if torch.get_num_threads() != saved:
+        torch.set_num_threads(saved)
+
+
+def _read_handlers() -> dict[int, Any]:
+    return {number: signal.getsignal(number) for number in signal.valid_signals()}
+
+
+def _write_handlers(saved: dict[int, Any]) -> None:
+    """Put back handlers that Python installed; one that C code installed cannot be read."""
+    for number, handler in saved.items():
+        if handler is not None and signal.getsignal(number) is not handler:
+            with suppress(OSError, ValueError):
+                signal.signal(number, handler)
+
+
+def _read_timers() -> dict[int, float]:
+    return {timer: signal.getitimer(timer)[0] for timer in _TIMERS}
+
+
+def _write_timers(saved: dict[int, float]) -> None:
+    """Stop the timers that did not run before."""
+    for timer, remaining in saved.items():
+        if not remaining:
+            signal.setitimer(timer, 0)
+
+
+def _read_directory() -> Path | None:
+    try:
+        return Path.cwd()
+    except OSError:  # somebody removed it
+        return None
+
+
+def _write_directory(saved: Path | None) -> None:
+    if saved is not None:
+        os.chdir(saved)
+
+
+def _read_umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _write_streams(saved: tuple[Any, ...]) -> None:
+    sys.stdin, sys.stdout, sys.stderr = saved
+
+
+def _write_path(saved: list[str]) -> None:
+    sys.path[:] = saved
+
+
+def _read_anomaly() -> tuple[bool, bool]:
+    return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+
+
+def _write_anomaly(saved: tuple[bool, bool]) -> None:
+    if _read_anomaly() != saved:
+        torch.autograd.set_detect_anomaly(*saved)
+
+
+def _read_deterministic() -> tuple[bool, bool]:
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def _write_deterministic(saved: tuple[bool, bool]) -> None:
+    if _read_deterministic() != saved:  # setting it imports the compiler, which takes a second
+        torch.use_deterministic_algorithms(saved[0], warn_only=saved[1])
+
+
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+
+# Timers and handlers come last, so that they are put back first.
+_ASPECTS = (
+    _Aspect(read=_read_directory, write=_write_directory),
+    _Aspect(read=lambda: dict(os.environ), write=_write_environment),
+    _Aspect(read=torch.get_default_dtype, write=torch.set_default_dtype),
+    _Aspect(read=torch.get_default_device, write=_write_default_device),
+    _Aspect(read=torch.is_grad_enabled, write=torch.set_grad_enabled),
+    _Aspect(read=_read_anomaly, write=_write_anomaly),
+    _Aspect(read=_read_deterministic, write=_write_deterministic),
+    _Aspect(read=torch.get_num_threads, write=_write_threads),
+    _Aspect(read=random.getstate, write=random.setstate),
+    _Aspect(read=np.random.get_state, write=np.random.set_state),
+    _Aspect(read=np.geterr, write=lambda saved: np.seterr(**saved)),
+    _Aspect(read=torch.get_rng_state, write=torch.set_rng_state),
+    _Aspect(read=gc.isenabled, write=lambda saved: gc.enable() if saved else gc.disable()),
+    _Aspect(read=sys.getrecursionlimit, write=sys.setrecursionlimit),
+    _Aspect(read=lambda: list(sys.path), write=_write_path),
+    _Aspect(read=lambda: (sys.stdin, sys.stdout, sys.stderr), write=_write_streams),
+    _Aspect(read=sys.gettrace, write=sys.settrace),
+    _Aspect(read=sys.getprofile, write=sys.setprofile),
+    _Aspect(read=_read_umask, write=os.umask),
+    _Aspect(
+        read=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        write=lambda saved: signal.pthread_sigmask(signal.SIG_SETMASK, saved),
+    ),
+    _Aspect(read=_read_handlers, write=_write_handlers),
+    _Aspect(read=_read_timers, write=_write_timers),
+)

@@ -1,0 +1,142 @@
+"""Sets that values must lie in: how values are brought there, and how perturbations stay there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Constraint, TensorInput
+from gradverify.errors import InputError
+
+Transform = Callable[[Tensor], Tensor]
+
+# Constraints that survive when every value is moved by one and the same monotone function.
+ELEMENTWISE = frozenset({Constraint.POSITIVE, Constraint.DISTINCT, Constraint.SYMMETRIC, Constraint.TRIANGULAR})
+
+
+def impose(values: Tensor, constraint: Constraint) -> Tensor:
+    """Return `values` brought into the set; raises InputError where they cannot be."""
+    return _IMPOSE[constraint](values)
+
+
+def projection(description: TensorInput) -> Transform | None:
+    """Return the differentiable projection that perturbations of this input go through, None where there is none.
+
+    For complex matrices it is the Hermitian part: torch's matrix functions read a Hermitian matrix.
+    """
+    if not description.constrained or description.constraint is None:
+        return None
+    return _PROJECT.get(description.constraint)
+
+
+def _positive(values: Tensor) -> Tensor:
+    """Return absolute values; zeros of floating values are moved away afterwards, as a point to avoid."""
+    if values.is_floating_point() or values.is_complex():
+        return values.abs().to(values.dtype)
+    return values.abs().clamp(min=1) if values.dtype is not torch.bool else torch.ones_like(values)
+
+
+def _distinct(values: Tensor) -> Tensor:
+    ordered = torch.view_as_real(values).sum(-1) if values.is_complex() else values
+    if bool((ordered.flatten().sort().values.diff() == 0).any()):
+        raise InputError("`constraint: distinct`, but some values are equal")
+    return values
+
+
+def _mirrored(values: Tensor) -> Tensor:
+    """Return the Hermitian matrix with the lower triangle of `values`, which keeps their distribution."""
+    _require_square(values, "symmetric")
+    below, diagonal = values.tril(-1), values.diagonal(dim1=-2, dim2=-1)
+    middle = torch.diag_embed(diagonal.real if values.is_complex() else diagonal)
+    return below + below.mH + middle
+
+
+def _positive_definite(values: Tensor) -> Tensor:
+    """Return matrices with well separated eigenvalues, condition number 4, and the values' own scale."""
+    _require_square(values, "positive_definite")
+    _require_floating(values, "positive_definite")
+    vectors = torch.linalg.qr(values).Q
+    scale = values.abs().square().mean().sqrt() if values.numel() else values.new_ones(())
+    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+    eigenvalues = torch.linspace(0.5, 2.0, values.shape[-1], dtype=torch.float64) * scale.real
+    return _hermitian_part((vectors * eigenvalues) @ vectors.mH)
+
+
+def _simplex(values: Tensor) -> Tensor:
+    _require_floating(values, "simplex")
+    weights = values.abs()
+    floor = weights.mean(dim=-1, keepdim=True) / 20 if values.numel() else weights
+    weights = torch.where(weights.sum(dim=-1, keepdim=True) > 0, weights + floor, torch.ones_like(weights))
+    return (weights / weights.sum(dim=-1, keepdim=True)).to(values.dtype)
+
+
+def _unit_norm(values: Tensor) -> Tensor:
+    _require_floating(values, "unit_norm")
+    norm = values.abs().square().sum(dim=-1, keepdim=True).sqrt()
+    direction = torch.where(norm > 0, values, torch.ones_like(values))
+    unit: Tensor = direction / direction.abs().square().sum(dim=-1, keepdim=True).sqrt()
+    return unit
+
+
+def _triangular(values: Tensor) -> Tensor:
+    _require_matrix(values, "triangular")
+    return values.tril()
+
+
+def _orthogonal(values: Tensor) -> Tensor:
+    """Return orthonormal columns, or rows where there are fewer rows than columns."""
+    _require_matrix(values, "orthogonal")
+    _require_floating(values, "orthogonal")
+    wide = values.shape[-2] < values.shape[-1]
+    vectors: Tensor = torch.linalg.qr(values.mH if wide else values).Q
+    return vectors.mH if wide else vectors
+
+
+def _hermitian_part(values: Tensor) -> Tensor:
+    return (values + values.mH) / 2
+
+
+def _lower(values: Tensor) -> Tensor:
+    return values.tril()
+
+
+def _require_matrix(values: Tensor, name: str) -> None:
+    if values.dim() < 2:
+        raise InputError(f"`constraint: {name}` needs a matrix, but the shape is {list(values.shape)}")
+
+
+def _require_square(values: Tensor, name: str) -> None:
+    _require_matrix(values, name)
+    if values.shape[-1] != values.shape[-2]:
+        raise InputError(f"`constraint: {name}` needs a square matrix, but the shape is {list(values.shape)}")
+
+
+def _require_floating(values: Tensor, name: str) -> None:
+    if not values.is_floating_point() and not values.is_complex():
+        raise InputError(f"`constraint: {name}` needs floating values, but they are {values.dtype}")
+    if not values.dim():
+        raise InputError(f"`constraint: {name}` needs at least one dimension")
+
+
+_IMPOSE: Mapping[Constraint, Transform] = MappingProxyType(
+    {
+        Constraint.POSITIVE: _positive,
+        Constraint.DISTINCT: _distinct,
+        Constraint.SYMMETRIC: _mirrored,
+        Constraint.POSITIVE_DEFINITE: _positive_definite,
+        Constraint.SIMPLEX: _simplex,
+        Constraint.UNIT_NORM: _unit_norm,
+        Constraint.TRIANGULAR: _triangular,
+        Constraint.ORTHOGONAL: _orthogonal,
+    }
+)
+_PROJECT: Mapping[Constraint, Transform] = MappingProxyType(
+    {
+        Constraint.SYMMETRIC: _hermitian_part,
+        Constraint.POSITIVE_DEFINITE: _hermitian_part,
+        Constraint.TRIANGULAR: _lower,
+    }
+)

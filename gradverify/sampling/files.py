@@ -1,0 +1,80 @@
+"""Tensors from data files, read without executing anything that is in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gradverify.errors import InputError
+
+_WITH_NAME = re.compile(r"(?P<file>.+\.(?:pt|pth|npy|npz)):(?P<name>.+)", re.IGNORECASE | re.DOTALL)
+
+
+def read_tensor(path: str) -> Tensor:
+    """Return the tensor in a .pt, .npy or .npz file, of several the one in `file.npz:name`; raises InputError."""
+    match = _WITH_NAME.fullmatch(path) if not Path(path).exists() else None
+    file, name = (match["file"], match["name"]) if match else (path, None)
+    reader = _READERS.get(Path(file).suffix.lower())
+    if reader is None:
+        raise InputError(f"{file}: the name must end in {', '.join(_READERS)}")
+    try:
+        content = reader(Path(file))
+    except Exception as error:  # whatever a reader makes of a damaged file
+        raise InputError(f"{file}: {_first_line(error)}") from error
+    return _as_tensor(_chosen(content, file, name), file).detach()
+
+
+def _read_torch(file: Path) -> Any:
+    return torch.load(file, map_location="cpu", weights_only=True)
+
+
+def _read_array(file: Path) -> Any:
+    return np.load(file, allow_pickle=False)
+
+
+def _read_arrays(file: Path) -> Any:
+    with np.load(file, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _chosen(content: Any, file: str, name: str | None) -> Any:
+    if not isinstance(content, Mapping):
+        if name is not None:
+            raise InputError(f"{file}: holds one {type(content).__name__}, so `:{name}` names nothing")
+        return content
+    if name is None and len(content) == 1:
+        return next(iter(content.values()))
+    if name in content:
+        return content[name]
+    names = ", ".join(map(str, content))
+    wanted = f"has no `{name}`" if name is not None else f"holds {len(content)} tensors"
+    raise InputError(f"{file}: {wanted}; name one of them as {Path(file).name}:NAME ({names})")
+
+
+def _as_tensor(content: Any, file: str) -> Tensor:
+    if isinstance(content, np.ndarray):
+        try:
+            return torch.from_numpy(content.astype(content.dtype.newbyteorder("="), order="C"))
+        except TypeError as error:
+            raise InputError(f"{file}: an array of {content.dtype} is not a tensor") from error
+    if not isinstance(content, Tensor):
+        raise InputError(f"{file}: holds a {type(content).__name__}, not a tensor")
+    if content.layout is not torch.strided:
+        raise InputError(f"{file}: a tensor of layout {content.layout} is not supported, make it dense")
+    return content
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+_READERS: Mapping[str, Callable[[Path], Any]] = MappingProxyType(
+    {".pt": _read_torch, ".pth": _read_torch, ".npy": _read_array, ".npz": _read_arrays}
+)

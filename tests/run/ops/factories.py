@@ -1,0 +1,5 @@
+"""Functions of what a factory makes."""
+
+
+def first(xs):
+    return xs[0] * xs[0] + xs[1]

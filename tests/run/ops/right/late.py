@@ -1,0 +1,1 @@
+LATE = "late right"

@@ -1,0 +1,141 @@
+"""Whatever a case does to its process gets a verdict of its own, and no other case notices."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gradverify.case import Normal, TensorInput
+from gradverify.result import CaseResult, Verdict
+from gradverify.run.perform import perform
+from gradverify.run.pool import LocalPool
+from gradverify.run.task import Engine, Task, TaskLost, TaskStarted
+from tests.run.making import case, run
+
+# name: what the message has to say
+CRASHES = {
+    "segfault": "GV905: crashed: SIGSEGV (Segmentation fault); the last it printed:\nabout to touch address 0",
+    "abort": "GV905: crashed: SIGABRT (Aborted)",
+    "exit_now": "GV905: ended the process with exit code 3",
+    "killed": "GV905: crashed: SIGKILL (Killed, sent by something else or by the system when memory ran out)",
+    "close_all": "GV905: closed the file descriptors of its own worker",
+    "steal_channel": "GV905: closed the file descriptors of its own worker",
+    "deep": "GV905: crashed: SIGSEGV",
+}
+TIMEOUTS = ("hang", "stop")
+PASSES = ("flood", "close_streams", "fork", "thread")
+
+
+@pytest.fixture(scope="module")
+def results(engine: Engine) -> dict[str, CaseResult]:
+    """Run every fault between innocent cases, all in one pool."""
+    names = [*CRASHES, *PASSES, "sys_exit", "recurse", "interrupt", "unpicklable", "unprintable", "odd_text"]
+    names += ["memory", "too_large", "child", "reads_input", *TIMEOUTS]
+    cases = []
+    for number, name in enumerate(names):
+        limit = 0.5 if name in TIMEOUTS else 20.0
+        cases.append(case(name, "faults.py", timeout=limit))
+        cases.append(case("Square", id=f"spec/innocent{number}/cpu", draw_key="spec/innocent"))
+    return run(cases, engine)
+
+
+def test_no_other_case_notices(results: dict[str, CaseResult]) -> None:
+    innocent = [result for name, result in results.items() if name.startswith("innocent")]
+    alone = {replace(result, seconds=0.0, id="") for result in innocent}
+    assert len(alone) == 1
+    assert innocent[0].verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("name", CRASHES)
+def test_a_crash_is_named(results: dict[str, CaseResult], name: str) -> None:
+    assert results[name].message.startswith(CRASHES[name])
+    assert results[name].verdict is Verdict.ERROR
+    assert not results[name].as_expected
+    source = results[name].source
+    assert source is not None
+    assert source.file.endswith("faults.py")
+
+
+@pytest.mark.parametrize("name", TIMEOUTS)
+def test_what_does_not_end_is_ended(results: dict[str, CaseResult], name: str) -> None:
+    assert results[name].message == "GV904: timed out after 0.5 s"
+    assert 0.5 <= results[name].seconds < 5
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_what_a_case_leaves_behind_does_not_change_its_verdict(results: dict[str, CaseResult], name: str) -> None:
+    assert results[name].verdict is Verdict.PASS, results[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sys_exit", "SystemExit: 4"),
+        ("recurse", "RecursionError"),
+        ("interrupt", "KeyboardInterrupt"),
+        ("unpicklable", "Unpicklable: cannot be pickled"),
+        ("unprintable", "text"),
+        ("odd_text", "odd"),
+        ("memory", "out of memory"),
+        ("too_large", "memory"),
+        ("reads_input", "EOFError"),
+    ],
+)
+def test_an_exception_is_an_error_with_its_name(results: dict[str, CaseResult], name: str, said: str) -> None:
+    assert results[name].verdict is Verdict.ERROR
+    assert said in text_of(results[name])
+
+
+def test_a_child_ends_with_its_case(results: dict[str, CaseResult]) -> None:
+    digits = text_of(results["child"]).partition("RuntimeError: ")[2]
+    process = int("".join(character for character in digits.split()[0] if character.isdigit()))
+    assert gone(process)
+
+
+def test_a_killed_server_is_replaced() -> None:
+    pool = LocalPool(1)
+    try:
+        pool.submit(Task(key="killer", work=case("kills_server", "faults.py"), timeout=20))
+        assert pool.next_event() == TaskStarted(key="killer")
+        lost = pool.next_event()
+        assert isinstance(lost, TaskLost)
+        assert lost.detail == "crashed: the process that starts the workers was killed"
+        assert run([case("Square")], pool)["Square"].verdict is Verdict.PASS
+    finally:
+        pool.close()
+
+
+def test_state_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sees = case("sees", "faults.py", inputs={"x": TensorInput(origin=Normal(), shape=(2,))})
+    before = perform(sees)
+    assert isinstance(before, CaseResult)
+    assert "GRADVERIFY" not in os.environ
+    perform(case("pollute", "faults.py"))
+    after = perform(sees)
+    assert isinstance(after, CaseResult)
+    assert text_of(after) == text_of(before)
+    assert "'dtype': torch.float32" in text_of(after)
+
+
+def text_of(result: CaseResult) -> str:
+    findings = [finding.message for check in result.checks for finding in check.findings]
+    return "\n".join([result.message, *(check.message for check in result.checks), *findings])
+
+
+def gone(process: int) -> bool:
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            os.kill(process, 0)
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            return True
+        if state == "Z":  # dead, and nobody has asked for its status
+            return True
+        time.sleep(0.02)
+    return False

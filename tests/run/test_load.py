@@ -1,0 +1,112 @@
+"""Targets are found by file or by dotted name, and what is wrong with them is said apart."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gradverify.case import Absence, Target
+from gradverify.run.load import LoadError, load
+from gradverify.run.siblings import importable
+from tests.run.making import OPS, target
+
+
+def problem_of(wanted: Target):
+    with pytest.raises(LoadError) as caught:
+        load(wanted)
+    return caught.value.problem
+
+
+def test_a_file_is_imported_once() -> None:
+    assert load(target("Square")) is load(target("Square"))
+
+
+def test_a_nested_name() -> None:
+    assert load(target("Nested.inner")) is load(target("Square"))
+
+
+def test_a_dotted_module() -> None:
+    import json
+
+    assert load(Target(module="json", name="dumps", written="json:dumps")) is json.dumps
+
+
+def test_a_dotted_module_in_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "only_here_xyz.py").write_text("def f(x):\n    return x\n")
+    monkeypatch.chdir(tmp_path)
+    try:
+        assert load(Target(module="only_here_xyz", name="f", written="only_here_xyz:f"))(1) == 1
+    finally:
+        sys.modules.pop("only_here_xyz")
+    assert str(tmp_path) not in sys.path
+
+
+def test_files_and_siblings_of_the_same_name_do_not_collide() -> None:
+    before = set(sys.modules), list(sys.path)
+    for side in ("left", "right", "left"):
+        wanted = target("side", f"{side}/ops.py")
+        found = load(wanted)
+        with importable(wanted):
+            assert found(None) == (side, f"late {side}")
+    assert {"helpers", "late", "ops"}.isdisjoint(set(sys.modules) - before[0])
+    assert sys.path == before[1]
+
+
+def test_an_absent_file_is_named_with_those_that_are_there() -> None:
+    problem = problem_of(target("Square", "god.py"))
+    assert problem.absence is Absence.MISSING
+    assert problem.message.endswith("tests/run/ops/god.py")
+    assert problem.names[0] == "good.py"
+
+
+def test_an_absent_name_is_told_those_that_are_there_nearest_first() -> None:
+    problem = problem_of(target("Sqare"))
+    assert problem.absence is Absence.MISSING
+    assert problem.message.endswith("good.py has no `Sqare`")
+    assert problem.names[0] == "Square"
+    assert {"NewStyle", "square"} <= set(problem.names)
+    assert "torch" not in problem.names
+
+
+def test_an_absent_nested_name() -> None:
+    assert problem_of(target("Nested.other")).message == "Nested has no `other`"
+
+
+def test_an_absent_module() -> None:
+    problem = problem_of(Target(module="no_such_package.sub", name="f", written="no_such_package.sub:f"))
+    assert (problem.absence, problem.message) == (Absence.MISSING, "there is no module `no_such_package`")
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("raises.py", "raised ZeroDivisionError: division by zero (tests/run/ops/raises.py:4)"),
+        ("exits.py", "raised called sys.exit(5) (tests/run/ops/exits.py:3)"),
+    ],
+)
+def test_a_module_that_raises_is_not_a_missing_one(file: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(OPS.parent.parent.parent)
+    problem = problem_of(target("square", file))
+    assert (problem.absence, problem.code) == (Absence.RAISED, "GV901")
+    assert problem.message.startswith(f"importing tests/run/ops/{file} ")
+    assert said in problem.message
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def broken(:\n", "raised SyntaxError: "),
+        ("\nimport not_installed_xyz\n", "raised ModuleNotFoundError: No module named 'not_installed_xyz' (user.py:2)"),
+        ("from . import other\n", "a module with relative imports is named as package.module:Name"),
+    ],
+)
+def test_a_module_that_cannot_be_imported(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "user.py").write_text(text)
+    problem = problem_of(target("f", tmp_path / "user.py"))
+    assert problem.absence is Absence.RAISED
+    assert said in problem.message

@@ -1,0 +1,111 @@
+"""The pool keeps its promises to tasks that do no harm."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from fractions import Fraction
+
+import pytest
+
+from gradverify.result import CaseResult, Verdict
+from gradverify.run.frames import receive_frame, send_frame, take_frame
+from gradverify.run.inprocess import InProcess
+from gradverify.run.pool import LocalPool
+from gradverify.run.session import open_engine
+from gradverify.run.task import Engine, Task, TaskDone, TaskStarted
+from tests.run.making import case, run
+
+
+def drive(engine: Engine, tasks: list[Task]) -> list[tuple[str, str]]:
+    for task in tasks:
+        engine.submit(task)
+    seen = []
+    while (event := engine.next_event()) is not None:
+        seen.append((type(event).__name__, event.key))
+    return seen
+
+
+def test_tasks_of_one_resource_run_one_at_a_time(engine: Engine) -> None:
+    tasks = [Task(key=str(n), work=case("Square"), timeout=20, resource="gpu") for n in range(4)]
+    seen = drive(engine, tasks)
+    assert seen == [(kind, str(n)) for n in range(4) for kind in ("TaskStarted", "TaskDone")]
+
+
+def test_a_task_that_waits_for_its_resource_holds_up_no_other(engine: Engine) -> None:
+    tasks = [
+        Task(key="slow", work=case("stop", "faults.py"), timeout=0.5, resource="gpu"),
+        Task(key="waits", work=case("Square"), timeout=20, resource="gpu"),
+        *(Task(key=f"free{n}", work=case("Square"), timeout=20) for n in range(3)),
+    ]
+    seen = [key for kind, key in drive(engine, tasks) if kind != "TaskStarted"]
+    assert set(seen[:3]) == {"free0", "free1", "free2"}
+    assert seen[3:] == ["slow", "waits"]
+
+
+def test_a_crash_that_an_earlier_case_prepared_is_not_held_against_the_next(engine: Engine) -> None:
+    cases = [case("poison", "faults.py")]
+    cases += [case("Square", id=f"spec/{n}/cpu") for n in range(6)]
+    found = run(cases, engine)
+    assert {result.verdict for result in found.values()} == {Verdict.PASS}
+
+
+def test_a_key_can_be_used_again(engine: Engine) -> None:
+    task = Task(key="again", work=case("Square"), timeout=20)
+    once = drive(engine, [task])
+    assert once == drive(engine, [task]) == [("TaskStarted", "again"), ("TaskDone", "again")]
+
+
+def test_cancelled_tasks_are_silent(engine: Engine) -> None:
+    engine.submit(Task(key="stopped", work=case("stop", "faults.py"), timeout=20))
+    engine.submit(Task(key="waiting", work=case("Square"), timeout=20))
+    assert isinstance(engine.next_event(), TaskStarted)
+    engine.cancel()
+    assert engine.next_event() is None
+    assert drive(engine, [Task(key="next", work=case("Square"), timeout=20)])[-1] == ("TaskDone", "next")
+
+
+def test_in_process() -> None:
+    engine = InProcess()
+    engine.submit(Task(key="one", work=case("Square"), timeout=20))
+    engine.submit(Task(key="two", work=case("Square"), timeout=20))
+    assert engine.next_event() == TaskStarted(key="one")
+    done = engine.next_event()
+    assert isinstance(done, TaskDone)
+    assert isinstance(done.answer, CaseResult)
+    engine.cancel()
+    assert engine.next_event() is None
+    engine.close()
+
+
+def test_the_number_of_workers_chooses_the_engine() -> None:
+    assert isinstance(open_engine(0), InProcess)
+    for workers in (None, 3):
+        pool = open_engine(workers)
+        assert isinstance(pool, LocalPool)
+        pool.close()  # no worker was ever asked for
+
+
+def test_frames_come_out_as_they_went_in() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        send_frame(left, case("Square"))
+        assert receive_frame(right) == case("Square")
+        send_frame(left, {"a": 1})
+        buffer = bytearray()
+        for byte in right.recv(4096):
+            assert take_frame(buffer) is None
+            buffer.append(byte)
+        assert take_frame(buffer) == {"a": 1}
+        assert not buffer
+        left.close()
+        with pytest.raises(EOFError):
+            receive_frame(right)
+
+
+def test_a_frame_with_something_foreign_is_refused() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        send_frame(left, Fraction(1, 2))
+        with pytest.raises(pickle.UnpicklingError, match=r"fractions.Fraction does not belong"):
+            take_frame(bytearray(right.recv(4096)))

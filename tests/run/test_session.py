@@ -1,0 +1,210 @@
+"""A run reports in the order of the specs, whatever the engine, the order of completion and the interruptions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gradverify.case import Absence, Case, Expectation, TargetProblem
+from gradverify.errors import SpecError, Where
+from gradverify.result import CaseResult, Verdict
+from gradverify.run import session
+from gradverify.run.inprocess import InProcess
+from gradverify.run.options import Event, Finished, Started
+from gradverify.run.task import Engine
+from tests.run.making import OPS, SHOWN, case, outcome, run, target
+
+
+def numbered(count: int) -> list[Case]:
+    names = ("Square", "NewStyle", "Once", "WrongCube", "square")
+    return [
+        case(names[number % len(names)], id=f"spec/{number}/cpu", draw_key=f"spec/{number}") for number in range(count)
+    ]
+
+
+def timeless(results: Sequence[CaseResult]) -> list[CaseResult]:
+    return [replace(result, seconds=0.0) for result in results]
+
+
+def test_results_depend_neither_on_workers_nor_on_order_nor_on_subset(engine: Engine) -> None:
+    cases = numbered(6)
+    alone = timeless(outcome(cases, InProcess()).report.cases)
+    assert [result.id for result in alone] == [wanted.id for wanted in cases]
+    assert timeless(outcome(cases, engine).report.cases) == alone
+    assert timeless(outcome(cases[::-1], engine).report.cases) == alone[::-1]
+    assert timeless(outcome(cases[2:4], engine).report.cases) == alone[2:4]
+
+
+def test_a_wrong_gradient_fails_and_a_right_one_passes(engine: Engine) -> None:
+    found = run([case("Square"), case("WrongCube", expect=Expectation(verdict=Verdict.FAIL))], engine)
+    assert (found["Square"].verdict, found["Square"].as_expected) == (Verdict.PASS, True)
+    assert (found["WrongCube"].verdict, found["WrongCube"].as_expected) == (Verdict.FAIL, True)
+
+
+def test_the_source_is_where_backward_is_defined(engine: Engine) -> None:
+    lines = (OPS / "good.py").read_text().splitlines()
+    found = run([case("Square"), case("Once"), case("square")], engine)
+    for name, definition in (("Square", "def backward"), ("Once", "def backward"), ("square", "def square")):
+        source = found[name].source
+        assert source is not None
+        assert source.file == f"{SHOWN}/good.py"
+        assert lines[source.line - 1].strip().startswith(definition)
+    once, square = found["Once"].source, found["Square"].source
+    assert once is not None
+    assert square is not None
+    assert once.line > square.line
+
+
+def test_events_come_in_pairs(engine: Engine) -> None:
+    events: list[Event] = []
+    outcome(numbered(3), engine, events)
+    started = [event.case_id for event in events if isinstance(event, Started)]
+    finished = [event.result.id for event in events if isinstance(event, Finished)]
+    assert sorted(started) == sorted(finished) == ["spec/0/cpu", "spec/1/cpu", "spec/2/cpu"]
+
+
+def test_the_environment_and_the_summary(engine: Engine) -> None:
+    report = outcome(numbered(2), engine, seed=7).report
+    assert report.environment.devices[0] == "cpu"
+    assert report.environment.seed == 7
+    assert report.summary.cases == 2
+    assert {result.seed for result in report.cases} == {7}
+
+
+def test_the_seed_changes_the_values(engine: Engine) -> None:
+    wrong = case("WrongCube")
+    (first,), (second,) = (outcome([wrong], engine, seed=seed).report.cases for seed in (1, 2))
+    assert first.checks[0].findings != second.checks[0].findings
+
+
+def test_fail_fast_stops_at_the_first_that_is_not_as_expected(engine: Engine) -> None:
+    cases = [case("WrongCube"), *numbered(30)]
+    report = outcome(cases, engine, fail_fast=True).report
+    assert 1 <= len(report.cases) < 31
+    assert sum(not result.as_expected for result in report.cases) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("raises.py", f"GV901: importing {SHOWN}/raises.py raised ZeroDivisionError: division by zero"),
+        ("exits.py", f"GV901: importing {SHOWN}/exits.py raised called sys.exit(5)"),
+        ("aborts.py", "GV905: importing aborts.py:square: crashed: SIGABRT (Aborted)"),
+        ("hangs.py", "GV904: importing hangs.py:square: timed out after 0.5 s"),
+    ],
+)
+def test_a_module_that_does_not_load_fails_its_own_cases(engine: Engine, file: str, said: str) -> None:
+    found = run([case("square", file, timeout=0.5), case("Square")], engine)
+    assert found["square"].message.startswith(said)
+    assert found["Square"].verdict is Verdict.PASS
+
+
+def test_what_cannot_be_differentiated_and_what_cannot_be_made(engine: Engine) -> None:
+    nothing = replace(case("integers"), inputs={"x": replace(case("square").inputs["x"], requires_grad=False)})
+    odd = replace(case("square"), inputs={"x": replace(case("square").inputs["x"], dtype="float63")})
+    found = run([nothing, odd], engine)
+    assert found["integers"].message.startswith("GV907: nothing to differentiate")
+    assert found["square"].message == "GV902: input `x`: torch has no dtype called `float63`"
+
+
+def test_a_device_that_is_not_there_is_a_skip_unless_it_is_required(engine: Engine) -> None:
+    absent = case("Square", device="cuda:99")
+    (skip,) = outcome([absent], engine).report.cases
+    assert (skip.verdict, skip.as_expected) == (Verdict.SKIP, True)
+    assert "this machine has" in skip.message
+    (required,) = outcome([absent], engine, require_devices=("cuda",)).report.cases
+    assert not required.as_expected
+
+
+def test_a_mistake_in_a_spec_stops_everything_unless_one_keeps_going(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = case("absent", spec="wrong.yaml")
+    cases = [wrong, case("Square")]
+
+    def check(specs: object, given: object, loaded: dict[object, object]) -> tuple[SpecError, ...]:
+        problem = loaded[wrong.target]
+        assert isinstance(problem, TargetProblem)
+        assert problem.absence is Absence.MISSING
+        return (SpecError(where=Where(file="wrong.yaml"), problem=problem.message),)
+
+    monkeypatch.setattr(session, "check_signatures", check)
+    stopped = outcome(cases, engine)
+    assert [error.problem for error in stopped.errors] == [f"{SHOWN}/good.py has no `absent`"]
+    assert stopped.report.cases == ()
+    assert [result.id for result in outcome(cases, engine, keep_going=True).report.cases] == [cases[1].id]
+
+
+def test_an_interrupt_keeps_what_had_finished(engine: Engine) -> None:
+    cases = [case("Square"), case("hang", "faults.py"), case("stop", "faults.py")]
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    began = time.monotonic()
+    stopped = outcome(cases, engine)
+    timer.join()
+    assert stopped.interrupted
+    assert [result.id for result in stopped.report.cases] == [cases[0].id]
+    assert time.monotonic() - began < 10
+    assert outcome(cases[:1], engine).report.cases[0].verdict is Verdict.PASS
+
+
+SCRIPT = """
+import sys
+from gradverify.run.options import RunOptions
+from gradverify.run.session import run_cases
+from tests.run.making import case
+assert "torch" not in sys.modules and "numpy" not in sys.modules
+def say(event):
+    print(type(event).__name__, flush=True)
+outcome = run_cases([case("Square"), case("hang", "faults.py")], (), RunOptions(workers=2), say)
+assert "torch" not in sys.modules and "numpy" not in sys.modules
+print("interrupted" if outcome.interrupted else "complete", len(outcome.report.cases))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_is_left_behind(number: signal.Signals) -> None:
+    """The light process never imports torch, and whatever ends it ends its workers."""
+    script = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+    )
+    assert script.stdout is not None
+    seen = [script.stdout.readline().strip() for _ in range(3)]
+    assert sorted(seen) == ["Finished", "Started", "Started"]
+    descendants = offspring(script.pid)
+    assert len(descendants) >= 2
+    script.send_signal(number)
+    rest, _ = script.communicate(timeout=10)
+    if number == signal.SIGINT:
+        assert rest.split() == ["interrupted", "1"]
+    deadline = time.monotonic() + 5
+    while any(map(alive, descendants)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not [process for process in descendants if alive(process)]
+
+
+def offspring(process: int) -> list[int]:
+    found = []
+    for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+        found += [int(child), *offspring(int(child))]
+    return found
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_target_is_a_value() -> None:
+    assert hash(target("Square")) == hash(target("Square"))
