@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gradverify.case import Settings
 from gradverify.checks.failures import evaluations, inconclusive, nothing_to_differentiate
 from gradverify.checks.wording import finding_of, summary_of
-from gradverify.core.analytic import Reverse
 from gradverify.core.compare import ACCEPTED, Code
-from gradverify.core.jacobians import Reconsider, TooLargeError, compare, prepare
+from gradverify.core.evidence import Diagnose
+from gradverify.core.jacobians import Pair, Reconsider, TooLargeError, compare, evidence, prepare
 from gradverify.core.noise import repeats
 from gradverify.core.problem import Problem
 from gradverify.core.sampler import sampler
@@ -18,16 +18,26 @@ from gradverify.core.tape import Tape, record
 from gradverify.result import CheckResult, ElementVerdict, Finding, Method, Verdict
 
 
-def judge(
-    check: str, series: int, problem: Problem, tape: Tape, settings: Settings, reconsider: Reconsider
-) -> CheckResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Which check asks, and with what."""
+
+    check: str
+    series: int  # of the codes: 100 or 200
+    settings: Settings
+    reconsider: Reconsider  # a second look at verdicts
+    diagnose: Diagnose  # names the cause of a wrong block
+
+
+def judge(question: Question, problem: Problem, tape: Tape) -> CheckResult:
     """Compare claimed and measured Jacobian of the problem; raises EvaluationError when user code does."""
+    check, series, settings = question.check, question.series, question.settings
     try:
         pair = prepare(problem, tape, settings)
     except TooLargeError as error:
         return inconclusive(check, problem, f"GV{series + 4}", str(error))
-    comparison = compare(pair, settings, reconsider)
-    findings = sorted((_finding(group, series, pair.backward) for group in comparison.groups), key=_weight)
+    comparison = compare(pair, settings, question.reconsider)
+    findings = sorted((_finding(question, pair, comparison, group) for group in comparison.groups), key=_weight)
     verdict = _verdict(comparison)
     return CheckResult(
         check=check,
@@ -83,8 +93,15 @@ def _message(comparison: Comparison, verdict: Verdict) -> str:
     return f"{text}; every derivative is zero" if comparison.vacuous and verdict is Verdict.PASS else text
 
 
-def _finding(group: Entries, series: int, backward: Reverse) -> Finding:
-    return finding_of(group, series, missing=backward.missing[group.wrt.tensor])
+def _finding(question: Question, pair: Pair, comparison: Comparison, group: Entries) -> Finding:
+    finding = finding_of(group, question.series, missing=pair.backward.missing[group.wrt.tensor])
+    if finding.verdict is not Verdict.FAIL:
+        return finding
+    found = evidence(pair, comparison, group.of, group.wrt)
+    diagnosis = None if found is None else question.diagnose(found)
+    if diagnosis is None:
+        return finding
+    return replace(finding, cause=diagnosis.cause, message=f"{finding.message}\n{diagnosis.explanation}")
 
 
 def _weight(finding: Finding) -> tuple[int, float]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradverify.case import Settings
-from gradverify.checks.derivative import judge, settled, unjudgeable
+from gradverify.checks.derivative import Question, judge, settled, unjudgeable
 from gradverify.checks.failures import failed_call, inconclusive
 from gradverify.checks.torch_gradcheck import run_gradcheck
+from gradverify.core.evidence import Diagnose, undiagnosed
 from gradverify.core.jacobians import as_judged
 from gradverify.core.problem import Problem
 from gradverify.core.tape import record
@@ -18,7 +19,7 @@ NAME = "gradcheck"
 RANDOM = "the forward is random: it differs between two calls at one point, even when seeded before each"
 
 
-def run(problem: Problem, settings: Settings) -> CheckResult:
+def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
     """Compare every entry with finite differences; torch's gradcheck runs beside it. Raises EvaluationError."""
     steady = settled(problem, settings)
     if steady is None:
@@ -29,7 +30,8 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
         return result
     beside = run_gradcheck(steady, settings, tape)
     try:
-        found = judge(NAME, 100, steady, tape, settings, as_judged)
+        question = Question(check=NAME, series=100, settings=settings, reconsider=as_judged, diagnose=diagnose)
+        found = judge(question, steady, tape)
     except EvaluationError as error:
         found = failed_call(NAME, steady, error)
     return replace(found, torch=beside)

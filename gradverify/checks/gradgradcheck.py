@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.checks.derivative import judge, settled, unjudgeable
+from gradverify.checks.derivative import Question, judge, settled, unjudgeable
 from gradverify.checks.failures import failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
 from gradverify.core.columns import Bench
 from gradverify.core.compare import Code, Judged
+from gradverify.core.evidence import Diagnose, undiagnosed
 from gradverify.core.jacobians import Reconsider
 from gradverify.core.kinks import kinked_columns
 from gradverify.core.problem import Problem
@@ -25,7 +26,7 @@ from gradverify.result import CheckResult
 NAME = "gradgradcheck"
 
 
-def run(problem: Problem, settings: Settings) -> CheckResult:
+def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
     """Compare every entry of the vjp's Jacobian; torch's gradgradcheck runs beside it. Raises EvaluationError."""
     steady = settled(problem, settings)
     if steady is None:
@@ -44,7 +45,9 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     beside = run_gradgradcheck(steady, settings, tape)
     try:
         second = vjp_problem(steady, tape, settings.seed)
-        found = judge(NAME, 200, second, record(second), settings, _kinks_of(steady, tape, settings))
+        reconsider = _kinks_of(steady, tape, settings)
+        question = Question(check=NAME, series=200, settings=settings, reconsider=reconsider, diagnose=diagnose)
+        found = judge(question, second, record(second))
     except EvaluationError as error:
         found = failed_call(NAME, steady, error)
     return replace(found, torch=beside)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from gradverify.case import Settings
 from gradverify.checks import gradcheck, gradgradcheck
 from gradverify.checks.failures import failed_call, skipped
-from gradverify.core.problem import Problem
+from gradverify.core.evidence import Diagnose, undiagnosed
+from gradverify.core.problem import Meter, Problem
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult
 
@@ -20,7 +21,7 @@ class Check:
     """One question about a problem."""
 
     name: str
-    run: Callable[[Problem, Settings], CheckResult]  # may raise EvaluationError
+    run: Callable[[Problem, Settings, Diagnose], CheckResult]  # may raise EvaluationError
 
 
 CHECKS = (
@@ -29,15 +30,19 @@ CHECKS = (
 )
 
 
-def run_check(name: str, problem: Problem, settings: Settings) -> CheckResult:
-    """Run the named check; what user code raises becomes a finding, and the RNG is left as it was found."""
+def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
+    """Run the named check; what user code raises becomes a finding, and the RNG is left as it was found.
+
+    `diagnose` is asked for the cause of every wrong block of a Jacobian.
+    """
     found = next((check for check in CHECKS if check.name == name), None)
     if found is None:
         return skipped(name, problem, f"this version has no check called {name}")
+    problem = replace(problem, meter=Meter())  # each check counts its own evaluations
     devices = sorted({primal.tensor.device.index or 0 for primal in problem.primals if primal.tensor.is_cuda})
     with torch.random.fork_rng(devices=devices), torch.no_grad():
         torch.manual_seed(settings.seed)
         try:
-            return found.run(problem, settings)
+            return found.run(problem, settings, diagnose)
         except EvaluationError as error:
             return failed_call(name, problem, error)

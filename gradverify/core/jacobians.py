@@ -10,7 +10,9 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core.analytic import Reverse, jacobian, reverse
 from gradverify.core.columns import Bench, bench, judge_all
-from gradverify.core.compare import Judged
+from gradverify.core.compare import Code, Judged
+from gradverify.core.coordinates import Block
+from gradverify.core.evidence import Evidence
 from gradverify.core.noise import measure
 from gradverify.core.oblique import excuse_oblique
 from gradverify.core.problem import Problem
@@ -66,6 +68,23 @@ def compare(pair: Pair, settings: Settings, reconsider: Reconsider) -> Compariso
         judged = excuse_oblique(pair.at, columns, judged, settings.seed)
         tally.add(columns, reconsider(pair.at, columns, judged))
     return tally.comparison()
+
+
+def evidence(pair: Pair, comparison: Comparison, of: Block, wrt: Block) -> Evidence | None:
+    """Return all there is to know of one block, None where its entries were too many to keep."""
+    measured = comparison.measured
+    if measured is None:
+        return None
+    place = (wrt.coordinates, of.coordinates)
+    return Evidence(
+        of=of,
+        wrt=wrt,
+        claimed=pair.at.claimed[place].T,
+        numeric=measured.numeric[place].T,
+        bar=measured.bar[place].T,
+        wrong=(measured.code[place] == Code.MISMATCH).T,
+        backward=pair.backward,
+    )
 
 
 def as_judged(at: Bench, columns: Tensor, judged: Judged) -> Judged:

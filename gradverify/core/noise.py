@@ -27,7 +27,7 @@ _CLOSER = 4.0  # by which the samples then move together
 _CLOSEST = 11  # times, at most
 _FOLLOWS = 30.0  # an estimate that falls by this much was no noise: order 3 of a smooth function falls by 64
 _FASTEST = 1e5  # an estimate that falls by more fell into a stair of the forward: order 5 falls by 1024
-_FALLS = 3.0  # an estimate that falls by less from one distance to the next is noise
+_FALLS = 3.0  # an estimate that falls by less over two distances is noise
 _RELIABLE = 1e-5  # but not above this part of the output, which is more than float32 has
 _LOUD = 64.0  # noise above this multiple of rounding is worth a closer look
 _SAFETY = 4.0  # from a standard deviation, the smallest of three estimates, to a bound
@@ -51,7 +51,7 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
     direction = direction.to(sampled.point.device) * lengths.step * _spacing(sampled)
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
     rounding = size * sampled.unit + _TINY
-    level = before = _estimate(sampled, direction, rounding)
+    level = before = earlier = _estimate(sampled, direction, rounding)
     open_ = level > _LOUD * rounding
     for _ in range(_CLOSEST):
         if not bool(open_.any()):
@@ -60,8 +60,9 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
         closer = _estimate(sampled, direction, rounding)
         follows = open_ & (closer * _FOLLOWS < before) & (before <= closer * _FASTEST)
         level = torch.where(follows, closer, level)
-        uncertain = (closer * _FALLS < before) | (closer > _RELIABLE * size)
-        open_, before = open_ & uncertain & (closer > _LOUD * rounding), closer
+        uncertain = (closer * _FALLS < torch.fmax(before, earlier)) | (closer > _RELIABLE * size)
+        open_ &= uncertain & (closer > _LOUD * rounding)
+        before, earlier = closer, before
     return Noise(level=level, rounding=rounding)
 
 

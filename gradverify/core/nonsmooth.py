@@ -101,7 +101,8 @@ def _shape(sampled: Sampler, samples: Samples, level: Tensor) -> _Shape:
     torn = (heard & (bends < _TORN)) | (slope_heard & (grows < _TORN))
     torn = _lasting(torn)
     rough = _lasting(heard & (bends < _BENT)) | torn
-    return _Shape(size=torch.where(torn, torch.maximum(bend, slope), bend), rough=rough, torn=torn, calm=heard & (bends > _CALM))
+    size = torch.where(torn, torch.maximum(bend, slope), bend)
+    return _Shape(size=size, rough=rough, torn=torn, calm=heard & (bends > _CALM))
 
 
 def _lasting(flags: Tensor) -> Tensor:

@@ -12,6 +12,8 @@ from gradverify.core.columns import Bench, map_judged
 from gradverify.core.compare import Code, Judged
 from gradverify.core.coordinates import Block
 
+KEPT = 4_000_000  # entries of a Jacobian that are kept whole for a diagnosis
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entries:
@@ -32,6 +34,15 @@ class Entries:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """All entries of a Jacobian small enough to keep, each (inputs, outputs)."""
+
+    numeric: Tensor
+    bar: Tensor
+    code: Tensor  # see Code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """What the comparison of two Jacobians has to say."""
 
@@ -42,6 +53,7 @@ class Comparison:
     max_error_bar: float
     detection_limit: float | None
     vacuous: bool  # both Jacobians are zero in every entry
+    measured: Measured | None  # None where there are too many entries to keep
 
 
 class Tally:
@@ -55,8 +67,11 @@ class Tally:
         self._max_error = self._max_bar = 0.0
         self._limit: float | None = None
         self._vacuous = True
+        self._kept: list[Judged] | None = [] if at.claimed.numel() <= KEPT else None
 
     def add(self, columns: Tensor, judged: Judged) -> None:
+        if self._kept is not None:
+            self._kept.append(judged)
         for code in Code:
             self._counts[code] += int((judged.code == code).sum())
         self._extremes(self._at.claimed[columns], judged)
@@ -76,6 +91,16 @@ class Tally:
             max_error_bar=self._max_bar,
             detection_limit=self._limit,
             vacuous=self._vacuous,
+            measured=self._measured(),
+        )
+
+    def _measured(self) -> Measured | None:
+        if not self._kept:
+            return None
+        return Measured(
+            numeric=torch.cat([judged.numeric for judged in self._kept]),
+            bar=torch.cat([judged.bar for judged in self._kept]),
+            code=torch.cat([judged.code for judged in self._kept]),
         )
 
     def _extremes(self, claimed: Tensor, judged: Judged) -> None:

@@ -1,0 +1,41 @@
+"""What a wrong block of a Jacobian leaves for a diagnosis to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gradverify.core.analytic import Reverse
+from gradverify.core.coordinates import Block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One block d of / d wrt with mismatches, all of its entries, and backward to ask further."""
+
+    of: Block
+    wrt: Block
+    claimed: Tensor  # (outputs, inputs) what backward says
+    numeric: Tensor  # (outputs, inputs) what differences say; not finite where nothing could be measured
+    bar: Tensor  # (outputs, inputs) error bars of `numeric`
+    wrong: Tensor  # (outputs, inputs) bool: entries that are mismatches
+    backward: Reverse  # the problem with its primals, and its vjp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """A pattern that was measured to explain the error."""
+
+    cause: str  # constant-factor, missing-mask …
+    explanation: str  # one sentence, with the region or the factor
+    share: float  # part of the squared error that it explains, 0 … 1
+
+
+Diagnose = Callable[[Evidence], Diagnosis | None]  # None where no known pattern explains the error
+
+
+def undiagnosed(evidence: Evidence) -> None:
+    """Name no cause."""
+    del evidence
