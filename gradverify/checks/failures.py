@@ -17,7 +17,7 @@ _OURS = ("gradverify", "torch")  # packages whose frames say nothing to the auth
 def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckResult:
     """Return the result of a check whose user code raised; autograd's refusal of a gradient is a fail."""
     original = error.original
-    if isinstance(original, MemoryError) or "out of memory" in str(original).lower():
+    if isinstance(original, MemoryError) or "out of memory" in _said(original).lower():
         return _single(check, problem, "GV906", Verdict.ERROR, f"out of memory in {error.stage}: {_said(original)}")
     if isinstance(error, Rejected):
         text = f"autograd rejects what backward returned: {_said(original)}"
@@ -58,7 +58,11 @@ def _single(check: str, problem: Problem, code: str, verdict: Verdict, text: str
 
 
 def _said(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    try:
+        text = str(error)
+    except Exception:  # an exception whose own __str__ raises
+        return "(no message: its __str__ raises)"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else "(no message)"
 
 

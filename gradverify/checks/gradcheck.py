@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gradverify.case import Settings
 from gradverify.checks.derivative import Question, judge, settled, unjudgeable
+from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import failed_call, inconclusive
 from gradverify.checks.torch_gradcheck import run_gradcheck
 from gradverify.core.evidence import Diagnose, undiagnosed
@@ -28,10 +27,10 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     result = unjudgeable(NAME, steady, tape)
     if result is not None:
         return result
-    beside = run_gradcheck(steady, settings, tape)
+    torchs = run_gradcheck(steady, settings, tape)
     try:
         question = Question(check=NAME, series=100, settings=settings, reconsider=as_judged, diagnose=diagnose)
         found = judge(question, steady, tape)
     except EvaluationError as error:
         found = failed_call(NAME, steady, error)
-    return replace(found, torch=beside)
+    return beside(found, torchs)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.checks.derivative import Question, judge, settled, unjudgeable
+from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
@@ -42,15 +43,23 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
         return skipped(
             NAME, steady, "autograd rejects what backward returned, see gradcheck: there is no vjp to differentiate"
         )
-    beside = run_gradgradcheck(steady, settings, tape)
+    torchs = run_gradgradcheck(steady, settings, tape)
     try:
         second = vjp_problem(steady, tape, settings.seed)
         reconsider = _kinks_of(steady, tape, settings)
         question = Question(check=NAME, series=200, settings=settings, reconsider=reconsider, diagnose=diagnose)
         found = judge(question, second, record(second))
     except EvaluationError as error:
-        found = failed_call(NAME, steady, error)
-    return replace(found, torch=beside)
+        missing = _not_implemented(error)
+        found = skipped(NAME, steady, missing) if missing else failed_call(NAME, steady, error)
+    return beside(found, torchs)
+
+
+def _not_implemented(error: EvaluationError) -> str:
+    """Return the reason why backward, by its own word, cannot be differentiated, "" where it says no such thing."""
+    if isinstance(error.original, NotImplementedError | RuntimeError) and "is not implemented" in str(error.original):
+        return f"backward has no derivative of its own: {str(error.original).splitlines()[0]}"
+    return ""
 
 
 def _kinks_of(problem: Problem, tape: Tape, settings: Settings) -> Reconsider:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradverify.core.compare import ACCEPTED, VERDICTS, Code
+from gradverify.core.compare import ACCEPTED, UNDERFLOW, VERDICTS, Code
 from gradverify.core.tally import Comparison, Entries
 from gradverify.result import Element, Finding, Verdict
 
@@ -90,7 +90,7 @@ def _elements(group: Entries) -> tuple[Element, ...]:
             value=value,
             analytic=analytic,
             numeric=numeric,
-            error_bar=bar,
+            error_bar=bar if bar > UNDERFLOW else 0.0,
             error=error,
             allowed=allowed,
             verdict=VERDICTS[group.code],

@@ -24,7 +24,7 @@ from gradverify.core.compare import (
 from gradverify.core.ladder import coarse_steps, fine_steps
 from gradverify.core.noise import Noise
 from gradverify.core.nonsmooth import examine, suspicious
-from gradverify.core.sampler import Sampler
+from gradverify.core.sampler import Sampler, magnitudes
 from gradverify.core.samples import Samples, joined, of_rows, sample
 from gradverify.core.scale import Scales
 
@@ -52,8 +52,8 @@ def bench(sampled: Sampler, noise: Noise, lengths: Scales, claimed: Tensor, sett
     allowance = Allowance(
         rtol=relative_tolerance(settings.tolerances, dtypes),
         atol=rounding_allowance(turned) + absolute,
-        scale=resolution_scale(turned, _per_tensor(sampled, sampled.value), lengths.step),
-        largest=_per_tensor(sampled, turned.abs().amax(dim=0)) if len(turned) else sampled.value,
+        scale=resolution_scale(turned, magnitudes(sampled, sampled.value), lengths.step),
+        largest=magnitudes(sampled, turned.abs().amax(dim=0)) if len(turned) else sampled.value,
     )
     return Bench(sampled=sampled, noise=noise, lengths=lengths, claimed=turned, allowance=allowance)
 
@@ -102,15 +102,6 @@ def judge_all(at: Bench) -> Iterator[tuple[Tensor, Judged]]:
 def map_judged(judged: Judged, change: Callable[[Tensor], Tensor]) -> Judged:
     """Return the verdicts with `change` applied to every one of their tensors."""
     return Judged(**{name: change(getattr(judged, name)) for name in _FIELDS})
-
-
-def _per_tensor(sampled: Sampler, values: Tensor) -> Tensor:
-    """Return for each output coordinate the largest finite magnitude among `values` (m,) in its tensor; (m,)."""
-    sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
-    for block in sampled.outputs:
-        if sizes[block.coordinates].numel():
-            sizes[block.coordinates] = sizes[block.coordinates].max()
-    return sizes
 
 
 def _of_columns(allowance: Allowance, columns: Tensor) -> Allowance:

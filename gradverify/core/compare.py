@@ -14,11 +14,11 @@ from gradverify.core.nonsmooth import Local
 from gradverify.core.samples import Estimate
 from gradverify.result import ElementVerdict
 
+UNDERFLOW = 1e-290  # bars that only keep room for denormal numbers
 BAR_FACTOR = 10.0  # an error counts from this many error bars on
 _RESOLVING = 1e-3  # an entry is judged when its bar, times the factor, is below this part of its scale
 _NEGLIGIBLE = 1e-6  # derivatives below this part of |f|/|x| are of no consequence
 _ROUNDING = 100 * torch.finfo(torch.float64).eps  # what sums in backward may leave in place of a zero
-_UNDERFLOW = 1e-290  # bars that only keep room for denormal numbers
 _RTOL = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 1e-1}
 
 
@@ -62,7 +62,7 @@ class Allowance:
 class Judged:
     """The verdict on every entry of some columns, each (C, m)."""
 
-    numeric: Tensor
+    numeric: Tensor  # at a kink the derivative nearest to what is claimed
     bar: Tensor
     error: Tensor
     allowed: Tensor
@@ -100,14 +100,16 @@ def resolution_scale(claimed: Tensor, value: Tensor, length: Tensor) -> Tensor:
 
 def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance) -> Judged:
     """Judge entries of which nothing but a smooth derivative is known."""
-    larger = torch.maximum(claimed.abs(), estimate.value.abs())
+    larger = torch.fmax(claimed.abs(), estimate.value.abs()).nan_to_num(0.0, 0.0, 0.0)
     allowed = BAR_FACTOR * estimate.bar + allowance.rtol * larger + allowance.atol
     error = _distance(claimed, estimate.value)
     resolved = BAR_FACTOR * estimate.bar <= _threshold(allowance) * torch.maximum(larger, allowance.scale)
-    resolved |= estimate.bar <= _UNDERFLOW
+    resolved |= estimate.bar <= UNDERFLOW
     code = torch.full(error.shape, Code.UNDETERMINED, dtype=torch.int8, device=error.device)
     code[resolved & (error <= allowed)] = Code.MATCH
-    code[(error > allowed) & torch.isfinite(estimate.bar)] = Code.MISMATCH
+    # A claim that is no number can only be held against a derivative that is known to be one.
+    certain = torch.isfinite(estimate.bar) & (torch.isfinite(claimed) | resolved)
+    code[(error > allowed) & certain] = Code.MISMATCH
     return Judged(numeric=estimate.value, bar=estimate.bar, error=error, allowed=allowed, code=code, kinked=code < 0)
 
 
@@ -127,7 +129,8 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
     code[local.outside] = Code.OUTSIDE
     error = torch.where(local.kink, outside, judged.error)
     kinked = local.kink | local.jump
-    return Judged(numeric=judged.numeric, bar=judged.bar, error=error, allowed=allowed, code=code, kinked=kinked)
+    nearest = torch.where(local.kink, claimed.clamp(local.low, local.high), judged.numeric)
+    return Judged(numeric=nearest, bar=judged.bar, error=error, allowed=allowed, code=code, kinked=kinked)
 
 
 def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.sampler import Sampler, along
+from gradverify.core.sampler import Sampler, along, magnitudes
 from gradverify.core.scale import Scales
 
 _POINTS = 8  # equispaced samples on each side of the point
@@ -50,7 +50,8 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
     direction = direction * torch.where(torch.rand(direction.shape, generator=generator) < 0.5, -1.0, 1.0)
     direction = direction.to(sampled.point.device) * lengths.step * _spacing(sampled)
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
-    rounding = size * sampled.unit + _TINY
+    # An output that is exactly zero beside others that are not may be a sum that cancels.
+    rounding = torch.where(size > 0, size, magnitudes(sampled, sampled.value)) * sampled.unit + _TINY
     level = before = earlier = _estimate(sampled, direction, rounding)
     open_ = level > _LOUD * rounding
     for _ in range(_CLOSEST):

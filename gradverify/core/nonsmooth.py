@@ -8,7 +8,7 @@ trusted; if none of those can tell, the point counts as lying on the kink.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,7 +17,16 @@ from gradverify.core.ladder import HALVINGS, tableau
 from gradverify.core.noise import Noise
 from gradverify.core.plateau import stair
 from gradverify.core.sampler import Sampler
-from gradverify.core.samples import NOISE_FACTOR, Estimate, Samples, central, difference_noise, one_sided, void
+from gradverify.core.samples import (
+    NOISE_FACTOR,
+    Estimate,
+    Samples,
+    central,
+    difference_noise,
+    one_sided,
+    unmoved,
+    void,
+)
 
 _BENT = 0.25  # S falling more slowly than this power of h is no smooth function
 _TORN = -0.5  # S, or a one-sided quotient, growing faster than this power: no continuous one
@@ -26,6 +35,7 @@ _SEEN = 2  # steps at which a bend is calm, to say that the point is smooth
 _AUDIBLE = 5.0  # how far above the noise a difference must stand to be heard
 _LASTING = 4  # with fewer steps than this, one flag is all there can be
 _RESOLVED = 1e-5  # a bar this small against the bend tells the two sides apart
+_CANCELLED = 4.0  # units of rounding, of the steepest slope around
 _SETTLED = 0.05  # one-sided derivatives this sure, relative to their distance, make a kink
 
 
@@ -60,10 +70,12 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
     settled = (left.bar + right.bar) < _SETTLED * size
     kink = nonsmooth & ~jump & settled & ~edge
     one = _finite_one(left, right)
+    seen = _steepest(sampled, samples)
     estimate = Estimate(
         value=torch.where(edge, one.value, torch.where(kink, (left.value + right.value) / 2, smooth.value)),
         bar=torch.where(edge, one.bar, torch.where(kink, torch.maximum(left.bar, right.bar), smooth.bar)),
     )
+    estimate = replace(estimate, bar=torch.maximum(estimate.bar, _cancelled(sampled, samples, seen)))
     return Local(
         estimate=estimate,
         low=torch.where(kink, torch.minimum(left.value, right.value), estimate.value),
@@ -71,7 +83,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
         kink=kink,
         jump=jump & ~edge,
         edge=edge,
-        seen=_steepest(sampled, samples),
+        seen=seen,
         outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
 
@@ -150,6 +162,12 @@ def _scatter(samples: Samples) -> Tensor:
     found = torch.where(drifting, torch.minimum(change[:, 1:] * step[:, 2:], gap_change), 0.0).nan_to_num(0.0, 0.0)
     noise = torch.cat([torch.zeros_like(difference[:, :2]), found], dim=1)
     return noise.flip(1).cummax(dim=1).values.flip(1)
+
+
+def _cancelled(sampled: Sampler, samples: Samples, seen: Tensor) -> Tensor:
+    """Return what cancellation may hide where an output is exactly zero and does not move; (C, m)."""
+    still = (sampled.value == 0) & unmoved(sampled, samples)[:, -1]
+    return torch.where(still, _CANCELLED * sampled.unit * seen, 0.0)
 
 
 def _steepest(sampled: Sampler, samples: Samples) -> Tensor:

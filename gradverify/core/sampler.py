@@ -69,6 +69,15 @@ def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:
     return _run(sampled, [fresh(tensor) for tensor in tensors])
 
 
+def magnitudes(sampled: Sampler, values: Tensor) -> Tensor:
+    """Return for each output coordinate the largest finite magnitude among `values` (m,) in its tensor; (m,)."""
+    sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
+    for block in sampled.outputs:
+        if sizes[block.coordinates].numel():
+            sizes[block.coordinates] = sizes[block.coordinates].max()
+    return sizes
+
+
 def along(sampled: Sampler, displacement: Tensor) -> Tensor:
     """Return the outputs at point + displacement, (m,); `displacement` is (n,) float64."""
     like = [primal.tensor for primal in sampled.problem.primals]
