@@ -65,15 +65,15 @@ def _not_implemented(error: EvaluationError) -> str:
 def _kinks_of(problem: Problem, tape: Tape, settings: Settings) -> Reconsider:
     """Where the forward has a kink, the vjp jumps: such a jump is the kink's, not a question of its own."""
 
-    def reconsider(at: Bench, columns: Tensor, judged: Judged) -> Judged:
-        del at
-        jumps = (judged.code == Code.JUMP).any(dim=1)
+    def reconsider(at: Bench, chosen: Tensor, judged: Judged) -> Judged:
+        jumps = judged.code == Code.JUMP
         if not bool(jumps.any()):
             return judged
-        kinked = torch.zeros_like(jumps)
-        kinked[jumps] = kinked_columns(problem, tape, columns[jumps], settings.seed)
+        owner = at.moves.owner[chosen]
+        columns = torch.unique(owner[jumps])
+        kinked = columns[kinked_columns(problem, tape, columns, settings.seed)]
         code = judged.code.clone()
-        code[(code == Code.JUMP) & kinked.unsqueeze(1)] = Code.KINK
+        code[jumps & torch.isin(owner, kinked)] = Code.KINK
         return replace(judged, code=code)
 
     return reconsider

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from gradverify.case import Settings
-from gradverify.checks import gradcheck, gradgradcheck
+from gradverify.checks import batching, forward_ad, gradcheck, gradgradcheck
+from gradverify.checks.contract import check as contract
 from gradverify.checks.failures import failed_call, skipped
 from gradverify.core.evidence import Diagnose, undiagnosed
 from gradverify.core.problem import Meter, Problem
@@ -24,9 +25,17 @@ class Check:
     run: Callable[[Problem, Settings, Diagnose], CheckResult]  # may raise EvaluationError
 
 
+def _causeless(run: Callable[[Problem, Settings], CheckResult]) -> Callable[[Problem, Settings, Diagnose], CheckResult]:
+    """Fit a check that compares no Jacobians, so that there is no cause to ask for."""
+    return lambda problem, settings, diagnose: run(problem, settings)
+
+
 CHECKS = (
     Check(name=gradcheck.NAME, run=gradcheck.run),
     Check(name=gradgradcheck.NAME, run=gradgradcheck.run),
+    Check(name=contract.NAME, run=_causeless(contract.run)),
+    Check(name=forward_ad.NAME, run=_causeless(forward_ad.run)),
+    Check(name=batching.NAME, run=_causeless(batching.run)),
 )
 
 

@@ -11,17 +11,20 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core import richardson
 from gradverify.core.compare import (
+    ROUNDING,
+    ZERO,
     Allowance,
     Code,
     Judged,
+    entry_scale,
     in_doubt,
     judge_local,
     judge_smooth,
     relative_tolerance,
     resolution_scale,
-    rounding_allowance,
 )
 from gradverify.core.ladder import coarse_steps, fine_steps
+from gradverify.core.moves import Moves, members
 from gradverify.core.noise import Noise
 from gradverify.core.nonsmooth import examine, suspicious
 from gradverify.core.sampler import Sampler, magnitudes
@@ -40,63 +43,47 @@ class Bench:
     sampled: Sampler
     noise: Noise
     lengths: Scales
-    claimed: Tensor  # (n, m): A transposed, so that a coordinate moved is a row
+    moves: Moves
+    claimed: Tensor  # (M, m): what backward claims of each output and the coordinate that owns it in each move
     allowance: Allowance
 
 
-def bench(sampled: Sampler, noise: Noise, lengths: Scales, claimed: Tensor, settings: Settings) -> Bench:
-    """Put together what every column is judged with; `claimed` is (m, n)."""
-    turned = claimed.T.contiguous()
+def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed: Tensor, settings: Settings) -> Bench:
+    """Put together what every move is judged with; `claimed` is (M, m)."""
     dtypes = {primal.tensor.dtype for primal in sampled.problem.primals}
-    absolute = settings.tolerances.atol or 0.0
+    beside = entry_scale(moves, claimed)
     allowance = Allowance(
         rtol=relative_tolerance(settings.tolerances, dtypes),
-        atol=rounding_allowance(turned) + absolute,
-        scale=resolution_scale(turned, magnitudes(sampled, sampled.value), lengths.step),
-        largest=magnitudes(sampled, turned.abs().amax(dim=0)) if len(turned) else sampled.value,
+        atol=ROUNDING * beside + (settings.tolerances.atol or 0.0),
+        zero=ZERO * beside,
+        scale=resolution_scale(moves, claimed, magnitudes(sampled, sampled.value), lengths.step),
+        largest=magnitudes(sampled, claimed.abs().amax(dim=0)) if len(claimed) else sampled.value,
     )
-    return Bench(sampled=sampled, noise=noise, lengths=lengths, claimed=turned, allowance=allowance)
+    return Bench(sampled=sampled, noise=noise, lengths=lengths, moves=moves, claimed=claimed, allowance=allowance)
 
 
-def judge_columns(at: Bench, columns: Tensor) -> Judged:
-    """Judge all entries of the columns (C,): the cheap pass for all, the thorough one for those in doubt."""
-    samples = sample(at.sampled, columns, richardson.steps(at.lengths.step[columns]))
-    claimed, allowance = at.claimed[columns], _of_columns(at.allowance, columns)
+def judge_moves(at: Bench, chosen: Tensor) -> Judged:
+    """Judge all entries of the moves (C,): the cheap pass for all, the thorough one for those in doubt."""
+    samples = sample(at.sampled, at.moves, chosen, richardson.steps(at.lengths.step))
+    claimed, allowance = at.claimed[chosen], _of_moves(at.allowance, chosen)
     judged = judge_smooth(claimed, richardson.extrapolate(at.sampled, at.noise, samples), allowance)
     doubt = in_doubt(judged, suspicious(at.sampled, at.noise, samples), claimed.abs())
     if not bool(doubt.any()):
         return judged
-    return _replaced(judged, doubt, thorough(at, columns[doubt]))
+    return _replaced(judged, doubt, thorough(at, chosen[doubt]))
 
 
-def thorough(at: Bench, columns: Tensor) -> Judged:
-    """Judge all entries of the columns by a ladder of steps, a few columns at a time."""
-    found = [_climb(at, chosen) for chosen in _chunks(columns, 2 * _DEPTH * at.sampled.value.numel())]
+def thorough(at: Bench, chosen: Tensor) -> Judged:
+    """Judge all entries of the moves by a ladder of steps, a few moves at a time."""
+    found = [_climb(at, part) for part in _chunks(chosen, 2 * _DEPTH * _width(at))]
     return Judged(**{name: torch.cat([getattr(part, name) for part in found]) for name in _FIELDS})
 
 
-def _climb(at: Bench, columns: Tensor) -> Judged:
-    """Judge the columns by the coarse part of the ladder, and those that it leaves open by the fine part too."""
-    own, shared = at.lengths.own[columns], at.lengths.shared[columns]
-    samples = sample(at.sampled, columns, coarse_steps(own, shared))
-    judged = _judged(at, samples)
-    still = (judged.code != Code.MATCH).any(dim=1)
-    if not bool(still.any()):
-        return judged
-    finer = sample(at.sampled, columns[still], fine_steps(own[still], shared[still]))
-    return _replaced(judged, still, _judged(at, joined(of_rows(samples, still), finer)))
-
-
-def _judged(at: Bench, samples: Samples) -> Judged:
-    local = examine(at.sampled, at.noise, samples)
-    return judge_local(at.claimed[samples.columns], local, _of_columns(at.allowance, samples.columns))
-
-
 def judge_all(at: Bench) -> Iterator[tuple[Tensor, Judged]]:
-    """Yield columns and the verdicts on their entries, a few columns at a time, until all are judged."""
-    columns = torch.arange(at.sampled.point.numel(), device=at.sampled.point.device)
-    for chosen in _chunks(columns, richardson.DEPTH * at.sampled.value.numel()):
-        yield chosen, judge_columns(at, chosen)
+    """Yield moves and the verdicts on their entries, a few moves at a time, until all are judged."""
+    every = torch.arange(at.moves.count, device=at.sampled.point.device)
+    for chosen in _chunks(every, richardson.DEPTH * _width(at)):
+        yield chosen, judge_moves(at, chosen)
 
 
 def map_judged(judged: Judged, change: Callable[[Tensor], Tensor]) -> Judged:
@@ -104,11 +91,29 @@ def map_judged(judged: Judged, change: Callable[[Tensor], Tensor]) -> Judged:
     return Judged(**{name: change(getattr(judged, name)) for name in _FIELDS})
 
 
-def _of_columns(allowance: Allowance, columns: Tensor) -> Allowance:
+def _climb(at: Bench, chosen: Tensor) -> Judged:
+    """Judge the moves by the coarse part of the ladder, and those that it leaves open by the fine part too."""
+    samples = sample(at.sampled, at.moves, chosen, coarse_steps(at.lengths))
+    judged = _judged(at, samples)
+    still = (judged.code != Code.MATCH).any(dim=1)
+    if not bool(still.any()):
+        return judged
+    steps = fine_steps(at.lengths, members(at.moves, chosen[still])[0])
+    finer = sample(at.sampled, at.moves, chosen[still], steps)
+    return _replaced(judged, still, _judged(at, joined(of_rows(samples, still), finer)))
+
+
+def _judged(at: Bench, samples: Samples) -> Judged:
+    local = examine(at.sampled, at.noise, samples)
+    return judge_local(at.claimed[samples.moves], local, _of_moves(at.allowance, samples.moves))
+
+
+def _of_moves(allowance: Allowance, chosen: Tensor) -> Allowance:
     return Allowance(
         rtol=allowance.rtol,
-        atol=allowance.atol[columns],
-        scale=allowance.scale[columns],
+        atol=allowance.atol[chosen],
+        zero=allowance.zero[chosen],
+        scale=allowance.scale[chosen],
         largest=allowance.largest,
     )
 
@@ -120,6 +125,10 @@ def _replaced(judged: Judged, where: Tensor, found: Judged) -> Judged:
     return Judged(**values)
 
 
-def _chunks(columns: Tensor, numbers_per_column: int) -> Iterator[Tensor]:
-    size = max(1, _CHUNK // max(1, numbers_per_column))
-    yield from torch.split(columns, size) if len(columns) else ()
+def _width(at: Bench) -> int:
+    return at.sampled.value.numel() + at.sampled.point.numel()
+
+
+def _chunks(chosen: Tensor, numbers_per_move: int) -> Iterator[Tensor]:
+    size = max(1, _CHUNK // max(1, numbers_per_move))
+    yield from torch.split(chosen, size) if len(chosen) else ()

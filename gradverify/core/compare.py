@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Tolerances
+from gradverify.core.moves import Moves, owned
 from gradverify.core.nonsmooth import Local
 from gradverify.core.samples import Estimate
 from gradverify.result import ElementVerdict
@@ -18,7 +19,8 @@ UNDERFLOW = 1e-290  # bars that only keep room for denormal numbers
 BAR_FACTOR = 10.0  # an error counts from this many error bars on
 _RESOLVING = 1e-3  # an entry is judged when its bar, times the factor, is below this part of its scale
 _NEGLIGIBLE = 1e-6  # derivatives below this part of |f|/|x| are of no consequence
-_ROUNDING = 100 * torch.finfo(torch.float64).eps  # what sums in backward may leave in place of a zero
+ROUNDING = 100 * torch.finfo(torch.float64).eps  # what sums in backward may leave, beside the row and the column
+ZERO = 1e-10  # what they may leave in place of a zero
 _RTOL = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 1e-1}
 
 
@@ -54,6 +56,7 @@ class Allowance:
 
     rtol: float
     atol: Tensor  # (C, m)
+    zero: Tensor  # (C, m) what may stand where the derivative is zero: next to nothing beside its row and its column
     scale: Tensor  # (C, m) what "resolved" is measured against, beside the entry's own size
     largest: Tensor  # (m,) the largest claimed entry of each output tensor, which an edge is resolved against
 
@@ -78,30 +81,35 @@ def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) ->
     return max((_RTOL[dtype] for dtype in real if dtype in _RTOL), default=_RTOL[torch.float64])
 
 
-def rounding_allowance(claimed: Tensor) -> Tensor:
-    """Return what rounding in backward may leave: relative to the smaller of the entry's row and column; (C, m)."""
+def entry_scale(moves: Moves, claimed: Tensor) -> Tensor:
+    """Return for each entry the smaller of the largest claims in its row and in its column; (M, m)."""
     size = claimed.abs().nan_to_num(0.0, 0.0, 0.0)
     if not size.numel():
         return size
-    return _ROUNDING * torch.minimum(size.amax(dim=0, keepdim=True), size.amax(dim=1, keepdim=True))
+    column = torch.zeros_like(moves.colour, dtype=size.dtype)
+    column.scatter_reduce_(0, moves.owner.clamp(min=0).reshape(-1), size.reshape(-1), "amax")
+    every = torch.arange(moves.count, device=size.device)
+    return torch.minimum(size.amax(dim=0, keepdim=True), owned(moves, every, column))
 
 
-def resolution_scale(claimed: Tensor, value: Tensor, length: Tensor) -> Tensor:
-    """Return per entry the size below which a derivative is of no consequence; (C, m).
+def resolution_scale(moves: Moves, claimed: Tensor, value: Tensor, length: Tensor) -> Tensor:
+    """Return per entry the size below which a derivative is of no consequence; (M, m).
 
-    `claimed` is (C, m), `value` (m,) the outputs' magnitudes and `length` (C,) the inputs' scales. An entry
+    `claimed` is (M, m), `value` (m,) the outputs' magnitudes and `length` (n,) the inputs' scales. An entry
     matters as far as it moves the output beside the output's other inputs, and beside the output's own size.
     """
     if not claimed.numel():
         return claimed
-    size = (claimed.abs().nan_to_num(0.0, 0.0, 0.0) * length.unsqueeze(1)).amax(dim=0)
-    return torch.maximum(size, _NEGLIGIBLE * value).unsqueeze(0) / length.unsqueeze(1)
+    lengths = owned(moves, torch.arange(moves.count, device=claimed.device), length)
+    size = (claimed.abs().nan_to_num(0.0, 0.0, 0.0) * lengths).amax(dim=0)
+    return torch.maximum(size, _NEGLIGIBLE * value).unsqueeze(0) / lengths
 
 
 def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance) -> Judged:
     """Judge entries of which nothing but a smooth derivative is known."""
     larger = torch.fmax(claimed.abs(), estimate.value.abs()).nan_to_num(0.0, 0.0, 0.0)
     allowed = BAR_FACTOR * estimate.bar + allowance.rtol * larger + allowance.atol
+    allowed = torch.where(estimate.value.abs() <= estimate.bar, torch.maximum(allowed, allowance.zero), allowed)
     error = _distance(claimed, estimate.value)
     resolved = BAR_FACTOR * estimate.bar <= _threshold(allowance) * torch.maximum(larger, allowance.scale)
     resolved |= estimate.bar <= UNDERFLOW

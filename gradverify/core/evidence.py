@@ -12,6 +12,18 @@ from gradverify.core.coordinates import Block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """Both Jacobians over all outputs and inputs, for causes that show only when blocks are compared."""
+
+    outputs: tuple[Block, ...]
+    inputs: tuple[Block, ...]
+    claimed: Tensor  # (m, n)
+    numeric: Tensor  # (m, n)
+    bar: Tensor  # (m, n)
+    wrong: Tensor  # (m, n) bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """One block d of / d wrt with mismatches, all of its entries, and backward to ask further."""
 
@@ -22,6 +34,7 @@ class Evidence:
     bar: Tensor  # (outputs, inputs) error bars of `numeric`
     wrong: Tensor  # (outputs, inputs) bool: entries that are mismatches
     backward: Reverse  # the problem with its primals, and its vjp
+    whole: Whole  # what the block is a part of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from gradverify.core.analytic import Reverse, jacobian, reverse
 from gradverify.core.columns import Bench, bench, judge_all
 from gradverify.core.compare import Code, Judged
 from gradverify.core.coordinates import Block
-from gradverify.core.evidence import Evidence
+from gradverify.core.evidence import Evidence, Whole
+from gradverify.core.moves import single_moves
 from gradverify.core.noise import measure
 from gradverify.core.oblique import excuse_oblique
 from gradverify.core.problem import Problem
@@ -34,7 +35,7 @@ class TooLargeError(GradverifyError):
         super().__init__(f"the Jacobian has {entries:,} entries; at most {DENSE_LIMIT:,} are compared one by one")
 
 
-Reconsider = Callable[[Bench, Tensor, Judged], Judged]  # a second look at the verdicts on some columns
+Reconsider = Callable[[Bench, Tensor, Judged], Judged]  # a second look at the verdicts on some moves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +58,18 @@ def prepare(problem: Problem, tape: Tape, settings: Settings) -> Pair:
     backward = reverse(problem, tape, settings.seed)
     lengths = scales(sampled)
     noise = measure(sampled, lengths, settings.seed)
-    return Pair(at=bench(sampled, noise, lengths, jacobian(backward), settings), backward=backward)
+    moves = single_moves(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
+    claimed = jacobian(backward).T.contiguous()
+    return Pair(at=bench(sampled, noise, lengths, moves, claimed, settings), backward=backward)
 
 
 def compare(pair: Pair, settings: Settings, reconsider: Reconsider) -> Comparison:
     """Judge every entry; accusations are looked at again before they are raised."""
     tally = Tally(at=pair.at, keep=settings.max_elements)
-    for columns, judged in judge_all(pair.at):
-        judged = excuse(pair.at, pair.backward, columns, judged)
-        judged = excuse_oblique(pair.at, columns, judged, settings.seed)
-        tally.add(columns, reconsider(pair.at, columns, judged))
+    for chosen, judged in judge_all(pair.at):
+        judged = excuse(pair.at, pair.backward, chosen, judged)
+        judged = excuse_oblique(pair.at, chosen, judged, settings.seed)
+        tally.add(chosen, reconsider(pair.at, chosen, judged))
     return tally.comparison()
 
 
@@ -75,19 +78,28 @@ def evidence(pair: Pair, comparison: Comparison, of: Block, wrt: Block) -> Evide
     measured = comparison.measured
     if measured is None:
         return None
-    place = (wrt.coordinates, of.coordinates)
+    whole = Whole(
+        outputs=pair.at.sampled.outputs,
+        inputs=pair.at.sampled.inputs,
+        claimed=pair.at.claimed.T,
+        numeric=measured.numeric.T,
+        bar=measured.bar.T,
+        wrong=(measured.code == Code.MISMATCH).T,
+    )
+    place = (of.coordinates, wrt.coordinates)
     return Evidence(
         of=of,
         wrt=wrt,
-        claimed=pair.at.claimed[place].T,
-        numeric=measured.numeric[place].T,
-        bar=measured.bar[place].T,
-        wrong=(measured.code[place] == Code.MISMATCH).T,
+        claimed=whole.claimed[place],
+        numeric=whole.numeric[place],
+        bar=whole.bar[place],
+        wrong=whole.wrong[place],
         backward=pair.backward,
+        whole=whole,
     )
 
 
-def as_judged(at: Bench, columns: Tensor, judged: Judged) -> Judged:
+def as_judged(at: Bench, chosen: Tensor, judged: Judged) -> Judged:
     """Leave the verdicts as they are: the Reconsider of order 1."""
-    del at, columns
+    del at, chosen
     return judged

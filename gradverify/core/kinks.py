@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.ladder import coarse_steps, fine_steps
+from gradverify.core.moves import single_moves
 from gradverify.core.noise import measure
 from gradverify.core.nonsmooth import examine
 from gradverify.core.problem import Problem
@@ -23,11 +24,11 @@ def kinked_columns(problem: Problem, tape: Tape, columns: Tensor, seed: int) -> 
     sampled = sampler(problem, tape)
     lengths = scales(sampled)
     noise = measure(sampled, lengths, seed)
+    moves = single_moves(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
     kinked = torch.zeros(len(columns), dtype=torch.bool, device=columns.device)
     for place, column in enumerate(columns.tolist()):
         if column < sampled.point.numel():
             own = torch.tensor([column], device=columns.device)
-            scale = lengths.own[own], lengths.shared[own]
-            samples = (sample(sampled, own, steps(*scale)) for steps in (coarse_steps, fine_steps))
-            kinked[place] = examine(sampled, noise, joined(*samples)).kink.any()
+            parts = (sample(sampled, moves, own, steps) for steps in (coarse_steps(lengths), fine_steps(lengths, own)))
+            kinked[place] = examine(sampled, noise, joined(*parts)).kink.any()
     return kinked

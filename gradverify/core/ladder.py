@@ -8,11 +8,13 @@ finer steps contradict it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from gradverify.core.samples import Estimate
+from gradverify.core.samples import Estimate, Steps
+from gradverify.core.scale import Scales
 
 HALVINGS = 8  # rungs a factor of two apart, before they are a factor of four apart
 _COARSE = 2.0**-20  # where the coarse part of the ladder ends, relative to the larger length scale
@@ -22,33 +24,35 @@ _ORDERS = 5  # columns of the tableau beyond the first
 _DOUBT = 3.0  # how many times its noise a difference may be off without contradicting anything
 
 
-def coarse_steps(own: Tensor, shared: Tensor) -> Tensor:
-    """Return the first steps, (C, K): from above the larger length scale down, first halving, then by fours."""
+def coarse_steps(lengths: Scales) -> Steps:
+    """Return the first steps: from above the larger length scale down, first halving, then by fours."""
     exponents = [*range(HALVINGS), *range(HALVINGS + 1, round(-math.log2(_COARSE)) + 2, 2)]
-    return _top(own, shared).unsqueeze(1) * 2.0 ** -torch.tensor(exponents, dtype=torch.float64, device=own.device)
+    return Steps(base=_top(lengths), factors=_powers(exponents, lengths))
 
 
-def fine_steps(own: Tensor, shared: Tensor) -> Tensor:
-    """Return the steps that follow, (C, K): by fours to what the coordinate itself can barely resolve."""
-    top = _top(own, shared) * _COARSE / 2
+def fine_steps(lengths: Scales, chosen: Tensor) -> Steps:
+    """Return the steps that follow, by fours, to what the chosen coordinates themselves can barely resolve."""
+    own, shared = lengths.own[chosen], lengths.shared[chosen]
     smallest = torch.where(own > 0, torch.minimum(own, shared), shared * 2.0**-24) * _FINE
-    depth = min(math.ceil(float(torch.log2(top / smallest).max()) / 2), _DEEPEST)
-    return top.unsqueeze(1) * 4.0 ** -torch.arange(1, depth + 1, dtype=torch.float64, device=own.device)
+    span = float(torch.log2(_top(lengths)[chosen] * _COARSE / 2 / smallest).max())
+    depth = min(math.ceil(span / 2), _DEEPEST)
+    first = round(-math.log2(_COARSE)) + 1
+    return Steps(base=_top(lengths), factors=_powers([first + 2 * k for k in range(1, depth + 1)], lengths))
 
 
 def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor) -> Estimate:
     """Return the best entry of Neville's tableau over the rungs of a ladder.
 
     `start` (C, K, m) holds the differences, `noise` what noise alone may change in each, `usable` which to trust;
-    `lengths` (C, K) is what the error is a power series in: the squared steps for central differences, the steps for
-    one-sided ones.
+    `lengths` (C, K, 1 or m) is what the error is a power series in: the squared steps for central differences, the
+    steps for one-sided ones.
     """
     entry = torch.where(usable, start, torch.nan)
     low, high = _envelope(entry, noise)
     values, bars = [], []
     for order in range(1, min(_ORDERS, start.shape[1] - 1) + 1):
         coarse, fine = entry[:, :-1], entry[:, 1:]
-        ratio = (lengths[:, :-order] / lengths[:, order:]).unsqueeze(2)
+        ratio = lengths[:, :-order] / lengths[:, order:]
         entry = fine + (fine - coarse) / (ratio - 1)
         moved_by = torch.maximum((entry - fine).abs(), (entry - coarse).abs())
         contradicted = torch.maximum(low[:, order:] - entry, entry - high[:, order:]).clamp(min=0.0)
@@ -60,8 +64,12 @@ def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor) -> Es
     return Estimate(value=value.gather(1, best).squeeze(1), bar=bar.gather(1, best).squeeze(1))
 
 
-def _top(own: Tensor, shared: Tensor) -> Tensor:
-    return 2 * torch.maximum(own, shared)
+def _top(lengths: Scales) -> Tensor:
+    return 2 * torch.maximum(lengths.own, lengths.shared)
+
+
+def _powers(exponents: Sequence[int], lengths: Scales) -> Tensor:
+    return 2.0 ** -torch.tensor(exponents, dtype=torch.float64, device=lengths.own.device)
 
 
 def _envelope(difference: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

@@ -107,7 +107,7 @@ class _Shape:
 def _shape(sampled: Sampler, samples: Samples, level: Tensor) -> _Shape:
     left, right = one_sided(sampled, samples)
     bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
-    step = samples.forth.log().unsqueeze(2)
+    step = samples.forth.log()
     bends, grows = _power(bend, step), _power(slope, step)
     heard, slope_heard = bend > _AUDIBLE * level, slope > _AUDIBLE * level
     torn = (heard & (bends < _TORN)) | (slope_heard & (grows < _TORN))
@@ -145,7 +145,7 @@ def _to_the_end(flags: Tensor) -> Tensor:
 def _raised(sampled: Sampler, samples: Samples, level: Tensor) -> Tensor:
     """Return the noise of the differences, with the stairs and the scatter that the ladder itself shows; (C, K, m)."""
     height = torch.maximum(stair(sampled, samples).unsqueeze(1), _scatter(samples))
-    raised = torch.maximum(level, NOISE_FACTOR * height / samples.forth.unsqueeze(2))
+    raised = torch.maximum(level, NOISE_FACTOR * height / samples.forth)
     return raised.nan_to_num(torch.inf, torch.inf)
 
 
@@ -155,7 +155,7 @@ def _scatter(samples: Samples) -> Tensor:
     From step to step, a smooth function's differences settle and a jump's gap stays. Where neither happens and the
     differences drift apart instead, it is noise, and coarser steps have at least as much of it.
     """
-    difference, step = central(samples), samples.forth.unsqueeze(2)
+    difference, step = central(samples), samples.forth
     change = difference.diff(dim=1).abs()
     drifting = change[:, 1:] > change[:, :-1]
     gap_change = (difference * step).diff(dim=1).abs()[:, 1:]

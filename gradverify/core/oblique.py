@@ -28,7 +28,7 @@ _COLUMNS = 64  # coordinates looked up, at most
 _AUDIBLE = 8.0  # how far above the noise a difference must stand
 
 
-def excuse_oblique(at: Bench, columns: Tensor, judged: Judged, seed: int) -> Judged:
+def excuse_oblique(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judged:
     """Turn accusations that lie between the derivatives of the pieces meeting at an oblique kink into kinks."""
     accused = (judged.code == Code.MISMATCH) & ~judged.kinked
     if not bool(accused.any()):
@@ -36,12 +36,13 @@ def excuse_oblique(at: Bench, columns: Tensor, judged: Judged, seed: int) -> Jud
     generator = torch.Generator().manual_seed(seed)
     accused = accused & _not_additive(at, generator)
     code = judged.code.clone()
-    for place in accused.any(dim=1).nonzero().squeeze(1).tolist()[:_COLUMNS]:
-        low, high = _pieces(at, int(columns[place]), generator)
-        margin = judged.allowed[place] + _AUDIBLE * at.noise.level / (_STEP * at.lengths.step[columns[place]])
-        claimed = at.claimed[columns[place]]
+    owner = at.moves.owner[chosen]
+    for column in torch.unique(owner[accused]).tolist()[:_COLUMNS]:
+        low, high = _pieces(at, column, generator)
+        margin = judged.allowed + _AUDIBLE * at.noise.level / (_STEP * at.lengths.step[column])
+        claimed = at.claimed[chosen]
         inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
-        code[place][accused[place] & inside] = Code.KINK
+        code[accused & inside & (owner == column)] = Code.KINK
     return replace(judged, code=code)
 
 

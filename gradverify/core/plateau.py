@@ -32,8 +32,8 @@ def stair(sampled: Sampler, samples: Samples) -> Tensor:
     moves = torch.cat([up.abs(), down.abs()], dim=1)
     beyond = (distance > 0) & (distance <= _FAR)
     smallest = torch.where(torch.cat([beyond, beyond], dim=1) & (moves > 0), moves, torch.inf).amin(dim=1)
-    width = samples.forth.unsqueeze(2).expand_as(up).gather(1, first).squeeze(1)
-    narrow = near & (width <= _NARROW * samples.forth[:, :1])
+    width = samples.forth.expand_as(up).gather(1, first).squeeze(1)
+    narrow = near & (width <= _NARROW * samples.forth[:, 0])
     low = far & (smallest <= _LOW * sampled.value.abs())
     return torch.where(tail.any(dim=1) & (narrow | low), smallest, 0.0)
 

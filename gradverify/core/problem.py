@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,14 @@ class Primal:
     project: Projection | None = None  # composed before the function, so that perturbations stay on a constraint
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """One argument that is bound in: a number, or a tensor that is not differentiated."""
+
+    name: str  # as the user knows it: clip_val, target
+    value: float | Tensor
+
+
 @dataclass(slots=True, kw_only=True)
 class Meter:
     """How often user code was called; the one value here that changes."""
@@ -38,6 +47,7 @@ class Problem:
     name: str
     function: Callable[..., Any]  # primal tensors in order -> tensor, or nested tuple, list or dict of them
     primals: tuple[Primal, ...]
+    bound: tuple[Bound, ...] = ()  # what else the function was given, for those who want to name it
     outputs: tuple[int, ...] | None = None  # which outputs are judged, counted over all tensors; None: all
     seed: int | None = None  # the RNG is seeded with it before every call of a random forward
     order: int = 1  # 2 where `function` is itself a vjp
@@ -77,13 +87,15 @@ def bind(
         Primal(name=entry.name, tensor=entry.tensor.detach(), project=project.get(entry.name)) for entry in found
     )
     values = [value for _, value in slots]
+    bound = tuple(entry for slot, value in slots for entry in _bound(slot, value))
 
     def call(*tensors: Tensor) -> Any:
         replacements = iter(tensors)
         filled = [_fill(value, replacements) for value in values]
         return function(*filled[: len(args)], **dict(zip(keywords, filled[len(args) :], strict=True)))
 
-    return Problem(name=name or _name_of(function), function=call, primals=primals, outputs=outputs, seed=seed)
+    called = name or _name_of(function)
+    return Problem(name=called, function=call, primals=primals, bound=bound, outputs=outputs, seed=seed)
 
 
 def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
@@ -134,6 +146,13 @@ def fresh(tensor: Tensor) -> Tensor:
 
 def _differentiated(name: str, value: Any) -> list[Named]:
     return [entry for entry in named_tensors(name, value) if entry.tensor.requires_grad]
+
+
+def _bound(name: str, value: Any) -> list[Bound]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [Bound(name=name, value=float(value))] if abs(value) <= sys.float_info.max else []
+    found = named_tensors(name, value)
+    return [Bound(name=entry.name, value=entry.tensor) for entry in found if not entry.tensor.requires_grad]
 
 
 def _fill(value: Any, replacements: Iterator[Tensor]) -> Any:

@@ -7,16 +7,15 @@ from torch import Tensor
 
 from gradverify.core.noise import Noise
 from gradverify.core.sampler import Sampler
-from gradverify.core.samples import Estimate, Samples, central, difference_noise
+from gradverify.core.samples import Estimate, Samples, Steps, central, difference_noise
 
 DEPTH = 3  # steps taken
 _FIRST = 2.0**-8  # the largest of them, relative to the length scale
 
 
-def steps(lengths: Tensor) -> Tensor:
-    """Return the steps of the cheap pass, each half the one before; (C,) length scales -> (C, 3)."""
-    powers = 0.5 ** torch.arange(DEPTH, dtype=torch.float64, device=lengths.device)
-    return lengths.unsqueeze(1) * _FIRST * powers
+def steps(lengths: Tensor) -> Steps:
+    """Return the steps of the cheap pass, each half the one before, from length scales (n,)."""
+    return Steps(base=lengths * _FIRST, factors=0.5 ** torch.arange(DEPTH, dtype=torch.float64, device=lengths.device))
 
 
 def extrapolate(sampled: Sampler, noise: Noise, samples: Samples) -> Estimate:

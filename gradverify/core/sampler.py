@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -10,7 +9,7 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from gradverify.core.coordinates import Block, blocks, coordinates_in, flatten, real_view, unflatten, unravel
+from gradverify.core.coordinates import Block, blocks, coordinates_in, flatten, real_view, unflatten
 from gradverify.core.problem import Named, Problem, call, fresh
 from gradverify.core.tape import Tape
 from gradverify.errors import EvaluationError
@@ -35,17 +34,12 @@ class Sampler:
     outputs: tuple[Block, ...]
     names: tuple[str, ...]  # outputs that are judged
     shapes: tuple[torch.Size, ...]
-    offsets: tuple[int, ...]  # first coordinate of each primal
     mode: Mode
 
 
 def sampler(problem: Problem, tape: Tape) -> Sampler:
     """Return the sampler of the tape's outputs; raises EvaluationError when the forward does."""
     tensors = [primal.tensor for primal in problem.primals]
-    offsets, offset = [], 0
-    for tensor in tensors:
-        offsets.append(offset)
-        offset += coordinates_in(tensor)
     recorded = flatten(output.tensor for output in tape.outputs).clone()
     draft = Sampler(
         problem=problem,
@@ -56,7 +50,6 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         outputs=blocks(tape.outputs),
         names=tuple(output.name for output in tape.outputs),
         shapes=tuple(output.tensor.shape for output in tape.outputs),
-        offsets=tuple(offsets),
         mode=Mode.WITHOUT_GRAPH,
     )
     again = at(draft, tensors)
@@ -81,30 +74,26 @@ def magnitudes(sampled: Sampler, values: Tensor) -> Tensor:
 def along(sampled: Sampler, displacement: Tensor) -> Tensor:
     """Return the outputs at point + displacement, (m,); `displacement` is (n,) float64."""
     like = [primal.tensor for primal in sampled.problem.primals]
-    return at(sampled, unflatten(sampled.point + displacement, like))
+    return _run(sampled, _tensors(sampled.point + displacement, like))
 
 
-def moved(sampled: Sampler, column: int, value: float) -> Tensor:
-    """Return the outputs with the one coordinate `column` set to `value`, (m,)."""
-    number = bisect_right(sampled.offsets, column) - 1
-    copies = [
-        _with_coordinate(primal.tensor, column - sampled.offsets[number], value)
-        if place == number
-        else fresh(primal.tensor)
-        for place, primal in enumerate(sampled.problem.primals)
-    ]
-    return _run(sampled, copies)
+def evaluate(sampled: Sampler, points: Tensor) -> Tensor:
+    """Return the outputs at each of the points, (N, n) -> (N, m); the points are used up."""
+    primals = [primal.tensor for primal in sampled.problem.primals]
+    if not len(points):
+        return sampled.value.expand(0, -1)
+    return torch.stack([_run(sampled, _tensors(point, primals)) for point in points])
 
 
-def representable(sampled: Sampler, column: Tensor, values: Tensor) -> Tensor:
-    """Round `values` to what the coordinate's own dtype can hold; (C, K) for columns (C,)."""
+def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
+    """Round the values of the coordinates `columns` to what their own dtype can hold; both (k,)."""
     dtypes = {primal.tensor.dtype for primal in sampled.problem.primals}
     if dtypes <= {torch.float64, torch.complex128}:
         return values
     rounded = values.clone()
     for block in sampled.inputs:
         real = real_view(sampled.problem.primals[block.tensor].tensor).dtype
-        mine = (column >= block.start) & (column < block.stop)
+        mine = (columns >= block.start) & (columns < block.stop)
         rounded[mine] = values[mine].to(real).to(torch.float64)
     return rounded
 
@@ -138,12 +127,15 @@ def _judged(sampled: Sampler, outputs: Sequence[Named]) -> Tensor:
     return flatten(kept).clone()  # a forward may hand out one buffer again and again
 
 
-def _with_coordinate(tensor: Tensor, coordinate: int, value: float) -> Tensor:
-    if tensor.is_contiguous() or 0 in tensor.stride():
-        copy = tensor.clone(memory_format=torch.contiguous_format)
-        real_view(copy).view(-1)[coordinate] = value
-        return copy
-    copy = fresh(tensor)
-    view = real_view(copy)
-    view[unravel(coordinate, view.shape)] = value
-    return copy
+def _tensors(point: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Return one point as tensors of its own, in the primals' dtypes, devices and, where it can be, layouts."""
+    pieces = [point] if len(like) == 1 else torch.split(point, [coordinates_in(tensor) for tensor in like])
+    return [_laid_out(piece, tensor) for piece, tensor in zip(pieces, like, strict=True)]
+
+
+def _laid_out(piece: Tensor, like: Tensor) -> Tensor:
+    (shaped,) = unflatten(piece, [like])
+    if like.is_contiguous() or 0 in like.stride():
+        return shaped
+    copy = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+    return copy.copy_(shaped)

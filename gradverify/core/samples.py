@@ -7,20 +7,31 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.core.moves import Moves, members, owned
 from gradverify.core.noise import Noise
-from gradverify.core.sampler import Sampler, moved, representable
+from gradverify.core.sampler import Sampler, evaluate, representable
 
 NOISE_FACTOR = 1.5  # by how much extrapolation amplifies the noise of a difference
 _TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Samples:
-    """The forward on both sides of the point for C coordinates and K steps, coarse to fine."""
+class Steps:
+    """K steps for each of n coordinates: base times factor, coarse to fine."""
 
-    columns: Tensor  # (C,) coordinate moved
-    forth: Tensor  # (C, K) x + h - x, exactly; zero where the dtype cannot hold the step
-    back: Tensor  # (C, K) x - (x - h), exactly
+    base: Tensor  # (n,)
+    factors: Tensor  # (K,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """The forward on both sides of the point for C moves and K steps, coarse to fine."""
+
+    moves: Tensor  # (C,) which moves
+    forth: (
+        Tensor  # (C, K, 1 or m) x + h - x of the coordinate moved, exactly; zero where its dtype cannot hold the step
+    )
+    back: Tensor  # (C, K, 1 or m) x - (x - h), exactly
     plus: Tensor  # (C, K, m)
     minus: Tensor  # (C, K, m)
 
@@ -33,27 +44,28 @@ class Estimate:
     bar: Tensor
 
 
-def sample(sampled: Sampler, columns: Tensor, steps: Tensor) -> Samples:
-    """Evaluate the forward at x ± h for every column and step; `steps` is (C, K), positive, coarse to fine."""
-    base = sampled.point[columns].unsqueeze(1)
-    above = representable(sampled, columns, base + steps)
-    below = representable(sampled, columns, base - steps)
-    count, depth = steps.shape
-    results = torch.stack(
-        [
-            moved(sampled, column, value)
-            for side in (above, below)
-            for column, values in zip(columns.tolist(), side.tolist(), strict=True)
-            for value in values
-        ]
-    ).reshape(2, count, depth, sampled.value.numel())
-    return Samples(columns=columns, forth=above - base, back=base - below, plus=results[0], minus=results[1])
+def sample(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Samples:
+    """Evaluate the forward at x ± h for every chosen move (C,) and step."""
+    inside, place = members(moves, chosen)
+    sides: tuple[list[Tensor], ...] = ([], [], [], [])
+    for factor in steps.factors:
+        step = steps.base[inside] * factor
+        for sign, (lengths, values) in ((1, sides[:2]), (-1, sides[2:])):
+            moved = representable(sampled, inside, sampled.point[inside] + sign * step)
+            points = sampled.point.repeat(len(chosen), 1)
+            points[place, inside] = moved
+            length = torch.zeros_like(sampled.point)
+            length[inside] = sign * (moved - sampled.point[inside])
+            lengths.append(owned(moves, chosen, length))
+            values.append(evaluate(sampled, points))
+    forth, plus, back, minus = (torch.stack(side, dim=1) for side in sides)
+    return Samples(moves=chosen, forth=forth, back=back, plus=plus, minus=minus)
 
 
 def joined(coarse: Samples, fine: Samples) -> Samples:
-    """Return the samples of the same columns at both sets of steps."""
+    """Return the samples of the same moves at both sets of steps."""
     return Samples(
-        columns=coarse.columns,
+        moves=coarse.moves,
         forth=torch.cat([coarse.forth, fine.forth], dim=1),
         back=torch.cat([coarse.back, fine.back], dim=1),
         plus=torch.cat([coarse.plus, fine.plus], dim=1),
@@ -62,9 +74,9 @@ def joined(coarse: Samples, fine: Samples) -> Samples:
 
 
 def of_rows(samples: Samples, rows: Tensor) -> Samples:
-    """Return the samples of some of the columns."""
+    """Return the samples of some of the moves."""
     return Samples(
-        columns=samples.columns[rows],
+        moves=samples.moves[rows],
         forth=samples.forth[rows],
         back=samples.back[rows],
         plus=samples.plus[rows],
@@ -73,19 +85,19 @@ def of_rows(samples: Samples, rows: Tensor) -> Samples:
 
 
 def void(samples: Samples) -> Tensor:
-    """Tell which steps vanish in the input's own dtype, so that nothing was sampled; (C, K, 1)."""
-    return ((samples.forth <= 0) | (samples.back <= 0)).unsqueeze(2)
+    """Tell which steps vanish in the input's own dtype, so that nothing was sampled; (C, K, 1 or m)."""
+    return (samples.forth <= 0) | (samples.back <= 0)
 
 
 def central(samples: Samples) -> Tensor:
     """Return (f(x+h) - f(x-h)) / 2h, (C, K, m)."""
-    return (samples.plus - samples.minus) / (samples.forth + samples.back).unsqueeze(2)
+    return (samples.plus - samples.minus) / (samples.forth + samples.back)
 
 
 def one_sided(sampled: Sampler, samples: Samples) -> tuple[Tensor, Tensor]:
     """Return the difference quotients to the left and to the right of the point, each (C, K, m)."""
-    left = (sampled.value - samples.minus) / samples.back.unsqueeze(2)
-    right = (samples.plus - sampled.value) / samples.forth.unsqueeze(2)
+    left = (sampled.value - samples.minus) / samples.back
+    right = (samples.plus - sampled.value) / samples.forth
     return left, right
 
 
@@ -99,4 +111,4 @@ def difference_noise(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor
     still = unmoved(sampled, samples).all(dim=1)
     level = torch.where(still, noise.rounding, noise.level).unsqueeze(1)
     larger = torch.maximum(samples.plus.abs(), samples.minus.abs()).nan_to_num(0.0, 0.0, 0.0) * sampled.unit + _TINY
-    return NOISE_FACTOR * torch.maximum(level, larger) / samples.forth.unsqueeze(2)
+    return NOISE_FACTOR * torch.maximum(level, larger) / samples.forth

@@ -24,7 +24,7 @@ _ROWS = 64  # rows looked at again, at most
 _ULPS = (0.0, 2.0, 8.0, 64.0)  # sizes of the displacements, in ulps of each coordinate, with random signs
 
 
-def excuse(at: Bench, backward: Reverse, columns: Tensor, judged: Judged) -> Judged:
+def excuse(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -> Judged:
     """Take back accusations that the spread of backward's own answers explains."""
     row_size = at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     marginal = (judged.code == Code.MISMATCH) & (judged.error <= _MARGINAL * row_size)
@@ -32,7 +32,8 @@ def excuse(at: Bench, backward: Reverse, columns: Tensor, judged: Judged) -> Jud
     if not len(places):
         return judged
     spread = torch.zeros_like(judged.error)
-    spread[:, places] = _spread(at, backward, places)[:, columns].T
+    owner = at.moves.owner[chosen][:, places].clamp(min=0)
+    spread[:, places] = _spread(at, backward, places).gather(1, owner.T).T
     allowed = judged.allowed + BAR_FACTOR * spread
     code = judged.code.clone()
     excused = marginal & (judged.error <= allowed)
@@ -42,16 +43,15 @@ def excuse(at: Bench, backward: Reverse, columns: Tensor, judged: Judged) -> Jud
 
 
 def _spread(at: Bench, backward: Reverse, places: Tensor) -> Tensor:
-    """Return the largest deviation of backward's answers from the claimed rows; (k, n)."""
-    wanted = places.tolist()
-    worst = torch.zeros(len(wanted), at.claimed.shape[0], dtype=torch.float64, device=at.claimed.device)
+    """Return how far backward's answers are apart in the rows of these outputs; (k, n)."""
+    answers = []
     for ulps in _ULPS:
         try:
-            answers = torch.stack(list(rows(_nearby(backward, at.sampled.point, ulps), wanted)))
+            answers.append(torch.stack(list(rows(_nearby(backward, at.sampled.point, ulps), places.tolist()))))
         except EvaluationError:
             continue
-        worst = torch.fmax(worst, (answers - at.claimed.T[places]).abs())
-    return worst
+    found = torch.stack(answers) if answers else torch.zeros(1, len(places), at.sampled.point.numel())
+    return (found.amax(dim=0) - found.amin(dim=0)).nan_to_num(0.0)
 
 
 def _nearby(backward: Reverse, point: Tensor, ulps: float) -> Reverse:

@@ -1,14 +1,14 @@
-"""Judged columns added up without keeping them: counts, extremes, and the worst entries of every block."""
+"""Judged moves added up without keeping them: counts, extremes, and the worst entries of every block."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from gradverify.core.columns import Bench, map_judged
+from gradverify.core.columns import Bench
 from gradverify.core.compare import Code, Judged
 from gradverify.core.coordinates import Block
 
@@ -37,6 +37,7 @@ class Entries:
 class Measured:
     """All entries of a Jacobian small enough to keep, each (inputs, outputs)."""
 
+    claimed: Tensor
     numeric: Tensor
     bar: Tensor
     code: Tensor  # see Code
@@ -57,7 +58,7 @@ class Comparison:
 
 
 class Tally:
-    """Adds up judged columns without keeping them."""
+    """Adds up judged moves without keeping them."""
 
     def __init__(self, at: Bench, keep: int) -> None:
         self._at = at
@@ -67,40 +68,37 @@ class Tally:
         self._max_error = self._max_bar = 0.0
         self._limit: float | None = None
         self._vacuous = True
-        self._kept: list[Judged] | None = [] if at.claimed.numel() <= KEPT else None
+        self._size = at.sampled.point.numel() * at.sampled.value.numel()
+        self._measured = _blank(at) if self._size <= KEPT else None
 
-    def add(self, columns: Tensor, judged: Judged) -> None:
-        if self._kept is not None:
-            self._kept.append(judged)
+    def add(self, chosen: Tensor, judged: Judged) -> None:
+        """Add the verdicts on the entries of the moves (C,)."""
+        owner = self._at.moves.owner[chosen]
+        judged = replace(judged, code=torch.where(owner < 0, Code.MATCH, judged.code).to(torch.int8))
         for code in Code:
-            self._counts[code] += int((judged.code == code).sum())
-        self._extremes(self._at.claimed[columns], judged)
-        if bool((judged.code == Code.MATCH).all()):
-            return
-        for wrt in self._at.sampled.inputs:
-            inside = (columns >= wrt.start) & (columns < wrt.stop) & ((columns - wrt.start) % wrt.step == 0)
-            if bool(inside.any()):
-                self._add_block(columns[inside], wrt, _rows(judged, inside))
+            hit = judged.code == code
+            found = int(hit.sum())
+            if code is not Code.MATCH and found:
+                self._counts[code] += found
+                self._add_entries(code, chosen, owner, judged, hit)
+        self._extremes(self._at.claimed[chosen], judged)
+        if self._measured is not None:
+            _keep(self._measured, owner, self._at.claimed[chosen], judged)
 
     def comparison(self) -> Comparison:
+        """Return what has been added up; entries that no move owns are zero on both sides, and match."""
+        self._counts[Code.MATCH] = self._size - sum(
+            count for code, count in self._counts.items() if code is not Code.MATCH
+        )
         return Comparison(
-            entries=sum(self._counts.values()),
+            entries=self._size,
             counts=self._counts,
             groups=tuple(self._groups.values()),
             max_error=self._max_error,
             max_error_bar=self._max_bar,
             detection_limit=self._limit,
             vacuous=self._vacuous,
-            measured=self._measured(),
-        )
-
-    def _measured(self) -> Measured | None:
-        if not self._kept:
-            return None
-        return Measured(
-            numeric=torch.cat([judged.numeric for judged in self._kept]),
-            bar=torch.cat([judged.bar for judged in self._kept]),
-            code=torch.cat([judged.code for judged in self._kept]),
+            measured=self._measured,
         )
 
     def _extremes(self, claimed: Tensor, judged: Judged) -> None:
@@ -116,13 +114,16 @@ class Tally:
             limit = float((judged.allowed[telling] / size[telling]).max())
             self._limit = limit if self._limit is None else max(self._limit, limit)
 
-    def _add_block(self, columns: Tensor, wrt: Block, judged: Judged) -> None:
-        for of in self._at.sampled.outputs:
-            part = _of_output(judged, of)
-            for code in Code:
-                hit = part.code == code
-                if code is not Code.MATCH and bool(hit.any()):
-                    self._merge(_entries(self._at, code, of, wrt, columns, part, hit, self._keep))
+    def _add_entries(self, code: Code, chosen: Tensor, owner: Tensor, judged: Judged, hit: Tensor) -> None:
+        rows, outputs = hit.nonzero(as_tuple=True)
+        inputs = owner[rows, outputs]
+        for wrt in self._at.sampled.inputs:
+            by = _inside(wrt, inputs)
+            for of in self._at.sampled.outputs:
+                mine = by & _inside(of, outputs)
+                if bool(mine.any()):
+                    places = _Places(rows=rows[mine], outputs=outputs[mine], inputs=inputs[mine])
+                    self._merge(_entries(self._at, code, of, wrt, chosen, judged, places, self._keep))
 
     def _merge(self, found: Entries) -> None:
         key = (found.code, found.of, found.wrt)
@@ -130,26 +131,34 @@ class Tally:
         self._groups[key] = found if known is None else _worst_of(known, found, self._keep)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Places:
+    """Where entries stand, each (k,)."""
+
+    rows: Tensor  # in the judged chunk
+    outputs: Tensor  # coordinate of the output
+    inputs: Tensor  # coordinate of the input
+
+
 def _entries(
-    at: Bench, code: Code, of: Block, wrt: Block, columns: Tensor, judged: Judged, hit: Tensor, keep: int
+    at: Bench, code: Code, of: Block, wrt: Block, chosen: Tensor, judged: Judged, places: _Places, keep: int
 ) -> Entries:
-    rows, places = hit.nonzero(as_tuple=True)
-    order = _badness(judged.error[hit], judged.allowed[hit]).argsort(descending=True, stable=True)[:keep]
-    rows, places = rows[order], places[order]
-    moved = columns[rows]
+    spot = (places.rows, places.outputs)
+    worst = _badness(judged.error[spot], judged.allowed[spot]).argsort(descending=True, stable=True)[:keep]
+    rows, outputs, inputs = places.rows[worst], places.outputs[worst], places.inputs[worst]
     return Entries(
         code=code,
         of=of,
         wrt=wrt,
-        total=int(hit.sum()),
-        output=places,
-        input=(moved - wrt.start) // wrt.step,
-        value=at.sampled.point[moved],
-        analytic=at.claimed[moved][:, of.coordinates].gather(1, places.unsqueeze(1)).squeeze(1),
-        numeric=judged.numeric[rows, places],
-        bar=judged.bar[rows, places],
-        error=judged.error[rows, places],
-        allowed=judged.allowed[rows, places],
+        total=len(places.rows),
+        output=(outputs - of.start) // of.step,
+        input=(inputs - wrt.start) // wrt.step,
+        value=at.sampled.point[inputs],
+        analytic=at.claimed[chosen[rows], outputs],
+        numeric=judged.numeric[rows, outputs],
+        bar=judged.bar[rows, outputs],
+        error=judged.error[rows, outputs],
+        allowed=judged.allowed[rows, outputs],
     )
 
 
@@ -173,9 +182,24 @@ def _badness(error: Tensor, allowed: Tensor) -> Tensor:
     return (error / allowed.clamp(min=torch.finfo(torch.float64).tiny)).nan_to_num(torch.inf)
 
 
-def _of_output(judged: Judged, of: Block) -> Judged:
-    return map_judged(judged, lambda values: values[:, of.coordinates])
+def _inside(block: Block, coordinates: Tensor) -> Tensor:
+    return (coordinates >= block.start) & (coordinates < block.stop) & ((coordinates - block.start) % block.step == 0)
 
 
-def _rows(judged: Judged, chosen: Tensor) -> Judged:
-    return map_judged(judged, lambda values: values[chosen])
+def _blank(at: Bench) -> Measured:
+    shape, like = (at.sampled.point.numel(), at.sampled.value.numel()), at.sampled.value
+    return Measured(
+        claimed=like.new_zeros(shape),
+        numeric=like.new_zeros(shape),
+        bar=like.new_zeros(shape),
+        code=torch.zeros(shape, dtype=torch.int8, device=like.device),
+    )
+
+
+def _keep(measured: Measured, owner: Tensor, claimed: Tensor, judged: Judged) -> None:
+    rows, outputs = (owner >= 0).nonzero(as_tuple=True)
+    spot = (owner[rows, outputs], outputs)
+    measured.claimed[spot] = claimed[rows, outputs]
+    measured.numeric[spot] = judged.numeric[rows, outputs]
+    measured.bar[spot] = judged.bar[rows, outputs]
+    measured.code[spot] = judged.code[rows, outputs]

@@ -1,0 +1,134 @@
+"""GV503: where a Function defines `jvp`, forward mode and backward are two accounts of one Jacobian."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad as dual
+
+from gradverify.case import Settings
+from gradverify.checks.contract.build import subject_for
+from gradverify.checks.contract.differences import directional
+from gradverify.checks.contract.nodes import class_of, custom_nodes
+from gradverify.checks.contract.subject import Subject, judged, random_like
+from gradverify.checks.contract.wording import accusation, allowance, raised
+from gradverify.checks.failures import evaluations, skipped
+from gradverify.core.coordinates import flatten
+from gradverify.core.problem import Problem, call, fresh
+from gradverify.errors import EvaluationError
+from gradverify.result import CheckResult, Finding, Verdict, worst
+
+NAME = "forward_ad"
+_CLOSE = 1e-5  # relative to the largest entry: what extrapolated differences can tell apart
+
+
+def run(problem: Problem, settings: Settings) -> CheckResult:
+    """Compare forward mode with backward, and with differences. Raises EvaluationError."""
+    subject = subject_for(problem, settings)
+    if subject is None:
+        return skipped(NAME, problem, "nothing to differentiate, or a forward that does not repeat")
+    if subject.hand_written and not defines_jvp(subject):
+        return skipped(NAME, subject.problem, "the Function defines no jvp")
+    try:
+        _jvp(subject, _tangents(subject, range(len(subject.primals))))
+    except EvaluationError as error:
+        if not defines_jvp(subject):
+            return skipped(NAME, subject.problem, f"no forward mode: {raised(error)}")
+    found = (*findings(subject), *_against_differences(subject))
+    return CheckResult(
+        check=NAME,
+        verdict=worst([finding.verdict for finding in found] or [Verdict.PASS]),
+        message=f"{len(found)} of its questions failed" if found else "jvp, backward and differences agree",
+        evaluations=evaluations(subject.problem),
+        findings=found,
+    )
+
+
+def defines_jvp(subject: Subject) -> bool:
+    """Tell whether some Function in the graph has a jvp of its own."""
+    inherited = torch.autograd.Function.jvp
+    return any(class_of(node).jvp is not inherited for node in custom_nodes(subject.tape))
+
+
+def findings(subject: Subject) -> Iterator[Finding]:
+    """GV503: <g, jvp(t)> = <B(g), t>, for tangents of each input alone."""
+    cotangent = flatten(subject.cotangents)
+    for number, primal in enumerate(subject.primals):
+        tangents = _tangents(subject, [number])
+        try:
+            pushed = _jvp(subject, tangents)
+        except EvaluationError as error:
+            yield accusation("GV503", f"jvp by {primal.name}: {raised(error)}", wrt=primal.name)
+            continue
+        direction = flatten([tangent for tangent in tangents if tangent is not None])
+        forwards = float((cotangent * pushed).nan_to_num().sum())
+        backwards = float((subject.answer[number] * direction).nan_to_num().sum())
+        spread = allowance(subject, number, 1.0, subject.answer[number]) * float(direction.abs().sum())
+        sizes = float((cotangent * pushed).nan_to_num().abs().sum())
+        if abs(forwards - backwards) > spread + allowance(subject, number, 1.0, torch.tensor([sizes])):
+            text = (
+                f"jvp and backward disagree by {primal.name}: <g, jvp(t)> = {forwards:.6g}, <B(g), t> = {backwards:.6g}"
+            )
+            yield accusation("GV503", f"{text}{_third_opinion(subject, tangents, pushed)}", wrt=primal.name)
+
+
+def _against_differences(subject: Subject) -> Iterator[Finding]:
+    for number, primal in enumerate(subject.primals):
+        tangents = _tangents(subject, [number])
+        try:
+            pushed = _jvp(subject, tangents)
+            agrees = _agrees(subject, tangents, pushed)
+        except EvaluationError:
+            continue
+        if agrees is False:
+            yield accusation(
+                "GV503", f"jvp by {primal.name} is not the derivative that differences show", wrt=primal.name
+            )
+
+
+def _third_opinion(subject: Subject, tangents: Sequence[Tensor | None], pushed: Tensor) -> str:
+    try:
+        agrees = _agrees(subject, tangents, pushed)
+    except EvaluationError:
+        return ""
+    if agrees is None:
+        return ""
+    return "; differences agree with jvp" if agrees else "; differences do not agree with jvp"
+
+
+def _agrees(subject: Subject, tangents: Sequence[Tensor | None], pushed: Tensor) -> bool | None:
+    """Tell whether differences confirm a jvp, None where they cannot say."""
+    value, bound = directional(subject, tangents)
+    size = float(torch.maximum(value.abs(), pushed.abs()).nan_to_num(0.0, 0.0, 0.0).max()) if len(value) else 0.0
+    if bound > 1e-3 * size:
+        return None
+    return bool(((value - pushed).abs().nan_to_num() <= 10 * bound + _CLOSE * size).all())
+
+
+def _tangents(subject: Subject, moving: Sequence[int]) -> tuple[Tensor | None, ...]:
+    generator = torch.Generator().manual_seed(subject.settings.seed + 7)
+    values = random_like([primal.tensor for primal in subject.primals], generator)
+    return tuple(value if number in moving else None for number, value in enumerate(values))
+
+
+def _jvp(subject: Subject, tangents: Sequence[Tensor | None]) -> Tensor:
+    """Return J·tangents in forward mode as coordinates of all outputs; raises EvaluationError."""
+    with dual.dual_level(), torch.enable_grad():
+        points = [
+            fresh(primal.tensor) if tangent is None else _dual(fresh(primal.tensor), tangent)
+            for primal, tangent in zip(subject.primals, tangents, strict=True)
+        ]
+        outputs = [output.tensor for output in judged(subject, call(subject.problem, points))]
+        return flatten([_tangent_of(output).detach() for output in outputs]).clone()
+
+
+def _dual(tensor: Tensor, tangent: Tensor) -> Tensor:
+    made: Tensor = dual.make_dual(tensor, tangent)  # type: ignore[no-untyped-call]
+    return made
+
+
+def _tangent_of(output: Tensor) -> Tensor:
+    primal, tangent = dual.unpack_dual(output)  # type: ignore[no-untyped-call]
+    return torch.zeros_like(primal) if tangent is None else tangent

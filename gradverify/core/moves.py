@@ -1,0 +1,58 @@
+"""Which coordinates are moved together, and to which of them a change of an output is due.
+
+In the simplest case every coordinate is a move of its own. Where columns of the Jacobian have no output in common, one
+move serves them all (Curtis, Powell & Reid, J. Inst. Math. Appl. 13, 1974), and `owner` tells them apart again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+
+class Kind(Enum):
+    """How coordinates are put together."""
+
+    SINGLE = "single"  # one coordinate per move
+    SHARED = "shared"  # several coordinates per move
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moves:
+    """M moves of n coordinates, seen by m outputs."""
+
+    kind: Kind
+    colour: Tensor  # (n,) the move that each coordinate belongs to
+    owner: Tensor  # (M, m) the coordinate that a change of each output is due to; -1 where none can be
+
+    @property
+    def count(self) -> int:
+        """How many moves there are."""
+        return self.owner.shape[0]
+
+
+def single_moves(coordinates: int, outputs: int, device: torch.device) -> Moves:
+    """Return one move per coordinate."""
+    every = torch.arange(coordinates, device=device)
+    return Moves(kind=Kind.SINGLE, colour=every, owner=every.unsqueeze(1).expand(coordinates, outputs))
+
+
+def owned(moves: Moves, chosen: Tensor, values: Tensor) -> Tensor:
+    """Return `values` (n,) of the coordinate that owns each entry of the chosen moves: (C, 1) or (C, m)."""
+    if moves.kind is Kind.SINGLE:
+        return values[chosen].unsqueeze(1)
+    return values[moves.owner[chosen].clamp(min=0)]
+
+
+def members(moves: Moves, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the coordinates of the chosen moves and, for each, the position of its move in `chosen`; both (k,)."""
+    if moves.kind is Kind.SINGLE:
+        return chosen, torch.arange(len(chosen), device=chosen.device)
+    position = torch.full((moves.count,), -1, dtype=torch.long, device=chosen.device)
+    position[chosen] = torch.arange(len(chosen), device=chosen.device)
+    place = position[moves.colour]
+    inside = (place >= 0).nonzero().squeeze(1)
+    return inside, place[inside]
