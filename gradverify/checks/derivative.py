@@ -9,13 +9,13 @@ from gradverify.checks.failures import evaluations, inconclusive, nothing_to_dif
 from gradverify.checks.wording import finding_of, summary_of
 from gradverify.core.compare import ACCEPTED, Code
 from gradverify.core.evidence import Diagnose
-from gradverify.core.jacobians import Pair, Reconsider, TooLargeError, compare, evidence, prepare
+from gradverify.core.jacobians import Investigation, Reconsider, TooLargeError, evidence, investigate
 from gradverify.core.noise import repeats
 from gradverify.core.problem import Problem
 from gradverify.core.sampler import sampler
 from gradverify.core.tally import Comparison, Entries
 from gradverify.core.tape import Tape, record
-from gradverify.result import CheckResult, ElementVerdict, Finding, Method, Verdict
+from gradverify.result import CheckResult, ElementVerdict, Finding, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,17 +33,17 @@ def judge(question: Question, problem: Problem, tape: Tape) -> CheckResult:
     """Compare claimed and measured Jacobian of the problem; raises EvaluationError when user code does."""
     check, series, settings = question.check, question.series, question.settings
     try:
-        pair = prepare(problem, tape, settings)
+        found = investigate(problem, tape, settings, question.reconsider)
     except TooLargeError as error:
         return inconclusive(check, problem, f"GV{series + 4}", str(error))
-    comparison = compare(pair, settings, question.reconsider)
-    findings = sorted((_finding(question, pair, comparison, group) for group in comparison.groups), key=_weight)
+    comparison = found.comparison
+    findings = sorted((_finding(question, found, group) for group in comparison.groups), key=_weight)
     verdict = _verdict(comparison)
     return CheckResult(
         check=check,
         verdict=verdict,
         message=_message(comparison, verdict),
-        method=Method.DENSE,
+        method=found.method,
         entries=comparison.entries,
         mismatched=comparison.counts[Code.MISMATCH],
         kinks=comparison.counts[Code.KINK],
@@ -93,12 +93,12 @@ def _message(comparison: Comparison, verdict: Verdict) -> str:
     return f"{text}; every derivative is zero" if comparison.vacuous and verdict is Verdict.PASS else text
 
 
-def _finding(question: Question, pair: Pair, comparison: Comparison, group: Entries) -> Finding:
-    finding = finding_of(group, question.series, missing=pair.backward.missing[group.wrt.tensor])
+def _finding(question: Question, found: Investigation, group: Entries) -> Finding:
+    finding = finding_of(group, question.series, missing=found.backward.missing[group.wrt.tensor])
     if finding.verdict is not Verdict.FAIL:
         return finding
-    found = evidence(pair, comparison, group.of, group.wrt)
-    diagnosis = None if found is None else question.diagnose(found)
+    seen = evidence(found, group.of, group.wrt)
+    diagnosis = None if seen is None else question.diagnose(seen)
     if diagnosis is None:
         return finding
     return replace(finding, cause=diagnosis.cause, message=f"{finding.message}\n{diagnosis.explanation}")

@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from gradverify.case import Settings
+from gradverify.core.added import gathered
 from gradverify.core.analytic import Reverse, jacobian, reverse
 from gradverify.core.columns import Bench, bench, judge_all
 from gradverify.core.compare import Code, Judged
 from gradverify.core.coordinates import Block
 from gradverify.core.evidence import Evidence, Whole
 from gradverify.core.moves import single_moves
-from gradverify.core.noise import measure
+from gradverify.core.noise import Noise, measure
 from gradverify.core.oblique import excuse_oblique
 from gradverify.core.problem import Problem
-from gradverify.core.sampler import sampler
-from gradverify.core.scale import scales
+from gradverify.core.sampler import Sampler, sampler
+from gradverify.core.scale import Scales, scales
 from gradverify.core.spread import excuse
+from gradverify.core.structure import Structure, claimed_entries, find_structure
 from gradverify.core.tally import Comparison, Tally
 from gradverify.core.tape import Tape
+from gradverify.core.verified import accusations_hold, claims_hold, differences_hold
 from gradverify.errors import GradverifyError
+from gradverify.result import Method
 
 DENSE_LIMIT = 50_000_000  # entries of a Jacobian that are written down
 
@@ -39,49 +44,105 @@ Reconsider = Callable[[Bench, Tensor, Judged], Judged]  # a second look at the v
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """Two Jacobians ready to be compared."""
+class Investigation:
+    """A comparison, and what it was made from."""
 
-    at: Bench
+    comparison: Comparison
+    sampled: Sampler
     backward: Reverse
+    method: Method
 
 
-def prepare(problem: Problem, tape: Tape, settings: Settings) -> Pair:
-    """Sample the forward, measure its noise and write down what backward claims; raises EvaluationError, TooLargeError.
+def investigate(problem: Problem, tape: Tape, settings: Settings, reconsider: Reconsider) -> Investigation:
+    """Compare every entry of the Jacobian; raises EvaluationError and TooLargeError.
 
-    Costs about 14 forwards and one vjp per output coordinate.
+    Where the Jacobian has a structure that stands every test, shared moves and cotangents do it; else one move per
+    input coordinate and one vjp per output coordinate.
     """
+    ground = _ground(problem, tape, settings)
+    structure = find_structure(ground.sampled, ground.lengths, settings.seed)
+    comparison = None if structure is None else _structured(ground, structure, settings, reconsider)
+    method = Method.DENSE if comparison is None else Method.STRUCTURED
+    if comparison is None:
+        comparison = _dense(ground, settings, reconsider)
+    return Investigation(comparison=comparison, sampled=ground.sampled, backward=ground.backward, method=method)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ground:
+    sampled: Sampler
+    backward: Reverse
+    lengths: Scales
+    noise: Noise
+
+
+def _ground(problem: Problem, tape: Tape, settings: Settings) -> _Ground:
     sampled = sampler(problem, tape)
-    entries = sampled.point.numel() * sampled.value.numel()
-    if entries > DENSE_LIMIT:
-        raise TooLargeError(entries)
     backward = reverse(problem, tape, settings.seed)
     lengths = scales(sampled)
     noise = measure(sampled, lengths, settings.seed)
-    moves = single_moves(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
-    claimed = jacobian(backward).T.contiguous()
-    return Pair(at=bench(sampled, noise, lengths, moves, claimed, settings), backward=backward)
+    return _Ground(sampled=sampled, backward=backward, lengths=lengths, noise=noise)
 
 
-def compare(pair: Pair, settings: Settings, reconsider: Reconsider) -> Comparison:
-    """Judge every entry; accusations are looked at again before they are raised."""
-    tally = Tally(at=pair.at, keep=settings.max_elements)
-    for chosen, judged in judge_all(pair.at):
-        judged = excuse(pair.at, pair.backward, chosen, judged)
-        judged = excuse_oblique(pair.at, chosen, judged, settings.seed)
-        tally.add(chosen, reconsider(pair.at, chosen, judged))
+def _structured(ground: _Ground, structure: Structure, settings: Settings, reconsider: Reconsider) -> Comparison | None:
+    """Compare by shared moves and cotangents; None where the structure does not hold."""
+    claimed = _compressed(ground, structure)
+    if claimed is None or not claims_hold(ground.backward, structure.moves, claimed, settings.seed):
+        return None
+    at = bench(ground.sampled, ground.noise, ground.lengths, structure.moves, claimed, settings)
+    judged = [(chosen, _second_look(at, ground, chosen, part, settings)) for chosen, part in judge_all(at)]
+    added = gathered(structure.moves, [part for _, part in judged])
+    if not differences_hold(at, added, settings.seed) or not accusations_hold(at, added):
+        return None
+    tally = Tally(at=at, keep=settings.max_elements)
+    for chosen, part in judged:
+        tally.add(chosen, reconsider(at, chosen, part))
     return tally.comparison()
 
 
-def evidence(pair: Pair, comparison: Comparison, of: Block, wrt: Block) -> Evidence | None:
+def _compressed(ground: _Ground, structure: Structure) -> Tensor | None:
+    """Return the claims of the entries that moves own, from shared cotangents or, where they save nothing, rows."""
+    claimed = claimed_entries(ground.backward, structure)
+    if claimed is not None:
+        return claimed
+    if _entries(ground) > DENSE_LIMIT:
+        return None
+    rows, owner = jacobian(ground.backward), structure.moves.owner
+    return torch.where(owner >= 0, rows.T.gather(0, owner.clamp(min=0)), 0.0)
+
+
+def _dense(ground: _Ground, settings: Settings, reconsider: Reconsider) -> Comparison:
+    if _entries(ground) > DENSE_LIMIT:
+        raise TooLargeError(_entries(ground))
+    sampled = ground.sampled
+    moves = single_moves(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
+    claimed = jacobian(ground.backward).T.contiguous()
+    at = bench(sampled, ground.noise, ground.lengths, moves, claimed, settings)
+    tally = Tally(at=at, keep=settings.max_elements)
+    for chosen, judged in judge_all(at):
+        tally.add(chosen, reconsider(at, chosen, _second_look(at, ground, chosen, judged, settings)))
+    return tally.comparison()
+
+
+def _second_look(at: Bench, ground: _Ground, chosen: Tensor, judged: Judged, settings: Settings) -> Judged:
+    """Look at accusations again before they are raised."""
+    judged = excuse(at, ground.backward, chosen, judged)
+    return excuse_oblique(at, chosen, judged, settings.seed)
+
+
+def _entries(ground: _Ground) -> int:
+    return ground.sampled.point.numel() * ground.sampled.value.numel()
+
+
+def evidence(found: Investigation, of: Block, wrt: Block) -> Evidence | None:
     """Return all there is to know of one block, None where its entries were too many to keep."""
-    measured = comparison.measured
+    measured = found.comparison.measured
     if measured is None:
         return None
     whole = Whole(
-        outputs=pair.at.sampled.outputs,
-        inputs=pair.at.sampled.inputs,
-        claimed=pair.at.claimed.T,
+        outputs=found.sampled.outputs,
+        inputs=found.sampled.inputs,
+        claimed=measured.claimed.T,
         numeric=measured.numeric.T,
         bar=measured.bar.T,
         wrong=(measured.code == Code.MISMATCH).T,
@@ -94,7 +155,7 @@ def evidence(pair: Pair, comparison: Comparison, of: Block, wrt: Block) -> Evide
         numeric=whole.numeric[place],
         bar=whole.bar[place],
         wrong=whole.wrong[place],
-        backward=pair.backward,
+        backward=found.backward,
         whole=whole,
     )
 

@@ -1,0 +1,101 @@
+"""Measure how often the checks are right: `python -m benchmarks.accuracy [--quick] [-k TEXT] [--csv FILE]`."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import random
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from benchmarks.coverage import Coverage, coverage_of
+from benchmarks.faults import FAULTS, limit_fault
+from benchmarks.rights import Right, judge_order_1, judge_order_2, passing_modes
+from benchmarks.subject import subject_of
+from benchmarks.tables import complaints, coverage_lines, fault_table, right_table, time_lines
+from benchmarks.trials import Trial, attempt
+from gradverify.result import Verdict
+from tests.zoo.catalogue import ZOO
+from tests.zoo.specimen import Specimen
+
+QUICK_SHARE = 9  # one specimen in so many
+FAULTS_EACH = 10  # planted in every specimen
+LIMIT_FAULTS = 2  # and so many of the size of the printed limit
+
+
+def main() -> None:
+    """Run what the command line asks for and print the tables."""
+    options = _options()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    begin = time.perf_counter()
+    chosen = _chosen(options)
+    rights: list[Right] = []
+    coverage: list[Coverage] = []
+    trials: list[Trial] = []
+    for number, specimen in enumerate(chosen):
+        first = judge_order_1(specimen, options.seed)
+        rights += [first, judge_order_2(specimen, options.seed)]
+        coverage += filter(None, [coverage_of(specimen, options.seed)])
+        trials += _trials(specimen, first, options)
+        print(f"\r{number + 1}/{len(chosen)}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    print(fault_table(trials), right_table(rights), sep="\n\n", end="\n\n")
+    print(*time_lines(rights), *coverage_lines(coverage), "", *complaints(trials, rights), sep="\n")
+    print(f"\n{len(chosen)} specimens, {len(trials)} faults, seed {options.seed}, {time.perf_counter() - begin:.0f} s")
+    if options.csv is not None:
+        _write(options.csv, trials)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure how often the checks are right.")
+    parser.add_argument("--quick", action="store_true", help="a ninth of the zoo, within a minute")
+    parser.add_argument("--seed", type=int, default=0, help="of inputs and faults")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write every planted fault to FILE")
+    parser.add_argument("--faults", type=int, default=FAULTS_EACH, help="planted in every specimen")
+    parser.add_argument("--no-torch", action="store_true", help="leave torch's gradcheck out of the planted faults")
+    parser.add_argument("-k", default="", metavar="TEXT", help="specimens whose name or tag contains TEXT")
+    return parser.parse_args()
+
+
+def _chosen(options: argparse.Namespace) -> list[Specimen]:
+    found = [s for s in ZOO if options.k in s.name or any(options.k in tag for tag in s.tags)]
+    return found[options.seed % QUICK_SHARE :: QUICK_SHARE] if options.quick else found
+
+
+def _trials(specimen: Specimen, right: Right, options: argparse.Namespace) -> Iterator[Trial]:
+    subject = subject_of(specimen, options.seed)
+    if subject is None:
+        return
+    asked = frozenset() if options.no_torch else passing_modes(right)
+    chance = random.Random(f"{specimen.name} {options.seed}")
+    planted = 0
+    for fault in chance.sample(FAULTS, len(FAULTS)):
+        trial = attempt(subject, fault, chance.getrandbits(32), asked)
+        if trial is not None:
+            planted += 1
+            yield trial
+        if planted == options.faults:
+            break
+    if right.verdict is Verdict.PASS and right.limit is not None:
+        for _ in range(LIMIT_FAULTS):
+            trial = attempt(subject, limit_fault(right.limit), chance.getrandbits(32), frozenset())
+            if trial is not None:
+                yield trial
+
+
+def _write(path: Path, trials: Sequence[Trial]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(Trial.__dataclass_fields__))
+        writer.writeheader()
+        writer.writerows(asdict(trial) for trial in trials)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Plants a wrong backward in a right function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from benchmarks.subject import Subject
+from gradverify.core.coordinates import flatten, unflatten
+from gradverify.core.problem import Meter, Problem, call
+
+Claim = Callable[[Tensor], Tensor]  # cotangent (m,) -> gradient (n,), both as real coordinates
+
+
+class _Planted(Function):
+    @staticmethod
+    def forward(ctx: Any, subject: Subject, claim: Claim, *tensors: Tensor) -> tuple[Tensor, ...]:
+        found = {named.name: named.tensor for named in call(subject.problem, [tensor.clone() for tensor in tensors])}
+        results = tuple(found[name].detach().clone() for name in subject.kept)
+        ctx.claim, ctx.outputs, ctx.inputs = claim, results, tensors
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Any, ...]:
+        given = [
+            torch.zeros_like(output) if cotangent is None else cotangent
+            for output, cotangent in zip(ctx.outputs, cotangents, strict=True)
+        ]
+        return None, None, *unflatten(ctx.claim(flatten(given)), ctx.inputs)
+
+
+def planted(subject: Subject, claim: Claim) -> Problem:
+    """Return the subject's problem with `claim` for a backward."""
+    return replace(
+        subject.problem,
+        function=partial(_Planted.apply, subject, claim),
+        output="output",
+        meter=Meter(),
+    )
+
+
+def linear(wrong: Tensor) -> Claim:
+    """Return the backward whose Jacobian is `wrong`, (m, n)."""
+    return lambda cotangent: cotangent @ wrong
+
+
+def claimed_jacobian(claim: Claim, outputs: int) -> Tensor:
+    """Return what backward says to one-hot cotangents, (m, n)."""
+    return torch.stack([claim(row) for row in torch.eye(outputs, dtype=torch.float64)])

@@ -1,0 +1,83 @@
+"""Right functions: false alarms, what stays inconclusive, and the time it takes beside torch's gradcheck."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from benchmarks.subject import checked, problem_of
+from benchmarks.trials import Mode, seconds, torch_verdict
+from gradverify.result import CheckResult, Verdict
+from tests.zoo.specimen import Specimen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """What was said of one right function."""
+
+    subject: str
+    order: int
+    expected: bool  # the verdict is the one the zoo expects
+    verdict: Verdict
+    reason: str  # where it is not a pass
+    slow: Verdict  # torch's gradcheck; skip where it was not asked
+    fast: Verdict
+    limit: float | None
+    ours_seconds: float
+    slow_seconds: float
+
+
+def judge_order_1(specimen: Specimen, seed: int) -> Right:
+    """Run gradcheck on the specimen, ours and torch's slow and fast."""
+    problem = problem_of(specimen, seed)
+    result = checked("gradcheck", problem, seed)
+    return Right(
+        subject=specimen.name,
+        order=1,
+        expected=specimen.allows(result.verdict),
+        verdict=result.verdict,
+        reason=_reason(result),
+        slow=torch_verdict(problem, Mode.SLOW),
+        fast=torch_verdict(problem, Mode.FAST),
+        limit=result.detection_limit,
+        ours_seconds=seconds(lambda: checked("gradcheck", problem, seed)),
+        slow_seconds=seconds(lambda: torch_verdict(problem, Mode.SLOW)),
+    )
+
+
+def judge_order_2(specimen: Specimen, seed: int) -> Right:
+    """Run gradgradcheck on the specimen, ours alone."""
+    begin = time.perf_counter()
+    result = checked("gradgradcheck", problem_of(specimen, seed), seed)
+    return Right(
+        subject=specimen.name,
+        order=2,
+        expected=_expected_at_order_2(specimen, result),
+        verdict=result.verdict,
+        reason=_reason(result),
+        slow=Verdict.SKIP,
+        fast=Verdict.SKIP,
+        limit=result.detection_limit,
+        ours_seconds=time.perf_counter() - begin,
+        slow_seconds=0.0,
+    )
+
+
+def passing_modes(right: Right) -> frozenset[Mode]:
+    """Return the modes of torch's gradcheck that pass the right function."""
+    verdicts = {Mode.SLOW: right.slow, Mode.FAST: right.fast}
+    return frozenset(mode for mode, verdict in verdicts.items() if verdict is Verdict.PASS)
+
+
+def _expected_at_order_2(specimen: Specimen, result: CheckResult) -> bool:
+    if "wrong at order 2" in specimen.tags:
+        return result.verdict is Verdict.FAIL
+    if result.verdict is Verdict.ERROR:
+        return "not implemented" in result.message  # by torch, which has no second derivative of some of its operations
+    return result.verdict in (Verdict.PASS, Verdict.SKIP) or bool(specimen.inconclusive)
+
+
+def _reason(result: CheckResult) -> str:
+    if result.verdict is Verdict.PASS:
+        return ""
+    return result.findings[0].message if result.findings else result.message

@@ -1,0 +1,86 @@
+"""A specimen of the zoo made ready for faults: its problem, its right Jacobian, and where that is defined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Settings, TorchGradcheck
+from gradverify.checks.registry import run_check
+from gradverify.core.analytic import jacobian, reverse
+from gradverify.core.columns import Bench, judge_all
+from gradverify.core.compare import Code, Judged
+from gradverify.core.coordinates import Block, blocks
+from gradverify.core.jacobians import prepare
+from gradverify.core.problem import Named, Problem, bind
+from gradverify.core.tape import record
+from gradverify.result import CheckResult, Verdict
+from tests.zoo.specimen import Specimen
+
+ALL_ELEMENTS = 1_000_000
+UNDEFINED = (Code.KINK, Code.JUMP, Code.OUTSIDE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a fault is planted in."""
+
+    name: str
+    problem: Problem
+    jacobian: Tensor  # (m, n), as autograd has it
+    inputs: tuple[Block, ...]
+    kept: tuple[str, ...]  # outputs that are judged, by the names the function gives them
+    outputs: tuple[Block, ...]  # of the planted problem, whose outputs are a tuple of those
+    point: Tensor  # (n,)
+    defined: Tensor  # (m, n) bool: there is one derivative, so that an error is an error
+
+
+def settings(seed: int) -> Settings:
+    """Return the settings of all runs: torch's check is timed apart, and every element is kept."""
+    return Settings(seed=seed, torch_gradcheck=TorchGradcheck.NEVER, max_elements=ALL_ELEMENTS)
+
+
+def checked(check: str, problem: Problem, seed: int) -> CheckResult:
+    """Run the check; a defect of its own counts as an error, so that one does not end the measurement."""
+    try:
+        return run_check(check, problem, settings(seed))
+    except Exception as error:
+        return CheckResult(check=check, verdict=Verdict.ERROR, message=f"crash: {type(error).__name__}: {error}")
+
+
+def problem_of(specimen: Specimen, seed: int) -> Problem:
+    """Return the specimen's problem at the point of this seed."""
+    return bind(specimen.function, specimen.inputs(seed), names=specimen.names, name=specimen.name)
+
+
+def subject_of(specimen: Specimen, seed: int) -> Subject | None:
+    """Return the subject, or None where there is nothing to plant a fault in."""
+    problem = problem_of(specimen, seed)
+    tape = record(problem)
+    if "random" in specimen.tags or not tape.outputs:
+        return None
+    right = jacobian(reverse(problem, tape, seed))
+    if not right.numel() or not bool(torch.isfinite(right).all()):
+        return None
+    bench, judged = judge_right(problem, seed)
+    undefined = torch.isin(judged.code.T, torch.tensor(UNDEFINED, dtype=torch.int8))
+    return Subject(
+        name=specimen.name,
+        problem=problem,
+        jacobian=right,
+        inputs=blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals),
+        kept=bench.sampled.names,
+        outputs=blocks(Named(name=f"output[{k}]", tensor=output.tensor) for k, output in enumerate(tape.outputs)),
+        point=bench.sampled.point,
+        defined=~undefined,
+    )
+
+
+def judge_right(problem: Problem, seed: int) -> tuple[Bench, Judged]:
+    """Return the verdicts on all entries, (n, m), before anything is reconsidered."""
+    bench = prepare(problem, record(problem), settings(seed)).at
+    parts = [judged for _, judged in judge_all(bench)]
+    joined = {field.name: torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Judged)}
+    return bench, Judged(**joined)

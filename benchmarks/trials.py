@@ -1,0 +1,159 @@
+"""Runs the checks on planted faults and on right functions, and says what came of it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+from torch.autograd.gradcheck import GradcheckError
+
+from benchmarks.faults import Fault, Plan
+from benchmarks.planting import claimed_jacobian, planted
+from benchmarks.subject import Subject, checked
+from gradverify.case import Tolerances
+from gradverify.core.compare import relative_tolerance
+from gradverify.core.coordinates import Block
+from gradverify.core.problem import Problem, call, fresh
+from gradverify.result import CheckResult, ElementVerdict, Verdict
+
+CHANGES_NOTHING = 1e-9  # relative to the entry: a smaller difference is no fault
+ROUNDING = 1e-11  # relative to the smaller of row and column: neither is one
+
+
+class Outcome(StrEnum):
+    """What became of a planted fault."""
+
+    CAUGHT = "caught"
+    MISSED = "missed"
+    ELSEWHERE = "elsewhere"  # failed, but the wrong entry is not among those named
+    UNDER_LIMIT = "under limit"  # passed, but not without saying that errors of this size are not seen
+    BELOW = "within rtol"  # passed, and the largest relative error is within rtol
+    INCONCLUSIVE = "inconclusive"
+
+
+class Mode(StrEnum):
+    """Torch's gradcheck: every entry, or one projection."""
+
+    SLOW = "slow"
+    FAST = "fast"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One planted fault and what everyone said of it."""
+
+    subject: str
+    kind: str
+    scale: float | None
+    size: float  # largest relative error of an entry
+    outcome: Outcome
+    reason: str  # where it was not caught: what was said instead
+    slow: Verdict  # torch's gradcheck; skip where it fails the right function too, and so deserves no credit
+    fast: Verdict
+
+
+def attempt(subject: Subject, fault: Fault, seed: int, asked: frozenset[Mode]) -> Trial | None:
+    """Plant the fault and judge; None where it cannot occur or changes nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    plan = fault.plant(subject, generator)
+    if plan is None:
+        return None
+    size = _size(subject, plan)
+    if size == 0:
+        return None
+    problem = planted(subject, plan.claim)
+    result = checked("gradcheck", problem, seed)
+    outcome = _outcome(subject, plan, size, result)
+    return Trial(
+        subject=subject.name,
+        kind=fault.kind,
+        scale=fault.scale,
+        size=size,
+        outcome=outcome,
+        reason="" if outcome is Outcome.CAUGHT else _reason(subject, plan, result),
+        slow=torch_verdict(problem, Mode.SLOW) if Mode.SLOW in asked else Verdict.SKIP,
+        fast=torch_verdict(problem, Mode.FAST) if Mode.FAST in asked else Verdict.SKIP,
+    )
+
+
+def torch_verdict(problem: Problem, mode: Mode) -> Verdict:
+    """Return what torch's gradcheck says at its own defaults; anything it raises but its own error is an error."""
+    inputs = tuple(fresh(primal.tensor).requires_grad_() for primal in problem.primals)
+
+    def function(*tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(output.tensor for output in call(problem, [tensor.clone() for tensor in tensors]))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            torch.autograd.gradcheck(function, inputs, fast_mode=mode is Mode.FAST)
+        except GradcheckError:
+            return Verdict.FAIL
+        except Exception:
+            return Verdict.ERROR
+    return Verdict.PASS
+
+
+def seconds(task: Callable[[], object]) -> float:
+    """Return the faster of two runs."""
+    found = []
+    for _ in range(2):
+        begin = time.perf_counter()
+        task()
+        found.append(time.perf_counter() - begin)
+    return min(found)
+
+
+def _size(subject: Subject, plan: Plan) -> float:
+    """Return the largest relative error among the entries that have one derivative, 0 where the fault is none."""
+    right = subject.jacobian
+    wrong = claimed_jacobian(plan.claim, len(right))
+    apart, larger = (wrong - right).abs(), torch.maximum(wrong.abs(), right.abs())
+    negligible = ROUNDING * torch.minimum(right.abs().amax(0, keepdim=True), right.abs().amax(1, keepdim=True))
+    real = subject.defined & (apart > CHANGES_NOTHING * larger) & (apart > negligible)
+    return float((apart[real] / larger[real]).max()) if bool(real.any()) else 0.0
+
+
+def _outcome(subject: Subject, plan: Plan, size: float, result: CheckResult) -> Outcome:
+    if result.verdict is Verdict.FAIL:
+        named = plan.element is None or _verdict_on(subject, plan.element, result) is ElementVerdict.MISMATCH
+        return Outcome.CAUGHT if named else Outcome.ELSEWHERE
+    if result.verdict is not Verdict.PASS:
+        return Outcome.INCONCLUSIVE
+    dtypes = {primal.tensor.dtype for primal in subject.problem.primals}
+    if size <= 1.1 * relative_tolerance(Tolerances(), dtypes):
+        return Outcome.BELOW
+    return Outcome.UNDER_LIMIT if size <= (result.detection_limit or 0.0) else Outcome.MISSED
+
+
+def _reason(subject: Subject, plan: Plan, result: CheckResult) -> str:
+    limit = f"limit {result.detection_limit:.1g}" if result.detection_limit is not None else "no limit"
+    if plan.element is None:
+        return f"{limit}; {result.message}"
+    row, column = plan.element
+    said = _verdict_on(subject, plan.element, result)
+    return f"{limit}; entry {row},{column} of {float(subject.jacobian[row, column]):.3g}: {said}; {result.message}"
+
+
+def _verdict_on(subject: Subject, element: tuple[int, int], result: CheckResult) -> ElementVerdict:
+    of, output_index = _place(subject.outputs, element[0])
+    wrt, input_index = _place(subject.inputs, element[1])
+    for finding in result.findings:
+        if (finding.of, finding.wrt) in ((of.name, wrt.name), (None, None)):
+            for found in finding.elements:
+                if (found.output_index, found.input_index) == (output_index, input_index):
+                    return found.verdict
+    return ElementVerdict.MATCH
+
+
+def _place(blocks: tuple[Block, ...], coordinate: int) -> tuple[Block, tuple[int, ...]]:
+    for block in blocks:
+        offset = coordinate - block.start
+        if block.start <= coordinate < block.stop and offset % block.step == 0:
+            return block, block.index(offset // block.step)
+    raise AssertionError(f"no block holds coordinate {coordinate}")

@@ -1,0 +1,65 @@
+"""What shared moves have found, kept whole to be verified."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.core.compare import BAR_FACTOR, Code, Judged
+from gradverify.core.moves import Moves
+from gradverify.core.samples import Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """All entries of some shared moves, each (M, m)."""
+
+    moves: Moves
+    numeric: Tensor
+    bar: Tensor
+    code: Tensor  # see Code
+
+
+def gathered(moves: Moves, parts: Sequence[Judged]) -> Added:
+    """Put judged chunks of all moves, in order, together."""
+    return Added(
+        moves=moves,
+        numeric=torch.cat([part.numeric for part in parts]),
+        bar=torch.cat([part.bar for part in parts]),
+        code=torch.cat([part.code for part in parts]),
+    )
+
+
+def along(added: Added, direction: Tensor) -> Estimate:
+    """Return J·direction as the entries give it, with the sum of their bars; (m,)."""
+    by = torch.where(added.moves.owner >= 0, direction[added.moves.owner.clamp(min=0)], 0.0)
+    value, bar = added.numeric * by, added.bar * by.abs()
+    return Estimate(value=value.nan_to_num(0.0).sum(dim=0), bar=bar.nan_to_num(torch.inf).sum(dim=0))
+
+
+def smooth(added: Added) -> Tensor:
+    """Tell for which outputs every entry is known and smooth, so that they can be added up; (m,)."""
+    return ((added.code == Code.MATCH) | (added.code == Code.MISMATCH)).all(dim=0)
+
+
+def strays(added: Added) -> bool:
+    """Tell whether an output moved that no coordinate of the move should reach."""
+    lost = (added.moves.owner < 0) & (added.numeric.abs() > BAR_FACTOR * added.bar)
+    return bool(lost.any())
+
+
+def accused(added: Added, most: int) -> Tensor:
+    """Return coordinates with entries that are mismatches, at most so many, spread over all of them; (k,)."""
+    hit = (added.code == Code.MISMATCH) & (added.moves.owner >= 0)
+    every = torch.unique(added.moves.owner[hit])
+    return every[:: max(1, len(every) // most)][:most]
+
+
+def columns(added: Added, coordinates: Tensor) -> Estimate:
+    """Return the columns of the Jacobian that belong to these coordinates, each (k, m)."""
+    rows = added.moves.colour[coordinates]
+    own = added.moves.owner[rows] == coordinates.unsqueeze(1)
+    return Estimate(value=torch.where(own, added.numeric[rows], 0.0), bar=torch.where(own, added.bar[rows], 0.0))

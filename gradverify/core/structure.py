@@ -1,0 +1,212 @@
+"""Columns that share no output, rows that share no input: a Jacobian from a handful of forwards and backwards.
+
+From the windows of `windows`, input indices far enough apart to move no common output get one colour, and output
+indices far enough apart to depend on no common input share a cotangent (Curtis, Powell & Reid, J. Inst. Math. Appl.
+13, 1974; Coleman & Moré, SIAM J. Numer. Anal. 20(1), 1983).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.core.analytic import Reverse, row
+from gradverify.core.moves import Kind, Moves
+from gradverify.core.sampler import Sampler
+from gradverify.core.scale import Scales
+from gradverify.core.windows import Part, Reach, Window, parts, reaches
+
+_WORTH = 0.7  # colouring is worth it when it leaves at most this part of the columns
+_LONGEST = 64  # periods tried
+MOST = 50_000_000  # entries that are written down
+_SMALLEST = 4  # fewer coordinates than this are moved one by one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """How one input part reaches one output part."""
+
+    source: Part
+    target: Part
+    windows: tuple[Window | None, ...]  # per input dimension; None where it reaches every index
+    moved: bool  # whether any output moved at all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    """A hypothesis: which coordinates may be moved together, and how each input reaches each output."""
+
+    moves: Moves
+    links: tuple[Link, ...]
+
+
+def find_structure(sampled: Sampler, lengths: Scales, seed: int) -> Structure | None:
+    """Return a structure that saves work, or None; costs a forward per slice of every input dimension."""
+    coordinates = sampled.point.numel()
+    if coordinates < _SMALLEST or not sampled.value.numel():
+        return None
+    generator = torch.Generator().manual_seed(seed)
+    sources = _input_parts(sampled)
+    targets = _output_parts(sampled)
+    links, colours, owners, count = [], [], [], 0
+    for source in sources:
+        found = reaches(sampled, lengths, source, targets, generator)
+        mine = [_link(source, target, reach) for target, reach in zip(targets, found, strict=True)]
+        periods = _periods(source, mine)
+        count += math.prod(periods)
+        if count > _WORTH * coordinates or count * sampled.value.numel() > MOST:
+            return None
+        colours.append(_colours(source, periods) + count - math.prod(periods))
+        owners.append(_owners(source, periods, mine, sampled.value.numel()))
+        links += mine
+    device = sampled.point.device
+    colour, owner = torch.cat(colours).to(device), torch.cat(owners).to(device)
+    return Structure(moves=Moves(kind=Kind.SHARED, colour=colour, owner=owner), links=tuple(links))
+
+
+def claimed_entries(backward: Reverse, structure: Structure) -> Tensor | None:
+    """Return backward's claims for every entry that a move owns, (M, m), or None where single rows are no dearer."""
+    outputs = structure.moves.owner.shape[1]
+    plans = [(link, cotangents) for link in structure.links if link.moved for cotangents in [_row_colours(link)]]
+    distinct = {_key(link, colours): (link, colours) for link, colours in plans}
+    if sum(int(colours.max()) + 1 for _, colours in distinct.values()) >= outputs:
+        return None
+    claimed = torch.zeros_like(structure.moves.owner, dtype=torch.float64)
+    for key, (target_link, colours) in distinct.items():
+        sharing = [link for link, own in plans if _key(link, own) == key]
+        for colour in range(int(colours.max()) + 1):
+            members = (colours == colour).nonzero().squeeze(1) + target_link.target.start
+            cotangent = torch.zeros(outputs, dtype=torch.float64)
+            cotangent[members] = 1.0
+            _fill(claimed, structure.moves, row(backward, cotangent), members.to(claimed.device), sharing)
+    return claimed
+
+
+def _fill(claimed: Tensor, moves: Moves, answer: Tensor, members: Tensor, links: Sequence[Link]) -> None:
+    """Write one vjp into the entries that it tells apart: those of its outputs and of the links' inputs."""
+    owner = moves.owner[:, members]
+    for link in links:
+        size = torch.Size(link.source.shape).numel()
+        mine = (owner >= link.source.start) & (owner < link.source.start + size)
+        rows, places = mine.nonzero(as_tuple=True)
+        claimed[rows, members[places]] = answer[owner[rows, places]]
+
+
+def _key(link: Link, colours: Tensor) -> tuple[int, bytes]:
+    return link.target.start, colours.numpy().tobytes()
+
+
+def _link(source: Part, target: Part, reach: Reach) -> Link:
+    """Give every input dimension the output dimension that confines it best, each one used once."""
+    taken: set[int] = set()
+    chosen: list[Window | None] = []
+    for size, candidates in zip(source.shape, reach.windows, strict=True):
+        free = [window for window in candidates if window.dimension not in taken]
+        best = min(free, key=_period, default=None)
+        useful = best is not None and (_period(best) < size or size == 1)
+        chosen.append(best if useful else None)
+        if best is not None and useful:
+            taken.add(best.dimension)
+    return Link(source=source, target=target, windows=tuple(chosen), moved=reach.moved)
+
+
+def _period(window: Window) -> int:
+    """Return how far apart two slices must be to move no common index."""
+    size = len(window.first)
+    lasts = window.last.cummax(dim=0).values
+    for period in range(1, min(size, _LONGEST)):
+        if bool((lasts[: size - period] < window.first[period:]).all()):
+            return period
+    return size
+
+
+def _periods(source: Part, links: Sequence[Link]) -> list[int]:
+    """Return for every input dimension the period that suits all outputs."""
+    found = []
+    for dimension, size in enumerate(source.shape):
+        mine = [link.windows[dimension] for link in links if link.moved]
+        found.append(max((size if window is None else _period(window) for window in mine), default=1))
+    return found
+
+
+def _colours(source: Part, periods: Sequence[int]) -> Tensor:
+    """Return the colour of every coordinate of the part, counted from zero."""
+    colour = torch.zeros(source.shape, dtype=torch.long)
+    for dimension, (size, period) in enumerate(zip(source.shape, periods, strict=True)):
+        shape = [1] * len(source.shape)
+        shape[dimension] = size
+        colour = colour * period + (torch.arange(size) % period).reshape(shape)
+    return colour.reshape(-1)
+
+
+def _owners(source: Part, periods: Sequence[int], links: Sequence[Link], outputs: int) -> Tensor:
+    """Return for every colour of the part and every output the coordinate that owns it, -1 for none; (colours, m)."""
+    count = math.prod(periods)
+    owner = torch.full((count, outputs), -1, dtype=torch.long)
+    grids = torch.meshgrid(*[torch.arange(period) for period in periods], indexing="ij") if periods else ()
+    residues = torch.stack([grid.reshape(-1) for grid in grids], dim=1) if grids else torch.zeros(1, 0).long()
+    for link in links:
+        if not link.moved:
+            continue
+        size = torch.Size(link.target.shape).numel()
+        place = slice(link.target.start, link.target.start + size)
+        owner[:, place] = _owner_of(source, periods, residues, link)
+    return owner
+
+
+def _owner_of(source: Part, periods: Sequence[int], residues: Tensor, link: Link) -> Tensor:
+    colours, size = len(residues), torch.Size(link.target.shape).numel()
+    owner = torch.full((colours, size), source.start, dtype=torch.long)
+    alone = torch.ones((colours, size), dtype=torch.bool)
+    stride = torch.Size(source.shape).numel()
+    for dimension, (length, period) in enumerate(zip(source.shape, periods, strict=True)):
+        stride //= length
+        window = link.windows[dimension]
+        if window is None:
+            owner += (residues[:, dimension] * stride).unsqueeze(1)
+            continue
+        table = _table(window, period, link.target.shape[window.dimension])
+        index = _index_along(link.target.shape, window.dimension)
+        found = table[residues[:, dimension]][:, index]
+        owner += found * stride
+        alone &= found >= 0
+    return torch.where(alone, owner, -1)
+
+
+def _table(window: Window, period: int, length: int) -> Tensor:
+    """Return which slice of a residue moves each output index, -1 for none; (period, length)."""
+    table = torch.full((period, length), -1, dtype=torch.long)
+    every = torch.arange(len(window.first))
+    for offset in range(int((window.last - window.first).max()) + 1):
+        inside = window.first + offset <= window.last
+        table[every[inside] % period, window.first[inside] + offset] = every[inside]
+    return table
+
+
+def _row_colours(link: Link) -> Tensor:
+    """Return a colour for every output of the link, such that outputs of one colour depend on no common input."""
+    widths = list(link.target.shape)
+    for window in link.windows:
+        if window is not None:
+            widths[window.dimension] = int((window.last - window.first).max()) + 1
+    return _colours(link.target, [max(1, width) for width in widths])
+
+
+def _index_along(shape: Sequence[int], dimension: int) -> Tensor:
+    size = [1] * len(shape)
+    size[dimension] = shape[dimension]
+    return torch.arange(shape[dimension]).reshape(size).expand(*shape).reshape(-1)
+
+
+def _input_parts(sampled: Sampler) -> tuple[Part, ...]:
+    tensors = [primal.tensor for primal in sampled.problem.primals]
+    return parts([tuple(tensor.shape) for tensor in tensors], [tensor.is_complex() for tensor in tensors])
+
+
+def _output_parts(sampled: Sampler) -> tuple[Part, ...]:
+    complexes = {block.tensor: block.step == 2 for block in sampled.outputs}
+    return parts([tuple(shape) for shape in sampled.shapes], [complexes[k] for k in range(len(sampled.shapes))])

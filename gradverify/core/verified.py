@@ -1,0 +1,85 @@
+"""A structure is believed only after it has been put to the test, on both sides, with fresh random vectors.
+
+Backward: u·A as the entries give it must be the vjp of u. Forward: J·v as the entries give it must be the difference
+along v. And what is accused must be seen again when its coordinate is moved alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradverify.core import added as found_by
+from gradverify.core import richardson
+from gradverify.core.added import Added
+from gradverify.core.analytic import Reverse, row
+from gradverify.core.columns import Bench
+from gradverify.core.compare import BAR_FACTOR
+from gradverify.core.moves import Moves, single_moves
+from gradverify.core.sampler import along
+from gradverify.core.samples import Estimate, sample
+
+_VECTORS = 2  # random vectors on each side
+_ROUNDING = 1e-9  # of a sum, relative to the sum of its terms' sizes
+_FIRST = 2.0**-12  # first step along a direction, relative to the length scale
+_CONFIRMED = 6  # accused coordinates that are moved alone
+
+
+def claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, seed: int) -> bool:
+    """Tell whether the claimed entries, and no others, make up backward's answer to random cotangents."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    for _ in range(_VECTORS):
+        cotangent = torch.randn(claimed.shape[1], generator=generator, dtype=torch.float64).to(claimed.device)
+        answer = row(backward, cotangent)
+        terms = torch.where(moves.owner >= 0, claimed * cotangent, 0.0)
+        total = _by_owner(moves, terms, len(answer))
+        size = _by_owner(moves, terms.abs(), len(answer))
+        off = (answer - total).abs() > _ROUNDING * (size + 1e-4 * size.max())
+        if bool(off.any()):
+            return False
+    return True
+
+
+def differences_hold(at: Bench, added: Added, seed: int) -> bool:
+    """Tell whether the measured entries, and no others, make up the differences along random directions."""
+    if found_by.strays(added):
+        return False
+    generator = torch.Generator().manual_seed(seed + 2)
+    for _ in range(_VECTORS):
+        random = torch.randn(at.sampled.point.shape, generator=generator, dtype=torch.float64)
+        direction = random.to(at.sampled.point.device) * at.lengths.step
+        found, total = _slope(at, direction), found_by.along(added, direction)
+        allowed = BAR_FACTOR * (found.bar + total.bar) + _ROUNDING * total.value.abs()
+        off = ((found.value - total.value).abs() > allowed) & found_by.smooth(added) & torch.isfinite(found.bar)
+        if bool(off.any()):
+            return False
+    return True
+
+
+def accusations_hold(at: Bench, added: Added) -> bool:
+    """Tell whether accused coordinates, moved alone, give the same derivatives as moved together with others."""
+    accused = found_by.accused(added, _CONFIRMED)
+    if not len(accused):
+        return True
+    alone = single_moves(at.sampled.point.numel(), at.sampled.value.numel(), at.sampled.point.device)
+    samples = sample(at.sampled, alone, accused, richardson.steps(at.lengths.step))
+    found = richardson.extrapolate(at.sampled, at.noise, samples)
+    together = found_by.columns(added, accused)
+    apart = (found.value - together.value).abs() > BAR_FACTOR * (found.bar + together.bar)
+    return not bool((apart & torch.isfinite(found.bar) & torch.isfinite(together.bar)).any())
+
+
+def _slope(at: Bench, direction: Tensor) -> Estimate:
+    """Return the derivative of every output along a direction, (m,)."""
+    steps = [_FIRST * 0.5**k for k in range(richardson.DEPTH)]
+    values = [(along(at.sampled, direction * s) - along(at.sampled, direction * -s)) / (2 * s) for s in steps]
+    first, second = ((4 * values[k + 1] - values[k]) / 3 for k in range(2))
+    value = (16 * second - first) / 15
+    noise = BAR_FACTOR * at.noise.level / steps[-1]
+    bar = (value - second).abs() + noise
+    return Estimate(value=value, bar=torch.where(torch.isfinite(bar), bar, torch.inf))
+
+
+def _by_owner(moves: Moves, values: Tensor, coordinates: int) -> Tensor:
+    found = torch.zeros(coordinates, dtype=values.dtype, device=values.device)
+    return found.index_add_(0, moves.owner.clamp(min=0).reshape(-1), values.reshape(-1))

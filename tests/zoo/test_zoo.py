@@ -1,0 +1,58 @@
+"""Right specimens are never failed, and wrong ones are caught at the right entry."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+
+import pytest
+
+from gradverify.case import Settings, TorchGradcheck
+from gradverify.checks.registry import run_check
+from gradverify.core.problem import bind
+from gradverify.result import CheckResult, Verdict
+from tests.zoo.catalogue import ZOO
+from tests.zoo.specimen import Specimen
+from tests.zoo.wrong import WRONG, Wrong
+
+SETTINGS = Settings(torch_gradcheck=TorchGradcheck.NEVER)
+ORDER_2 = [specimen for specimen in ZOO[::10] if "wrong at order 2" not in specimen.tags]
+LEAST = 200  # specimens that a zoo must hold
+
+
+def test_the_zoo_is_large_and_its_names_are_unique() -> None:
+    names = Counter(specimen.name for specimen in ZOO)
+    assert len(ZOO) >= LEAST
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("specimen", ZOO, ids=lambda specimen: specimen.name)
+def test_a_right_function_is_judged_as_the_zoo_expects(specimen: Specimen) -> None:
+    result = _run("gradcheck", specimen)
+    assert specimen.allows(result.verdict), f"{result.message}; {[finding.message for finding in result.findings]}"
+
+
+@pytest.mark.parametrize("specimen", ORDER_2, ids=lambda specimen: specimen.name)
+def test_a_right_function_does_not_fail_at_order_2(specimen: Specimen) -> None:
+    result = _run("gradgradcheck", specimen)
+    assert result.verdict is not Verdict.FAIL, [finding.message for finding in result.findings]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.specimen.name)
+def test_a_wrong_function_is_caught_at_the_right_entry(wrong: Wrong) -> None:
+    result = _run("gradcheck", wrong.specimen)
+    named = {
+        (finding.wrt, element.output_index, element.input_index)
+        for finding in result.findings
+        if finding.verdict is Verdict.FAIL
+        for element in finding.elements
+    }
+    assert result.verdict is Verdict.FAIL
+    assert (wrong.wrt, wrong.output_index, wrong.input_index) in named
+
+
+def _run(check: str, specimen: Specimen) -> CheckResult:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns about casts and deprecations in functions that are not ours
+        problem = bind(specimen.function, specimen.inputs(0), names=specimen.names, name=specimen.name)
+        return run_check(check, problem, SETTINGS)
