@@ -12,7 +12,7 @@ from gradverify.checks import batching, forward_ad, gradcheck, gradgradcheck
 from gradverify.checks.contract import check as contract
 from gradverify.checks.failures import failed_call, skipped
 from gradverify.core.evidence import Diagnose, undiagnosed
-from gradverify.core.problem import Meter, Problem
+from gradverify.core.problem import Meter, Problem, seed_everywhere
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult
 
@@ -55,7 +55,7 @@ def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnos
     problem = replace(problem, meter=Meter())  # each check counts its own evaluations
     devices = sorted({primal.tensor.device.index or 0 for primal in problem.primals if primal.tensor.is_cuda})
     with torch.random.fork_rng(devices=devices), torch.no_grad():
-        torch.manual_seed(settings.seed)
+        seed_everywhere(settings.seed)
         try:
             return found.run(problem, settings, diagnose)
         except EvaluationError as error:

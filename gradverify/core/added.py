@@ -54,7 +54,7 @@ def strays(added: Added) -> bool:
 def accused(added: Added, most: int) -> Tensor:
     """Return coordinates with entries that are mismatches, at most so many, spread over all of them; (k,)."""
     hit = (added.code == Code.MISMATCH) & (added.moves.owner >= 0)
-    every = torch.unique(added.moves.owner[hit])
+    every: Tensor = torch.unique(added.moves.owner[hit])
     return every[:: max(1, len(every) // most)][:most]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core import richardson
+from gradverify.core import richardson, sampler
 from gradverify.core.compare import (
     ROUNDING,
     ZERO,
@@ -67,16 +67,33 @@ def judge_moves(at: Bench, chosen: Tensor) -> Judged:
     samples = sample(at.sampled, at.moves, chosen, richardson.steps(at.lengths.step))
     claimed, allowance = at.claimed[chosen], _of_moves(at.allowance, chosen)
     judged = judge_smooth(claimed, richardson.extrapolate(at.sampled, at.noise, samples), allowance)
-    doubt = in_doubt(judged, suspicious(at.sampled, at.noise, samples), claimed.abs())
-    if not bool(doubt.any()):
-        return judged
-    return _replaced(judged, doubt, thorough(at, chosen[doubt]))
+    doubt = in_doubt(judged, suspicious(at.sampled, at.noise, samples), claimed.abs(), allowance.scale)
+    for part in _chunks(doubt.any(dim=0).nonzero().squeeze(1), 2 * _DEPTH * len(chosen)):
+        rows = doubt[:, part].any(dim=1).nonzero().squeeze(1)
+        found = thorough(focused(at, part), chosen[rows])
+        judged = _replaced(judged, doubt, rows, part, found)
+    return judged
 
 
 def thorough(at: Bench, chosen: Tensor) -> Judged:
     """Judge all entries of the moves by a ladder of steps, a few moves at a time."""
     found = [_climb(at, part) for part in _chunks(chosen, 2 * _DEPTH * _width(at))]
     return Judged(**{name: torch.cat([getattr(part, name) for part in found]) for name in _FIELDS})
+
+
+def focused(at: Bench, outputs: Tensor) -> Bench:
+    """Return the bench with some of the outputs only, given by their places."""
+    noise = Noise(level=at.noise.level[outputs], rounding=at.noise.rounding[outputs])
+    moves = replace(at.moves, owner=at.moves.owner[:, outputs])
+    allowance = Allowance(
+        rtol=at.allowance.rtol,
+        atol=at.allowance.atol[:, outputs],
+        zero=at.allowance.zero[:, outputs],
+        scale=at.allowance.scale[:, outputs],
+        largest=at.allowance.largest[outputs],
+    )
+    sampled, claimed = sampler.focused(at.sampled, outputs), at.claimed[:, outputs]
+    return replace(at, sampled=sampled, noise=noise, moves=moves, claimed=claimed, allowance=allowance)
 
 
 def judge_all(at: Bench) -> Iterator[tuple[Tensor, Judged]]:
@@ -100,7 +117,10 @@ def _climb(at: Bench, chosen: Tensor) -> Judged:
         return judged
     steps = fine_steps(at.lengths, members(at.moves, chosen[still])[0])
     finer = sample(at.sampled, at.moves, chosen[still], steps)
-    return _replaced(judged, still, _judged(at, joined(of_rows(samples, still), finer)))
+    found = _judged(at, joined(of_rows(samples, still), finer))
+    every = torch.arange(at.sampled.value.numel(), device=still.device)
+    rows = still.nonzero().squeeze(1)
+    return _replaced(judged, torch.ones_like(judged.kinked), rows, every, found)
 
 
 def _judged(at: Bench, samples: Samples) -> Judged:
@@ -118,10 +138,13 @@ def _of_moves(allowance: Allowance, chosen: Tensor) -> Allowance:
     )
 
 
-def _replaced(judged: Judged, where: Tensor, found: Judged) -> Judged:
+def _replaced(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> Judged:
+    """Return the verdicts with those at `rows` and `outputs`, as far as they are in `where`, put in their place."""
+    place = (rows.unsqueeze(1), outputs.unsqueeze(0))
+    mine = where[place]
     values = {name: getattr(judged, name).clone() for name in _FIELDS}
     for name, value in values.items():
-        value[where] = getattr(found, name)
+        value[place] = torch.where(mine, getattr(found, name), value[place])
     return Judged(**values)
 
 

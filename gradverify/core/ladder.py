@@ -18,14 +18,14 @@ from gradverify.core.scale import Scales
 
 HALVINGS = 8  # rungs a factor of two apart, before they are a factor of four apart
 _COARSE = 2.0**-20  # where the coarse part of the ladder ends, relative to the larger length scale
-_FINE = 2.0**-42  # where the fine part ends, relative to the smaller one: some thousand ulps
+_FINE = 2.0**-47  # where the fine part ends, relative to the smaller one: some tens of ulps
 _DEEPEST = 60  # rungs of the fine part, at most
 _ORDERS = 5  # columns of the tableau beyond the first
 _DOUBT = 3.0  # how many times its noise a difference may be off without contradicting anything
 
 
 def coarse_steps(lengths: Scales) -> Steps:
-    """Return the first steps: from above the larger length scale down, first halving, then by fours."""
+    """Return the first steps: from the larger length scale down, first halving, then by fours."""
     exponents = [*range(HALVINGS), *range(HALVINGS + 1, round(-math.log2(_COARSE)) + 2, 2)]
     return Steps(base=_top(lengths), factors=_powers(exponents, lengths))
 
@@ -65,7 +65,7 @@ def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor) -> Es
 
 
 def _top(lengths: Scales) -> Tensor:
-    return 2 * torch.maximum(lengths.own, lengths.shared)
+    return torch.maximum(lengths.own, lengths.shared)  # a larger step would change the coordinate's sign
 
 
 def _powers(exponents: Sequence[int], lengths: Scales) -> Tensor:

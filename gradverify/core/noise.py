@@ -28,6 +28,7 @@ _CLOSEST = 11  # times, at most
 _FOLLOWS = 30.0  # an estimate that falls by this much was no noise: order 3 of a smooth function falls by 64
 _FASTEST = 1e5  # an estimate that falls by more fell into a stair of the forward: order 5 falls by 1024
 _FALLS = 3.0  # an estimate that falls by less over two distances is noise
+_PATIENCE = 3  # distances that are tried in any case
 _RELIABLE = 1e-5  # but not above this part of the output, which is more than float32 has
 _LOUD = 64.0  # noise above this multiple of rounding is worth a closer look
 _SAFETY = 4.0  # from a standard deviation, the smallest of three estimates, to a bound
@@ -48,20 +49,22 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
     generator = torch.Generator().manual_seed(seed)
     direction = torch.rand(sampled.point.shape, generator=generator, dtype=torch.float64) + 0.5
     direction = direction * torch.where(torch.rand(direction.shape, generator=generator) < 0.5, -1.0, 1.0)
-    direction = direction.to(sampled.point.device) * lengths.step * _spacing(sampled)
+    length = torch.where(lengths.own > 0, lengths.own, lengths.shared)
+    direction = direction.to(sampled.point.device) * length * _spacing(sampled)
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
     # An output that is exactly zero beside others that are not may be a sum that cancels.
     rounding = torch.where(size > 0, size, magnitudes(sampled, sampled.value)) * sampled.unit + _TINY
     level = before = earlier = _estimate(sampled, direction, rounding)
     open_ = level > _LOUD * rounding
-    for _ in range(_CLOSEST):
+    for times in range(_CLOSEST):
         if not bool(open_.any()):
             break
         direction = direction / _CLOSER
         closer = _estimate(sampled, direction, rounding)
-        follows = open_ & (closer * _FOLLOWS < before) & (before <= closer * _FASTEST)
+        follows = open_ & (closer * _FOLLOWS < level) & (before <= closer * _FASTEST)
         level = torch.where(follows, closer, level)
-        uncertain = (closer * _FALLS < torch.fmax(before, earlier)) | (closer > _RELIABLE * size)
+        falling = closer * _FALLS < torch.fmax(before, earlier)
+        uncertain = falling | (closer > _RELIABLE * size) | (times < _PATIENCE)
         open_ &= uncertain & (closer > _LOUD * rounding)
         before, earlier = closer, before
     return Noise(level=level, rounding=rounding)

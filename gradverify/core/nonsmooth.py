@@ -36,6 +36,8 @@ _AUDIBLE = 5.0  # how far above the noise a difference must stand to be heard
 _LASTING = 4  # with fewer steps than this, one flag is all there can be
 _RESOLVED = 1e-5  # a bar this small against the bend tells the two sides apart
 _CANCELLED = 4.0  # units of rounding, of the steepest slope around
+_STEADY = 3  # rungs over which a kink keeps its size
+_SAME = 2.0  # up to this factor
 _SETTLED = 0.05  # one-sided derivatives this sure, relative to their distance, make a kink
 
 
@@ -68,7 +70,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
     edge = ~finite.any(dim=1)
     jump = nonsmooth & _at_last(shape.rough, shape.torn.double()).bool()
     settled = (left.bar + right.bar) < _SETTLED * size
-    kink = nonsmooth & ~jump & settled & ~edge
+    kink = nonsmooth & ~jump & settled & ~edge & _steady(shape)
     one = _finite_one(left, right)
     seen = _steepest(sampled, samples)
     estimate = Estimate(
@@ -168,6 +170,19 @@ def _cancelled(sampled: Sampler, samples: Samples, seen: Tensor) -> Tensor:
     """Return what cancellation may hide where an output is exactly zero and does not move; (C, m)."""
     still = (sampled.value == 0) & unmoved(sampled, samples)[:, -1]
     return torch.where(still, _CANCELLED * sampled.unit * seen, 0.0)
+
+
+def _steady(shape: _Shape) -> Tensor:
+    """Tell whether the bend keeps its size over some rungs before the last rough one, as that of a kink does; (C, m).
+
+    At the last one itself the kink may lie close to the end of the step.
+    """
+    order = torch.arange(shape.size.shape[1], device=shape.size.device).view(1, -1, 1)
+    last = (shape.rough * (order + 1)).argmax(dim=1, keepdim=True)
+    before = (order < last) & (order >= last - _STEADY)
+    largest = torch.where(before, shape.size, 0.0).amax(dim=1)
+    smallest = torch.where(before, shape.size, torch.inf).amin(dim=1)
+    return (largest <= _SAME * smallest) & (before.sum(dim=1) == _STEADY)
 
 
 def _steepest(sampled: Sampler, samples: Samples) -> Tensor:

@@ -35,6 +35,7 @@ class Sampler:
     names: tuple[str, ...]  # outputs that are judged
     shapes: tuple[torch.Size, ...]
     mode: Mode
+    kept: Tensor | None = None  # outputs looked at, None for all; `value` and `unit` are theirs
 
 
 def sampler(problem: Problem, tape: Tape) -> Sampler:
@@ -69,6 +70,11 @@ def magnitudes(sampled: Sampler, values: Tensor) -> Tensor:
         if sizes[block.coordinates].numel():
             sizes[block.coordinates] = sizes[block.coordinates].max()
     return sizes
+
+
+def focused(sampled: Sampler, outputs: Tensor) -> Sampler:
+    """Return a sampler that looks at some of the outputs only, given by their places."""
+    return replace(sampled, value=sampled.value[outputs], unit=sampled.unit[outputs], kept=outputs)
 
 
 def along(sampled: Sampler, displacement: Tensor) -> Tensor:
@@ -124,7 +130,9 @@ def _judged(sampled: Sampler, outputs: Sequence[Named]) -> Tensor:
     kept = [found[name] for name in sampled.names if name in found]
     if tuple(tensor.shape for tensor in kept) != sampled.shapes:
         return torch.full_like(sampled.value, torch.nan)
-    return flatten(kept).clone()  # a forward may hand out one buffer again and again
+    vector = flatten(kept)
+    # A forward may hand out one buffer again and again, so the numbers are copied.
+    return vector.clone() if sampled.kept is None else vector[sampled.kept]
 
 
 def _tensors(point: Tensor, like: Sequence[Tensor]) -> list[Tensor]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.core.sampler import Sampler
 
-_FLOOR = 2.0**-6  # a cheap step never goes below this part of the tensor's own scale
+_FLOOR = 2.0**-2  # a cheap step never goes below this part of the tensor's own scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

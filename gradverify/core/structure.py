@@ -23,7 +23,7 @@ from gradverify.core.windows import Part, Reach, Window, parts, reaches
 _WORTH = 0.7  # colouring is worth it when it leaves at most this part of the columns
 _LONGEST = 64  # periods tried
 MOST = 50_000_000  # entries that are written down
-_SMALLEST = 4  # fewer coordinates than this are moved one by one
+_SMALLEST = 12  # fewer coordinates than this are moved one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

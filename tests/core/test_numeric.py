@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.columns import judge_all
-from gradverify.core.jacobians import prepare
+from gradverify.core.jacobians import as_judged, investigate
 from gradverify.core.tape import record
 from tests.core.support import ALONE, claimed, double, gradcheck, problem_of
 
@@ -34,10 +33,10 @@ SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], 
 def test_error_bars_hold_and_right_gradients_pass(name: str) -> None:
     value, slope, points = SMOOTH[name]
     problem = problem_of(claimed(value, slope), double(points))
-    pair = prepare(problem, record(problem), ALONE)
+    measured = investigate(problem, record(problem), ALONE, as_judged).comparison.measured
+    assert measured is not None
     truth = torch.diag(slope(torch.tensor(points, dtype=torch.float64)))
-    for columns, judged in judge_all(pair.at):
-        assert bool(((judged.numeric - truth[columns]).abs() <= judged.bar).all())
+    assert bool(((measured.numeric - truth).abs() <= measured.bar).all())
     assert gradcheck(claimed(value, slope), double(points)).verdict == "pass"
 
 
@@ -52,7 +51,7 @@ def test_one_wrong_element_is_found_and_named(name: str, size: float) -> None:
 
     result = gradcheck(claimed(value, wrong), double(points))
     assert result.detection_limit is not None
-    if size < result.detection_limit < 1e-5:  # noise of 1e-8 in the forward hides what is smaller, and says so
+    if size < result.detection_limit < 1e-4:  # noise of 1e-8 in the forward hides what is smaller, and says so
         assert name == "1e8 + sin"
         return
     assert result.verdict == "fail"
