@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,11 +10,12 @@ from torch import Tensor
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
 from gradverify.core.analytic import jacobian, reverse
-from gradverify.core.columns import Bench, judge_all
-from gradverify.core.compare import Code, Judged
+from gradverify.core.compare import Code
 from gradverify.core.coordinates import Block, blocks
-from gradverify.core.jacobians import prepare
+from gradverify.core.jacobians import as_judged, investigate
 from gradverify.core.problem import Named, Problem, bind
+from gradverify.core.sampler import Sampler
+from gradverify.core.tally import Measured
 from gradverify.core.tape import record
 from gradverify.result import CheckResult, Verdict
 from tests.zoo.specimen import Specimen
@@ -64,23 +65,22 @@ def subject_of(specimen: Specimen, seed: int) -> Subject | None:
     right = jacobian(reverse(problem, tape, seed))
     if not right.numel() or not bool(torch.isfinite(right).all()):
         return None
-    bench, judged = judge_right(problem, seed)
+    sampled, judged = judge_right(problem, seed)
     undefined = torch.isin(judged.code.T, torch.tensor(UNDEFINED, dtype=torch.int8))
     return Subject(
         name=specimen.name,
         problem=problem,
         jacobian=right,
         inputs=blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals),
-        kept=bench.sampled.names,
+        kept=sampled.names,
         outputs=blocks(Named(name=f"output[{k}]", tensor=output.tensor) for k, output in enumerate(tape.outputs)),
-        point=bench.sampled.point,
+        point=sampled.point,
         defined=~undefined,
     )
 
 
-def judge_right(problem: Problem, seed: int) -> tuple[Bench, Judged]:
-    """Return the verdicts on all entries, (n, m), before anything is reconsidered."""
-    bench = prepare(problem, record(problem), settings(seed)).at
-    parts = [judged for _, judged in judge_all(bench)]
-    joined = {field.name: torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Judged)}
-    return bench, Judged(**joined)
+def judge_right(problem: Problem, seed: int) -> tuple[Sampler, Measured]:
+    """Return the sampled forward and all entries as they were judged, (n, m); no specimen is too large to keep."""
+    found = investigate(problem, record(problem), settings(seed), as_judged)
+    assert found.comparison.measured is not None
+    return found.sampled, found.comparison.measured

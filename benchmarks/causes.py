@@ -1,0 +1,152 @@
+"""Measure how often a cause is named rightly: `python -m benchmarks.causes [--seeds N] [-k TEXT] [-v]`."""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from benchmarks.causes_faults import UNKNOWN, Planted, faults
+from benchmarks.causes_subjects import SUBJECTS
+from benchmarks.planting import claimed_jacobian, planted
+from benchmarks.subject import Subject, settings, subject_of
+from benchmarks.tables import table
+from gradverify.checks.registry import run_check
+from gradverify.diagnosis.diagnose import CAUSES, diagnose
+from gradverify.result import Finding, Verdict
+
+UNEXPLAINED = "unexplained"
+_SAME = 1e-9  # relative to the largest entry: two faults that are one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one wrong block was called."""
+
+    subject: str
+    planted: Planted
+    named: str
+    as_good: frozenset[str]  # kinds of other faults that leave the very same block
+    message: str
+
+
+def main() -> None:
+    """Run what the command line asks for and print the table."""
+    options = _options()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    begin = time.perf_counter()
+    answers = [answer for seed in range(options.seeds) for answer in _answers(seed, options.k)]
+    print(confusion(answers))
+    print(*summary(answers), sep="\n")
+    for answer in answers:
+        if options.verbose or not _is_right(answer):
+            fault = f"{answer.planted.kind} {answer.planted.variant}".strip()
+            print(f"{answer.subject}: {fault}: {answer.named}: {answer.message}")
+    print(f"{len(answers)} wrong blocks in {len(SUBJECTS)} functions, {time.perf_counter() - begin:.0f} s")
+
+
+def confusion(answers: Sequence[Answer]) -> str:
+    """Return the table of planted kinds by named causes."""
+    count = Counter((answer.planted.kind, _credited(answer)) for answer in answers)
+    kinds = [*(cause.name for cause in CAUSES), UNKNOWN]
+    names = [*(cause.name for cause in CAUSES), UNEXPLAINED]
+    used = [name for name in names if any(count[kind, name] for kind in kinds)]
+    rows = [
+        (kind, sum(count[kind, name] for name in names), *(count[kind, name] or "" for name in used)) for kind in kinds
+    ]
+    return table(("planted", "blocks", *used), rows)
+
+
+def summary(answers: Sequence[Answer]) -> Iterator[str]:
+    """Yield the share of known kinds named rightly, and of unknown ones named at all."""
+    known = [answer for answer in answers if answer.planted.kind != UNKNOWN]
+    unknown = [answer for answer in answers if answer.planted.kind == UNKNOWN]
+    right = sum(_is_right(answer) for answer in known)
+    silent = sum(answer.named == UNEXPLAINED for answer in known)
+    yield f"known kinds: {right} of {len(known)} named right ({100 * right / max(1, len(known)):.1f} %),"
+    yield f"             {silent} left unexplained, {len(known) - right - silent} called something else"
+    yield f"no known kind: {sum(not _is_right(answer) for answer in unknown)} of {len(unknown)} named"
+
+
+def _answers(seed: int, text: str) -> Iterator[Answer]:
+    for specimen in SUBJECTS:
+        subject = subject_of(specimen, seed)
+        assert subject is not None
+        found = list(faults(subject, seed))
+        for fault in found:
+            if text in f"{specimen.name} {fault.kind}":
+                yield from _asked(subject, fault, found, seed)
+
+
+def _asked(subject: Subject, fault: Planted, others: Sequence[Planted], seed: int) -> Iterator[Answer]:
+    result = run_check("gradcheck", planted(subject, fault.claim), settings(seed), diagnose)
+    for finding in result.findings:
+        if finding.verdict is Verdict.FAIL:
+            block = _block(subject, fault, finding)
+            as_good = {other.kind for other in others if _same(block, _block(subject, other, finding))}
+            if fault.kind == UNKNOWN and _is_plain(_right(subject, finding), block):
+                continue  # by accident the distortion is a factor, or touches an entry or two
+            yield Answer(
+                subject=subject.name,
+                planted=fault,
+                named=finding.cause or UNEXPLAINED,
+                as_good=frozenset(as_good),
+                message=finding.message.partition("\n")[2],
+            )
+
+
+def _block(subject: Subject, fault: Planted, finding: Finding) -> Tensor:
+    claimed = claimed_jacobian(fault.claim, len(subject.jacobian))
+    zero = fault.claim(torch.zeros(len(subject.jacobian), dtype=torch.float64))
+    return _part(subject, torch.cat([claimed, zero.unsqueeze(0)]), finding)
+
+
+def _right(subject: Subject, finding: Finding) -> Tensor:
+    return _part(subject, torch.cat([subject.jacobian, 0 * subject.jacobian[:1]]), finding)
+
+
+def _part(subject: Subject, entries: Tensor, finding: Finding) -> Tensor:
+    """Return the finding's block and, as a last row, what is answered to a cotangent of zeros."""
+    of = next((block for block in subject.outputs if block.name == finding.of), subject.outputs[0])
+    wrt = next(block for block in subject.inputs if block.name == finding.wrt)
+    return torch.cat([entries[:-1][of.coordinates, wrt.coordinates], entries[-1:, wrt.coordinates]])
+
+
+def _same(first: Tensor, second: Tensor) -> bool:
+    return bool(((first - second).abs() <= _SAME * first.abs().max()).all())
+
+
+def _is_plain(right: Tensor, wrong: Tensor) -> bool:
+    ratio = (wrong / right)[right != 0]
+    if int((wrong != right).sum()) <= 3:
+        return True
+    return len(ratio) > 1 and bool(((ratio - ratio[0]).abs() <= _SAME * ratio[0].abs()).all())
+
+
+def _credited(answer: Answer) -> str:
+    return answer.planted.kind if answer.named in answer.as_good else answer.named
+
+
+def _is_right(answer: Answer) -> bool:
+    if answer.planted.kind == UNKNOWN:
+        return answer.named == UNEXPLAINED
+    return answer.named in answer.as_good
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure how often a cause is named rightly.")
+    parser.add_argument("--seeds", type=int, default=1, help="draws of inputs and faults")
+    parser.add_argument("-k", default="", metavar="TEXT", help="functions and kinds that contain TEXT")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print every answer, not only the wrong ones")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

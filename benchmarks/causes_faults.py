@@ -1,0 +1,304 @@
+"""Faults of known kinds, each as the cause that it should be named, and faults of no known kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from benchmarks.planting import Claim, linear
+from benchmarks.subject import Subject
+from gradverify.core.coordinates import Block
+
+UNKNOWN = "(no known kind)"
+_ROOM = 6  # coordinates from which a region shows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """One wrong backward, and what it should be called."""
+
+    kind: str  # a cause, or UNKNOWN
+    variant: str
+    claim: Claim
+
+
+Change = Callable[[Subject, Tensor, Generator], Tensor | None]
+
+
+def faults(subject: Subject, seed: int) -> Iterator[Planted]:
+    """Yield every fault that can occur in the subject."""
+    generator = torch.Generator().manual_seed(seed)
+    for kind, variant, change in (*_KNOWN, *_UNKNOWN):
+        wrong = change(subject, subject.jacobian.clone(), generator)
+        if wrong is not None and not torch.equal(wrong, subject.jacobian):
+            yield Planted(kind=kind, variant=variant, claim=linear(wrong))
+    yield from _forgotten(subject)
+
+
+def _forgotten(subject: Subject) -> Iterator[Planted]:
+    block = _largest(subject)
+    region = _above(subject, block, 0.6)
+    if region is not None:
+        for variant, answer in (
+            ("a constant", torch.full_like(subject.point, -0.5)),
+            ("ones", subject.jacobian.sum(0)),
+        ):
+            yield Planted(
+                kind="missing-cotangent",
+                variant=f"{variant} in a region",
+                claim=lambda cotangent, answer=answer: torch.where(region, answer, cotangent @ subject.jacobian),
+            )
+    yield Planted(
+        kind="missing-cotangent",
+        variant="a constant added",
+        claim=lambda cotangent: cotangent @ subject.jacobian + 0.1,
+    )
+
+
+def _largest(subject: Subject) -> Block:
+    return max(subject.inputs, key=lambda block: len(subject.point[block.coordinates]))
+
+
+def _above(subject: Subject, block: Block, quantile: float) -> Tensor | None:
+    """Return the coordinates of the block whose values are large, None where there is no room for a region."""
+    values = subject.point[block.coordinates]
+    region = torch.zeros_like(subject.point, dtype=torch.bool)
+    region[block.coordinates] = values > values.quantile(quantile)
+    return region if len(values) >= _ROOM else None
+
+
+def _times(factor: float) -> Change:
+    return lambda subject, wrong, generator: factor * wrong
+
+
+def _in_region(factor: float, *, two_sided: bool = False) -> Change:
+    def change(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+        block = _largest(subject)
+        region = _above(subject, block, 0.6)
+        if region is None:
+            return None
+        if two_sided:
+            values = subject.point[block.coordinates]
+            region[block.coordinates] |= values < values.quantile(0.3)
+        touched = int((wrong[:, region] != 0).any(0).sum())
+        wrong[:, region] *= factor
+        return wrong if touched >= 2 else None
+
+    return change
+
+
+def _counted(subject: Subject, wrong: Tensor) -> Tensor | None:
+    """Return how many inputs each output is made of, where that is one number; None for no reduction."""
+    counts = (wrong != 0).sum(1)
+    alike = len(subject.inputs) == 1 and bool((counts == counts[0]).all()) and len(wrong) < wrong.shape[1]
+    return counts[0] if alike and int(counts[0]) >= 3 else None
+
+
+def _mean(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    count = _counted(subject, wrong)
+    return None if count is None else wrong / count
+
+
+def _sum(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    count = _counted(subject, wrong)
+    return None if count is None else wrong * count
+
+
+def _unmasked(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    dead = (wrong == 0).all(0) & subject.defined.all(0)
+    if not bool(dead.any()):
+        return None
+    if wrong.shape[0] == wrong.shape[1]:
+        return wrong + torch.diag(dead.to(wrong.dtype))
+    filling = torch.randn(len(wrong), 1, generator=generator, dtype=wrong.dtype)
+    return torch.where(dead, filling, wrong)
+
+
+def _unmasked_triangle(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    square = wrong.shape[0] == wrong.shape[1]
+    triangular = square and bool((wrong.tril() == wrong).all()) and not bool((wrong == wrong.diagonal().diag()).all())
+    return wrong[-1].expand_as(wrong).clone() if triangular else None
+
+
+def _first_output(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    for block in subject.inputs if len(subject.outputs) == 1 else ():
+        part = wrong[:, block.coordinates]
+        entries = part != 0
+        if bool((entries.sum(0) > 1).all()) and len(wrong) != part.shape[1]:
+            wrong[:, block.coordinates] = part * (entries & (entries.cumsum(0) == 1))
+            return wrong
+    return None
+
+
+def _transposed_gradient(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    for block in subject.inputs:
+        if len(block.shape) == 2 and min(block.shape) > 1:
+            part = wrong[:, block.coordinates].reshape(len(wrong), *block.shape)
+            wrong[:, block.coordinates] = part.mT.reshape(len(wrong), -1)
+            return wrong
+    return None
+
+
+def _transposed_jacobian(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    return wrong.T.clone() if len(subject.inputs) == len(subject.outputs) == 1 and len(wrong) == len(wrong.T) else None
+
+
+def _rolled_gradient(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    block = _largest(subject)
+    wrong[:, block.coordinates] = wrong[:, block.coordinates].roll(1, 1)
+    return wrong
+
+
+def _reversed_cotangent(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    return wrong.flip(0) if len(wrong) > 2 and len(subject.outputs) == 1 else None
+
+
+def _shuffled_gradient(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    block = _largest(subject)
+    size = len(subject.point[block.coordinates])
+    wrong[:, block.coordinates] = wrong[:, block.coordinates][:, torch.randperm(size, generator=generator)]
+    return wrong
+
+
+def _swapped_inputs(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    if len(subject.inputs) != 2 or subject.inputs[0].shape != subject.inputs[1].shape or subject.inputs[0].step != 1:
+        return None
+    first, second = (wrong[:, block.coordinates] for block in subject.inputs)
+    return torch.cat([second, first], 1)
+
+
+def _swapped_outputs(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    if len(subject.outputs) != 2 or subject.outputs[0].shape != subject.outputs[1].shape or subject.outputs[0].step > 1:
+        return None
+    first, second = (wrong[block.coordinates] for block in subject.outputs)
+    return torch.cat([second, first])
+
+
+def _detached(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    wrong[:, subject.inputs[-1].coordinates] = 0
+    return wrong
+
+
+def _last_slices(period: int) -> Change:
+    def change(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+        shape = subject.outputs[0].shape
+        if len(subject.outputs) > 1 or not shape or shape[0] < 2 * period or shape[0] % period or math.prod(shape) < 8:
+            return None
+        rows = wrong.reshape(*shape, -1)
+        rows[period - 1 :: period] = 0
+        return wrong
+
+    return change
+
+
+def _remainder(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    shape = subject.inputs[0].shape
+    if len(subject.inputs) > 1 or len(shape) < 2 or shape[0] < _ROOM:
+        return None
+    wrong.reshape(-1, *shape)[:, -2:] *= 0
+    return wrong
+
+
+def _mixing_term(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    block = _largest(subject)
+    part = wrong[:, block.coordinates]
+    if len(subject.outputs) > 1 or block.step > 1 or min(part.shape) < 6 or torch.linalg.matrix_rank(part) < 6:
+        return None
+    left = torch.randn(len(wrong), 1, generator=generator, dtype=wrong.dtype)
+    wrong[:, block.coordinates] = part + left @ torch.randn(1, part.shape[1], generator=generator, dtype=wrong.dtype)
+    return wrong
+
+
+def _diagonal_alone(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    one = len(subject.inputs) == len(subject.outputs) == 1
+    return wrong.diagonal().diag() if one and len(wrong) == wrong.shape[1] > 3 else None
+
+
+def _unconjugated(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    if not any(block.step == 2 for block in subject.inputs):
+        return None
+    wrong[:, 1::2] *= -1
+    if any(block.step == 2 for block in subject.outputs):
+        wrong[1::2] *= -1
+    return wrong
+
+
+def _one_entry(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    part = wrong[:, _largest(subject).coordinates]
+    rows, columns = ((part != 0) & subject.defined[:, _largest(subject).coordinates]).nonzero(as_tuple=True)
+    if len(rows) < _ROOM:
+        return None
+    chosen = int(torch.randint(len(rows), (), generator=generator))
+    part[rows[chosen], columns[chosen]] *= 1.37
+    wrong[:, _largest(subject).coordinates] = part
+    return wrong
+
+
+def _noisy(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor:
+    return wrong + wrong.abs().max() * torch.randn(wrong.shape, generator=generator, dtype=wrong.dtype)
+
+
+def _scaled_each(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor:
+    return wrong * (0.5 + 1.5 * torch.rand(wrong.shape, generator=generator, dtype=wrong.dtype))
+
+
+def _scaled_columns(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor:
+    return wrong * (0.5 + 1.5 * torch.rand(wrong.shape[1], generator=generator, dtype=wrong.dtype))
+
+
+def _scaled_smoothly(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor:
+    return wrong * (1 + 0.3 * (7 * subject.point).sin())
+
+
+def _some_scaled(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor:
+    factors = 0.5 + 1.5 * torch.rand(wrong.shape, generator=generator, dtype=wrong.dtype)
+    return torch.where(torch.rand(wrong.shape, generator=generator) < 0.4, wrong * factors, wrong)
+
+
+def _distorted(function: Callable[[Tensor], Tensor]) -> Change:
+    return lambda subject, wrong, generator: function(wrong)
+
+
+_KNOWN: tuple[tuple[str, str, Change], ...] = (
+    *(("constant-factor", text, _times(factor)) for text, factor in (("2", 2.0), ("1/2", 0.5), ("π", math.pi))),
+    *(("constant-factor", text, _times(factor)) for text, factor in (("-√2", -math.sqrt(2)), ("1.01", 1.01))),
+    ("sign-flip", "", _times(-1.0)),
+    ("mean-for-sum", "mean", _mean),
+    ("mean-for-sum", "sum", _sum),
+    ("missing-mask", "of inputs", _unmasked),
+    ("missing-mask", "triangular", _unmasked_triangle),
+    ("wrong-branch", "doubled", _in_region(2.0)),
+    ("wrong-branch", "zero", _in_region(0.0)),
+    ("wrong-branch", "negative", _in_region(-1.0)),
+    ("wrong-branch", "1 % on two sides", _in_region(1.01, two_sided=True)),
+    ("missing-term", "an outer product", _mixing_term),
+    ("missing-term", "all but the diagonal", _diagonal_alone),
+    ("transposed", "gradient", _transposed_gradient),
+    ("transposed", "Jacobian", _transposed_jacobian),
+    ("permuted", "rolled gradient", _rolled_gradient),
+    ("permuted", "reversed cotangent", _reversed_cotangent),
+    ("permuted", "shuffled gradient", _shuffled_gradient),
+    ("swapped-inputs", "", _swapped_inputs),
+    ("swapped-outputs", "", _swapped_outputs),
+    ("missing-broadcast-sum", "", _first_output),
+    ("boundary-tile", "last of each 4", _last_slices(4)),
+    ("boundary-tile", "last of each 2", _last_slices(2)),
+    ("boundary-tile", "remainder", _remainder),
+    ("single-elements", "", _one_entry),
+    ("detached", "", _detached),
+    ("missing-conjugate", "", _unconjugated),
+)
+_UNKNOWN: tuple[tuple[str, str, Change], ...] = (
+    (UNKNOWN, "dense noise", _noisy),
+    (UNKNOWN, "entries scaled at random", _scaled_each),
+    (UNKNOWN, "inputs scaled at random", _scaled_columns),
+    (UNKNOWN, "inputs scaled by a function", _scaled_smoothly),
+    (UNKNOWN, "some entries scaled at random", _some_scaled),
+    (UNKNOWN, "tanh of the derivative", _distorted(torch.tanh)),
+    (UNKNOWN, "square of the derivative", _distorted(lambda entries: entries * entries.abs())),
+    (UNKNOWN, "root of the derivative", _distorted(lambda entries: entries.sign() * entries.abs().sqrt())),
+)
