@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -28,7 +28,7 @@ from gradverify.core.moves import Moves, members
 from gradverify.core.noise import Noise
 from gradverify.core.nonsmooth import examine, suspicious
 from gradverify.core.sampler import Sampler, magnitudes
-from gradverify.core.samples import Samples, joined, of_rows, sample
+from gradverify.core.samples import Samples, joined, of_rows, sample, unmoved
 from gradverify.core.scale import Scales
 
 _CHUNK = 2_000_000  # sampled numbers held at a time
@@ -65,9 +65,11 @@ def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed
 def judge_moves(at: Bench, chosen: Tensor) -> Judged:
     """Judge all entries of the moves (C,): the cheap pass for all, the thorough one for those in doubt."""
     samples = sample(at.sampled, at.moves, chosen, richardson.steps(at.lengths.step))
-    claimed, allowance = at.claimed[chosen], _of_moves(at.allowance, chosen)
+    claimed, allowance = at.claimed[chosen], of_moves(at.allowance, chosen)
     judged = judge_smooth(claimed, richardson.extrapolate(at.sampled, at.noise, samples), allowance)
-    doubt = in_doubt(judged, suspicious(at.sampled, at.noise, samples), claimed.abs(), allowance.scale)
+    # An output that never moved says most at the largest steps, where backward claims that it does.
+    idle = unmoved(at.sampled, samples).all(dim=1) & (claimed.abs() > allowance.zero)
+    doubt = in_doubt(judged, suspicious(at.sampled, at.noise, samples) | idle, claimed.abs(), allowance)
     for part in _chunks(doubt.any(dim=0).nonzero().squeeze(1), 2 * _DEPTH * len(chosen)):
         rows = doubt[:, part].any(dim=1).nonzero().squeeze(1)
         found = thorough(focused(at, part), chosen[rows])
@@ -103,9 +105,15 @@ def judge_all(at: Bench) -> Iterator[tuple[Tensor, Judged]]:
         yield chosen, judge_moves(at, chosen)
 
 
-def map_judged(judged: Judged, change: Callable[[Tensor], Tensor]) -> Judged:
-    """Return the verdicts with `change` applied to every one of their tensors."""
-    return Judged(**{name: change(getattr(judged, name)) for name in _FIELDS})
+def of_moves(allowance: Allowance, chosen: Tensor) -> Allowance:
+    """Return the allowance of some of the moves."""
+    return Allowance(
+        rtol=allowance.rtol,
+        atol=allowance.atol[chosen],
+        zero=allowance.zero[chosen],
+        scale=allowance.scale[chosen],
+        largest=allowance.largest,
+    )
 
 
 def _climb(at: Bench, chosen: Tensor) -> Judged:
@@ -125,17 +133,7 @@ def _climb(at: Bench, chosen: Tensor) -> Judged:
 
 def _judged(at: Bench, samples: Samples) -> Judged:
     local = examine(at.sampled, at.noise, samples)
-    return judge_local(at.claimed[samples.moves], local, _of_moves(at.allowance, samples.moves))
-
-
-def _of_moves(allowance: Allowance, chosen: Tensor) -> Allowance:
-    return Allowance(
-        rtol=allowance.rtol,
-        atol=allowance.atol[chosen],
-        zero=allowance.zero[chosen],
-        scale=allowance.scale[chosen],
-        largest=allowance.largest,
-    )
+    return judge_local(at.claimed[samples.moves], local, of_moves(at.allowance, samples.moves))
 
 
 def _replaced(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> Judged:

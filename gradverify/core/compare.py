@@ -141,22 +141,22 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
     return Judged(numeric=nearest, bar=judged.bar, error=error, allowed=allowed, code=code, kinked=kinked)
 
 
-def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, scale: Tensor) -> Tensor:
+def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowance) -> Tensor:
     """Tell which entries of the cheap pass deserve the thorough one, (C, m): those not settled beyond doubt.
 
     An entry that matters (see `matters`) is also looked at again when its bar would hide a small relative error.
     """
-    unsure = (BAR_FACTOR * judged.bar > _DOUBT * own) & matters(own, scale)
+    unsure = (BAR_FACTOR * judged.bar > _DOUBT * own) & matters(own, allowance)
     return (judged.code != Code.MATCH) | suspicious | unsure
 
 
-def matters(size: Tensor, scale: Tensor) -> Tensor:
-    """Tell which entries are of some size beside what else moves their output; see `resolution_scale`."""
-    return size > _MATTERS * scale
+def matters(size: Tensor, allowance: Allowance) -> Tensor:
+    """Tell which entries are of some size beside the largest of their row or of their column."""
+    return size > _MATTERS / ZERO * allowance.zero
 
 
 _DOUBT = 1e-6  # a bar above this part of the entry's own size is worth a second look
-_MATTERS = 1e-4  # where the entry is at least this part of what moves its output most
+_MATTERS = 1e-4  # where the entry is at least this part of the largest in its row or column
 
 
 def _threshold(allowance: Allowance) -> float:

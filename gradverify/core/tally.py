@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradverify.core.columns import Bench
-from gradverify.core.compare import Code, Judged, matters
+from gradverify.core.columns import Bench, of_moves
+from gradverify.core.compare import Allowance, Code, Judged, matters
 from gradverify.core.coordinates import Block
 
 KEPT = 4_000_000  # entries of a Jacobian that are kept whole for a diagnosis
@@ -81,7 +81,7 @@ class Tally:
             if code is not Code.MATCH and found:
                 self._counts[code] += found
                 self._add_entries(code, chosen, owner, judged, hit)
-        self._extremes(self._at.claimed[chosen], judged, self._at.allowance.scale[chosen])
+        self._extremes(self._at.claimed[chosen], judged, of_moves(self._at.allowance, chosen))
         if self._measured is not None:
             _keep(self._measured, owner, self._at.claimed[chosen], judged)
 
@@ -101,7 +101,7 @@ class Tally:
             measured=self._measured,
         )
 
-    def _extremes(self, claimed: Tensor, judged: Judged, scale: Tensor) -> None:
+    def _extremes(self, claimed: Tensor, judged: Judged, allowance: Allowance) -> None:
         plain = (judged.code == Code.MATCH) | (judged.code == Code.MISMATCH)
         if not bool(plain.any()):
             return
@@ -109,7 +109,7 @@ class Tally:
         self._max_bar = max(self._max_bar, float(judged.bar[plain].max()))
         size = torch.maximum(claimed.abs(), judged.numeric.abs())
         self._vacuous = self._vacuous and not bool((size > 0).any())
-        telling = plain & matters(size, scale) & torch.isfinite(size)
+        telling = plain & matters(size, allowance) & torch.isfinite(size)
         if bool(telling.any()):
             limit = float((judged.allowed[telling] / size[telling]).max())
             self._limit = limit if self._limit is None else max(self._limit, limit)
