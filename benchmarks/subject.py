@@ -15,7 +15,7 @@ from gradverify.core.coordinates import Block, blocks
 from gradverify.core.jacobians import as_judged, investigate
 from gradverify.core.problem import Named, Problem, bind
 from gradverify.core.sampler import Sampler
-from gradverify.core.tally import Measured
+from gradverify.core.tally import Measured, measured
 from gradverify.core.tape import record
 from gradverify.result import CheckResult, Verdict
 from tests.zoo.specimen import Specimen
@@ -82,5 +82,6 @@ def subject_of(specimen: Specimen, seed: int) -> Subject | None:
 def judge_right(problem: Problem, seed: int) -> tuple[Sampler, Measured]:
     """Return the sampled forward and all entries as they were judged, (n, m); no specimen is too large to keep."""
     found = investigate(problem, record(problem), settings(seed), as_judged)
-    assert found.comparison.measured is not None
-    return found.sampled, found.comparison.measured
+    entries = measured(found.comparison, found.sampled.point.numel(), found.sampled.value.numel())
+    assert entries is not None
+    return found.sampled, entries

@@ -9,9 +9,9 @@ from typing import Any
 
 from gradverify.result import Verdict
 
-KNOWN_CHECKS = ("gradcheck", "gradgradcheck", "contract")  # names that a spec may use
-# What a spec without `checks` asks for; `contract` is a known name that nothing answers yet.
-DEFAULT_CHECKS = ("gradcheck", "gradgradcheck")
+KNOWN_CHECKS = ("gradcheck", "gradgradcheck", "contract", "forward_ad", "batching")  # names that a spec may use
+# What a spec without `checks` asks for; where a Function defines jvp or vmap, `contract` looks at them too.
+DEFAULT_CHECKS = ("gradcheck", "gradgradcheck", "contract")
 DEFAULT_DTYPES = ("float64",)
 DEFAULT_DEVICES = ("cpu",)
 DEFAULT_TIMEOUT = 60.0  # seconds
@@ -201,7 +201,7 @@ class Case:
     inputs: Mapping[str, Input]  # forward's parameters in order
     outputs: tuple[int, ...] | None = None  # None: every differentiable one
     stochastic: bool = False
-    checks: tuple[str, ...] = KNOWN_CHECKS
+    checks: tuple[str, ...] = DEFAULT_CHECKS
     tolerances: Mapping[str, Tolerances] = field(default_factory=dict)  # per check
     dtype: str = "float64"
     device: str = "cpu"

@@ -28,13 +28,13 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     subject = subject_for(problem, settings)
     if subject is None:
         return skipped(NAME, problem, "nothing to differentiate, or a forward that does not repeat")
-    if subject.hand_written and not defines_vmap(subject):
-        return skipped(NAME, subject.problem, "the Function defines neither vmap nor generate_vmap_rule")
+    if not defines_vmap(subject):
+        return skipped(NAME, subject.problem, "not every Function here defines vmap or generate_vmap_rule")
     found = tuple(findings(subject))
     return CheckResult(
         check=NAME,
         verdict=worst([finding.verdict for finding in found] or [Verdict.PASS]),
-        message=f"{len(found)} of its questions failed" if found else "vmap and a loop agree",
+        message=found[0].message if found else "vmap and a loop agree",
         evaluations=evaluations(subject.problem),
         findings=found,
     )

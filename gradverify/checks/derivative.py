@@ -8,8 +8,8 @@ from gradverify.case import Settings
 from gradverify.checks.failures import evaluations, inconclusive, nothing_to_differentiate
 from gradverify.checks.wording import finding_of, summary_of
 from gradverify.core.compare import ACCEPTED, Code
-from gradverify.core.evidence import Diagnose
-from gradverify.core.jacobians import Investigation, Reconsider, TooLargeError, evidence, investigate
+from gradverify.core.evidence import Diagnose, Whole
+from gradverify.core.jacobians import Investigation, Reconsider, TooLargeError, evidence, investigate, whole
 from gradverify.core.noise import repeats
 from gradverify.core.problem import Problem
 from gradverify.core.sampler import sampler
@@ -37,7 +37,8 @@ def judge(question: Question, problem: Problem, tape: Tape) -> CheckResult:
     except TooLargeError as error:
         return inconclusive(check, problem, f"GV{series + 4}", str(error))
     comparison = found.comparison
-    findings = sorted((_finding(question, found, group) for group in comparison.groups), key=_weight)
+    everything = whole(found) if comparison.counts[Code.MISMATCH] else None
+    findings = sorted((_finding(question, found, everything, group) for group in comparison.groups), key=_weight)
     verdict = _verdict(comparison)
     return CheckResult(
         check=check,
@@ -93,12 +94,11 @@ def _message(comparison: Comparison, verdict: Verdict) -> str:
     return f"{text}; every derivative is zero" if comparison.vacuous and verdict is Verdict.PASS else text
 
 
-def _finding(question: Question, found: Investigation, group: Entries) -> Finding:
+def _finding(question: Question, found: Investigation, everything: Whole | None, group: Entries) -> Finding:
     finding = finding_of(group, question.series, missing=found.backward.missing[group.wrt.tensor])
-    if finding.verdict is not Verdict.FAIL:
+    if finding.verdict is not Verdict.FAIL or everything is None:
         return finding
-    seen = evidence(found, group.of, group.wrt)
-    diagnosis = None if seen is None else question.diagnose(seen)
+    diagnosis = question.diagnose(evidence(found, everything, group.of, group.wrt))
     if diagnosis is None:
         return finding
     return replace(finding, cause=diagnosis.cause, message=f"{finding.message}\n{diagnosis.explanation}")

@@ -9,6 +9,7 @@ import typer
 
 from gradverify import __version__
 from gradverify.cli.exits import ExitCode, guarded
+from gradverify.cli.explain import explain
 from gradverify.cli.inspect import inspect
 from gradverify.cli.list import list_cases
 from gradverify.cli.run import run
@@ -19,6 +20,7 @@ COMMANDS: tuple[tuple[str, Callable[..., ExitCode]], ...] = (
     ("run", run),
     ("inspect", inspect),
     ("list", list_cases),
+    ("explain", explain),
     ("schema", schema),
 )
 

@@ -23,12 +23,12 @@ from gradverify.core.compare import (
     relative_tolerance,
     resolution_scale,
 )
-from gradverify.core.ladder import coarse_steps, fine_steps
+from gradverify.core.ladder import coarse_steps, fine_steps, halving_steps
 from gradverify.core.moves import Moves, members
 from gradverify.core.noise import Noise
 from gradverify.core.nonsmooth import examine, suspicious
 from gradverify.core.sampler import Sampler, magnitudes
-from gradverify.core.samples import Samples, joined, of_rows, sample, unmoved
+from gradverify.core.samples import Samples, Steps, joined, of_rows, sample, unmoved
 from gradverify.core.scale import Scales
 
 _CHUNK = 2_000_000  # sampled numbers held at a time
@@ -117,18 +117,28 @@ def of_moves(allowance: Allowance, chosen: Tensor) -> Allowance:
 
 
 def _climb(at: Bench, chosen: Tensor) -> Judged:
-    """Judge the moves by the coarse part of the ladder, and those that it leaves open by the fine part too."""
-    samples = sample(at.sampled, at.moves, chosen, coarse_steps(at.lengths))
+    """Judge the moves by the first part of the ladder, and those that it leaves open by the next parts too."""
+    samples = sample(at.sampled, at.moves, chosen, halving_steps(at.lengths))
     judged = _judged(at, samples)
-    still = (judged.code != Code.MATCH).any(dim=1)
-    if not bool(still.any()):
-        return judged
-    steps = fine_steps(at.lengths, members(at.moves, chosen[still])[0])
-    finer = sample(at.sampled, at.moves, chosen[still], steps)
-    found = _judged(at, joined(of_rows(samples, still), finer))
-    every = torch.arange(at.sampled.value.numel(), device=still.device)
-    rows = still.nonzero().squeeze(1)
-    return _replaced(judged, torch.ones_like(judged.kinked), rows, every, found)
+    every = torch.arange(at.sampled.value.numel(), device=chosen.device)
+    rows = torch.arange(len(chosen), device=chosen.device)
+    for part in (_coarse, _fine):
+        still = (judged.code[rows] != Code.MATCH).any(dim=1)
+        if not bool(still.any()):
+            break
+        rows = rows[still]
+        samples = joined(of_rows(samples, still), sample(at.sampled, at.moves, chosen[rows], part(at, chosen[rows])))
+        judged = _replaced(judged, torch.ones_like(judged.kinked), rows, every, _judged(at, samples))
+    return judged
+
+
+def _coarse(at: Bench, chosen: Tensor) -> Steps:
+    del chosen
+    return coarse_steps(at.lengths)
+
+
+def _fine(at: Bench, chosen: Tensor) -> Steps:
+    return fine_steps(at.lengths, members(at.moves, chosen)[0])
 
 
 def _judged(at: Bench, samples: Samples) -> Judged:

@@ -23,7 +23,7 @@ from gradverify.core.sampler import Sampler, sampler
 from gradverify.core.scale import Scales, scales
 from gradverify.core.spread import excuse
 from gradverify.core.structure import Structure, claimed_entries, find_structure
-from gradverify.core.tally import Comparison, Tally
+from gradverify.core.tally import Comparison, Tally, measured
 from gradverify.core.tape import Tape
 from gradverify.core.verified import accusations_hold, claims_hold, differences_hold
 from gradverify.errors import GradverifyError
@@ -134,29 +134,34 @@ def _entries(ground: _Ground) -> int:
     return ground.sampled.point.numel() * ground.sampled.value.numel()
 
 
-def evidence(found: Investigation, of: Block, wrt: Block) -> Evidence | None:
-    """Return all there is to know of one block, None where its entries were too many to keep."""
-    measured = found.comparison.measured
-    if measured is None:
+def whole(found: Investigation) -> Whole | None:
+    """Return all entries of the two Jacobians, None where they were too many to keep."""
+    sampled = found.sampled
+    known = measured(found.comparison, sampled.point.numel(), sampled.value.numel())
+    if known is None:
         return None
-    whole = Whole(
-        outputs=found.sampled.outputs,
-        inputs=found.sampled.inputs,
-        claimed=measured.claimed.T,
-        numeric=measured.numeric.T,
-        bar=measured.bar.T,
-        wrong=(measured.code == Code.MISMATCH).T,
+    return Whole(
+        outputs=sampled.outputs,
+        inputs=sampled.inputs,
+        claimed=known.claimed.T,
+        numeric=known.numeric.T,
+        bar=known.bar.T,
+        wrong=(known.code == Code.MISMATCH).T,
     )
+
+
+def evidence(found: Investigation, everything: Whole, of: Block, wrt: Block) -> Evidence:
+    """Return all there is to know of one block."""
     place = (of.coordinates, wrt.coordinates)
     return Evidence(
         of=of,
         wrt=wrt,
-        claimed=whole.claimed[place],
-        numeric=whole.numeric[place],
-        bar=whole.bar[place],
-        wrong=whole.wrong[place],
+        claimed=everything.claimed[place],
+        numeric=everything.numeric[place],
+        bar=everything.bar[place],
+        wrong=everything.wrong[place],
         backward=found.backward,
-        whole=whole,
+        whole=everything,
     )
 
 

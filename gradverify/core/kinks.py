@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import torch
 from torch import Tensor
 
-from gradverify.core.ladder import coarse_steps, fine_steps
+from gradverify.core.ladder import coarse_steps, fine_steps, halving_steps
 from gradverify.core.moves import single_moves
 from gradverify.core.noise import measure
 from gradverify.core.nonsmooth import examine
@@ -29,6 +31,7 @@ def kinked_columns(problem: Problem, tape: Tape, columns: Tensor, seed: int) -> 
     for place, column in enumerate(columns.tolist()):
         if column < sampled.point.numel():
             own = torch.tensor([column], device=columns.device)
-            parts = (sample(sampled, moves, own, steps) for steps in (coarse_steps(lengths), fine_steps(lengths, own)))
-            kinked[place] = examine(sampled, noise, joined(*parts)).kink.any()
+            steps = (halving_steps(lengths), coarse_steps(lengths), fine_steps(lengths, own))
+            ladder = reduce(joined, (sample(sampled, moves, own, part) for part in steps))
+            kinked[place] = examine(sampled, noise, ladder).kink.any()
     return kinked

@@ -24,9 +24,14 @@ _ORDERS = 5  # columns of the tableau beyond the first
 _DOUBT = 3.0  # how many times its noise a difference may be off without contradicting anything
 
 
+def halving_steps(lengths: Scales) -> Steps:
+    """Return the first steps, from the larger length scale down, each half the one before."""
+    return Steps(base=_top(lengths), factors=_powers(range(HALVINGS), lengths))
+
+
 def coarse_steps(lengths: Scales) -> Steps:
-    """Return the first steps: from the larger length scale down, first halving, then by fours."""
-    exponents = [*range(HALVINGS), *range(HALVINGS + 1, round(-math.log2(_COARSE)) + 2, 2)]
+    """Return the steps that follow, by fours, to where smooth functions have long become straight."""
+    exponents = range(HALVINGS + 1, round(-math.log2(_COARSE)) + 2, 2)
     return Steps(base=_top(lengths), factors=_powers(exponents, lengths))
 
 

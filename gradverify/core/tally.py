@@ -44,6 +44,15 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Some moves as they were judged, each (C, m)."""
+
+    owner: Tensor
+    claimed: Tensor
+    judged: Judged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """What the comparison of two Jacobians has to say."""
 
@@ -54,7 +63,7 @@ class Comparison:
     max_error_bar: float
     detection_limit: float | None
     vacuous: bool  # both Jacobians are zero in every entry
-    measured: Measured | None  # None where there are too many entries to keep
+    parts: tuple[Part, ...]  # what was judged, for `measured`; empty where there are too many entries to keep
 
 
 class Tally:
@@ -69,7 +78,7 @@ class Tally:
         self._limit: float | None = None
         self._vacuous = True
         self._size = at.sampled.point.numel() * at.sampled.value.numel()
-        self._measured = _blank(at) if self._size <= KEPT else None
+        self._parts: list[Part] = []
 
     def add(self, chosen: Tensor, judged: Judged) -> None:
         """Add the verdicts on the entries of the moves (C,)."""
@@ -82,8 +91,8 @@ class Tally:
                 self._counts[code] += found
                 self._add_entries(code, chosen, owner, judged, hit)
         self._extremes(self._at.claimed[chosen], judged, of_moves(self._at.allowance, chosen))
-        if self._measured is not None:
-            _keep(self._measured, owner, self._at.claimed[chosen], judged)
+        if self._size <= KEPT:
+            self._parts.append(Part(owner=owner, claimed=self._at.claimed[chosen], judged=judged))
 
     def comparison(self) -> Comparison:
         """Return what has been added up; entries that no move owns are zero on both sides, and match."""
@@ -98,7 +107,7 @@ class Tally:
             max_error_bar=self._max_bar,
             detection_limit=self._limit,
             vacuous=self._vacuous,
-            measured=self._measured,
+            parts=tuple(self._parts),
         )
 
     def _extremes(self, claimed: Tensor, judged: Judged, allowance: Allowance) -> None:
@@ -129,6 +138,27 @@ class Tally:
         key = (found.code, found.of, found.wrt)
         known = self._groups.get(key)
         self._groups[key] = found if known is None else _worst_of(known, found, self._keep)
+
+
+def measured(comparison: Comparison, inputs: int, outputs: int) -> Measured | None:
+    """Return all entries of a Jacobian with so many coordinates written out, None where they were not kept."""
+    if not comparison.parts:
+        return None
+    like = comparison.parts[0].claimed
+    whole = Measured(
+        claimed=like.new_zeros(inputs, outputs),
+        numeric=like.new_zeros(inputs, outputs),
+        bar=like.new_zeros(inputs, outputs),
+        code=torch.zeros(inputs, outputs, dtype=torch.int8, device=like.device),
+    )
+    for part in comparison.parts:
+        rows, places = (part.owner >= 0).nonzero(as_tuple=True)
+        spot = (part.owner[rows, places], places)
+        whole.claimed[spot] = part.claimed[rows, places]
+        whole.numeric[spot] = part.judged.numeric[rows, places]
+        whole.bar[spot] = part.judged.bar[rows, places]
+        whole.code[spot] = part.judged.code[rows, places]
+    return whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,22 +214,3 @@ def _badness(error: Tensor, allowed: Tensor) -> Tensor:
 
 def _inside(block: Block, coordinates: Tensor) -> Tensor:
     return (coordinates >= block.start) & (coordinates < block.stop) & ((coordinates - block.start) % block.step == 0)
-
-
-def _blank(at: Bench) -> Measured:
-    shape, like = (at.sampled.point.numel(), at.sampled.value.numel()), at.sampled.value
-    return Measured(
-        claimed=like.new_zeros(shape),
-        numeric=like.new_zeros(shape),
-        bar=like.new_zeros(shape),
-        code=torch.zeros(shape, dtype=torch.int8, device=like.device),
-    )
-
-
-def _keep(measured: Measured, owner: Tensor, claimed: Tensor, judged: Judged) -> None:
-    rows, outputs = (owner >= 0).nonzero(as_tuple=True)
-    spot = (owner[rows, outputs], outputs)
-    measured.claimed[spot] = claimed[rows, outputs]
-    measured.numeric[spot] = judged.numeric[rows, outputs]
-    measured.bar[spot] = judged.bar[rows, outputs]
-    measured.code[spot] = judged.code[rows, outputs]

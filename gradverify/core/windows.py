@@ -17,7 +17,7 @@ from gradverify.core.sampler import Sampler, along
 from gradverify.core.scale import Scales
 
 _WHOLE = 48  # dimensions up to this long are tried slice by slice
-_SAMPLED = 6  # slices tried of longer ones, besides the two at each end
+_SAMPLED = 3  # slices tried of longer ones, besides the two at each end
 _NUDGE = 2.0**-8  # size of the displacement, relative to the length scale
 
 

@@ -1,0 +1,81 @@
+"""`gradverify explain`: every code is explained, and quickly."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gradverify.catalogue import parse, section_of, sections
+
+PACKAGE = Path(__file__).parent.parent.parent / "gradverify"
+SERIES = {f"GV{series + number}" for series in (100, 200) for number in range(5)}  # composed of series and code
+
+
+def emitted() -> set[str]:
+    text = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    return set(re.findall(r"GV\d{3}", text)) | SERIES
+
+
+def test_every_code_that_can_be_printed_has_one_section() -> None:
+    names = [section.name for section in sections()]
+    assert emitted() <= set(names)
+    assert len(set(names)) == len(names)
+    assert {name for name in names if name.startswith("GV")} <= emitted()
+
+
+@pytest.mark.parametrize(
+    "section", [s for s in sections() if s.name.startswith("GV")], ids=lambda section: section.name
+)
+def test_a_section_says_why_and_shows_both_sides(section) -> None:
+    assert section.title
+    assert "Why it matters: " in section.text
+    wrong, mended = section.text.find("Wrong:"), section.text.find("Mended:")
+    assert "Accepted: " in section.text or 0 < wrong < mended
+
+
+def test_explain_a_code(call) -> None:
+    result = call("explain", "gv307")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("GV307 — wrong for a cotangent in another memory layout\n\nThe values are the same")
+    assert result.stdout.endswith("return g.reshape(-1)[index]\n")
+    assert "GV308" not in result.stdout
+
+
+def test_explain_lists_everything(call) -> None:
+    result = call("explain")
+    assert result.exit_code == 0
+    assert "  GV100  " in re.sub(" +", "  ", result.stdout)
+    assert all(section.name in result.stdout for section in sections())
+
+
+def test_explain_something_unknown(call) -> None:
+    result = call("explain", "GV37")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("gradverify: no code or cause 'GV37': did you mean GV307")
+    result = call("explain", "nonsense")
+    assert result.exit_code == 2
+    assert result.stderr == "gradverify: no code or cause 'nonsense': `gradverify explain` lists what there is\n"
+
+
+def test_parsing() -> None:
+    fenced = "text\n\n```\n# a comment\n## GV002 — none\n```"
+    page = f"intro\n# One\n## GV001 — first — of two\n{fenced}\n# Causes\n## odd-sign — it\nx\n"
+    first, second = parse(page)
+    assert (first.name, first.title, first.group) == ("GV001", "first — of two", "One")
+    assert first.text == fenced
+    assert (second.name, second.group, second.text) == ("odd-sign", "Causes", "x")
+    assert section_of("ODD-SIGN", (first, second)) is second
+    assert section_of("odd", (first, second)) is None
+
+
+def test_explain_needs_no_torch() -> None:
+    program = "import sys; from gradverify.cli.explain import explain; explain('GV307'); print('torch' in sys.modules)"
+    started = time.perf_counter()
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.endswith("False\n")
+    assert time.perf_counter() - started < 5  # half a second on an idle machine
