@@ -1,0 +1,66 @@
+"""GV405: the same tensor may be given for two inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from gradverify.checks.contract.passed import alike
+from gradverify.checks.contract.subject import Subject, answer_of, as_coordinates, graph_at, judged
+from gradverify.checks.contract.wording import accusation, differences, raised
+from gradverify.core.problem import fresh
+from gradverify.core.tape import Tape, call_on_leaves, vjp
+from gradverify.errors import EvaluationError
+from gradverify.result import Finding
+
+_PAIRS = 3  # pairs of inputs, at most
+
+
+def findings(subject: Subject) -> Iterator[Finding]:
+    """GV405: with one tensor for two inputs, its gradient is the sum of both."""
+    pairs = [pair for pair in combinations(range(len(subject.primals)), 2) if _exchangeable(subject, *pair)]
+    for first, second in pairs[:_PAIRS]:
+        yield from _compared(subject, first, second)
+
+
+def _exchangeable(subject: Subject, first: int, second: int) -> bool:
+    one, other = subject.primals[first].tensor, subject.primals[second].tensor
+    return (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
+
+
+def _compared(subject: Subject, first: int, second: int) -> Iterator[Finding]:
+    points = [primal.tensor for primal in subject.primals]
+    points[second] = points[first]
+    try:
+        apart = graph_at(subject, points)
+        answers = answer_of(subject, apart, subject.cotangents)
+        tape = _shared(subject, points, first, second)
+    except EvaluationError:
+        return  # the point is outside the domain, or forward refuses the alias
+    if not alike(tape, apart):
+        return  # a forward that writes into one input and reads the other means something else
+    names = f"{subject.primals[first].name} and {subject.primals[second].name}"
+    try:
+        got = _answer(subject, tape, first)
+    except EvaluationError as error:
+        yield accusation("GV405", f"{raised(error)}, where {names} are one tensor")
+        return
+    expected = answers[first] + answers[second]
+    claim = f"the gradient is not the sum of both where {names} are one tensor"
+    yield from differences(subject, "GV405", claim, (got,), (expected,), numbers=(first,))
+
+
+def _shared(subject: Subject, points: list[Tensor], first: int, second: int) -> Tape:
+    leaves = [fresh(point).requires_grad_() for point in points]
+    leaves[second] = leaves[first]
+    with torch.enable_grad():
+        outputs = call_on_leaves(subject.problem, leaves, subject.tape.passing)
+    return Tape(leaves=tuple(leaves), outputs=judged(subject, outputs), constants=(), passing=subject.tape.passing)
+
+
+def _answer(subject: Subject, tape: Tape, first: int) -> Tensor:
+    grads = vjp(subject.problem, tape, [fresh(cotangent) for cotangent in subject.cotangents])
+    return as_coordinates(grads[first], tape.leaves[first])

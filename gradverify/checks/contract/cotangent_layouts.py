@@ -1,0 +1,57 @@
+"""GV307: a cotangent may lie in memory in any way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from gradverify.checks.contract.layouts import LAYOUTS, expanded
+from gradverify.checks.contract.nodes import Relay, custom_nodes, overheard, unchanged
+from gradverify.checks.contract.subject import Answer, Cotangents, Subject, answer_of, graph
+from gradverify.checks.contract.wording import accusation, differences, raised
+from gradverify.errors import EvaluationError
+from gradverify.result import Finding
+
+
+def findings(subject: Subject) -> Iterator[Finding]:
+    """GV307: the answer does not depend on the cotangent's strides, offset or conjugate bit."""
+    for name, relay in LAYOUTS.items():
+        if any(_applies(relay, cotangent) for cotangent in subject.cotangents):
+            yield from _compared(subject, name, relay, subject.cotangents, subject.answer)
+    yield from _sum(subject)
+
+
+def _sum(subject: Subject) -> Iterator[Finding]:
+    """What `output.sum().backward()` sends: one number with stride 0."""
+    if all(cotangent.numel() < 2 for cotangent in subject.cotangents):
+        return
+    ones = tuple(torch.ones_like(cotangent) for cotangent in subject.cotangents)
+    try:
+        expected = _asked(subject, ones, unchanged)
+    except EvaluationError:
+        return
+    yield from _compared(subject, "expanded (stride 0, as .sum() sends it)", expanded, ones, expected)
+
+
+def _compared(subject: Subject, name: str, relay: Relay, cotangents: Cotangents, expected: Answer) -> Iterator[Finding]:
+    try:
+        got = _asked(subject, cotangents, relay)
+    except EvaluationError as error:
+        yield accusation("GV307", f"{raised(error)}, where the cotangent is {name}")
+        return
+    claim = f"backward answers differently where the cotangent is {name}"
+    yield from differences(subject, "GV307", claim, got, expected)
+
+
+def _asked(subject: Subject, cotangents: Cotangents, relay: Relay) -> Answer:
+    tape = graph(subject)
+    with overheard(custom_nodes(tape), relay):
+        return answer_of(subject, tape, cotangents)
+
+
+def _applies(relay: Relay, cotangent: Tensor) -> bool:
+    laid = relay(cotangent)
+    described = (laid.stride(), laid.storage_offset(), laid.is_conj())
+    return described != (cotangent.stride(), cotangent.storage_offset(), cotangent.is_conj())

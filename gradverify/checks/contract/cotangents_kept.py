@@ -1,0 +1,39 @@
+"""GV306: the cotangent belongs to autograd, which may hand it to others as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from gradverify.checks.contract.nodes import Exchange, class_of, custom_nodes, overheard
+from gradverify.checks.contract.subject import Subject, answer_of, graph
+from gradverify.checks.contract.wording import accusation
+from gradverify.result import Finding
+
+
+def findings(subject: Subject) -> Iterator[Finding]:
+    """GV306: backward leaves the cotangent as it was."""
+    tape = graph(subject)
+    with overheard(custom_nodes(tape)) as heard:
+        answer_of(subject, tape, subject.cotangents)
+    for exchange in heard:
+        for number in _modified(exchange):
+            name = class_of(exchange.node).__name__
+            which = f"cotangent {number}" if len(exchange.received) > 1 else "its cotangent"
+            yield accusation(
+                "GV306",
+                f"backward of {name} modifies {which} in place; other backwards may get the same tensor: "
+                "compute out of place, or on a clone",
+            )
+
+
+def _modified(exchange: Exchange) -> Iterator[int]:
+    for number, (after, before, version) in enumerate(
+        zip(exchange.received, exchange.before, exchange.versions, strict=True)
+    ):
+        if before is None:
+            continue
+        same = torch.equal(after.nan_to_num(), before.nan_to_num())
+        if after._version != version or not same:
+            yield number

@@ -1,0 +1,42 @@
+"""Directional differences of the forward, for the one question that a third opinion settles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gradverify.checks.contract.subject import Subject, judged
+from gradverify.core.coordinates import flatten, unflatten
+from gradverify.core.problem import call, fresh
+
+_STEPS = (2.0**-11, 2.0**-12)  # relative to the largest entry
+
+
+def directional(subject: Subject, tangents: Sequence[Tensor | None]) -> tuple[Tensor, float]:
+    """Return J·tangents as coordinates of all outputs, and a rough bound on its error; raises EvaluationError.
+
+    Two central differences, extrapolated (Richardson); the bound is what extrapolation changed.
+    """
+    coarse, fine = (_central(subject, tangents, step) for step in _STEPS)
+    value = (4 * fine - coarse) / 3
+    bound = float((value - fine).abs().nan_to_num().max()) if value.numel() else 0.0
+    return value, bound
+
+
+def _central(subject: Subject, tangents: Sequence[Tensor | None], step: float) -> Tensor:
+    above, below = (_outputs(subject, tangents, side * step) for side in (1.0, -1.0))
+    return (above - below) / (2 * step)
+
+
+def _outputs(subject: Subject, tangents: Sequence[Tensor | None], step: float) -> Tensor:
+    points = []
+    for primal, tangent in zip(subject.primals, tangents, strict=True):
+        point = fresh(primal.tensor)
+        if tangent is not None:
+            (point,) = unflatten(flatten([point]) + step * flatten([tangent]), [point])
+        points.append(point)
+    with torch.no_grad():
+        outputs = judged(subject, call(subject.problem, points))
+    return torch.cat([flatten([output.tensor]) for output in outputs])

@@ -1,0 +1,52 @@
+"""GV401 and GV412: forward and the memory of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from gradverify.checks.contract.passed import Passed, differs, passed
+from gradverify.checks.contract.subject import Subject
+from gradverify.checks.contract.wording import accusation, remark
+from gradverify.result import Finding
+
+
+def findings(subject: Subject) -> Iterator[Finding]:
+    """GV401: an input that forward overwrites is marked dirty. GV412: an output that is an input's memory says so."""
+    if any(primal.project is not None for primal in subject.primals):
+        return  # forward gets the projection, not the tensor in hand
+    run = passed(subject)
+    overwritten = []
+    for primal, tensor, before, node in zip(subject.primals, run.tensors, run.before, run.nodes, strict=True):
+        if differs(tensor, before) and tensor.grad_fn is node:
+            overwritten.append(primal.name)
+            yield accusation(
+                "GV401",
+                f"forward modifies {primal.name} in place and does not say so: ctx.mark_dirty({primal.name}), "
+                "or work on a clone",
+                wrt=primal.name,
+            )
+    yield from _views(subject, run, overwritten)
+
+
+def _views(subject: Subject, run: Passed, overwritten: list[str]) -> Iterator[Finding]:
+    for primal, tensor, node in zip(subject.primals, run.tensors, run.nodes, strict=True):
+        if primal.name in overwritten or tensor.grad_fn is not node:
+            continue  # declared dirty: the output is meant to be the input
+        for output in run.outputs:
+            if _hides(output.tensor, tensor):
+                yield remark(
+                    "GV412",
+                    f"{output.name} shares its memory with {primal.name} and autograd does not know: writing into one "
+                    "changes the other; return a view made by torch, or a clone",
+                    of=output.name,
+                    wrt=primal.name,
+                )
+
+
+def _hides(output: Tensor, tensor: Tensor) -> bool:
+    if tensor.numel() == 0 or output.device != tensor.device:
+        return False
+    shared = output.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
+    return shared and output is not tensor and not output._is_view()

@@ -1,0 +1,54 @@
+"""GV403: an input may lie in memory in any way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from gradverify.checks.contract.layouts import channels_last, sliced, strided, transposed
+from gradverify.checks.contract.nodes import Relay
+from gradverify.checks.contract.passed import alike
+from gradverify.checks.contract.subject import Subject, answer_of, graph_at
+from gradverify.checks.contract.wording import accusation, differences, raised
+from gradverify.errors import EvaluationError
+from gradverify.result import Finding
+
+_LAYOUTS: dict[str, Relay] = {
+    "contiguous": lambda tensor: tensor.contiguous(),
+    "transposed": transposed,
+    "strided": strided,
+    "slices with an offset": sliced,
+    "channels-last": channels_last,
+}
+
+
+def findings(subject: Subject) -> Iterator[Finding]:
+    """GV403: the gradient does not depend on the inputs' strides and offsets; a forward may refuse some."""
+    for name, layout in _LAYOUTS.items():
+        points = [layout(primal.tensor) for primal in subject.primals]
+        same = all(
+            (point.stride(), point.storage_offset()) == (primal.tensor.stride(), primal.tensor.storage_offset())
+            for point, primal in zip(points, subject.primals, strict=True)
+        )
+        if not same:
+            yield from _compared(subject, name, points)
+
+
+def _compared(subject: Subject, name: str, points: list[Tensor]) -> Iterator[Finding]:
+    try:
+        tape = graph_at(subject, points)
+    except EvaluationError:
+        return  # a refusal is loud
+    if not alike(tape, subject.tape):
+        if subject.hand_written:
+            yield accusation("GV403", f"forward computes something else where the inputs are {name}")
+        return
+    try:
+        got = answer_of(subject, tape, subject.cotangents)
+    except EvaluationError as error:
+        yield accusation("GV403", f"{raised(error)}, where the inputs are {name}, which forward accepts")
+        return
+    yield from differences(
+        subject, "GV403", f"backward answers differently where the inputs are {name}", got, subject.answer
+    )

@@ -1,0 +1,31 @@
+"""GV410: a graph that nobody holds is freed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradverify.checks.contract.nodes import class_of, custom_nodes, held
+from gradverify.checks.contract.subject import Subject, new_graph
+from gradverify.checks.contract.wording import accusation, remark
+from gradverify.result import Finding
+
+
+def findings(subject: Subject) -> Iterator[Finding]:
+    """GV410: ctx holds no output, whose graph holds ctx in turn; an input on ctx is worth a remark."""
+    tape = new_graph(subject)
+    inputs = {id(leaf) for leaf in tape.leaves}
+    for node in custom_nodes(tape):
+        owner = class_of(node).__name__
+        for name, tensor in held(node).items():
+            if tensor.grad_fn is node:
+                yield accusation(
+                    "GV410",
+                    f"{name} of {owner} holds an output, and the output's graph holds ctx: neither is freed when the "
+                    "graph is; use ctx.save_for_backward",
+                )
+            elif id(tensor) in inputs:
+                yield remark(
+                    "GV410",
+                    f"{name} of {owner} holds an input for as long as the graph lives; ctx.save_for_backward frees it "
+                    "after backward and notices when it is modified",
+                )

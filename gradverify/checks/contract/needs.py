@@ -1,0 +1,47 @@
+"""GV404: a gradient does not depend on which others are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradverify.checks.contract.passed import alike
+from gradverify.checks.contract.subject import Subject, answer_of, graph_for
+from gradverify.checks.contract.wording import accusation, differences, raised
+from gradverify.errors import EvaluationError
+from gradverify.result import Finding
+
+_ALONE = 6  # inputs taken alone, and left out, at most
+
+
+def findings(subject: Subject) -> Iterator[Finding]:
+    """GV404: gradients are the same whichever inputs need one: each alone, and all but one."""
+    count = len(subject.primals)
+    if count < 2:
+        return
+    everything = range(count)
+    chosen: list[tuple[int, ...]] = []
+    chosen += [(number,) for number in everything][:_ALONE]
+    if count > 2:
+        chosen += [tuple(other for other in everything if other != number) for number in everything][:_ALONE]
+    accused: set[str | None] = set()
+    for wanted in chosen:
+        for finding in _compared(subject, wanted):
+            if finding.wrt not in accused:
+                accused.add(finding.wrt)
+                yield finding
+
+
+def _compared(subject: Subject, wanted: tuple[int, ...]) -> Iterator[Finding]:
+    names = ", ".join(subject.primals[number].name for number in wanted)
+    condition = f"only {names} {'needs' if len(wanted) == 1 else 'need'} a gradient"
+    try:
+        tape = graph_for(subject, [primal.tensor for primal in subject.primals], wanted)
+        if not alike(tape, subject.tape):
+            return
+        got = answer_of(subject, tape, subject.cotangents)
+    except EvaluationError as error:
+        yield accusation("GV404", f"{raised(error)}, where {condition}")
+        return
+    expected = tuple(subject.answer[number] for number in wanted)
+    claim = f"backward answers differently where {condition}"
+    yield from differences(subject, "GV404", claim, got, expected, numbers=wanted)

@@ -1,0 +1,139 @@
+"""The hand-written Functions in a graph, and what passes between them and autograd.
+
+Autograd sums, casts and moves what `backward` returns before anybody sees it, hooks included. A node looks up its own
+`apply` at every call, so an attribute on that one node hears the raw arguments and the raw return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+
+from gradverify.core.tape import Tape
+
+Relay = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One call of a hand-written backward."""
+
+    node: Any  # ctx of the call
+    received: tuple[Any, ...]  # cotangents as backward got them, None where undefined
+    before: tuple[Tensor | None, ...]  # their values before the call
+    versions: tuple[int | None, ...]  # their version counters before the call
+    returned: tuple[Any, ...]  # what backward returned, one entry per argument of forward
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One argument of forward that needs a gradient."""
+
+    place: int  # number of the argument
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+
+
+def custom_nodes(tape: Tape) -> tuple[Any, ...]:
+    """Return the nodes of hand-written Functions behind the tape's outputs, torch's and our own left out."""
+    roots: list[Any] = [output.tensor.grad_fn for output in tape.outputs if output.tensor.grad_fn is not None]
+    pending = list(dict.fromkeys(roots))
+    seen = set(pending)
+    found = []
+    while pending:
+        node = pending.pop(0)
+        if isinstance(node, BackwardCFunction) and not _is_foreign(node):
+            found.append(node)
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                pending.append(following)
+    return tuple(found)
+
+
+def class_of(node: Any) -> type[torch.autograd.Function]:
+    """Return the Function that a node belongs to."""
+    owner: type[torch.autograd.Function] = node._forward_cls
+    return owner
+
+
+def unchanged(cotangent: Tensor) -> Tensor:
+    """Hand a cotangent on as it is."""
+    return cotangent
+
+
+@contextmanager
+def overheard(nodes: Sequence[Any], relay: Relay = unchanged) -> Iterator[list[Exchange]]:
+    """Record what these nodes receive and return, each defined cotangent having gone through `relay`."""
+    heard: list[Exchange] = []
+    for node in nodes:
+        node.apply = _listener(node, relay, heard)
+    try:
+        yield heard
+    finally:
+        for node in nodes:
+            del node.apply  # it holds the node
+
+
+def slots(node: Any) -> tuple[Slot, ...]:
+    """Return the arguments of forward that need a gradient, with what autograd knows about them."""
+    places = [place for place, needed in enumerate(node.needs_input_grad) if needed]
+    edges = [(following, number) for following, number in node.next_functions if following is not None]
+    if len(places) != len(edges):
+        return ()
+    known = [following._input_metadata[number] for following, number in edges]
+    return tuple(
+        Slot(place=place, shape=torch.Size(entry.shape), dtype=entry.dtype, device=entry.device)
+        for place, entry in zip(places, known, strict=True)
+    )
+
+
+def held(node: Any) -> dict[str, Tensor]:
+    """Return the tensors among a node's own attributes by their path, `ctx.cache[0]`."""
+    found: dict[str, Tensor] = {}
+    for name, value in vars(node).items():
+        _collect(f"ctx.{name}", value, found)
+    return found
+
+
+def saved(node: Any) -> tuple[Tensor | None, ...]:
+    """Return what forward gave to save_for_backward, empty where it cannot be read any more."""
+    try:
+        return tuple(node.saved_tensors)
+    except RuntimeError:
+        return ()
+
+
+def _listener(node: Any, relay: Relay, heard: list[Exchange]) -> Callable[..., Any]:
+    def apply(*cotangents: Any) -> Any:
+        received = tuple(relay(entry) if isinstance(entry, Tensor) else entry for entry in cotangents)
+        before = tuple(entry.clone() if isinstance(entry, Tensor) else None for entry in received)
+        versions = tuple(entry._version if isinstance(entry, Tensor) else None for entry in received)
+        raw = type(node).apply(node, *received)
+        returned = raw if isinstance(raw, tuple) else (raw,)
+        heard.append(Exchange(node=node, received=received, before=before, versions=versions, returned=returned))
+        return raw
+
+    return apply
+
+
+def _is_foreign(node: Any) -> bool:
+    return class_of(node).__module__.split(".")[0] in ("torch", "gradverify")
+
+
+def _collect(path: str, value: Any, found: dict[str, Tensor]) -> None:
+    if isinstance(value, Tensor):
+        found[path] = value
+    elif isinstance(value, list | tuple):
+        for number, entry in enumerate(value):
+            _collect(f"{path}[{number}]", entry, found)
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            _collect(f"{path}[{key!r}]", entry, found)

@@ -1,0 +1,107 @@
+"""What rounding leaves of a backward's answer: measured along a line in inputs and cotangents, never assumed.
+
+Differences of high order of a smooth function vanish on a short line, those of its rounding noise do not (Moré & Wild,
+SIAM J. Sci. Comput. 33(3), 2011, section 3). The smaller of the estimates on both sides of the point is taken, because
+a kink on one side looks like noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gradverify.checks.contract.subject import Answer, Subject, answer_of, graph_at, outputs_of
+from gradverify.core.coordinates import flatten, unflatten
+from gradverify.core.problem import fresh
+from gradverify.errors import EvaluationError
+
+_POINTS = 6  # equispaced samples on a side
+_ORDERS = (3, 4)  # orders of difference taken into account
+_SPACING = 1.3 * 2.0**-21  # relative to each coordinate
+_QUIET = 2.0**-44  # of the largest entry: less is not looked at again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loudness:
+    """Standard deviations of rounding noise, in the units of what was sampled."""
+
+    answer: tuple[float, ...]  # per primal, of its gradient's entries
+    outputs: float  # of the forward, relative to its largest entry
+
+
+def loudness(subject: Subject, dtypes: Iterable[torch.dtype]) -> Loudness:
+    """Measure the noise of forward and backward; costs 6 calls, or 12 where it is loud.
+
+    `dtypes` are those that values were seen to go through: the line is long enough to feel the coarsest of them.
+    """
+    unit = max(torch.finfo(dtype).eps for dtype in subject.dtypes | frozenset(dtypes))
+    spacing = max(_SPACING, 8 * unit)
+    sizes = [largest(entry) for entry in subject.answer]
+    right = _one_side(subject, spacing)
+    if all(noise <= _QUIET * size for noise, size in zip(right.answer, sizes, strict=True)):
+        return right
+    left = _one_side(subject, -spacing)
+    return Loudness(
+        answer=tuple(min(pair) for pair in zip(left.answer, right.answer, strict=True)),
+        outputs=min(left.outputs, right.outputs),
+    )
+
+
+def with_noise(subject: Subject, noise: Loudness, spread: Sequence[float], dtypes: Iterable[torch.dtype]) -> Subject:
+    """Return the subject with what its answers may vary by: rounding, what repetition showed, and narrower dtypes."""
+    level = tuple(4 * one + other for one, other in zip(noise.answer, spread, strict=True))
+    return replace(subject, noise=level, dtypes=subject.dtypes | frozenset(dtypes))
+
+
+def largest(vector: Tensor) -> float:
+    """Return the largest finite magnitude, 0 where there is none."""
+    finite = vector.nan_to_num(0.0, 0.0, 0.0).abs()
+    return float(finite.max()) if finite.numel() else 0.0
+
+
+def _one_side(subject: Subject, spacing: float) -> Loudness:
+    try:
+        samples = [_sample(subject, spacing * number) for number in range(1, _POINTS + 1)]
+    except EvaluationError:
+        return Loudness(answer=(0.0,) * len(subject.primals), outputs=0.0)
+    answers = [answer for answer, _ in samples]
+    outputs = torch.stack([torch.cat(values) for _, values in samples])
+    return Loudness(
+        answer=tuple(_deviation(torch.stack(column)) for column in zip(*answers, strict=True)),
+        outputs=_deviation(outputs) / max(largest(outputs), torch.finfo(torch.float64).tiny),
+    )
+
+
+def _sample(subject: Subject, distance: float) -> tuple[Answer, Answer]:
+    tape = graph_at(subject, _displaced([primal.tensor for primal in subject.primals], distance, subject.settings.seed))
+    answer = answer_of(subject, tape, _displaced(subject.cotangents, distance, subject.settings.seed + 1))
+    return answer, outputs_of(tape)
+
+
+def _displaced(tensors: Sequence[Tensor], distance: float, seed: int) -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(seed)
+    moved = []
+    for tensor in tensors:
+        values = flatten([tensor])
+        direction = torch.rand(values.shape, generator=generator, dtype=torch.float64) - 0.5
+        (target,) = unflatten(values * (1 + distance * direction.to(values.device)), [tensor])
+        copy = fresh(tensor)
+        moved.append(copy.copy_(target) if _writable(copy) else copy)
+    return tuple(moved)
+
+
+def _writable(tensor: Tensor) -> bool:
+    return 0 not in tensor.stride() or tensor.numel() < 2
+
+
+def _deviation(samples: Tensor) -> float:
+    """Return the largest standard deviation over the entries; (points, entries)."""
+    estimates = []
+    for order in _ORDERS:
+        factor = math.factorial(order) ** 2 / math.factorial(2 * order)
+        estimates.append((samples.diff(n=order, dim=0).square().mean(dim=0) * factor).sqrt())
+    return largest(torch.stack(estimates).amin(dim=0))

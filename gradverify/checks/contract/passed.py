@@ -1,0 +1,55 @@
+"""One forward on tensors that are kept in hand: what it does to them, and what it returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradverify.checks.contract.subject import Subject, judged
+from gradverify.core.problem import Named, call, fresh
+from gradverify.core.tape import Tape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """What forward was given and what it left."""
+
+    tape: Tape
+    tensors: tuple[Tensor, ...]  # what forward got: copies of the leaves, which it may overwrite
+    before: tuple[Tensor, ...]  # their values before the call
+    nodes: tuple[Any, ...]  # their grad_fn before the call
+    outputs: tuple[Named, ...]  # every output, judged or not
+
+
+def passed(subject: Subject) -> Passed:
+    """Run the forward on differentiable copies of fresh leaves; raises EvaluationError."""
+    leaves = tuple(fresh(primal.tensor).requires_grad_() for primal in subject.primals)
+    with torch.enable_grad():
+        tensors = tuple(leaf.clone() for leaf in leaves)
+        before = tuple(tensor.detach().clone() for tensor in tensors)
+        nodes = tuple(tensor.grad_fn for tensor in tensors)
+        outputs = call(subject.problem, tensors)
+    tape = Tape(leaves=leaves, outputs=judged(subject, outputs), constants=(), passing=subject.tape.passing)
+    return Passed(tape=tape, tensors=tensors, before=before, nodes=nodes, outputs=outputs)
+
+
+def differs(tensor: Tensor, before: Tensor) -> bool:
+    """Tell whether a tensor holds other values than before."""
+    return not torch.equal(tensor.detach().nan_to_num(), before.nan_to_num())
+
+
+def alike(tape: Tape, other: Tape) -> bool:
+    """Tell whether two graphs have the same outputs, up to the order of a sum."""
+    pairs = list(zip(tape.outputs, other.outputs, strict=False))
+    return len(tape.outputs) == len(other.outputs) and all(_close(one.tensor, two.tensor) for one, two in pairs)
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape:
+        return False
+    size = other.detach().abs().nan_to_num(0.0, 0.0, 0.0).amax().item() if other.numel() else 0.0
+    rtol = torch.finfo(one.dtype).eps ** 0.5
+    return torch.allclose(one.detach(), other.detach(), rtol=0.0, atol=rtol * size, equal_nan=True)

@@ -1,0 +1,105 @@
+"""GV406 and GV407: the same question gets the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Settings
+from gradverify.checks.contract.noise import largest
+from gradverify.checks.contract.subject import Answer, Subject, answer_of, graph, outputs_of
+from gradverify.checks.contract.wording import differences, minus, remark
+from gradverify.core.analytic import Reuse
+from gradverify.core.problem import Problem
+from gradverify.core.tape import Tape, record
+from gradverify.result import Finding, Verdict
+
+_FEW = 512.0  # ulps that the order of a sum may explain
+_AGAIN = 3  # times that backward is asked the same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steady:
+    """A problem whose forward repeats, by seeding if need be, or one graph of it."""
+
+    problem: Problem
+    tape: Tape
+    reuse: Reuse
+    findings: tuple[Finding, ...] = ()
+
+
+def steady(problem: Problem, settings: Settings) -> Steady:
+    """GV406: make the forward repeatable, or say that it is not; raises EvaluationError."""
+    tape = record(problem)
+    spread = _spread(tape, record(problem))
+    if spread <= _FEW:
+        return Steady(problem=problem, tape=tape, reuse=Reuse.FRESH, findings=_wobble(spread))
+    seeded = replace(problem, seed=settings.seed if problem.seed is None else problem.seed)
+    tape = record(seeded)
+    spread = _spread(tape, record(seeded))
+    if spread <= _FEW:
+        return Steady(problem=seeded, tape=tape, reuse=Reuse.FRESH, findings=_wobble(spread))
+    text = "the forward is random: it differs between two calls at one point, even when seeded before each"
+    finding = Finding(code="GV406", verdict=Verdict.INCONCLUSIVE, message=text)
+    return Steady(problem=problem, tape=tape, reuse=Reuse.SHARED, findings=(finding,))
+
+
+def spreads(subject: Subject) -> tuple[Answer, ...]:
+    """Ask the same again, with another state of the RNG at every backward; raises EvaluationError."""
+    found = []
+    for number in range(_AGAIN):
+        tape = graph(subject)
+        torch.manual_seed(subject.settings.seed + 101 + number)
+        found.append(answer_of(subject, tape, subject.cotangents))
+    return tuple(found)
+
+
+def findings(subject: Subject, again: tuple[Answer, ...]) -> Iterator[Finding]:
+    """GV407: backward gives the same gradient for the same cotangent."""
+    for answer in again:
+        claim = "backward is not deterministic: asked twice, it answers differently"
+        accused = [*differences(subject, "GV407", claim, answer, subject.answer)]
+        if accused:
+            yield from accused
+            return
+    spread = max((_ulps(one, other) for answer in again for one, other in _pairs(answer, subject)), default=0.0)
+    if spread > 0:
+        yield remark("GV407", f"backward repeats to {spread:.3g} ulp of its largest entry: a sum in varying order")
+
+
+def spread_of(subject: Subject, again: tuple[Answer, ...]) -> tuple[float, ...]:
+    """Return per primal what small differences between answers amount to; large ones are not rounding."""
+    found = []
+    for number, primal in enumerate(subject.primals):
+        own = subject.answer[number]
+        spread = max((largest(minus(answer, subject.answer)[number]) for answer in again), default=0.0)
+        few = _FEW * torch.finfo(primal.tensor.dtype).eps * largest(own)
+        found.append(spread if spread <= few else 0.0)
+    return tuple(found)
+
+
+def _wobble(spread: float) -> tuple[Finding, ...]:
+    if spread == 0:
+        return ()
+    return (remark("GV406", f"the forward repeats to {spread:.3g} ulp of its largest entry: a sum in varying order"),)
+
+
+def _spread(tape: Tape, other: Tape) -> float:
+    """Return the largest difference between two forwards in ulps of the largest entry."""
+    pairs = zip(outputs_of(tape), outputs_of(other), strict=False)
+    eps = [torch.finfo(output.tensor.dtype).eps for output in tape.outputs]
+    return max((_ulps(one, two, unit) for (one, two), unit in zip(pairs, eps, strict=False)), default=0.0)
+
+
+def _pairs(answer: Answer, subject: Subject) -> Iterator[tuple[Tensor, Tensor]]:
+    return zip(answer, subject.answer, strict=True)
+
+
+def _ulps(one: Tensor, other: Tensor, eps: float = torch.finfo(torch.float64).eps) -> float:
+    if one.shape != other.shape:
+        return float("inf")
+    distance = largest(one.nan_to_num() - other.nan_to_num())
+    return distance / (eps * max(largest(one), largest(other), torch.finfo(torch.float64).tiny))

@@ -1,0 +1,110 @@
+"""GV309–GV312: what backward returns, before autograd sums, casts and moves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradverify.checks.contract.nodes import Exchange, Slot, class_of, custom_nodes, overheard, slots
+from gradverify.checks.contract.subject import Subject, answer_of, graph
+from gradverify.checks.contract.wording import accusation, remark
+from gradverify.core.problem import Problem
+from gradverify.core.tape import Rejected, Tape, vjp
+from gradverify.errors import EvaluationError
+from gradverify.result import Finding
+
+_NOT_A_TENSOR = "expected Variable or None"  # torch's words for a gradient of another type
+
+
+def findings(subject: Subject) -> Iterator[Finding]:
+    """GV309–GV311: the gradient has its input's shape, dtype and device."""
+    tape = graph(subject)
+    with overheard(custom_nodes(tape)) as heard:
+        answer_of(subject, tape, subject.cotangents)
+    for exchange in heard:
+        yield from _judged(exchange)
+
+
+def refusals(problem: Problem, tape: Tape) -> tuple[Finding, ...]:
+    """GV310–GV312: why autograd does not take what backward returns, empty where it does.
+
+    Raises EvaluationError where backward itself raises.
+    """
+    cotangents = [torch.ones_like(output.tensor) for output in tape.outputs]
+    with overheard(custom_nodes(tape)) as heard:
+        try:
+            vjp(problem, tape, cotangents)
+        except EvaluationError as error:
+            if not heard:
+                raise
+            found = [finding for exchange in heard[-1:] for finding in _refused(exchange)]
+            if not found and not _is_refusal(error):
+                raise
+            said = str(error.original).strip().splitlines()[0]
+            return tuple(found) or (accusation("GV312", f"autograd rejects what backward returned: {said}"),)
+    return ()
+
+
+def _is_refusal(error: EvaluationError) -> bool:
+    return isinstance(error, Rejected) or _NOT_A_TENSOR in str(error.original)
+
+
+def _refused(exchange: Exchange) -> Iterator[Finding]:
+    name = class_of(exchange.node).__name__
+    wanted = len(exchange.node.needs_input_grad)
+    if len(exchange.returned) < wanted or any(entry is not None for entry in exchange.returned[wanted:]):
+        text = f"backward of {name} returns {len(exchange.returned)} gradients for the {wanted} arguments of forward"
+        yield accusation("GV312", f"{text}, and autograd rejects it: one per argument, None where there is none")
+        return
+    for slot in slots(exchange.node):
+        gradient = exchange.returned[slot.place]
+        place = f"backward of {name}, argument {slot.place}"
+        if gradient is not None and not isinstance(gradient, Tensor):
+            yield accusation("GV312", f"{place}: returns {type(gradient).__name__}, not a tensor; autograd rejects it")
+        elif gradient is not None and gradient.device != slot.device:
+            yield _device(place, gradient, slot)
+        elif gradient is not None and not _sums_to(gradient.shape, slot.shape):
+            shapes = f"a gradient of shape {list(gradient.shape)} for an input of shape {list(slot.shape)}"
+            yield accusation("GV312", f"{place}: returns {shapes}, and autograd rejects it")
+
+
+def _judged(exchange: Exchange) -> Iterator[Finding]:
+    for slot in slots(exchange.node):
+        gradient: Any = exchange.returned[slot.place] if slot.place < len(exchange.returned) else None
+        if not isinstance(gradient, Tensor):
+            continue
+        place = f"backward of {class_of(exchange.node).__name__}, argument {slot.place}"
+        if gradient.shape != slot.shape:
+            shapes = f"a gradient of shape {list(gradient.shape)} for an input of shape {list(slot.shape)}"
+            yield accusation("GV309", f"{place}: returns {shapes}; autograd sums it without a word")
+        if gradient.dtype != slot.dtype:
+            yield _dtype(place, gradient, slot)
+        if gradient.device != slot.device:
+            yield _device(place, gradient, slot)
+
+
+def _dtype(place: str, gradient: Tensor, slot: Slot) -> Finding:
+    text = f"{place}: returns {_name(gradient.dtype)} for an input of {_name(slot.dtype)}"
+    if torch.finfo(slot.dtype).eps < _eps(gradient.dtype):
+        return accusation("GV310", f"{text}; autograd casts it back, but the digits are lost")
+    return remark("GV310", f"{text}; autograd casts it")
+
+
+def _device(place: str, gradient: Tensor, slot: Slot) -> Finding:
+    return accusation("GV311", f"{place}: returns a gradient on {gradient.device} for an input on {slot.device}")
+
+
+def _eps(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 1.0
+
+
+def _sums_to(shape: torch.Size, wanted: torch.Size) -> bool:
+    lead = len(shape) - len(wanted)
+    return lead >= 0 and all(small in (1, large) for small, large in zip(wanted, shape[lead:], strict=True))
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

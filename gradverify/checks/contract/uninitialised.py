@@ -1,0 +1,64 @@
+"""GV409: what was never written is not read."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradverify.checks.contract.subject import Answer, Subject, answer_of, new_graph, outputs_of
+from gradverify.checks.contract.wording import accusation
+from gradverify.errors import EvaluationError
+from gradverify.result import Finding
+
+
+def findings(subject: Subject) -> Iterator[Finding]:
+    """GV409: results do not depend on what fresh memory holds."""
+    plain = outputs_of(subject.tape)
+    try:
+        with _poisoned_memory():
+            tape = new_graph(subject)
+            outputs = outputs_of(tape)
+            answer = answer_of(subject, tape, subject.cotangents)
+    except EvaluationError:
+        return  # torch refuses some algorithms in its deterministic mode
+    for output, before, after in zip(subject.tape.outputs, plain, outputs, strict=False):
+        if _poisoned(after, before):
+            yield accusation("GV409", f"forward reads memory that it never wrote, in {output.name}", of=output.name)
+    yield from _in_backward(subject, answer)
+
+
+def _in_backward(subject: Subject, answer: Answer) -> Iterator[Finding]:
+    for primal, before, after in zip(subject.primals, subject.answer, answer, strict=True):
+        if _poisoned(after, before):
+            yield accusation(
+                "GV409",
+                f"backward reads memory that nobody wrote, in the gradient by {primal.name}: "
+                "torch.empty where zeros are meant, or entries left out",
+                wrt=primal.name,
+            )
+
+
+def _poisoned(after: Tensor, before: Tensor) -> bool:
+    return after.shape == before.shape and bool((after.isnan() & ~before.isnan()).any())
+
+
+@contextmanager
+def _poisoned_memory() -> Iterator[None]:
+    """Let torch fill every fresh tensor with NaN, and put its switches back afterwards."""
+    mode = torch.get_deterministic_debug_mode()
+    switch: Any = torch.utils.deterministic  # its one setting is a property of the module
+    fills = switch.fill_uninitialized_memory
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.set_deterministic_debug_mode("warn")
+            switch.fill_uninitialized_memory = True
+            yield
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+        switch.fill_uninitialized_memory = fills

@@ -1,0 +1,121 @@
+"""GV301–GV308: what backward does with its cotangents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.checks.contract.support import X, Y, contract, failing, pair, sine
+from tests.core.support import double
+
+M = double([[0.3, -1.2, 0.7], [2.1, -0.4, 1.5]])
+
+
+def _mul_(g: Tensor, x: Tensor) -> Tensor:
+    return g.mul_(x.cos())
+
+
+def _as_if_contiguous(g: Tensor, x: Tensor) -> Tensor:
+    return torch.as_strided(g, g.shape, x.stride()) * x.cos()
+
+
+def _storage_walk(g: Tensor, x: Tensor) -> Tensor:
+    flat = torch.empty(0, dtype=g.dtype).set_(
+        g.untyped_storage(), 0, (min(x.numel(), g.untyped_storage().nbytes() // 8),)
+    )
+    return (flat if flat.numel() == x.numel() else flat.expand(x.numel())).reshape(x.shape) * x.cos()
+
+
+@pytest.mark.parametrize(
+    ("code", "backward"),
+    [
+        ("GV303", lambda ctx, x, g: x.cos() * g**2),
+        ("GV303", lambda ctx, x, g: x.cos() * g.abs()),
+        ("GV304", lambda ctx, x, g: x.cos() * g.sign()),
+        ("GV304", lambda ctx, x, g: x.cos() * g.clamp(-1, 1)),
+        ("GV304", lambda ctx, x, g: x.cos() * g / g.norm()),
+        ("GV302", lambda ctx, x, g: torch.where(x > 0, x.cos() * g, -0.5)),
+        ("GV302", lambda ctx, x, g: x.cos() * g + 1e-6),
+        ("GV301", lambda ctx, x, g: x.cos() * torch.where(g.roll(1).abs() < g.abs(), g, 1.001 * g)),
+        ("GV306", lambda ctx, x, g: _mul_(g, x)),
+        ("GV306", lambda ctx, x, g: g.data.mul_(x.cos())),
+        ("GV307", lambda ctx, x, g: _as_if_contiguous(g, x)),
+        ("GV307", lambda ctx, x, g: _storage_walk(g, x)),
+    ],
+)
+@pytest.mark.parametrize("point", [X, M], ids=["vector", "matrix"])
+def test_wrong_with_one_output(code: str, backward: Callable[..., Any], point: Tensor) -> None:
+    result = contract(sine(backward), point)
+    assert code in failing(result), result.findings
+    assert result.evaluations.backward < 150
+
+
+@pytest.mark.parametrize(
+    ("code", "backward"),
+    [
+        ("GV305", lambda ctx, x, y, g, h: (y * g + h + g * h, x * g + h)),
+        ("GV305", lambda ctx, x, y, g, h: (y * g if bool((g != 0).any()) else h, x * g + h)),
+        ("GV303", lambda ctx, x, y, g, h: (y * g**2 + h, x * g + h)),
+    ],
+)
+def test_wrong_with_two_outputs(code: str, backward: Callable[..., Any]) -> None:
+    assert failing(contract(pair(backward), X, Y)) == {code}
+
+
+def test_a_view_of_a_cotangent_that_is_not_contiguous_is_reported_as_a_layout() -> None:
+    result = contract(sine(lambda ctx, x, g: (g.view(-1) * x.view(-1).cos()).view(x.shape)), M)
+    assert failing(result) == {"GV307", "GV403"}
+    assert "view size is not compatible" in next(f.message for f in result.findings if f.code == "GV307")
+
+
+def test_a_conjugated_cotangent_read_as_if_it_were_none() -> None:
+    def backward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+        physical = g.conj() if g.is_conj() else g
+        return physical * x.cos().conj()
+
+    point = torch.tensor([0.3 + 1j, -0.2 + 0.1j], requires_grad=True, dtype=torch.complex128)
+    assert failing(contract(sine(backward), point)) == {"GV307"}
+
+
+def test_undefined_cotangents_one_by_one_and_all() -> None:
+    crashing = pair(lambda ctx, x, y, g, h: (y * g + h, x * g + h), materialize=False)
+    result = contract(crashing, X, Y)
+    assert failing(result) == {"GV308"}
+    assert len([finding for finding in result.findings if finding.code == "GV308"]) == 3
+
+    def forgetful(ctx: Any, x: Tensor, y: Tensor, g: Tensor | None, h: Tensor | None) -> Any:
+        return (None, None) if g is None or h is None else (y * g + h, x * g + h)
+
+    assert failing(contract(pair(forgetful, materialize=False), X, Y)) == {"GV308"}
+
+
+@pytest.mark.parametrize(
+    "backward",
+    [
+        lambda ctx, x, g: x.cos() * g,
+        lambda ctx, x, g: (g.contiguous().view(-1) * x.contiguous().view(-1).cos()).view(x.shape),
+        lambda ctx, x, g: (g.reshape(-1) * x.reshape(-1).cos()).reshape(x.shape),
+        lambda ctx, x, g: g.clone().mul_(x.cos()),
+        lambda ctx, x, g: x.cos() * g * 1e-30,
+        lambda ctx, x, g: torch.einsum("...,...->...", x.cos(), g),
+    ],
+)
+@pytest.mark.parametrize("point", [X, M], ids=["vector", "matrix"])
+def test_right_ways_are_not_accused(backward: Callable[..., Any], point: Tensor) -> None:
+    result = contract(sine(backward), point)
+    assert result.findings == ()
+
+
+def test_none_taken_for_zero_is_right() -> None:
+    def backward(ctx: Any, x: Tensor, y: Tensor, g: Tensor | None, h: Tensor | None) -> Any:
+        by_x = 0.0 if g is None else y * g
+        by_y = 0.0 if g is None else x * g
+        if h is None:
+            return (None, None) if g is None else (by_x, by_y)
+        return by_x + h, by_y + h
+
+    assert contract(pair(backward, materialize=False), X, Y).findings == ()

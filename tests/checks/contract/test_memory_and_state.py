@@ -1,0 +1,295 @@
+"""GV401–GV413: inputs, state, memory."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from gradverify.result import Verdict
+from tests.checks.contract.support import X, Y, contract, failing, pair, product, remarked, sine
+from tests.core.support import double
+
+M = double([[0.3, -1.2, 0.7], [2.1, -0.4, 1.5]])
+
+
+def test_an_input_overwritten_by_forward() -> None:
+    class Overwrites(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x.clone())
+            x.mul_(2)
+            return x / 2 * x / 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return 2 * g * ctx.saved_tensors[0]
+
+    assert "GV401" in failing(contract(Overwrites.apply, X))
+
+
+def test_an_input_that_is_marked_dirty() -> None:
+    class Doubles(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return 2 * g
+
+    assert contract(Doubles.apply, X).findings == ()
+
+
+def test_a_saved_tensor_overwritten_by_backward() -> None:
+    def through_data(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+        x.data.cos_()
+        return g * x
+
+    result = contract(sine(through_data), X)
+    assert failing(result) == {"GV402"}
+    assert "backward modifies x in place" in result.message
+
+
+def test_a_saved_intermediate_overwritten_by_backward() -> None:
+    class Saves(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x.cos())
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return ctx.saved_tensors[0].data.mul_(g).clone()
+
+    result = contract(Saves.apply, X)
+    assert failing(result) == {"GV402"}
+    assert "saved tensor 0 of Saves" in result.message
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_inputs_that_are_not_contiguous(copies: bool) -> None:
+    def backward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+        flat = x.contiguous() if copies else torch.as_strided(x, x.shape, (3, 1))
+        return g * flat.cos()
+
+    found = failing(contract(sine(backward), M))
+    assert found == set() if copies else "GV403" in found
+
+
+def test_wrong_where_only_the_second_input_needs_a_gradient() -> None:
+    def backward(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> Any:
+        return g * y, g * (x if ctx.needs_input_grad[0] else y)
+
+    result = contract(product(backward), X, Y)
+    assert failing(result) == {"GV404"}
+    assert "only y needs a gradient" in result.message
+
+
+def test_gradients_only_where_needed_are_right() -> None:
+    def backward(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> Any:
+        return g * y if ctx.needs_input_grad[0] else None, g * x if ctx.needs_input_grad[1] else None
+
+    assert contract(product(backward), X, Y).findings == ()
+
+
+def test_one_tensor_for_two_inputs() -> None:
+    def backward(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> Any:
+        return (g * y, None) if x.data_ptr() == y.data_ptr() else (g * y, g * x)
+
+    result = contract(product(backward), X, Y)
+    assert failing(result) == {"GV405"}
+
+
+def test_a_forward_that_no_seed_repeats() -> None:
+    class Draws(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.factor = random.SystemRandom().random()
+            return x * ctx.factor
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * ctx.factor
+
+    result = contract(Draws.apply, X)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert [finding.code for finding in result.findings] == ["GV406"]
+
+
+class Dropout(Function):
+    keeps_its_mask = True
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, keeps: bool) -> Tensor:
+        mask = torch.rand_like(x) < 0.5
+        ctx.save_for_backward(mask if keeps else None)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (mask,) = ctx.saved_tensors
+        return g * (torch.rand_like(g) < 0.5 if mask is None else mask), None
+
+
+def test_a_mask_that_is_drawn_again_in_backward_and_one_that_is_kept() -> None:
+    point = torch.linspace(-1, 1, 20, dtype=torch.float64).requires_grad_()
+    assert failing(contract(lambda x: Dropout.apply(x, False), point)) == {"GV407"}
+    assert contract(lambda x: Dropout.apply(x, True), point).findings == ()
+
+
+def test_a_sum_in_another_order_each_time() -> None:
+    calls = iter(range(10**6))
+
+    def backward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+        return g * x.cos() * (1 + next(calls) % 3 * 2.0**-51)
+
+    result = contract(sine(backward), X)
+    assert result.verdict is Verdict.PASS
+    assert remarked(result) == {"GV407"}
+
+
+def test_state_on_the_class() -> None:
+    class Global(Function):
+        x: Tensor
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            Global.x = x.detach()
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * Global.x.cos()
+
+    assert failing(contract(Global.apply, X)) == {"GV408"}
+
+
+def test_memory_that_nobody_wrote() -> None:
+    def half_written(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+        gradient = torch.empty_like(x)
+        gradient[: len(x) // 2] = (g * x.cos())[: len(x) // 2]
+        return gradient
+
+    def written(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+        return torch.mul(g, x.cos(), out=torch.empty_like(x))
+
+    assert failing(contract(sine(half_written), X)) == {"GV409"}
+    assert failing(contract(sine(written), X)) == set()
+
+
+def test_the_switches_of_determinism_are_put_back() -> None:
+    contract(sine(lambda ctx, x, g: g * x.cos()), X)
+    assert torch.get_deterministic_debug_mode() == 0
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+class Exp(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, how: str) -> Tensor:
+        y = x.exp()
+        ctx.how = how
+        if how == "attribute":
+            ctx.y = y
+        elif how == "list":
+            ctx.kept = [{"y": y}]
+        else:
+            ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        y = {"attribute": lambda: ctx.y, "list": lambda: ctx.kept[0]["y"]}.get(ctx.how, lambda: ctx.saved_tensors[0])()
+        return g * y, None
+
+
+@pytest.mark.parametrize("how", ["attribute", "list"])
+def test_an_output_kept_on_ctx_leaks(how: str) -> None:
+    result = contract(lambda x: Exp.apply(x, how), X)
+    assert failing(result) == {"GV410"}
+    assert "save_for_backward" in result.message
+
+
+def test_an_output_that_is_saved_does_not_leak_and_an_input_on_ctx_is_remarked() -> None:
+    assert contract(lambda x: Exp.apply(x, "saved"), X).findings == ()
+
+    class Keeps(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.x = x
+            return x.exp()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * ctx.x.exp()
+
+    result = contract(Keeps.apply, X)
+    assert result.verdict is Verdict.PASS
+    assert remarked(result) == {"GV410"}
+
+
+class Twice(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, refuses: bool) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.calls, ctx.refuses = 0, refuses
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        ctx.calls += 1
+        if ctx.calls > 1 and ctx.refuses:
+            raise RuntimeError("once only")
+        return g * ctx.saved_tensors[0].cos() * ctx.calls, None
+
+
+def test_a_second_backward() -> None:
+    assert failing(contract(lambda x: Twice.apply(x, False), X)) == {"GV411"}
+    refusal = contract(lambda x: Twice.apply(x, True), X)
+    assert refusal.verdict is Verdict.PASS
+    assert "GV411" in remarked(refusal)
+
+
+class Same(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, how: str) -> Tensor:
+        return {"itself": lambda: x, "view": lambda: x.view_as(x), "hidden": lambda: x.data}[how]()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        return g, None
+
+
+@pytest.mark.parametrize(("how", "codes"), [("itself", set()), ("view", set()), ("hidden", {"GV412"})])
+def test_an_output_in_the_memory_of_an_input(how: str, codes: set[str]) -> None:
+    result = contract(lambda x: Same.apply(x, how), X)
+    assert result.verdict is Verdict.PASS
+    assert remarked(result) == codes
+
+
+class RowSum(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, squeezes: bool) -> Tensor:
+        ctx.shape, ctx.squeezes = x.shape, squeezes
+        return x.sum(0, keepdim=True)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        if ctx.squeezes:
+            g = g.squeeze()
+            return torch.stack([g] * ctx.shape[0]).view(ctx.shape[0], g.shape[0]), None
+        return g.expand(ctx.shape), None
+
+
+def test_dimensions_of_size_one() -> None:
+    assert failing(contract(lambda x: RowSum.apply(x, True), M)) == {"GV413"}
+    assert contract(lambda x: RowSum.apply(x, False), M).findings == ()
+
+
+def test_two_outputs_share_nothing() -> None:
+    assert contract(pair(lambda ctx, x, y, g, h: (y * g + h, x * g + h)), X, Y).findings == ()

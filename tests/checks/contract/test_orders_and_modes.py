@@ -1,0 +1,185 @@
+"""GV501–GV504 and GV601: backward's own derivative, forward mode, batches, precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from gradverify.result import Verdict
+from tests.checks.contract.support import X, Y, contract, failing, product, remarked, sine
+
+
+def test_a_backward_that_is_detached() -> None:
+    result = contract(sine(lambda ctx, x, g: g.detach() * x.cos()), X)
+    assert result.verdict is Verdict.PASS
+    assert remarked(result) == {"GV501"}
+
+
+def test_a_backward_that_declares_itself() -> None:
+    class Declared(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x.cos())
+            return x.sin()
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * ctx.saved_tensors[0]
+
+    assert contract(Declared.apply, X).findings == ()
+
+
+@pytest.mark.parametrize("as_attribute", [True, False])
+def test_an_intermediate_that_is_saved(as_attribute: bool) -> None:
+    class Saves(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            slope = x.cos()
+            ctx.slope = slope if as_attribute else None
+            ctx.save_for_backward(slope)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * (ctx.saved_tensors[0] if ctx.slope is None else ctx.slope)
+
+    result = contract(Saves.apply, X)
+    assert result.verdict is Verdict.PASS
+    assert remarked(result) == {"GV502"}
+
+
+def test_a_saved_mask_is_no_intermediate() -> None:
+    class Relu(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward((x > 0).to(x.dtype))
+            return x.clamp(min=0)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * ctx.saved_tensors[0]
+
+    assert contract(Relu.apply, X).findings == ()
+
+
+def with_jvp(jvp: Callable[[Tensor, Tensor], Tensor], slope: Callable[[Tensor], Tensor] = torch.cos) -> Any:
+    class Sine(Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x: Tensor) -> Tensor:
+            return x.sin()
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * slope(ctx.saved_tensors[0])
+
+        @staticmethod
+        def jvp(ctx: Any, t: Tensor) -> Tensor:
+            return jvp(ctx.saved_tensors[0], t)
+
+    return Sine.apply
+
+
+def test_jvp_and_backward() -> None:
+    right = with_jvp(lambda x, t: t * x.cos())
+    assert contract(right, X).findings == ()
+    assert contract(right, X, check="forward_ad").verdict is Verdict.PASS
+    wrong = contract(with_jvp(lambda x, t: t * x.sin()), X)
+    assert failing(wrong) == {"GV503"}
+    assert "differences do not agree with jvp" in wrong.message
+    backward_wrong = contract(with_jvp(lambda x, t: t * x.cos(), torch.sin), X)
+    assert failing(backward_wrong) == {"GV503"}
+    assert "differences agree with jvp" in backward_wrong.message
+
+
+def test_forward_mode_is_held_against_differences_where_both_are_wrong() -> None:
+    both = with_jvp(lambda x, t: t * x.sin(), torch.sin)
+    assert contract(both, X).findings == ()
+    result = contract(both, X, check="forward_ad")
+    assert failing(result) == {"GV503"}
+    assert result.message == "jvp agrees with backward, and differences with neither: 5 of 25 entries differ"
+
+
+def test_what_is_not_defined_is_skipped() -> None:
+    plain = sine(lambda ctx, x, g: g * x.cos())
+    assert contract(plain, X, check="forward_ad").message == "no Function here defines jvp"
+    assert contract(plain, X, check="forward_ad").verdict is Verdict.SKIP
+    assert contract(plain, X, check="batching").verdict is Verdict.SKIP
+    assert contract(torch.sin, X, check="forward_ad").verdict is Verdict.SKIP
+    assert contract(torch.sin, X, check="batching").verdict is Verdict.SKIP
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_vmap_and_a_loop(right: bool) -> None:
+    class Scaled(Function):
+        @staticmethod
+        def forward(x: Tensor, y: Tensor) -> Tensor:
+            return x * y
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Any:
+            x, y = ctx.saved_tensors
+            return _summed(g * y, x), _summed(g * x, y)
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, x: Tensor, y: Tensor) -> Any:
+            if not right and in_dims[1] is None:
+                return x * y.flip(0), 0
+            return Scaled.apply(x, y), 0
+
+    def _summed(gradient: Tensor, like: Tensor) -> Tensor:
+        return gradient.sum_to_size(like.shape)
+
+    result = contract(Scaled.apply, X, Y)
+    assert failing(result) == (set() if right else {"GV504"})
+    assert contract(Scaled.apply, X, Y, check="batching").verdict is (Verdict.PASS if right else Verdict.FAIL)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_backward_in_a_narrower_dtype(dtype: torch.dtype) -> None:
+    result = contract(sine(lambda ctx, x, g: (g.to(dtype) * x.to(dtype).cos()).to(x.dtype)), X)
+    assert failing(result) == {"GV601"}
+    assert str(dtype).removeprefix("torch.") in result.message
+    product_in_double = contract(sine(lambda ctx, x, g: g * x.to(dtype).cos().to(x.dtype)), X)
+    assert failing(product_in_double) == {"GV601"}
+
+
+def test_a_kernel_in_float32_throughout_is_remarked() -> None:
+    class Mixed(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x.float().sin().double()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return (g.float() * ctx.saved_tensors[0].float().cos()).double()
+
+    result = contract(Mixed.apply, X)
+    assert result.verdict is Verdict.PASS
+    assert remarked(result) == {"GV601"}
+
+
+def test_constants_in_float32_and_float32_inputs_are_right() -> None:
+    third = torch.tensor([1 / 3])
+    constants = product(lambda ctx, x, y, g: (g * y * third / third.double(), g * x))
+    assert contract(constants, X, Y).findings == ()
+    single = contract(sine(lambda ctx, x, g: g * x.cos()), X.detach().float().requires_grad_())
+    assert single.findings == ()

@@ -1,0 +1,86 @@
+"""GV309–GV312: what backward returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from gradverify.result import Verdict
+from tests.checks.contract.support import X, Y, contract, failing, product, remarked, sine
+from tests.core.support import double
+
+ONE = double([0.7])
+
+
+def test_a_shape_that_autograd_sums() -> None:
+    missing_sum = product(lambda ctx, x, y, g: (g * y, g * x))
+    result = contract(missing_sum, X, ONE)
+    assert failing(result) == {"GV309"}
+    assert "argument 1: returns a gradient of shape [5] for an input of shape [1]" in result.message
+    assert contract(product(lambda ctx, x, y, g: (g * y, (g * x).sum(0, keepdim=True))), X, ONE).findings == ()
+
+
+def test_a_narrower_dtype_loses_digits_and_a_wider_one_is_remarked() -> None:
+    narrow = contract(sine(lambda ctx, x, g: (g * x.cos()).float()), X)
+    assert failing(narrow) == {"GV310"}
+    wide = contract(sine(lambda ctx, x, g: g.double() * x.double().cos()), X.detach().float().requires_grad_())
+    assert wide.verdict is Verdict.PASS
+    assert remarked(wide) == {"GV310"}
+
+
+def test_another_device() -> None:
+    result = contract(sine(lambda ctx, x, g: torch.empty(x.shape, dtype=x.dtype, device="meta")), X)
+    assert failing(result) == {"GV311"}
+    assert "on meta for an input on cpu" in result.message
+
+
+def test_a_shape_that_autograd_rejects() -> None:
+    result = contract(sine(lambda ctx, x, g: g[:2]), X)
+    assert failing(result) == {"GV312"}
+    assert "returns a gradient of shape [2] for an input of shape [5], and autograd rejects it" in result.message
+
+
+def test_a_count_that_autograd_rejects() -> None:
+    result = contract(product(lambda ctx, x, y, g: g * y), X, Y)
+    assert failing(result) == {"GV312"}
+    assert "returns 1 gradients for the 2 arguments of forward" in result.message
+
+
+def test_something_that_is_no_tensor() -> None:
+    result = contract(sine(lambda ctx, x, g: 1.0), X)
+    assert failing(result) == {"GV312"}
+    assert "returns float, not a tensor" in result.message
+
+
+def test_gradients_for_inputs_that_did_not_ask_are_right() -> None:
+    both = product(lambda ctx, x, y, g: (g * y, g * x))
+    assert contract(both, X, Y.detach()).findings == ()
+
+
+def test_returns_are_seen_inside_a_callable_of_several_functions() -> None:
+    wrong = product(lambda ctx, x, y, g: (g * y, g * x))
+    right = sine(lambda ctx, x, g: g * x.cos())
+    result = contract(lambda x, y: (right(wrong(right(x), y)) * 2).sum(), X, ONE)
+    assert failing(result) == {"GV309"}
+
+
+def test_the_style_with_setup_context() -> None:
+    class Modern(Function):
+        @staticmethod
+        def forward(x: Tensor, y: Tensor) -> Tensor:
+            return x * y
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Any:
+            x, y = ctx.saved_tensors
+            return g * y, g * x
+
+    assert contract(Modern.apply, X, Y).findings == ()
+    assert failing(contract(Modern.apply, X, ONE)) == {"GV309"}
