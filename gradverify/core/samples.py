@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.moves import Moves, members, owned
+from gradverify.core.moves import Kind, Moves, members, owned
 from gradverify.core.noise import Noise
 from gradverify.core.sampler import Sampler, evaluate, representable
 
@@ -47,19 +47,26 @@ class Estimate:
 def sample(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Samples:
     """Evaluate the forward at x ± h for every chosen move (C,) and step."""
     inside, place = members(moves, chosen)
+    start, base = sampled.point[inside], steps.base[inside]
     sides: tuple[list[Tensor], ...] = ([], [], [], [])
-    for factor in steps.factors:
-        step = steps.base[inside] * factor
+    for factor in steps.factors.tolist():
         for sign, (lengths, values) in ((1, sides[:2]), (-1, sides[2:])):
-            moved = representable(sampled, inside, sampled.point[inside] + sign * step)
+            moved = representable(sampled, inside, torch.add(start, base, alpha=sign * factor))
             points = sampled.point.repeat(len(chosen), 1)
             points[place, inside] = moved
-            length = torch.zeros_like(sampled.point)
-            length[inside] = sign * (moved - sampled.point[inside])
-            lengths.append(owned(moves, chosen, length))
+            lengths.append(_lengths(moves, chosen, inside, sign * (moved - start)))
             values.append(evaluate(sampled, points))
     forth, plus, back, minus = (torch.stack(side, dim=1) for side in sides)
     return Samples(moves=chosen, forth=forth, back=back, plus=plus, minus=minus)
+
+
+def _lengths(moves: Moves, chosen: Tensor, inside: Tensor, lengths: Tensor) -> Tensor:
+    """Return the step of the coordinate that owns each entry, (C, 1) or (C, m), from those of the moved ones (k,)."""
+    if moves.kind is Kind.SINGLE:
+        return lengths.unsqueeze(1)
+    every = torch.zeros(len(moves.colour), dtype=lengths.dtype, device=lengths.device)
+    every[inside] = lengths
+    return owned(moves, chosen, every)
 
 
 def joined(coarse: Samples, fine: Samples) -> Samples:

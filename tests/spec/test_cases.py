@@ -73,7 +73,7 @@ def test_defaults(folder: Folder) -> None:
     (case,) = folder.cases(TENSOR)
     assert case.id == "s/F/cpu-float64"
     assert case.draw_key == "s/F/sample0"
-    assert case.checks == ("gradcheck", "gradgradcheck")
+    assert case.checks == ("gradcheck", "gradgradcheck", "contract")
     assert case.tolerances == dict.fromkeys(case.checks, Tolerances())
     assert (case.spec, case.line, case.seed, case.timeout) == ("s.yaml", 1, 0, 60.0)
     assert case.expect == Expectation()
@@ -85,6 +85,7 @@ def test_tolerances_of_a_check_stand_before_those_of_the_document(folder: Folder
     assert case.tolerances == {
         "gradcheck": Tolerances(rtol=1e-3, atol=1e-9),
         "gradgradcheck": Tolerances(rtol=1e-7, atol=1e-9),
+        "contract": Tolerances(rtol=1e-7, atol=1e-9),
     }
 
 
