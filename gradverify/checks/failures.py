@@ -61,7 +61,7 @@ def _said(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:  # an exception whose own __str__ raises
-        return "(no message: its __str__ raises)"
+        return "its text could not be read"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else "(no message)"
 

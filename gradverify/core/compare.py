@@ -123,7 +123,11 @@ def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance) -> J
 
 def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
     """Judge entries after the thorough pass: kinks by the interval of one-sided derivatives, jumps not at all."""
-    allowance = replace(allowance, scale=torch.maximum(allowance.scale, local.seen))  # a wrong branch would show there
+    allowance = replace(
+        allowance,
+        scale=torch.maximum(allowance.scale, local.seen),  # a wrong branch would show there
+        zero=torch.maximum(allowance.zero, BAR_FACTOR * local.hidden),
+    )
     judged = judge_smooth(claimed, local.estimate, allowance)
     code = judged.code.clone()
     outside = torch.maximum(local.low - claimed, claimed - local.high).clamp(min=0.0)

@@ -8,7 +8,7 @@ trusted; if none of those can tell, the point counts as lying on the kink.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -53,6 +53,7 @@ class Local:
     edge: Tensor  # bool: one side of the point is outside the domain
     outside: Tensor  # bool: the forward is not finite at the point itself
     seen: Tensor  # the steepest slope within the length scale, which zeros are resolved against
+    hidden: Tensor  # what may stand in place of a zero, because cancellation would hide it
 
 
 def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
@@ -77,7 +78,6 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
         value=torch.where(edge, one.value, torch.where(kink, (left.value + right.value) / 2, smooth.value)),
         bar=torch.where(edge, one.bar, torch.where(kink, torch.maximum(left.bar, right.bar), smooth.bar)),
     )
-    estimate = replace(estimate, bar=torch.maximum(estimate.bar, _cancelled(sampled, samples, seen)))
     return Local(
         estimate=estimate,
         low=torch.where(kink, torch.minimum(left.value, right.value), estimate.value),
@@ -86,6 +86,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
         jump=jump & ~edge,
         edge=edge,
         seen=seen,
+        hidden=_cancelled(sampled, samples, seen),
         outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
 
@@ -167,9 +168,14 @@ def _scatter(samples: Samples) -> Tensor:
 
 
 def _cancelled(sampled: Sampler, samples: Samples, seen: Tensor) -> Tensor:
-    """Return what cancellation may hide where an output is exactly zero and does not move; (C, m)."""
-    still = (sampled.value == 0) & unmoved(sampled, samples)[:, -1]
-    return torch.where(still, _CANCELLED * sampled.unit * seen, 0.0)
+    """Return what cancellation may hide where an output does not move at all but for the largest steps; (C, m).
+
+    Where terms cancel, they leave rounding of their own size, as the steepest slope around shows it, and where nothing
+    at all is left, of the size of the inputs.
+    """
+    still = unmoved(sampled, samples)[:, HALVINGS - 1]
+    size = torch.where(sampled.value == 0, seen.clamp(min=1.0), seen)
+    return torch.where(still, _CANCELLED * sampled.unit * size, 0.0)
 
 
 def _steady(shape: _Shape) -> Tensor:

@@ -115,7 +115,5 @@ def unmoved(sampled: Sampler, samples: Samples) -> Tensor:
 
 def difference_noise(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:
     """Return what the forward's noise may change in a central difference, (C, K, m)."""
-    still = unmoved(sampled, samples).all(dim=1)
-    level = torch.where(still, noise.rounding, noise.level).unsqueeze(1)
     larger = torch.maximum(samples.plus.abs(), samples.minus.abs()).nan_to_num(0.0, 0.0, 0.0) * sampled.unit + _TINY
-    return NOISE_FACTOR * torch.maximum(level, larger) / samples.forth
+    return NOISE_FACTOR * torch.maximum(noise.level, larger) / samples.forth

@@ -27,9 +27,11 @@ def keep_away(values: Tensor, points: Iterable[float], support: Support) -> Tens
             side = torch.ones_like(side)
         elif point + margin > support.high:
             side = -torch.ones_like(side)
-        # [0, 2m) is squeezed into [m, 2m): what was apart stays apart, and nothing piles up at the margin.
-        moved = point + side * (margin + offset.abs() / 2)
-        values = torch.where(offset.abs() < 2 * margin, moved, values)
+        # [0, room) is squeezed into [m, room): what was apart stays apart, and nothing piles up at the margin.
+        ends = torch.where(side > 0, support.high - point, point - support.low)
+        room = ends.clamp(min=margin, max=2 * margin)
+        moved = point + side * (margin + offset.abs().clamp(max=2 * margin) * (room - margin) / room)
+        values = torch.where(offset.abs() < room, moved, values)
     return values
 
 
