@@ -125,7 +125,8 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
     """Judge entries after the thorough pass: kinks by the interval of one-sided derivatives, jumps not at all."""
     allowance = replace(
         allowance,
-        scale=torch.maximum(allowance.scale, local.seen),  # a wrong branch would show there
+        # A wrong branch would show by the steepest slope around, be it that of another input.
+        scale=torch.maximum(allowance.scale, local.seen.amax(dim=0, keepdim=True)),
         zero=torch.maximum(allowance.zero, BAR_FACTOR * local.hidden),
     )
     judged = judge_smooth(claimed, local.estimate, allowance)
