@@ -1,0 +1,102 @@
+"""Ways to rearrange the rows and columns of a Jacobian that correspond to an operation on a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from gradverify.core.coordinates import Block, total
+from gradverify.core.evidence import Evidence
+from gradverify.diagnosis.seen import Seen, resembles, share_of
+
+_FAR = 64  # places that something is rolled by, at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """Entry (o, i) of the claimed Jacobian is entry (rows[o], columns[i]) of the numeric one."""
+
+    rows: Tensor | None  # (m,), None: in order
+    columns: Tensor | None  # (n,)
+    text: str
+
+
+def share_when(seen: Seen, arrangement: Arrangement) -> float | None:
+    """Return the share that a rearrangement explains, after a look at a few entries; None where it is not enough."""
+    if not _plausible(seen, arrangement):
+        return None
+    predicted = seen.numeric if arrangement.rows is None else seen.numeric[arrangement.rows]
+    return share_of(seen, predicted if arrangement.columns is None else predicted[:, arrangement.columns])
+
+
+def transpositions(evidence: Evidence) -> Iterator[Arrangement]:
+    """Yield exchanges of two dimensions: of the gradient, of the cotangent, of both."""
+    of, wrt = evidence.of, evidence.wrt
+    gradients = dict(_exchanges(wrt, evidence.claimed.device))
+    cotangents = dict(_exchanges(of, evidence.claimed.device))
+    for (a, b), columns in gradients.items():
+        text = f"the gradient by {wrt.name} is transposed: dimensions {a} and {b} are exchanged"
+        yield Arrangement(rows=None, columns=columns, text=text)
+    for (a, b), rows in cotangents.items():
+        text = f"the cotangent of {of.name} is taken transposed: dimensions {a} and {b} are exchanged"
+        yield Arrangement(rows=rows, columns=None, text=text)
+    for (a, b), columns in gradients.items():
+        if (a, b) in cotangents:
+            text = f"cotangent and gradient are transposed: dimensions {a} and {b} are exchanged in both"
+            yield Arrangement(rows=cotangents[a, b], columns=columns, text=text)
+
+
+def rolls(evidence: Evidence) -> Iterator[Arrangement]:
+    """Yield cyclic shifts and reversals: of the gradient, of the cotangent, of what was saved."""
+    of, wrt = evidence.of, evidence.wrt
+    gradients, cotangents = dict(_shifts(wrt, evidence)), dict(_shifts(of, evidence))
+    for words, columns in gradients.items():
+        yield Arrangement(rows=None, columns=columns, text=f"the gradient by {wrt.name} is {words}")
+    for words, rows in cotangents.items():
+        yield Arrangement(rows=rows, columns=None, text=f"the cotangent of {of.name} is taken {words}")
+    if of.shape == wrt.shape:
+        for words, columns in gradients.items():
+            text = f"analytic is numeric of an input {words}: backward uses saved values {words}"
+            yield Arrangement(rows=columns, columns=columns, text=text)
+
+
+def _exchanges(block: Block, device: torch.device) -> Iterator[tuple[tuple[int, int], Tensor]]:
+    places = torch.arange(total(block.shape), device=device).reshape(block.shape)
+    last = range(max(0, len(block.shape) - 4), len(block.shape))
+    for a, b in combinations(last, 2):
+        if block.shape[a] > 1 and block.shape[b] > 1:
+            yield (a, b), places.transpose(a, b).reshape(-1)
+
+
+def _shifts(block: Block, evidence: Evidence) -> Iterator[tuple[str, Tensor]]:
+    places = torch.arange(total(block.shape), device=evidence.claimed.device).reshape(block.shape)
+    for dimension, size in enumerate(block.shape):
+        along = f" along dimension {dimension}" if len(block.shape) > 1 else ""
+        for by in _distances(size):
+            yield f"rolled by {by}{along}", places.roll(by, dimension).reshape(-1)
+        if size > 2:
+            yield f"reversed{along}", places.flip(dimension).reshape(-1)
+    if len(block.shape) > 1:
+        yield "reversed as a whole", places.reshape(-1).flip(0)
+        for by in _distances(places.numel()):
+            yield f"rolled by {by} as a whole", places.reshape(-1).roll(by)
+
+
+def _distances(size: int) -> Iterator[int]:
+    for by in range(1, min(size // 2, _FAR) + 1):
+        yield by
+        if 2 * by != size:
+            yield -by
+
+
+def _plausible(seen: Seen, arrangement: Arrangement) -> bool:
+    rows, columns = seen.looks
+    return resembles(seen, seen.numeric[_at(arrangement.rows, rows), _at(arrangement.columns, columns)])
+
+
+def _at(order: Tensor | None, places: Tensor) -> Tensor:
+    return places if order is None else order[places]

@@ -1,0 +1,52 @@
+"""A complex derivative that is not conjugated on its way back."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradverify.core.coordinates import Block
+from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.seen import Seen, see, share_of
+from gradverify.diagnosis.tensors import places_of
+from gradverify.diagnosis.wording import part
+
+MISSING_CONJUGATE = "missing-conjugate"
+
+
+def missing_conjugate(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    """Entries between a real and an imaginary part have the opposite sign, the others are right."""
+    del seen
+    of, wrt, whole = evidence.of, evidence.wrt, evidence.whole
+    if not _is_complex(of) and not _is_complex(wrt):
+        return None
+    pair = (places_of(whole.outputs, of.tensor), places_of(whole.inputs, wrt.tensor))
+    both = see(evidence.backward, whole.claimed[pair], whole.numeric[pair], whole.bar[pair], whole.wrong[pair])
+    if both is None or not bool((~both.wrong & ~both.zero).any()):
+        return None  # where nothing is right, a flipped sign says as much
+    share = share_of(both, _signs(of, both, 0) * both.numeric * _signs(wrt, both, 1))
+    if share is None:
+        return None
+    text = f"{_reading(of, wrt)}{part(share)}"
+    return Diagnosis(cause=MISSING_CONJUGATE, explanation=text, share=share)
+
+
+def _reading(of: Block, wrt: Block) -> str:
+    gradient, output = wrt.name.rpartition(".")[0] or wrt.name, of.name.rpartition(".")[0] or of.name
+    if not _is_complex(of):
+        return f"the gradient by {gradient} is the conjugate of what it should be"
+    if not _is_complex(wrt):
+        return f"what comes back from the imaginary part of {output} has the opposite sign: conj() is missing"
+    return f"the derivative of {output} by {gradient} is not conjugated: its imaginary part has the opposite sign"
+
+
+def _signs(block: Block, seen: Seen, dimension: int) -> Tensor:
+    """Return -1 for the imaginary parts of the block's tensor, 1 for the rest, along a dimension of the Jacobian."""
+    signs = torch.ones(seen.claimed.shape[dimension], dtype=torch.float64, device=seen.claimed.device)
+    if _is_complex(block):
+        signs[1::2] = -1.0
+    return signs.unsqueeze(1 - dimension)
+
+
+def _is_complex(block: Block) -> bool:
+    return block.step == 2

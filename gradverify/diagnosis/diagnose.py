@@ -1,0 +1,60 @@
+"""The causes there are, and the search for the first that explains an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.arranged import permuted, transposed
+from gradverify.diagnosis.branch import wrong_branch
+from gradverify.diagnosis.broadcast import missing_broadcast_sum
+from gradverify.diagnosis.conjugate import missing_conjugate
+from gradverify.diagnosis.cotangent import missing_cotangent
+from gradverify.diagnosis.detached import detached
+from gradverify.diagnosis.factor import constant_factor, mean_for_sum, sign_flip
+from gradverify.diagnosis.mask import missing_mask
+from gradverify.diagnosis.seen import Seen, block_of
+from gradverify.diagnosis.single import single_elements
+from gradverify.diagnosis.swapped import swapped_inputs, swapped_outputs
+from gradverify.diagnosis.term import missing_term
+from gradverify.diagnosis.tile import boundary_tile
+
+Find = Callable[[Evidence, Seen], Diagnosis | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One pattern and its name."""
+
+    name: str
+    find: Find
+
+
+# Simplest first: what has no free parameter before what has one, what holds everywhere before what holds in a region.
+CAUSES: tuple[Cause, ...] = (
+    Cause(name="missing-cotangent", find=missing_cotangent),
+    Cause(name="detached", find=detached),
+    Cause(name="missing-conjugate", find=missing_conjugate),
+    Cause(name="sign-flip", find=sign_flip),
+    Cause(name="swapped-inputs", find=swapped_inputs),
+    Cause(name="swapped-outputs", find=swapped_outputs),
+    Cause(name="mean-for-sum", find=mean_for_sum),
+    Cause(name="constant-factor", find=constant_factor),
+    Cause(name="missing-mask", find=missing_mask),
+    Cause(name="missing-broadcast-sum", find=missing_broadcast_sum),
+    Cause(name="transposed", find=transposed),
+    Cause(name="permuted", find=permuted),
+    Cause(name="boundary-tile", find=boundary_tile),
+    Cause(name="wrong-branch", find=wrong_branch),
+    Cause(name="missing-term", find=missing_term),
+    Cause(name="single-elements", find=single_elements),
+)
+
+
+def diagnose(evidence: Evidence) -> Diagnosis | None:
+    """Return the first cause that explains at least 99 % of the squared error of a block, None where none does."""
+    seen = block_of(evidence)
+    if seen is None:
+        return None
+    return next(filter(None, (cause.find(evidence, seen) for cause in CAUSES)), None)

@@ -1,0 +1,64 @@
+"""Errors confined to a region: found where a region and what holds inside it are both measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from gradverify.core.coordinates import total
+from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.region import Region, chance
+from gradverify.diagnosis.relation import confined, relation
+from gradverify.diagnosis.seen import Seen
+from gradverify.diagnosis.structure import Group, group, is_elementwise, over
+from gradverify.diagnosis.variables import Axis, side
+from gradverify.diagnosis.wording import differ, part
+
+_BY_CHANCE = 1e-3  # where nothing is known to hold inside, the region alone has to be beyond coincidence
+
+Regions = Callable[[Evidence, Group], Iterable[Region]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What to look for."""
+
+    cause: str
+    regions: Regions
+    limit: float  # chance above which a region says nothing
+
+
+def located(evidence: Evidence, seen: Seen, search: Search) -> Diagnosis | None:
+    """Return the first region, along inputs or outputs, inside which one relation explains the error."""
+    axes = (Axis.INPUT,) if is_elementwise(evidence, seen) else (Axis.INPUT, Axis.OUTPUT)
+    for axis in axes:
+        found = group(seen, axis)
+        if int(found.wrong.sum()) >= 2 and bool((found.relevant & ~found.wrong).any()):
+            diagnosis = _in(evidence, seen, found, search)
+            if diagnosis is not None:
+                return diagnosis
+    return None
+
+
+def _in(evidence: Evidence, seen: Seen, found: Group, search: Search) -> Diagnosis | None:
+    region = next((region for region in search.regions(evidence, found) if _likely(region) <= search.limit), None)
+    if region is None:
+        return None
+    inside = over(found.axis, found.wrong)
+    holds = relation(evidence, seen, inside)
+    noun = "elements" if found.axis is Axis.INPUT else "outputs"
+    count = differ(int(found.wrong.sum()), total(side(evidence, found.axis).shape), noun)
+    if holds is not None:
+        text = f"{count}; {holds.text} where {region.text}{part(holds.share)}"
+        return Diagnosis(cause=search.cause, explanation=text, share=holds.share)
+    blind = chance(1, int(found.relevant.sum()), int(found.wrong.sum()))
+    share = confined(seen, inside) if max(blind, region.chance**2) <= _BY_CHANCE else None
+    if share is None:
+        return None
+    text = f"{count}, exactly where {region.text}{part(share)}"
+    return Diagnosis(cause=search.cause, explanation=text, share=share)
+
+
+def _likely(region: Region) -> float:
+    """A threshold that means something is half as likely to be a coincidence."""
+    return region.chance / 2 if region.anchored else region.chance

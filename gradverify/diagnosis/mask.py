@@ -1,0 +1,76 @@
+"""Backward lets a gradient through where the derivative is zero."""
+
+from __future__ import annotations
+
+import torch
+
+from gradverify.core.coordinates import total
+from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.described import described
+from gradverify.diagnosis.relation import confined, multiple_of_cotangent
+from gradverify.diagnosis.seen import Seen
+from gradverify.diagnosis.structure import is_elementwise, over
+from gradverify.diagnosis.variables import Axis
+from gradverify.diagnosis.wording import differ, part
+
+MISSING_MASK = "missing-mask"
+_TRIANGLE = 3  # rows from which a triangle is told from a few entries
+
+
+def missing_mask(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    """The wrong entries are those of coordinates that the output does not depend on, here."""
+    if bool((seen.wrong & ~seen.zero & (seen.claimed == 0)).any()) or not bool((seen.wrong & seen.zero).any()):
+        return None
+    return _of_inputs(evidence, seen) or _of_outputs(evidence, seen) or _triangle(seen)
+
+
+def _of_inputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    dead = seen.zero.all(0)
+    wrong = seen.wrong.any(0) & dead
+    share = confined(seen, over(Axis.INPUT, wrong)) if bool(wrong.any()) else None
+    if share is None:
+        return None
+    relevant = ~seen.left_out.all(0)
+    region = described(evidence, Axis.INPUT, wrong, relevant)
+    claim = multiple_of_cotangent(evidence, seen, wrong)
+    if not (region or torch.equal(dead, wrong)) or (bool(dead.all()) and claim is None):
+        return None
+    if int(seen.wrong.sum()) < 2 and not is_elementwise(evidence, seen):
+        return None  # one wrong entry is a mask's only where the function works entry by entry
+    count = differ(int(wrong.sum()), total(evidence.wrt.shape), "elements")
+    text = f"{count}; analytic {f'= {claim}' if claim else '≠ 0'} where numeric = 0{_at(region)}{part(share)}"
+    return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
+
+
+def _of_outputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    dead = seen.zero.all(1)
+    wrong = seen.wrong.any(1) & dead
+    share = confined(seen, over(Axis.OUTPUT, wrong)) if bool(wrong.any()) else None
+    if share is None or bool(dead.all()):
+        return None
+    region = described(evidence, Axis.OUTPUT, wrong, ~seen.left_out.all(1))
+    complete = bool((seen.claimed != 0).any(1)[dead].all())
+    if not complete or int(seen.wrong.sum()) < 2:
+        return None
+    count = differ(int(wrong.sum()), total(evidence.of.shape), "outputs")
+    text = f"{count}; analytic ≠ 0 where numeric = 0{_at(region)}{part(share)}"
+    return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
+
+
+def _triangle(seen: Seen) -> Diagnosis | None:
+    """The claimed Jacobian is full where the numeric one is triangular."""
+    rows, columns = seen.wrong.shape
+    if rows != columns or rows < _TRIANGLE:
+        return None
+    everything = torch.ones_like(seen.wrong)
+    for half, words in ((everything.triu(1), "comes after"), (everything.tril(-1), "comes before")):
+        if torch.equal(seen.wrong & half, half) and bool(seen.zero[half].all()):
+            share = confined(seen, half)
+            if share is not None:
+                text = f"analytic ≠ 0 where numeric = 0, wherever the input's place {words} the output's{part(share)}"
+                return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
+    return None
+
+
+def _at(region: str) -> str:
+    return f", at {region}" if region else ""

@@ -1,0 +1,48 @@
+"""Permutations of rows or columns, found by sorting one number per row or column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from gradverify.core.coordinates import Block
+from gradverify.core.evidence import Evidence
+from gradverify.diagnosis.arrangement import Arrangement
+from gradverify.diagnosis.seen import Seen
+from gradverify.diagnosis.wording import listed, place
+
+_SAME = 1e-6  # relative to the largest: what two sums of the same numbers may differ by
+
+
+def permutations(evidence: Evidence, seen: Seen) -> Iterator[Arrangement]:
+    """Yield the permutation of inputs and the one of outputs that could make the claimed Jacobian of the numeric."""
+    columns = _matched(seen.claimed.T, seen.numeric.T)
+    if columns is not None:
+        text = f"the gradients by {evidence.wrt.name} are in another order: {_moves(evidence.wrt, columns)}"
+        yield Arrangement(rows=None, columns=columns, text=text)
+    rows = _matched(seen.claimed, seen.numeric)
+    if rows is not None:
+        text = f"the cotangents of {evidence.of.name} are taken in another order: {_moves(evidence.of, rows)}"
+        yield Arrangement(rows=rows, columns=None, text=text)
+
+
+def _matched(claimed: Tensor, numeric: Tensor) -> Tensor | None:
+    """Return for each row of `claimed` a row of `numeric` that it may equal, each used once; None if there are none."""
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.rand(claimed.shape[1], generator=generator, dtype=torch.float64).to(claimed.device) + 0.5
+    keys, wanted = claimed @ weights, numeric @ weights
+    order, target = keys.argsort(stable=True), wanted.argsort(stable=True)
+    scale = (claimed.abs() @ weights).max()
+    if bool(((keys[order] - wanted[target]).abs() > _SAME * scale).any()):
+        return None
+    found = torch.empty_like(order)
+    found[order] = target
+    return None if torch.equal(order, target) else found
+
+
+def _moves(block: Block, order: Tensor) -> str:
+    moved = (order != torch.arange(len(order), device=order.device)).nonzero().flatten().tolist()
+    words = [f"{place(block, to)} has what belongs to {place(block, int(order[to]))}" for to in moved]
+    return listed(words)

@@ -1,0 +1,88 @@
+"""Where wrong coordinates lie, said by the values of a variable: thresholds, bands, levels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.diagnosis.threshold import Gap, threshold
+from gradverify.diagnosis.variables import Form, Variable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """A condition that holds for the wrong coordinates and for no right one."""
+
+    text: str  # x < 0 or x > 1.5
+    chance: float  # that as many coordinates, picked blindly, could be described like this
+    anchored: bool  # one threshold, and one that means something
+    one_sided: bool  # all values on one side of one threshold
+
+
+def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, relevant: Tensor) -> Iterator[Region]:
+    """Yield the regions that tell `wrong` from the other `relevant` coordinates, (k,) bool, the simplest first."""
+    right = relevant & ~wrong
+    if not bool(wrong.any()) or not bool(right.any()):
+        return
+    for form in (Form.OWN, Form.DISTANCE):
+        for variable in found:
+            if variable.form is form:
+                yield from _one_sided(variable, known, wrong, right)
+    for variable in found:
+        if variable.form is Form.OWN:
+            yield from _level(variable, wrong, right)
+            yield from _two_sided(variable, known, wrong, right)
+    for variable in found:
+        if variable.form is Form.OTHER:
+            yield from _one_sided(variable, known, wrong, right)
+
+
+def chance(families: int, total: int, chosen: int) -> float:
+    """Return families / (total over chosen): how likely a blind choice belongs to one of so many families."""
+    ways = math.lgamma(total + 1) - math.lgamma(chosen + 1) - math.lgamma(total - chosen + 1)
+    return min(1.0, families * math.exp(-ways))
+
+
+def _one_sided(variable: Variable, known: Sequence[float], wrong: Tensor, right: Tensor) -> Iterator[Region]:
+    bad, good = variable.values[wrong], variable.values[right]
+    families = 1 if variable.form is Form.DISTANCE else 2
+    likely = chance(families, len(bad) + len(good), len(bad))
+    for sign, gap in (
+        ("<", Gap(inner=float(bad.max()), outer=float(good.min()))),
+        (">", Gap(inner=float(bad.min()), outer=float(good.max()))),
+    ):
+        if gap.inner < gap.outer if sign == "<" else gap.inner > gap.outer:
+            found = threshold(gap, known)
+            text = f"{variable.name} {sign} {found.value:.6g}"
+            yield Region(text=text, chance=likely, anchored=found.anchored, one_sided=True)
+
+
+def _level(variable: Variable, wrong: Tensor, right: Tensor) -> Iterator[Region]:
+    """Yield "x = 0" where several coordinates share one value."""
+    bad, good = variable.values[wrong], variable.values[right]
+    if len(bad) >= 2 and bool((bad == bad[0]).all()) and not bool((good == bad[0]).any()):
+        likely = chance(1 + len(torch.unique(good)), len(bad) + len(good), len(bad))
+        yield Region(text=f"{variable.name} = {float(bad[0]):.6g}", chance=likely, anchored=False, one_sided=False)
+
+
+def _two_sided(variable: Variable, known: Sequence[float], wrong: Tensor, right: Tensor) -> Iterator[Region]:
+    bad, good = variable.values[wrong], variable.values[right]
+    name = variable.name
+    for inner, outer, form in ((good, bad, "{0} < {1} or {0} > {2}"), (bad, good, "{1} < {0} < {2}")):
+        below, above = outer[outer < inner.min()], outer[outer > inner.max()]
+        if len(below) + len(above) < len(outer) or not len(below) or not len(above):
+            continue
+        low, high = (float(below.max()), float(inner.min())), (float(above.min()), float(inner.max()))
+        if inner is bad:  # a threshold may equal the right value, not the wrong one
+            low, high = low[::-1], high[::-1]
+        lower, upper = (threshold(Gap(inner=ends[0], outer=ends[1]), known).value for ends in (low, high))
+        text = form.format(name, f"{lower:.6g}", f"{upper:.6g}")
+        if 0.0 not in (lower, upper):
+            size = Variable(name=f"|{name}|", form=Form.DISTANCE, values=variable.values.abs())
+            text = next((region.text for region in _one_sided(size, known, wrong, right)), text)
+        likely = chance(max(1, len(outer) - 1), len(bad) + len(good), len(bad))
+        yield Region(text=text, chance=likely, anchored=False, one_sided=False)

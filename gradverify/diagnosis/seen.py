@@ -1,0 +1,169 @@
+"""A wrong block made ready for patterns: what counts as wrong, as zero, and as reproduced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Tolerances
+from gradverify.core.analytic import Reverse
+from gradverify.core.compare import BAR_FACTOR, relative_tolerance
+from gradverify.core.evidence import Evidence
+
+ENOUGH = 0.99  # share of the squared error that a pattern has to explain
+_REPRODUCED = 0.9  # share of the entries that a pattern has to hit one by one
+_RESEMBLES = 0.8  # share of the looks
+_CLOSE = 1e-3  # of an entry's error: a pattern that is no coincidence leaves less
+_CAP = 0.1  # of an entry's error: no more may be put down to the measurement
+_ROUNDINGS = 10  # of the dtype that backward computes in
+_LOOKS = 512  # wrong entries that a pattern has to get right before all are compared
+_SUMS = 1e-13  # what sums in backward may leave in place of a zero, relative to the entry's row and column
+
+
+_PART = 200_000  # entries looked at together: larger temporaries cost more than their arithmetic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The entries of a block that tell something; the others are zero everywhere and wrong nowhere."""
+
+    claimed: Tensor  # (m, n)
+    numeric: Tensor  # (m, n)
+    wrong: Tensor  # (m, n) bool
+    zero: Tensor  # (m, n) bool: `numeric` cannot be told from zero
+    left_out: Tensor  # (m, n) bool: not finite, or not judged
+    slack: Tensor  # (m, n) what measurement and rounding leave; of right entries, what was allowed
+    looks: tuple[Tensor, Tensor]  # rows and columns of some wrong entries, spread over all of them
+    largest: float  # error of an entry; squares are taken relative to it, so that none of them underflows
+    squared: float  # the sum of the squared error over all entries that are wrong
+
+
+def block_of(evidence: Evidence) -> Seen | None:
+    """Return the block ready for patterns, None where a wrong entry of it is not finite."""
+    return see(evidence.backward, evidence.claimed, evidence.numeric, evidence.bar, evidence.wrong)
+
+
+def see(backward: Reverse, claimed: Tensor, numeric: Tensor, bar: Tensor, wrong: Tensor) -> Seen | None:
+    """Return these entries ready for patterns, each (m, n); None where a wrong one is not finite, or none is wrong."""
+    if not bool(wrong.any()):
+        return None
+    parts = _parts(wrong)
+    finite = torch.cat([torch.isfinite(claimed[part] + numeric[part] + bar[part]) for part in parts])
+    if bool((wrong & ~finite).any()):
+        return None
+    if not bool(finite.all()):
+        claimed, numeric, bar = (entries.masked_fill(~finite, 0.0) for entries in (claimed, numeric, bar))
+    zero, left_out, slack = torch.empty_like(wrong), torch.empty_like(wrong), torch.empty_like(bar)
+    dtypes = {primal.tensor.dtype for primal in backward.problem.primals}
+    rtol, roundings = relative_tolerance(Tolerances(), dtypes), _ROUNDINGS * _eps(dtypes)
+    own, other = _Sums.of(claimed), _Sums.of(numeric)
+    for part in parts:
+        error, bars = (claimed[part] - numeric[part]).abs(), BAR_FACTOR * bar[part]
+        noise = roundings * claimed[part].abs() + own.rounding(part)
+        allowed = bars + rtol * torch.maximum(claimed[part].abs(), numeric[part].abs()) + noise
+        left_out[part] = ~finite[part] | (~wrong[part] & (error > allowed))
+        zero[part] = left_out[part] | (numeric[part].abs() <= bars + other.rounding(part))
+        slack[part] = torch.where(wrong[part], bars + noise, allowed)
+    if bool(left_out.any()):
+        claimed, numeric = claimed.masked_fill(left_out, 0.0), numeric.masked_fill(left_out, 0.0)
+    errors = torch.cat([(claimed[part] - numeric[part])[wrong[part]] for part in parts])
+    largest = float(errors.abs().max())
+    return Seen(
+        claimed=claimed,
+        numeric=numeric,
+        wrong=wrong,
+        zero=zero,
+        left_out=left_out,
+        slack=slack,
+        looks=_looks(wrong),
+        largest=largest,
+        squared=float(torch.linalg.vector_norm(errors.div_(largest))) ** 2,
+    )
+
+
+def share_of(seen: Seen, predicted: Tensor, scale: float = 1.0) -> float | None:
+    """Return the share of the squared error that vanishes when `predicted` (m, n) is expected; None if below ENOUGH.
+
+    `scale` is by how much the prediction enlarges numeric values, and with them their error. A prediction counts only
+    where it hits nearly all of the entries that it is about, so that one large entry does not speak for the others.
+    """
+    if not resembles(seen, predicted[seen.looks], scale):
+        return None
+    hits = touched = 0
+    squared = 0.0
+    for part in _parts(seen.wrong):
+        wrong, error = seen.wrong[part], (seen.claimed[part] - seen.numeric[part]).abs()
+        slack = max(scale, 1.0) * seen.slack[part]
+        slack = torch.where(wrong, torch.minimum(slack, _CAP * error), slack)
+        rest = ((seen.claimed[part] - predicted[part]).abs() - slack).clamp_(min=0.0)
+        rest.masked_fill_(seen.left_out[part], 0.0)
+        hits += int((wrong & (rest <= _CLOSE * error)).sum())
+        touched += int((wrong | (rest > 0)).sum())
+        squared += float(torch.linalg.vector_norm(rest.div_(seen.largest))) ** 2
+    share = 1.0 - squared / seen.squared
+    return share if hits >= _REPRODUCED * touched and share >= ENOUGH else None
+
+
+def resembles(seen: Seen, predicted: Tensor, scale: float = 1.0) -> bool:
+    """Tell whether a pattern gets most of the entries in `seen.looks` right, where it expects `predicted` (k,)."""
+    claimed, at = seen.claimed[seen.looks], seen.looks
+    error = (claimed - seen.numeric[at]).abs()
+    slack = torch.minimum(max(scale, 1.0) * seen.slack[at], _CAP * error)
+    near = (claimed - predicted).abs() <= slack + _CLOSE * error
+    return int(near.sum()) >= _RESEMBLES * len(near)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """One number for claimed / numeric."""
+
+    value: float
+    accuracy: float  # relative
+
+
+def ratio_of(seen: Seen, inside: Tensor) -> Ratio | None:
+    """Return the middle of claimed / numeric over some wrong entries `inside` (bool); None where all are zero."""
+    chosen = inside[seen.looks] & ~seen.zero[seen.looks]
+    rows, columns = (places[chosen] for places in seen.looks)
+    if not len(rows):
+        return None
+    numeric = seen.numeric[rows, columns]
+    ratio = seen.claimed[rows, columns] / numeric
+    accuracy = seen.slack[rows, columns] / numeric.abs()
+    middle = accuracy.median()
+    return Ratio(value=float(ratio[accuracy <= middle].median()), accuracy=float(middle))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sums:
+    """The largest entry of every row and column, which sums in backward leave roundings of in place of zeros."""
+
+    rows: Tensor  # (m, 1)
+    columns: Tensor  # (1, n)
+
+    @staticmethod
+    def of(entries: Tensor) -> _Sums:
+        rows = torch.linalg.vector_norm(entries, torch.inf, dim=1, keepdim=True)
+        return _Sums(rows=rows, columns=torch.linalg.vector_norm(entries, torch.inf, dim=0, keepdim=True))
+
+    def rounding(self, part: slice) -> Tensor:
+        return _SUMS * torch.minimum(self.rows[part], self.columns)
+
+
+def _eps(dtypes: Iterable[torch.dtype]) -> float:
+    return max((torch.finfo(dtype).eps for dtype in dtypes), default=torch.finfo(torch.float64).eps)
+
+
+def _parts(entries: Tensor) -> list[slice]:
+    rows, columns = entries.shape
+    step = max(1, _PART // max(1, columns))
+    return [slice(start, start + step) for start in range(0, rows, step)]
+
+
+def _looks(wrong: Tensor) -> tuple[Tensor, Tensor]:
+    rows, columns = wrong.nonzero(as_tuple=True)
+    stride = max(1, len(rows) // _LOOKS)
+    return rows[::stride], columns[::stride]

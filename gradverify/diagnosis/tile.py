@@ -1,0 +1,92 @@
+"""The edge of a tensor, or of the tiles that it is worked on in, is left out or wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from gradverify.core.coordinates import Block
+from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.located import Search, located
+from gradverify.diagnosis.region import Region, chance, regions
+from gradverify.diagnosis.seen import Seen
+from gradverify.diagnosis.structure import Group
+from gradverify.diagnosis.variables import Form, scalars, side, variables
+from gradverify.diagnosis.wording import listed
+
+BOUNDARY_TILE = "boundary-tile"
+_LIMIT = 0.34
+
+
+def boundary_tile(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    """The wrong entries are the first or last along a dimension, or of every tile of it."""
+    return located(evidence, seen, Search(cause=BOUNDARY_TILE, regions=_by_place, limit=_LIMIT))
+
+
+def _by_place(evidence: Evidence, group: Group) -> Iterator[Region]:
+    own = [variable for variable in variables(evidence, group.axis) if variable.form is Form.OWN]
+    by_value = regions(own, scalars(evidence), group.wrong, group.relevant)
+    if any(region.one_sided for region in by_value):
+        return  # a branch is the likelier reason; values that rise along the dimension say the same twice
+    block = side(evidence, group.axis)
+    for dimension in range(len(block.shape)):
+        slices = _slices(block, dimension, group)
+        if slices is not None:
+            yield from _periodic(slices)
+            yield from _contiguous(slices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slices:
+    """The slices of a tensor along one dimension."""
+
+    size: int  # how many there are
+    wrong: frozenset[int]  # those that are wrong as a whole, as far as they hold entries other than zero
+    alive: frozenset[int]  # those that hold any
+    where: str  # the wrong ones in words
+
+
+def _slices(block: Block, dimension: int, group: Group) -> _Slices | None:
+    """Return the slices along the dimension, None where some are wrong in part."""
+    others = tuple(place for place in range(len(block.shape)) if place != dimension)
+    wrong, relevant = group.wrong.reshape(block.shape), group.relevant.reshape(block.shape)
+    hit, alive = (entries.any(others) if others else entries for entries in (wrong, relevant))
+    along = [-1 if place == dimension else 1 for place in range(len(block.shape))]
+    if not torch.equal(hit.reshape(along) & relevant, wrong):
+        return None
+    return _Slices(
+        size=block.shape[dimension],
+        wrong=frozenset(hit.nonzero().flatten().tolist()),
+        alive=frozenset(alive.nonzero().flatten().tolist()),
+        where=_named(block, dimension, hit.nonzero().flatten().tolist()),
+    )
+
+
+def _periodic(slices: _Slices) -> Iterator[Region]:
+    for tile in range(2, slices.size // 2 + 1):
+        for first, word in ((tile - 1, "last"), (0, "first")):
+            places = frozenset(range(first, slices.size, tile))
+            if len(slices.wrong) > 1 and slices.wrong == places & slices.alive and 2 * len(slices.wrong) >= len(places):
+                text = f"{slices.where}, the {word} of each tile of {tile}"
+                likely = chance(2, len(slices.alive), len(slices.wrong))
+                yield Region(text=text, chance=likely, anchored=False, one_sided=False)
+
+
+def _contiguous(slices: _Slices) -> Iterator[Region]:
+    count, size = len(slices.wrong), slices.size
+    for start, word in ((size - count, "last"), (0, "first")):
+        if 2 * count <= size and slices.wrong == frozenset(range(start, start + count)):
+            text = f"{slices.where}, the {word}{f' {count}' if count > 1 else ''} of {size}"
+            yield Region(text=text, chance=chance(2, size, count), anchored=False, one_sided=False)
+
+
+def _named(block: Block, dimension: int, places: list[int]) -> str:
+    """Return "rows 7 and 15 of x", or for other dimensions their number."""
+    plural = "s" if len(places) > 1 else ""
+    numbers = listed([str(place) for place in places])
+    names = {1: ("element",), 2: ("row", "column")}.get(len(block.shape))
+    if names is not None:
+        return f"{block.name} is in {names[dimension]}{plural} {numbers}"
+    return f"{block.name} is at index {numbers} of dimension {dimension}"

@@ -1,0 +1,85 @@
+"""What a region of coordinates can be described by: their own values, distances, other tensors' values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from gradverify.core.coordinates import Block, flatten, total
+from gradverify.core.evidence import Evidence
+
+
+class Axis(Enum):
+    """Along which side of a Jacobian coordinates are told apart."""
+
+    OUTPUT = 0
+    INPUT = 1
+
+
+class Form(Enum):
+    """What a variable is, and so which regions of it are natural."""
+
+    OWN = "own"  # the values of the very coordinates
+    DISTANCE = "distance"  # between them and another tensor's
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """One number per coordinate."""
+
+    name: str
+    form: Form
+    values: Tensor  # (k,)
+
+
+def side(evidence: Evidence, axis: Axis) -> Block:
+    """Return the block whose coordinates lie along this axis of the Jacobian."""
+    return evidence.wrt if axis is Axis.INPUT else evidence.of
+
+
+def variables(evidence: Evidence, axis: Axis) -> tuple[Variable, ...]:
+    """Return the variables along an axis, the most natural first; those that are not finite are left out."""
+    block = side(evidence, axis)
+    point, value = _coordinates(evidence)
+    own = (value if axis is Axis.OUTPUT else point)[block.coordinates]
+    given = list(_given(evidence, block, point))
+    found = [Variable(name=block.name, form=Form.OWN, values=own)]
+    if axis is Axis.INPUT:
+        found += [
+            Variable(name=f"|{block.name} - {other}|", form=Form.DISTANCE, values=(own - theirs).abs())
+            for other, theirs in given
+        ]
+    found += [Variable(name=other, form=Form.OTHER, values=theirs) for other, theirs in given]
+    if axis is Axis.INPUT and evidence.of.shape == block.shape:
+        result = value[evidence.of.coordinates]
+        found.append(Variable(name=evidence.of.name, form=Form.OTHER, values=result))
+    return tuple(variable for variable in found if bool(torch.isfinite(variable.values).all()))
+
+
+def scalars(evidence: Evidence) -> tuple[float, ...]:
+    """Return the numbers that the function was given, and their negatives."""
+    given = [entry.value for entry in evidence.backward.problem.bound if isinstance(entry.value, float)]
+    return tuple(value for number in given for value in (number, -number))
+
+
+def _coordinates(evidence: Evidence) -> tuple[Tensor, Tensor]:
+    """Return the point and the value there, as coordinates of all inputs and of all outputs."""
+    backward, device = evidence.backward, evidence.claimed.device
+    point = flatten(primal.tensor for primal in backward.problem.primals)
+    return point.to(device), flatten(output.tensor for output in backward.tape.outputs).to(device)
+
+
+def _given(evidence: Evidence, own: Block, point: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield the other tensors of the block's shape that the function was given."""
+    for block in evidence.whole.inputs:
+        if block != own and block.shape == own.shape:
+            yield block.name, point[block.coordinates]
+    for entry in evidence.backward.problem.bound:
+        value = entry.value
+        if isinstance(value, Tensor) and value.shape == own.shape and not value.is_complex():
+            yield entry.name, value.detach().reshape(total(own.shape)).to(device=point.device, dtype=torch.float64)

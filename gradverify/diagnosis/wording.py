@@ -1,0 +1,38 @@
+"""Words that several causes share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradverify.core.coordinates import Block, unravel
+
+_WHOLE = 0.9995  # a share that is printed as all of it
+_NAMED = 3  # places that are listed by name
+
+
+def everywhere(share: float) -> str:
+    """Return " in every entry", or the share where that is less."""
+    return " in every entry" if share >= _WHOLE else part(share)
+
+
+def part(share: float) -> str:
+    """Return the share in brackets, nothing where it is the whole error."""
+    return "" if share >= _WHOLE else f" ({100 * share:.1f} % of the error)"
+
+
+def place(block: Block, position: int) -> str:
+    """Return a tensor's entry as Python would write it."""
+    index = unravel(position, block.shape)
+    return f"{block.name}[{', '.join(map(str, index))}]" if index else block.name
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return "a", "a and b", or "a, b and c"; of more than a few, the first and how many follow."""
+    if len(words) > _NAMED + 1:
+        return f"{', '.join(words[:_NAMED])} and {len(words) - _NAMED} more"
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def differ(wrong: int, total: int, noun: str) -> str:
+    """Return "3 of 5 elements differ"."""
+    return f"{wrong} of {total} {noun} {'differs' if wrong == 1 else 'differ'}"

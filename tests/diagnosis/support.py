@@ -1,0 +1,61 @@
+"""Short ways from a wrong backward to what it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from gradverify.checks.registry import run_check
+from gradverify.core.problem import bind
+from gradverify.diagnosis.diagnose import diagnose
+from gradverify.result import Finding, Verdict
+from tests.core.support import ALONE
+
+Backward = Callable[..., Any]  # (*cotangents, *inputs) -> gradient of every input
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    """Return standard normal values that are differentiated."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+def found(forward: Callable[..., Any], backward: Backward, *inputs: Any) -> dict[str, tuple[str | None, str]]:
+    """Return the cause and the explanation of every wrong block, by "output by input"."""
+
+    class Planted(Function):
+        @staticmethod
+        def forward(ctx: Any, *given: Any) -> Any:
+            ctx.given = given
+            return forward(*given)
+
+        @staticmethod
+        def backward(ctx: Any, *cotangents: Tensor) -> Any:
+            return backward(*cotangents, *ctx.given)
+
+    problem = bind(Planted.apply, inputs, names=tuple("xyzw"[: len(inputs)]))
+    result = run_check("gradcheck", problem, ALONE, diagnose)
+    return {f"{finding.of} by {finding.wrt}": _said(finding) for finding in result.findings if _fails(finding)}
+
+
+def only(forward: Callable[..., Any], backward: Backward, *inputs: Any) -> tuple[str | None, str]:
+    """Return the cause and the explanation of the one wrong block."""
+    ((answer),) = found(forward, backward, *inputs).values()
+    return answer
+
+
+def jacobian(wrong: Tensor) -> Backward:
+    """Return the backward of one input whose Jacobian is `wrong`, (m, n)."""
+    return lambda g, x: (g.reshape(-1) @ wrong).reshape(x.shape)
+
+
+def _fails(finding: Finding) -> bool:
+    return finding.verdict is Verdict.FAIL
+
+
+def _said(finding: Finding) -> tuple[str | None, str]:
+    return finding.cause, finding.message.partition("\n")[2]

@@ -1,0 +1,152 @@
+"""The right numbers in the wrong places, sums left out, terms left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.core.support import double
+from tests.diagnosis.support import drawn, found, jacobian, only
+
+
+def test_swapped_inputs_and_outputs() -> None:
+    x, y = drawn(4), drawn(4, seed=1)
+    answers = found(torch.mul, lambda g, x, y: (g * x, g * y), x, y)
+    text = "analytic by {} is numeric by {}: the gradients are returned in the wrong order"
+    assert answers["output by x"] == ("swapped-inputs", text.format("x", "y"))
+    assert answers["output by y"] == ("swapped-inputs", text.format("y", "x"))
+    answers = found(lambda x: (x.sin(), x.exp()), lambda g, h, x: h * x.cos() + g * x.exp(), x)
+    assert {cause for cause, _ in answers.values()} == {"swapped-outputs"}
+
+
+def test_an_input_with_anothers_gradient_is_not_swapped_when_that_other_is_right() -> None:
+    answers = found(lambda x, y: x.exp() + y, lambda g, x, y: (g, g), drawn(4), drawn(4, seed=1))
+    assert answers == {"output by x": (None, "")}
+
+
+def test_the_transposes() -> None:
+    weights = drawn(5, 5).detach()
+    text = "analytic = numeric transposed: J·cotangent instead of cotangent·J"
+    assert only(lambda x: weights @ x, lambda g, x: weights @ g, drawn(5)) == ("transposed", text)
+    text = "the gradient by x is transposed: dimensions 0 and 1 are exchanged"
+    assert only(lambda x: (x.exp() @ x).sum(0), _transposed_product, drawn(3, 3)) == ("transposed", text)
+
+
+def _transposed_product(g: Tensor, x: Tensor) -> Tensor:
+    full = g.expand_as(x)
+    return (full @ x.T * x.exp() + x.exp().T @ full).T
+
+
+def test_a_matrix_that_is_not_the_transpose() -> None:
+    weights, other = drawn(5, 5).detach(), drawn(5, 5, seed=1).detach()
+    assert only(lambda x: weights @ x, lambda g, x: other @ g, drawn(5)) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("backward", "text"),
+    [
+        (lambda g, x: (g * x.cos()).roll(1), "the gradient by x is rolled by 1"),
+        (lambda g, x: g.flip(0) * x.cos(), "the cotangent of output is taken reversed"),
+        (lambda g, x: g * x.roll(-2).cos(), "analytic is numeric of an input rolled by -2: backward uses saved values"),
+        (lambda g, x: (g * x.cos())[[0, 2, 1, 3, 4, 5]], "the gradients by x are in another order: x[1] has what"),
+    ],
+)
+def test_the_permutations(backward: Any, text: str) -> None:
+    cause, says = only(torch.sin, backward, drawn(6))
+    assert cause == "permuted"
+    assert says.startswith(text)
+
+
+def test_a_selection_that_takes_one_entry_twice_is_no_permutation() -> None:
+    assert only(torch.sin, lambda g, x: (g * x.cos())[[0, 0, 1, 2, 3, 3]], drawn(6)) == (None, "")
+
+
+def test_a_missing_broadcast_sum() -> None:
+    x, y = drawn(4, 3), drawn(3, seed=1)
+    answers = found(lambda x, y: (x + y).tanh(), lambda g, x, y: _bias(g, x, y, slice(0, 1)), x, y)
+    text = "only output[0, :] counts: the sum over the 4 entries of dimension 0 is missing"
+    assert answers == {"output by y": ("missing-broadcast-sum", text)}
+    places = torch.tensor([0, 1, 1, 2, 0])
+    cause, text = only(lambda w: w[places].sin(), lambda g, w: _without_accumulation(g, w, places), drawn(3))
+    assert cause == "missing-broadcast-sum"
+    assert text.startswith("each entry of x gets its gradient from the last output that it goes into")
+
+
+def _bias(g: Tensor, x: Tensor, y: Tensor, counted: slice) -> tuple[Tensor, Tensor]:
+    full = g * (1 - (x + y).tanh() ** 2)
+    return full, full[counted].sum(0)
+
+
+def _without_accumulation(g: Tensor, w: Tensor, places: Tensor) -> Tensor:
+    gradient = torch.zeros_like(w)
+    for place, value in zip(places.tolist(), g * w[places].cos(), strict=True):
+        gradient[place] = value
+    return gradient
+
+
+def test_two_slices_that_count_are_not_a_missing_sum() -> None:
+    x, y = drawn(4, 3), drawn(3, seed=1)
+    answers = found(lambda x, y: (x + y).tanh(), lambda g, x, y: _bias(g, x, y, slice(0, 2)), x, y)
+    assert answers["output by y"][0] != "missing-broadcast-sum"
+
+
+def test_a_missing_term() -> None:
+    def centred(x: Tensor) -> Tensor:
+        return x.tanh() - x.tanh().mean()
+
+    cause, text = only(centred, lambda g, x: g * (1 - x.tanh() ** 2), drawn(8))
+    assert cause == "missing-term"
+    assert text.startswith("analytic - numeric is an outer product of two vectors")
+    cause, text = only(lambda x: x.softmax(0), lambda g, x: g * x.softmax(0) * (1 - x.softmax(0)), drawn(6))
+    assert cause == "missing-term"
+    assert text.startswith("analytic = numeric on the diagonal and 0 elsewhere")
+    cause, text = only(lambda x: x.softmax(0), lambda g, x: -x.softmax(0) * (g * x.softmax(0)).sum(), drawn(6))
+    assert cause == "missing-term"
+    assert text.startswith("only the diagonal differs")
+
+
+def test_an_error_of_full_rank_is_no_term() -> None:
+    wrong = drawn(8, 8, seed=2).detach()
+    right = torch.eye(8, dtype=torch.float64) - 1 / 8
+    assert only(lambda x: right @ x, jacobian(right.T + 0.1 * wrong), drawn(8)) == (None, "")
+
+
+def test_single_entries_among_many() -> None:
+    weights = drawn(4, 6).detach()
+    wrong = weights.clone()
+    wrong[2, 3] *= 1.3
+    text = "1 of 24 entries differs: output[2] by x[3]"
+    assert only(lambda x: weights @ x, jacobian(wrong), drawn(6)) == ("single-elements", text)
+
+
+def test_single_entries_among_few() -> None:
+    wrong = torch.tensor([1.0, 1.3], dtype=torch.float64)
+    assert only(torch.sin, lambda g, x: g * x.cos() * wrong, drawn(2)) == (None, "")
+
+
+def test_a_missing_conjugate() -> None:
+    z = torch.randn(4, dtype=torch.complex128, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    answers = found(lambda z: z * z, lambda g, z: 2 * g * z, z)
+    text = "the derivative of output by x is not conjugated: its imaginary part has the opposite sign"
+    assert answers == {
+        "output.imag by x.real": ("missing-conjugate", text),
+        "output.real by x.imag": ("missing-conjugate", text),
+    }
+    answers = found(lambda z: z.abs().square(), lambda g, z: 2 * g * z.conj(), z)
+    text = "the gradient by x is the conjugate of what it should be"
+    assert answers == {"output by x.imag": ("missing-conjugate", text)}
+
+
+def test_a_complex_gradient_with_the_opposite_sign_is_conjugated_rightly() -> None:
+    z = torch.randn(4, dtype=torch.complex128, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    answers = found(lambda z: z * z, lambda g, z: -2 * g * z.conj(), z)
+    assert {cause for cause, _ in answers.values()} == {"sign-flip"}
+    assert len(answers) == 4
+
+
+def test_a_gradient_that_is_not_finite_has_no_cause() -> None:
+    answers = found(torch.sin, lambda g, x: g * x.cos() / x * x, double([0.0, 1.0]))
+    assert answers == {"output by x": (None, "")}

@@ -1,0 +1,103 @@
+"""The search as a whole: its order, its cost, the part that it explains, and what it leaves unexplained."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.core.analytic import reverse
+from gradverify.core.coordinates import blocks
+from gradverify.core.evidence import Evidence, Whole
+from gradverify.core.problem import Named
+from gradverify.core.tape import record
+from gradverify.diagnosis.diagnose import CAUSES, diagnose
+from tests.core.support import problem_of
+from tests.diagnosis.support import drawn, found, only
+
+DOCS = Path(__file__).parent.parent.parent / "docs" / "checks.md"
+SIDE = 1000
+SECONDS = 5.0  # of processor time: ten times what it takes, for machines that are busy
+
+
+def test_causes_have_unique_names_and_a_section_each() -> None:
+    names = [cause.name for cause in CAUSES]
+    assert len(set(names)) == len(names)
+    sections = DOCS.read_text(encoding="utf-8")
+    assert [name for name in names if f"\n## {name} — " not in sections] == []
+
+
+def test_a_second_fault_is_left_in_the_share() -> None:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        gradient = 2 * g * x.exp()
+        gradient[0] *= 1.1
+        return gradient
+
+    cause, text = only(torch.exp, backward, torch.linspace(0.9, 1, 40, dtype=torch.float64).requires_grad_())
+    assert cause == "constant-factor"
+    assert text == "analytic = 2 × numeric (99.9 % of the error): a factor of 2 too many"
+
+
+def test_one_large_entry_does_not_speak_for_the_others() -> None:
+    x = torch.tensor([12.0, 0.1, 0.3, -0.4, 0.7], dtype=torch.float64, requires_grad=True)
+    factors = torch.tensor([2.0, 1.7, 0.3, 1.2, 0.4], dtype=torch.float64)
+    assert only(torch.exp, lambda g, x: factors * g * x.exp(), x) == (None, "")
+
+
+@pytest.mark.parametrize(
+    "distort",
+    [
+        lambda slope, x: slope.abs().sqrt(),
+        lambda slope, x: slope * (1 + 0.3 * (7 * x).sin()),
+        lambda slope, x: (x + 0.1).cos(),
+        lambda slope, x: slope + 0.01 * x,
+        lambda slope, x: slope.tanh(),
+    ],
+)
+def test_a_fault_of_no_known_kind_is_not_named(distort: Callable[[Tensor, Tensor], Tensor]) -> None:
+    assert only(torch.sin, lambda g, x: g * distort(x.cos(), x), drawn(8)) == (None, "")
+
+
+def test_every_wrong_block_is_named_for_itself() -> None:
+    answers = found(torch.mul, lambda g, x, y: (2 * g * y, -g * x), drawn(4), drawn(4, seed=1))
+    assert {place: cause for place, (cause, _) in answers.items()} == {
+        "output by x": "constant-factor",
+        "output by y": "sign-flip",
+    }
+
+
+@pytest.mark.parametrize("kind", ["dense", "diagonal", "one row"])
+def test_a_large_block_is_searched_in_a_second(kind: str) -> None:
+    right = drawn(SIDE, SIDE).detach()
+    if kind == "diagonal":
+        right = right.diagonal().diag()
+    wrong = right * (1 + drawn(SIDE, SIDE, seed=1).detach().abs())
+    if kind == "one row":
+        wrong = torch.where(torch.arange(SIDE).unsqueeze(1) == 7, wrong, right)
+    evidence = _evidence(right, wrong)
+    begin = time.process_time()
+    assert diagnose(evidence) is None
+    assert time.process_time() - begin < SECONDS
+
+
+def _evidence(numeric: Tensor, claimed: Tensor) -> Evidence:
+    problem = problem_of(torch.sin, drawn(numeric.shape[1]))
+    tape = record(problem)
+    (of,) = blocks(tape.outputs)
+    (wrt,) = blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals)
+    bar, differs = numeric.abs() * 1e-12, claimed != numeric
+    whole = Whole(outputs=(of,), inputs=(wrt,), claimed=claimed, numeric=numeric, bar=bar, wrong=differs)
+    return Evidence(
+        of=of,
+        wrt=wrt,
+        claimed=claimed,
+        numeric=numeric,
+        bar=bar,
+        wrong=differs,
+        backward=reverse(problem, tape, 0),
+        whole=whole,
+    )

@@ -1,0 +1,84 @@
+"""One factor on every entry: which one, and when it is none."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from gradverify.diagnosis.constants import number, recognise
+from tests.core.support import double
+from tests.diagnosis.support import drawn, only
+
+
+@pytest.mark.parametrize(
+    ("factor", "text"),
+    [
+        (2.0, "analytic = 2 × numeric in every entry: a factor of 2 too many"),
+        (0.5, "analytic = 1/2 × numeric in every entry: a factor of 2 is missing"),
+        (math.sqrt(3), "analytic = √3 × numeric in every entry: a factor of √3 too many"),
+        (1 / math.pi, "analytic = 1/π × numeric in every entry: a factor of π is missing"),
+        (math.log(2), "analytic = ln 2 × numeric in every entry: a factor of ln 2 too many"),
+        (-2.0, "analytic = -2 × numeric in every entry"),
+        (1.37, "analytic = 1.37 × numeric in every entry"),
+        (1.000001, "analytic = 1.000001 × numeric in every entry"),
+    ],
+)
+def test_a_factor_is_named_with_its_value(factor: float, text: str) -> None:
+    assert only(torch.exp, lambda g, x: factor * g * x.exp(), drawn(6)) == ("constant-factor", text)
+
+
+def test_a_known_factor_is_named_in_a_single_entry_and_any_other_is_not() -> None:
+    assert only(torch.exp, lambda g, x: 2 * g * x.exp(), double(0.3))[0] == "constant-factor"
+    assert only(torch.exp, lambda g, x: 1.37 * g * x.exp(), double(0.3)) == (None, "")
+
+
+def test_factors_that_differ_a_little_are_no_factor() -> None:
+    assert only(torch.exp, lambda g, x: (2 + 0.01 * x) * g * x.exp(), drawn(8)) == (None, "")
+
+
+def test_a_flipped_sign() -> None:
+    assert only(torch.cos, lambda g, x: g * x.sin(), drawn(5)) == ("sign-flip", "analytic = -numeric in every entry")
+    assert only(torch.cos, lambda g, x: g * x.sin() * (1 + 0.1 * x), drawn(5)) == (None, "")
+
+
+def test_a_mean_for_a_sum_and_the_reverse() -> None:
+    assert only(lambda x: x.sum(0), lambda g, x: (g / len(x)).expand_as(x), drawn(4, 3)) == (
+        "mean-for-sum",
+        "analytic = numeric / 4 in every entry: a mean over 4 instead of their sum",
+    )
+    assert only(lambda x: x.mean(), lambda g, x: g.expand_as(x), drawn(12)) == (
+        "mean-for-sum",
+        "analytic = 12 × numeric in every entry: a sum over 12 instead of their mean",
+    )
+
+
+def test_the_size_of_a_dimension_is_a_plain_factor_where_nothing_is_summed() -> None:
+    assert only(torch.exp, lambda g, x: g * x.exp() / len(x), drawn(4))[0] == "constant-factor"
+
+
+def test_the_detached_input_and_one_with_something_left() -> None:
+    says = "backward returns no gradient for x, although output depends on x"
+    assert only(torch.exp, lambda g, x: None, drawn(3)) == ("detached", says.replace("depends on x", "depends on it"))
+    says = "analytic = 0 in every entry, although output depends on x"
+    assert only(torch.exp, lambda g, x: 0 * g, drawn(3)) == ("detached", says)
+    assert only(torch.exp, lambda g, x: g * x.abs() * 1e-3, drawn(3)) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(3.0, "3"), (2 / 3, "2/3"), (1 / math.sqrt(2), "1/√2"), (96.0, "96"), (math.sqrt(96), "√96")]
+)
+def test_constants_are_recognised(value: float, text: str) -> None:
+    known = recognise(value, 1e-9, (96,))
+    assert known is not None
+    assert known.text == text
+
+
+@pytest.mark.parametrize("value", [1.0, 1.37, 96.0, 2.00001])
+def test_other_numbers_are_not(value: float) -> None:
+    assert recognise(value, 1e-9, ()) is None
+
+
+def test_a_number_near_one_is_written_with_the_digits_that_tell() -> None:
+    assert [number(1.0000002), number(1.5), number(-0.333333333)] == ["1.0000002", "1.5", "-0.333333"]
