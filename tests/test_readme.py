@@ -1,0 +1,41 @@
+"""What the README shows is what happens: its files, its command, its output, its Python."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+_BLOCK = re.compile(r"```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
+
+
+def blocks(language: str) -> list[str]:
+    return [match["text"] for match in _BLOCK.finditer(README) if match["language"] == language]
+
+
+def without_numbers(text: str) -> list[str]:
+    """Digits, and the spaces that line them up, differ from one machine to the next; words do not."""
+    return [" ".join(re.sub(r"\d[\d.]*(e[-+]?\d+)?", "#", line).split()) for line in text.splitlines() if line.strip()]
+
+
+def test_the_first_example_fails_as_shown(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(blocks("python")[0], encoding="utf-8")
+    (tmp_path / "clipped.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
+    shown = blocks("console")[0]
+    command, expected = shown.split("\n", 1)
+    assert command == "$ gradverify run clipped.yaml"
+    ran = subprocess.run(
+        [sys.executable, "-m", "gradverify", "run", "clipped.yaml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PATH": "", "PYTHONPATH": str(Path(__file__).parent.parent), "PYTHONUTF8": "1"},
+    )
+    assert ran.returncode == 1, ran.stderr
+    assert without_numbers(ran.stdout) == without_numbers(expected)
+
+
+def test_the_python_example_runs() -> None:
+    exec(compile(blocks("python")[1], "README.md", "exec"), {})
