@@ -16,8 +16,10 @@ from torch import Tensor
 from gradverify.core.sampler import Sampler, along
 from gradverify.core.scale import Scales
 
-_WHOLE = 48  # dimensions up to this long are tried slice by slice
+_WHOLE = 48  # dimensions up to this long are tried slice by slice, if no output dimension is of the same length
+_SHORT = 8  # dimensions up to this long in any case
 _SAMPLED = 3  # slices tried of longer ones, besides the two at each end
+_FURTHER = 20  # further slices tried, at most, where those have moved nothing
 _NUDGE = 2.0**-8  # size of the displacement, relative to the length scale
 
 
@@ -63,8 +65,14 @@ def reaches(
     confined: list[list[tuple[Window, ...]]] = [[] for _ in outputs]
     moved = [False] * len(outputs)
     for dimension, size in enumerate(source.shape):
-        slices = _slices(size, generator)
+        alike = any(size in output.shape for output in outputs)
+        slices = _slices(size, _SHORT if alike else _WHOLE, generator)
         flags = [_moved(sampled, lengths, source, dimension, k, generator) for k in slices]
+        for k in _more(size, slices, generator):
+            if any(bool(flag.any()) for flag in flags):
+                break
+            slices.append(k)
+            flags.append(_moved(sampled, lengths, source, dimension, k, generator))
         for number, output in enumerate(outputs):
             masks = [flag[output.start : output.start + _count(output)].reshape(output.shape) for flag in flags]
             confined[number].append(_confined(masks, slices, size))
@@ -74,11 +82,18 @@ def reaches(
     return [Reach(moved=hit, windows=tuple(found)) for hit, found in zip(moved, confined, strict=True)]
 
 
-def _slices(size: int, generator: torch.Generator) -> list[int]:
-    if size <= _WHOLE:
+def _slices(size: int, whole: int, generator: torch.Generator) -> list[int]:
+    if size <= whole:
         return list(range(size))
     inner = torch.randint(2, size - 2, (_SAMPLED,), generator=generator).tolist()
     return sorted({0, 1, *inner, size - 2, size - 1})
+
+
+def _more(size: int, known: Sequence[int], generator: torch.Generator) -> list[int]:
+    """Return slices to try where the first ones moved nothing, as those of a ReLU may."""
+    if len(known) == size:
+        return []
+    return [k for k in torch.randperm(size, generator=generator)[:_FURTHER].tolist() if k not in known]
 
 
 def _moved(
