@@ -2,8 +2,8 @@
 
     python -m benchmarks.speed [--repeat N] [-k TEXT]
 
-Prints medians of the times, their ratio, our evaluations of each kind, and our time in units of one forward and backward
-(F+B). Where gradcheck would take more than a minute it is left out.
+Prints medians of the times, their ratio, our evaluations of each kind, and our time in units of one forward and
+backward (F+B). Where gradcheck would take more than a minute it is left out.
 """
 
 from __future__ import annotations

@@ -92,9 +92,16 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
 
 
 def suspicious(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:
-    """Tell for each entry of the cheap pass whether the function bends there as no smooth one does; (C, m)."""
-    shape = _shape(sampled, samples, difference_noise(sampled, noise, samples))
-    return shape.rough[:, -1] | ~torch.isfinite(shape.size).all(dim=1)
+    """Tell for each entry of the cheap pass whether the function bends there as no smooth one does; (C, m).
+
+    The same question as `examine` asks, of the last two steps only, which are a factor of two apart.
+    """
+    level = difference_noise(sampled, noise, samples)[:, -1]
+    left, right = one_sided(sampled, samples)
+    bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
+    bent = (bend[:, -1] > _AUDIBLE * level) & (bend[:, -1] > 0.5**_BENT * bend[:, -2])
+    torn = (slope[:, -1] > _AUDIBLE * level) & (slope[:, -1] > 0.5**_TORN * slope[:, -2])
+    return bent | torn | ~torch.isfinite(bend).all(dim=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

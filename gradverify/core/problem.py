@@ -141,14 +141,29 @@ def named_tensors(name: str, value: Any) -> Iterator[Named]:
 
 
 def fresh(tensor: Tensor) -> Tensor:
-    """Return a copy with the same strides (stride 0 where the original was expanded) and memory of its own."""
+    """Return a copy with memory of its own and the same strides, stride 0 where the original was expanded included.
+
+    Only where entries overlap in some other way is the copy contiguous.
+    """
     detached = tensor.detach()
     if detached.layout is not torch.strided or detached.is_contiguous():
         return detached.clone()
+    if overlaps(detached) and 0 not in detached.stride():
+        return detached.clone(memory_format=torch.contiguous_format)
     copy = torch.empty_strided(detached.shape, detached.stride(), dtype=detached.dtype, device=detached.device)
     shared = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in detached.stride())
     copy[shared].copy_(detached[shared])
     return copy
+
+
+def overlaps(tensor: Tensor) -> bool:
+    """Tell whether several entries of a tensor may lie at one address."""
+    span = 0  # last address of the dimensions seen so far
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride <= span:
+            return True
+        span += (size - 1) * stride
+    return False
 
 
 def _differentiated(name: str, value: Any) -> list[Named]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.coordinates import Block, blocks, coordinates_in, flatten, real_view, unflatten
-from gradverify.core.problem import Named, Problem, call, fresh
+from gradverify.core.problem import Named, Problem, call, fresh, overlaps
 from gradverify.core.tape import Tape
 from gradverify.errors import EvaluationError
 
@@ -143,7 +143,7 @@ def _tensors(point: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
 
 def _laid_out(piece: Tensor, like: Tensor) -> Tensor:
     (shaped,) = unflatten(piece, [like])
-    if like.is_contiguous() or 0 in like.stride():
+    if like.is_contiguous() or overlaps(like):
         return shaped
     copy = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
     return copy.copy_(shaped)

@@ -1,0 +1,124 @@
+"""How a comparison is put into words, beside what torch says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Settings, Tolerances, TorchGradcheck
+from gradverify.checks.registry import CHECKS, run_check
+from gradverify.result import CheckResult, Verdict
+from tests.core.support import claimed, double, problem_of
+
+
+def checked(function: Any, *inputs: Any, check: str = "gradcheck", settings: Settings | None = None) -> CheckResult:
+    return run_check(check, problem_of(function, *inputs), settings or Settings())
+
+
+def beside(result: CheckResult) -> tuple[str, str, str]:
+    assert result.torch is not None
+    return result.verdict.value, result.torch.verdict.value, result.torch.message
+
+
+def test_agreement_needs_no_reason() -> None:
+    assert beside(checked(torch.sin, double([1.0, 2.0]))) == ("pass", "pass", "")
+
+
+def test_an_error_within_torchs_tolerance_is_said_to_be() -> None:
+    wrong = claimed(torch.sin, lambda x: torch.cos(x) * 1.0005)
+    reason = "it passes: the error lies within its tolerance of 0.001 relative and 1e-05 absolute"
+    assert beside(checked(wrong, double([1.0, 2.0]))) == ("fail", "pass", reason)
+
+
+def test_at_a_kink_torch_expects_the_mean_of_the_slopes() -> None:
+    ours, theirs, reason = beside(checked(torch.relu, double([0.0, 1.0])))
+    assert (ours, theirs) == ("pass", "fail")
+    assert reason.endswith("; at a kink it expects the mean of the two slopes")
+
+
+def test_where_one_step_is_too_coarse_the_bars_say_so() -> None:
+    ours, theirs, reason = beside(checked(torch.log, double([1e-5, 1.0])))
+    assert (ours, theirs) == ("pass", "fail")
+    assert "its one step of 1e-6 is not accurate enough here" in reason
+
+
+def test_torch_is_skipped_on_large_inputs_and_on_request() -> None:
+    result = checked(torch.sin, torch.ones(101, dtype=torch.float64, requires_grad=True))
+    assert beside(result)[1:] == (
+        "skip",
+        "the Jacobian has 10,201 entries, more than 10,000; --torch-gradcheck always runs it",
+    )
+    never = Settings(torch_gradcheck=TorchGradcheck.NEVER)
+    assert beside(checked(torch.sin, double([1.0]), settings=never))[1:] == ("skip", "torch_gradcheck is never")
+
+
+def test_a_missing_gradient_has_its_own_code() -> None:
+    class Forgets(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+            ctx.save_for_backward(y)
+            return x * y
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+            return grad * ctx.saved_tensors[0], None
+
+    result = checked(Forgets.apply, double([1.0, 2.0]), double([3.0, 4.0]))
+    assert [(finding.code, finding.wrt) for finding in result.findings] == [("GV102", "y")]
+    assert result.findings[0].message.split("\n")[0] == (
+        "backward returns no gradient for y, but output depends on it in 2 entries of d output / d y"
+    )
+
+
+def test_a_gradient_that_is_not_a_number_has_its_own_code() -> None:
+    result = checked(claimed(torch.sin, lambda x: x * torch.nan), double([1.0]))
+    assert [finding.code for finding in result.findings] == ["GV103"]
+
+
+def test_nothing_to_differentiate_is_an_error_of_its_own() -> None:
+    result = checked(torch.sin, torch.ones(2))
+    assert (result.verdict, result.findings[0].code) == (Verdict.ERROR, "GV907")
+    assert checked(lambda x: x > 0, double([1.0])).findings[0].code == "GV907"
+
+
+def test_a_vacuous_pass_says_so() -> None:
+    assert checked(claimed(torch.ones_like, torch.zeros_like), double([1.0, 2.0])).message == (
+        "4 entries agree; every derivative is zero"
+    )
+
+
+def test_tolerances_of_the_users_are_used() -> None:
+    wrong = claimed(torch.sin, lambda x: torch.cos(x) * 1.001)
+    loose = Settings(tolerances=Tolerances(rtol=1e-2))
+    assert checked(wrong, double([1.0]), settings=loose).verdict is Verdict.PASS
+    assert checked(wrong, double([1.0]), settings=Settings(tolerances=Tolerances(atol=1e-2))).verdict is Verdict.PASS
+
+
+def test_a_random_forward_is_seeded_or_not_judged() -> None:
+    def noisy(x: Tensor) -> Tensor:
+        return x * torch.rand(x.shape, dtype=x.dtype)
+
+    def stubborn(x: Tensor) -> Tensor:
+        stubborn.calls += 1  # type: ignore[attr-defined]
+        return x * stubborn.calls  # type: ignore[attr-defined]
+
+    stubborn.calls = 0  # type: ignore[attr-defined]
+    assert checked(noisy, double([1.0, 2.0])).verdict is Verdict.PASS
+    result = checked(stubborn, double([1.0]))
+    assert (result.verdict, result.findings[0].code) == (Verdict.INCONCLUSIVE, "GV104")
+
+
+def test_every_check_leaves_the_random_numbers_and_the_inputs_alone() -> None:
+    for check in CHECKS:
+        x = double([0.5, -1.0])
+        before, state = x.clone(), torch.get_rng_state()
+        checked(torch.sin, x, check=check.name)
+        assert torch.equal(torch.get_rng_state(), state), check.name
+        assert torch.equal(x, before)
+        assert x.grad is None
+
+
+def test_an_unknown_check_is_a_skip() -> None:
+    assert checked(torch.sin, double([1.0]), check="nonsense").verdict is Verdict.SKIP

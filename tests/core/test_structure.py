@@ -1,0 +1,173 @@
+"""Structure is a hypothesis: used where it holds, dropped where anything speaks against it, and never wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gradverify.result import CheckResult, Method, Verdict
+from tests.core.support import gradcheck, gradgradcheck
+
+
+def drawn(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=dtype).requires_grad_()
+
+
+def planted(forward: Callable[..., Tensor], change: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """Return a Function of one input whose gradient is `change` of the right one."""
+
+    class Planted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return forward(x)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            with torch.enable_grad():
+                leaf = x.detach().requires_grad_()
+                (right,) = torch.autograd.grad(forward(leaf), leaf, grad)
+            return change(right)
+
+    return Planted.apply
+
+
+STRUCTURED: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "elementwise": (torch.sin, ((200,),)),
+    "elementwise square": (torch.tanh, ((12, 12),)),
+    "relu": (torch.relu, ((15, 20),)),
+    "layer norm": (lambda x: functional.layer_norm(x, (4,)), ((30, 4),)),
+    "softmax": (lambda x: x.softmax(0), ((4, 30),)),
+    "matmul": (torch.matmul, ((9, 8), (8, 7))),
+    "convolution": (functional.conv2d, ((1, 2, 9, 9), (2, 2, 3, 3))),
+    "strided convolution": (lambda x: functional.conv1d(x, torch.ones(1, 1, 3).double(), stride=2), ((1, 1, 25),)),
+    "pooling": (lambda x: functional.avg_pool1d(x, 2), ((2, 1, 20),)),
+    "broadcast": (lambda x, y: x * y, ((20, 3), (3,))),
+    "rows": (lambda x: (x * x).sum(1), ((20, 3),)),
+    "two outputs": (lambda x: (x.sin(), x.exp().sum(1)), ((20, 3),)),
+    "complex": (lambda x: x * x.conj() * x, ((20,),)),
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURED)
+def test_structured_work_is_recognised_and_right(name: str) -> None:
+    function, shapes = STRUCTURED[name]
+    dtype = torch.complex128 if name == "complex" else torch.float64
+    result = gradcheck(function, *(drawn(*shape, dtype=dtype) for shape in shapes))
+    assert (result.verdict, result.method) == (Verdict.PASS, Method.STRUCTURED)
+
+
+@pytest.mark.parametrize("name", ["elementwise", "layer norm", "softmax"])
+@pytest.mark.parametrize("place", [0, 7, -1])
+def test_one_wrong_element_is_found_at_its_place(name: str, place: int) -> None:
+    function, (shape,) = STRUCTURED[name]
+
+    def change(grad: Tensor) -> Tensor:
+        wrong = grad.reshape(-1).clone()
+        wrong[place] *= 1 + 1e-5
+        return wrong.reshape(grad.shape)
+
+    result = gradcheck(planted(function, change), drawn(*shape))
+    assert result.verdict is Verdict.FAIL
+    size = torch.Size(shape).numel()
+    assert positions(result, shape) == {place % size}
+
+
+@pytest.mark.parametrize("leak", [1.0, 1e-3, 1e-5])
+def test_a_backward_that_leaks_into_a_neighbour_is_found(leak: float) -> None:
+    def change(grad: Tensor) -> Tensor:
+        wrong = grad.clone()
+        wrong[7] += leak * grad[60]
+        return wrong
+
+    result = gradcheck(planted(torch.exp, change), drawn(100))
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
+    element = result.findings[0].elements[0]
+    assert (element.output_index, element.input_index) == ((60,), (7,))
+
+
+@pytest.mark.parametrize("index", [3, 77])
+def test_a_forward_that_mixes_at_one_index_only_is_right_all_the_same(index: int) -> None:
+    def mixing(x: Tensor) -> Tensor:
+        result = x.sin()
+        return torch.cat([result[:index], (x[index] * x[0]).reshape(1), result[index + 1 :]])
+
+    assert gradcheck(mixing, drawn(120)).verdict is Verdict.PASS
+
+
+def test_a_forward_that_mixes_and_a_backward_that_does_not_know_is_found() -> None:
+    class Forgets(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            result = x * x
+            result[77] = x[77] * x[0]
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            right = 2 * x * grad
+            right[77] = x[0] * grad[77]
+            return right  # x[0] hears nothing of output 77
+
+    result = gradcheck(Forgets.apply, drawn(120))
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
+    element = result.findings[0].elements[0]
+    assert (element.output_index, element.input_index) == ((77,), (0,))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.flip(0),
+        lambda x: x.cumsum(0),
+        lambda x: x[torch.arange(40).roll(3)],
+        lambda x: torch.cat([x, x * 2]),
+        lambda x: x.sort().values,
+        lambda x: x[:1] * x,
+        lambda x: x.reshape(5, 8).T.reshape(-1).sin(),
+        lambda x: x - x.mean(),
+        lambda x: torch.where(x > x.median(), x, x * x),
+    ],
+)
+def test_what_only_looks_structured_is_right_all_the_same(function: Callable[..., Any]) -> None:
+    assert gradcheck(function, drawn(40)).verdict is Verdict.PASS
+    assert gradcheck(planted(function, lambda grad: grad * 1.0001), drawn(40)).verdict is Verdict.FAIL
+
+
+def test_layouts_that_overlap_themselves_are_moved_entry_by_entry() -> None:
+    unfolded = drawn(20).detach().unfold(0, 3, 1).requires_grad_()
+    expanded = drawn(1, 3).detach().expand(6, 3).requires_grad_()
+    assert gradcheck(torch.sin, unfolded).verdict is Verdict.PASS
+    assert gradcheck(torch.sin, expanded).verdict is Verdict.PASS
+
+
+def test_order_2_has_its_structure_too() -> None:
+    result = gradgradcheck(torch.sin, drawn(60))
+    assert (result.verdict, result.method) == (Verdict.PASS, Method.STRUCTURED)
+
+
+def test_the_cost_of_an_elementwise_function_does_not_grow() -> None:
+    small, large = (gradcheck(torch.exp, drawn(size)) for size in (100, 20_000))
+    assert large.entries == 20_000**2
+    assert large.evaluations.forward <= 2 * small.evaluations.forward
+    assert large.evaluations.backward == small.evaluations.backward
+
+
+def positions(result: CheckResult, shape: tuple[int, ...]) -> set[int]:
+    """Return the flat places of the inputs that are accused."""
+    found = set()
+    for finding in result.findings:
+        for element in finding.elements:
+            place = 0
+            for index, size in zip(element.input_index, shape, strict=True):
+                place = place * size + index
+            found.add(place)
+    return found
