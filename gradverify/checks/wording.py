@@ -23,7 +23,7 @@ def finding_of(group: Entries, series: int, *, missing: bool) -> Finding:
         verdict=verdict,
         of=group.of.name,
         wrt=group.wrt.name,
-        message=_message(group, elements[0], code),
+        message=_message(group, elements[0], series, code),
         total=group.total,
         elements=elements,
     )
@@ -58,11 +58,16 @@ def _code(group: Entries, *, missing: bool) -> tuple[int, Verdict]:
     return 1, Verdict.FAIL
 
 
-def _message(group: Entries, worst: Element, code: int) -> str:
+def _message(group: Entries, worst: Element, series: int, code: int) -> str:
     block = f"d {group.of.name} / d {group.wrt.name}"
     place = f"{group.of.name}{_index(worst.output_index)} by {group.wrt.name}{_index(worst.input_index)}"
     found = f"backward says {worst.analytic:.6g}, differences say {worst.numeric:.6g} ± {worst.error_bar:.1g}"
     count = f"{group.total} {'entry' if group.total == 1 else 'entries'} of {block}"
+    if code == 2 and series == 200:
+        return (
+            f"the derivative of backward by {group.wrt.name} is silently zero, but {group.of.name} depends on it in"
+            f" {count}: backward computes it without a graph (under no_grad, from detached values or numbers on ctx)"
+        )
     if code == 2:
         return f"backward returns no gradient for {group.wrt.name}, but {group.of.name} depends on it in {count}"
     if code == 3:

@@ -131,6 +131,7 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
     )
     judged = judge_smooth(claimed, local.estimate, allowance)
     code = judged.code.clone()
+    code[local.idle & (claimed == 0)] = Code.MATCH
     outside = torch.maximum(local.low - claimed, claimed - local.high).clamp(min=0.0)
     allowed = judged.allowed
     inside = local.kink & (outside <= allowed)
@@ -141,7 +142,7 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
     code[local.jump] = Code.JUMP
     code[local.outside] = Code.OUTSIDE
     error = torch.where(local.kink, outside, judged.error)
-    kinked = local.kink | local.jump
+    kinked = local.kink | local.jump | local.close
     nearest = torch.where(local.kink, claimed.clamp(local.low, local.high), judged.numeric)
     return Judged(numeric=nearest, bar=judged.bar, error=error, allowed=allowed, code=code, kinked=kinked)
 

@@ -31,7 +31,8 @@ _FALLS = 3.0  # an estimate that falls by less over two distances is noise
 _PATIENCE = 3  # distances that are tried in any case
 _RELIABLE = 1e-5  # but not above this part of the output, which is more than float32 has
 _LOUD = 64.0  # noise above this multiple of rounding, beside the largest output, is worth a closer look
-_SAFETY = 4.0  # from a standard deviation, the smallest of three estimates, to a bound
+_SAFETY = 8.0  # from a standard deviation, the smallest of three estimates, to a bound
+_CLEAN = 16.0  # a forward with noise below this multiple of rounding is not listened to twice
 _CROSSED = 1e3  # a side that hears this many times more than the other has crossed a kink or a jump
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -80,7 +81,7 @@ def repeats(sampled: Sampler) -> bool:
 def _estimate(sampled: Sampler, direction: Tensor, rounding: Tensor, worth: Tensor) -> Tensor:
     """Return a bound on the noise from samples on one side of the point, and the other where the first is loud."""
     left = _one_side(sampled, -direction)
-    if bool((left * _SAFETY <= worth).all()):
+    if bool((left * _SAFETY <= worth * _CLEAN / _LOUD).all()):
         return torch.fmax(left * _SAFETY, rounding)
     right = _one_side(sampled, direction)
     quiet, loud = torch.fmax(torch.fmin(left, right), rounding), torch.fmax(left, right)

@@ -32,11 +32,12 @@ _BENT = 0.25  # S falling more slowly than this power of h is no smooth function
 _TORN = -0.5  # S, or a one-sided quotient, growing faster than this power: no continuous one
 _CALM = 0.7  # S falling at least like this power of h is that of a smooth function
 _SEEN = 2  # steps at which a bend is calm, to say that the point is smooth
-_AUDIBLE = 5.0  # how far above the noise a difference must stand to be heard
+_AUDIBLE = 3.0  # how far above the noise a difference must stand to be heard
 _LASTING = 4  # with fewer steps than this, one flag is all there can be
 _RESOLVED = 1e-5  # a bar this small against the bend tells the two sides apart
 _CANCELLED = 4.0  # units of rounding, of the steepest slope around
-_STEADY = 3  # rungs over which a kink keeps its size
+_CLOSE = 2.0**-20  # of the largest step: nearer than that, what lies there has been looked at
+_STEADY = 5  # rungs over which a kink keeps its size
 _SAME = 2.0  # up to this factor
 _SETTLED = 0.05  # one-sided derivatives this sure, relative to their distance, make a kink
 
@@ -53,6 +54,8 @@ class Local:
     edge: Tensor  # bool: one side of the point is outside the domain
     outside: Tensor  # bool: the forward is not finite at the point itself
     seen: Tensor  # the steepest slope within the length scale, which zeros are resolved against
+    close: Tensor  # bool: an axis shows a kink or jump so close that only the finest steps tell it from the point
+    idle: Tensor  # bool: the output never moved
     hidden: Tensor  # what may stand in place of a zero, because cancellation would hide it
 
 
@@ -69,10 +72,11 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
     seen_smooth = (shape.calm & ~_up_to_the_last(shape.rough)).sum(dim=1) >= _SEEN
     nonsmooth = shape.rough.any(dim=1) & (smooth.bar > _RESOLVED * size) & ~seen_smooth
     edge = ~finite.any(dim=1)
-    jump = nonsmooth & _at_last(shape.rough, shape.torn.double()).bool()
+    jump = nonsmooth & _at_last(shape.rough, _or_before(shape.torn).double()).bool()
     settled = (left.bar + right.bar) < _SETTLED * size
     kink = nonsmooth & ~jump & settled & ~edge & _steady(shape)
     one = _finite_one(left, right)
+    reach = samples.forth.expand_as(shape.size)
     seen = _steepest(sampled, samples)
     estimate = Estimate(
         value=torch.where(edge, one.value, torch.where(kink, (left.value + right.value) / 2, smooth.value)),
@@ -86,6 +90,8 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
         jump=jump & ~edge,
         edge=edge,
         seen=seen,
+        close=shape.rough.any(dim=1) & (_at_last(shape.rough, reach) < _CLOSE * samples.forth[:, 0]),
+        idle=unmoved(sampled, samples).all(dim=1),
         hidden=_cancelled(sampled, samples, seen),
         outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
@@ -101,7 +107,8 @@ def suspicious(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:
     bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
     bent = (bend[:, -1] > _AUDIBLE * level) & (bend[:, -1] > 0.5**_BENT * bend[:, -2])
     torn = (slope[:, -1] > _AUDIBLE * level) & (slope[:, -1] > 0.5**_TORN * slope[:, -2])
-    return bent | torn | ~torch.isfinite(bend).all(dim=1)
+    finite: Tensor = torch.isfinite(bend).all(dim=1)
+    return bent | torn | ~finite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +190,11 @@ def _cancelled(sampled: Sampler, samples: Samples, seen: Tensor) -> Tensor:
     still = unmoved(sampled, samples)[:, HALVINGS - 1]
     size = torch.where(sampled.value == 0, seen.clamp(min=1.0), seen)
     return torch.where(still, _CANCELLED * sampled.unit * size, 0.0)
+
+
+def _or_before(flags: Tensor) -> Tensor:
+    """Mark flagged rungs and those after one: at the last rough rung itself, little of a jump may be left."""
+    return flags | torch.cat([torch.zeros_like(flags[:, :1]), flags[:, :-1]], dim=1)
 
 
 def _steady(shape: _Shape) -> Tensor:

@@ -19,7 +19,7 @@ from gradverify.core.compare import Code, Judged
 from gradverify.core.sampler import along
 
 _TRIALS = 3  # pairs of random directions whose derivatives should add up
-_SHORT, _SHORTER = 2.0**-28, 2.0**-32  # steps of these trials, relative to the length scale
+_SHORT, _SHORTER = 2.0**-36, 2.0**-40  # steps of these trials, relative to the length scale
 _BROKEN = 1e-3  # a sum off by this part of its terms, at both steps, is no rounding
 _NEIGHBOURS = 8  # points close by whose derivatives are looked up
 _DISTANCE = 2.0**-30  # of these points, relative to the length scale
@@ -39,7 +39,7 @@ def excuse_oblique(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judg
     owner = at.moves.owner[chosen]
     for column in torch.unique(owner[accused]).tolist()[:_COLUMNS]:
         low, high = _pieces(at, column, generator)
-        margin = judged.allowed + _AUDIBLE * at.noise.level / (_STEP * at.lengths.step[column])
+        margin = judged.allowed + _AUDIBLE * at.noise.level / (_STEP * _length(at)[column])
         claimed = at.claimed[chosen]
         inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
         code[accused & inside & (owner == column)] = Code.KINK
@@ -67,7 +67,7 @@ def _broken(at: Bench, one: Tensor, other: Tensor, step: float) -> Tensor:
 def _pieces(at: Bench, column: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest derivative by one coordinate at random points close by, each (m,)."""
     step = torch.zeros_like(at.sampled.point)
-    step[column] = at.lengths.step[column] * _STEP
+    step[column] = _length(at)[column] * _STEP
     slopes = []
     for _ in range(_NEIGHBOURS):
         neighbour = _random(at, generator) * _DISTANCE
@@ -79,4 +79,8 @@ def _pieces(at: Bench, column: int, generator: torch.Generator) -> tuple[Tensor,
 
 def _random(at: Bench, generator: torch.Generator) -> Tensor:
     values = torch.randn(at.sampled.point.shape, generator=generator, dtype=torch.float64)
-    return values.to(at.sampled.point.device) * at.lengths.step
+    return values.to(at.sampled.point.device) * _length(at)
+
+
+def _length(at: Bench) -> Tensor:
+    return torch.where(at.lengths.own > 0, at.lengths.own, at.lengths.shared)
