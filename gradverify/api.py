@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gradverify.case import Settings, Tolerances, TorchGradcheck
+from gradverify.checks.registry import CHECKS
 from gradverify.core.problem import Problem, bind
 from gradverify.report.case_detail import DetailOptions, case_detail
 from gradverify.report.lines import to_text
@@ -49,12 +50,12 @@ def verify(
     called in the result, by default what forward calls them. The same numbers come out as from a spec with these
     inputs. What user code raises becomes an `error` finding.
 
-    Raises ValueError for a name in `checks` that no check has, or for a wrong number of `names`.
+    Raises ValueError for a name in `checks` that no check has, for tolerances or a seed below zero, or for a wrong
+    number of `names`; TypeError for what cannot be called, or inputs that are a tensor rather than a tuple of them.
     """
     started = time.perf_counter()
-    settings = Settings(
-        tolerances=Tolerances(rtol=rtol, atol=atol), seed=seed, torch_gradcheck=TorchGradcheck(torch_gradcheck)
-    )
+    _require(function, inputs, checks)
+    settings = _settings(rtol, atol, seed, torch_gradcheck)
     problem = _problem(function, tuple(inputs), names)
     results = run_checks(problem, checks, dict.fromkeys(checks, settings))
     verdict = worst(result.verdict for result in results)
@@ -81,9 +82,31 @@ def assert_gradients(
 ) -> None:
     """Raise GradientMismatch with the table of elements unless every check passes; takes what `verify` takes."""
     result = verify(function, inputs, **options)
-    if not result.as_expected:
+    if any(check.verdict is not Verdict.PASS for check in result.checks):
         text = to_text(case_detail(result, Screen(width=_WIDTH), DetailOptions()))
         raise GradientMismatch(result, f"{result.function}: {result.verdict.value}\n\n{text}")
+
+
+def _require(function: Any, inputs: Any, checks: Any) -> None:
+    known = [check.name for check in CHECKS]
+    unknown = [name for name in checks if name not in known]
+    if isinstance(checks, str) or not checks or unknown:
+        raise ValueError(f"checks: expected a tuple of {', '.join(known)}; found {checks!r}")
+    if isinstance(inputs, torch.Tensor):
+        raise TypeError("inputs: expected a tuple of forward's arguments, found a tensor; write (x,)")
+    if not callable(function):
+        raise TypeError(f"function: expected a Function class or a callable, found {type(function).__name__}")
+
+
+def _settings(rtol: float | None, atol: float | None, seed: int, torch_gradcheck: str) -> Settings:
+    for name, value in (("rtol", rtol), ("atol", atol), ("seed", seed)):
+        if value is not None and not (isinstance(value, int | float) and value >= 0):
+            raise ValueError(f"{name}: expected a number that is not below zero, found {value!r}")
+    if torch_gradcheck not in tuple(TorchGradcheck):
+        raise ValueError(f"torch_gradcheck: expected {', '.join(TorchGradcheck)}; found {torch_gradcheck!r}")
+    return Settings(
+        tolerances=Tolerances(rtol=rtol, atol=atol), seed=seed, torch_gradcheck=TorchGradcheck(torch_gradcheck)
+    )
 
 
 def _problem(
@@ -91,7 +114,7 @@ def _problem(
 ) -> Problem:
     called = _names(function, len(inputs)) if names is None else tuple(names)
     if len(called) != len(inputs):
-        raise ValueError(f"names: {len(called)} given for {len(inputs)} inputs")
+        raise ValueError(f"names: expected one per input, {len(inputs)} in all, found {len(called)}")
     if isinstance(function, type) and issubclass(function, torch.autograd.Function):
         return bind(function.apply, inputs, names=called, name=function.__name__)
     return bind(function, inputs, names=called)

@@ -73,7 +73,9 @@ def _kinks_of(problem: Problem, tape: Tape, settings: Settings) -> Reconsider:
         columns = torch.unique(owner[jumps])
         kinked = columns[kinked_columns(problem, tape, columns, settings.seed)]
         code = judged.code.clone()
+        number = torch.isfinite(at.claimed[chosen])  # what is no number lies between no slopes
         code[jumps & torch.isin(owner, kinked)] = Code.KINK
+        code[jumps & ~number] = Code.MISMATCH
         return replace(judged, code=code)
 
     return reconsider

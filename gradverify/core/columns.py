@@ -56,7 +56,7 @@ def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed
         rtol=relative_tolerance(settings.tolerances, dtypes),
         atol=ROUNDING * beside + (settings.tolerances.atol or 0.0),
         zero=ZERO * beside,
-        scale=resolution_scale(moves, claimed, magnitudes(sampled, sampled.value), lengths.step),
+        scale=resolution_scale(moves, claimed, sampled.size, lengths.step),
         largest=magnitudes(sampled, claimed.abs().amax(dim=0)) if len(claimed) else sampled.value,
     )
     return Bench(sampled=sampled, noise=noise, lengths=lengths, moves=moves, claimed=claimed, allowance=allowance)

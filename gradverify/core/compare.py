@@ -153,6 +153,7 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowan
     An entry that matters (see `matters`) is also looked at again when its bar would hide a small relative error.
     """
     unsure = (BAR_FACTOR * judged.bar > _DOUBT * own) & matters(own, allowance)
+    unsure |= (BAR_FACTOR * judged.bar > _BLIND * own) & (own > _FAINT / ZERO * allowance.zero)
     return (judged.code != Code.MATCH) | suspicious | unsure
 
 
@@ -162,11 +163,12 @@ def matters(size: Tensor, allowance: Allowance) -> Tensor:
 
 
 _DOUBT = 1e-6  # a bar above this part of the entry's own size is worth a second look
+_BLIND, _FAINT = 1e-3, 1e-8  # much smaller entries, only where the bar would hide much more
 _MATTERS = 1e-4  # where the entry is at least this part of the largest in its row or column
 
 
 def _threshold(allowance: Allowance) -> float:
-    return max(allowance.rtol, _RESOLVING)
+    return max(4 * allowance.rtol, _RESOLVING)  # in low precision, what is allowed itself is a good part of the entry
 
 
 def _distance(claimed: Tensor, numeric: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.sampler import Sampler, along, magnitudes
+from gradverify.core.sampler import Sampler, along
 from gradverify.core.scale import Scales
 
 _POINTS = 8  # equispaced samples on each side of the point
@@ -54,8 +54,8 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
     direction = direction.to(sampled.point.device) * length * _spacing(sampled)
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
     # An output that is exactly zero beside others that are not may be a sum that cancels.
-    rounding = torch.where(size > 0, size, magnitudes(sampled, sampled.value)) * sampled.unit + _TINY
-    worth = _LOUD * torch.fmax(rounding, magnitudes(sampled, sampled.value) * sampled.unit)
+    rounding = torch.where(size > 0, size, sampled.size) * sampled.unit + _TINY
+    worth = _LOUD * torch.fmax(rounding, sampled.size * sampled.unit)
     level = before = earlier = _estimate(sampled, direction, rounding, worth)
     open_ = level > worth
     for times in range(_CLOSEST):

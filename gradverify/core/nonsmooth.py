@@ -36,6 +36,7 @@ _AUDIBLE = 3.0  # how far above the noise a difference must stand to be heard
 _LASTING = 4  # with fewer steps than this, one flag is all there can be
 _RESOLVED = 1e-5  # a bar this small against the bend tells the two sides apart
 _CANCELLED = 4.0  # units of rounding, of the steepest slope around
+_ROUNDING = 64.0  # units of rounding of the largest output: what bends by less may do so by rounding
 _CLOSE = 2.0**-20  # of the largest step: nearer than that, what lies there has been looked at
 _STEADY = 5  # rungs over which a kink keeps its size
 _SAME = 2.0  # up to this factor
@@ -103,12 +104,13 @@ def suspicious(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:
     The same question as `examine` asks, of the last two steps only, which are a factor of two apart.
     """
     level = difference_noise(sampled, noise, samples)[:, -1]
+    level = torch.maximum(level, _ROUNDING / _AUDIBLE * sampled.unit * sampled.size / samples.forth[:, -1])
     left, right = one_sided(sampled, samples)
     bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
     bent = (bend[:, -1] > _AUDIBLE * level) & (bend[:, -1] > 0.5**_BENT * bend[:, -2])
     torn = (slope[:, -1] > _AUDIBLE * level) & (slope[:, -1] > 0.5**_TORN * slope[:, -2])
-    finite: Tensor = torch.isfinite(bend).all(dim=1)
-    return bent | torn | ~finite
+    found: Tensor = bent | torn | ~torch.isfinite(bend).all(dim=1)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,8 @@ def _shape(sampled: Sampler, samples: Samples, level: Tensor) -> _Shape:
     bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
     step = samples.forth.log()
     bends, grows = _power(bend, step), _power(slope, step)
-    heard, slope_heard = bend > _AUDIBLE * level, slope > _AUDIBLE * level
+    floor = torch.maximum(_AUDIBLE * level, _ROUNDING * sampled.unit * sampled.size / samples.forth)
+    heard, slope_heard = bend > floor, slope > floor
     torn = (heard & (bends < _TORN)) | (slope_heard & (grows < _TORN))
     torn = _lasting(torn)
     rough = _lasting(heard & (bends < _BENT)) | torn

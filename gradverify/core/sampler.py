@@ -30,6 +30,7 @@ class Sampler:
     point: Tensor  # (n,) float64: the coordinates of all primals
     value: Tensor  # (m,) float64: the coordinates of all judged outputs at the point
     unit: Tensor  # (m,) unit roundoff of each output's own dtype
+    size: Tensor  # (m,) the largest finite magnitude in each output's tensor
     inputs: tuple[Block, ...]
     outputs: tuple[Block, ...]
     names: tuple[str, ...]  # outputs that are judged
@@ -42,13 +43,15 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
     """Return the sampler of the tape's outputs; raises EvaluationError when the forward does."""
     tensors = [primal.tensor for primal in problem.primals]
     recorded = flatten(output.tensor for output in tape.outputs).clone()
+    outputs = blocks(tape.outputs)
     draft = Sampler(
         problem=problem,
         point=flatten(tensors),
         value=recorded,
         unit=_unit_roundoff(tape.outputs).to(recorded.device),
+        size=_largest(recorded, outputs),
         inputs=blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals),
-        outputs=blocks(tape.outputs),
+        outputs=outputs,
         names=tuple(output.name for output in tape.outputs),
         shapes=tuple(output.tensor.shape for output in tape.outputs),
         mode=Mode.WITHOUT_GRAPH,
@@ -65,16 +68,14 @@ def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:
 
 def magnitudes(sampled: Sampler, values: Tensor) -> Tensor:
     """Return for each output coordinate the largest finite magnitude among `values` (m,) in its tensor; (m,)."""
-    sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
-    for block in sampled.outputs:
-        if sizes[block.coordinates].numel():
-            sizes[block.coordinates] = sizes[block.coordinates].max()
-    return sizes
+    return _largest(values, sampled.outputs)
 
 
 def focused(sampled: Sampler, outputs: Tensor) -> Sampler:
     """Return a sampler that looks at some of the outputs only, given by their places."""
-    return replace(sampled, value=sampled.value[outputs], unit=sampled.unit[outputs], kept=outputs)
+    return replace(
+        sampled, value=sampled.value[outputs], unit=sampled.unit[outputs], size=sampled.size[outputs], kept=outputs
+    )
 
 
 def along(sampled: Sampler, displacement: Tensor) -> Tensor:
@@ -102,6 +103,14 @@ def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
         mine = (columns >= block.start) & (columns < block.stop)
         rounded[mine] = values[mine].to(real).to(torch.float64)
     return rounded
+
+
+def _largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
+    sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
+    for block in outputs:
+        if sizes[block.coordinates].numel():
+            sizes[block.coordinates] = sizes[block.coordinates].max()
+    return sizes
 
 
 def _unit_roundoff(outputs: Sequence[Named]) -> Tensor:

@@ -20,6 +20,7 @@ from gradverify.core.tape import record
 from gradverify.errors import EvaluationError
 
 _MARGINAL = 1e-2  # an error below this part of its row may be rounding in backward
+_SPOILED = 1e-6  # where backward's own answers are further apart than this, nothing is known of the entry
 _ROWS = 64  # rows looked at again, at most
 _ULPS = (0.0, 2.0, 8.0, 64.0)  # sizes of the displacements, in ulps of each coordinate, with random signs
 
@@ -38,7 +39,7 @@ def excuse(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -> Judg
     code = judged.code.clone()
     excused = marginal & (judged.error <= allowed)
     code[excused] = Code.MATCH
-    code[excused & (BAR_FACTOR * spread > _MARGINAL * row_size)] = Code.UNDETERMINED
+    code[excused & (BAR_FACTOR * spread > _SPOILED * row_size)] = Code.UNDETERMINED
     return replace(judged, allowed=torch.where(excused, allowed, judged.allowed), code=code)
 
 

@@ -21,23 +21,38 @@ from gradverify.core.samples import Estimate, sample
 
 _VECTORS = 2  # random cotangents
 _ROUNDING = 1e-9  # of a sum, relative to the sum of its terms' sizes
+_ULPS = 64.0  # of the inputs' own dtype, where that is coarser
+_FAINT = 1e-4  # of the largest sum: what rounding elsewhere may leave in a sum of nothing
 _FIRST, _CLOSE = 2.0**-12, 2.0**-26  # first steps along a direction, relative to the length scale
 _CONFIRMED = 6  # accused coordinates that are moved alone
 
 
 def claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, seed: int) -> bool:
-    """Tell whether the claimed entries, and no others, make up backward's answer to random cotangents."""
+    """Tell whether the claimed entries, and no others, make up backward's answer to random cotangents.
+
+    The second pair of cotangents gives every row the same weight, so that a stray entry is seen beside its own row,
+    however small that is beside others.
+    """
+    if not bool(torch.isfinite(claimed).all()):
+        return False
     generator = torch.Generator().manual_seed(seed + 1)
-    for _ in range(_VECTORS):
-        cotangent = torch.randn(claimed.shape[1], generator=generator, dtype=torch.float64).to(claimed.device)
-        answer = row(backward, cotangent)
-        terms = torch.where(moves.owner >= 0, claimed * cotangent, 0.0)
-        total = _by_owner(moves, terms, len(answer))
-        size = _by_owner(moves, terms.abs(), len(answer))
-        off = (answer - total).abs() > _ROUNDING * (size + 1e-4 * size.max())
-        if bool(off.any()):
-            return False
+    row_size = claimed.abs().amax(dim=0)
+    weights = torch.where(row_size > 0, row_size, 1.0).reciprocal()
+    rounding = max(_ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
+    for weight in (torch.ones_like(weights), weights):
+        for _ in range(_VECTORS):
+            random = torch.randn(len(weight), generator=generator, dtype=torch.float64).to(claimed.device)
+            if not _claims_hold(backward, moves, claimed, random * weight, rounding):
+                return False
     return True
+
+
+def _claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, cotangent: Tensor, rounding: float) -> bool:
+    answer = row(backward, cotangent)
+    terms = torch.where(moves.owner >= 0, claimed * cotangent, 0.0)
+    total = _by_owner(moves, terms, len(answer))
+    size = _by_owner(moves, terms.abs(), len(answer))
+    return bool(((answer - total).abs() <= rounding * (size + _FAINT * size.max())).all())
 
 
 def differences_hold(at: Bench, added: Added, seed: int) -> bool:

@@ -1,0 +1,76 @@
+"""The Python interface: the same numbers as a spec, and no way to pass by mistake."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import gradverify
+from gradverify.run.execute import execute
+from gradverify.spec.expand import expand
+from gradverify.spec.read import read_paths
+from tests.core.support import claimed, double
+
+SPECS = Path(__file__).parent.parent / "specs"
+WRONG = claimed(torch.sin, torch.sin)
+
+
+def test_a_right_gradient_passes_and_the_callers_tensors_are_untouched() -> None:
+    x = double([0.5, -1.0])
+    result = gradverify.verify(torch.sin, (x,), checks=("gradcheck", "gradgradcheck"))
+    assert result.verdict == "pass"
+    assert isinstance(result, gradverify.CaseResult)
+    assert x.tolist() == [0.5, -1.0]
+    assert x.grad is None
+    gradverify.assert_gradients(torch.sin, (x,))
+
+
+def test_a_wrong_gradient_raises_with_the_table() -> None:
+    with pytest.raises(gradverify.GradientMismatch, match=r"backward\s+says") as caught:
+        gradverify.assert_gradients(WRONG, (double([0.5, -1.0]),))
+    assert isinstance(caught.value, AssertionError)
+    assert caught.value.result.verdict == "fail"
+
+
+@pytest.mark.parametrize("checks", ["gradcheck", (), ("gradchek",)])
+def test_checks_that_are_none_are_refused(checks: Any) -> None:
+    with pytest.raises(ValueError, match="checks: expected a tuple of gradcheck, gradgradcheck"):
+        gradverify.assert_gradients(WRONG, (double([0.5]),), checks=checks)
+
+
+def test_a_skip_is_no_proof() -> None:
+    with pytest.raises(gradverify.GradientMismatch):
+        gradverify.assert_gradients(torch.sin, (double([0.5]),), checks=("forward_ad",))
+
+
+@pytest.mark.parametrize(
+    "options", [{"rtol": -1}, {"atol": float("nan")}, {"seed": -1}, {"rtol": "x"}, {"torch_gradcheck": "foo"}]
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        gradverify.verify(torch.sin, (double([0.5]),), **options)
+
+
+def test_mistakes_in_the_call_are_said() -> None:
+    x = double([0.5])
+    with pytest.raises(TypeError, match=r"write \(x,\)"):
+        gradverify.verify(torch.sin, x)
+    with pytest.raises(TypeError, match="expected a Function class or a callable, found NoneType"):
+        gradverify.verify(None, (x,))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="names: expected one per input, 1 in all, found 2"):
+        gradverify.verify(torch.sin, (x,), names=("a", "b"))
+
+
+def test_the_numbers_are_those_of_the_spec(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SPECS / "ops"))
+    from custom_exp import CustomExp
+
+    case = next(case for case in expand(read_paths([SPECS / "custom_exp.yaml"]).specs) if "published" in case.id)
+    spec = execute(case)
+    mine = gradverify.verify(CustomExp, (double([1.0, 2.0]),), checks=case.checks)
+    assert mine.to_dict()["checks"] == spec.to_dict()["checks"]
+    sys.modules.pop("custom_exp")
