@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Annotated
 
 import typer
@@ -11,6 +13,8 @@ import typer
 from gradverify.catalogue import Section, near, section_of, sections
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.terminal import say
+
+_WIDEST = 100  # columns that a paragraph fills at most
 
 Name = Annotated[str | None, typer.Argument(metavar="[CODE|CAUSE]", help="GV307, missing-mask; all where left out.")]
 
@@ -26,8 +30,19 @@ def explain(name: Name = None) -> ExitCode:
         close = near(name, known)
         hint = f"did you mean {' or '.join(close)}?" if close else "`gradverify explain` lists what there is"
         raise UsageProblem(f"no code or cause {name!r}: {hint}")
-    say(f"{found.name} — {found.title}\n\n{found.text}\n")
+    say(f"{found.name} — {found.title}\n\n{_wrapped(found.text, get_terminal_size().columns)}\n")
     return ExitCode.OK
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Return Markdown with its paragraphs filled to the width; code and lists stay as they are."""
+    blocks, code = [], False
+    for block in text.split("\n\n"):
+        fences = block.count("```")
+        plain = not code and not fences and not block.startswith((" ", "-", "|", "*", "#"))
+        blocks.append(fill(" ".join(block.split()), min(width, _WIDEST)) if plain else block)
+        code ^= fences % 2 == 1
+    return "\n\n".join(blocks)
 
 
 def _listed(known: Sequence[Section]) -> str:

@@ -32,6 +32,8 @@ from gradverify.core.samples import Samples, Steps, joined, of_rows, sample, unm
 from gradverify.core.scale import Scales
 
 _CHUNK = 2_000_000  # sampled numbers held at a time
+_MANY = 20_000  # entries in doubt that are all looked at again
+_CLEARLY = 30.0  # beyond those, not the ones that are wrong by this many times what is allowed
 _DEPTH = 32  # rungs of a ladder, about
 _FIELDS = tuple(field.name for field in fields(Judged))
 
@@ -69,7 +71,8 @@ def judge_moves(at: Bench, chosen: Tensor) -> Judged:
     judged = judge_smooth(claimed, richardson.extrapolate(at.sampled, at.noise, samples), allowance)
     # An output that never moved says most at the largest steps, where backward claims that it does.
     idle = unmoved(at.sampled, samples).all(dim=1) & (claimed.abs() > allowance.zero)
-    doubt = in_doubt(judged, suspicious(at.sampled, at.noise, samples) | idle, claimed.abs(), allowance)
+    bends = suspicious(at.sampled, at.noise, samples)
+    doubt = _bounded(in_doubt(judged, bends | idle, claimed.abs(), allowance), judged, bends)
     for part in _chunks(doubt.any(dim=0).nonzero().squeeze(1), 2 * _DEPTH * len(chosen)):
         rows = doubt[:, part].any(dim=1).nonzero().squeeze(1)
         found = thorough(focused(at, part), chosen[rows])
@@ -114,6 +117,17 @@ def of_moves(allowance: Allowance, chosen: Tensor) -> Allowance:
         scale=allowance.scale[chosen],
         largest=allowance.largest,
     )
+
+
+def _bounded(doubt: Tensor, judged: Judged, bends: Tensor) -> Tensor:
+    """Leave entries that are wrong beyond any doubt at that, where there are too many to look at each again."""
+    flat = doubt.reshape(-1).nonzero().squeeze(1)
+    if len(flat) <= _MANY:
+        return doubt
+    clear = (judged.code == Code.MISMATCH) & (judged.error > _CLEARLY * judged.allowed) & ~bends
+    first = torch.zeros_like(doubt)
+    first.reshape(-1)[flat[:_MANY]] = True
+    return doubt & (first | ~clear)
 
 
 def _climb(at: Bench, chosen: Tensor) -> Judged:

@@ -20,6 +20,7 @@ from gradverify.core.tape import record
 from gradverify.errors import EvaluationError
 
 _MARGINAL = 1e-2  # an error below this part of its row may be rounding in backward
+_NUMBERS = 4_000_000  # held for them, at most
 _SPOILED = 1e-6  # where backward's own answers are further apart than this, nothing is known of the entry
 _ROWS = 64  # rows looked at again, at most
 _ULPS = (0.0, 2.0, 8.0, 64.0)  # sizes of the displacements, in ulps of each coordinate, with random signs
@@ -29,7 +30,8 @@ def excuse(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -> Judg
     """Take back accusations that the spread of backward's own answers explains."""
     row_size = at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     marginal = (judged.code == Code.MISMATCH) & (judged.error <= _MARGINAL * row_size)
-    places = marginal.any(dim=0).nonzero().squeeze(1)[:_ROWS]
+    most = max(1, min(_ROWS, _NUMBERS // max(1, at.sampled.point.numel())))
+    places = marginal.any(dim=0).nonzero().squeeze(1)[:most]
     if not len(places):
         return judged
     spread = torch.zeros_like(judged.error)

@@ -37,3 +37,22 @@ def _has_cause(expect: Expectation, checks: Iterable[CheckResult]) -> bool:
     asked = [result for result in checks if expect.checks.get(result.check, rest) is Verdict.FAIL]
     named = {finding.cause for result in asked for finding in result.findings}
     return not asked or expect.cause in named
+
+
+def surprise(case: Case, checks: Sequence[CheckResult]) -> str:
+    """Return what the spec expected and what was found, where its `expect` says more than that all should pass."""
+    expect = case.expect
+    if not expect.checks and expect.verdict is Verdict.PASS and expect.cause is None:
+        return ""
+    wrong = [
+        f"{result.check} {wanted.value}, found {result.verdict.value}"
+        for result in checks
+        for wanted in [expect.checks.get(result.check, Verdict.PASS)]
+        if expect.checks and result.verdict not in (wanted, Verdict.SKIP)
+    ]
+    if not expect.checks and all(result.verdict is not expect.verdict for result in checks):
+        wrong.append(f"{expect.verdict.value}")
+    if expect.cause is not None and not _has_cause(expect, checks):
+        named = sorted({finding.cause for result in checks for finding in result.findings if finding.cause})
+        wrong.append(f"cause {expect.cause}, found {' and '.join(named) or 'none'}")
+    return f"expected {'; '.join(wrong)}" if wrong else ""

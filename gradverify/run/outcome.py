@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from gradverify.case import Case
 from gradverify.result import CaseResult, CheckResult, Source, Verdict, worst
-from gradverify.run.judge import expected_verdict, is_as_expected
+from gradverify.run.judge import expected_verdict, is_as_expected, surprise
 
 
 def judged(case: Case, checks: Sequence[CheckResult], *, source: Source | None, seconds: float) -> CaseResult:
     """Return the result of a case whose checks have been run."""
     verdict = worst(result.verdict for result in checks)
-    return _result(case, verdict, source=source, seconds=seconds, checks=tuple(checks))
+    message = "" if is_as_expected(case, verdict, checks) else surprise(case, checks)
+    return _result(case, verdict, source=source, seconds=seconds, message=message, checks=tuple(checks))
 
 
 def could_not_run(
