@@ -83,7 +83,8 @@ def unflatten(vector: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 def real_view(tensor: Tensor) -> Tensor:
     """Return the tensor itself, or for a complex one its view with a last dimension (real, imaginary)."""
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    dense = tensor if tensor.layout is torch.strided else tensor.to_dense()
+    return torch.view_as_real(dense.resolve_conj()) if dense.is_complex() else dense
 
 
 def coordinates_in(tensor: Tensor) -> int:

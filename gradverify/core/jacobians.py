@@ -25,7 +25,7 @@ from gradverify.core.spread import excuse
 from gradverify.core.structure import Structure, claimed_entries, find_structure
 from gradverify.core.tally import Comparison, Tally, measured
 from gradverify.core.tape import Tape
-from gradverify.core.verified import accusations_hold, claims_hold, differences_hold
+from gradverify.core.verified import accusations_hold, claims_hold, differences_hold, pattern_holds
 from gradverify.errors import GradverifyError
 from gradverify.result import Method
 
@@ -92,7 +92,8 @@ def _structured(ground: _Ground, structure: Structure, settings: Settings, recon
     at = bench(ground.sampled, ground.noise, ground.lengths, structure.moves, claimed, settings)
     judged = [(chosen, _second_look(at, ground, chosen, part, settings)) for chosen, part in judge_all(at)]
     added = gathered(structure.moves, [part for _, part in judged])
-    if not differences_hold(at, added, settings.seed) or not accusations_hold(at, added):
+    seed = settings.seed
+    if not (differences_hold(at, added, seed) and pattern_holds(at, added, seed) and accusations_hold(at, added)):
         return None
     tally = Tally(at=at, keep=settings.max_elements)
     for chosen, part in judged:

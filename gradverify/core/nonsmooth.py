@@ -32,7 +32,7 @@ _BENT = 0.25  # S falling more slowly than this power of h is no smooth function
 _TORN = -0.5  # S, or a one-sided quotient, growing faster than this power: no continuous one
 _CALM = 0.7  # S falling at least like this power of h is that of a smooth function
 _SEEN = 2  # steps at which a bend is calm, to say that the point is smooth
-_AUDIBLE = 3.0  # how far above the noise a difference must stand to be heard
+_AUDIBLE = 5.0  # how far above the noise a difference must stand to be heard
 _LASTING = 4  # with fewer steps than this, one flag is all there can be
 _RESOLVED = 1e-5  # a bar this small against the bend tells the two sides apart
 _CANCELLED = 4.0  # units of rounding, of the steepest slope around
@@ -175,7 +175,7 @@ def _scatter(samples: Samples) -> Tensor:
     From step to step, a smooth function's differences settle and a jump's gap stays. Where neither happens and the
     differences drift apart instead, it is noise, and coarser steps have at least as much of it.
     """
-    difference, step = central(samples), samples.forth
+    difference, step = torch.where(void(samples), torch.nan, central(samples)), samples.forth
     change = difference.diff(dim=1).abs()
     drifting = change[:, 1:] > change[:, :-1]
     gap_change = (difference * step).diff(dim=1).abs()[:, 1:]

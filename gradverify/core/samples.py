@@ -11,7 +11,7 @@ from gradverify.core.moves import Kind, Moves, members, owned
 from gradverify.core.noise import Noise
 from gradverify.core.sampler import Sampler, evaluate, representable
 
-NOISE_FACTOR = 3.0  # by how much extrapolation amplifies the noise of a difference, with something to spare
+NOISE_FACTOR = 1.5  # by how much extrapolation amplifies the noise of a difference
 _TINY = torch.finfo(torch.float64).tiny
 
 

@@ -24,6 +24,8 @@ _ROUNDING = 1e-9  # of a sum, relative to the sum of its terms' sizes
 _ULPS = 64.0  # of the inputs' own dtype, where that is coarser
 _FAINT = 1e-4  # of the largest sum: what rounding elsewhere may leave in a sum of nothing
 _FIRST, _CLOSE = 2.0**-12, 2.0**-26  # first steps along a direction, relative to the length scale
+_TRIALS, _SPARSE = 12, 0.02  # random sets of coordinates moved, and the smallest part of all that each holds
+_NUDGE = 2.0**-8  # how far they move, relative to the length scale
 _CONFIRMED = 6  # accused coordinates that are moved alone
 
 
@@ -67,6 +69,33 @@ def differences_hold(at: Bench, added: Added, seed: int) -> bool:
     off = judged & _off(at, direction, total, _FIRST)
     # A kink between the point and the end of a step looks like a dependence; a true one is there at any step.
     return not bool(off.any()) or not bool((off & _off(at, direction, total, _CLOSE)).any())
+
+
+def pattern_holds(at: Bench, added: Added, seed: int) -> bool:
+    """Tell whether outputs stay bit for bit the same while coordinates move that should not reach them.
+
+    Asked where outputs with a kink cannot be added up, so that `differences_hold` has nothing to say of them. First all
+    coordinates move but those that own such an output, then random ones.
+    """
+    rough = ~found_by.smooth(added)
+    if not bool(rough.any()):
+        return True
+    generator = torch.Generator().manual_seed(seed + 3)
+    owner = at.moves.owner
+    mine = torch.zeros_like(at.sampled.point, dtype=torch.bool)
+    mine[owner[:, rough][owner[:, rough] >= 0]] = True
+    share = max(1 / (at.moves.count + 1), _SPARSE)
+    chosen = [~mine]
+    for _ in range(_TRIALS):
+        chosen.append((torch.rand(mine.shape, generator=generator) < share).to(mine.device))
+    return all(_untouched(at, moving, generator) for moving in chosen)
+
+
+def _untouched(at: Bench, moving: Tensor, generator: torch.Generator) -> bool:
+    size = torch.rand(moving.shape, generator=generator, dtype=torch.float64).to(moving.device) + 0.5
+    there = along(at.sampled, torch.where(moving, size * at.lengths.step * _NUDGE, 0.0))
+    reached = (moving[at.moves.owner.clamp(min=0)] & (at.moves.owner >= 0)).any(dim=0)
+    return bool((reached | (there == at.sampled.value) | ~torch.isfinite(at.sampled.value)).all())
 
 
 def accusations_hold(at: Bench, added: Added) -> bool:

@@ -142,6 +142,42 @@ def test_what_only_looks_structured_is_right_all_the_same(function: Callable[...
     assert gradcheck(planted(function, lambda grad: grad * 1.0001), drawn(40)).verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize("size", [20, 40, 200])
+def test_a_kink_hides_no_dependence_that_backward_forgets(size: int) -> None:
+    class Forgets(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            result = x.clamp(min=0)
+            result[size // 2] -= 1e-2 * x[size // 3]
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad * (ctx.saved_tensors[0] > 0)
+
+    x = drawn(size).detach()
+    x[size // 2] = 0.0
+    result = gradcheck(Forgets.apply, x.requires_grad_())
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
+
+
+def test_garbage_beside_a_big_column_is_seen_in_its_own_row() -> None:
+    def change(grad: Tensor) -> Tensor:
+        wrong = grad.clone()
+        wrong[39] += 1e-3 * grad[0]
+        return wrong
+
+    x = torch.linspace(-10, 10, 40, dtype=torch.float64).requires_grad_()
+    assert gradcheck(planted(torch.exp, change), x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("function", [torch.nn.functional.hardtanh, lambda x: x.reshape(12, 5).amax(1)])
+def test_order_2_at_many_kinks_passes(function: Callable[..., Any]) -> None:
+    x = torch.arange(-30, 30).remainder(5).sub(2).double().requires_grad_()
+    assert gradgradcheck(function, x).verdict is Verdict.PASS
+
+
 def test_layouts_that_overlap_themselves_are_moved_entry_by_entry() -> None:
     unfolded = drawn(20).detach().unfold(0, 3, 1).requires_grad_()
     expanded = drawn(1, 3).detach().expand(6, 3).requires_grad_()

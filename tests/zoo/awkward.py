@@ -111,7 +111,7 @@ EDGES: tuple[Specimen, ...] = (
     specimen("log just inside", lambda x: (x - 1).log(), _E, x=at(1 + 1e-6, 1.01, 2.0)),
     specimen("sqrt(x - 1) just inside", lambda x: (x - 1).sqrt(), _E, x=at(1 + 1e-8, 1.001, 5.0)),
     specimen("acos near 1", torch.acos, _E, x=at(1 - 1e-6, 0.0)),
-    specimen("log1p near -1", torch.log1p, _E, x=at(-1 + 1e-9, 0.0)),
+    specimen("log1p near -1", torch.log1p, _E, "borderline", x=at(-1 + 1e-9, 0.0)),
     specimen("(x - 1)^2.5 on the edge", lambda x: (x - 1) ** 2.5, _E, "on an edge", x=at(1.0, 2.0)),
     specimen("edge with slope", lambda x: torch.where(x >= 1, x.sin(), torch.nan), _E, "on an edge", x=at(1.0, 1.5)),
     specimen(
