@@ -5,7 +5,10 @@ from __future__ import annotations
 
 def main() -> None:
     """Run the command line."""
-    from gradverify.cli.app import app
+    try:
+        from gradverify.cli.app import app
+    except KeyboardInterrupt:  # the first tenth of a second is spent on imports
+        raise SystemExit(130) from None
 
     app()
 

@@ -11,13 +11,14 @@ from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Evaluations, Finding, Verdict
 
 _CODES = {"forward": "GV902", "backward": "GV903"}
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
 _OURS = ("gradverify", "torch")  # packages whose frames say nothing to the author of a Function
 
 
 def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckResult:
     """Return the result of a check whose user code raised; autograd's refusal of a gradient is a fail."""
     original = error.original
-    if isinstance(original, MemoryError) or "out of memory" in _said(original).lower():
+    if isinstance(original, MemoryError) or any(words in _said(original).lower() for words in _OUT_OF_MEMORY):
         return _single(check, problem, "GV906", Verdict.ERROR, f"out of memory in {error.stage}: {_said(original)}")
     if isinstance(error, Rejected):
         text = f"autograd rejects what backward returned: {_said(original)}"

@@ -12,6 +12,7 @@ from gradverify.cli.exits import ExitCode, guarded
 from gradverify.cli.explain import explain
 from gradverify.cli.inspect import inspect
 from gradverify.cli.list import list_cases
+from gradverify.cli.merge import merge
 from gradverify.cli.run import run
 from gradverify.cli.schema import schema
 from gradverify.cli.terminal import say
@@ -20,6 +21,7 @@ COMMANDS: tuple[tuple[str, Callable[..., ExitCode]], ...] = (
     ("run", run),
     ("inspect", inspect),
     ("list", list_cases),
+    ("merge", merge),
     ("explain", explain),
     ("schema", schema),
 )

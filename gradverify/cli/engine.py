@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradverify.case import Case, Settings
 from gradverify.cli.request import Request
 from gradverify.result import CaseResult
+from gradverify.run.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from gradverify.run.options import Event, Outcome
@@ -50,7 +51,9 @@ def expand(specs: Sequence[Spec], request: Request) -> tuple[Case, ...]:
     return expand_specs(specs, overrides)
 
 
-def run(cases: tuple[Case, ...], specs: Sequence[Spec], request: Request, listener: Listener) -> Outcome:
+def run(
+    cases: tuple[Case, ...], specs: Sequence[Spec], request: Request, listener: Listener, interrupts: Interrupts
+) -> Outcome:
     """Run cases in workers and tell the listener."""
     from gradverify.run.options import RunOptions, Started
     from gradverify.run.session import run_cases
@@ -64,11 +67,12 @@ def run(cases: tuple[Case, ...], specs: Sequence[Spec], request: Request, listen
     options = RunOptions(
         workers=request.workers,
         fail_fast=request.fail_fast,
+        memory=request.memory,
         seed=request.seed,
         require_devices=request.require_devices,
         keep_going=request.keep_going,
     )
-    return run_cases(cases, specs, options, on_event)
+    return run_cases(cases, specs, options, on_event, interrupts=interrupts)
 
 
 def schema() -> dict[str, Any]:

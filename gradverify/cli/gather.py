@@ -12,6 +12,7 @@ from gradverify.cli import engine
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.request import Request
 from gradverify.cli.select import hint_for, matching
+from gradverify.cli.shard import Shard, part_of
 from gradverify.cli.terminal import complain, print_problems
 from gradverify.report.words import counted
 
@@ -23,7 +24,7 @@ class Gathered:
     """What the paths hold."""
 
     specs: tuple[Any, ...]  # passed on to the runner unread
-    cases: tuple[Case, ...]  # those that -k lets through
+    cases: tuple[Case, ...]  # those that -k and --shard let through; none where the shard is empty
     problems: int  # mistakes in specs, already printed
 
 
@@ -47,7 +48,8 @@ def gather(paths: Sequence[Path] | None, expression: str | None, request: Reques
     cases = engine.expand(reading.specs, request)
     if not cases:
         raise UsageProblem("nothing to run: the specs hold no case that --check, --device and --dtype leave")
-    return Gathered(specs=reading.specs, cases=_selected(cases, expression), problems=problems)
+    selected = _in_shard(_selected(cases, expression), request.shard)
+    return Gathered(specs=reading.specs, cases=selected, problems=problems)
 
 
 def _selected(cases: tuple[Case, ...], expression: str | None) -> tuple[Case, ...]:
@@ -58,6 +60,16 @@ def _selected(cases: tuple[Case, ...], expression: str | None) -> tuple[Case, ..
         hint = hint_for(cases, expression)
         raise UsageProblem(f"nothing to run: -k {expression!r} fits none of {counted(len(cases), 'case')}; {hint}")
     return chosen
+
+
+def _in_shard(cases: tuple[Case, ...], shard: Shard | None) -> tuple[Case, ...]:
+    """Return the cases of a shard; that it is empty is worth a word, but no mistake: there are few cases."""
+    if shard is None:
+        return cases
+    part = part_of(cases, shard)
+    if not part:
+        complain(f"--shard {shard}: none of {counted(len(cases), 'case')} is in this part")
+    return part
 
 
 def warn_about(problems: int) -> None:

@@ -8,6 +8,7 @@ from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode
 from gradverify.cli.gather import gather, warn_about
 from gradverify.cli.request import Request, check_request
+from gradverify.cli.shard import shard_of
 from gradverify.cli.terminal import ColourWish, is_terminal, show, stdout_terminal
 from gradverify.report.list_view import case_rows, case_table
 
@@ -19,6 +20,7 @@ def list_cases(
     device: opt.Devices = None,
     dtype: opt.Dtypes = None,
     samples: opt.Samples = None,
+    shard: opt.ShardName = None,
     keep_going: opt.KeepGoing = False,
     no_color: opt.NoColour = False,
 ) -> ExitCode:
@@ -28,6 +30,7 @@ def list_cases(
         devices=tuple(device or ()),
         dtypes=tuple(dtype or ()),
         samples=samples,
+        shard=None if shard is None else shard_of(shard),
         keep_going=keep_going,
     )
     check_request(request)

@@ -34,6 +34,15 @@ Workers = Annotated[
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", min=0, help="In place of the specs' seeds.")]
 Samples = Annotated[int | None, typer.Option("--samples", metavar="N", min=1, help="Independent draws per case.")]
 Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Longest time for one case.")]
+Memory = Annotated[
+    str | None, typer.Option("--memory", metavar="SIZE", help="Most memory that a case may take, as 512M or 2G.")
+]
+ShardName = Annotated[
+    str | None, typer.Option("--shard", metavar="I/N", help="Only part I of N: each case is in exactly one part.")
+]
+Durations = Annotated[
+    int | None, typer.Option("--durations", metavar="N", min=1, help="List the N cases that took longest.")
+]
 FailFast = Annotated[bool, typer.Option("-x", "--fail-fast", help="Stop at the first case that is not as expected.")]
 LastFailed = Annotated[
     bool, typer.Option("--last-failed", help="Only the cases that were not as expected in the last run.")
@@ -54,6 +63,7 @@ NoColour = Annotated[bool, typer.Option("--no-color", help="No colour, also on a
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only what is not as expected, and the summary.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Details of every case, also of those as expected.")]
 
+Reports = Annotated[list[Path], typer.Argument(metavar="REPORT", help="Reports of run --json.", show_default=False)]
 CaseName = Annotated[
     str | None,
     typer.Argument(metavar="CASE", help="An id, a part of one, or a pattern.  [default: all]", show_default=False),

@@ -6,11 +6,15 @@ import difflib
 import math
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from gradverify.case import KNOWN_CHECKS, TorchGradcheck
 from gradverify.cli.exits import UsageProblem
+from gradverify.cli.shard import Shard
+from gradverify.run.size import size_of, size_text
 
 DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia")
@@ -27,6 +31,8 @@ class Request:
     seed: int | None = None
     samples: int | None = None
     timeout: float | None = None  # seconds for one case
+    memory: int | None = None  # bytes for one case
+    shard: Shard | None = None
     torch_gradcheck: TorchGradcheck | None = None
     max_elements: int | None = None  # saved per finding
     workers: int | None = None  # None: as many as there are cores; 0: in this process
@@ -43,6 +49,7 @@ _RERUN = {
     "seed": "--seed",
     "samples": "--samples",
     "timeout": "--timeout",
+    "memory": "--memory",
     "torch_gradcheck": "--torch-gradcheck",
 }
 
@@ -57,6 +64,18 @@ def check_request(request: Request) -> None:
                 raise _unknown(option, device, DEVICES)
     if request.timeout is not None and not 0 < request.timeout < math.inf:
         raise UsageProblem(f"--timeout {request.timeout:g}: expected a number of seconds above 0")
+    if request.memory is not None and request.workers == 0:
+        raise UsageProblem("--memory limits workers, and -j 0 runs without them; give one of the two")
+    if request.memory is not None and sys.platform != "linux":
+        raise UsageProblem("--memory: only Linux can limit all the memory that a process takes")
+
+
+def memory_of(text: str | None) -> int | None:
+    """Return the bytes that --memory allows; raises UsageProblem."""
+    size = None if text is None else size_of(text)
+    if text is not None and not size:
+        raise UsageProblem(f"--memory {text}: expected a size above 0, as 512M or 2G")
+    return size
 
 
 def rerun_options(request: Request) -> tuple[str, ...]:
@@ -67,7 +86,7 @@ def rerun_options(request: Request) -> tuple[str, ...]:
             continue
         value = getattr(request, field.name)
         for entry in value if isinstance(value, tuple) else () if value is None else (value,):
-            words += [_RERUN[field.name], f"{entry:g}" if isinstance(entry, float) else str(entry)]
+            words += [_RERUN[field.name], _word(field.name, entry)]
     return tuple(words)
 
 
@@ -75,6 +94,12 @@ def one_of_two(first: tuple[str, bool], second: tuple[str, bool]) -> None:
     """Raise UsageProblem when two options that exclude each other were both given."""
     if first[1] and second[1]:
         raise UsageProblem(f"{first[0]} and {second[0]} exclude each other")
+
+
+def _word(name: str, value: Any) -> str:
+    if name == "memory":
+        return size_text(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _each(values: Iterable[str], option: str, known: Sequence[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gradverify.case import Case
 from gradverify.cli import engine
 from gradverify.cli import options as opt
@@ -9,17 +11,20 @@ from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.files import LAST_REPORT, read_report, save_last
 from gradverify.cli.gather import Gathered, gather, warn_about
 from gradverify.cli.outputs import Destinations, check_destinations, write_outputs
+from gradverify.cli.present import Look, exit_code, look_of, present
 from gradverify.cli.progress import progress
-from gradverify.cli.request import Request, check_request, one_of_two, rerun_options
+from gradverify.cli.request import Request, check_request, memory_of, rerun_options
 from gradverify.cli.select import among
-from gradverify.cli.terminal import ColourWish, complain, print_problems, show, stdout_terminal
-from gradverify.report.case_detail import DetailOptions
-from gradverify.report.screen import Detail
-from gradverify.report.terminal import report_lines
+from gradverify.cli.shard import shard_of
+from gradverify.cli.terminal import complain, print_problems
 from gradverify.report.to_json import to_json
 from gradverify.report.words import counted
 from gradverify.result import Report
+from gradverify.run.interrupts import held_interrupts
 from gradverify.serial import ReportError
+
+if TYPE_CHECKING:
+    from gradverify.run.options import Outcome
 
 
 def run(
@@ -29,16 +34,19 @@ def run(
     dtype: opt.Dtypes = None,
     expression: opt.Expression = None,
     last_failed: opt.LastFailed = False,
+    shard: opt.ShardName = None,
     workers: opt.Workers = None,
     seed: opt.Seed = None,
     samples: opt.Samples = None,
     timeout: opt.Timeout = None,
+    memory: opt.Memory = None,
     torch_gradcheck: opt.Torch = None,
     fail_fast: opt.FailFast = False,
     keep_going: opt.KeepGoing = False,
     require_device: opt.RequireDevices = None,
     elements: opt.Elements = None,
     json: opt.Json = None,
+    durations: opt.Durations = None,
     no_color: opt.NoColour = False,
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = False,
@@ -47,7 +55,7 @@ def run(
 
     Ends with 0 when every case is as expected, 1 when some case is not, 2 when the command or a spec has a mistake.
     """
-    one_of_two(("-q", quiet), ("-v", verbose))
+    look = look_of(no_color=no_color, quiet=quiet, verbose=verbose, durations=durations)
     request = Request(
         checks=tuple(check or ()),
         devices=tuple(device or ()),
@@ -55,6 +63,8 @@ def run(
         seed=seed,
         samples=samples,
         timeout=timeout,
+        memory=memory_of(memory),
+        shard=None if shard is None else shard_of(shard),
         torch_gradcheck=torch_gradcheck,
         max_elements=elements,
         workers=workers,
@@ -67,43 +77,42 @@ def run(
     check_destinations(destinations)
     gathered = gather(paths, expression, request)
     cases = _last_failed(gathered.cases) if last_failed else gathered.cases
-    detail = Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL
-    wish = ColourWish.NEVER if no_color else ColourWish.AUTO
-    return _run(gathered, cases, request, destinations, detail, wish)
+    return _run(gathered, cases, request, destinations, look)
 
 
 def _run(
-    gathered: Gathered,
-    cases: tuple[Case, ...],
-    request: Request,
-    destinations: Destinations,
-    detail: Detail,
-    wish: ColourWish,
+    gathered: Gathered, cases: tuple[Case, ...], request: Request, destinations: Destinations, look: Look
 ) -> ExitCode:
-    with progress(len(cases)) as listener:
-        outcome = engine.run(cases, gathered.specs, request, listener)
-    print_problems(outcome.errors)
-    report: Report = outcome.report
-    problems = gathered.problems + len(outcome.errors)
-    if not report.cases and not outcome.interrupted:
-        raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run")
-    _keep(report)
-    lost = write_outputs(report, destinations)  # before the screen: a pipe may end early
-    terminal = stdout_terminal(wish)
-    show(report_lines(report, terminal.screen, DetailOptions(detail=detail, rerun=rerun_options(request))), terminal)
-    warn_about(problems)
-    for problem in lost:
-        complain(problem)
-    if outcome.interrupted:
-        complain(f"interrupted: {len(report.cases)} of {counted(len(cases), 'case')} had finished")
-        return ExitCode.INTERRUPTED
-    return _exit_code(report, problems, lost)
+    with held_interrupts() as interrupts:
+        with progress(len(cases)) as listener:
+            outcome = engine.run(cases, gathered.specs, request, listener, interrupts)
+        print_problems(outcome.errors)
+        problems = gathered.problems + len(outcome.errors)
+        if problems and not outcome.report.cases and not outcome.interrupted:
+            raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run")
+        lost = _save(outcome, destinations)  # before the screen: a pipe may end early
+        with interrupts.finishing():
+            if _has_news(outcome):
+                present(outcome.report, look, rerun_options(request))
+            warn_about(problems)
+            for problem in lost:
+                complain(problem)
+        if outcome.interrupted or interrupts:
+            complain(f"interrupted: {len(outcome.report.cases)} of {counted(len(cases), 'case')} had finished")
+            return ExitCode.INTERRUPTED
+        return ExitCode.USAGE if problems or lost else exit_code(outcome.report)
 
 
-def _exit_code(report: Report, problems: int, lost: list[str]) -> ExitCode:
-    if problems or lost:
-        return ExitCode.USAGE
-    return ExitCode.UNEXPECTED if report.summary.unexpected else ExitCode.OK
+def _has_news(outcome: Outcome) -> bool:
+    """Tell whether a run says more than the one before it: not where it was interrupted before anything finished."""
+    return bool(outcome.report.cases) or not outcome.interrupted
+
+
+def _save(outcome: Outcome, destinations: Destinations) -> list[str]:
+    """Write every file there is to write; return what went wrong, one sentence each."""
+    if _has_news(outcome):
+        _keep(outcome.report)
+    return write_outputs(outcome.report, destinations)
 
 
 def _keep(report: Report) -> None:

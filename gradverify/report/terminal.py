@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from gradverify.report.case_detail import DetailOptions, case_detail, speaking
 from gradverify.report.case_lines import case_lines
+from gradverify.report.durations import duration_lines
 from gradverify.report.lines import EMPTY, Line
 from gradverify.report.screen import Detail, Screen
 from gradverify.report.summary import skip_lines, summary_lines
 from gradverify.result import Report
 
 
-def report_lines(report: Report, screen: Screen, options: DetailOptions) -> list[Line]:
-    """Return the whole report as lines."""
+def report_lines(report: Report, screen: Screen, options: DetailOptions, slowest: int = 0) -> list[Line]:
+    """Return the whole report as lines, with a list of the `slowest` cases before the summary."""
     rows = case_lines(report.cases, screen) if options.detail is not Detail.QUIET else []
     for case in speaking(report.cases, options.detail):
         rows += [*([EMPTY] if rows else []), *case_detail(case, screen, options)]
+    if durations := duration_lines(report, slowest):
+        rows += [*([EMPTY] if rows else []), *durations]
     rows += [*([EMPTY] if rows else []), *skip_lines(report, screen), *summary_lines(report, screen)]
     return rows

@@ -27,6 +27,7 @@ from gradverify.case import (
 )
 from gradverify.core.problem import Projection, named_tensors
 from gradverify.errors import InputError
+from gradverify.run.devices import only_cpu
 from gradverify.run.load import load
 from gradverify.run.siblings import importable
 from gradverify.sampling.constraints import projection
@@ -56,7 +57,10 @@ def seed_everything(*parts: str | int) -> None:
     seed = derived_seed(*parts)
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+    if only_cpu():
+        torch.default_generator.manual_seed(seed)  # the other one spends a millisecond on devices that are not there
+    else:
+        torch.manual_seed(seed)
 
 
 def _value(name: str, description: Input, case: Case, projections: dict[str, Projection]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,6 +18,12 @@ def devices_here() -> tuple[str, ...]:
     if _backend("mps") is not None:
         found.append("mps")
     return tuple(found)
+
+
+@cache
+def only_cpu() -> bool:
+    """Tell whether there is nothing but the CPU; asking does not set up a GPU."""
+    return all(_backend(kind) is None for kind in ("cuda", "xpu", "mps"))
 
 
 def lack_of(device: str) -> str | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import torch
-
 from gradverify.case import Case
 from gradverify.errors import InputError
 from gradverify.result import CaseResult, Source
@@ -15,11 +13,10 @@ from gradverify.run.build import build
 from gradverify.run.checking import run_checks, settings_of
 from gradverify.run.devices import lack_of
 from gradverify.run.load import LoadError, load
+from gradverify.run.memory import is_out_of_memory
 from gradverify.run.outcome import could_not_run, judged, skipped
 from gradverify.run.siblings import importable
 from gradverify.run.source import source_of
-
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
 
 
 def execute(case: Case) -> CaseResult:
@@ -70,10 +67,3 @@ def _raised(case: Case, error: BaseException, source: Source | None, started: fl
     code = "GV906" if is_out_of_memory(error) else "GV902"
     said = str(error) if isinstance(error, InputError) else describe(error)
     return could_not_run(case, code, said, source=source, seconds=time.perf_counter() - started)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an exception says that memory ran out, on the host or on a device."""
-    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(words in describe(error).lower() for words in _OUT_OF_MEMORY)

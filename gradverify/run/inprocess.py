@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 
+from gradverify.run.interrupts import Waiting
 from gradverify.run.task import EngineEvent, Task, TaskDone, TaskStarted
 
 
@@ -18,17 +20,19 @@ class InProcess:
         """Take a task; it is performed when its event is asked for."""
         self._queue.append(task)
 
-    def next_event(self) -> EngineEvent | None:
+    def next_event(self, waiting: Waiting = nullcontext) -> EngineEvent | None:
         """Say that the next task starts, and at the next call perform it; None when no task is left."""
         if self._started is None:
             if not self._queue:
                 return None
             self._started = self._queue.popleft()
             return TaskStarted(key=self._started.key)
-        from gradverify.run.perform import perform  # torch is loaded here, and only if it comes to this
-
         task, self._started = self._started, None
-        return TaskDone(key=task.key, answer=perform(task.work))
+        with waiting():
+            from gradverify.run.perform import perform  # torch is loaded here, and only if it comes to this
+
+            answer = perform(task.work)
+        return TaskDone(key=task.key, answer=answer)
 
     def cancel(self) -> None:
         """Drop every task that is not finished."""

@@ -100,8 +100,12 @@ def receive_news(server: Server) -> News | None:
 
 
 def stop_server(server: Server) -> None:
-    """End the server; closing its socket is what tells it to kill every worker first."""
+    """End the server; closing its socket is what tells it to kill every worker first.
+
+    One that has not started yet, and has no worker, ends by the signal; later it takes no notice of it.
+    """
     server.control.close()
+    server.process.terminate()
     try:
         server.process.wait(_PATIENCE)
     except subprocess.TimeoutExpired:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gradverify.run.frames import send_frame, take_frame
-from gradverify.run.task import Begun, Reply, Task
+from gradverify.run.task import Assignment, Begun, Reply, Task
 from gradverify.run.wire import DEAF_EXIT
 
 _BLOCK = 1 << 18
@@ -51,7 +51,7 @@ def give(link: Link, task: Task) -> None:
     link.tail.clear()
     with contextlib.suppress(OSError):
         link.channel.setblocking(True)
-        send_frame(link.channel, task.work)
+        send_frame(link.channel, Assignment(work=task.work, memory=task.memory))
     with contextlib.suppress(OSError):
         link.channel.setblocking(False)
 

@@ -14,6 +14,7 @@ class RunOptions:
 
     workers: int | None = None  # None: one per core; 0: in this process
     fail_fast: bool = False  # stop at the first case that is not as expected
+    memory: int | None = None  # bytes that a case may take beyond what a worker has; None for no limit
     seed: int | None = None  # instead of the specs' own
     require_devices: tuple[str, ...] = ()  # a skip for want of one of these is not as expected
     keep_going: bool = False  # run the other files where one has mistakes

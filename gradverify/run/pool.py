@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from gradverify.run.backlog import Backlog
+from gradverify.run.interrupts import Waiting
 from gradverify.run.launch import Server, ServerError, order_end, order_worker, receive_news, start_server, stop_server
 from gradverify.run.link import Doom, Link, drain, ending, give, hang_up, hear
 from gradverify.run.task import Begun, EngineEvent, Loss, Reply, Task, TaskDone, TaskLost, TaskStarted
@@ -40,13 +41,15 @@ class LocalPool:
         """Take a task; it starts when there is a worker for it."""
         self._backlog.add(task)
 
-    def next_event(self) -> EngineEvent | None:
-        """Wait for the next event; None when no task is left. Raises ServerError where workers cannot be had."""
+    def next_event(self, waiting: Waiting = contextlib.nullcontext) -> EngineEvent | None:
+        """Return the next event, None when no task is left. Raises ServerError where workers cannot be had."""
         while not self._events:
             self._assign()
             if not self._backlog and not any(link.task for link in self._links):
                 return None
-            for key, _ in self._selector.select(self._patience()):
+            with waiting():  # nothing is lost where this ends early: what is ready stays ready
+                ready = self._selector.select(self._patience())
+            for key, _ in ready:
                 self._notice(key.data, key.fd)
             self._expire()
         return self._events.popleft()

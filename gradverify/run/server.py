@@ -5,7 +5,6 @@ It ends, and every worker with it, as soon as the process that started it does.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import os
@@ -16,12 +15,12 @@ import sys
 import warnings
 from contextlib import suppress
 
+from gradverify.run.kin import adopt_orphans, children, end_with_parent
 from gradverify.run.wire import DIED, FORK, FORKED, NEWS, ORDER, READY
 from gradverify.run.worker import serve
 
 # What torch.autograd.grad imports when it is first called: once here, not once in every worker.
 _IMPORTED_LATE = ("torch.fx.experimental.symbolic_shapes", "torch.utils._device")
-_PR_SET_PDEATHSIG = 1
 
 
 def main(control_fd: int) -> None:
@@ -35,18 +34,19 @@ def main(control_fd: int) -> None:
     for module in _IMPORTED_LATE:
         with suppress(ImportError):
             importlib.import_module(module)
+    adopt_orphans()
     gc.collect()
     gc.freeze()  # what workers never free stays shared with them
     control = socket.socket(fileno=control_fd)
-    control.sendall(NEWS.pack(READY, os.getpid(), 0))
     living: set[int] = set()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on there may be workers, which end first
     try:
+        control.sendall(NEWS.pack(READY, os.getpid(), 0))
         _loop(control, (wake_read, wake_write), living)
     except (EOFError, OSError):
         pass
     finally:
-        for pid in living:
-            _end_group(pid)
+        _end_all(living)
 
 
 def _loop(control: socket.socket, wake: tuple[int, int], living: set[int]) -> None:
@@ -104,12 +104,16 @@ def _become_worker(control: socket.socket, wake: tuple[int, int], channel: int, 
     try:
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         control.close()
         for end in wake:
             os.close(end)
-        _end_with(server)
+        end_with_parent()
+        if os.getppid() != server:
+            os._exit(1)
+        adopt_orphans()  # what a case leaves behind is seen in its worker, and comes to the server when that ends
         serve(socket.socket(fileno=channel), output)
         code = 0
     except BaseException:
@@ -118,17 +122,9 @@ def _become_worker(control: socket.socket, wake: tuple[int, int], channel: int, 
         os._exit(code)
 
 
-def _end_with(server: int) -> None:
-    """Ask the system to kill this process when the server ends, however it ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != server:
-            os._exit(1)
-
-
 def _reap(control: socket.socket, living: set[int]) -> None:
     """Say which workers died; what they left running is ended while their number cannot belong to another."""
-    while living:
+    while True:
         try:
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -138,7 +134,19 @@ def _reap(control: socket.socket, living: set[int]) -> None:
         _end_group(found.si_pid)
         _, status = os.waitpid(found.si_pid, 0)
         living.discard(found.si_pid)
+        for stray in set(children()) - living:  # a worker that died had it, and it had left the worker's group
+            _end_group(stray)
         control.sendall(NEWS.pack(DIED, found.si_pid, status))
+
+
+def _end_all(living: set[int]) -> None:
+    """End every worker, and what each leaves to this process by its death."""
+    with suppress(ChildProcessError):
+        while True:
+            for pid in {*living, *children()}:
+                _end_group(pid)
+            dead, _ = os.wait()
+            living.discard(dead)
 
 
 def _end_group(pid: int) -> None:

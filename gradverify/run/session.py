@@ -5,19 +5,17 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from types import FrameType
 
 import gradverify
 from gradverify.case import Case
 from gradverify.errors import SpecError
 from gradverify.result import CaseResult, Environment, Report, Verdict, summarize
 from gradverify.run.inprocess import InProcess
+from gradverify.run.interrupts import Interrupts, Waiting, held_interrupts
 from gradverify.run.lost import lost_case
 from gradverify.run.options import Event, Finished, Outcome, RunOptions, Started
 from gradverify.run.pool import LocalPool
@@ -36,7 +34,16 @@ class _Progress:
     devices: tuple[str, ...] = ("cpu",)
     errors: tuple[SpecError, ...] = ()
     results: dict[str, CaseResult] = field(default_factory=dict)  # by the case's id
-    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Desk:
+    """Where cases are handed in, and how that is to go."""
+
+    engine: Engine
+    waiting: Waiting  # where an interrupt may end the run
+    memory: int | None  # bytes that a case may take
+    tell: Listener
 
 
 def run_cases(
@@ -45,27 +52,31 @@ def run_cases(
     options: RunOptions,
     on_event: Listener,
     engine: Engine | None = None,
+    interrupts: Interrupts | None = None,
 ) -> Outcome:
-    """Run the cases and return what came of them; an interrupt keeps what had finished.
+    """Run the cases and return what came of them; an interrupt ends the run and loses nothing that had finished.
 
     Where loading the targets shows mistakes in a spec, nothing runs, or with `keep_going` the other files. An engine
-    that is given is the caller's to close. Raises ServerError where workers cannot be had.
+    that is given is the caller's to close; so are interrupts to release. Raises ServerError where workers cannot be
+    had.
     """
     started = time.perf_counter()
     seeded = [case if options.seed is None else replace(case, seed=options.seed) for case in cases]
     progress = _Progress()
-    used = engine or open_engine(options.workers)
-    try:
-        with _termination_interrupts():
-            _run_all(seeded, specs, options, on_event, used, progress)
-    except KeyboardInterrupt:
-        progress.interrupted = True
-    finally:
-        used.cancel()
-        if engine is None:
-            used.close()
-    report = _report(seeded, progress, options, time.perf_counter() - started)
-    return Outcome(report=report, errors=progress.errors, interrupted=progress.interrupted)
+    interrupted = False
+    with held_interrupts() if interrupts is None else nullcontext(interrupts) as held:
+        used = engine or open_engine(options.workers)
+        desk = _Desk(engine=used, waiting=held.waiting, memory=options.memory, tell=on_event)
+        try:
+            _run_all(seeded, specs, options, desk, progress)
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            used.cancel()
+            if engine is None:
+                used.close()
+        report = _report(seeded, progress, options, time.perf_counter() - started)
+        return Outcome(report=report, errors=progress.errors, interrupted=interrupted or bool(held))
 
 
 def open_engine(workers: int | None) -> Engine:
@@ -79,25 +90,25 @@ def _run_all(
     cases: Sequence[Case],
     specs: Sequence[Spec],
     options: RunOptions,
-    on_event: Listener,
-    engine: Engine,
+    desk: _Desk,
     progress: _Progress,
 ) -> None:
-    scouted = scout(cases, engine)
+    scouted = scout(cases, desk.engine, desk.waiting)
     progress.devices = scouted.devices
     progress.errors = check_signatures(specs, cases, signatures(scouted))
     if progress.errors and not options.keep_going:
         return
     mistaken = {error.where.file for error in progress.errors}
-    for result in _results([case for case in cases if case.spec not in mistaken], scouted, on_event, engine):
+    sound = [case for case in cases if case.spec not in mistaken]
+    for result in _results(sound, scouted, desk):
         judged = _required(result, options.require_devices)
         progress.results[judged.id] = judged
-        on_event(Finished(result=judged))
+        desk.tell(Finished(result=judged))
         if options.fail_fast and not judged.as_expected:
             return
 
 
-def _results(cases: Sequence[Case], scouted: Scouted, on_event: Listener, engine: Engine) -> Iterator[CaseResult]:
+def _results(cases: Sequence[Case], scouted: Scouted, desk: _Desk) -> Iterator[CaseResult]:
     """Yield the result of each case as it is finished."""
     runnable: dict[str, Case] = {}
     for case in cases:
@@ -107,10 +118,11 @@ def _results(cases: Sequence[Case], scouted: Scouted, on_event: Listener, engine
         else:
             runnable[case.id] = case
     for case in runnable.values():
-        engine.submit(Task(key=case.id, work=case, timeout=case.timeout, resource=_resource(case.device)))
-    while (event := engine.next_event()) is not None:
+        resource = _resource(case.device)
+        desk.engine.submit(Task(key=case.id, work=case, timeout=case.timeout, memory=desk.memory, resource=resource))
+    while (event := desk.engine.next_event(desk.waiting)) is not None:
         if isinstance(event, TaskStarted):
-            on_event(Started(case_id=event.key))
+            desk.tell(Started(case_id=event.key))
         elif isinstance(event, TaskLost):
             case = runnable[event.key]
             yield replace(lost_case(case, event), source=source_in(scouted, case))
@@ -154,20 +166,3 @@ def _cores() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
         return os.cpu_count() or 1
-
-
-@contextmanager
-def _termination_interrupts() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C, so that what had finished is kept and no worker is left behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)

@@ -49,17 +49,16 @@ def _first_on_path(folder: Path) -> Iterator[None]:
 def _private_modules(folder: Path) -> Iterator[None]:
     """Put this folder's modules into sys.modules, and take them and those that come to join them out again."""
     kept = _kept_modules(folder)
-    outside = {_top(name) for name in sys.modules}
+    before = set(sys.modules)
     for name, module in kept.items():
         sys.modules.setdefault(name, module)
     try:
         yield
     finally:
-        for name, module in list(sys.modules.items()):
-            top = _top(name)
-            if top not in outside and _lies_in(folder, sys.modules.get(top, kept.get(top))):
-                kept[name] = module
-                del sys.modules[name]
+        for name in sorted(sys.modules.keys() - before):
+            top = name.partition(".")[0]
+            if top not in before and _lies_in(folder, sys.modules.get(top, kept.get(top))):
+                kept[name] = sys.modules.pop(name)
 
 
 def _kept_modules(folder: Path) -> dict[str, ModuleType]:
@@ -67,10 +66,6 @@ def _kept_modules(folder: Path) -> dict[str, ModuleType]:
     holder = sys.modules.setdefault(private_name("folder", folder), ModuleType(private_name("folder", folder)))
     kept: dict[str, ModuleType] = vars(holder).setdefault("modules", {})
     return kept
-
-
-def _top(name: str) -> str:
-    return name.partition(".")[0]
 
 
 def _lies_in(folder: Path, module: ModuleType | None) -> bool:

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from gradverify.run.kin import children
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Aspect:
@@ -44,21 +46,12 @@ def marks() -> tuple[object, ...]:
     """Return what can be seen but not put back; where it differs after a case, the process is no longer as it was."""
     return (
         tuple(sorted(thread.ident or 0 for thread in threading.enumerate())),
-        _children(),
+        children(),
         torch.is_inference_mode_enabled(),
         torch.is_autocast_enabled("cpu"),
         torch.is_autocast_enabled("cuda"),
         _limits(),
     )
-
-
-def _children() -> tuple[str, ...]:
-    """Return the process ids of this process's children, where the system says them."""
-    found = []
-    with suppress(OSError):
-        for task in Path("/proc/self/task").iterdir():
-            found += (task / "children").read_text().split()
-    return tuple(found)
 
 
 def _limits() -> tuple[object, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from gradverify.case import Absence, Case, Signature, Target, TargetProblem
 from gradverify.result import CaseResult, Source
+from gradverify.run.interrupts import Waiting
 from gradverify.run.lost import lost_target
 from gradverify.run.outcome import could_not_run
 from gradverify.run.task import Devices, Engine, Loaded, Survey, Task, TaskDone, TaskLost
@@ -23,7 +25,7 @@ class Scouted:
     targets: Mapping[Target, Loaded | TargetProblem]
 
 
-def scout(cases: Sequence[Case], engine: Engine) -> Scouted:
+def scout(cases: Sequence[Case], engine: Engine, waiting: Waiting = nullcontext) -> Scouted:
     """Load every target of the cases, and ask what devices there are."""
     limits: dict[Target, float] = {}
     for case in cases:
@@ -36,7 +38,7 @@ def scout(cases: Sequence[Case], engine: Engine) -> Scouted:
         engine.submit(Task(key=key, work=target, timeout=limits[target]))
     devices: tuple[str, ...] = ("cpu",)
     found: dict[Target, Loaded | TargetProblem] = {}
-    while (event := engine.next_event()) is not None:
+    while (event := engine.next_event(waiting)) is not None:
         if isinstance(event, TaskDone) and isinstance(event.answer, Devices):
             devices = event.answer.names
         elif isinstance(event, TaskDone) and isinstance(event.answer, Loaded | TargetProblem):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from gradverify.case import Case, Signature, Target, TargetProblem
 from gradverify.result import CaseResult, Source
+from gradverify.run.interrupts import Waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,16 @@ class Task:
     key: str  # unique among the tasks of an engine
     work: Work
     timeout: float  # seconds from its start
+    memory: int | None = None  # bytes that it may take beyond what a worker has; None for no limit
     resource: str = ""  # tasks of one resource run one at a time; "" for as many as there are workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What a worker is told to do."""
+
+    work: Work
+    memory: int | None  # bytes, as in Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +106,8 @@ class Engine(Protocol):
     def submit(self, task: Task) -> None:
         """Take a task; it starts when there is a worker for it."""
 
-    def next_event(self) -> EngineEvent | None:
-        """Wait for the next event; None when no task is left."""
+    def next_event(self, waiting: Waiting = nullcontext) -> EngineEvent | None:
+        """Return the next event, None when no task is left; `waiting` is entered around every wait for it."""
 
     def cancel(self) -> None:
         """Drop every task that is not finished; no event follows for them."""

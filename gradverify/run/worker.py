@@ -10,10 +10,12 @@ from contextlib import suppress
 
 import torch
 
+from gradverify.result import CaseResult
 from gradverify.run.frames import receive_frame, send_frame
+from gradverify.run.memory import blaming_limit, limited
 from gradverify.run.perform import interrupted_by_itself, perform
 from gradverify.run.state import marks
-from gradverify.run.task import Begun, Reply, Work
+from gradverify.run.task import Assignment, Begun, Reply
 from gradverify.run.wire import DEAF_EXIT
 
 _STREAMS = (1, 2)
@@ -30,11 +32,11 @@ def serve(channel: socket.socket, output: int) -> None:
     while True:
         _direct_streams(nothing, output)
         try:
-            work = receive_frame(channel)
+            assignment = receive_frame(channel)
         except (EOFError, OSError):
             return
         send_frame(channel, Begun())
-        reply = _handle(work)
+        reply = _handle(assignment)
         _flush()
         if os.getpid() != pid:
             os._exit(0)  # user code forked, and this is the copy
@@ -43,12 +45,15 @@ def serve(channel: socket.socket, output: int) -> None:
             return
 
 
-def _handle(work: Work) -> Reply:
+def _handle(assignment: Assignment) -> Reply:
     before = marks()
     try:
-        answer = perform(work)
+        with limited(assignment.memory):
+            answer = perform(assignment.work)
     except KeyboardInterrupt as error:  # a worker has no terminal: user code raised it
-        answer = interrupted_by_itself(work, error)
+        answer = interrupted_by_itself(assignment.work, error)
+    if isinstance(answer, CaseResult) and assignment.memory is not None:
+        answer = blaming_limit(answer, assignment.memory)
     return Reply(answer=answer, spent=marks() != before or not _device_answers())
 
 

@@ -22,6 +22,7 @@ from gradverify.cli.app import app
 from gradverify.cli.request import Request
 from gradverify.errors import SpecError
 from gradverify.result import CaseResult
+from gradverify.run.interrupts import Interrupts
 
 
 @dataclass
@@ -36,6 +37,7 @@ class Fake:
     raises: BaseException | None = None
     paths: tuple[Path, ...] = ()
     request: Request | None = None
+    interrupts: Interrupts | None = None  # those of the last run
     ran: list[str] = field(default_factory=list)
 
     def read(self, paths: Sequence[Path]) -> Any:
@@ -46,7 +48,15 @@ class Fake:
         self.request = request
         return tuple(case_of(result) for result in self.results)
 
-    def run(self, cases: tuple[Case, ...], specs: object, request: Request, listener: engine.Listener) -> Any:
+    def run(
+        self,
+        cases: tuple[Case, ...],
+        specs: object,
+        request: Request,
+        listener: engine.Listener,
+        interrupts: Interrupts,
+    ) -> Any:
+        self.interrupts = interrupts
         if self.raises:
             raise self.raises
         self.ran = [case.id for case in cases]

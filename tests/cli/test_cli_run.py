@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from report_specimens import case, masked, report, second_order, skipped, undetermined
 
+from gradverify.cli import run
+from gradverify.cli.shard import Shard, part_of
 from gradverify.errors import SpecError, Where
 from gradverify.report.to_json import from_json, to_json
 from gradverify.result import Verdict
@@ -47,14 +49,15 @@ def test_the_report_is_saved(fake, call) -> None:
 
 def test_every_option_reaches_the_engine(fake, call) -> None:
     fake.results = [case()]
-    words = "run a.yaml --check contract --check gradcheck --device cuda:1 --dtype float32 -j 0 --seed 7 --samples 2"
-    words += " --timeout 1.5 -x --keep-going --require-device cuda --torch-gradcheck never --elements 5"
+    words = "run a.yaml --check contract --check gradcheck --device cuda:1 --dtype float32 -j 3 --seed 7 --samples 2"
+    words += " --timeout 1.5 --memory 1.5G -x --keep-going --require-device cuda --torch-gradcheck never --elements 5"
     assert call(*words.split()).exit_code == 0
     request = fake.request
     assert (request.checks, request.devices, request.dtypes) == (("contract", "gradcheck"), ("cuda:1",), ("float32",))
-    assert (request.workers, request.seed, request.samples, request.timeout) == (0, 7, 2, 1.5)
+    assert (request.workers, request.seed, request.samples, request.timeout) == (3, 7, 2, 1.5)
     assert (request.fail_fast, request.keep_going, request.require_devices) == (True, True, ("cuda",))
     assert (request.torch_gradcheck, request.max_elements) == ("never", 5)
+    assert request.memory == 3 << 29
 
 
 def test_without_a_path_the_folder_specs_is_taken(fake, call) -> None:
@@ -82,6 +85,11 @@ def test_without_a_path_the_folder_specs_is_taken(fake, call) -> None:
         ("--require-device cud", "--require-device: there is no cud; did you mean cuda?"),
         ("--timeout 0", "--timeout 0: expected a number of seconds above 0"),
         ("--timeout nan", "--timeout nan: expected a number of seconds above 0"),
+        ("--memory much", "--memory much: expected a size above 0, as 512M or 2G"),
+        ("--memory 0G", "--memory 0G: expected a size above 0, as 512M or 2G"),
+        ("--memory 1G -j 0", "--memory limits workers, and -j 0 runs without them; give one of the two"),
+        ("--shard 3/2", "--shard 3/2: expected I/N, as 1/4, with I from 1 to N"),
+        ("--shard 0/2", "--shard 0/2: expected I/N, as 1/4, with I from 1 to N"),
         ("-k 'a", '-k "\'a": column 1: a quote is not closed (substrings with and, or, not, parentheses)'),
         (
             "-k nothing",
@@ -163,6 +171,47 @@ def test_interrupted_is_130_and_what_finished_is_kept(fake, call) -> None:
     assert Path(".gradverify/last.json").exists()
 
 
+def test_interrupted_before_anything_had_finished_keeps_the_last_report(fake, call) -> None:
+    fake.results = [masked()]
+    call("run", "a.yaml")
+    fake.run_errors, fake.interrupted = (MISTAKE,), True  # mistakes, so that nothing runs
+    result = call("run", "a.yaml", "--json", "out.json")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr.endswith("gradverify: interrupted: 0 of 1 case had finished\n")
+    assert from_json(Path("out.json").read_text(encoding="utf-8")).cases == ()
+    assert from_json(Path(".gradverify/last.json").read_text(encoding="utf-8")).cases == (masked(),)
+
+
+@pytest.mark.parametrize("step", ["save_last", "write_outputs", "present"])
+def test_interrupted_at_the_very_end_is_130_and_all_is_there(fake, call, monkeypatch, step: str) -> None:
+    fake.results = [case()]
+    real = getattr(run, step)
+
+    def interrupted(*args: object) -> object:
+        fake.interrupts.note()
+        return real(*args)
+
+    monkeypatch.setattr(run, step, interrupted)
+    result = call("run", "a.yaml", "--json", "out.json")
+    assert result.exit_code == 130
+    assert result.stdout.endswith("✓ 1 case as expected: 1 pass in 1.23 s\n")
+    assert result.stderr == "gradverify: interrupted: 1 of 1 case had finished\n"
+    assert Path("out.json").read_bytes() == Path(".gradverify/last.json").read_bytes()
+
+
+def test_an_impatient_interrupt_ends_the_output_too(fake, call, monkeypatch) -> None:
+    fake.results = [case()]
+
+    def tapped_twice(*_: object) -> None:
+        for _ in range(2):
+            fake.interrupts.note()
+
+    monkeypatch.setattr(run, "present", tapped_twice)
+    result = call("run", "a.yaml")
+    assert (result.exit_code, result.stderr) == (130, "gradverify: interrupted\n")
+    assert Path(".gradverify/last.json").exists()
+
+
 def test_interrupted_elsewhere_is_130(fake, call) -> None:
     fake.results, fake.raises = [case()], KeyboardInterrupt()
     result = call("run", "a.yaml")
@@ -188,6 +237,44 @@ def test_k_selects(fake, call) -> None:
     assert fake.ran == ["a/one/cpu-float64", "a/two/cpu-float64"]
     call("run", "a.yaml", "-k", "a/one/cpu-float64")
     assert fake.ran == ["a/one/cpu-float64"]
+
+
+def test_shards_cover_every_case_once_and_do_not_move(fake, call) -> None:
+    fake.results = [case(f"a/{number}/cpu-float64") for number in range(40)]
+    parts = []
+    for number in (1, 2, 3):
+        assert call("run", "a.yaml", "--shard", f"{number}/3").exit_code == 0
+        parts.append(fake.ran)
+    assert sorted(name for part in parts for name in part) == sorted(result.id for result in fake.results)
+    assert all(7 <= len(part) <= 19 for part in parts)
+    call("run", "a.yaml", "--shard", "2/3", "-k", "a/1")
+    assert fake.ran == [name for name in parts[1] if name.startswith("a/1")]
+    listed = call("list", "a.yaml", "--shard", "2/3").stdout.splitlines()
+    assert [row.split("\t")[0] for row in listed] == parts[1]
+
+
+def test_a_shard_without_a_case_is_0(fake, call) -> None:
+    fake.results = [case()]
+    empty = next(f"{n}/2" for n in (1, 2) if not part_of(fake.results, Shard(number=n, count=2)))
+    result = call("run", "a.yaml", "--shard", empty, "--json", "out.json")
+    assert (result.exit_code, result.stdout) == (0, "✓ 0 cases as expected in 1.23 s\n")
+    assert result.stderr == f"gradverify: --shard {empty}: none of 1 case is in this part\n"
+    assert from_json(Path("out.json").read_text(encoding="utf-8")).cases == ()
+
+
+def test_the_slowest_cases_are_listed(fake, call) -> None:
+    fake.results = [case("a/one/cpu", seconds=0.25), case("a/two/cpu", seconds=12.0), case("a/three/cpu", seconds=3.0)]
+    text = call("run", "a.yaml", "--durations", "2").stdout
+    assert text.endswith(
+        "\n\nthe slowest 2 cases, 98% of the time of all 3:\n  12.0 s  a/two/cpu\n  3.00 s  a/three/cpu\n\n"
+        "✓ 3 cases as expected: 3 pass in 1.23 s\n"
+    )
+    assert "\n\nthe slowest case:\n  12.0 s  a/two/cpu\n\n" in call("run", "a.yaml", "--durations", "1").stdout
+
+
+def test_the_memory_limit_is_repeated_as_it_was_given(fake, call) -> None:
+    fake.results = [masked()]
+    assert " --memory 1536M\n" in call("run", "a.yaml", "--memory", "1.5G").stdout
 
 
 def test_last_failed(fake, call) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from gradverify.run.perform import perform
 from gradverify.run.pool import LocalPool
 from gradverify.run.task import Engine, Task, TaskLost, TaskStarted
 from tests.run.making import case, run
+from tests.run.processes import left_over
 
 # name: what the message has to say
 CRASHES = {
@@ -34,7 +35,8 @@ PASSES = ("flood", "close_streams", "fork", "thread")
 def results(engine: Engine) -> dict[str, CaseResult]:
     """Run every fault between innocent cases, all in one pool."""
     names = [*CRASHES, *PASSES, "sys_exit", "recurse", "interrupt", "unpicklable", "unprintable", "odd_text"]
-    names += ["memory", "too_large", "child", "reads_input", *TIMEOUTS]
+    names += ["RaisesInBackward"]
+    names += ["memory", "too_large", "child", "daemon", "reads_input", *TIMEOUTS]
     cases = []
     for number, name in enumerate(names):
         limit = 0.5 if name in TIMEOUTS else 20.0
@@ -72,28 +74,51 @@ def test_what_a_case_leaves_behind_does_not_change_its_verdict(results: dict[str
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "code", "said"),
     [
-        ("sys_exit", "SystemExit: 4"),
-        ("recurse", "RecursionError"),
-        ("interrupt", "KeyboardInterrupt"),
-        ("unpicklable", "Unpicklable: cannot be pickled"),
-        ("unprintable", "text"),
-        ("odd_text", "odd"),
-        ("memory", "out of memory"),
-        ("too_large", "memory"),
-        ("reads_input", "EOFError"),
+        ("sys_exit", "GV902", "SystemExit: 4"),
+        ("recurse", "GV902", "RecursionError"),
+        ("interrupt", "GV902", "KeyboardInterrupt"),
+        ("unpicklable", "GV902", "Unpicklable: cannot be pickled"),
+        ("RaisesInBackward", "GV903", "Unpicklable: cannot be pickled"),
+        ("unprintable", "GV902", "text"),
+        ("odd_text", "GV902", "odd"),
+        ("memory", "GV906", "out of memory"),
+        ("too_large", "GV90", "you tried to allocate 144115188075855872 bytes"),
+        ("reads_input", "GV902", "EOFError"),
     ],
 )
-def test_an_exception_is_an_error_with_its_name(results: dict[str, CaseResult], name: str, said: str) -> None:
-    assert results[name].verdict is Verdict.ERROR
-    assert said in text_of(results[name])
+def test_an_exception_is_an_error_with_its_name(
+    results: dict[str, CaseResult], name: str, code: str, said: str
+) -> None:
+    result = results[name]
+    assert result.verdict is Verdict.ERROR
+    assert said in text_of(result)
+    codes = {finding.code for check in result.checks for finding in check.findings} or {result.message[:5]}
+    assert all(found.startswith(code) for found in codes)
 
 
-def test_a_child_ends_with_its_case(results: dict[str, CaseResult]) -> None:
-    digits = text_of(results["child"]).partition("RuntimeError: ")[2]
+@pytest.mark.parametrize("name", ["child", "daemon"])
+def test_a_child_ends_with_its_case(results: dict[str, CaseResult], name: str) -> None:
+    digits = text_of(results[name]).partition("RuntimeError: ")[2]
     process = int("".join(character for character in digits.split()[0] if character.isdigit()))
-    assert gone(process)
+    assert not left_over([process])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can limit all the memory that a process takes")
+def test_a_case_that_takes_more_memory_than_it_may(engine: Engine) -> None:
+    said = "; a case may take 256M (--memory)"
+    greedy = [case(name, "faults.py") for name in ("hoard", "hoard_in_python", "memory", "large")]
+    found = run([*greedy, case("Square")], engine, memory=256 << 20)
+    for name in ("hoard", "hoard_in_python", "memory"):
+        (finding,) = found[name].checks[0].findings
+        assert (finding.code, finding.verdict) == ("GV906", Verdict.ERROR)
+        assert finding.message.endswith(said)
+        assert found[name].checks[0].message == finding.message
+    assert "you tried to allocate 8388608 bytes" in text_of(found["hoard"])
+    assert found["large"].verdict is found["Square"].verdict is Verdict.PASS
+    (small,) = run([case("large", "faults.py")], engine, memory=32 << 20).values()
+    assert small.checks[0].message.endswith("; a case may take 32M (--memory)")
 
 
 def test_a_killed_server_is_replaced() -> None:
@@ -125,17 +150,3 @@ def test_state_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def text_of(result: CaseResult) -> str:
     findings = [finding.message for check in result.checks for finding in check.findings]
     return "\n".join([result.message, *(check.message for check in result.checks), *findings])
-
-
-def gone(process: int) -> bool:
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        try:
-            os.kill(process, 0)
-            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-        except (OSError, IndexError):
-            return True
-        if state == "Z":  # dead, and nobody has asked for its status
-            return True
-        time.sleep(0.02)
-    return False

@@ -43,6 +43,11 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.narrow: set[torch.dtype] = set()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Answer for torch, which would import its compiler for two seconds to see that there is nothing to skip."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         source = args[0] if args else None

@@ -47,6 +47,16 @@ class OddText(Exception):
         return Text("odd")
 
 
+class RaisesInBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise Unpicklable(1, 2)
+
+
 def segfault(x):
     sys.stdout.write("about to touch address 0\n")
     sys.stdout.flush()
@@ -120,6 +130,22 @@ def too_large(x):
     return torch.empty(2**55) + x
 
 
+def hoard(x):
+    """Keep what is allocated, so that it adds up."""
+    while True:
+        DONE.add(torch.ones(1 << 20, dtype=torch.float64))
+
+
+def hoard_in_python(x):
+    kept = [x]
+    while True:
+        kept.append(bytearray(1 << 20))
+
+
+def large(x):
+    return x * x * torch.ones(6 << 20, dtype=torch.float64).mean()  # 48 MiB for a moment
+
+
 def flood(x):
     if once("flood"):
         block = b"x" * (1 << 20)
@@ -164,17 +190,33 @@ def child(x):
     raise RuntimeError(process.pid)
 
 
+def daemon(x):
+    """Leave a process that has neither a parent nor this process's group."""
+    raise RuntimeError(subprocess.check_output("setsid sleep 3600 >/dev/null 2>&1 & echo $!", shell=True, text=True))
+
+
 def reads_input(x):
     return x * float(input())
 
 
+def unruly(x):
+    unsettle()
+    return x * x
+
+
 def pollute(x):
+    unsettle()
+    torch.set_default_device("meta")
+    sys.setrecursionlimit(150)
+    return torch.zeros(3, dtype=torch.float64, device="cpu") * x
+
+
+def unsettle():
     os.environ["GRADVERIFY_TEST"] = "polluted"
     os.environ.pop("PATH", None)
     os.chdir("/")
     os.umask(0o777)
     torch.set_default_dtype(torch.float16)
-    torch.set_default_device("meta")
     torch.set_grad_enabled(False)
     torch.set_num_threads(7)
     torch.autograd.set_detect_anomaly(True)
@@ -182,7 +224,6 @@ def pollute(x):
     random.seed(123)
     np.random.seed(123)
     np.seterr(all="raise")
-    sys.setrecursionlimit(150)
     sys.path.insert(0, "/nowhere")
     sys.stdout = None
     sys.settrace(None)
@@ -191,7 +232,6 @@ def pollute(x):
     signal.signal(signal.SIGALRM, lambda *_: os._exit(9))
     signal.alarm(1)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
-    return torch.zeros(3, dtype=torch.float64, device="cpu") * x
 
 
 def sees(x):

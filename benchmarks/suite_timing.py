@@ -1,0 +1,74 @@
+"""A command's wall time, its processor time, and the memory of its processes while it runs."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_EVERY = 0.2  # seconds between two looks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The resident memory of a command's processes at one moment, in bytes."""
+
+    seconds: float  # since the start
+    parent: int
+    server: int  # its child, 0 where there is none
+    worker: int  # the largest of the child's own children, 0 where there is none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """What one command took."""
+
+    seconds: float
+    processor: float  # seconds of all its processes
+    exit_code: int
+    looks: tuple[Look, ...]
+
+
+def timed(words: Sequence[str], folder: Path) -> Timing:
+    """Run a command in `folder` and watch it."""
+    before, started, looks = _processor(), time.perf_counter(), []
+    with subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            looks.append(_look(process.pid, time.perf_counter() - started))
+            time.sleep(_EVERY)
+        seconds = time.perf_counter() - started
+    return Timing(seconds=seconds, processor=_processor() - before, exit_code=process.returncode, looks=tuple(looks))
+
+
+def _processor() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _look(process: int, seconds: float) -> Look:
+    servers = _children(process)
+    workers = [worker for server in servers for worker in _children(server)]
+    return Look(seconds=seconds, parent=_resident(process), server=_largest(servers), worker=_largest(workers))
+
+
+def _children(process: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except OSError:  # it has ended
+        return []
+
+
+def _largest(processes: Sequence[int]) -> int:
+    return max(map(_resident, processes), default=0)
+
+
+def _resident(process: int) -> int:
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,37 @@
+"""`gradverify merge`: the reports of several jobs to one."""
+
+from __future__ import annotations
+
+from gradverify.cli import options as opt
+from gradverify.cli.exits import ExitCode, UsageProblem
+from gradverify.cli.files import read_report
+from gradverify.cli.outputs import Destinations, check_destinations, write_outputs
+from gradverify.cli.present import exit_code, look_of, present
+from gradverify.cli.terminal import complain
+from gradverify.report.merge import merge_reports
+from gradverify.report.words import counted
+
+
+def merge(
+    reports: opt.Reports,
+    json: opt.Json = None,
+    durations: opt.Durations = None,
+    no_color: opt.NoColour = False,
+    quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
+) -> ExitCode:
+    """Merge the reports of several jobs, as those of run --shard, and end as one run of all their cases would.
+
+    Ends with 2 when a file is no report of this version of the format, or a case is in two of them.
+    """
+    look = look_of(no_color=no_color, quiet=quiet, verbose=verbose, durations=durations)
+    destinations: Destinations = {"json": json}
+    check_destinations(destinations)
+    merged = merge_reports([(str(path), read_report(path)) for path in reports])
+    if not merged.cases:
+        raise UsageProblem(f"there is no case in {counted(len(reports), 'report')}")
+    lost = write_outputs(merged, destinations)
+    present(merged, look)
+    for problem in lost:
+        complain(problem)
+    return ExitCode.USAGE if lost else exit_code(merged)

@@ -1,0 +1,44 @@
+"""A report in its files and on the screen: what `run` and `merge` have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradverify.cli.exits import ExitCode
+from gradverify.cli.request import one_of_two
+from gradverify.cli.terminal import ColourWish, show, stdout_terminal
+from gradverify.report.case_detail import DetailOptions
+from gradverify.report.screen import Detail
+from gradverify.report.terminal import report_lines
+from gradverify.result import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """How a report is to be shown."""
+
+    detail: Detail
+    wish: ColourWish
+    durations: int  # slowest cases listed
+
+
+def look_of(*, no_color: bool, quiet: bool, verbose: bool, durations: int | None) -> Look:
+    """Return what these options ask for; raises UsageProblem."""
+    one_of_two(("-q", quiet), ("-v", verbose))
+    return Look(
+        detail=Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL,
+        wish=ColourWish.NEVER if no_color else ColourWish.AUTO,
+        durations=durations or 0,
+    )
+
+
+def present(report: Report, look: Look, rerun: tuple[str, ...] = ()) -> None:
+    """Draw a report on stdout; `rerun` are the options that belong into the command that repeats a case."""
+    terminal = stdout_terminal(look.wish)
+    options = DetailOptions(detail=look.detail, rerun=rerun)
+    show(report_lines(report, terminal.screen, options, look.durations), terminal)
+
+
+def exit_code(report: Report) -> ExitCode:
+    """Return how a command with this report ends where nothing else went wrong."""
+    return ExitCode.UNEXPECTED if report.summary.unexpected else ExitCode.OK

@@ -1,0 +1,42 @@
+"""One part of the cases, for one of several jobs that share them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradverify.cli.exits import UsageProblem
+from gradverify.cli.select import T
+
+_WRITTEN = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """The part `number` of `count` parts."""
+
+    number: int  # from 1
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+
+def shard_of(text: str) -> Shard:
+    """Return the shard that `2/5` means; raises UsageProblem."""
+    match = _WRITTEN.fullmatch(text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageProblem(f"--shard {text}: expected I/N, as 1/4, with I from 1 to N")
+    return Shard(number=int(match[1]), count=int(match[2]))
+
+
+def part_of(cases: Sequence[T], shard: Shard) -> tuple[T, ...]:
+    """Return the cases of one shard: each case is in exactly one, which depends on its id and on N alone."""
+    return tuple(case for case in cases if _home(case.id) % shard.count == shard.number - 1)
+
+
+def _home(case_id: str) -> int:
+    digest = hashlib.blake2b(case_id.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")

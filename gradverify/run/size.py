@@ -1,0 +1,21 @@
+"""Numbers of bytes as people write them."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+
+_UNITS = MappingProxyType({"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40})
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
+
+
+def size_of(text: str) -> int | None:
+    """Return the bytes that `512M`, `1.5G` or `2GiB` mean, units being powers of 1024; None where it is no size."""
+    match = _SIZE.fullmatch(text.strip())
+    return int(float(match[1]) * _UNITS[match[2].upper()]) if match else None
+
+
+def size_text(size: int) -> str:
+    """Return the shortest text that `size_of` reads as exactly these bytes."""
+    unit, factor = next((unit, factor) for unit, factor in reversed(tuple(_UNITS.items())) if size % factor == 0)
+    return f"{size // factor}{unit}"

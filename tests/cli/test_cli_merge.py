@@ -1,0 +1,118 @@
+"""`gradverify merge`: parts of one run become one report, and anything else is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from report_specimens import case, masked, report, second_order, skipped, undetermined
+
+from gradverify.report.to_json import from_json, to_json
+from gradverify.result import CaseResult, Report
+
+
+def write(name: str, *cases: CaseResult, **changes: object) -> str:
+    Path(name).write_text(to_json(replace(report(*cases), **changes)), encoding="utf-8")
+    return name
+
+
+def merged(name: str = "out.json") -> Report:
+    return from_json(Path(name).read_text(encoding="utf-8"))
+
+
+def test_parts_become_one_report(fake, call) -> None:
+    files = [write("a.json", masked(), skipped()), write("b.json", case("z/ok/cpu-float64")), write("c.json")]
+    result = call("merge", *files, "--json", "out.json")
+    assert result.exit_code == 1
+    assert "cause missing-mask" in result.stdout
+    assert result.stdout.endswith("✗ 1 of 3 cases not as expected: 1 fail; as expected: 1 pass, 1 skip in 3.70 s\n"), (
+        result.stdout
+    )
+    assert result.stderr == ""
+    found = merged()
+    assert {entry.id for entry in found.cases} == {masked().id, skipped().id, "z/ok/cpu-float64"}
+    assert (found.summary.cases, found.summary.unexpected, found.summary.skipped) == (3, 1, 1)
+    assert found.environment == report().environment
+    assert not Path(".gradverify").exists()
+
+
+def test_the_order_of_the_files_does_not_matter(fake, call) -> None:
+    first, second = write("a.json", masked(), undetermined()), write("b.json", second_order(), skipped())
+    call("merge", first, second, "--json", "one.json")
+    call("merge", second, first, "--json", "two.json")
+    assert Path("one.json").read_bytes() == Path("two.json").read_bytes()
+
+
+def test_all_as_expected_is_0(fake, call) -> None:
+    result = call("merge", write("a.json", case("a/one/cpu")), write("b.json", case("a/two/cpu")), "-q")
+    assert (result.exit_code, result.stdout) == (0, "✓ 2 cases as expected: 2 pass in 2.47 s\n")
+
+
+def test_what_differs_between_machines_is_all_named(fake, call) -> None:
+    here = report().environment
+    there = replace(here, torch="2.99.0", devices=("cpu", "cuda:0 H"))
+    call(
+        "merge", write("a.json", case("a/one/cpu")), write("b.json", masked(), environment=there), "--json", "out.json"
+    )
+    assert merged().environment.torch == f"{here.torch}, 2.99.0"
+    assert set(merged().environment.devices) == {*here.devices, *there.devices}
+
+
+def test_the_slowest_of_all_parts(fake, call) -> None:
+    files = [write("a.json", case("a/one/cpu", seconds=9.0)), write("b.json", case("a/two/cpu", seconds=1.0))]
+    assert "the slowest case:\n  9.00 s  a/one/cpu\n" in call("merge", *files, "--durations", "1").stdout
+
+
+def test_a_case_in_two_parts_is_refused(fake, call) -> None:
+    result = call("merge", write("a.json", masked()), write("b.json", masked()), "--json", "out.json")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"gradverify: each case may be in one report only: {masked().id} is in a.json and in b.json\n"
+    )
+    assert not Path("out.json").exists()
+
+
+def test_many_duplicates_are_counted(fake, call) -> None:
+    cases = [case(f"a/{number}/cpu") for number in range(5)]
+    result = call("merge", write("a.json", *cases), "a.json")
+    assert result.stderr.endswith("a/2/cpu is in a.json and in a.json; so are 2 more\n")
+
+
+def test_another_schema_version_is_refused(fake, call) -> None:
+    write("a.json", masked())
+    plain = json.loads(Path("a.json").read_text(encoding="utf-8"))
+    Path("b.json").write_text(json.dumps(plain | {"schema_version": 2}), encoding="utf-8")
+    result = call("merge", "a.json", "b.json")
+    assert result.exit_code == 2
+    assert result.stderr == "gradverify: b.json: schema_version is 2, this gradverify reads 1\n"
+
+
+def test_different_seeds_are_refused(fake, call) -> None:
+    seeded = replace(report().environment, seed=7)
+    result = call("merge", write("a.json", case("a/one/cpu")), write("b.json", masked(), environment=seeded))
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "gradverify: these are not parts of one run: a.json ran without --seed and b.json ran with --seed 7\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("absent.json", "absent.json: no such file or directory"),
+        ("empty.json", "there is no case in 1 report"),
+        ("empty.json -q -v", "-q and -v exclude each other"),
+        ("empty.json --json no/out.json", "cannot write no/out.json"),
+    ],
+)
+def test_other_mistakes_are_2(fake, call, words: str, message: str) -> None:
+    write("empty.json")
+    result = call("merge", *words.split())
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"gradverify: {message}")
+
+
+def test_no_report_at_all_is_2(fake, call) -> None:
+    assert call("merge").exit_code == 2

@@ -1,0 +1,31 @@
+"""What processes there are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def offspring(process: int) -> list[int]:
+    """Return the children of a process, their children, and so on."""
+    found = []
+    for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+        found += [int(child), *offspring(int(child))]
+    return found
+
+
+def left_over(processes: Iterable[int], patience: float = 5.0) -> list[int]:
+    """Return those that are still alive when patience, in seconds, has run out."""
+    deadline = time.monotonic() + patience
+    while (living := [process for process in processes if alive(process)]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return living
+
+
+def alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state != "Z"  # dead, and nobody has asked for its status

@@ -1,0 +1,111 @@
+"""Real signals to a real run: it ends at once, says and saves what had finished, and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gradverify.report.to_json import from_json
+from gradverify.result import Report
+from tests.run.processes import left_over, offspring
+
+SPEC = """
+inputs: {x: {shape: [2]}}
+checks: [gradcheck]
+cases:
+  first: {function: "ops.py:square"}
+  second: {function: "ops.py:hangs"}
+"""
+OPS = """
+import pathlib
+import time
+
+def square(x):
+    return x * x
+
+def hangs(x):
+    pathlib.Path("hangs").touch()
+    time.sleep(60)
+"""
+both = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+
+
+def not_ignored() -> None:
+    """Let Ctrl-C be heard also where these tests run in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    (folder / "spec.yaml").write_text(SPEC)
+    (folder / "ops.py").write_text(OPS)
+    words = [sys.executable, "-m", "gradverify", "run", "spec.yaml", "-j", "1", "--json", "out.json"]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(
+        words,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=not_ignored,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_until(process: subprocess.Popen[str], sign: Path | None = None) -> None:
+    """Wait until a process has a child, or a file is there."""
+    while process.poll() is None and not (sign.exists() if sign else offspring(process.pid)):
+        time.sleep(0.01)
+    assert process.poll() is None
+
+
+def saved(folder: Path, name: str) -> Report:
+    return from_json((folder / name).read_text(encoding="utf-8"))
+
+
+@both
+def test_while_a_case_runs(tmp_path: Path, number: signal.Signals) -> None:
+    with started(tmp_path) as process:
+        wait_until(process, tmp_path / "hangs")
+        descendants = offspring(process.pid)
+        began = time.monotonic()
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    assert time.monotonic() - began < 5
+    assert process.returncode == 130
+    assert "spec/first/cpu-float64" in out
+    assert out.splitlines()[-1].startswith("✓ 1 case as expected: 1 pass in ")
+    assert err == "gradverify: interrupted: 1 of 2 cases had finished\n"
+    for name in ("out.json", ".gradverify/last.json"):
+        assert [case.id for case in saved(tmp_path, name).cases] == ["spec/first/cpu-float64"]
+    assert len(descendants) == 2
+    assert not left_over(descendants)
+
+
+@both
+def test_while_workers_start(tmp_path: Path, number: signal.Signals) -> None:
+    with started(tmp_path) as process:
+        wait_until(process)
+        descendants = offspring(process.pid)
+        began = time.monotonic()
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    assert time.monotonic() - began < 2
+    assert process.returncode == 130
+    assert out == ""
+    assert err == "gradverify: interrupted: 0 of 2 cases had finished\n"
+    assert saved(tmp_path, "out.json").cases == ()
+    assert not (tmp_path / ".gradverify").exists()
+    assert not left_over(descendants)
