@@ -20,7 +20,10 @@ Name = Annotated[str | None, typer.Argument(metavar="[CODE|CAUSE]", help="GV307,
 
 
 def explain(name: Name = None) -> ExitCode:
-    """Explain a code or a cause: what it means, why it matters, an example and its cure."""
+    """Explain a code or a cause.
+
+    What it means, why it matters, the smallest example and its cure.
+    """
     known = sections()
     if name is None:
         say(_listed(known))

@@ -24,7 +24,10 @@ def list_cases(
     keep_going: opt.KeepGoing = False,
     no_color: opt.NoColour = False,
 ) -> ExitCode:
-    """List the cases of specs: a table, or lines with tabs between the columns where stdout is no terminal."""
+    """List the cases of specs.
+
+    A table, or lines with tabs between the columns where stdout is no terminal.
+    """
     request = Request(
         checks=tuple(check or ()),
         devices=tuple(device or ()),

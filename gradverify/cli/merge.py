@@ -20,7 +20,9 @@ def merge(
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = False,
 ) -> ExitCode:
-    """Merge the reports of several jobs, as those of run --shard, and end as one run of all their cases would.
+    """Merge the reports of several jobs into one.
+
+    As those of run --shard; ends as one run of all their cases would.
 
     Ends with 2 when a file is no report of this version of the format, or a case is in two of them.
     """

@@ -16,6 +16,10 @@ def _several(flag: str, metavar: str, text: str) -> typer.models.OptionInfo:
     return option
 
 
+_JOBS = (
+    "Worker processes; 0 runs in this one, for a debugger: without time limits, and a crash ends it all."
+    "  [default: cores]"
+)
 Paths = Annotated[
     list[Path] | None,
     typer.Argument(metavar="PATH", help="Specs, and folders of specs.  [default: specs/]", show_default=False),
@@ -29,7 +33,7 @@ Expression = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option("-j", "--jobs", metavar="N", min=0, help="Worker processes; 0 runs in this one.  [default: cores]"),
+    typer.Option("-j", "--jobs", metavar="N", min=0, help=_JOBS),
 ]
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", min=0, help="In place of the specs' seeds.")]
 Samples = Annotated[int | None, typer.Option("--samples", metavar="N", min=1, help="Independent draws per case.")]

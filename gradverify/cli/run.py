@@ -53,7 +53,8 @@ def run(
 ) -> ExitCode:
     """Verify the gradients that specs describe, element by element.
 
-    Ends with 0 when every case is as expected, 1 when some case is not, 2 when the command or a spec has a mistake.
+    Ends with 0 when every case is as expected, 1 when some case is not, 2 when the command or a spec has a mistake,
+    3 for a defect of gradverify itself, and 130 when it was interrupted.
     """
     look = look_of(no_color=no_color, quiet=quiet, verbose=verbose, durations=durations)
     request = Request(

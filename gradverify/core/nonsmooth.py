@@ -38,7 +38,7 @@ _RESOLVED = 1e-5  # a bar this small against the bend tells the two sides apart
 _CANCELLED = 4.0  # units of rounding, of the steepest slope around
 _ROUNDING = 64.0  # units of rounding of the largest output: what bends by less may do so by rounding
 _CLOSE = 2.0**-20  # of the largest step: nearer than that, what lies there has been looked at
-_STEADY = 5  # rungs over which a kink keeps its size
+_STEADY = 5  # rungs over which a kink keeps its bend, and a jump its height
 _SAME = 2.0  # up to this factor
 _SETTLED = 0.05  # one-sided derivatives this sure, relative to their distance, make a kink
 
@@ -73,9 +73,10 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
     seen_smooth = (shape.calm & ~_up_to_the_last(shape.rough)).sum(dim=1) >= _SEEN
     nonsmooth = shape.rough.any(dim=1) & (smooth.bar > _RESOLVED * size) & ~seen_smooth
     edge = ~finite.any(dim=1)
-    jump = nonsmooth & _at_last(shape.rough, _or_before(shape.torn).double()).bool()
+    torn = _at_last(shape.rough, _or_before(shape.torn).double()).bool()
+    jump = nonsmooth & torn & _steady(shape.rough, _moves(sampled, samples))
     settled = (left.bar + right.bar) < _SETTLED * size
-    kink = nonsmooth & ~jump & settled & ~edge & _steady(shape)
+    kink = nonsmooth & ~jump & settled & ~edge & _steady(shape.rough, shape.size)
     one = _finite_one(left, right)
     reach = samples.forth.expand_as(shape.size)
     seen = _steepest(sampled, samples)
@@ -200,17 +201,23 @@ def _or_before(flags: Tensor) -> Tensor:
     return flags | torch.cat([torch.zeros_like(flags[:, :1]), flags[:, :-1]], dim=1)
 
 
-def _steady(shape: _Shape) -> Tensor:
-    """Tell whether the bend keeps its size over some rungs before the last rough one, as that of a kink does; (C, m).
+def _steady(rough: Tensor, size: Tensor) -> Tensor:
+    """Tell whether a size stays the same over some rungs before the last rough one; (C, m).
 
-    At the last one itself the kink may lie close to the end of the step.
+    The bend of a kink does, and the height of a jump, where a function that varies too quickly for the steps keeps
+    neither. At the last rough rung itself the kink or jump may lie close to the end of the step.
     """
-    order = torch.arange(shape.size.shape[1], device=shape.size.device).view(1, -1, 1)
-    last = (shape.rough * (order + 1)).argmax(dim=1, keepdim=True)
+    order = torch.arange(size.shape[1], device=size.device).view(1, -1, 1)
+    last = (rough * (order + 1)).argmax(dim=1, keepdim=True)
     before = (order < last) & (order >= last - _STEADY)
-    largest = torch.where(before, shape.size, 0.0).amax(dim=1)
-    smallest = torch.where(before, shape.size, torch.inf).amin(dim=1)
+    largest = torch.where(before, size, 0.0).amax(dim=1)
+    smallest = torch.where(before, size, torch.inf).amin(dim=1)
     return (largest <= _SAME * smallest) & (before.sum(dim=1) == _STEADY)
+
+
+def _moves(sampled: Sampler, samples: Samples) -> Tensor:
+    """Return how far the output moves at each step, to the side where it moves further; (C, K, m)."""
+    return torch.maximum((samples.plus - sampled.value).abs(), (samples.minus - sampled.value).abs())
 
 
 def _steepest(sampled: Sampler, samples: Samples) -> Tensor:

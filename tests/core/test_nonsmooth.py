@@ -98,3 +98,8 @@ def test_at_order_2_a_jump_of_the_vjp_at_a_kink_of_the_forward_counts_as_kink() 
 def test_at_order_2_a_jump_of_the_vjp_alone_is_a_jump() -> None:
     slope = claimed(lambda x: x * x, lambda x: 2 * x + (x >= 1))
     assert gradgradcheck(slope, double([1.0])).verdict == "inconclusive"
+
+
+def test_what_varies_too_quickly_to_be_judged_is_not_called_a_jump() -> None:
+    result = gradcheck(lambda x: torch.sin(1e11 * x), double([0.7]))
+    assert not elements(result, ElementVerdict.JUMP)
