@@ -78,6 +78,7 @@ def settled(problem: Problem, settings: Settings) -> Problem | None:
     return seeded if problem.seed is None and repeats(sampler(seeded, record(seeded))) else None
 
 
+_BLUNT = 1e-2  # a detection limit above this is worth a word
 _UNJUDGED = tuple(code for code in Code if code not in ACCEPTED and code is not Code.MISMATCH)
 
 
@@ -91,6 +92,8 @@ def _message(comparison: Comparison, verdict: Verdict) -> str:
     if comparison.entries == 0:
         return "no entries: an input or output has no elements"
     text = summary_of(comparison, verdict)
+    if verdict is Verdict.PASS and (comparison.detection_limit or 0.0) > _BLUNT:
+        text = f"{text}; in some, errors up to {comparison.detection_limit:.0e} of the entry would not show"
     return f"{text}; every derivative is zero" if comparison.vacuous and verdict is Verdict.PASS else text
 
 

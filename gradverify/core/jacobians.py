@@ -93,7 +93,9 @@ def _structured(ground: _Ground, structure: Structure, settings: Settings, recon
     judged = [(chosen, _second_look(at, ground, chosen, part, settings)) for chosen, part in judge_all(at)]
     added = gathered(structure.moves, [part for _, part in judged])
     seed = settings.seed
-    if not (differences_hold(at, added, seed) and pattern_holds(at, added, seed) and accusations_hold(at, added)):
+    if not (
+        differences_hold(at, added, seed) and pattern_holds(at, added, structure, seed) and accusations_hold(at, added)
+    ):
         return None
     tally = Tally(at=at, keep=settings.max_elements)
     for chosen, part in judged:

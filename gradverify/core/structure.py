@@ -68,6 +68,17 @@ def find_structure(sampled: Sampler, lengths: Scales, seed: int) -> Structure | 
     return Structure(moves=Moves(kind=Kind.SHARED, colour=colour, owner=owner), links=tuple(links))
 
 
+def confined_dimensions(structure: Structure) -> list[tuple[Part, int]]:
+    """Return every input part with the number of each dimension whose slices reach some output apart."""
+    found = {
+        (link.source.start, dimension): (link.source, dimension)
+        for link in structure.links
+        for dimension, window in enumerate(link.windows)
+        if window is not None
+    }
+    return list(found.values())
+
+
 def claimed_entries(backward: Reverse, structure: Structure) -> Tensor | None:
     """Return backward's claims for every entry that a move owns, (M, m), or None where single rows are no dearer."""
     outputs = structure.moves.owner.shape[1]

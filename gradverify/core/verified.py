@@ -6,6 +6,8 @@ along a v without small components. And what is accused must be seen again when 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -18,13 +20,13 @@ from gradverify.core.compare import BAR_FACTOR
 from gradverify.core.moves import Moves, single_moves
 from gradverify.core.sampler import along
 from gradverify.core.samples import Estimate, sample
+from gradverify.core.structure import Structure, confined_dimensions
 
 _VECTORS = 2  # random cotangents
 _ROUNDING = 1e-9  # of a sum, relative to the sum of its terms' sizes
 _ULPS = 64.0  # of the inputs' own dtype, where that is coarser
 _FAINT = 1e-4  # of the largest sum: what rounding elsewhere may leave in a sum of nothing
 _FIRST, _CLOSE = 2.0**-12, 2.0**-26  # first steps along a direction, relative to the length scale
-_TRIALS, _SPARSE = 12, 0.02  # random sets of coordinates moved, and the smallest part of all that each holds
 _NUDGE = 2.0**-8  # how far they move, relative to the length scale
 _CONFIRMED = 6  # accused coordinates that are moved alone
 
@@ -71,29 +73,42 @@ def differences_hold(at: Bench, added: Added, seed: int) -> bool:
     return not bool(off.any()) or not bool((off & _off(at, direction, total, _CLOSE)).any())
 
 
-def pattern_holds(at: Bench, added: Added, seed: int) -> bool:
+def pattern_holds(at: Bench, added: Added, structure: Structure, seed: int) -> bool:
     """Tell whether outputs stay bit for bit the same while coordinates move that should not reach them.
 
     Asked where outputs with a kink cannot be added up, so that `differences_hold` has nothing to say of them. First all
-    coordinates move but those that own such an output, then random ones.
+    coordinates move but those that own such an output; then, dimension by dimension, the slices whose number has a
+    certain bit, and those that have it not, which keeps every two slices apart once.
     """
     rough = ~found_by.smooth(added)
     if not bool(rough.any()):
         return True
     generator = torch.Generator().manual_seed(seed + 3)
-    owner = at.moves.owner
+    owner = at.moves.owner[:, rough]
     mine = torch.zeros_like(at.sampled.point, dtype=torch.bool)
-    mine[owner[:, rough][owner[:, rough] >= 0]] = True
-    share = max(1 / (at.moves.count + 1), _SPARSE)
-    chosen = [~mine]
-    for _ in range(_TRIALS):
-        chosen.append((torch.rand(mine.shape, generator=generator) < share).to(mine.device))
-    return all(_untouched(at, moving, generator) for moving in chosen)
+    mine[owner[owner >= 0]] = True
+    return all(_untouched(at, moving, generator) for moving in (~mine, *_halves(at, structure)))
+
+
+def _halves(at: Bench, structure: Structure) -> Iterator[Tensor]:
+    """Yield sets of coordinates, (n,) bool: half of the slices of a confined input dimension at a time."""
+    for source, dimension in confined_dimensions(structure):
+        size = source.shape[dimension]
+        shape = [size if axis == dimension else 1 for axis in range(len(source.shape))]
+        for bit in range((size - 1).bit_length()):
+            for value in (0, 1):
+                slices = (torch.arange(size) >> bit) % 2 == value
+                moving = torch.zeros(at.sampled.point.shape, dtype=torch.bool)
+                place = slice(source.start, source.start + torch.Size(source.shape).numel())
+                moving[place] = slices.reshape(shape).expand(source.shape).reshape(-1)
+                yield moving.to(at.sampled.point.device)
 
 
 def _untouched(at: Bench, moving: Tensor, generator: torch.Generator) -> bool:
-    size = torch.rand(moving.shape, generator=generator, dtype=torch.float64).to(moving.device) + 0.5
-    there = along(at.sampled, torch.where(moving, size * at.lengths.step * _NUDGE, 0.0))
+    size = torch.rand(moving.shape, generator=generator, dtype=torch.float64) + 0.5
+    sign = torch.where(torch.rand(moving.shape, generator=generator) < 0.5, -1.0, 1.0)
+    displacement = (size * sign).to(moving.device) * at.lengths.step * _NUDGE
+    there = along(at.sampled, torch.where(moving, displacement, 0.0))
     reached = (moving[at.moves.owner.clamp(min=0)] & (at.moves.owner >= 0)).any(dim=0)
     return bool((reached | (there == at.sampled.value) | ~torch.isfinite(at.sampled.value)).all())
 

@@ -162,6 +162,27 @@ def test_a_kink_hides_no_dependence_that_backward_forgets(size: int) -> None:
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
 
 
+def test_nor_does_a_kink_in_a_row_that_is_reached_by_many() -> None:
+    class Forgets(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            result = x.clamp(min=0) + 1e-3 * x.sum(1, keepdim=True)
+            result[40, 0] -= 1e-2 * x[11, 0]
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return grad * (x > 0) + 1e-3 * grad.sum(1, keepdim=True)
+
+    x = drawn(60, 4).detach()
+    x[torch.rand(60, 4, generator=torch.Generator().manual_seed(2)) < 0.5] = 0.0
+    x[40, 0] = x[11, 0] = 0.0
+    result = gradcheck(Forgets.apply, x.requires_grad_())
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
+
+
 def test_garbage_beside_a_big_column_is_seen_in_its_own_row() -> None:
     def change(grad: Tensor) -> Tensor:
         wrong = grad.clone()
