@@ -12,6 +12,8 @@ from gradverify.result import Verdict
 KNOWN_CHECKS = ("gradcheck", "gradgradcheck", "contract", "forward_ad", "batching")  # names that a spec may use
 # What a spec without `checks` asks for; where a Function defines jvp or vmap, `contract` looks at them too.
 DEFAULT_CHECKS = ("gradcheck", "gradgradcheck", "contract")
+CASE_DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+DEVICE_KINDS = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia")  # each may carry an index, as cuda:1
 DEFAULT_DTYPES = ("float64",)
 DEFAULT_DEVICES = ("cpu",)
 DEFAULT_TIMEOUT = 60.0  # seconds

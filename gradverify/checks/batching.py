@@ -116,7 +116,7 @@ def _batch(subject: Subject, batched: tuple[int, ...]) -> _Result:
     with torch.enable_grad():
         outputs = _vmapped(function, dims, leaves)
     named = tuple(Named(name=o.name, tensor=t) for o, t in zip(subject.tape.outputs, outputs, strict=True))
-    tape = Tape(leaves=tuple(leaves), outputs=named, constants=(), passing=subject.tape.passing)
+    tape = Tape(leaves=tuple(leaves), outputs=named, passing=subject.tape.passing)
     cotangents = [torch.stack([cotangent] * len(_SCALES)) for cotangent in subject.cotangents]
     grads = vjp(subject.problem, tape, cotangents)
     return _Result(

@@ -11,14 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from gradverify.case import KNOWN_CHECKS, TorchGradcheck
+from gradverify.case import CASE_DTYPES, DEVICE_KINDS, KNOWN_CHECKS, TorchGradcheck
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.shard import Shard
 from gradverify.run.size import size_of, size_text
 
-DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
-DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia")
-_DEVICE = re.compile(rf"(?:{'|'.join(DEVICES)})(?::[0-9]{{1,3}})?")
+_DEVICE = re.compile(rf"(?:{'|'.join(DEVICE_KINDS)})(?::[0-9]{{1,3}})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +55,11 @@ _RERUN = {
 def check_request(request: Request) -> None:
     """Raise UsageProblem for the first value that is not one."""
     _each(request.checks, "--check", KNOWN_CHECKS)
-    _each(request.dtypes, "--dtype", DTYPES)
+    _each(request.dtypes, "--dtype", CASE_DTYPES)
     for option, devices in (("--device", request.devices), ("--require-device", request.require_devices)):
         for device in devices:
             if not _DEVICE.fullmatch(device):
-                raise _unknown(option, device, DEVICES)
+                raise _unknown(option, device, DEVICE_KINDS)
     if request.timeout is not None and not 0 < request.timeout < math.inf:
         raise UsageProblem(f"--timeout {request.timeout:g}: expected a number of seconds above 0")
     if request.memory is not None and request.workers == 0:

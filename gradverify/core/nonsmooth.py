@@ -24,6 +24,7 @@ from gradverify.core.samples import (
     central,
     difference_noise,
     one_sided,
+    to_the_end,
     unmoved,
     void,
 )
@@ -65,7 +66,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
     level = _raised(sampled, samples, difference_noise(sampled, noise, samples))
     shape = _shape(sampled, samples, level)
     difference, nothing = central(samples), void(samples)
-    finite = _to_the_end(torch.isfinite(difference) | nothing) & ~nothing
+    finite = to_the_end(torch.isfinite(difference) | nothing) & ~nothing
     usable = finite & ~_up_to_the_last(shape.rough)
     smooth = tableau(difference, level, usable, samples.forth.square())
     left, right = _sides(sampled, samples, level)
@@ -158,11 +159,6 @@ def _up_to_the_last(flags: Tensor) -> Tensor:
     return flags.to(torch.int8).flip(1).cummax(dim=1).values.flip(1).bool()
 
 
-def _to_the_end(flags: Tensor) -> Tensor:
-    """Mark the rungs from which on all finer ones are flagged."""
-    return flags.to(torch.int8).flip(1).cummin(dim=1).values.flip(1).bool()
-
-
 def _raised(sampled: Sampler, samples: Samples, level: Tensor) -> Tensor:
     """Return the noise of the differences, with the stairs and the scatter that the ladder itself shows; (C, K, m)."""
     height = torch.maximum(stair(sampled, samples).unsqueeze(1), _scatter(samples))
@@ -238,8 +234,8 @@ def _sides(sampled: Sampler, samples: Samples, level: Tensor) -> tuple[Estimate,
     left, right = one_sided(sampled, samples)
     nothing = void(samples)
     return (
-        tableau(left, 2 * level, _to_the_end(torch.isfinite(left) | nothing) & ~nothing, samples.back),
-        tableau(right, 2 * level, _to_the_end(torch.isfinite(right) | nothing) & ~nothing, samples.forth),
+        tableau(left, 2 * level, to_the_end(torch.isfinite(left) | nothing) & ~nothing, samples.back),
+        tableau(right, 2 * level, to_the_end(torch.isfinite(right) | nothing) & ~nothing, samples.forth),
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.sampler import Sampler
-from gradverify.core.samples import Samples, unmoved, void
+from gradverify.core.samples import Samples, to_the_end, unmoved, void
 
 _NEAR, _FAR = 4, 10  # rungs beyond the stair that are looked at
 _BOTH = 2  # of them, at least, must move on both sides
@@ -23,7 +23,7 @@ def stair(sampled: Sampler, samples: Samples) -> Tensor:
     """Return the height of the stair that the point lies on, 0 where it lies on none; (C, m)."""
     nothing = void(samples)
     still = unmoved(sampled, samples)
-    tail = _to_the_end(still | nothing) & ~nothing
+    tail = to_the_end(still | nothing) & ~nothing
     first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
     up, down = samples.plus - sampled.value, sampled.value - samples.minus
     opposite = (up * down > 0) & torch.isfinite(up) & torch.isfinite(down)
@@ -36,8 +36,3 @@ def stair(sampled: Sampler, samples: Samples) -> Tensor:
     narrow = near & (width <= _NARROW * samples.forth[:, 0])
     low = far & (smallest <= _LOW * sampled.value.abs())
     return torch.where(tail.any(dim=1) & (narrow | low), smallest, 0.0)
-
-
-def _to_the_end(flags: Tensor) -> Tensor:
-    """Mark the rungs from which on all finer ones are flagged."""
-    return flags.to(torch.int8).flip(1).cummin(dim=1).values.flip(1).bool()

@@ -153,6 +153,7 @@ def _tensors(point: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
 def _laid_out(piece: Tensor, like: Tensor) -> Tensor:
     (shaped,) = unflatten(piece, [like])
     if like.is_contiguous() or overlaps(like):
-        return shaped
+        # Kernels may count on memory that is theirs from its start, and aligned as an allocation is.
+        return shaped.clone() if shaped.storage_offset() else shaped
     copy = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
     return copy.copy_(shaped)

@@ -113,6 +113,11 @@ def unmoved(sampled: Sampler, samples: Samples) -> Tensor:
     return (samples.plus == sampled.value) & (samples.minus == sampled.value)
 
 
+def to_the_end(flags: Tensor) -> Tensor:
+    """Mark the steps from which on all finer ones are flagged; (C, K, m) bool."""
+    return flags.to(torch.int8).flip(1).cummin(dim=1).values.flip(1).bool()
+
+
 def difference_noise(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:
     """Return what the forward's noise may change in a central difference, (C, K, m)."""
     larger = torch.maximum(samples.plus.abs(), samples.minus.abs()).nan_to_num(0.0, 0.0, 0.0) * sampled.unit + _TINY

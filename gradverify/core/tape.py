@@ -33,7 +33,6 @@ class Tape:
 
     leaves: tuple[Tensor, ...]  # one per primal, requiring grad
     outputs: tuple[Named, ...]  # the outputs that are judged
-    constants: tuple[Named, ...]  # floating outputs left out: declared non-differentiable beside others that are
     passing: Passing
 
 
@@ -46,8 +45,7 @@ def record(problem: Problem) -> Tape:
     leaves, outputs, passing = _run(problem)
     connected = tuple(output for output in outputs if output.tensor.requires_grad)
     judged = connected if connected and problem.order == 1 else outputs
-    constants = () if judged is outputs else tuple(output for output in outputs if not output.tensor.requires_grad)
-    return Tape(leaves=leaves, outputs=judged, constants=constants, passing=passing)
+    return Tape(leaves=leaves, outputs=judged, passing=passing)
 
 
 def call_on_leaves(problem: Problem, leaves: Sequence[Tensor], passing: Passing) -> tuple[Named, ...]:

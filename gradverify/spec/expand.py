@@ -22,8 +22,6 @@ from gradverify.spec.model import Spec, SpecCase
 from gradverify.spec.node import Place, error
 from gradverify.spec.wording import visible
 
-_Names = tuple[str, ...]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:

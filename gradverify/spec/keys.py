@@ -8,7 +8,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, create_model
 
 from gradverify.case import (
+    CASE_DTYPES,
     DEFAULT_TIMEOUT,
+    DEVICE_KINDS,
     KNOWN_CHECKS,
     Expectation,
     Tolerances,
@@ -31,9 +33,6 @@ from gradverify.spec.readers import (
     whole_between,
 )
 from gradverify.spec.wording import meant, shortened
-
-CASE_DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
-DEVICE_KINDS = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia")
 
 _MAX_SEED = 2**63 - 1
 _DEVICE = re.compile(rf"({'|'.join(DEVICE_KINDS)})(:[0-9]{{1,3}})?")

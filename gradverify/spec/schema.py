@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradverify.case import DEVICE_KINDS
 from gradverify.spec.field import mapping_schema, one_of_schema
-from gradverify.spec.keys import DEVICE_KINDS, Document
+from gradverify.spec.keys import Document
 from gradverify.spec.tensor_keys import TENSOR_DTYPES, TensorModel
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

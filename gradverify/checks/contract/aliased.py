@@ -58,7 +58,7 @@ def _shared(subject: Subject, points: list[Tensor], first: int, second: int) -> 
     leaves[second] = leaves[first]
     with torch.enable_grad():
         outputs = call_on_leaves(subject.problem, leaves, subject.tape.passing)
-    return Tape(leaves=tuple(leaves), outputs=judged(subject, outputs), constants=(), passing=subject.tape.passing)
+    return Tape(leaves=tuple(leaves), outputs=judged(subject, outputs), passing=subject.tape.passing)
 
 
 def _answer(subject: Subject, tape: Tape, first: int) -> Tensor:

@@ -32,7 +32,7 @@ def passed(subject: Subject) -> Passed:
         before = tuple(tensor.detach().clone() for tensor in tensors)
         nodes = tuple(tensor.grad_fn for tensor in tensors)
         outputs = call(subject.problem, tensors)
-    tape = Tape(leaves=leaves, outputs=judged(subject, outputs), constants=(), passing=subject.tape.passing)
+    tape = Tape(leaves=leaves, outputs=judged(subject, outputs), passing=subject.tape.passing)
     return Passed(tape=tape, tensors=tensors, before=before, nodes=nodes, outputs=outputs)
 
 

@@ -85,7 +85,6 @@ def graph_for(subject: Subject, points: Sequence[Tensor], wanted: Sequence[int])
     return Tape(
         leaves=tuple(inputs[number] for number in wanted),
         outputs=judged(subject, outputs),
-        constants=(),
         passing=subject.tape.passing,
     )
 
