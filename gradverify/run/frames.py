@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import io
 import pickle
 import socket
 import struct
+from enum import Enum
 from typing import Any
 
 _HEADER = struct.Struct("<Q")
@@ -41,10 +43,18 @@ def take_frame(buffer: bytearray) -> Any | None:
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == (builtins.__name__, getattr.__name__):
+            return _member  # how the first releases of Python 3.11 pickle a member of an Enum
         # The light process imports neither user code nor torch because a message names it.
         if module.partition(".")[0] != "gradverify":
             raise pickle.UnpicklingError(f"{module}.{name} does not belong into a message")
         return super().find_class(module, name)
+
+
+def _member(owner: object, name: str) -> Enum:
+    if not (isinstance(owner, type) and issubclass(owner, Enum)):
+        raise pickle.UnpicklingError(f"{name!r} of {owner!r} does not belong into a message")
+    return owner[name]
 
 
 def _rebuilt(body: bytes) -> Any:

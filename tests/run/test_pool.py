@@ -109,3 +109,23 @@ def test_a_frame_with_something_foreign_is_refused() -> None:
         send_frame(left, Fraction(1, 2))
         with pytest.raises(pickle.UnpicklingError, match=r"fractions.Fraction does not belong"):
             take_frame(bytearray(right.recv(4096)))
+
+
+class _ByAttribute:
+    """Pickled as the first releases of Python 3.11 pickle a member of an Enum."""
+
+    def __init__(self, owner: object, name: str) -> None:
+        self.owner, self.name = owner, name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return getattr, (self.owner, self.name)
+
+
+def test_a_member_of_an_enum_comes_in_however_this_python_pickles_it() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        send_frame(left, _ByAttribute(Verdict, "INCONCLUSIVE"))
+        assert take_frame(bytearray(right.recv(4096))) is Verdict.INCONCLUSIVE
+        send_frame(left, _ByAttribute(CaseResult, "__init__"))
+        with pytest.raises(pickle.UnpicklingError, match="'__init__' of .*CaseResult.* does not belong"):
+            take_frame(bytearray(right.recv(4096)))
