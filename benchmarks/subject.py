@@ -15,6 +15,7 @@ from gradverify.core.coordinates import Block, blocks
 from gradverify.core.jacobians import as_judged, investigate
 from gradverify.core.problem import Named, Problem, bind
 from gradverify.core.sampler import Sampler
+from gradverify.core.steady import steady
 from gradverify.core.tally import Measured, measured
 from gradverify.core.tape import record
 from gradverify.result import CheckResult, Verdict
@@ -81,7 +82,9 @@ def subject_of(specimen: Specimen, seed: int) -> Subject | None:
 
 def judge_right(problem: Problem, seed: int) -> tuple[Sampler, Measured]:
     """Return the sampled forward and all entries as they were judged, (n, m); no specimen is too large to keep."""
-    found = investigate(problem, record(problem), settings(seed), as_judged)
+    ready = steady(problem, record(problem), seed)
+    assert ready is not None
+    found = investigate(ready, settings(seed), as_judged)
     entries = measured(found.comparison, found.sampled.point.numel(), found.sampled.value.numel())
     assert entries is not None
     return found.sampled, entries

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
+
 from gradverify.case import Settings
 from gradverify.checks.failures import evaluations, inconclusive, nothing_to_differentiate
 from gradverify.checks.wording import finding_of, summary_of
 from gradverify.core.compare import ACCEPTED, Code
 from gradverify.core.evidence import Diagnose, Whole
 from gradverify.core.jacobians import Investigation, Reconsider, TooLargeError, evidence, investigate, whole
-from gradverify.core.noise import repeats
 from gradverify.core.problem import Problem
-from gradverify.core.sampler import sampler
+from gradverify.core.steady import Steady
 from gradverify.core.tally import Comparison, Entries
-from gradverify.core.tape import Tape, record
+from gradverify.core.tape import Tape
 from gradverify.result import CheckResult, ElementVerdict, Finding, Verdict
 
 
@@ -29,11 +30,11 @@ class Question:
     diagnose: Diagnose  # names the cause of a wrong block
 
 
-def judge(question: Question, problem: Problem, tape: Tape) -> CheckResult:
+def judge(question: Question, steady: Steady) -> CheckResult:
     """Compare claimed and measured Jacobian of the problem; raises EvaluationError when user code does."""
-    check, series, settings = question.check, question.series, question.settings
+    check, series, settings, problem = question.check, question.series, question.settings, steady.problem
     try:
-        found = investigate(problem, tape, settings, question.reconsider)
+        found = investigate(steady, settings, question.reconsider)
     except TooLargeError as error:
         return inconclusive(check, problem, f"GV{series + 4}", str(error))
     comparison = found.comparison
@@ -57,25 +58,18 @@ def judge(question: Question, problem: Problem, tape: Tape) -> CheckResult:
     )
 
 
-def unjudgeable(check: str, problem: Problem, tape: Tape) -> CheckResult | None:
-    """Return the result for a problem without differentiable inputs or outputs, None where there is something."""
+def unjudgeable(check: str, series: int, problem: Problem, tape: Tape) -> CheckResult | None:
+    """Return the result for a problem with nothing to differentiate, or not densely; None where it can be judged."""
     if not problem.primals:
         return nothing_to_differentiate(check, problem, "no input is a floating or complex tensor that requires grad")
     if not tape.outputs:
         return nothing_to_differentiate(check, problem, "forward returns no floating or complex tensor")
+    tensors = (*((p.name, p.tensor) for p in problem.primals), *((o.name, o.tensor) for o in tape.outputs))
+    for name, tensor in tensors:
+        if tensor.layout is not torch.strided:
+            layout = str(tensor.layout).removeprefix("torch.")
+            return inconclusive(check, problem, f"GV{series + 4}", f"{name} is {layout}: only dense tensors are judged")
     return None
-
-
-def settled(problem: Problem, settings: Settings) -> Problem | None:
-    """Return the problem made repeatable, by seeding if need be, or None where even that does not help.
-
-    Raises EvaluationError when user code does.
-    """
-    tape = record(problem)
-    if not problem.primals or not tape.outputs or repeats(sampler(problem, tape)):
-        return problem
-    seeded = replace(problem, seed=settings.seed)
-    return seeded if problem.seed is None and repeats(sampler(seeded, record(seeded))) else None
 
 
 _BLUNT = 1e-2  # a detection limit above this is worth a word

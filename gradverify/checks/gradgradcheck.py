@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.checks.derivative import Question, judge, settled, unjudgeable
+from gradverify.checks.derivative import Question, judge, unjudgeable
 from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
@@ -19,40 +19,50 @@ from gradverify.core.evidence import Diagnose, undiagnosed
 from gradverify.core.jacobians import Reconsider
 from gradverify.core.kinks import kinked_columns
 from gradverify.core.problem import Problem
+from gradverify.core.sampler import sampler
 from gradverify.core.second_order import once_differentiable, vjp_problem
-from gradverify.core.tape import Rejected, Tape, record
+from gradverify.core.steady import Steady, steady
+from gradverify.core.tape import Rejected, record
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult
 
 NAME = "gradgradcheck"
+SERIES = 200  # of its codes
 
 
 def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
     """Compare every entry of the vjp's Jacobian; torch's gradgradcheck runs beside it. Raises EvaluationError."""
-    steady = settled(problem, settings)
-    if steady is None:
-        return inconclusive(NAME, problem, "GV204", RANDOM)
-    tape = record(steady)
-    nothing = unjudgeable(NAME, steady, tape)
+    tape = record(problem)
+    nothing = unjudgeable(NAME, SERIES, problem, tape)
     if nothing is not None:
         return nothing
+    ready = steady(problem, tape, settings.seed)
+    if ready is None:
+        return inconclusive(NAME, problem, f"GV{SERIES + 4}", RANDOM)
+    problem, tape = ready.problem, ready.tape
     try:
-        if once_differentiable(steady):
-            return skipped(NAME, steady, "backward is declared @once_differentiable: it has no derivative of its own")
+        if once_differentiable(problem, tape):
+            return skipped(NAME, problem, "backward is declared @once_differentiable: it has no derivative of its own")
     except Rejected:
         return skipped(
-            NAME, steady, "autograd rejects what backward returned, see gradcheck: there is no vjp to differentiate"
+            NAME, problem, "autograd rejects what backward returned, see gradcheck: there is no vjp to differentiate"
         )
-    torchs = run_gradgradcheck(steady, settings, tape)
+    torchs = run_gradgradcheck(problem, settings, tape)
     try:
-        second = vjp_problem(steady, tape, settings.seed)
-        reconsider = _kinks_of(steady, tape, settings)
-        question = Question(check=NAME, series=200, settings=settings, reconsider=reconsider, diagnose=diagnose)
-        found = judge(question, second, record(second))
+        reconsider = _kinks_of(ready, settings)
+        question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
+        found = judge(question, _second(ready, settings))
     except EvaluationError as error:
         missing = _not_implemented(error)
-        found = skipped(NAME, steady, missing) if missing else failed_call(NAME, steady, error)
+        found = skipped(NAME, problem, missing) if missing else failed_call(NAME, problem, error)
     return beside(found, torchs)
+
+
+def _second(first: Steady, settings: Settings) -> Steady:
+    """Return the vjp as a problem of its own, which repeats as its forward does."""
+    problem = vjp_problem(first.problem, first.tape, settings.seed)
+    tape = record(problem)
+    return Steady(problem=problem, tape=tape, sampled=sampler(problem, tape))
 
 
 def _not_implemented(error: EvaluationError) -> str:
@@ -62,7 +72,7 @@ def _not_implemented(error: EvaluationError) -> str:
     return ""
 
 
-def _kinks_of(problem: Problem, tape: Tape, settings: Settings) -> Reconsider:
+def _kinks_of(first: Steady, settings: Settings) -> Reconsider:
     """Where the forward has a kink, the vjp jumps: such a jump is the kink's, not a question of its own."""
 
     def reconsider(at: Bench, chosen: Tensor, judged: Judged) -> Judged:
@@ -71,7 +81,7 @@ def _kinks_of(problem: Problem, tape: Tape, settings: Settings) -> Reconsider:
             return judged
         owner = at.moves.owner[chosen]
         columns = torch.unique(owner[jumps])
-        kinked = columns[kinked_columns(problem, tape, columns, settings.seed)]
+        kinked = columns[kinked_columns(first.sampled, columns, settings.seed)]
         code = judged.code.clone()
         number = torch.isfinite(at.claimed[chosen])  # what is no number lies between no slopes
         code[jumps & torch.isin(owner, kinked)] = Code.KINK

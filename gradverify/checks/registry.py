@@ -11,8 +11,9 @@ from gradverify.case import Settings
 from gradverify.checks import batching, forward_ad, gradcheck, gradgradcheck
 from gradverify.checks.contract import check as contract
 from gradverify.checks.failures import failed_call, skipped
+from gradverify.core.chance import generators_kept, seed_everywhere
 from gradverify.core.evidence import Diagnose, undiagnosed
-from gradverify.core.problem import Meter, Problem, seed_everywhere
+from gradverify.core.problem import Meter, Problem
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult
 
@@ -54,7 +55,7 @@ def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnos
         return skipped(name, problem, f"this version has no check called {name}")
     problem = replace(problem, meter=Meter())  # each check counts its own evaluations
     devices = sorted({primal.tensor.device.index or 0 for primal in problem.primals if primal.tensor.is_cuda})
-    with torch.random.fork_rng(devices=devices), torch.no_grad():
+    with generators_kept(devices), torch.no_grad():
         seed_everywhere(settings.seed)
         try:
             return found.run(problem, settings, diagnose)

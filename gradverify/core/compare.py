@@ -132,6 +132,7 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
     judged = judge_smooth(claimed, local.estimate, allowance)
     code = judged.code.clone()
     code[local.idle & (claimed == 0)] = Code.MATCH
+    code[local.stairs & (claimed == 0) & (code == Code.MISMATCH)] = Code.UNDETERMINED  # flat here, and yet it rises
     outside = torch.maximum(local.low - claimed, claimed - local.high).clamp(min=0.0)
     allowed = judged.allowed
     inside = local.kink & (outside <= allowed)

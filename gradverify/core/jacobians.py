@@ -18,13 +18,12 @@ from gradverify.core.evidence import Evidence, Whole
 from gradverify.core.moves import single_moves
 from gradverify.core.noise import Noise, measure
 from gradverify.core.oblique import excuse_oblique
-from gradverify.core.problem import Problem
-from gradverify.core.sampler import Sampler, sampler
+from gradverify.core.sampler import Sampler
 from gradverify.core.scale import Scales, scales
 from gradverify.core.spread import excuse
+from gradverify.core.steady import Steady
 from gradverify.core.structure import Structure, claimed_entries, find_structure
 from gradverify.core.tally import Comparison, Tally, measured
-from gradverify.core.tape import Tape
 from gradverify.core.verified import accusations_hold, claims_hold, differences_hold, pattern_holds
 from gradverify.errors import GradverifyError
 from gradverify.result import Method
@@ -53,13 +52,13 @@ class Investigation:
     method: Method
 
 
-def investigate(problem: Problem, tape: Tape, settings: Settings, reconsider: Reconsider) -> Investigation:
+def investigate(steady: Steady, settings: Settings, reconsider: Reconsider) -> Investigation:
     """Compare every entry of the Jacobian; raises EvaluationError and TooLargeError.
 
     Where the Jacobian has a structure that stands every test, shared moves and cotangents do it; else one move per
     input coordinate and one vjp per output coordinate.
     """
-    ground = _ground(problem, tape, settings)
+    ground = _ground(steady, settings)
     structure = find_structure(ground.sampled, ground.lengths, settings.seed)
     comparison = None if structure is None else _structured(ground, structure, settings, reconsider)
     method = Method.DENSE if comparison is None else Method.STRUCTURED
@@ -76,9 +75,9 @@ class _Ground:
     noise: Noise
 
 
-def _ground(problem: Problem, tape: Tape, settings: Settings) -> _Ground:
-    sampled = sampler(problem, tape)
-    backward = reverse(problem, tape, settings.seed)
+def _ground(steady: Steady, settings: Settings) -> _Ground:
+    sampled = steady.sampled
+    backward = reverse(steady.problem, steady.tape, settings.seed)
     lengths = scales(sampled)
     noise = measure(sampled, lengths, settings.seed)
     return _Ground(sampled=sampled, backward=backward, lengths=lengths, noise=noise)

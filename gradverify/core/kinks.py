@@ -11,19 +11,16 @@ from gradverify.core.ladder import coarse_steps, fine_steps, halving_steps
 from gradverify.core.moves import single_moves
 from gradverify.core.noise import measure
 from gradverify.core.nonsmooth import examine
-from gradverify.core.problem import Problem
-from gradverify.core.sampler import sampler
+from gradverify.core.sampler import Sampler
 from gradverify.core.samples import joined, sample
 from gradverify.core.scale import scales
-from gradverify.core.tape import Tape
 
 
-def kinked_columns(problem: Problem, tape: Tape, columns: Tensor, seed: int) -> Tensor:
+def kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
     """Tell for each coordinate (C,) whether some output has a kink in it at the point.
 
     Columns beyond the problem's own primals (cotangents) have none.
     """
-    sampled = sampler(problem, tape)
     lengths = scales(sampled)
     noise = measure(sampled, lengths, seed)
     moves = single_moves(sampled.point.numel(), sampled.value.numel(), sampled.point.device)

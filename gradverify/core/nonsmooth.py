@@ -37,6 +37,8 @@ _AUDIBLE = 5.0  # how far above the noise a difference must stand to be heard
 _LASTING = 4  # with fewer steps than this, one flag is all there can be
 _RESOLVED = 1e-5  # a bar this small against the bend tells the two sides apart
 _CANCELLED = 4.0  # units of rounding, of the steepest slope around
+_GROWN = 2.0**7  # by how much an output that is a difference of equal numbers may have amplified the inputs
+_FLIGHT = 2.0**-16  # stairs above this part of the output are none of float32
 _ROUNDING = 64.0  # units of rounding of the largest output: what bends by less may do so by rounding
 _CLOSE = 2.0**-20  # of the largest step: nearer than that, what lies there has been looked at
 _STEADY = 5  # rungs over which a kink keeps its bend, and a jump its height
@@ -59,11 +61,13 @@ class Local:
     close: Tensor  # bool: an axis shows a kink or jump so close that only the finest steps tell it from the point
     idle: Tensor  # bool: the output never moved
     hidden: Tensor  # what may stand in place of a zero, because cancellation would hide it
+    stairs: Tensor  # bool: the point lies on a stair of a flight, too high for one of float32: flat here, steep beyond
 
 
 def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
     """Judge every entry of a ladder of samples: smooth, kink, jump or edge, with the derivative where there is one."""
-    level = _raised(sampled, samples, difference_noise(sampled, noise, samples))
+    height = stair(sampled, samples)
+    level = _raised(samples, height, difference_noise(sampled, noise, samples))
     shape = _shape(sampled, samples, level)
     difference, nothing = central(samples), void(samples)
     finite = to_the_end(torch.isfinite(difference) | nothing) & ~nothing
@@ -96,6 +100,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
         close=shape.rough.any(dim=1) & (_at_last(shape.rough, reach) < _CLOSE * samples.forth[:, 0]),
         idle=unmoved(sampled, samples).all(dim=1),
         hidden=_cancelled(sampled, samples, seen),
+        stairs=height > _FLIGHT * sampled.value.abs(),
         outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
 
@@ -159,10 +164,10 @@ def _up_to_the_last(flags: Tensor) -> Tensor:
     return flags.to(torch.int8).flip(1).cummax(dim=1).values.flip(1).bool()
 
 
-def _raised(sampled: Sampler, samples: Samples, level: Tensor) -> Tensor:
-    """Return the noise of the differences, with the stairs and the scatter that the ladder itself shows; (C, K, m)."""
-    height = torch.maximum(stair(sampled, samples).unsqueeze(1), _scatter(samples))
-    raised = torch.maximum(level, NOISE_FACTOR * height / samples.forth)
+def _raised(samples: Samples, height: Tensor, level: Tensor) -> Tensor:
+    """Return the noise of the differences, with stairs of this height (C, m) and the ladder's scatter; (C, K, m)."""
+    unsteady = torch.maximum(height.unsqueeze(1), _scatter(samples))
+    raised = torch.maximum(level, NOISE_FACTOR * unsteady / samples.forth)
     return raised.nan_to_num(torch.inf, torch.inf)
 
 
@@ -185,10 +190,11 @@ def _cancelled(sampled: Sampler, samples: Samples, seen: Tensor) -> Tensor:
     """Return what cancellation may hide where an output does not move at all but for the largest steps; (C, m).
 
     Where terms cancel, they leave rounding of their own size, as the steepest slope around shows it, and where nothing
-    at all is left, of the size of the inputs.
+    at all is left, of the size that the inputs may have grown to.
     """
     still = unmoved(sampled, samples)[:, HALVINGS - 1]
-    size = torch.where(sampled.value == 0, seen.clamp(min=1.0), seen)
+    inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).amax() / samples.forth[:, 0]
+    size = torch.where(sampled.value == 0, torch.maximum(seen, _GROWN * inputs), seen)
     return torch.where(still, _CANCELLED * sampled.unit * size, 0.0)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradverify.core.chance import seed_everywhere
 from gradverify.errors import EvaluationError
 
 Projection = Callable[[Tensor], Tensor]
@@ -119,13 +120,6 @@ def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
     except BaseException as error:
         raise EvaluationError("forward", error) from error
     return _selected(problem, tuple(named_tensors(problem.output, raw)))
-
-
-def seed_everywhere(seed: int) -> None:
-    """Seed torch's generators; on CUDA only where it is in use, since seeding it otherwise costs a millisecond."""
-    torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.manual_seed_all(seed)
 
 
 def named_tensors(name: str, value: Any) -> Iterator[Named]:

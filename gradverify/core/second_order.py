@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.problem import Primal, Problem
-from gradverify.core.tape import Tape, call_on_leaves, record, refuses_second_order, vjp
+from gradverify.core.tape import Tape, call_on_leaves, refuses_second_order, vjp
 
 
 def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
@@ -45,9 +45,8 @@ def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
     )
 
 
-def once_differentiable(problem: Problem) -> bool:
+def once_differentiable(problem: Problem, tape: Tape) -> bool:
     """Tell whether some backward on the way declares that it cannot be differentiated."""
-    tape = record(problem)
     cotangents = [torch.ones_like(output.tensor).requires_grad_() for output in tape.outputs]
     with torch.enable_grad():
         return refuses_second_order(vjp(problem, tape, cotangents))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
 from gradverify.case import Settings, Tolerances, TorchGradcheck
 from gradverify.checks.registry import CHECKS, run_check
+from gradverify.core.chance import drawn
 from gradverify.result import CheckResult, Verdict
 from tests.core.support import claimed, double, problem_of
 
@@ -100,12 +104,19 @@ def test_a_random_forward_is_seeded_or_not_judged() -> None:
     def noisy(x: Tensor) -> Tensor:
         return x * torch.rand(x.shape, dtype=x.dtype)
 
+    def noisy_elsewhere(x: Tensor) -> Tensor:
+        return x * float(np.random.default_rng(np.random.randint(9)).random()) * random.random()
+
+    def seldom(x: Tensor) -> Tensor:
+        return x * (1.0 if float(torch.rand(())) < 0.98 else 7.0)
+
     def stubborn(x: Tensor) -> Tensor:
         stubborn.calls += 1  # type: ignore[attr-defined]
         return x * stubborn.calls  # type: ignore[attr-defined]
 
     stubborn.calls = 0  # type: ignore[attr-defined]
-    assert checked(noisy, double([1.0, 2.0])).verdict is Verdict.PASS
+    for drawing in (noisy, noisy_elsewhere, seldom):
+        assert checked(drawing, double([1.0, 2.0])).verdict is Verdict.PASS
     result = checked(stubborn, double([1.0]))
     assert (result.verdict, result.findings[0].code) == (Verdict.INCONCLUSIVE, "GV104")
 
@@ -113,11 +124,19 @@ def test_a_random_forward_is_seeded_or_not_judged() -> None:
 def test_every_check_leaves_the_random_numbers_and_the_inputs_alone() -> None:
     for check in CHECKS:
         x = double([0.5, -1.0])
-        before, state = x.clone(), torch.get_rng_state()
-        checked(torch.sin, x, check=check.name)
-        assert torch.equal(torch.get_rng_state(), state), check.name
+        before, state = x.clone(), drawn()
+        checked(lambda x: x * torch.rand(x.shape, dtype=x.dtype) * random.random(), x, check=check.name)
+        assert drawn() == state, check.name
         assert torch.equal(x, before)
         assert x.grad is None
+
+
+@pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
+def test_what_is_not_dense_is_not_judged(check: str) -> None:
+    sparse = torch.eye(3, dtype=torch.float64).to_sparse_coo().requires_grad_()
+    result = checked(lambda x: x @ torch.ones(3, dtype=torch.float64), sparse, check=check)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "x is sparse_coo" in result.message
 
 
 def test_an_unknown_check_is_a_skip() -> None:

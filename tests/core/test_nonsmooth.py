@@ -67,6 +67,25 @@ def test_a_straight_through_gradient_away_from_the_jump_is_wrong() -> None:
     assert (result.verdict, result.mismatched) == ("fail", 2)
 
 
+@pytest.mark.parametrize("width", [0.1, 1e-3])
+def test_a_zero_gradient_on_a_narrow_stair_is_not_accused(width: float) -> None:
+    flight = claimed(lambda x: torch.trunc(x / width), torch.zeros_like)
+    assert gradcheck(flight, double([1.234567, -3.1415926])).verdict in ("pass", "inconclusive")
+
+
+def test_a_zero_gradient_of_a_forward_in_float32_is_wrong() -> None:
+    result = gradcheck(claimed(lambda x: x.float().sin().double(), torch.zeros_like), double([0.7, 1.1]))
+    assert (result.verdict, result.mismatched) == ("fail", 2)
+
+
+def test_rounding_in_place_of_a_gradient_of_nothing_is_not_accused() -> None:
+    def of_one(x: Tensor, weight: Tensor) -> Tensor:
+        return torch.native_layer_norm(x, (1,), weight, None, 1e-5)[0]
+
+    assert gradcheck(of_one, double([-4.8270]), double([-4.8270])).verdict == "pass"
+    assert gradcheck(claimed(torch.zeros_like, lambda x: x * 1e-9), double([1.5])).verdict == "fail"
+
+
 def test_the_edge_of_the_domain_is_judged_from_inside() -> None:
     right = claimed(lambda x: x**1.5, lambda x: 1.5 * x**0.5)
     wrong = claimed(lambda x: x**1.5 + x, lambda x: 1.5 * x**0.5 + 1.25)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.jacobians import as_judged, investigate, whole
+from gradverify.core.steady import steady
 from gradverify.core.tape import record
 from tests.core.support import ALONE, claimed, double, gradcheck, problem_of
 
@@ -33,7 +34,9 @@ SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], 
 def test_error_bars_hold_and_right_gradients_pass(name: str) -> None:
     value, slope, points = SMOOTH[name]
     problem = problem_of(claimed(value, slope), double(points))
-    everything = whole(investigate(problem, record(problem), ALONE, as_judged))
+    ready = steady(problem, record(problem), 0)
+    assert ready is not None
+    everything = whole(investigate(ready, ALONE, as_judged))
     assert everything is not None
     truth = torch.diag(slope(torch.tensor(points, dtype=torch.float64)))
     assert bool(((everything.numeric - truth).abs() <= everything.bar).all())

@@ -1,0 +1,125 @@
+"""Judge torch's own operators at torch's own test inputs: `python -m benchmarks.operators [-k TEXT] [--check NAME]`.
+
+Nothing here was chosen by us: the operators and inputs are those of torch's test suite, so that a false alarm cannot
+hide behind a well-picked point. Needs `expecttest`, which torch's testing module imports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gradverify.case import Settings, TorchGradcheck
+from gradverify.checks.registry import CHECKS, run_check
+from gradverify.core.evidence import undiagnosed
+from gradverify.core.problem import Problem, bind
+from gradverify.result import CheckResult, Verdict
+
+_LARGEST = 20_000  # entries of a Jacobian that is worth the time here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One operator at one of its sample inputs."""
+
+    name: str
+    problem: Problem
+
+
+def main() -> None:
+    """Run what the command line asks for and print everything that is no pass."""
+    options = _options()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    counts: Counter[tuple[str, str]] = Counter()
+    begin = time.perf_counter()
+    for number, subject in enumerate(_subjects(options.k, options.samples, options.dtype, options.seed)):
+        if number % options.every:
+            continue
+        for check in options.check:
+            started = time.perf_counter()
+            verdict, text = _judged(check, subject, options.seed)
+            took = time.perf_counter() - started
+            counts[check, verdict] += 1
+            if verdict not in ("pass", "skip"):
+                print(f"{verdict:12} {check:13} {subject.name}: {text}", flush=True)
+            if took > options.slow:
+                print(f"{'slow':12} {check:13} {subject.name}: {took:.1f} s", flush=True)
+    for (check, verdict), count in sorted(counts.items()):
+        print(f"{check:13} {verdict:12} {count}")
+    print(f"seed {options.seed}, {time.perf_counter() - begin:.0f} s")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Judge torch's own operators at torch's own test inputs.")
+    parser.add_argument("-k", default="", metavar="TEXT", help="operators whose name contains TEXT")
+    parser.add_argument("--check", action="append", choices=[check.name for check in CHECKS], help="default: gradcheck")
+    parser.add_argument("--samples", type=int, default=4, help="inputs of each operator, at most")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="one operator and input in N")
+    parser.add_argument("--dtype", default="float64", choices=("float64", "complex128"))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--slow", type=float, default=5.0, help="seconds from which on a check is worth a line")
+    options = parser.parse_args()
+    options.check = options.check or ["gradcheck"]
+    return options
+
+
+def _subjects(text: str, samples: int, dtype: str, seed: int) -> Iterator[Subject]:
+    try:
+        from torch.testing._internal.common_methods_invocations import op_db
+    except ImportError as error:
+        sys.exit(f"torch's operator tests cannot be imported: {error}")
+    wanted: torch.dtype = getattr(torch, dtype)
+    for operator in op_db:
+        if text not in operator.name or not operator.supports_autograd or wanted not in operator.dtypes:
+            continue
+        torch.manual_seed(seed)
+        try:
+            found = list(operator.sample_inputs("cpu", wanted, requires_grad=True))
+        except Exception as error:  # whatever torch's own tests raise on this machine
+            print(f"{'no inputs':12} {operator.name}: {error}")
+            continue
+        step = max(1, len(found) // samples)
+        for place in range(0, len(found), step)[:samples]:
+            yield from _subject(operator, found[place], place)
+
+
+def _subject(operator: Any, sample: Any, place: int) -> Iterator[Subject]:
+    name = f"{operator.name}.{operator.variant_test_name}" if operator.variant_test_name else operator.name
+    args = (sample.input, *sample.args)
+    names = ["input", *(f"args[{k}]" for k in range(len(sample.args)))]
+
+    def function(*tensors: Any, **keywords: Any) -> Any:
+        out = operator.gradcheck_wrapper(operator.get_op(), *tensors, **keywords)
+        return sample.output_process_fn_grad(out)
+
+    problem = bind(function, args, names=names, kwargs=sample.kwargs, name=name)
+    inputs = sum(primal.tensor.numel() for primal in problem.primals)
+    if problem.primals and inputs and inputs * inputs <= _LARGEST * 10:
+        yield Subject(name=f"{name}[{place}]", problem=problem)
+
+
+def _judged(check: str, subject: Subject, seed: int) -> tuple[str, str]:
+    settings = Settings(seed=seed, torch_gradcheck=TorchGradcheck.NEVER)
+    try:
+        result = run_check(check, subject.problem, settings, undiagnosed)
+    except Exception as error:  # a defect of ours, or what the operator raises: both are worth a line
+        return "raised", f"{type(error).__name__}: {error}".splitlines()[0]
+    return result.verdict.value, _reason(result) if result.verdict is not Verdict.PASS else ""
+
+
+def _reason(result: CheckResult) -> str:
+    text = result.findings[0].message if result.findings else result.message
+    return text.splitlines()[0] if text else ""
+
+
+if __name__ == "__main__":
+    main()
