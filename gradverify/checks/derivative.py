@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import torch
-
 from gradverify.case import Settings
-from gradverify.checks.failures import evaluations, inconclusive, nothing_to_differentiate
+from gradverify.checks.failures import evaluations, inconclusive, not_dense, nothing_to_differentiate
 from gradverify.checks.wording import finding_of, summary_of
 from gradverify.core.compare import ACCEPTED, Code
 from gradverify.core.evidence import Diagnose, Whole
@@ -64,12 +62,8 @@ def unjudgeable(check: str, series: int, problem: Problem, tape: Tape) -> CheckR
         return nothing_to_differentiate(check, problem, "no input is a floating or complex tensor that requires grad")
     if not tape.outputs:
         return nothing_to_differentiate(check, problem, "forward returns no floating or complex tensor")
-    tensors = (*((p.name, p.tensor) for p in problem.primals), *((o.name, o.tensor) for o in tape.outputs))
-    for name, tensor in tensors:
-        if tensor.layout is not torch.strided:
-            layout = str(tensor.layout).removeprefix("torch.")
-            return inconclusive(check, problem, f"GV{series + 4}", f"{name} is {layout}: only dense tensors are judged")
-    return None
+    reason = not_dense(problem, tape.outputs)
+    return inconclusive(check, problem, f"GV{series + 4}", reason) if reason else None
 
 
 _BLUNT = 1e-2  # a detection limit above this is worth a word

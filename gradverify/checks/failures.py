@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterable
 from types import TracebackType
 
-from gradverify.core.problem import Problem
+import torch
+
+from gradverify.core.problem import Named, Problem
 from gradverify.core.tape import Rejected
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Evaluations, Finding, Verdict
@@ -31,6 +34,15 @@ def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckRe
 def nothing_to_differentiate(check: str, problem: Problem, reason: str) -> CheckResult:
     """Return the result of a check that finds no differentiable input or output."""
     return _single(check, problem, "GV907", Verdict.ERROR, f"nothing to differentiate: {reason}")
+
+
+def not_dense(problem: Problem, outputs: Iterable[Named]) -> str:
+    """Return what keeps the problem from being judged: a tensor that is sparse, say; "" where there is none."""
+    named = (*((primal.name, primal.tensor) for primal in problem.primals), *((o.name, o.tensor) for o in outputs))
+    for name, tensor in named:
+        if tensor.layout is not torch.strided:
+            return f"{name} is {str(tensor.layout).removeprefix('torch.')}: only dense tensors are judged"
+    return ""
 
 
 def skipped(check: str, problem: Problem, reason: str) -> CheckResult:

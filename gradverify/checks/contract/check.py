@@ -32,7 +32,7 @@ from gradverify.checks.contract.repeats import Steady, spread_of, spreads, stead
 from gradverify.checks.contract.returned import refusals
 from gradverify.checks.contract.subject import Subject, subject_of
 from gradverify.checks.contract.wording import raised
-from gradverify.checks.failures import evaluations, nothing_to_differentiate, skipped
+from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
 from gradverify.core.analytic import Reuse
 from gradverify.core.problem import Problem
 from gradverify.errors import EvaluationError
@@ -83,6 +83,9 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     if not problem.primals:
         reason = "no input is a floating or complex tensor that requires grad"
         return nothing_to_differentiate(NAME, problem, reason)
+    reason = not_dense(problem, ())
+    if reason:
+        return skipped(NAME, problem, reason)
     ready = steady(problem, settings)
     if not any(output.tensor.requires_grad for output in ready.tape.outputs):
         return skipped(NAME, problem, "no output has a graph: there is no backward to question")

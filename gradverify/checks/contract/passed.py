@@ -38,7 +38,11 @@ def passed(subject: Subject) -> Passed:
 
 def differs(tensor: Tensor, before: Tensor) -> bool:
     """Tell whether a tensor holds other values than before."""
-    return not torch.equal(tensor.detach().nan_to_num(), before.nan_to_num())
+    return not torch.equal(_bits(tensor), _bits(before))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 def alike(tape: Tape, other: Tape) -> bool:
