@@ -12,7 +12,8 @@ from gradverify.checks.registry import run_check
 from gradverify.core.analytic import jacobian, reverse
 from gradverify.core.compare import Code
 from gradverify.core.coordinates import Block, blocks
-from gradverify.core.jacobians import as_judged, investigate
+from gradverify.core.ground import as_judged
+from gradverify.core.jacobians import investigate
 from gradverify.core.problem import Named, Problem, bind
 from gradverify.core.sampler import Sampler
 from gradverify.core.steady import steady

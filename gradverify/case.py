@@ -179,6 +179,7 @@ class Settings:
     seed: int = 0
     torch_gradcheck: TorchGradcheck = TorchGradcheck.SMALL
     max_elements: int = 100  # elements kept per finding
+    max_evaluations: int = 2000  # calls of forward and backward that the search for wrong entries may take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

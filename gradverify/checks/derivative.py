@@ -9,7 +9,9 @@ from gradverify.checks.failures import evaluations, inconclusive, not_dense, not
 from gradverify.checks.wording import finding_of, summary_of
 from gradverify.core.compare import ACCEPTED, Code
 from gradverify.core.evidence import Diagnose, Whole
-from gradverify.core.jacobians import Investigation, Reconsider, TooLargeError, evidence, investigate, whole
+from gradverify.core.ground import Reconsider
+from gradverify.core.jacobians import Investigation, evidence, investigate, whole
+from gradverify.core.probed import UnnamedError
 from gradverify.core.problem import Problem
 from gradverify.core.steady import Steady
 from gradverify.core.tally import Comparison, Entries
@@ -33,7 +35,7 @@ def judge(question: Question, steady: Steady) -> CheckResult:
     check, series, settings, problem = question.check, question.series, question.settings, steady.problem
     try:
         found = investigate(steady, settings, question.reconsider)
-    except TooLargeError as error:
+    except UnnamedError as error:
         return inconclusive(check, problem, f"GV{series + 4}", str(error))
     comparison = found.comparison
     everything = whole(found) if comparison.counts[Code.MISMATCH] else None

@@ -8,7 +8,7 @@ from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import failed_call, inconclusive
 from gradverify.checks.torch_gradcheck import run_gradcheck
 from gradverify.core.evidence import Diagnose, undiagnosed
-from gradverify.core.jacobians import as_judged
+from gradverify.core.ground import as_judged
 from gradverify.core.problem import Problem
 from gradverify.core.steady import steady
 from gradverify.core.tape import record

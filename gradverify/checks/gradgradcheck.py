@@ -16,7 +16,7 @@ from gradverify.checks.torch_gradcheck import run_gradgradcheck
 from gradverify.core.columns import Bench
 from gradverify.core.compare import Code, Judged
 from gradverify.core.evidence import Diagnose, undiagnosed
-from gradverify.core.jacobians import Reconsider
+from gradverify.core.ground import Reconsider
 from gradverify.core.kinks import kinked_columns
 from gradverify.core.problem import Problem
 from gradverify.core.sampler import sampler

@@ -33,12 +33,15 @@ def summary_of(comparison: Comparison, verdict: Verdict) -> str:
     """Return the one sentence that stands for the whole comparison."""
     count = comparison.counts
     if verdict is Verdict.FAIL:
-        return f"{count[Code.MISMATCH]} of {_entries(comparison.entries)} differ"
+        least = "at least " if comparison.at_least else ""
+        return f"{least}{count[Code.MISMATCH]} of {_entries(comparison.entries)} differ"
     words = _UNJUDGED if verdict is Verdict.INCONCLUSIVE else _ACCEPTED
     parts = [f"{count[code]} {text}" for code, text in words.items() if count[code]]
     if verdict is Verdict.INCONCLUSIVE:
         return f"{', '.join(parts)}, of {_entries(comparison.entries)}"
     agree = f"{_entries(comparison.entries)} {'agrees' if comparison.entries == 1 else 'agree'}"
+    if comparison.sums:
+        agree = f"{agree} in {comparison.sums} random sums"
     return f"{agree}, {', '.join(parts)}" if parts else agree
 
 

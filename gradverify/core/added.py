@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.compare import BAR_FACTOR, Code, Judged
-from gradverify.core.moves import Moves
+from gradverify.core.moves import Moves, to_owners
 from gradverify.core.samples import Estimate
 
 
@@ -35,7 +35,7 @@ def gathered(moves: Moves, parts: Sequence[Judged]) -> Added:
 
 def along(added: Added, direction: Tensor) -> Estimate:
     """Return J·direction as the entries give it, with the sum of their bars; (m,)."""
-    by = torch.where(added.moves.owner >= 0, direction[added.moves.owner.clamp(min=0)], 0.0)
+    by = to_owners(added.moves, direction)
     value, bar = added.numeric * by, added.bar * by.abs()
     return Estimate(value=value.nan_to_num(0.0).sum(dim=0), bar=bar.nan_to_num(torch.inf).sum(dim=0))
 
@@ -47,6 +47,8 @@ def smooth(added: Added) -> Tensor:
 
 def strays(added: Added) -> bool:
     """Tell whether an output moved that no coordinate of the move should reach."""
+    if added.moves.direct:
+        return False
     lost = (added.moves.owner < 0) & (added.numeric.abs() > BAR_FACTOR * added.bar)
     return bool(lost.any())
 

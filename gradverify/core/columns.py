@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -28,10 +28,11 @@ from gradverify.core.moves import Moves, members
 from gradverify.core.noise import Noise
 from gradverify.core.nonsmooth import examine, suspicious
 from gradverify.core.sampler import Sampler, magnitudes
-from gradverify.core.samples import Samples, Steps, joined, of_rows, sample, unmoved
+from gradverify.core.samples import Samples, Steps, joined, of_outputs, of_rows, sample, unmoved
 from gradverify.core.scale import Scales
 
 _CHUNK = 2_000_000  # sampled numbers held at a time
+_CACHED = 1 << 15  # entries that are judged at a time
 _MANY = 20_000  # entries in doubt that are all looked at again
 _CLEARLY = 30.0  # beyond those, not the ones that are wrong by this many times what is allowed
 _DEPTH = 32  # rungs of a ladder, about
@@ -67,17 +68,48 @@ def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed
 def judge_moves(at: Bench, chosen: Tensor) -> Judged:
     """Judge all entries of the moves (C,): the cheap pass for all, the thorough one for those in doubt."""
     samples = sample(at.sampled, at.moves, chosen, richardson.steps(at.lengths.step))
-    claimed, allowance = at.claimed[chosen], of_moves(at.allowance, chosen)
-    judged = judge_smooth(claimed, richardson.extrapolate(at.sampled, at.noise, samples), allowance)
-    # An output that never moved says most at the largest steps, where backward claims that it does.
-    idle = unmoved(at.sampled, samples).all(dim=1) & (claimed.abs() > allowance.zero)
-    bends = suspicious(at.sampled, at.noise, samples)
-    doubt = _bounded(in_doubt(judged, bends | idle, claimed.abs(), allowance), judged, bends)
+    slices = [*_slices(at.sampled.value.numel(), len(chosen))]
+    parts = [_cheap(focused(at, part), of_outputs(samples, part)) for part in slices]
+    judged = _beside([part.judged for part in parts])
+    bends = torch.cat([part.bends for part in parts], dim=1)
+    doubt = _bounded(torch.cat([part.doubt for part in parts], dim=1), judged, bends)
+    del samples, parts
     for part in _chunks(doubt.any(dim=0).nonzero().squeeze(1), 2 * _DEPTH * len(chosen)):
         rows = doubt[:, part].any(dim=1).nonzero().squeeze(1)
         found = thorough(focused(at, part), chosen[rows])
         judged = _replaced(judged, doubt, rows, part, found)
     return judged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _First:
+    """What the cheap pass says, all (C, m)."""
+
+    judged: Judged
+    bends: Tensor  # bool: the function bends as no smooth one does
+    doubt: Tensor  # bool: deserves the thorough pass
+
+
+def _cheap(at: Bench, samples: Samples) -> _First:
+    claimed, allowance = at.claimed[samples.moves], of_moves(at.allowance, samples.moves)
+    judged = judge_smooth(claimed, richardson.extrapolate(at.sampled, at.noise, samples), allowance)
+    # An output that never moved says most at the largest steps, where backward claims that it does.
+    idle = unmoved(at.sampled, samples).all(dim=1) & (claimed.abs() > allowance.zero)
+    bends = suspicious(at.sampled, at.noise, samples)
+    return _First(judged=judged, bends=bends, doubt=in_doubt(judged, bends | idle, claimed.abs(), allowance))
+
+
+def _slices(outputs: int, moves: int) -> Iterator[slice]:
+    """Yield the outputs, as many at a time as stay in a cache."""
+    size = max(1, _CACHED // max(1, moves))
+    for start in range(0, max(1, outputs), size):
+        yield slice(start, min(outputs, start + size))
+
+
+def _beside(parts: Sequence[Judged]) -> Judged:
+    if len(parts) == 1:
+        return parts[0]
+    return Judged(**{name: torch.cat([getattr(part, name) for part in parts], dim=1) for name in _FIELDS})
 
 
 def thorough(at: Bench, chosen: Tensor) -> Judged:
@@ -86,10 +118,12 @@ def thorough(at: Bench, chosen: Tensor) -> Judged:
     return Judged(**{name: torch.cat([getattr(part, name) for part in found]) for name in _FIELDS})
 
 
-def focused(at: Bench, outputs: Tensor) -> Bench:
-    """Return the bench with some of the outputs only, given by their places."""
+def focused(at: Bench, outputs: Tensor | slice) -> Bench:
+    """Return the bench with some of the outputs only, given by their numbers."""
+    if isinstance(outputs, slice) and outputs == slice(0, at.sampled.value.numel()):
+        return at
     noise = Noise(level=at.noise.level[outputs], rounding=at.noise.rounding[outputs])
-    moves = replace(at.moves, owner=at.moves.owner[:, outputs])
+    moves = replace(at.moves, owner=at.moves.owner[:, outputs], direct=False)
     allowance = Allowance(
         rtol=at.allowance.rtol,
         atol=at.allowance.atol[:, outputs],

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Tolerances
-from gradverify.core.moves import Moves, owned
+from gradverify.core.moves import Moves, largest_by_owner, owned
 from gradverify.core.nonsmooth import Local
 from gradverify.core.samples import Estimate
 from gradverify.result import ElementVerdict
@@ -86,10 +86,8 @@ def entry_scale(moves: Moves, claimed: Tensor) -> Tensor:
     size = claimed.abs().nan_to_num(0.0, 0.0, 0.0)
     if not size.numel():
         return size
-    column = torch.zeros_like(moves.colour, dtype=size.dtype)
-    column.scatter_reduce_(0, moves.owner.clamp(min=0).reshape(-1), size.reshape(-1), "amax")
     every = torch.arange(moves.count, device=size.device)
-    return torch.minimum(size.amax(dim=0, keepdim=True), owned(moves, every, column))
+    return torch.minimum(size.amax(dim=0, keepdim=True), owned(moves, every, largest_by_owner(moves, size)))
 
 
 def resolution_scale(moves: Moves, claimed: Tensor, value: Tensor, length: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ class Moves:
     kind: Kind
     colour: Tensor  # (n,) the move that each coordinate belongs to
     owner: Tensor  # (M, m) the coordinate that a change of each output is due to; -1 where none can be
+    direct: bool = False  # one move, in which every output is due to the coordinate of its own number
 
     @property
     def count(self) -> int:
@@ -44,13 +45,41 @@ def owned(moves: Moves, chosen: Tensor, values: Tensor) -> Tensor:
     """Return `values` (n,) of the coordinate that owns each entry of the chosen moves: (C, 1) or (C, m)."""
     if moves.kind is Kind.SINGLE:
         return values[chosen].unsqueeze(1)
+    if moves.direct:
+        return values.expand(len(chosen), -1)
     return values[moves.owner[chosen].clamp(min=0)]
+
+
+def by_owner(moves: Moves, values: Tensor) -> Tensor:
+    """Add up the values of all entries (M, m) that a coordinate owns; (n,)."""
+    if moves.direct:
+        return values[0]
+    found = torch.zeros(len(moves.colour), dtype=values.dtype, device=values.device)
+    mine = torch.where(moves.owner >= 0, values, 0.0)
+    return found.index_add_(0, moves.owner.clamp(min=0).reshape(-1), mine.reshape(-1))
+
+
+def largest_by_owner(moves: Moves, sizes: Tensor) -> Tensor:
+    """Return the largest of the sizes (M, m), none of them negative, of the entries that a coordinate owns; (n,)."""
+    if moves.direct:
+        return sizes[0]
+    found = torch.zeros(len(moves.colour), dtype=sizes.dtype, device=sizes.device)
+    return found.scatter_reduce_(0, moves.owner.clamp(min=0).reshape(-1), sizes.reshape(-1), "amax")
+
+
+def to_owners(moves: Moves, values: Tensor) -> Tensor:
+    """Return for every entry the value (n,) of the coordinate that owns it, 0 where none does; (M, m)."""
+    if moves.direct:
+        return values.unsqueeze(0)
+    return torch.where(moves.owner >= 0, values[moves.owner.clamp(min=0)], 0.0)
 
 
 def members(moves: Moves, chosen: Tensor) -> tuple[Tensor, Tensor]:
     """Return the coordinates of the chosen moves and, for each, the position of its move in `chosen`; both (k,)."""
     if moves.kind is Kind.SINGLE:
         return chosen, torch.arange(len(chosen), device=chosen.device)
+    if moves.direct:
+        return torch.arange(len(moves.colour), device=chosen.device), torch.zeros_like(moves.colour)
     position = torch.full((moves.count,), -1, dtype=torch.long, device=chosen.device)
     position[chosen] = torch.arange(len(chosen), device=chosen.device)
     place = position[moves.colour]

@@ -27,13 +27,14 @@ _CLOSER = 4.0  # by which the samples then move together
 _CLOSEST = 11  # times, at most
 _FOLLOWS = 30.0  # an estimate that falls by this much was no noise: order 3 of a smooth function falls by 64
 _FASTEST = 1e5  # an estimate that falls by more fell into a stair of the forward: order 5 falls by 1024
-_FALLS = 3.0  # an estimate that falls by less over two distances is noise
+_FALLS = 8.0  # an estimate that falls by less over two distances is noise
 _PATIENCE = 3  # distances that are tried in any case
 _RELIABLE = 1e-5  # but not above this part of the output, which is more than float32 has
-_LOUD = 64.0  # noise above this multiple of rounding, beside the largest output, is worth a closer look
+_LOUD = 256.0  # noise above this multiple of rounding, beside the largest output, is worth a closer look
 _SAFETY = 8.0  # from a standard deviation, the smallest of three estimates, to a bound
 _CLEAN = 16.0  # a forward with noise below this multiple of rounding is not listened to twice
 _CROSSED = 1e3  # a side that hears this many times more than the other has crossed a kink or a jump
+_AT_ONCE = 1 << 15  # outputs whose differences are taken at a time: as many as stay in a cache
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -90,7 +91,9 @@ def _estimate(sampled: Sampler, direction: Tensor, rounding: Tensor, worth: Tens
 
 
 def _one_side(sampled: Sampler, direction: Tensor) -> Tensor:
-    return _from_differences(torch.stack([along(sampled, direction * k) for k in range(1, _POINTS + 1)]))
+    samples = [along(sampled, direction * k) for k in range(1, _POINTS + 1)]
+    parts = zip(*(torch.split(values, _AT_ONCE) for values in samples), strict=True)
+    return torch.cat([_from_differences(torch.stack(part)) for part in parts])
 
 
 def _spacing(sampled: Sampler) -> float:

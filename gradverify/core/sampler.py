@@ -67,14 +67,34 @@ def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:
 
 
 def magnitudes(sampled: Sampler, values: Tensor) -> Tensor:
-    """Return for each output coordinate the largest finite magnitude among `values` (m,) in its tensor; (m,)."""
-    return _largest(values, sampled.outputs)
+    """Return for each output looked at the largest finite magnitude among `values` (m,) in its tensor; (m,)."""
+    if sampled.kept is None:
+        return _largest(values, sampled.outputs)
+    sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
+    for block in sampled.outputs:
+        mine = (sampled.kept >= block.start) & (sampled.kept < block.stop)
+        if bool(mine.any()):
+            sizes[mine] = sizes[mine].max()
+    return sizes
 
 
-def focused(sampled: Sampler, outputs: Tensor) -> Sampler:
-    """Return a sampler that looks at some of the outputs only, given by their places."""
+def places(sampled: Sampler, outputs: Tensor | slice) -> Tensor:
+    """Return where the outputs looked at, given by their numbers, stand among all outputs; (k,)."""
+    if sampled.kept is not None:
+        return sampled.kept[outputs]
+    if isinstance(outputs, slice):
+        return torch.arange(outputs.start, outputs.stop, device=sampled.value.device)
+    return outputs
+
+
+def focused(sampled: Sampler, outputs: Tensor | slice) -> Sampler:
+    """Return a sampler that looks at some of the outputs only, given by their numbers."""
     return replace(
-        sampled, value=sampled.value[outputs], unit=sampled.unit[outputs], size=sampled.size[outputs], kept=outputs
+        sampled,
+        value=sampled.value[outputs],
+        unit=sampled.unit[outputs],
+        size=sampled.size[outputs],
+        kept=places(sampled, outputs),
     )
 
 
@@ -84,12 +104,11 @@ def along(sampled: Sampler, displacement: Tensor) -> Tensor:
     return _run(sampled, _tensors(sampled.point + displacement, like))
 
 
-def evaluate(sampled: Sampler, points: Tensor) -> Tensor:
-    """Return the outputs at each of the points, (N, n) -> (N, m); the points are used up."""
+def evaluate(sampled: Sampler, points: Tensor, into: Tensor) -> None:
+    """Write the outputs at each of the points (N, n) to `into` (N, m); the points are used up."""
     primals = [primal.tensor for primal in sampled.problem.primals]
-    if not len(points):
-        return sampled.value.expand(0, -1)
-    return torch.stack([_run(sampled, _tensors(point, primals)) for point in points])
+    for point, row in zip(points, into, strict=True):
+        row.copy_(_run(sampled, _tensors(point, primals)))
 
 
 def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:

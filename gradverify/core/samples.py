@@ -47,23 +47,30 @@ class Estimate:
 def sample(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Samples:
     """Evaluate the forward at x ± h for every chosen move (C,) and step."""
     inside, place = members(moves, chosen)
-    start, base = sampled.point[inside], steps.base[inside]
-    sides: tuple[list[Tensor], ...] = ([], [], [], [])
-    for factor in steps.factors.tolist():
-        for sign, (lengths, values) in ((1, sides[:2]), (-1, sides[2:])):
+    start, base = (sampled.point, steps.base) if moves.direct else (sampled.point[inside], steps.base[inside])
+    factors = steps.factors.tolist()
+    values = sampled.value.new_empty(2, len(chosen), len(factors), sampled.value.numel())
+    lengths: tuple[list[Tensor], ...] = ([], [])
+    for number, factor in enumerate(factors):
+        for side, sign in enumerate((1, -1)):
             moved = representable(sampled, inside, torch.add(start, base, alpha=sign * factor))
-            points = sampled.point.repeat(len(chosen), 1)
-            points[place, inside] = moved
-            lengths.append(_lengths(moves, chosen, inside, sign * (moved - start)))
-            values.append(evaluate(sampled, points))
-    forth, plus, back, minus = (torch.stack(side, dim=1) for side in sides)
-    return Samples(moves=chosen, forth=forth, back=back, plus=plus, minus=minus)
+            lengths[side].append(_lengths(moves, chosen, inside, (moved - start).mul_(sign)))
+            if moves.direct:
+                points = moved.unsqueeze(0)
+            else:
+                points = sampled.point.repeat(len(chosen), 1)
+                points[place, inside] = moved
+            evaluate(sampled, points, values[side, :, number])
+    forth, back = (torch.stack(each, dim=1) for each in lengths)
+    return Samples(moves=chosen, forth=forth, back=back, plus=values[0], minus=values[1])
 
 
 def _lengths(moves: Moves, chosen: Tensor, inside: Tensor, lengths: Tensor) -> Tensor:
     """Return the step of the coordinate that owns each entry, (C, 1) or (C, m), from those of the moved ones (k,)."""
     if moves.kind is Kind.SINGLE:
         return lengths.unsqueeze(1)
+    if moves.direct:
+        return lengths.unsqueeze(0)
     every = torch.zeros(len(moves.colour), dtype=lengths.dtype, device=lengths.device)
     every[inside] = lengths
     return owned(moves, chosen, every)
@@ -89,6 +96,13 @@ def of_rows(samples: Samples, rows: Tensor) -> Samples:
         plus=samples.plus[rows],
         minus=samples.minus[rows],
     )
+
+
+def of_outputs(samples: Samples, outputs: slice) -> Samples:
+    """Return the samples of some of the outputs."""
+    forth, back = (each if each.shape[2] == 1 else each[:, :, outputs] for each in (samples.forth, samples.back))
+    plus, minus = samples.plus[:, :, outputs], samples.minus[:, :, outputs]
+    return Samples(moves=samples.moves, forth=forth, back=back, plus=plus, minus=minus)
 
 
 def void(samples: Samples) -> Tensor:

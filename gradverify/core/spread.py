@@ -16,6 +16,7 @@ from gradverify.core.columns import Bench
 from gradverify.core.compare import BAR_FACTOR, Code, Judged
 from gradverify.core.coordinates import unflatten
 from gradverify.core.problem import Problem
+from gradverify.core.sampler import places as standing
 from gradverify.core.tape import record
 from gradverify.errors import EvaluationError
 
@@ -47,10 +48,10 @@ def excuse(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -> Judg
 
 def _spread(at: Bench, backward: Reverse, places: Tensor) -> Tensor:
     """Return how far backward's answers are apart in the rows of these outputs; (k, n)."""
-    answers = []
+    answers, asked = [], standing(at.sampled, places).tolist()
     for ulps in _ULPS:
         try:
-            answers.append(torch.stack(list(rows(_nearby(backward, at.sampled.point, ulps), places.tolist()))))
+            answers.append(torch.stack(list(rows(_nearby(backward, at.sampled.point, ulps), asked))))
         except EvaluationError:
             continue
     found = torch.stack(answers) if answers else torch.zeros(1, len(places), at.sampled.point.numel())

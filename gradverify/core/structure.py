@@ -44,9 +44,13 @@ class Structure:
     links: tuple[Link, ...]
 
 
-def find_structure(sampled: Sampler, lengths: Scales, seed: int) -> Structure | None:
-    """Return a structure that saves work, or None; costs a forward per slice of every input dimension."""
+def find_structure(sampled: Sampler, lengths: Scales, seed: int, most: int | None = None) -> Structure | None:
+    """Return a structure that saves work, or None; costs a forward per slice of every input dimension.
+
+    `most` is how many moves it may need, None for as many as are less than one per coordinate.
+    """
     coordinates = sampled.point.numel()
+    worth = _WORTH * coordinates if most is None else most
     if coordinates < _SMALLEST or not sampled.value.numel():
         return None
     generator = torch.Generator().manual_seed(seed)
@@ -58,14 +62,15 @@ def find_structure(sampled: Sampler, lengths: Scales, seed: int) -> Structure | 
         mine = [_link(source, target, reach) for target, reach in zip(targets, found, strict=True)]
         periods = _periods(source, mine)
         count += math.prod(periods)
-        if count > _WORTH * coordinates or count * sampled.value.numel() > MOST:
+        if count > worth or count * sampled.value.numel() > MOST:
             return None
         colours.append(_colours(source, periods) + count - math.prod(periods))
         owners.append(_owners(source, periods, mine, sampled.value.numel()))
         links += mine
     device = sampled.point.device
     colour, owner = torch.cat(colours).to(device), torch.cat(owners).to(device)
-    return Structure(moves=Moves(kind=Kind.SHARED, colour=colour, owner=owner), links=tuple(links))
+    direct = len(owner) == 1 and torch.equal(owner[0], torch.arange(coordinates, device=device))
+    return Structure(moves=Moves(kind=Kind.SHARED, colour=colour, owner=owner, direct=direct), links=tuple(links))
 
 
 def confined_dimensions(structure: Structure) -> list[tuple[Part, int]]:
@@ -190,8 +195,10 @@ def _owner_of(source: Part, periods: Sequence[int], residues: Tensor, link: Link
 
 def _table(window: Window, period: int, length: int) -> Tensor:
     """Return which slice of a residue moves each output index, -1 for none; (period, length)."""
-    table = torch.full((period, length), -1, dtype=torch.long)
     every = torch.arange(len(window.first))
+    if period == 1 and torch.equal(window.first, every) and torch.equal(window.last, every) and length == len(every):
+        return every.unsqueeze(0)
+    table = torch.full((period, length), -1, dtype=torch.long)
     for offset in range(int((window.last - window.first).max()) + 1):
         inside = window.first + offset <= window.last
         table[every[inside] % period, window.first[inside] + offset] = every[inside]

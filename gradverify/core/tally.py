@@ -11,6 +11,7 @@ from torch import Tensor
 from gradverify.core.columns import Bench, of_moves
 from gradverify.core.compare import Allowance, Code, Judged, matters
 from gradverify.core.coordinates import Block
+from gradverify.core.sampler import places
 
 KEPT = 4_000_000  # entries of a Jacobian that are kept whole for a diagnosis
 
@@ -64,6 +65,8 @@ class Comparison:
     detection_limit: float | None
     vacuous: bool  # both Jacobians are zero in every entry
     parts: tuple[Part, ...]  # what was judged, for `measured`; empty where there are too many entries to keep
+    at_least: bool = False  # what differs was found by search, and there may be more
+    sums: int = 0  # random sums compared in place of single entries
 
 
 class Tally:
@@ -126,13 +129,16 @@ class Tally:
     def _add_entries(self, code: Code, chosen: Tensor, owner: Tensor, judged: Judged, hit: Tensor) -> None:
         rows, outputs = hit.nonzero(as_tuple=True)
         inputs = owner[rows, outputs]
+        standing = places(self._at.sampled, outputs)
         for wrt in self._at.sampled.inputs:
             by = _inside(wrt, inputs)
             for of in self._at.sampled.outputs:
-                mine = by & _inside(of, outputs)
+                mine = by & _inside(of, standing)
                 if bool(mine.any()):
-                    places = _Places(rows=rows[mine], outputs=outputs[mine], inputs=inputs[mine])
-                    self._merge(_entries(self._at, code, of, wrt, chosen, judged, places, self._keep))
+                    spots = _Places(
+                        rows=rows[mine], outputs=outputs[mine], inputs=inputs[mine], standing=standing[mine]
+                    )
+                    self._merge(_entries(self._at, code, of, wrt, chosen, judged, spots, self._keep))
 
     def _merge(self, found: Entries) -> None:
         key = (found.code, found.of, found.wrt)
@@ -166,22 +172,23 @@ class _Places:
     """Where entries stand, each (k,)."""
 
     rows: Tensor  # in the judged chunk
-    outputs: Tensor  # coordinate of the output
+    outputs: Tensor  # number of the output among those looked at
     inputs: Tensor  # coordinate of the input
+    standing: Tensor  # coordinate of the output
 
 
 def _entries(
-    at: Bench, code: Code, of: Block, wrt: Block, chosen: Tensor, judged: Judged, places: _Places, keep: int
+    at: Bench, code: Code, of: Block, wrt: Block, chosen: Tensor, judged: Judged, spots: _Places, keep: int
 ) -> Entries:
-    spot = (places.rows, places.outputs)
+    spot = (spots.rows, spots.outputs)
     worst = _badness(judged.error[spot], judged.allowed[spot]).argsort(descending=True, stable=True)[:keep]
-    rows, outputs, inputs = places.rows[worst], places.outputs[worst], places.inputs[worst]
+    rows, outputs, inputs = spots.rows[worst], spots.outputs[worst], spots.inputs[worst]
     return Entries(
         code=code,
         of=of,
         wrt=wrt,
-        total=len(places.rows),
-        output=(outputs - of.start) // of.step,
+        total=len(spots.rows),
+        output=(spots.standing[worst] - of.start) // of.step,
         input=(inputs - wrt.start) // wrt.step,
         value=at.sampled.point[inputs],
         analytic=at.claimed[chosen[rows], outputs],

@@ -17,12 +17,12 @@ from gradverify.core.added import Added
 from gradverify.core.analytic import Reverse, row
 from gradverify.core.columns import Bench
 from gradverify.core.compare import BAR_FACTOR
-from gradverify.core.moves import Moves, single_moves
+from gradverify.core.directional import scattered, slope
+from gradverify.core.moves import Moves, by_owner, single_moves
 from gradverify.core.sampler import along
 from gradverify.core.samples import Estimate, sample
 from gradverify.core.structure import Structure, confined_dimensions
 
-_VECTORS = 2  # random cotangents
 _ROUNDING = 1e-9  # of a sum, relative to the sum of its terms' sizes
 _ULPS = 64.0  # of the inputs' own dtype, where that is coarser
 _FAINT = 1e-4  # of the largest sum: what rounding elsewhere may leave in a sum of nothing
@@ -34,8 +34,8 @@ _CONFIRMED = 6  # accused coordinates that are moved alone
 def claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, seed: int) -> bool:
     """Tell whether the claimed entries, and no others, make up backward's answer to random cotangents.
 
-    The second pair of cotangents gives every row the same weight, so that a stray entry is seen beside its own row,
-    however small that is beside others.
+    The second cotangent gives every row the same weight, so that a stray entry is seen beside its own row, however
+    small that is beside others.
     """
     if not bool(torch.isfinite(claimed).all()):
         return False
@@ -43,19 +43,16 @@ def claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, seed: int) -> 
     row_size = claimed.abs().amax(dim=0)
     weights = torch.where(row_size > 0, row_size, 1.0).reciprocal()
     rounding = max(_ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
-    for weight in (torch.ones_like(weights), weights):
-        for _ in range(_VECTORS):
-            random = torch.randn(len(weight), generator=generator, dtype=torch.float64).to(claimed.device)
-            if not _claims_hold(backward, moves, claimed, random * weight, rounding):
-                return False
-    return True
+    return all(
+        _claims_hold(backward, moves, claimed, scattered(weight, generator), rounding)
+        for weight in (torch.ones_like(weights), weights)
+    )
 
 
 def _claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, cotangent: Tensor, rounding: float) -> bool:
     answer = row(backward, cotangent)
-    terms = torch.where(moves.owner >= 0, claimed * cotangent, 0.0)
-    total = _by_owner(moves, terms, len(answer))
-    size = _by_owner(moves, terms.abs(), len(answer))
+    terms = claimed * cotangent
+    total, size = by_owner(moves, terms), by_owner(moves, terms.abs())
     return bool(((answer - total).abs() <= rounding * (size + _FAINT * size.max())).all())
 
 
@@ -64,9 +61,7 @@ def differences_hold(at: Bench, added: Added, seed: int) -> bool:
     if found_by.strays(added):
         return False
     generator = torch.Generator().manual_seed(seed + 2)
-    size = torch.rand(at.sampled.point.shape, generator=generator, dtype=torch.float64) + 0.5
-    sign = torch.where(torch.rand(size.shape, generator=generator) < 0.5, -1.0, 1.0)
-    direction = (size * sign).to(at.sampled.point.device) * at.lengths.step
+    direction = scattered(at.lengths.step, generator)
     total, judged = found_by.along(added, direction), found_by.smooth(added)
     off = judged & _off(at, direction, total, _FIRST)
     # A kink between the point and the end of a step looks like a dependence; a true one is there at any step.
@@ -105,9 +100,7 @@ def _halves(at: Bench, structure: Structure) -> Iterator[Tensor]:
 
 
 def _untouched(at: Bench, moving: Tensor, generator: torch.Generator) -> bool:
-    size = torch.rand(moving.shape, generator=generator, dtype=torch.float64) + 0.5
-    sign = torch.where(torch.rand(moving.shape, generator=generator) < 0.5, -1.0, 1.0)
-    displacement = (size * sign).to(moving.device) * at.lengths.step * _NUDGE
+    displacement = scattered(at.lengths.step * _NUDGE, generator)
     there = along(at.sampled, torch.where(moving, displacement, 0.0))
     reached = (moving[at.moves.owner.clamp(min=0)] & (at.moves.owner >= 0)).any(dim=0)
     return bool((reached | (there == at.sampled.value) | ~torch.isfinite(at.sampled.value)).all())
@@ -128,22 +121,6 @@ def accusations_hold(at: Bench, added: Added) -> bool:
 
 def _off(at: Bench, direction: Tensor, total: Estimate, first: float) -> Tensor:
     """Tell which outputs change otherwise along a direction than the entries add up to, (m,)."""
-    found = _slope(at, direction, first)
+    found = slope(at.sampled, at.noise, direction, first)
     allowed = BAR_FACTOR * (found.bar + total.bar) + _ROUNDING * total.value.abs()
     return ((found.value - total.value).abs() > allowed) & torch.isfinite(found.bar)
-
-
-def _slope(at: Bench, direction: Tensor, largest: float) -> Estimate:
-    """Return the derivative of every output along a direction, (m,), from three steps, the first of which is given."""
-    steps = [largest * 0.5**k for k in range(richardson.DEPTH)]
-    values = [(along(at.sampled, direction * s) - along(at.sampled, direction * -s)) / (2 * s) for s in steps]
-    first, second = ((4 * values[k + 1] - values[k]) / 3 for k in range(2))
-    value = (16 * second - first) / 15
-    noise = BAR_FACTOR * at.noise.level / steps[-1]
-    bar = (value - second).abs() + noise
-    return Estimate(value=value, bar=torch.where(torch.isfinite(bar), bar, torch.inf))
-
-
-def _by_owner(moves: Moves, values: Tensor, coordinates: int) -> Tensor:
-    found = torch.zeros(coordinates, dtype=values.dtype, device=values.device)
-    return found.index_add_(0, moves.owner.clamp(min=0).reshape(-1), values.reshape(-1))

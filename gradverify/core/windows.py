@@ -13,12 +13,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.core.directional import scattered
 from gradverify.core.sampler import Sampler, along
 from gradverify.core.scale import Scales
 
 _WHOLE = 48  # dimensions up to this long are tried slice by slice, if no output dimension is of the same length
+_FIRST = 2  # slices tried before all others: where these move outputs from end to end, no other will be confined
 _SHORT = 8  # dimensions up to this long in any case
-_SAMPLED = 3  # slices tried of longer ones, besides the two at each end
+_SAMPLED = 2  # slices tried of longer ones, besides the first two and the last
 _FURTHER = 20  # further slices tried, at most, where those have moved nothing
 _NUDGE = 2.0**-8  # size of the displacement, relative to the length scale
 
@@ -67,7 +69,10 @@ def reaches(
     for dimension, size in enumerate(source.shape):
         alike = any(size in output.shape for output in outputs)
         slices = _slices(size, _SHORT if alike else _WHOLE, generator)
-        flags = [_moved(sampled, lengths, source, dimension, k, generator) for k in slices]
+        flags = [_moved(sampled, lengths, source, dimension, k, generator) for k in slices[:_FIRST]]
+        if not _everywhere(flags, outputs):
+            flags += [_moved(sampled, lengths, source, dimension, k, generator) for k in slices[_FIRST:]]
+        slices = slices[: len(flags)]
         for k in _more(size, slices, generator):
             if any(bool(flag.any()) for flag in flags):
                 break
@@ -82,11 +87,25 @@ def reaches(
     return [Reach(moved=hit, windows=tuple(found)) for hit, found in zip(moved, confined, strict=True)]
 
 
+def _everywhere(flags: Sequence[Tensor], outputs: Sequence[Part]) -> bool:
+    """Tell whether every slice moved the first and the last index of every dimension of every output."""
+    masks = [
+        flag[output.start : output.start + _count(output)].reshape(output.shape) for flag in flags for output in outputs
+    ]
+    return all(
+        bool(mask.select(axis, end).any())
+        for mask in masks
+        for axis, size in enumerate(mask.shape)
+        if size > 1
+        for end in (0, -1)
+    )
+
+
 def _slices(size: int, whole: int, generator: torch.Generator) -> list[int]:
     if size <= whole:
         return list(range(size))
     inner = torch.randint(2, size - 2, (_SAMPLED,), generator=generator).tolist()
-    return sorted({0, 1, *inner, size - 2, size - 1})
+    return sorted({0, 1, *inner, size - 1})
 
 
 def _more(size: int, known: Sequence[int], generator: torch.Generator) -> list[int]:
@@ -104,11 +123,9 @@ def _moved(
     inside = torch.zeros(source.shape, dtype=torch.bool, device=device)
     inside.select(dimension, k).fill_(True)
     size = inside.numel()
-    amounts = (torch.rand(size, generator=generator, dtype=torch.float64) + 0.5).to(device)
-    signs = torch.where(torch.rand(size, generator=generator) < 0.5, -1.0, 1.0).to(device)
     displacement = torch.zeros_like(sampled.point)
     place = slice(source.start, source.start + size)
-    displacement[place] = inside.reshape(-1) * amounts * signs * lengths.step[place] * _NUDGE
+    displacement[place] = scattered(inside.reshape(-1) * lengths.step[place] * _NUDGE, generator)
     there = along(sampled, displacement)
     return (there != sampled.value) & ~(torch.isnan(there) & torch.isnan(sampled.value))
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.jacobians import as_judged, investigate, whole
+from gradverify.core.ground import as_judged
+from gradverify.core.jacobians import investigate, whole
 from gradverify.core.steady import steady
 from gradverify.core.tape import record
 from tests.core.support import ALONE, claimed, double, gradcheck, problem_of

@@ -1,0 +1,24 @@
+"""The comparison of small Jacobians: one move per input coordinate, one vjp per output coordinate."""
+
+from __future__ import annotations
+
+from gradverify.case import Settings
+from gradverify.core.analytic import jacobian
+from gradverify.core.columns import bench, judge_all
+from gradverify.core.ground import Ground, Reconsider, second_look
+from gradverify.core.moves import single_moves
+from gradverify.core.tally import Comparison, Tally
+
+LIMIT = 4_000_000  # entries of a Jacobian that is written down
+
+
+def compare_densely(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison:
+    """Compare every entry, column by column; raises EvaluationError."""
+    sampled = ground.sampled
+    moves = single_moves(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
+    claimed = jacobian(ground.backward).T.contiguous()
+    at = bench(sampled, ground.noise, ground.lengths, moves, claimed, settings)
+    tally = Tally(at=at, keep=settings.max_elements)
+    for chosen, judged in judge_all(at):
+        tally.add(chosen, reconsider(at, chosen, second_look(at, ground, chosen, judged, settings)))
+    return tally.comparison()

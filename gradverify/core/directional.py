@@ -1,0 +1,28 @@
+"""The derivative of every output along one direction."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from gradverify.core.noise import Noise
+from gradverify.core.richardson import DEPTH
+from gradverify.core.sampler import Sampler, along
+from gradverify.core.samples import NOISE_FACTOR, Estimate
+
+
+def slope(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Estimate:
+    """Return J·direction with its error bar, (m,), from three steps, the first of which is given; costs 6 forwards."""
+    steps = [first * 0.5**k for k in range(DEPTH)]
+    values = [(along(sampled, direction * s) - along(sampled, direction * -s)) / (2 * s) for s in steps]
+    once, twice = ((4 * values[k + 1] - values[k]) / 3 for k in range(2))
+    value = (16 * twice - once) / 15
+    bar = (value - twice).abs() + NOISE_FACTOR * noise.level / steps[-1]
+    return Estimate(value=value, bar=torch.where(torch.isfinite(bar), bar, torch.inf))
+
+
+def scattered(scale: Tensor, generator: Generator) -> Tensor:
+    """Return random entries of either sign, between half and one and a half times their scale; none is small."""
+    size = torch.rand(scale.shape, generator=generator, dtype=torch.float64) + 0.5
+    sign = torch.where(torch.rand(scale.shape, generator=generator) < 0.5, -1.0, 1.0)
+    return (size * sign).to(scale.device) * scale

@@ -1,0 +1,165 @@
+"""The comparison of Jacobians that are too large to write down: random sums first, then whatever they point to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Settings
+from gradverify.core import sampler as sampling
+from gradverify.core.columns import Bench, bench, judge_moves
+from gradverify.core.compare import Code, Judged, relative_tolerance
+from gradverify.core.ground import Ground, Reconsider, second_look
+from gradverify.core.moves import single_moves
+from gradverify.core.noise import Noise
+from gradverify.core.probe import Gap, Probe, gap, probe, ratio, wide
+from gradverify.core.search import Rows, Suspect, wrong_columns, wrong_rows
+from gradverify.core.tally import Comparison, Tally
+from gradverify.errors import GradverifyError
+
+_COLUMNS = 8  # wrong columns that are named; more of them are "at least"
+_ROUNDS = 3  # of probing again without the columns found
+_SPREAD = 9.0  # the product of two random entries is at most so many times another one's
+_SAMPLED = 2  # rows looked at to say how large an entry is
+
+
+class UnnamedError(GradverifyError):
+    """Random sums differ, and no entry could be found to be the cause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """What the search has come to."""
+
+    suspects: tuple[Suspect, ...]
+    clean: bool  # without the columns of the suspects, all sums come out right
+
+
+def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison:
+    """Compare random sums over all entries, and name the wrong entries where they differ.
+
+    Raises EvaluationError, and UnnamedError where the sums differ for no reason that can be found.
+    """
+    generator = torch.Generator().manual_seed(settings.seed + 4)
+    dtypes = {primal.tensor.dtype for primal in ground.sampled.problem.primals}
+    rtol = relative_tolerance(settings.tolerances, dtypes)
+    asked, directions, gaps = probe(ground.sampled, ground.noise, ground.lengths, ground.backward, rtol, generator)
+    answers = Rows(asked)
+    outcome = _searched(asked, answers, directions, gaps, settings)
+    limit = _limit(asked, answers, directions, gaps, generator)
+    found = _judged(ground, answers, outcome.suspects, settings, reconsider) if outcome.suspects else None
+    entries = ground.sampled.point.numel() * ground.sampled.value.numel()
+    counts = Counter() if found is None else found.counts
+    if not counts[Code.MISMATCH]:
+        if not outcome.clean:
+            raise UnnamedError("random sums over the Jacobian differ, but no single entry could be found to be wrong")
+        if bool(asked.left_out.any()):
+            raise UnnamedError(f"{int(asked.left_out.sum())} outputs are not finite around the point")
+    counts[Code.MATCH] = 0
+    counts[Code.MATCH] = entries - counts.total()
+    worst = max((float((its.error.abs() / _size(asked, way)).max()) for way, its in zip(directions, gaps, strict=True)))
+    return Comparison(
+        entries=entries,
+        counts=counts,
+        groups=() if found is None else found.groups,
+        max_error=worst if found is None else found.max_error,
+        max_error_bar=0.0 if found is None else found.max_error_bar,
+        detection_limit=limit,
+        vacuous=found is None and not bool((asked.answers != 0).any()),
+        parts=(),
+        at_least=bool(counts[Code.MISMATCH]),
+        sums=len(asked.cotangents) * len(directions),
+    )
+
+
+def _size(asked: Probe, direction: Tensor) -> Tensor:
+    """Return the size of the sums along a direction, in the units of one entry's error; (K,)."""
+    return (asked.answers * direction).abs().amax(dim=1).clamp(min=torch.finfo(torch.float64).tiny)
+
+
+def _searched(asked: Probe, answers: Rows, directions: list[Tensor], gaps: list[Gap], settings: Settings) -> _Outcome:
+    """Find wrong entries, column after column, probing again without those found."""
+    suspects: list[Suspect] = []
+    meter = asked.sampled.problem.meter
+    begun = meter.forward + meter.backward
+    for _ in range(_ROUNDS):
+        off = [number for number, found in enumerate(gaps) if wide(found)]
+        if not off:
+            return _Outcome(suspects=tuple(suspects), clean=True)
+        left = settings.max_evaluations - (meter.forward + meter.backward - begun)
+        number = max(off, key=lambda each: ratio(gaps[each]))
+        columns: list[int] = []
+        for column in wrong_columns(asked, directions[number], gaps[number], left):
+            columns.append(column)
+            suspects += [Suspect(row=place, column=column) for place in wrong_rows(asked, answers, column)]
+            if len(columns) == _COLUMNS:
+                return _Outcome(suspects=tuple(suspects), clean=False)
+        if not columns:
+            # Too small for a search to follow: many entries may be off by what the tolerance allows each.
+            tolerable = all(bool((found.error.abs() <= found.tolerated).all()) for found in gaps)
+            return _Outcome(suspects=tuple(suspects), clean=tolerable)
+        for direction in directions:
+            direction[columns] = 0.0
+        gaps = [gap(asked, direction) for direction in directions]
+    return _Outcome(suspects=tuple(suspects), clean=not any(map(wide, gaps)))
+
+
+def _judged(
+    ground: Ground, answers: Rows, suspects: tuple[Suspect, ...], settings: Settings, reconsider: Reconsider
+) -> Comparison:
+    """Judge the suspects one by one, as every entry of a small Jacobian is."""
+    places = torch.tensor(sorted({suspect.row for suspect in suspects}))
+    chosen = torch.tensor(sorted({suspect.column for suspect in suspects}))
+    device = ground.sampled.point.device
+    at = _focused_bench(ground, answers, places.to(device), settings)
+    chosen = chosen.to(device)
+    judged = second_look(at, ground, chosen, judge_moves(at, chosen), settings)
+    tally = Tally(at=at, keep=settings.max_elements)
+    tally.add(chosen, _only_suspects(reconsider(at, chosen, judged), chosen, places, suspects))
+    return tally.comparison()
+
+
+def _only_suspects(judged: Judged, chosen: Tensor, places: Tensor, suspects: tuple[Suspect, ...]) -> Judged:
+    """Leave out what no search pointed to: entries in a row of one suspect and the column of another."""
+    mine = torch.zeros_like(judged.kinked)
+    rows = {column: number for number, column in enumerate(chosen.tolist())}
+    columns = {place: number for number, place in enumerate(places.tolist())}
+    for suspect in suspects:
+        mine[rows[suspect.column], columns[suspect.row]] = True
+    return replace(judged, code=torch.where(mine, judged.code, Code.MATCH).to(torch.int8))
+
+
+def _focused_bench(ground: Ground, answers: Rows, places: Tensor, settings: Settings) -> Bench:
+    sampled = sampling.focused(ground.sampled, places)
+    noise = Noise(level=ground.noise.level[places], rounding=ground.noise.rounding[places])
+    claimed = torch.stack([answers[place] for place in places.tolist()], dim=1)
+    moves = single_moves(sampled.point.numel(), len(places), sampled.point.device)
+    return bench(sampled, noise, ground.lengths, moves, claimed, settings)
+
+
+def _limit(
+    asked: Probe, answers: Rows, directions: list[Tensor], gaps: list[Gap], generator: torch.Generator
+) -> float | None:
+    """Return the relative error of one entry of ordinary size that no random vectors would have hidden.
+
+    Ordinary is the median of the non-zero entries of a few rows, each weighed as the sums weigh it.
+    """
+    limits = []
+    live = (~asked.left_out).nonzero().squeeze(1)
+    if not len(live):
+        return None
+    for place in live[torch.randint(len(live), (_SAMPLED,), generator=generator).to(live.device)].tolist():
+        entries = answers[place].abs()
+        seen = []
+        for direction, found in zip(directions, gaps, strict=True):
+            shares = entries * direction.abs()
+            ordinary = shares[shares > 0]
+            if ordinary.numel():
+                own = asked.cotangents[:, place].abs()
+                seen.append(float((_SPREAD * found.allowed / (own * ordinary.median())).nan_to_num(torch.inf).min()))
+        if seen:
+            limits.append(min(seen))
+    return max(limits, default=None)

@@ -1,0 +1,170 @@
+"""Jacobians too large to write down: random sums pass the right ones and lead to the entries of the wrong ones."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.checks.registry import run_check
+from gradverify.result import CheckResult, Method, Verdict
+from tests.core.support import ALONE, gradcheck, problem_of
+
+SIZE = 2_001  # its square is more than is written down
+Wrong = Callable[[Tensor, Tensor, Tensor], Tensor]  # (gradient, cotangent, x) -> what backward returns instead
+
+
+def point(seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.rand(SIZE, generator=generator, dtype=torch.float64) + 0.5).requires_grad_()
+
+
+def running(wrong: Wrong = lambda gradient, cotangent, x: gradient) -> Callable[[Tensor], Tensor]:
+    """Return a running sum of sines, each output of which depends on every input before it."""
+
+    class Running(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x.sin().cumsum(0)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return wrong(grad.flip(0).cumsum(0).flip(0) * x.cos(), grad, x)
+
+    return Running.apply
+
+
+def one_entry(row: int, column: int, relative: float) -> Wrong:
+    def wrong(gradient: Tensor, cotangent: Tensor, x: Tensor) -> Tensor:
+        changed = gradient.clone()
+        changed[column] += cotangent[row] * x[column].cos() * relative
+        return changed
+
+    return wrong
+
+
+def one_column(column: int, factor: float) -> Wrong:
+    def wrong(gradient: Tensor, cotangent: Tensor, x: Tensor) -> Tensor:
+        changed = gradient.clone()
+        changed[column] *= factor
+        return changed
+
+    return wrong
+
+
+def places(result: CheckResult) -> set[tuple[int, int]]:
+    return {(e.output_index[0], e.input_index[0]) for finding in result.findings for e in finding.elements}
+
+
+def test_a_right_gradient_passes_for_a_handful_of_calls() -> None:
+    result = gradcheck(running(), point())
+    assert (result.verdict, result.method, result.entries) == (Verdict.PASS, Method.PROBED, SIZE**2)
+    assert result.evaluations.forward <= 60
+    assert result.evaluations.backward <= 10
+    assert "random sums" in result.message
+
+
+@pytest.mark.parametrize(("row", "column"), [(1700, 800), (SIZE - 1, 0), (2000, 2000)])
+def test_one_wrong_entry_is_found_and_named(row: int, column: int) -> None:
+    result = gradcheck(running(one_entry(row, column, 1e-3)), point())
+    assert result.verdict is Verdict.FAIL
+    assert places(result) == {(row, column)}
+    assert result.evaluations.forward + result.evaluations.backward <= 400
+    assert result.message.startswith("at least 1 of ")
+
+
+def test_an_entry_where_there_should_be_none_is_found() -> None:
+    result = gradcheck(running(one_entry(3, 1900, 1e-4)), point())
+    assert places(result) == {(3, 1900)}
+
+
+def test_a_wrong_column_is_found_with_some_of_its_rows() -> None:
+    result = gradcheck(running(one_column(1234, 1.001)), point())
+    assert result.verdict is Verdict.FAIL
+    assert {column for _, column in places(result)} == {1234}
+    assert result.evaluations.forward + result.evaluations.backward <= 400
+
+
+def test_three_wrong_entries_are_all_found() -> None:
+    planted = [(1700, 800), (1822, 801), (1999, 31)]
+
+    def wrong(gradient: Tensor, cotangent: Tensor, x: Tensor) -> Tensor:
+        for row, column in planted:
+            gradient = one_entry(row, column, 1e-2)(gradient, cotangent, x)
+        return gradient
+
+    assert places(gradcheck(running(wrong), point())) == set(planted)
+
+
+def test_where_everything_is_wrong_some_of_it_is_named() -> None:
+    result = gradcheck(running(lambda gradient, cotangent, x: 1.01 * gradient), point())
+    assert result.verdict is Verdict.FAIL
+    assert result.mismatched >= 8
+    assert result.message.startswith("at least ")
+
+
+def test_the_search_ends_with_the_calls_it_may_make() -> None:
+    problem = problem_of(running(one_entry(1700, 800, 1e-3)), point())
+    result = run_check("gradcheck", problem, replace(ALONE, max_evaluations=20))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "random sums" in result.message
+    assert result.evaluations.forward + result.evaluations.backward < 150
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_twice_the_printed_limit_is_caught_wherever_it_is_planted(seed: int) -> None:
+    x = point(seed)
+    limit = gradcheck(running(), x).detection_limit
+    assert limit is not None
+    assert limit < 1e-4
+    generator = torch.Generator().manual_seed(seed)
+    ordinary = float(x.detach().cos().abs().median())
+    for _ in range(3):
+        column = int(torch.randint(SIZE, (), generator=generator))
+        row = int(torch.randint(column, SIZE, (), generator=generator))
+        relative = 2 * limit * ordinary / float(x.detach()[column].cos().abs())
+        problem = replace(problem_of(running(one_entry(row, column, relative)), x))
+        result = run_check("gradcheck", problem, replace(ALONE, seed=seed))
+        assert result.verdict is Verdict.FAIL, (row, column)
+
+
+def test_kinks_on_the_way_do_not_count() -> None:
+    def bent(x: Tensor) -> Tensor:
+        return (x - 1).abs().cumsum(0)
+
+    assert gradcheck(bent, point()).verdict is Verdict.PASS
+
+
+def test_a_backward_that_leaks_across_many_elements_is_wrong() -> None:
+    class Leaky(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            gradient = grad * x.cos()
+            gradient[7000] += 1e-3 * grad[123]
+            return gradient
+
+    x = torch.linspace(0.1, 1.2, 10_000, dtype=torch.float64).requires_grad_()
+    result = gradcheck(Leaky.apply, x)
+    assert result.verdict is Verdict.FAIL
+    assert places(result) == {(123, 7000)}
+
+
+def test_a_million_elements_take_no_more_memory_than_some_dozens_of_inputs() -> None:
+    x = torch.rand(1_000_000, dtype=torch.float64).requires_grad_()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert gradcheck(torch.sin, x).verdict is Verdict.PASS
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert grown <= 80 * x.numel() * x.element_size()
