@@ -10,6 +10,7 @@ from typing import Any
 from gradverify.serial import to_plain
 
 SCHEMA_VERSION = 1
+PRINTED = "; the last it printed:\n"  # in a case's message, between what happened and the end of its output
 Index = tuple[int, ...]
 
 
