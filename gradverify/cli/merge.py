@@ -16,6 +16,7 @@ def merge(
     reports: opt.Reports,
     json: opt.Json = None,
     junit: opt.Junit = None,
+    sarif: opt.Sarif = None,
     durations: opt.Durations = None,
     no_color: opt.NoColour = False,
     quiet: opt.Quiet = False,
@@ -28,7 +29,7 @@ def merge(
     Ends with 2 when a file is no report of this version of the format, or a case is in two of them.
     """
     look = look_of(no_color=no_color, quiet=quiet, verbose=verbose, durations=durations)
-    destinations: Destinations = {"json": json, "junit": junit}
+    destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif}
     check_destinations(destinations)
     merged = merge_reports([(str(path), read_report(path)) for path in reports])
     if not merged.cases:

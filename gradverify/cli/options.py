@@ -63,6 +63,9 @@ Elements = Annotated[
     int | None, typer.Option("--elements", metavar="N", min=1, help="Elements saved per finding.  [default: 100]")
 ]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")]
+Sarif = Annotated[
+    Path | None, typer.Option("--sarif", metavar="FILE", help="Write what is not as expected as SARIF 2.1.0.")
+]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write the report as JUnit XML.")]
 NoColour = Annotated[bool, typer.Option("--no-color", help="No colour, also on a terminal.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only what is not as expected, and the summary.")]

@@ -47,6 +47,7 @@ def run(
     elements: opt.Elements = None,
     json: opt.Json = None,
     junit: opt.Junit = None,
+    sarif: opt.Sarif = None,
     durations: opt.Durations = None,
     no_color: opt.NoColour = False,
     quiet: opt.Quiet = False,
@@ -75,7 +76,7 @@ def run(
         require_devices=tuple(require_device or ()),
     )
     check_request(request)
-    destinations: Destinations = {"json": json, "junit": junit}
+    destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif}
     check_destinations(destinations)
     gathered = gather(paths, expression, request)
     cases = _last_failed(gathered.cases) if last_failed else gathered.cases
