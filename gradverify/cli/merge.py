@@ -17,6 +17,7 @@ def merge(
     json: opt.Json = None,
     junit: opt.Junit = None,
     sarif: opt.Sarif = None,
+    markdown: opt.Markdown = None,
     durations: opt.Durations = None,
     no_color: opt.NoColour = False,
     quiet: opt.Quiet = False,
@@ -29,7 +30,7 @@ def merge(
     Ends with 2 when a file is no report of this version of the format, or a case is in two of them.
     """
     look = look_of(no_color=no_color, quiet=quiet, verbose=verbose, durations=durations)
-    destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif}
+    destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown}
     check_destinations(destinations)
     merged = merge_reports([(str(path), read_report(path)) for path in reports])
     if not merged.cases:

@@ -66,6 +66,9 @@ Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write
 Sarif = Annotated[
     Path | None, typer.Option("--sarif", metavar="FILE", help="Write what is not as expected as SARIF 2.1.0.")
 ]
+Markdown = Annotated[
+    Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary as Markdown, for the page of a job.")
+]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write the report as JUnit XML.")]
 NoColour = Annotated[bool, typer.Option("--no-color", help="No colour, also on a terminal.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only what is not as expected, and the summary.")]

@@ -48,6 +48,7 @@ def run(
     json: opt.Json = None,
     junit: opt.Junit = None,
     sarif: opt.Sarif = None,
+    markdown: opt.Markdown = None,
     durations: opt.Durations = None,
     no_color: opt.NoColour = False,
     quiet: opt.Quiet = False,
@@ -76,7 +77,7 @@ def run(
         require_devices=tuple(require_device or ()),
     )
     check_request(request)
-    destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif}
+    destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown}
     check_destinations(destinations)
     gathered = gather(paths, expression, request)
     cases = _last_failed(gathered.cases) if last_failed else gathered.cases
