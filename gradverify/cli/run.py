@@ -13,6 +13,7 @@ from gradverify.cli.gather import Gathered, gather, warn_about
 from gradverify.cli.outputs import Destinations, check_destinations, write_outputs
 from gradverify.cli.present import Look, exit_code, look_of, present
 from gradverify.cli.progress import progress
+from gradverify.cli.project import project_defaults, with_defaults
 from gradverify.cli.request import Request, check_request, memory_of, rerun_options
 from gradverify.cli.select import among
 from gradverify.cli.shard import shard_of
@@ -60,7 +61,7 @@ def run(
     3 for a defect of gradverify itself, and 130 when it was interrupted.
     """
     look = look_of(no_color=no_color, quiet=quiet, verbose=verbose, durations=durations)
-    request = Request(
+    given = Request(
         checks=tuple(check or ()),
         devices=tuple(device or ()),
         dtypes=tuple(dtype or ()),
@@ -76,16 +77,24 @@ def run(
         keep_going=keep_going,
         require_devices=tuple(require_device or ()),
     )
+    check_request(given)
+    defaults = project_defaults()
+    request = with_defaults(given, defaults)
     check_request(request)
     destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown}
     check_destinations(destinations)
-    gathered = gather(paths, expression, request)
+    gathered = gather(paths or defaults.paths, expression, request)
     cases = _last_failed(gathered.cases) if last_failed else gathered.cases
-    return _run(gathered, cases, request, destinations, look)
+    return _run(gathered, cases, request, destinations, look, rerun_options(given))
 
 
 def _run(
-    gathered: Gathered, cases: tuple[Case, ...], request: Request, destinations: Destinations, look: Look
+    gathered: Gathered,
+    cases: tuple[Case, ...],
+    request: Request,
+    destinations: Destinations,
+    look: Look,
+    rerun: tuple[str, ...],
 ) -> ExitCode:
     with held_interrupts() as interrupts:
         with progress(len(cases)) as listener:
@@ -97,7 +106,7 @@ def _run(
         lost = _save(outcome, destinations)  # before the screen: a pipe may end early
         with interrupts.finishing():
             if _has_news(outcome):
-                present(outcome.report, look, rerun_options(request))
+                present(outcome.report, look, rerun)
             warn_about(problems)
             for problem in lost:
                 complain(problem)
