@@ -24,12 +24,13 @@ MAY_IMPORT = {
     "checks": GROUND | {"core"},
     "diagnosis": GROUND | {"core"},
     "spec": GROUND,
+    "baseline": GROUND | {"spec"},
     "run": GROUND | {"core", "sampling", "checks", "diagnosis", "spec"},
     "report": GROUND | {"spec"},
     "api": GROUND | {"run", "report", "core", "checks"},
-    "cli": GROUND | {"run", "report", "spec", "api"},
+    "cli": GROUND | {"run", "report", "spec", "baseline", "api"},
 }
-LIGHT = {*GROUND, "spec", "report", "cli"}
+LIGHT = {*GROUND, "spec", "baseline", "report", "cli"}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or not path.name.startswith("__"))
 
 

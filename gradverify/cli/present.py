@@ -21,6 +21,7 @@ class Look:
     detail: Detail
     wish: ColourWish
     durations: int  # slowest cases listed
+    rerun: tuple[str, ...] = ()  # options that belong into the command that repeats a case
 
 
 def look_of(*, no_color: bool, quiet: bool, verbose: bool, durations: int | None) -> Look:
@@ -33,10 +34,10 @@ def look_of(*, no_color: bool, quiet: bool, verbose: bool, durations: int | None
     )
 
 
-def present(report: Report, look: Look, rerun: tuple[str, ...] = ()) -> None:
-    """Draw a report on stdout, and tell GitHub where it is a job of theirs; `rerun` are options that repeat a case."""
+def present(report: Report, look: Look) -> None:
+    """Draw a report on stdout, and tell GitHub about it in its jobs."""
     terminal = stdout_terminal(look.wish)
-    options = DetailOptions(detail=look.detail, rerun=rerun)
+    options = DetailOptions(detail=look.detail, rerun=look.rerun)
     show(report_lines(report, terminal.screen, options, look.durations), terminal)
     publish(report)
 

@@ -91,7 +91,7 @@ def _table(path: Path) -> Any:
 
 def _read(table: Any, folder: Path) -> Defaults:
     try:
-        values = keyed(_plain(table), _readers(folder))
+        values = keyed(_plain(table), readers_of(folder))
     except BadValueError as error:
         told = [
             f"{dotted('.'.join(_TABLE), issue.at)}: {issue.problem}{f' ({issue.hint})' if issue.hint else ''}"
@@ -102,7 +102,8 @@ def _read(table: Any, folder: Path) -> Defaults:
     return Defaults(**values)
 
 
-def _readers(folder: Path) -> Mapping[str, Reader[Any]]:
+def readers_of(folder: Path) -> Mapping[str, Reader[Any]]:
+    """Return the keys of the table, each with how it is read in a project's folder."""
     from gradverify.spec.keys import device, seconds  # slow: a project without a table does not need it
 
     def path(value: Any) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradverify.case import Case
@@ -10,6 +11,7 @@ from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.files import LAST_REPORT, read_report, save_last
 from gradverify.cli.gather import Gathered, gather, warn_about
+from gradverify.cli.known import Extent, Kept, kept_failures, settle
 from gradverify.cli.outputs import Destinations, check_destinations, write_outputs
 from gradverify.cli.present import Look, exit_code, look_of, present
 from gradverify.cli.progress import progress
@@ -51,6 +53,8 @@ def run(
     sarif: opt.Sarif = None,
     markdown: opt.Markdown = None,
     durations: opt.Durations = None,
+    baseline: opt.Known = None,
+    write_baseline: opt.WriteKnown = None,
     no_color: opt.NoColour = False,
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = False,
@@ -81,20 +85,22 @@ def run(
     defaults = project_defaults()
     request = with_defaults(given, defaults)
     check_request(request)
+    kept = kept_failures(baseline, write_baseline, defaults.baseline)
+    request = replace(request, known=kept.baseline)
     destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown}
     check_destinations(destinations)
     gathered = gather(paths or defaults.paths, expression, request)
     cases = _last_failed(gathered.cases) if last_failed else gathered.cases
-    return _run(gathered, cases, request, destinations, look, rerun_options(given))
+    return _run(gathered, cases, request, kept, destinations, replace(look, rerun=rerun_options(given)))
 
 
 def _run(
     gathered: Gathered,
     cases: tuple[Case, ...],
     request: Request,
+    kept: Kept,
     destinations: Destinations,
     look: Look,
-    rerun: tuple[str, ...],
 ) -> ExitCode:
     with held_interrupts() as interrupts:
         with progress(len(cases)) as listener:
@@ -103,10 +109,14 @@ def _run(
         problems = gathered.problems + len(outcome.errors)
         if problems and not outcome.report.cases and not outcome.interrupted:
             raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run")
-        lost = _save(outcome, destinations)  # before the screen: a pipe may end early
+        settled = settle(outcome.report, kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
+        outcome = replace(outcome, report=settled.report)
+        lost = [*settled.lost, *_save(outcome, destinations)]  # before the screen: a pipe may end early
         with interrupts.finishing():
             if _has_news(outcome):
-                present(outcome.report, look, rerun)
+                present(outcome.report, look)
+            for note in settled.notes:
+                complain(note)
             warn_about(problems)
             for problem in lost:
                 complain(problem)

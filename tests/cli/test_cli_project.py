@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from report_specimens import case, masked
 
 from gradverify.case import TorchGradcheck
+from gradverify.cli.project import readers_of
 
 FULL = """
 [tool.gradverify]
@@ -26,6 +28,7 @@ memory = "2G"
 elements = 7
 require_devices = ["cuda"]
 """
+PAGE = Path(__file__).parent.parent.parent / "docs" / "config.md"
 
 
 def project(text: str, folder: str = ".") -> None:
@@ -45,6 +48,11 @@ def test_every_key(fake, call) -> None:
     assert (request.samples, request.seed, request.timeout) == (3, 0, 120.0)
     assert (request.torch_gradcheck, request.workers) == (TorchGradcheck.NEVER, 2)
     assert (request.memory, request.max_elements) == (2 * 2**30, 7)
+
+
+def test_the_page_lists_every_key(tmp_path: Path) -> None:
+    rows = [row.split("|")[1] for row in PAGE.read_text(encoding="utf-8").splitlines() if row.startswith("| `")]
+    assert {key for row in rows for key in re.findall(r"`([a-z_]+)`", row)} == set(readers_of(tmp_path))
 
 
 def test_the_command_line_has_the_last_word(fake, call) -> None:

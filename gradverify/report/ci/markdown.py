@@ -23,6 +23,8 @@ def to_markdown(report: Report) -> str:
     """Return a summary: counts, then each case that is not as expected; what is as expected is only counted."""
     unexpected = [case for case in report.cases if not case.as_expected]
     rows = [f"## {_headline(report)}", "", *_counts(report.cases)]
+    known = sum(case.known is not None for case in report.cases)
+    rows += ["", f"The baseline knows {counted(known, 'failure')} of these."] if known else []
     for case in unexpected[:_CASES]:
         rows += ["", *_case(case)]
     if len(unexpected) > _CASES:
