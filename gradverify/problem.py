@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from gradverify.result import CaseResult, CheckResult, Finding, Verdict
 
@@ -28,6 +29,19 @@ def problems_of(case: CaseResult) -> tuple[Problem, ...]:
     return found or (_of_case(case),)
 
 
+def said_once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return the problems, as one where several checks say the same: that forward raises, all of them find out."""
+    groups: dict[object, list[Problem]] = {}
+    for number, problem in enumerate(problems):
+        shows = problem.finding is not None and problem.finding.elements
+        groups.setdefault(number if shows else (problem.code, problem.message), []).append(problem)
+    return tuple(replace(group[0], check=_checks(group)) for group in groups.values())
+
+
+def _checks(group: Sequence[Problem]) -> str | None:
+    return ", ".join(dict.fromkeys(problem.check for problem in group if problem.check)) or None
+
+
 def _of_check(check: CheckResult) -> list[Problem]:
     if check.verdict in _QUIET:
         return []
@@ -44,4 +58,5 @@ def _of_case(case: CaseResult) -> Problem:
     if coded:
         return Problem(code=coded[1], verdict=case.verdict, message=coded[2])
     surprise = f"expected {case.expected.value}, found {case.verdict.value}"
-    return Problem(verdict=case.verdict, message=f"{surprise}: {case.message}" if case.message else surprise)
+    more = case.message.removeprefix(f"expected {case.expected.value}").strip(" ,;")
+    return Problem(verdict=case.verdict, message=f"{surprise}: {more}" if more else surprise)

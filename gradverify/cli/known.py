@@ -105,7 +105,8 @@ def _told_written(kept: Kept, made: Baseline) -> str:
     before, after = ({entry.key for entry in baseline.entries} for baseline in (kept.baseline, made))
     changes = [f"{len(keys)} {word}" for keys, word in ((after - before, "new"), (before - after, "fixed")) if keys]
     told = f" ({', '.join(changes)})" if changes else ""
-    return f"{kept.path} knows {counted(len(after), 'finding')} now{told}; say why in `reason`"
+    hint = "; say why in `reason`" if after - before else ""
+    return f"{kept.path} knows {counted(len(after), 'finding')} now{told}{hint}"
 
 
 def _told_fixed(gone: tuple[Entry, ...], path: Path) -> Iterator[str]:

@@ -55,7 +55,7 @@ def test_from_its_entry_to_its_removal(fake, call) -> None:
     )
 
     written = call("run", "specs", "--write-baseline", "known.yaml")
-    assert written.stderr == "gradverify: known.yaml knows 0 findings now (1 fixed); say why in `reason`\n"
+    assert written.stderr == "gradverify: known.yaml knows 0 findings now (1 fixed)\n"
     assert text().endswith("known: []\n")
 
 

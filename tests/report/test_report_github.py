@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_specimens import case, crashed, everything, failing_check, finding, masked, report, wrong_on_purpose
+from report_specimens import case, check, crashed, everything, failing_check, finding, masked, report, wrong_on_purpose
 
 from gradverify.report.ci.github import inert, workflow_commands
 from gradverify.report.ci.places import Checkout
@@ -60,6 +60,15 @@ def test_several_findings_are_one_annotation() -> None:
     assert "%0Aand 2 more findings%0A" in row
 
 
+def test_what_all_checks_say_is_said_once() -> None:
+    raised = finding(code="GV902", verdict=Verdict.ERROR, message="forward raised", elements=(), total=0)
+    checks = [
+        check(name, verdict=Verdict.ERROR, findings=(raised,)) for name in ("gradcheck", "gradgradcheck", "contract")
+    ]
+    told = workflow_commands(report(replace(crashed(), checks=tuple(checks))), HERE)
+    assert "::gradcheck, gradgradcheck, contract GV902: forward raised%0Areproduce: " in told
+
+
 def test_text_of_others_stays_in_its_annotation() -> None:
     source = Source(file=EVIL, line=1)
     hostile = replace(crashed(), id=EVIL, spec=EVIL, function=EVIL, message=EVIL, checks=(), source=source)
@@ -96,3 +105,8 @@ def test_a_required_device_that_is_missing_is_told_at_the_spec() -> None:
     )
     assert told.startswith("::error file=specs/clipped_relu.yaml,line=12,")
     assert "expected pass, found skip: no cuda" in told
+
+
+def test_what_a_baseline_says_is_told() -> None:
+    expired = replace(masked(), message="the baseline's entry gradcheck GV101 expired")
+    assert "the baseline's entry gradcheck GV101 expired" in workflow_commands(report(expired), HERE)

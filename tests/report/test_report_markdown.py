@@ -121,3 +121,8 @@ def test_hostile_names_leave_the_page_whole() -> None:
         assert sum(token.type == "heading_open" for token in tokens) == 3, text
         assert sum(token.type == "tr_open" for token in tokens) == 6, text
         assert not [token for token in tokens if token.type in ("html_block", "blockquote_open", "hr")], text
+
+
+def test_what_a_baseline_says_is_told() -> None:
+    expired = replace(masked(), message="the baseline's entry gradcheck GV101 expired")
+    assert "the baseline's entry gradcheck GV101 expired" in to_markdown(report(expired))

@@ -154,3 +154,8 @@ def test_hostile_text_is_text() -> None:
 @given(st.builds(Report, schema_version=st.just(SCHEMA_VERSION)), st.builds(Checkout))
 def test_any_report_can_be_written(made: Report, checkout: Checkout) -> None:
     json.loads(to_sarif(made, sections(), checkout))
+
+
+def test_what_a_baseline_says_is_told() -> None:
+    expired = replace(masked(), message="the baseline's entry gradcheck GV101 expired")
+    assert "the baseline's entry gradcheck GV101 expired" in results(expired)[0]["message"]["text"]

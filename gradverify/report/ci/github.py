@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gradverify.problem import problems_of
-from gradverify.report.ci.headline import sentence
+from gradverify.problem import problems_of, said_once
+from gradverify.report.ci.headline import remark, sentence
 from gradverify.report.ci.places import Checkout, place_of
 from gradverify.report.reproduce import reproduce_command
 from gradverify.report.safe import safe
@@ -50,11 +50,13 @@ def _error(case: CaseResult, checkout: Checkout) -> str:
 
 
 def _message(case: CaseResult) -> Iterator[str]:
-    problems = problems_of(case)
+    problems = said_once(problems_of(case))
     for problem in problems[:_PROBLEMS]:
         yield sentence(problem)[:_LONGEST]
     if len(problems) > _PROBLEMS:
         yield f"and {counted(len(problems) - _PROBLEMS, 'more finding')}"
+    if told := remark(case):
+        yield told[:_LONGEST]
     if command := reproduce_command(case):
         yield f"reproduce: {command}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradverify.problem import Problem, problems_of
+from gradverify.problem import Problem, problems_of, said_once
 from gradverify.report.case_detail import DetailOptions, case_detail
 from gradverify.report.lines import to_text
 from gradverify.report.safe import safe
@@ -15,7 +15,7 @@ _ROWS = 10  # elements per finding
 
 def headline(case: CaseResult) -> str:
     """Return the first thing that is wrong, and how many more there are."""
-    first, *others = problems_of(case)
+    first, *others = said_once(problems_of(case))
     return sentence(first) + (f" (and {len(others)} more)" if others else "")
 
 
@@ -26,6 +26,12 @@ def sentence(problem: Problem) -> str:
     cause = problem.finding.cause if problem.finding else None
     text = f"{safe(lead)}: {says}" if lead else says
     return f"{text}; cause {safe(cause)}" if cause else text
+
+
+def remark(case: CaseResult) -> str:
+    """Return what is to be said of a case besides its findings: what a spec or a baseline expected of it."""
+    told = any(problem.check for problem in problems_of(case))
+    return " ".join(safe(case.message.partition(PRINTED)[0]).split()) if told else ""
 
 
 def details(case: CaseResult) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gradverify.problem import Problem, problems_of
+from gradverify.problem import Problem, problems_of, said_once
 from gradverify.report.case_lines import time_text
 from gradverify.report.ci.escape import block, code, prose
+from gradverify.report.ci.headline import remark
 from gradverify.report.element_table import FULL, columns_of
 from gradverify.report.reproduce import reproduce_command
 from gradverify.report.screen import Screen
@@ -51,7 +52,9 @@ def _case(case: CaseResult) -> Iterator[str]:
     yield f"### ✗ {case.verdict.value} {code(case.id)}"
     yield ""
     yield ", ".join(_origin(case))
-    problems = problems_of(case)
+    if told := remark(case):
+        yield from ("", f"Also: {prose(told[:_LONGEST])}")
+    problems = said_once(problems_of(case))
     for problem in problems[:_PROBLEMS]:
         yield from ("", *_problem(problem))
     if len(problems) > _PROBLEMS:

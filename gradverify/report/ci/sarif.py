@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from gradverify.catalogue import Section
-from gradverify.problem import Problem, problems_of
-from gradverify.report.ci.headline import sentence
+from gradverify.problem import Problem, problems_of, said_once
+from gradverify.report.ci.headline import remark, sentence
 from gradverify.report.ci.places import Checkout, Place, place_of
 from gradverify.report.safe import safe
 from gradverify.result import CaseResult, Report, Verdict
@@ -53,13 +53,14 @@ def _results(case: CaseResult, numbers: Mapping[str, int], checkout: Checkout) -
     if case.as_expected:
         return
     place, seen = place_of(case, checkout), set[str]()
-    for problem in problems_of(case):
+    told = f"; {remark(case)}" if remark(case) else ""
+    for problem in said_once(problems_of(case)):
         rule = problem.code or _UNEXPECTED.name
         yield {
             "ruleId": rule,
             **({"ruleIndex": numbers[rule]} if rule in numbers else {}),
             "level": _LEVELS.get(problem.verdict, "warning"),
-            "message": {"text": _unlinked(f"{safe(case.id)}: {sentence(problem)}")},
+            "message": {"text": _unlinked(f"{safe(case.id)}: {sentence(problem)}{told}")},
             "locations": [_location(place, case)] if place else [],
             "partialFingerprints": {"gradverify/v1": _fingerprint(case, problem, seen)},
         }
