@@ -124,7 +124,9 @@ def run_step(folder: Path, **inputs: str) -> tuple[int, dict[str, str], list[str
     ran = subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=folder, env=env, capture_output=True, text=True)
     told = dict(row.split("=", 1) for row in output.read_text(encoding="utf-8").splitlines())
     assert ran.stderr == ""
-    return ran.returncode, told, (folder / "args").read_text(encoding="utf-8").splitlines()
+    words = (folder / "args").read_text(encoding="utf-8").splitlines()
+    check_command(shlex.join(["gradverify", *words]))
+    return ran.returncode, told, words
 
 
 def test_the_step_runs_all_there_is_by_default(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from gradverify.baseline.model import NOTHING_KNOWN, Baseline, Entry, described
 from gradverify.catalogue import sections
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.files import check_destination, write_whole
+from gradverify.cli.outputs import Destinations
 from gradverify.cli.request import one_of_two
 from gradverify.cli.terminal import print_problems
 from gradverify.report.words import counted
@@ -61,6 +62,13 @@ def kept_failures(read: Path | None, write: Path | None, default: Path | None) -
         return Kept(use=Use.WRITE, path=write, baseline=_read(write) if write.exists() else NOTHING_KNOWN)
     path = read or default
     return Kept() if path is None else Kept(use=Use.READ, path=path, baseline=_read(path))
+
+
+def refuse_overlap(kept: Kept, destinations: Destinations) -> None:
+    """Raise UsageProblem when a report would be written over the baseline."""
+    for name, path in destinations.items():
+        if path is not None and kept.use is not Use.NONE and path.resolve() == kept.path.resolve():
+            raise UsageProblem(f"--{name} would overwrite the baseline {kept.path}")
 
 
 def settle(report: Report, kept: Kept, extent: Extent) -> Settled:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.files import read_report
-from gradverify.cli.known import Extent, kept_failures, settle
+from gradverify.cli.known import Extent, kept_failures, refuse_overlap, settle
 from gradverify.cli.outputs import Destinations, check_destinations, write_outputs
 from gradverify.cli.present import exit_code, look_of, present
 from gradverify.cli.terminal import complain
@@ -36,6 +36,7 @@ def merge(
     destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown}
     check_destinations(destinations)
     kept = kept_failures(baseline, write_baseline, None)
+    refuse_overlap(kept, destinations)
     merged = merge_reports([(str(path), read_report(path)) for path in reports])
     if not merged.cases:
         raise UsageProblem(f"there is no case in {counted(len(reports), 'report')}")

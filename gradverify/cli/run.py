@@ -11,7 +11,7 @@ from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.files import LAST_REPORT, read_report, save_last
 from gradverify.cli.gather import Gathered, gather, warn_about
-from gradverify.cli.known import Extent, Kept, kept_failures, settle
+from gradverify.cli.known import Extent, Kept, kept_failures, refuse_overlap, settle
 from gradverify.cli.outputs import Destinations, check_destinations, write_outputs
 from gradverify.cli.present import Look, exit_code, look_of, present
 from gradverify.cli.progress import progress
@@ -61,6 +61,8 @@ def run(
 ) -> ExitCode:
     """Verify the gradients that specs describe, element by element.
 
+    Defaults may stand in pyproject.toml, under [tool.gradverify].
+
     Ends with 0 when every case is as expected, 1 when some case is not, 2 when the command or a spec has a mistake,
     3 for a defect of gradverify itself, and 130 when it was interrupted.
     """
@@ -89,6 +91,7 @@ def run(
     request = replace(request, known=kept.baseline)
     destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown}
     check_destinations(destinations)
+    refuse_overlap(kept, destinations)
     gathered = gather(paths or defaults.paths, expression, request)
     cases = _last_failed(gathered.cases) if last_failed else gathered.cases
     return _run(gathered, cases, request, kept, destinations, replace(look, rerun=rerun_options(given)))

@@ -188,3 +188,23 @@ def test_days_are_those_of_the_machine(fake, call, monkeypatch: pytest.MonkeyPat
     assert call("run", "specs", "--baseline", "known.yaml").exit_code == 1
     edit("2026-04-01", "2026-04-02")
     assert call("run", "specs", "--baseline", "known.yaml").exit_code == 0
+
+
+@pytest.mark.parametrize("option", ["--baseline", "--write-baseline"])
+def test_no_report_is_written_over_it(fake, call, option: str) -> None:
+    fake.results = [*BOTH]
+    call("run", "specs", "--write-baseline", "known.yaml")
+    before = text()
+    ran = call("run", "specs", option, "known.yaml", "--junit", "./known.yaml")
+    assert (ran.exit_code, ran.stderr) == (2, "gradverify: --junit would overwrite the baseline known.yaml\n")
+    assert text() == before
+
+
+def test_a_baseline_that_cannot_be_written_after_all_is_2(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    fake.results = [*BOTH]
+    monkeypatch.setattr(known, "write_whole", full)
+    ran = call("run", "specs", "--write-baseline", "known.yaml")
+    assert (ran.exit_code, ran.stderr) == (2, "gradverify: could not write known.yaml: No space left on device\n")
