@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from gradverify.serial import to_plain
+from gradverify.serial import LATER, to_plain
 
 SCHEMA_VERSION = 1
+PRINTED = "; the last it printed:\n"  # in a case's message, between what happened and the end of its output
 Index = tuple[int, ...]
 
 
@@ -135,6 +136,7 @@ class CaseResult:
     seconds: float
     message: str = ""  # why, where the checks do not say it
     checks: tuple[CheckResult, ...] = ()
+    known: str | None = field(default=None, metadata=LATER)  # why it may fail, where a baseline knows that it does
 
     def to_dict(self) -> dict[str, Any]:
         """Return the case as plain JSON values, non-finite numbers as strings."""

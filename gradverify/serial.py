@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -17,6 +17,10 @@ T = TypeVar("T")
 # JSON has words that Python keeps for itself: field name -> JSON name.
 _JSON_NAMES = {"passed": "pass", "failed": "fail", "errors": "error", "skipped": "skip"}
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+# Metadata of a field that reports of earlier versions lack; it has a default.
+LATER: Mapping[str, bool] = {"later": True}
 
 
 class ReportError(GradverifyError):
@@ -62,17 +66,18 @@ def _build_dataclass(kind: Any, plain: Any, path: str) -> Any:
         raise ReportError(f"{path}: expected a mapping, found {type(plain).__name__}")
     values = {}
     for field, name, hint in _shape(kind):
-        if name not in plain:
+        if name in plain:
+            values[field.name] = _build(hint, plain[name], f"{path}.{name}")
+        elif not field.metadata.get("later"):
             raise ReportError(f"{path}: `{name}` is missing")
-        values[field] = _build(hint, plain[name], f"{path}.{name}")
     return kind(**values)
 
 
 @cache
-def _shape(kind: Any) -> tuple[tuple[str, str, Any], ...]:
-    """Return each field's name, JSON name and type; resolving types is slow, and a report has many elements."""
+def _shape(kind: Any) -> tuple[tuple[Field[Any], str, Any], ...]:
+    """Return each field, its JSON name and type; resolving types is slow, and a report has many elements."""
     hints = get_type_hints(kind)
-    return tuple((field.name, _json_name(field.name), hints[field.name]) for field in fields(kind))
+    return tuple((field, _json_name(field.name), hints[field.name]) for field in fields(kind))
 
 
 def _build_union(choices: tuple[Any, ...], plain: Any, path: str) -> Any:

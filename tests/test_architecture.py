@@ -11,24 +11,26 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "gradverify"
 
 # Each room and the rooms it may import from; everything may import the ground floor.
-GROUND = {"errors", "result", "case", "serial", "catalogue"}
+GROUND = {"errors", "result", "case", "serial", "catalogue", "problem"}
 MAY_IMPORT = {
     "errors": set(),
     "catalogue": set(),
     "serial": {"errors"},
     "result": {"serial", "errors"},
     "case": {"result", "errors"},
+    "problem": {"result"},
     "core": GROUND,
     "sampling": GROUND | {"core"},
     "checks": GROUND | {"core"},
     "diagnosis": GROUND | {"core"},
     "spec": GROUND,
+    "baseline": GROUND | {"spec"},
     "run": GROUND | {"core", "sampling", "checks", "diagnosis", "spec"},
     "report": GROUND | {"spec"},
     "api": GROUND | {"run", "report", "core", "checks"},
-    "cli": GROUND | {"run", "report", "spec", "api"},
+    "cli": GROUND | {"run", "report", "spec", "baseline", "api"},
 }
-LIGHT = {"errors", "result", "case", "serial", "catalogue", "spec", "report", "cli"}
+LIGHT = {*GROUND, "spec", "baseline", "report", "cli"}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or not path.name.startswith("__"))
 
 

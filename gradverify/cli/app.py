@@ -10,6 +10,7 @@ import typer
 from gradverify import __version__
 from gradverify.cli.exits import ExitCode, guarded
 from gradverify.cli.explain import explain
+from gradverify.cli.groups import GroupedCommand
 from gradverify.cli.inspect import inspect
 from gradverify.cli.list import list_cases
 from gradverify.cli.merge import merge
@@ -49,7 +50,7 @@ def build_app() -> typer.Typer:
     )
     built.callback()(_main)
     for name, command in COMMANDS:
-        built.command(name)(guarded(command))
+        built.command(name, cls=GroupedCommand)(guarded(command))
     return built
 
 

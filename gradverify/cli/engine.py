@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,8 @@ def expand(specs: Sequence[Spec], request: Request) -> tuple[Case, ...]:
 def run(
     cases: tuple[Case, ...], specs: Sequence[Spec], request: Request, listener: Listener, interrupts: Interrupts
 ) -> Outcome:
-    """Run cases in workers and tell the listener."""
+    """Run cases in workers and tell the listener; a failure that is known is as expected from the start."""
+    from gradverify.baseline.apply import judge_of, judged
     from gradverify.run.options import RunOptions, Started
     from gradverify.run.session import run_cases
 
@@ -64,6 +66,7 @@ def run(
         else:
             listener.finished(event.result)
 
+    judge = judge_of(request.known, date.today())
     options = RunOptions(
         workers=request.workers,
         fail_fast=request.fail_fast,
@@ -71,6 +74,7 @@ def run(
         seed=request.seed,
         require_devices=request.require_devices,
         keep_going=request.keep_going,
+        judge=lambda result: judged(result, judge),
     )
     return run_cases(cases, specs, options, on_event, interrupts=interrupts)
 

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from gradverify.cli.defect import defect_report
-from gradverify.cli.terminal import complain, hush, print_problems
+from gradverify.cli.terminal import complain, hush, print_problems, say_error
 from gradverify.errors import GradverifyError, SpecError
 
 Command = Callable[..., "ExitCode"]
@@ -57,5 +57,5 @@ def _outcome(command: Command, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         hush()
         return ExitCode.OK
     except Exception as error:
-        sys.stderr.write(defect_report(error, sys.argv[1:]))
+        say_error(defect_report(error, sys.argv[1:]))
         return ExitCode.DEFECT

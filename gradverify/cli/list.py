@@ -7,6 +7,7 @@ import sys
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode
 from gradverify.cli.gather import gather, warn_about
+from gradverify.cli.project import project_defaults, with_defaults
 from gradverify.cli.request import Request, check_request
 from gradverify.cli.shard import shard_of
 from gradverify.cli.terminal import ColourWish, is_terminal, show, stdout_terminal
@@ -28,7 +29,7 @@ def list_cases(
 
     A table, or lines with tabs between the columns where stdout is no terminal.
     """
-    request = Request(
+    given = Request(
         checks=tuple(check or ()),
         devices=tuple(device or ()),
         dtypes=tuple(dtype or ()),
@@ -36,8 +37,9 @@ def list_cases(
         shard=None if shard is None else shard_of(shard),
         keep_going=keep_going,
     )
-    check_request(request)
-    gathered = gather(paths, expression, request)
+    check_request(given)
+    defaults = project_defaults()
+    gathered = gather(paths or defaults.paths, expression, with_defaults(given, defaults))
     terminal = stdout_terminal(ColourWish.NEVER if no_color else ColourWish.AUTO)
     table = case_table(gathered.cases, terminal.screen) if is_terminal(sys.stdout) else case_rows(gathered.cases)
     show(table, terminal)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.files import read_report
+from gradverify.cli.known import Extent, kept_failures, refuse_overlap, settle
 from gradverify.cli.outputs import Destinations, check_destinations, write_outputs
 from gradverify.cli.present import exit_code, look_of, present
 from gradverify.cli.terminal import complain
@@ -15,7 +16,12 @@ from gradverify.report.words import counted
 def merge(
     reports: opt.Reports,
     json: opt.Json = None,
+    junit: opt.Junit = None,
+    sarif: opt.Sarif = None,
+    markdown: opt.Markdown = None,
     durations: opt.Durations = None,
+    baseline: opt.Known = None,
+    write_baseline: opt.WriteKnown = None,
     no_color: opt.NoColour = False,
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = False,
@@ -27,13 +33,16 @@ def merge(
     Ends with 2 when a file is no report of this version of the format, or a case is in two of them.
     """
     look = look_of(no_color=no_color, quiet=quiet, verbose=verbose, durations=durations)
-    destinations: Destinations = {"json": json}
+    destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown}
     check_destinations(destinations)
+    kept = kept_failures(baseline, write_baseline, None)
+    refuse_overlap(kept, destinations)
     merged = merge_reports([(str(path), read_report(path)) for path in reports])
     if not merged.cases:
         raise UsageProblem(f"there is no case in {counted(len(reports), 'report')}")
-    lost = write_outputs(merged, destinations)
-    present(merged, look)
-    for problem in lost:
-        complain(problem)
-    return ExitCode.USAGE if lost else exit_code(merged)
+    settled = settle(merged, kept, Extent.WHOLE)
+    lost = [*settled.lost, *write_outputs(settled.report, destinations)]
+    present(settled.report, look)
+    for told in (*settled.notes, *lost):
+        complain(told)
+    return ExitCode.USAGE if lost else exit_code(settled.report)

@@ -63,6 +63,20 @@ Elements = Annotated[
     int | None, typer.Option("--elements", metavar="N", min=1, help="Elements saved per finding.  [default: 100]")
 ]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")]
+Sarif = Annotated[
+    Path | None, typer.Option("--sarif", metavar="FILE", help="Write what is not as expected as SARIF 2.1.0.")
+]
+Markdown = Annotated[
+    Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary as Markdown, for the page of a job.")
+]
+Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write the report as JUnit XML.")]
+Known = Annotated[
+    Path | None, typer.Option("--baseline", metavar="FILE", help="Failures that this file knows are as expected.")
+]
+WriteKnown = Annotated[
+    Path | None,
+    typer.Option("--write-baseline", metavar="FILE", help="Let this file know what fails, and drop what is fixed."),
+]
 NoColour = Annotated[bool, typer.Option("--no-color", help="No colour, also on a terminal.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only what is not as expected, and the summary.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Details of every case, also of those as expected.")]

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from gradverify.catalogue import sections
+from gradverify.cli.checkout import current_checkout
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.files import check_destination, write_whole
+from gradverify.report.ci.junit import to_junit
+from gradverify.report.ci.markdown import to_markdown
+from gradverify.report.ci.sarif import to_sarif
 from gradverify.report.to_json import to_json
 from gradverify.result import Report
 
 # Option name without dashes, and the pure function that makes the file's text.
-FORMATS: tuple[tuple[str, Callable[[Report], str]], ...] = (("json", to_json),)
+FORMATS: tuple[tuple[str, Callable[[Report], str]], ...] = (
+    ("json", to_json),
+    ("junit", to_junit),
+    ("sarif", lambda report: to_sarif(report, sections(), current_checkout())),
+    ("markdown", to_markdown),
+)
 
 Destinations = Mapping[str, Path | None]  # option name -> file, None where it was not given
 

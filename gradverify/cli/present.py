@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradverify.cli.exits import ExitCode
+from gradverify.cli.github import publish
 from gradverify.cli.request import one_of_two
 from gradverify.cli.terminal import ColourWish, show, stdout_terminal
 from gradverify.report.case_detail import DetailOptions
@@ -20,6 +21,7 @@ class Look:
     detail: Detail
     wish: ColourWish
     durations: int  # slowest cases listed
+    rerun: tuple[str, ...] = ()  # options that belong into the command that repeats a case
 
 
 def look_of(*, no_color: bool, quiet: bool, verbose: bool, durations: int | None) -> Look:
@@ -32,11 +34,12 @@ def look_of(*, no_color: bool, quiet: bool, verbose: bool, durations: int | None
     )
 
 
-def present(report: Report, look: Look, rerun: tuple[str, ...] = ()) -> None:
-    """Draw a report on stdout; `rerun` are the options that belong into the command that repeats a case."""
+def present(report: Report, look: Look) -> None:
+    """Draw a report on stdout, and tell GitHub about it in its jobs."""
     terminal = stdout_terminal(look.wish)
-    options = DetailOptions(detail=look.detail, rerun=rerun)
+    options = DetailOptions(detail=look.detail, rerun=look.rerun)
     show(report_lines(report, terminal.screen, options, look.durations), terminal)
+    publish(report)
 
 
 def exit_code(report: Report) -> ExitCode:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from gradverify.baseline.model import NOTHING_KNOWN, Baseline
 from gradverify.case import CASE_DTYPES, DEVICE_KINDS, KNOWN_CHECKS, TorchGradcheck
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.shard import Shard
@@ -37,6 +38,7 @@ class Request:
     fail_fast: bool = False
     keep_going: bool = False
     require_devices: tuple[str, ...] = ()
+    known: Baseline = NOTHING_KNOWN  # failures that are as expected
 
 
 # Options that change what a case is: they belong into the command that repeats it.

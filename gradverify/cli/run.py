@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradverify.case import Case
@@ -10,9 +11,11 @@ from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.files import LAST_REPORT, read_report, save_last
 from gradverify.cli.gather import Gathered, gather, warn_about
+from gradverify.cli.known import Extent, Kept, kept_failures, refuse_overlap, settle
 from gradverify.cli.outputs import Destinations, check_destinations, write_outputs
 from gradverify.cli.present import Look, exit_code, look_of, present
 from gradverify.cli.progress import progress
+from gradverify.cli.project import project_defaults, with_defaults
 from gradverify.cli.request import Request, check_request, memory_of, rerun_options
 from gradverify.cli.select import among
 from gradverify.cli.shard import shard_of
@@ -46,18 +49,25 @@ def run(
     require_device: opt.RequireDevices = None,
     elements: opt.Elements = None,
     json: opt.Json = None,
+    junit: opt.Junit = None,
+    sarif: opt.Sarif = None,
+    markdown: opt.Markdown = None,
     durations: opt.Durations = None,
+    baseline: opt.Known = None,
+    write_baseline: opt.WriteKnown = None,
     no_color: opt.NoColour = False,
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = False,
 ) -> ExitCode:
     """Verify the gradients that specs describe, element by element.
 
+    Defaults may stand in pyproject.toml, under [tool.gradverify].
+
     Ends with 0 when every case is as expected, 1 when some case is not, 2 when the command or a spec has a mistake,
     3 for a defect of gradverify itself, and 130 when it was interrupted.
     """
     look = look_of(no_color=no_color, quiet=quiet, verbose=verbose, durations=durations)
-    request = Request(
+    given = Request(
         checks=tuple(check or ()),
         devices=tuple(device or ()),
         dtypes=tuple(dtype or ()),
@@ -73,16 +83,27 @@ def run(
         keep_going=keep_going,
         require_devices=tuple(require_device or ()),
     )
+    check_request(given)
+    defaults = project_defaults()
+    request = with_defaults(given, defaults)
     check_request(request)
-    destinations: Destinations = {"json": json}
+    kept = kept_failures(baseline, write_baseline, defaults.baseline)
+    request = replace(request, known=kept.baseline)
+    destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown}
     check_destinations(destinations)
-    gathered = gather(paths, expression, request)
+    refuse_overlap(kept, destinations)
+    gathered = gather(paths or defaults.paths, expression, request)
     cases = _last_failed(gathered.cases) if last_failed else gathered.cases
-    return _run(gathered, cases, request, destinations, look)
+    return _run(gathered, cases, request, kept, destinations, replace(look, rerun=rerun_options(given)))
 
 
 def _run(
-    gathered: Gathered, cases: tuple[Case, ...], request: Request, destinations: Destinations, look: Look
+    gathered: Gathered,
+    cases: tuple[Case, ...],
+    request: Request,
+    kept: Kept,
+    destinations: Destinations,
+    look: Look,
 ) -> ExitCode:
     with held_interrupts() as interrupts:
         with progress(len(cases)) as listener:
@@ -91,10 +112,14 @@ def _run(
         problems = gathered.problems + len(outcome.errors)
         if problems and not outcome.report.cases and not outcome.interrupted:
             raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run")
-        lost = _save(outcome, destinations)  # before the screen: a pipe may end early
+        settled = settle(outcome.report, kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
+        outcome = replace(outcome, report=settled.report)
+        lost = [*settled.lost, *_save(outcome, destinations)]  # before the screen: a pipe may end early
         with interrupts.finishing():
             if _has_news(outcome):
-                present(outcome.report, look, rerun_options(request))
+                present(outcome.report, look)
+            for note in settled.notes:
+                complain(note)
             warn_about(problems)
             for problem in lost:
                 complain(problem)

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TextIO
 
 from gradverify.errors import SpecError
+from gradverify.report.ci.github import inert
 from gradverify.report.lines import Line
 from gradverify.report.paint import Colour, paint
 from gradverify.report.safe import safe
@@ -58,6 +59,11 @@ def show(rows: Iterable[Line], terminal: Terminal) -> None:
 
 def say(text: str) -> bool:
     """Write text to stdout as well as its encoding allows; False when nobody reads it any more."""
+    return instruct(_shown(text))
+
+
+def instruct(text: str) -> bool:
+    """Write what a program that reads stdout may obey; False when nobody reads it any more."""
     try:
         sys.stdout.write(_encodable(text, sys.stdout))
         sys.stdout.flush()
@@ -67,16 +73,26 @@ def say(text: str) -> bool:
     return True
 
 
+def say_error(text: str) -> None:
+    """Write text to stderr as well as its encoding allows."""
+    sys.stderr.write(_encodable(_shown(text), sys.stderr))
+    sys.stderr.flush()
+
+
+def in_github_job() -> bool:
+    """Tell whether a GitHub job reads what we print, and obeys some of it."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
 def complain(text: str) -> None:
     """Write a message to stderr."""
-    sys.stderr.write(_encodable(f"gradverify: {safe(text)}\n", sys.stderr))
-    sys.stderr.flush()
+    say_error(f"gradverify: {safe(text)}\n")
 
 
 def print_problems(errors: Iterable[SpecError]) -> None:
     """Print each mistake on a line of its own that starts with file:line:column, as editors want it."""
     for error in errors:
-        sys.stderr.write(_encodable(f"{safe(str(error))}\n", sys.stderr))
+        say_error(f"{safe(str(error))}\n")
 
 
 def hush() -> None:
@@ -86,6 +102,10 @@ def hush() -> None:
         os.dup2(nowhere, sys.stdout.fileno())
     except (OSError, ValueError):
         return
+
+
+def _shown(text: str) -> str:
+    return inert(text) if in_github_job() else text
 
 
 def _encodable(text: str, stream: TextIO) -> str:

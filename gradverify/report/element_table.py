@@ -74,14 +74,13 @@ def element_table(finding: Finding, elements: Sequence[Element], screen: Screen)
     """Return the elements as one row each, or stacked where one row is too wide for the screen."""
     if not elements:
         return []
-    names = safe(finding.wrt or "input"), safe(finding.of or "output")
     for layout in (FULL, COMPACT, SHORT, TIGHT):
-        if _width(_columns(names, elements[:_SAMPLE], screen, layout)) > screen.width:
+        if _width(columns_of(finding, elements[:_SAMPLE], screen, layout)) > screen.width:
             continue  # twenty thousand are too many to lay out four times
-        columns = _columns(names, elements, screen, layout)
+        columns = columns_of(finding, elements, screen, layout)
         if _width(columns) <= screen.width:
             return _rows(columns)
-    columns = _columns(names, elements, screen, FULL)
+    columns = columns_of(finding, elements, screen, FULL)
     if max(_width(_place(columns)), len(_GAP) + _width(_measure(columns))) <= screen.width:
         return _stacked(columns)
     return _vertical(columns)
@@ -92,7 +91,9 @@ def named(name: str, index: Index) -> str:
     return f"{name}[{','.join(map(str, index))}]" if index else name
 
 
-def _columns(names: tuple[str, str], elements: Sequence[Element], screen: Screen, layout: Layout) -> list[Column]:
+def columns_of(finding: Finding, elements: Sequence[Element], screen: Screen, layout: Layout) -> list[Column]:
+    """Return the columns of a table of at least one element; that of verdicts only where they differ."""
+    names = safe(finding.wrt or "input"), safe(finding.of or "output")
     texts = [_texts(names, element, screen.glyphs.plus_minus, layout) for element in elements]
     titles = _titles(names, screen, layout)
     columns = [_column(*parts) for parts in zip(Kind, titles, zip(*texts, strict=True), strict=True)]

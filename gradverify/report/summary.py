@@ -38,6 +38,13 @@ def skip_lines(report: Report, screen: Screen) -> list[Line]:
     return [line(span(row, DIM)) for text in texts for row in fold(text, screen.width)]
 
 
+def known_lines(report: Report, screen: Screen) -> list[Line]:
+    """Return each reason for which a baseline takes failures as expected, with how many cases it stands for."""
+    reasons = Counter(case.known for case in report.cases if case.known is not None)
+    texts = [f"- {counted(number, 'case')} known: {safe(reason)}" for reason, number in reasons.most_common()]
+    return [line(span(row, DIM)) for text in texts for row in fold(text, screen.width)]
+
+
 def _tally(cases: Sequence[CaseResult]) -> tuple[Counter[Verdict], Counter[Verdict]]:
     good = Counter(case.verdict for case in cases if case.as_expected)
     bad = Counter(case.verdict for case in cases if not case.as_expected)

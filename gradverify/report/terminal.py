@@ -7,7 +7,7 @@ from gradverify.report.case_lines import case_lines
 from gradverify.report.durations import duration_lines
 from gradverify.report.lines import EMPTY, Line
 from gradverify.report.screen import Detail, Screen
-from gradverify.report.summary import skip_lines, summary_lines
+from gradverify.report.summary import known_lines, skip_lines, summary_lines
 from gradverify.result import Report
 
 
@@ -18,5 +18,6 @@ def report_lines(report: Report, screen: Screen, options: DetailOptions, slowest
         rows += [*([EMPTY] if rows else []), *case_detail(case, screen, options)]
     if durations := duration_lines(report, slowest):
         rows += [*([EMPTY] if rows else []), *durations]
-    rows += [*([EMPTY] if rows else []), *skip_lines(report, screen), *summary_lines(report, screen)]
+    rows += [*([EMPTY] if rows else []), *skip_lines(report, screen), *known_lines(report, screen)]
+    rows += [*summary_lines(report, screen)]
     return rows

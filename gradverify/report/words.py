@@ -66,7 +66,8 @@ def heading(case: CaseResult, name: str, screen: Screen) -> Line:
 def _expected(case: CaseResult, glyphs: Glyphs) -> Badge:
     if case.verdict is Verdict.SKIP:
         return Badge(symbol="-", word="skip", style=DIM)
-    word = case.verdict.value if case.verdict is Verdict.PASS else f"{case.verdict.value} (expected)"
+    why = "expected" if case.known is None else "known"
+    word = case.verdict.value if case.verdict is Verdict.PASS else f"{case.verdict.value} ({why})"
     return Badge(symbol=glyphs.tick, word=word, style=GOOD)
 
 

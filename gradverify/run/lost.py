@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradverify.case import Absence, Case, Target, TargetProblem
-from gradverify.result import CaseResult
+from gradverify.result import PRINTED, CaseResult
 from gradverify.run.outcome import could_not_run
 from gradverify.run.task import Loss, TaskLost
 
@@ -23,4 +23,4 @@ def lost_target(target: Target, lost: TaskLost, timeout: float) -> TargetProblem
 def _why(lost: TaskLost, timeout: float) -> tuple[str, str]:
     code, said = ("GV904", f"timed out after {timeout:g} s") if lost.loss is Loss.TIMEOUT else ("GV905", lost.detail)
     output = lost.output.strip()
-    return code, f"{said}; the last it printed:\n{output}" if output else said
+    return code, f"{said}{PRINTED}{output}" if output else said

@@ -101,7 +101,7 @@ def _run_all(
     mistaken = {error.where.file for error in progress.errors}
     sound = [case for case in cases if case.spec not in mistaken]
     for result in _results(sound, scouted, desk):
-        judged = _required(result, options.require_devices)
+        judged = options.judge(_required(result, options.require_devices))
         progress.results[judged.id] = judged
         desk.tell(Finished(result=judged))
         if options.fail_fast and not judged.as_expected:

@@ -23,6 +23,7 @@ from gradverify.cli.request import Request
 from gradverify.errors import SpecError
 from gradverify.result import CaseResult
 from gradverify.run.interrupts import Interrupts
+from gradverify.run.options import Outcome
 
 
 @dataclass
@@ -64,7 +65,7 @@ class Fake:
         for result in done:
             listener.started(result.id)
             listener.finished(result)
-        return SimpleNamespace(report=report(*done), errors=self.run_errors, interrupted=self.interrupted)
+        return Outcome(report=report(*done), errors=self.run_errors, interrupted=self.interrupted)
 
 
 def case_of(result: CaseResult) -> Case:
@@ -79,7 +80,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fake:
         monkeypatch.setattr(engine, name, getattr(made, name))
     monkeypatch.setattr(engine, "schema", lambda: {"type": "object"})
     monkeypatch.chdir(tmp_path)
-    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
     return made
 

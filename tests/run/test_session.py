@@ -19,7 +19,8 @@ from gradverify.errors import SpecError, Where
 from gradverify.result import CaseResult, Verdict
 from gradverify.run import session
 from gradverify.run.inprocess import InProcess
-from gradverify.run.options import Event, Finished, Started
+from gradverify.run.options import Event, Finished, RunOptions, Started
+from gradverify.run.session import run_cases
 from gradverify.run.task import Engine
 from tests.run.making import OPS, SHOWN, case, outcome, run, target
 from tests.run.processes import left_over, offspring
@@ -92,6 +93,19 @@ def test_fail_fast_stops_at_the_first_that_is_not_as_expected(engine: Engine) ->
     report = outcome(cases, engine, fail_fast=True).report
     assert 1 <= len(report.cases) < 31
     assert sum(not result.as_expected for result in report.cases) == 1
+
+
+def test_fail_fast_goes_on_where_a_failure_is_judged_to_be_known(engine: Engine) -> None:
+    cases = [case("WrongCube"), *numbered(3)]
+    events: list[bool] = []
+
+    def tell(event: Event) -> None:
+        events.append(isinstance(event, Started) or event.result.as_expected)
+
+    options = RunOptions(fail_fast=True, judge=lambda result: replace(result, as_expected=True, known="issue 12"))
+    report = run_cases(cases, (), options, tell, engine=engine).report
+    assert [result.known for result in report.cases] == ["issue 12"] * 4
+    assert all(events)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Failures that are known: a file beside the specs that says which, why, and until when."""

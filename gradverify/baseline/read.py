@@ -1,0 +1,146 @@
+"""A baseline's YAML to its entries, or every mistake in it with its place."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gradverify.baseline.model import NOTHING_KNOWN, Baseline, Entry, Key
+from gradverify.case import KNOWN_CHECKS
+from gradverify.errors import SpecError
+from gradverify.spec.document import compose
+from gradverify.spec.files import read_text, text_error
+from gradverify.spec.node import Loc, Node, error, key_place, value_place
+from gradverify.spec.readers import (
+    BadValueError,
+    Issue,
+    Reader,
+    bad,
+    expected,
+    keyed,
+    list_of,
+    one_of,
+    text,
+    whole,
+)
+from gradverify.spec.wording import found, misspelt
+
+VERSION = 1
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What came of reading a file."""
+
+    baseline: Baseline  # empty where there are errors
+    errors: tuple[SpecError, ...]
+
+
+def read_baseline(path: Path, codes: Sequence[str]) -> Reading:
+    """Return the baseline in a file; `codes` are those that there are."""
+    content = read_text(path)
+    if isinstance(content, SpecError):
+        return Reading(baseline=NOTHING_KNOWN, errors=(content,))
+    return parse(content, str(path), codes)
+
+
+def parse(content: str, file: str, codes: Sequence[str]) -> Reading:
+    """Return the baseline that a text is, or all its mistakes."""
+    composed = compose(content, file)
+    errors = list(composed.errors)
+    if not errors and len(composed.documents) != 1:
+        hint = "it starts with `version` and `known`; without known failures leave the file away"
+        errors.append(text_error(file, "", f"expected one document, found {len(composed.documents)}", hint))
+    if errors:
+        return Reading(baseline=NOTHING_KNOWN, errors=tuple(errors))
+    root = composed.documents[0]
+    try:
+        return Reading(baseline=Baseline(entries=_entries(root, codes)), errors=())
+    except BadValueError as reason:
+        return Reading(baseline=NOTHING_KNOWN, errors=tuple(_error(root, issue) for issue in reason.issues))
+
+
+def _entries(root: Node, codes: Sequence[str]) -> tuple[Entry, ...]:
+    readers = {"version": _version, "known": list_of(_entry_reader(codes), "entries")}
+    values = _mapping(root.plain, readers, ("version", "known"))
+    entries: tuple[Entry, ...] = values["known"]
+    _refuse_twins(entries, root)
+    return entries
+
+
+def _entry_reader(codes: Sequence[str]) -> Reader[Entry]:
+    readers = {
+        "case": text,
+        "check": one_of(KNOWN_CHECKS),
+        "code": one_of(codes),
+        "reason": text,
+        "expires": _date,
+    }
+
+    def read(value: Any) -> Entry:
+        return Entry(**_mapping(value, readers, ("case", "code", "reason")))
+
+    return read
+
+
+def _mapping(value: Any, readers: Mapping[str, Reader[Any]], required: Sequence[str]) -> dict[str, Any]:
+    """Read a mapping that has at least the required keys; what is wrong with the others is said too."""
+    issues: list[Issue] = []
+    values: dict[str, Any] = {}
+    try:
+        values = keyed(value, readers)
+    except BadValueError as reason:
+        issues += reason.issues
+    if isinstance(value, dict):
+        issues += (Issue(at=(key,), problem="is missing") for key in _absent(value, required, tuple(readers)))
+    if issues:
+        raise BadValueError(*issues)
+    return values
+
+
+def _absent(value: dict[str, Any], required: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return the required keys that are not there, not even misspelt, which is said already."""
+    return [key for key in required if key not in value and not misspelt(key, value, known)]
+
+
+def _version(value: Any) -> int:
+    if whole(value) != VERSION:
+        raise bad(f"expected {VERSION}, found {value}", "it was written by another version of gradverify")
+    return VERSION
+
+
+def _date(value: Any) -> datetime.date:
+    if not isinstance(value, str):
+        raise expected("a date as 2026-12-31", value)
+    try:
+        if _DATE.fullmatch(value):
+            return datetime.date.fromisoformat(value)
+    except ValueError as reason:
+        raise bad(f"{found(value)} is no date: {reason}") from None
+    raise expected("a date as 2026-12-31", value)
+
+
+def _refuse_twins(entries: Sequence[Entry], root: Node) -> None:
+    first: dict[Key, int] = {}
+    issues = []
+    for number, entry in enumerate(entries):
+        other = first.setdefault(entry.key, number)
+        if other != number:
+            line = value_place(root, _at(other)).where.line
+            issues.append(Issue(at=_at(number), problem="is there twice", hint=f"first at line {line}"))
+    if issues:
+        raise BadValueError(*issues)
+
+
+def _at(number: int) -> Loc:
+    return "known", number
+
+
+def _error(root: Node, issue: Issue) -> SpecError:
+    place = key_place(root, issue.at) if issue.on_key else value_place(root, issue.at)
+    return error(place, issue.problem, issue.hint)

@@ -1,0 +1,49 @@
+"""Entries to a baseline's YAML: always in the same order, and easy to edit by hand."""
+
+from __future__ import annotations
+
+import re
+
+from gradverify.baseline.model import Baseline, Entry
+from gradverify.baseline.read import VERSION
+from gradverify.spec.scalar import UnreadableScalarError, resolve
+
+_HEAD = """\
+# Failures that are known: `gradverify run --baseline` takes them as expected.
+# Say why in `reason`. After the day in `expires: 2026-12-31`, which may be left out, an entry fails again.
+"""
+_PLAIN = re.compile(r"[A-Za-z][\w ./()+=,;-]*(?<! )")
+
+
+def to_yaml(baseline: Baseline) -> str:
+    """Return a baseline as YAML."""
+    entries = sorted(baseline.entries, key=lambda entry: (entry.case, entry.check or "", entry.code))
+    rows = [row for entry in entries for row in _rows(entry)]
+    return f"{_HEAD}version: {VERSION}\nknown:{'' if rows else ' []'}\n" + "".join(f"{row}\n" for row in rows)
+
+
+def _rows(entry: Entry) -> list[str]:
+    rows = [f"  - case: {_scalar(entry.case)}"]
+    rows += [f"    check: {_scalar(entry.check)}"] if entry.check else []
+    rows += [f"    code: {entry.code}", f"    reason: {_scalar(entry.reason)}"]
+    return [*rows, *([f"    expires: {entry.expires.isoformat()}"] if entry.expires else [])]
+
+
+def _scalar(text: str) -> str:
+    """Return text so that YAML reads it back: as it is where that is plain, else in quotes."""
+    if _PLAIN.fullmatch(text) and _stays_text(text):
+        return text
+    return f'"{"".join(map(_quoted, text))}"'
+
+
+def _stays_text(text: str) -> bool:
+    try:
+        return resolve(text) == text
+    except UnreadableScalarError:
+        return False
+
+
+def _quoted(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return character if character.isprintable() else f"\\U{ord(character):08x}"

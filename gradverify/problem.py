@@ -1,0 +1,62 @@
+"""What is wrong with a case, one entry per finding: what reports for other programs are made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from gradverify.result import CaseResult, CheckResult, Finding, Verdict
+
+_CODED = re.compile(r"(GV[0-9]{3}): (.*)", re.DOTALL)
+_QUIET = (Verdict.PASS, Verdict.SKIP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One reason why a case did not pass."""
+
+    check: str | None = None  # None where the case as a whole is concerned
+    code: str | None = None  # GVnnn; None where the verdict is what nobody expected
+    verdict: Verdict
+    message: str  # its first line says what is wrong
+    finding: Finding | None = None  # with the elements that show it
+
+
+def problems_of(case: CaseResult) -> tuple[Problem, ...]:
+    """Return everything that is wrong with a case, in the order of its checks; at least one entry."""
+    found = tuple(problem for check in case.checks for problem in _of_check(check))
+    return found or (_of_case(case),)
+
+
+def said_once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return the problems, as one where several checks say the same: that forward raises, all of them find out."""
+    groups: dict[object, list[Problem]] = {}
+    for number, problem in enumerate(problems):
+        shows = problem.finding is not None and problem.finding.elements
+        groups.setdefault(number if shows else (problem.code, problem.message), []).append(problem)
+    return tuple(replace(group[0], check=_checks(group)) for group in groups.values())
+
+
+def _checks(group: Sequence[Problem]) -> str | None:
+    return ", ".join(dict.fromkeys(problem.check for problem in group if problem.check)) or None
+
+
+def _of_check(check: CheckResult) -> list[Problem]:
+    if check.verdict in _QUIET:
+        return []
+    found = [
+        Problem(check=check.check, code=entry.code, verdict=entry.verdict, message=entry.message, finding=entry)
+        for entry in check.findings
+        if entry.verdict not in _QUIET
+    ]
+    return found or [Problem(check=check.check, verdict=check.verdict, message=check.message or check.verdict.value)]
+
+
+def _of_case(case: CaseResult) -> Problem:
+    coded = _CODED.fullmatch(case.message)
+    if coded:
+        return Problem(code=coded[1], verdict=case.verdict, message=coded[2])
+    surprise = f"expected {case.expected.value}, found {case.verdict.value}"
+    more = case.message.removeprefix(f"expected {case.expected.value}").strip(" ,;")
+    return Problem(verdict=case.verdict, message=f"{surprise}: {more}" if more else surprise)

@@ -1,0 +1,8 @@
+"""The made-up results that the report's tests have."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "report"))

@@ -1,0 +1,157 @@
+"""What a baseline says about results: known is as expected; new, expired and fixed are told apart."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+
+import pytest
+from report_specimens import (
+    case,
+    check,
+    crashed,
+    everything,
+    failing_check,
+    finding,
+    masked,
+    report,
+    skipped,
+    timed_out,
+    undetermined,
+    unexpected_pass,
+    wrong_on_purpose,
+)
+
+from gradverify.baseline.apply import fixed, judge_of, judged, judged_report, keys_of, renewed
+from gradverify.baseline.model import Baseline, Entry
+from gradverify.result import CaseResult, Verdict
+
+TODAY = datetime.date(2026, 4, 1)
+LOST = "GV904: timed out after 2 s; the last it printed:\nstep 1"
+
+
+def entry(one: CaseResult, check: str | None = "gradcheck", code: str = "GV101", **changes: object) -> Entry:
+    return Entry(case=one.id, check=check, code=code, **({"reason": "issue 12"} | changes))  # type: ignore[arg-type]
+
+
+def known(*entries: Entry) -> Baseline:
+    return Baseline(entries=entries)
+
+
+def verdict(one: CaseResult, *entries: Entry) -> CaseResult:
+    return judged(one, judge_of(known(*entries), TODAY))
+
+
+def test_a_known_failure_is_as_expected_and_says_why() -> None:
+    found = verdict(masked(), entry(masked()))
+    assert (found.as_expected, found.known, found.verdict) == (True, "issue 12", Verdict.FAIL)
+    after = judged_report(report(masked(), case()), judge_of(known(entry(masked())), TODAY))
+    assert (after.summary.unexpected, after.summary.failed) == (0, 1)
+
+
+def test_every_finding_must_be_known() -> None:
+    two = replace(masked(), checks=(failing_check(findings=(finding(), finding(code="GV102"))),))
+    found = verdict(two, entry(two))
+    assert (found.as_expected, found.known) == (False, None)
+    assert found.message == "not in the baseline: gradcheck GV102"
+    assert verdict(two, entry(two), entry(two, code="GV102", reason="other")).known == "issue 12; other"
+
+
+@pytest.mark.parametrize("changes", [{"check": "contract"}, {"code": "GV102"}, {"case": "other/case/cpu"}])
+def test_an_entry_is_about_one_case_check_and_code(changes: dict[str, str]) -> None:
+    found = verdict(masked(), replace(entry(masked()), **changes))
+    assert not found.as_expected
+
+
+def test_an_entry_holds_through_its_last_day() -> None:
+    assert verdict(masked(), entry(masked(), expires=TODAY)).as_expected
+    found = verdict(masked(), entry(masked(), expires=TODAY - datetime.timedelta(days=1)))
+    assert not found.as_expected
+    assert found.message == "the baseline's entry gradcheck GV101 expired on 2026-03-31 (issue 12)"
+
+
+def test_what_could_not_be_run_can_be_known() -> None:
+    lost = replace(timed_out(), message=LOST)
+    assert keys_of(lost) == ((lost.id, None, "GV904"),)
+    assert verdict(lost, entry(lost, None, "GV904")).as_expected
+    found = verdict(lost, entry(lost, None, "GV904", expires=datetime.date(2026, 1, 1)))
+    assert found.message == (
+        "GV904: timed out after 2 s; the baseline's entry GV904 expired on 2026-01-01 (issue 12); "
+        "the last it printed:\nstep 1"
+    )
+    assert judged(found, judge_of(known(entry(lost, None, "GV904", expires=datetime.date(2026, 1, 1))), TODAY)) == found
+
+
+def test_inconclusive_and_errors_can_be_known() -> None:
+    for one, code in ((undetermined(), "GV104"), (crashed(), "GV902")):
+        assert verdict(one, entry(one, code=code)).as_expected
+
+
+def test_what_a_baseline_cannot_know() -> None:
+    bare = replace(masked(), checks=(check(verdict=Verdict.FAIL),))
+    contradicted = replace(wrong_on_purpose(), as_expected=False)
+    missing = case(verdict=Verdict.SKIP, as_expected=False, checks=())
+    for one in (unexpected_pass(), missing, skipped(), case(), wrong_on_purpose(), contradicted, bare, timed_out()):
+        assert keys_of(one) == (), one.id
+        assert verdict(one, entry(one)) == one
+
+
+def test_remarks_need_not_be_known() -> None:
+    remark = finding(code="GV309", verdict=Verdict.PASS)
+    assert keys_of(replace(masked(), checks=(failing_check(findings=(remark, finding())),))) == (
+        (masked().id, "gradcheck", "GV101"),
+    )
+
+
+def test_judging_twice_changes_nothing_and_another_baseline_may_say_otherwise() -> None:
+    once = verdict(masked(), entry(masked()))
+    assert verdict(once, entry(masked())) == once
+    again = verdict(once, entry(masked(), code="GV102"))
+    assert (again.as_expected, again.known) == (False, None)
+
+
+def test_fixed_is_what_was_asked_again_and_is_gone() -> None:
+    good = case(masked().id)
+    assert fixed(report(good), known(entry(masked()))) == (entry(masked()),)
+    assert fixed(report(masked()), known(entry(masked()))) == ()
+    other = replace(masked(), checks=(failing_check(findings=(finding(code="GV102"),)),))
+    assert fixed(report(other), known(entry(masked()))) == (entry(masked()),)
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        case("another/case/cpu"),  # not selected
+        case(masked().id, checks=(check("contract"),)),  # another check alone
+        case(masked().id, checks=(check(verdict=Verdict.SKIP),), verdict=Verdict.SKIP),
+        case(masked().id, checks=(check(verdict=Verdict.ERROR),), verdict=Verdict.ERROR, as_expected=False),
+        case(masked().id, checks=(check(verdict=Verdict.INCONCLUSIVE),), verdict=Verdict.INCONCLUSIVE),
+        replace(timed_out(), id=masked().id, message=LOST),
+        replace(skipped(), id=masked().id),
+    ],
+    ids=["not-selected", "other-check", "skip", "error", "inconclusive", "lost", "no-device"],
+)
+def test_what_was_not_asked_is_not_fixed(now: CaseResult) -> None:
+    assert fixed(report(now), known(entry(masked()))) == ()
+    assert entry(masked()) in renewed(report(now), known(entry(masked()))).entries
+
+
+def test_a_case_that_can_be_run_again_is_fixed() -> None:
+    lost = entry(masked(), None, "GV904")
+    assert fixed(report(masked()), known(lost)) == (lost,)
+    assert fixed(report(replace(timed_out(), id=masked().id, message=LOST)), known(lost)) == ()
+
+
+def test_renewing_keeps_reason_and_expiry_adds_and_drops() -> None:
+    old = entry(masked(), expires=datetime.date(2026, 1, 1))
+    stale = entry(case("a/good/cpu"))
+    elsewhere = entry(case("another/case/cpu"))
+    made = renewed(report(masked(), case("a/good/cpu"), crashed()), known(old, stale, elsewhere))
+    assert set(made.entries) == {old, elsewhere, entry(crashed(), code="GV902", reason="not looked into yet")}
+
+
+def test_a_renewed_baseline_knows_all_it_can() -> None:
+    made = renewed(everything(), Baseline())
+    after = judged_report(everything(), judge_of(made, TODAY))
+    assert [one.id for one in after.cases if not one.as_expected] == [timed_out().id, unexpected_pass().id]
+    assert renewed(after, made) == made

@@ -1,0 +1,30 @@
+"""Help fits a narrow terminal, and every option of `run` stands in a group."""
+
+from __future__ import annotations
+
+import pytest
+
+from gradverify.cli.app import COMMANDS
+
+
+@pytest.mark.parametrize("command", [name for name, _ in COMMANDS])
+def test_help_fits_80_columns(call, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = call(command, "--help").stdout
+    assert all(len(row) <= 80 for row in shown.splitlines())
+
+
+def test_options_of_run_are_in_groups(call) -> None:
+    shown = call("run", "--help").stdout
+    groups = [row[:-1] for row in shown.splitlines() if row.endswith(":") and not row.startswith(" ")]
+    assert groups == [
+        "Arguments",
+        "Which cases",
+        "What a case is, in place of what specs say",
+        "How to run",
+        "What is as expected",
+        "Files",
+        "On screen",
+        "Options",
+    ]
+    assert [row.split()[:2] for row in shown.partition("\nOptions:\n")[2].splitlines()] == [["-h,", "--help"]]

@@ -1,0 +1,49 @@
+"""The files that `run` and `merge` leave behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+import pytest
+from report_specimens import masked, report, skipped, timed_out
+
+from gradverify.cli.outputs import FORMATS
+from gradverify.report.to_json import to_json
+
+NAMES = [name for name, _ in FORMATS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_run_and_merge_write_every_format(fake, call, name: str) -> None:
+    fake.results = [masked(), skipped(), timed_out()]
+    ran = call("run", "specs", f"--{name}", "run.out")
+    assert (ran.exit_code, ran.stderr) == (1, "")
+    Path("part.json").write_text(to_json(report(*fake.results)), encoding="utf-8")
+    merged = call("merge", "part.json", f"--{name}", "merged.out")
+    assert (merged.exit_code, merged.stderr) == (1, "")
+    assert masked().id in Path("run.out").read_text(encoding="utf-8")
+    assert masked().id in Path("merged.out").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_destination_that_cannot_be_written_is_2_before_anything_runs(fake, call, name: str) -> None:
+    fake.results = [masked()]
+    ran = call("run", "specs", f"--{name}", "absent/out")
+    assert ran.exit_code == 2
+    assert ran.stderr.startswith("gradverify: cannot write absent/out: there is no folder ")
+    assert fake.ran == []
+
+
+def test_two_formats_never_share_a_file(fake, call) -> None:
+    fake.results = [masked()]
+    ran = call("run", "specs", "--json", "out", "--junit", "./out")
+    assert (ran.exit_code, ran.stderr) == (2, "gradverify: --json and --junit both name out\n")
+
+
+def test_all_formats_at_once(fake, call) -> None:
+    fake.results = [masked()]
+    words = [word for name in NAMES for word in (f"--{name}", f"out.{name}")]
+    assert call("run", "specs", *words).exit_code == 1
+    assert all(Path(f"out.{name}").stat().st_size for name in NAMES)
+    assert Xml.parse("out.junit").getroot().get("failures") == "1"
