@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from gradverify.core.coordinates import coordinates_in, flatten, unflatten
 from gradverify.core.problem import Problem
 from gradverify.core.tape import Rejected, Tape, record, vjp
 from gradverify.errors import EvaluationError
+
+_WORTH = 12  # fewer cotangents are asked one by one
+_HELD = 2_000_000  # numbers held at a time
 
 
 class Reuse(Enum):
@@ -20,6 +25,14 @@ class Reuse(Enum):
 
     SHARED = "shared"
     FRESH = "fresh"  # backward destroys what it saved, or answers differently the second time
+
+
+@dataclass(slots=True, kw_only=True)
+class Batched:
+    """Whether many cotangents may go through backward in one call; its values change."""
+
+    believed: bool = True  # until a call of it fails, or says something else than a single one
+    calls: int = 0  # made so far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +43,7 @@ class Reverse:
     tape: Tape
     reuse: Reuse
     missing: tuple[bool, ...]  # per primal: autograd gave None for a random cotangent
+    batched: Batched = field(default_factory=lambda: Batched())
 
 
 def reverse(problem: Problem, tape: Tape, seed: int) -> Reverse:
@@ -56,13 +70,30 @@ def row(backward: Reverse, cotangent: Tensor) -> Tensor:
     return _flat(backward.problem, _ask(backward.problem, tape, cotangent))
 
 
+def answers(backward: Reverse, cotangents: Tensor) -> Tensor:
+    """Return cotangent·A for each of the cotangents, (K, m) -> (K, n), in one call where backward allows it.
+
+    One answer of every such call, another one each time, is compared with a call of its own.
+    """
+    if len(cotangents) >= _WORTH and backward.reuse is Reuse.SHARED and backward.batched.believed:
+        found = _at_once(backward, cotangents)
+        state = backward.batched
+        state.calls += 1
+        place = (state.calls * 7919) % len(cotangents)
+        if found is not None and torch.equal(found[place], row(backward, cotangents[place])):
+            return found
+        state.believed = False
+    return torch.stack([row(backward, cotangent) for cotangent in cotangents])
+
+
 def rows(backward: Reverse, places: Sequence[int]) -> Iterator[Tensor]:
     """Yield the rows of A for these output coordinates, each (n,)."""
     size = sum(coordinates_in(output.tensor) for output in backward.tape.outputs)
-    for place in places:
-        cotangent = torch.zeros(size, dtype=torch.float64)
-        cotangent[place] = 1.0
-        yield row(backward, cotangent)
+    width = sum(coordinates_in(primal.tensor) for primal in backward.problem.primals)
+    most = max(1, _HELD // max(1, size + width))
+    for first in range(0, len(places), most):
+        some = torch.tensor(places[first : first + most])
+        yield from answers(backward, functional.one_hot(some, size).to(torch.float64))
 
 
 def jacobian(backward: Reverse) -> Tensor:
@@ -71,6 +102,35 @@ def jacobian(backward: Reverse) -> Tensor:
     found = list(rows(backward, range(size)))
     width = sum(coordinates_in(primal.tensor) for primal in backward.problem.primals)
     return torch.stack(found) if found else torch.zeros(0, width, dtype=torch.float64)
+
+
+def _at_once(backward: Reverse, cotangents: Tensor) -> Tensor | None:
+    """Return the answers of a vectorised backward, None where it cannot be vectorised."""
+    tape, primals = backward.tape, [primal.tensor for primal in backward.problem.primals]
+    outputs = [output.tensor for output in tape.outputs]
+    if not all(output.requires_grad for output in outputs) or any(map(torch.is_complex, (*outputs, *primals))):
+        return None
+    pieces = torch.split(cotangents.to(outputs[0].device), [output.numel() for output in outputs], dim=1)
+    asked = [
+        piece.reshape(len(cotangents), *output.shape).to(output.dtype)
+        for piece, output in zip(pieces, outputs, strict=True)
+    ]
+    backward.problem.meter.backward += 1
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            grads = torch.autograd.grad(
+                outputs, tape.leaves, asked, retain_graph=True, allow_unused=True, is_grads_batched=True
+            )
+    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
+        return None
+    flat = [
+        torch.zeros(len(cotangents), primal.numel(), dtype=torch.float64, device=primal.device)
+        if grad is None
+        else grad.reshape(len(cotangents), -1).to(primal.dtype).to(torch.float64)
+        for grad, primal in zip(grads, primals, strict=True)
+    ]
+    return torch.cat([each.to(flat[0].device) for each in flat], dim=1)
 
 
 def _ask(problem: Problem, tape: Tape, cotangent: Tensor) -> tuple[Tensor | None, ...]:

@@ -1,4 +1,4 @@
-"""The generators that a forward may draw random numbers from: python's, numpy's and torch's."""
+"""Random numbers: the generators that a forward may draw from, and vectors of which no entry is small."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from torch import Generator, Tensor
 
 
 def seed_everywhere(seed: int) -> None:
@@ -40,3 +41,10 @@ def generators_kept(devices: Sequence[int]) -> Iterator[None]:
     finally:
         random.setstate(pythons)
         np.random.set_state(numpys)
+
+
+def scattered(scale: Tensor, generator: Generator) -> Tensor:
+    """Return random entries of either sign, between half and one and a half times their scale; none is small."""
+    size = torch.rand(scale.shape, generator=generator, dtype=torch.float64) + 0.5
+    sign = torch.where(torch.rand(scale.shape, generator=generator) < 0.5, -1.0, 1.0)
+    return (size * sign).to(scale.device) * scale

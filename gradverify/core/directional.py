@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from gradverify.core.noise import Noise
 from gradverify.core.richardson import DEPTH
@@ -19,10 +19,3 @@ def slope(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Es
     value = (16 * twice - once) / 15
     bar = (value - twice).abs() + NOISE_FACTOR * noise.level / steps[-1]
     return Estimate(value=value, bar=torch.where(torch.isfinite(bar), bar, torch.inf))
-
-
-def scattered(scale: Tensor, generator: Generator) -> Tensor:
-    """Return random entries of either sign, between half and one and a half times their scale; none is small."""
-    size = torch.rand(scale.shape, generator=generator, dtype=torch.float64) + 0.5
-    sign = torch.where(torch.rand(scale.shape, generator=generator) < 0.5, -1.0, 1.0)
-    return (size * sign).to(scale.device) * scale

@@ -12,8 +12,9 @@ import torch
 from torch import Generator, Tensor
 
 from gradverify.core.analytic import Reverse, row
+from gradverify.core.chance import scattered
 from gradverify.core.compare import BAR_FACTOR
-from gradverify.core.directional import scattered, slope
+from gradverify.core.directional import slope
 from gradverify.core.noise import Noise
 from gradverify.core.sampler import Sampler, magnitudes
 from gradverify.core.samples import Estimate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import torch
@@ -22,6 +22,15 @@ class Mode(Enum):
     WITH_GRAPH = "with"
 
 
+@dataclass(slots=True, kw_only=True)
+class Together:
+    """Which ways of evaluating many points in one call have not failed yet; its values change."""
+
+    ways: list[str] = field(default_factory=lambda: ["vmap", "batch"])
+    calls: int = 0  # made so far
+    batches: set[tuple[bool, ...]] = field(default_factory=set)  # primals whose copies stood the test side by side
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampler:
     """The forward around one point."""
@@ -36,6 +45,7 @@ class Sampler:
     names: tuple[str, ...]  # outputs that are judged
     shapes: tuple[torch.Size, ...]
     mode: Mode
+    together: Together = field(default_factory=Together)
     kept: Tensor | None = None  # outputs looked at, None for all; `value` and `unit` are theirs
 
 
@@ -100,15 +110,12 @@ def focused(sampled: Sampler, outputs: Tensor | slice) -> Sampler:
 
 def along(sampled: Sampler, displacement: Tensor) -> Tensor:
     """Return the outputs at point + displacement, (m,); `displacement` is (n,) float64."""
-    like = [primal.tensor for primal in sampled.problem.primals]
-    return _run(sampled, _tensors(sampled.point + displacement, like))
+    return single(sampled, sampled.point + displacement)
 
 
-def evaluate(sampled: Sampler, points: Tensor, into: Tensor) -> None:
-    """Write the outputs at each of the points (N, n) to `into` (N, m); the points are used up."""
-    primals = [primal.tensor for primal in sampled.problem.primals]
-    for point, row in zip(points, into, strict=True):
-        row.copy_(_run(sampled, _tensors(point, primals)))
+def single(sampled: Sampler, point: Tensor) -> Tensor:
+    """Return the outputs at one point (n,), which is used up; (m,)."""
+    return _run(sampled, _tensors(point, [primal.tensor for primal in sampled.problem.primals]))
 
 
 def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:

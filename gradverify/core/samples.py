@@ -9,7 +9,8 @@ from torch import Tensor
 
 from gradverify.core.moves import Kind, Moves, members, owned
 from gradverify.core.noise import Noise
-from gradverify.core.sampler import Sampler, evaluate, representable
+from gradverify.core.sampler import Sampler, representable
+from gradverify.core.together import evaluate
 
 NOISE_FACTOR = 1.5  # by how much extrapolation amplifies the noise of a difference
 _TINY = torch.finfo(torch.float64).tiny

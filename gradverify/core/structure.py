@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.analytic import Reverse, row
+from gradverify.core.analytic import Reverse, answers
 from gradverify.core.moves import Kind, Moves
 from gradverify.core.sampler import Sampler
 from gradverify.core.scale import Scales
@@ -22,6 +22,7 @@ from gradverify.core.windows import Part, Reach, Window, parts, reaches
 
 _WORTH = 0.7  # colouring is worth it when it leaves at most this part of the columns
 _LONGEST = 64  # periods tried
+_HELD = 2_000_000  # numbers held at a time, while claims are collected
 MOST = 50_000_000  # entries that are written down
 _SMALLEST = 12  # fewer coordinates than this are moved one by one
 
@@ -94,11 +95,14 @@ def claimed_entries(backward: Reverse, structure: Structure) -> Tensor | None:
     claimed = torch.zeros_like(structure.moves.owner, dtype=torch.float64)
     for key, (target_link, colours) in distinct.items():
         sharing = [link for link, own in plans if _key(link, own) == key]
-        for colour in range(int(colours.max()) + 1):
-            members = (colours == colour).nonzero().squeeze(1) + target_link.target.start
-            cotangent = torch.zeros(outputs, dtype=torch.float64)
-            cotangent[members] = 1.0
-            _fill(claimed, structure.moves, row(backward, cotangent), members.to(claimed.device), sharing)
+        count = int(colours.max()) + 1
+        for some in torch.split(torch.arange(count), max(1, _HELD // (outputs + len(structure.moves.colour)))):
+            groups = [(colours == colour).nonzero().squeeze(1) + target_link.target.start for colour in some]
+            cotangents = torch.zeros(len(some), outputs, dtype=torch.float64)
+            for cotangent, members in zip(cotangents, groups, strict=True):
+                cotangent[members] = 1.0
+            for answer, members in zip(answers(backward, cotangents), groups, strict=True):
+                _fill(claimed, structure.moves, answer, members.to(claimed.device), sharing)
     return claimed
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.directional import scattered
+from gradverify.core.chance import scattered
 from gradverify.core.sampler import Sampler, along
 from gradverify.core.scale import Scales
 

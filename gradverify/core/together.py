@@ -1,0 +1,154 @@
+"""Many points in one call, where the forward can be vectorised and gives bit for bit what it gives one by one.
+
+Two ways are tried: `torch.vmap`, which plain compositions of torch allow, and copies side by side along the first
+dimension, which functions of a batch allow, hand-written ones included. Either is believed only while every call of
+it agrees with a single call at one of its points.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from gradverify.core.chance import scattered
+from gradverify.core.coordinates import coordinates_in, real_view
+from gradverify.core.problem import call
+from gradverify.core.sampler import Mode, Sampler, Together, single
+from gradverify.errors import EvaluationError
+
+_WORTH = 12  # fewer points are evaluated one by one
+
+
+def evaluate(sampled: Sampler, points: Tensor, into: Tensor) -> None:
+    """Write the outputs at each of the points (N, n) to `into` (N, m); the points are used up."""
+    if len(points) >= _WORTH and _together(sampled, points, into):
+        return
+    for point, row in zip(points, into, strict=True):
+        row.copy_(single(sampled, point))
+
+
+def _together(sampled: Sampler, points: Tensor, into: Tensor) -> bool:
+    """Evaluate all points in one call; tell whether that was possible and can be believed."""
+    state = sampled.together
+    if sampled.mode is not Mode.WITHOUT_GRAPH or sampled.problem.seed is not None:
+        return False
+    for way in list(state.ways):
+        try:
+            with warnings.catch_warnings(), torch.no_grad():
+                warnings.simplefilter("ignore")
+                found = _WAYS[way](sampled, points)
+        except (EvaluationError, RuntimeError, ValueError, TypeError, IndexError):
+            found = None
+        if found is not None and _agrees(sampled, points, found, state):
+            into.copy_(found)
+            return True
+        state.ways.remove(way)
+    return False
+
+
+def _agrees(sampled: Sampler, points: Tensor, found: Tensor, state: Together) -> bool:
+    """Compare one row, another one each time, with a call of its own."""
+    state.calls += 1
+    place = (state.calls * 7919) % len(points)
+    return found.shape == (len(points), sampled.value.numel()) and bool(
+        torch.equal(found[place].nan_to_num(), single(sampled, points[place]).nan_to_num())
+    )
+
+
+def _by_vmap(sampled: Sampler, points: Tensor) -> Tensor:
+    def function(*tensors: Tensor) -> tuple[Tensor, ...]:
+        found = {output.name: output.tensor for output in call(sampled.problem, tensors)}
+        return tuple(found[name] for name in sampled.names)
+
+    return _joined(sampled, torch.vmap(function)(*_stacked(sampled, points)))
+
+
+def _by_batch(sampled: Sampler, points: Tensor) -> Tensor | None:
+    """Put the copies one after the other along the first dimension of whatever has the outputs' batch.
+
+    Points that differ in other inputs are evaluated one by one.
+    """
+    sizes = {shape[0] if shape else 0 for shape in sampled.shapes}
+    if len(sizes) != 1:
+        return None
+    (batch,) = sizes
+    primals = [primal.tensor for primal in sampled.problem.primals]
+    pieces = torch.split(points != sampled.point, [coordinates_in(primal) for primal in primals], dim=1)
+    moved = torch.stack([piece.any(dim=1) for piece in pieces], dim=1)
+    matching = torch.tensor([bool(primal.dim()) and len(primal) == batch for primal in primals], device=points.device)
+    mine = (matching | ~moved).all(dim=1)
+    if int(mine.sum()) < _WORTH:
+        return torch.stack([single(sampled, point.clone()) for point in points])
+    stacked = _stacked(sampled, points[mine])
+    some = moved[mine].any(dim=0)
+    for copied in dict.fromkeys((tuple(matching.tolist()), tuple(some.tolist()))):
+        if copied in sampled.together.batches or _copies_agree(sampled, len(stacked[0]), copied):
+            sampled.together.batches.add(copied)
+            found = _side_by_side(sampled, stacked, copied)
+            return None if found is None else _merged(sampled, points, mine, found)
+    return None
+
+
+def _copies_agree(sampled: Sampler, count: int, copied: Sequence[bool]) -> bool:
+    """Tell whether every one of the copies of some other point gives what that point gives alone.
+
+    Another point than the one in question, where something that depends on the place in the batch may be zero.
+    """
+    generator = torch.Generator().manual_seed(count)
+    size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
+    other = sampled.point + scattered(2.0**-8 * (size + size.mean()), generator)
+    alone = single(sampled, other.clone())
+    together = _side_by_side(sampled, _stacked(sampled, other.expand(count, -1)), copied)
+    return together is not None and bool((together == alone).all())
+
+
+def _merged(sampled: Sampler, points: Tensor, mine: Tensor, found: Tensor) -> Tensor:
+    whole = found.new_empty(len(points), found.shape[1])
+    whole[mine] = found
+    for place in (~mine).nonzero().squeeze(1).tolist():
+        whole[place] = single(sampled, points[place].clone())
+    return whole
+
+
+def _side_by_side(sampled: Sampler, stacked: Sequence[Tensor], copied: Sequence[bool]) -> Tensor | None:
+    count = len(stacked[0])
+    inputs = [
+        many.reshape(-1, *many.shape[2:]) if mine else many[0].clone()
+        for many, mine in zip(stacked, copied, strict=True)
+    ]
+    try:
+        found = {output.name: output.tensor for output in call(sampled.problem, [each.clone() for each in inputs])}
+    except EvaluationError:
+        return None
+    outputs = [found[name] for name in sampled.names if name in found]
+    if any(
+        output.shape != (count * shape[0], *shape[1:]) for output, shape in zip(outputs, sampled.shapes, strict=False)
+    ):
+        return None
+    return _joined(sampled, [each.reshape(count, -1, *each.shape[1:]) for each in outputs])
+
+
+def _stacked(sampled: Sampler, points: Tensor) -> list[Tensor]:
+    """Return one tensor per primal, with the points along a new first dimension; none shares memory with them."""
+    primals = [primal.tensor for primal in sampled.problem.primals]
+    pieces = points.split([coordinates_in(primal) for primal in primals], dim=1)  # type: ignore[no-untyped-call]
+    found = []
+    for piece, primal in zip(pieces, primals, strict=True):
+        shape = (len(points), *primal.shape, *((2,) if primal.is_complex() else ()))
+        real = piece.reshape(shape).clone(memory_format=torch.contiguous_format)
+        values = torch.view_as_complex(real) if primal.is_complex() else real
+        found.append(values.to(device=primal.device, dtype=primal.dtype))
+    return found
+
+
+def _joined(sampled: Sampler, outputs: Sequence[Tensor]) -> Tensor:
+    """Return the outputs' real coordinates, (N, m)."""
+    flat = [real_view(output).reshape(len(output), -1).to(torch.float64) for output in outputs]
+    joined = torch.cat(flat, dim=1) if len(flat) > 1 else flat[0]
+    return joined if sampled.kept is None else joined[:, sampled.kept]
+
+
+_WAYS: dict[str, Callable[[Sampler, Tensor], Tensor | None]] = {"vmap": _by_vmap, "batch": _by_batch}

@@ -1,0 +1,134 @@
+"""Many points in one call give what they give one by one, or are not put into one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gradverify.core.sampler import Sampler, sampler, single
+from gradverify.core.tape import record
+from gradverify.core.together import evaluate
+from gradverify.result import Verdict
+from tests.core.support import gradcheck, problem_of
+
+COUNT = 20
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+def sampled_of(function: Callable[..., Any], *inputs: Tensor) -> Sampler:
+    problem = problem_of(function, *inputs)
+    return sampler(problem, record(problem))
+
+
+def points_of(sampled: Sampler) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return sampled.point + 0.01 * torch.randn(COUNT, len(sampled.point), generator=generator, dtype=torch.float64)
+
+
+class Rows(torch.autograd.Function):
+    """A hand-written softmax over rows, which vmap knows nothing of."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = x.softmax(-1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        return y * (grad - (grad * y).sum(-1, keepdim=True))
+
+
+def mixing_at_seven(x: Tensor) -> Tensor:
+    """Depend on the place in the batch, in a term that vanishes at the point."""
+
+    class Mixing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            y = x * 2
+            y[7] += x[3]
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            result = 2 * grad
+            result[3] += grad[7]
+            return result
+
+    return Mixing.apply(x)  # type: ignore[no-any-return]
+
+
+ONE_CALL = {
+    "plain torch": (lambda x: x.sin().cumsum(-1), (drawn(8, 4),)),
+    "a function of a batch": (Rows.apply, (drawn(8, 4),)),
+    "complex": (lambda x: torch.view_as_complex(x).exp(), (drawn(8, 2),)),
+    "two outputs": (lambda x: (x.sin(), x.sum()), (drawn(8, 4),)),
+    "two inputs": (lambda x, y: x @ y, (drawn(3, 4), drawn(4, 5, seed=1))),
+}
+ONE_BY_ONE = {
+    "depends on the place in the batch": (mixing_at_seven, (torch.zeros(9, 3, dtype=torch.float64).requires_grad_(),)),
+    "normalised over the batch": (lambda x: Rows.apply(x.mT).mT, (drawn(8, 4),)),
+}
+
+
+@pytest.mark.parametrize("name", [*ONE_CALL, *ONE_BY_ONE])
+def test_the_numbers_are_those_of_single_calls(name: str) -> None:
+    function, inputs = {**ONE_CALL, **ONE_BY_ONE}[name]
+    sampled = sampled_of(function, *inputs)
+    points = points_of(sampled)
+    expected = torch.stack([single(sampled, point.clone()) for point in points])
+    into = torch.empty_like(expected)
+    evaluate(sampled, points, into)
+    assert torch.equal(into, expected)
+
+
+@pytest.mark.parametrize("name", ONE_CALL)
+def test_what_can_be_vectorised_takes_few_calls(name: str) -> None:
+    function, inputs = ONE_CALL[name]
+    sampled = sampled_of(function, *inputs)
+    points = points_of(sampled)
+    before = sampled.problem.meter.forward
+    evaluate(sampled, points, torch.empty(COUNT, len(sampled.value), dtype=torch.float64))
+    assert sampled.problem.meter.forward - before <= 6
+
+
+@pytest.mark.parametrize("name", ONE_BY_ONE)
+def test_what_cannot_is_found_out(name: str) -> None:
+    function, inputs = ONE_BY_ONE[name]
+    sampled = sampled_of(function, *inputs)
+    points = points_of(sampled)
+    evaluate(sampled, points, torch.empty(COUNT, len(sampled.value), dtype=torch.float64))
+    assert sampled.together.ways == []
+    assert gradcheck(function, *inputs).verdict is Verdict.PASS
+
+
+def test_a_vectorised_backward_is_compared_with_single_answers() -> None:
+    class Hasty(torch.autograd.Function):
+        generate_vmap_rule = False
+
+        @staticmethod
+        def forward(x: Tensor, w: Tensor) -> Tensor:
+            return functional.linear(x, w)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+            x, w = ctx.saved_tensors
+            if torch._C._functorch.is_batchedtensor(grad):
+                return torch.zeros_like(x), torch.zeros_like(w)
+            return grad @ w, grad.mT @ x
+
+    assert gradcheck(Hasty.apply, drawn(5, 4), drawn(6, 4, seed=1)).verdict is Verdict.PASS
