@@ -15,6 +15,7 @@ from gradverify.report.words import counted
 def merge(
     reports: opt.Reports,
     json: opt.Json = None,
+    html: opt.Html = None,
     durations: opt.Durations = None,
     no_color: opt.NoColour = False,
     quiet: opt.Quiet = False,
@@ -27,7 +28,7 @@ def merge(
     Ends with 2 when a file is no report of this version of the format, or a case is in two of them.
     """
     look = look_of(no_color=no_color, quiet=quiet, verbose=verbose, durations=durations)
-    destinations: Destinations = {"json": json}
+    destinations: Destinations = {"json": json, "html": html}
     check_destinations(destinations)
     merged = merge_reports([(str(path), read_report(path)) for path in reports])
     if not merged.cases:

@@ -63,6 +63,9 @@ Elements = Annotated[
     int | None, typer.Option("--elements", metavar="N", min=1, help="Elements saved per finding.  [default: 100]")
 ]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write the report as one page for a browser.")
+]
 NoColour = Annotated[bool, typer.Option("--no-color", help="No colour, also on a terminal.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only what is not as expected, and the summary.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Details of every case, also of those as expected.")]

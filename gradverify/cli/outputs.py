@@ -7,11 +7,15 @@ from pathlib import Path
 
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.files import check_destination, write_whole
+from gradverify.report.page.to_html import to_html
 from gradverify.report.to_json import to_json
 from gradverify.result import Report
 
 # Option name without dashes, and the pure function that makes the file's text.
-FORMATS: tuple[tuple[str, Callable[[Report], str]], ...] = (("json", to_json),)
+FORMATS: tuple[tuple[str, Callable[[Report], str]], ...] = (
+    ("json", to_json),
+    ("html", to_html),
+)
 
 Destinations = Mapping[str, Path | None]  # option name -> file, None where it was not given
 

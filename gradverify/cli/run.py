@@ -46,6 +46,7 @@ def run(
     require_device: opt.RequireDevices = None,
     elements: opt.Elements = None,
     json: opt.Json = None,
+    html: opt.Html = None,
     durations: opt.Durations = None,
     no_color: opt.NoColour = False,
     quiet: opt.Quiet = False,
@@ -74,7 +75,7 @@ def run(
         require_devices=tuple(require_device or ()),
     )
     check_request(request)
-    destinations: Destinations = {"json": json}
+    destinations: Destinations = {"json": json, "html": html}
     check_destinations(destinations)
     gathered = gather(paths, expression, request)
     cases = _last_failed(gathered.cases) if last_failed else gathered.cases
