@@ -127,5 +127,5 @@ def test_a_member_of_an_enum_comes_in_however_this_python_pickles_it() -> None:
         send_frame(left, _ByAttribute(Verdict, "INCONCLUSIVE"))
         assert take_frame(bytearray(right.recv(4096))) is Verdict.INCONCLUSIVE
         send_frame(left, _ByAttribute(CaseResult, "__init__"))
-        with pytest.raises(pickle.UnpicklingError, match="'__init__' of .*CaseResult.* does not belong"):
+        with pytest.raises(pickle.UnpicklingError, match=r"'__init__' of .*CaseResult.* does not belong"):
             take_frame(bytearray(right.recv(4096)))
