@@ -1,42 +1,43 @@
-// Light, dark, or what the system says; remembered where the browser lets a page remember.
+// Light or dark as the system says, until the button asks for the other one; that is remembered where it can be.
 
-const THEMES = ["auto", "light", "dark"];
 const THEME_KEY = "gradverify-theme";
+const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
 
 function savedTheme() {
   try {
-    const saved = localStorage.getItem(THEME_KEY);
-    return THEMES.includes(saved) ? saved : "auto";
+    return localStorage.getItem(THEME_KEY);
   } catch {
-    return "auto";
+    return null;
   }
 }
 
 function saveTheme(theme) {
   try {
-    localStorage.setItem(THEME_KEY, theme);
+    if (theme) localStorage.setItem(THEME_KEY, theme);
+    else localStorage.removeItem(THEME_KEY);
   } catch {
     // a page opened from a file may have no storage: the choice holds until it is closed
   }
 }
 
-function showTheme(theme, button) {
-  document.documentElement.dataset.theme = theme;
-  button.textContent = { auto: "◐ System theme", light: "☀ Light theme", dark: "☾ Dark theme" }[theme];
-  button.setAttribute("aria-label", `${button.textContent.slice(2)}; press to change`);
-}
-
 function startTheme() {
   const button = document.getElementById("theme");
-  let theme = savedTheme();
-  showTheme(theme, button);
+  const root = document.documentElement;
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : systemIsDark.matches);
+
+  function choose(theme) {
+    if (theme === "light" || theme === "dark") root.dataset.theme = theme;
+    else delete root.dataset.theme;
+    button.textContent = isDark() ? "☀ Light" : "☾ Dark"; // what a press gives
+  }
+
+  choose(savedTheme());
   button.hidden = false;
+  systemIsDark.addEventListener("change", () => choose(root.dataset.theme));
   button.addEventListener("click", () => {
-    // the first press always changes what is seen
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const order = dark ? ["auto", "light", "dark"] : ["auto", "dark", "light"];
-    theme = order[(order.indexOf(theme) + 1) % order.length];
-    saveTheme(theme);
-    showTheme(theme, button);
+    const wanted = isDark() ? "light" : "dark";
+    const asSystem = (wanted === "dark") === systemIsDark.matches;
+    saveTheme(asSystem ? null : wanted);
+    choose(asSystem ? null : wanted);
   });
 }
