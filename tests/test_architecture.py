@@ -27,8 +27,9 @@ MAY_IMPORT = {
     "report": GROUND | {"spec"},
     "api": GROUND | {"run", "report", "core", "checks"},
     "cli": GROUND | {"run", "report", "spec", "api"},
+    "testing": GROUND | {"run", "report", "spec"},
 }
-LIGHT = {"errors", "result", "case", "serial", "catalogue", "spec", "report", "cli"}
+LIGHT = {"errors", "result", "case", "serial", "catalogue", "spec", "report", "cli", "testing"}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or not path.name.startswith("__"))
 
 
