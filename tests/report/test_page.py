@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from report_specimens import (
     case,
@@ -150,6 +150,14 @@ def test_any_text_can_be_embedded(text: str) -> None:
     assert json.loads(made) == [text]
     assert made.isascii()
     assert not set("<>&") & set(made)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.builds(Report))
+def test_any_report_is_a_page(made: Report) -> None:
+    text = to_html(made)
+    text.encode("utf-8")
+    assert len(Page(text).data) == len(made.cases)
 
 
 @pytest.mark.parametrize("text", ["\ud800", "\x00", "\x1b[31m", "\u2028", "\u202e"])

@@ -105,7 +105,7 @@ def _decades(errors: Iterable[float]) -> Strength:
     def strength(error: float) -> int | None:
         if not math.isfinite(error):
             return None
-        return round(_FULL * size(error)) if error else 0
+        return round(_FULL * size(abs(error))) if error else 0
 
     return strength
 
