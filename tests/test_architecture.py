@@ -29,8 +29,9 @@ MAY_IMPORT = {
     "report": GROUND | {"spec"},
     "api": GROUND | {"run", "report", "core", "checks"},
     "cli": GROUND | {"run", "report", "spec", "baseline", "api"},
+    "testing": GROUND | {"run", "report", "spec"},
 }
-LIGHT = {*GROUND, "spec", "baseline", "report", "cli"}
+LIGHT = {*GROUND, "spec", "baseline", "report", "cli", "testing"}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or not path.name.startswith("__"))
 
 

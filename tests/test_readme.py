@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(r"```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
@@ -39,3 +40,11 @@ def test_the_first_example_fails_as_shown(tmp_path: Path) -> None:
 
 def test_the_python_example_runs() -> None:
     exec(compile(blocks("python")[1], "README.md", "exec"), {})
+
+
+def test_the_example_for_pytest_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "pytest.md").read_text(encoding="utf-8")
+    (example,) = (match["text"] for match in _BLOCK.finditer(page) if match["language"] == "python")
+    scope: dict[str, Any] = {}
+    exec(compile(example, "pytest.md", "exec"), scope)
+    scope["test_gelu"]()

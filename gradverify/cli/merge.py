@@ -19,6 +19,7 @@ def merge(
     junit: opt.Junit = None,
     sarif: opt.Sarif = None,
     markdown: opt.Markdown = None,
+    html: opt.Html = None,
     durations: opt.Durations = None,
     baseline: opt.Known = None,
     write_baseline: opt.WriteKnown = None,
@@ -33,7 +34,7 @@ def merge(
     Ends with 2 when a file is no report of this version of the format, or a case is in two of them.
     """
     look = look_of(no_color=no_color, quiet=quiet, verbose=verbose, durations=durations)
-    destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown}
+    destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown, "html": html}
     check_destinations(destinations)
     kept = kept_failures(baseline, write_baseline, None)
     refuse_overlap(kept, destinations)

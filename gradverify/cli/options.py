@@ -77,6 +77,9 @@ WriteKnown = Annotated[
     Path | None,
     typer.Option("--write-baseline", metavar="FILE", help="Let this file know what fails, and drop what is fixed."),
 ]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write the report as one page for a browser.")
+]
 NoColour = Annotated[bool, typer.Option("--no-color", help="No colour, also on a terminal.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only what is not as expected, and the summary.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Details of every case, also of those as expected.")]

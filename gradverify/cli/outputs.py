@@ -12,6 +12,7 @@ from gradverify.cli.files import check_destination, write_whole
 from gradverify.report.ci.junit import to_junit
 from gradverify.report.ci.markdown import to_markdown
 from gradverify.report.ci.sarif import to_sarif
+from gradverify.report.page.to_html import to_html
 from gradverify.report.to_json import to_json
 from gradverify.result import Report
 
@@ -21,6 +22,7 @@ FORMATS: tuple[tuple[str, Callable[[Report], str]], ...] = (
     ("junit", to_junit),
     ("sarif", lambda report: to_sarif(report, sections(), current_checkout())),
     ("markdown", to_markdown),
+    ("html", to_html),
 )
 
 Destinations = Mapping[str, Path | None]  # option name -> file, None where it was not given

@@ -52,6 +52,7 @@ def run(
     junit: opt.Junit = None,
     sarif: opt.Sarif = None,
     markdown: opt.Markdown = None,
+    html: opt.Html = None,
     durations: opt.Durations = None,
     baseline: opt.Known = None,
     write_baseline: opt.WriteKnown = None,
@@ -89,7 +90,7 @@ def run(
     check_request(request)
     kept = kept_failures(baseline, write_baseline, defaults.baseline)
     request = replace(request, known=kept.baseline)
-    destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown}
+    destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown, "html": html}
     check_destinations(destinations)
     refuse_overlap(kept, destinations)
     gathered = gather(paths or defaults.paths, expression, request)

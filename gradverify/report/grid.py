@@ -72,7 +72,7 @@ def _axis(indices: Iterable[Index], most: int) -> Axis:
     extents = tuple(max(index[d] for index in found if d < len(index)) + 1 for d in range(dimensions))
     places = [flattened(index, extents) for index in found]
     first, last = min(places), max(places)
-    return Axis(extents=extents, first=first, last=last, step=max(1, math.ceil((last - first + 1) / max(most, 1))))
+    return Axis(extents=extents, first=first, last=last, step=(last - first) // max(most, 1) + 1)
 
 
 def _cell(axis: Axis, index: Index) -> int:

@@ -38,6 +38,12 @@ def test_parts_become_one_report(fake, call) -> None:
     assert not Path(".gradverify").exists()
 
 
+def test_parts_become_one_page(fake, call) -> None:
+    files = [write("a.json", masked()), write("b.json", case("z/ok/cpu-float64"))]
+    assert call("merge", *files, "--html", "out.html").exit_code == 1
+    assert "z/ok/cpu-float64" in Path("out.html").read_text(encoding="utf-8")
+
+
 def test_the_order_of_the_files_does_not_matter(fake, call) -> None:
     first, second = write("a.json", masked(), undetermined()), write("b.json", second_order(), skipped())
     call("merge", first, second, "--json", "one.json")

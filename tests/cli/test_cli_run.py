@@ -358,3 +358,18 @@ def test_an_older_file_is_replaced_whole(fake, call) -> None:
     assert Path("link.json").is_symlink()
     assert json.loads(Path("out.json").read_text(encoding="utf-8"))["summary"]["pass"] == 1
     assert not list(Path().glob(".*.tmp"))
+
+
+def test_the_report_as_a_page(fake, call) -> None:
+    fake.results = [masked()]
+    assert call("run", "a.yaml", "--html", "out.html", "--json", "out.json").exit_code == 1
+    text = Path("out.html").read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert text.endswith("</html>\n")
+    assert "clipped_relu/vector/cpu-float64" in text
+
+
+def test_two_formats_cannot_share_a_file(fake, call) -> None:
+    fake.results = [masked()]
+    result = call("run", "a.yaml", "--html", "out", "--json", "./out")
+    assert (result.exit_code, result.stderr) == (2, "gradverify: --json and --html both name out\n")

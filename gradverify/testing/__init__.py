@@ -1,0 +1,1 @@
+"""Specs as tests of pytest: a file of cases is a file of tests."""
