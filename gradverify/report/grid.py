@@ -69,7 +69,8 @@ def flattened(index: Index, extents: Sequence[int]) -> int:
 def _axis(indices: Iterable[Index], most: int) -> Axis:
     found = list(indices)
     dimensions = max(map(len, found))
-    extents = tuple(max(index[d] for index in found if d < len(index)) + 1 for d in range(dimensions))
+    # A report may have been written by hand, and hold an index below zero.
+    extents = tuple(max(1, *(index[d] + 1 for index in found if d < len(index))) for d in range(dimensions))
     places = [flattened(index, extents) for index in found]
     first, last = min(places), max(places)
     return Axis(extents=extents, first=first, last=last, step=(last - first) // max(most, 1) + 1)
