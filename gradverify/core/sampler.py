@@ -26,7 +26,7 @@ class Mode(Enum):
 class Together:
     """Which ways of evaluating many points in one call have not failed yet; its values change."""
 
-    ways: list[str] = field(default_factory=lambda: ["vmap", "batch"])
+    ways: list[str] = field(default_factory=lambda: ["batch", "vmap", "batch in part"])
     calls: int = 0  # made so far
     batches: set[tuple[bool, ...]] = field(default_factory=set)  # primals whose copies stood the test side by side
 

@@ -1,8 +1,8 @@
 """Many points in one call, where the forward can be vectorised and gives bit for bit what it gives one by one.
 
 Two ways are tried: `torch.vmap`, which plain compositions of torch allow, and copies side by side along the first
-dimension, which functions of a batch allow, hand-written ones included. Either is believed only while every call of
-it agrees with a single call at one of its points.
+dimension, which functions of a batch allow, hand-written ones included. Either is believed only while
+it agrees with single calls at some of the points.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gradverify.core.problem import call
 from gradverify.core.sampler import Mode, Sampler, Together, single
 from gradverify.errors import EvaluationError
 
-_WORTH = 12  # fewer points are evaluated one by one
+_WORTH = 8  # fewer points are evaluated one by one
 
 
 def evaluate(sampled: Sampler, points: Tensor, into: Tensor) -> None:
@@ -40,6 +40,8 @@ def _together(sampled: Sampler, points: Tensor, into: Tensor) -> bool:
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")
                 found = _WAYS[way](sampled, points)
+        except _ElsewhereError:
+            continue
         except (EvaluationError, RuntimeError, ValueError, TypeError, IndexError):
             found = None
         if found is not None and _agrees(sampled, points, found, state):
@@ -50,12 +52,14 @@ def _together(sampled: Sampler, points: Tensor, into: Tensor) -> bool:
 
 
 def _agrees(sampled: Sampler, points: Tensor, found: Tensor, state: Together) -> bool:
-    """Compare one row, another one each time, with a call of its own."""
+    """Compare one row, another one each time, with a call of its own: at first always, later now and then."""
     state.calls += 1
+    if found.shape != (len(points), sampled.value.numel()):
+        return False
+    if state.calls & (state.calls - 1):
+        return True  # no power of two
     place = (state.calls * 7919) % len(points)
-    return found.shape == (len(points), sampled.value.numel()) and bool(
-        torch.equal(found[place].nan_to_num(), single(sampled, points[place]).nan_to_num())
-    )
+    return torch.equal(found[place].nan_to_num(), single(sampled, points[place].clone()).nan_to_num())
 
 
 def _by_vmap(sampled: Sampler, points: Tensor) -> Tensor:
@@ -66,30 +70,53 @@ def _by_vmap(sampled: Sampler, points: Tensor) -> Tensor:
     return _joined(sampled, torch.vmap(function)(*_stacked(sampled, points)))
 
 
-def _by_batch(sampled: Sampler, points: Tensor) -> Tensor | None:
-    """Put the copies one after the other along the first dimension of whatever has the outputs' batch.
+class _ElsewhereError(Exception):
+    """These points are not for this way, others may be."""
 
-    Points that differ in other inputs are evaluated one by one.
-    """
-    sizes = {shape[0] if shape else 0 for shape in sampled.shapes}
-    if len(sizes) != 1:
+
+def _by_batch(sampled: Sampler, points: Tensor) -> Tensor | None:
+    """Put the copies one after the other along the first dimension of whatever has the outputs' batch."""
+    if len({shape[0] if shape else 0 for shape in sampled.shapes}) != 1:
         return None
-    (batch,) = sizes
-    primals = [primal.tensor for primal in sampled.problem.primals]
-    pieces = torch.split(points != sampled.point, [coordinates_in(primal) for primal in primals], dim=1)
-    moved = torch.stack([piece.any(dim=1) for piece in pieces], dim=1)
-    matching = torch.tensor([bool(primal.dim()) and len(primal) == batch for primal in primals], device=points.device)
-    mine = (matching | ~moved).all(dim=1)
-    if int(mine.sum()) < _WORTH:
-        return torch.stack([single(sampled, point.clone()) for point in points])
-    stacked = _stacked(sampled, points[mine])
-    some = moved[mine].any(dim=0)
-    for copied in dict.fromkeys((tuple(matching.tolist()), tuple(some.tolist()))):
-        if copied in sampled.together.batches or _copies_agree(sampled, len(stacked[0]), copied):
+    moved, matching = _moved(sampled, points), _matching(sampled)
+    if not bool((matching | ~moved).all()):
+        raise _ElsewhereError
+    for copied in dict.fromkeys((tuple(matching.tolist()), tuple(moved.any(dim=0).tolist()))):
+        if copied in sampled.together.batches or _copies_agree(sampled, len(points), copied):
             sampled.together.batches.add(copied)
-            found = _side_by_side(sampled, stacked, copied)
-            return None if found is None else _merged(sampled, points, mine, found)
+            return _side_by_side(sampled, _stacked(sampled, points), copied)
     return None
+
+
+def _by_batch_in_part(sampled: Sampler, points: Tensor) -> Tensor | None:
+    """Do so with the points that differ in nothing else, and evaluate the others one by one."""
+    mine = (_matching(sampled) | ~_moved(sampled, points)).all(dim=1)
+    if int(mine.sum()) < _WORTH:
+        raise _ElsewhereError
+    found = _by_batch(sampled, points[mine])
+    if found is None:
+        return None
+    whole = found.new_empty(len(points), found.shape[1])
+    whole[mine] = found
+    for place in (~mine).nonzero().squeeze(1).tolist():
+        whole[place] = single(sampled, points[place].clone())
+    return whole
+
+
+def _moved(sampled: Sampler, points: Tensor) -> Tensor:
+    """Tell which inputs differ from those at the point, (N, primals) bool."""
+    sizes = [coordinates_in(primal.tensor) for primal in sampled.problem.primals]
+    return torch.stack([piece.any(dim=1) for piece in torch.split(points != sampled.point, sizes, dim=1)], dim=1)
+
+
+def _matching(sampled: Sampler) -> Tensor:
+    """Tell which inputs have as many entries along their first dimension as the outputs, (primals,) bool."""
+    sizes = {shape[0] if shape else 0 for shape in sampled.shapes}
+    found = [
+        bool(primal.tensor.dim()) and len(sizes) == 1 and len(primal.tensor) in sizes
+        for primal in sampled.problem.primals
+    ]
+    return torch.tensor(found, device=sampled.point.device)
 
 
 def _copies_agree(sampled: Sampler, count: int, copied: Sequence[bool]) -> bool:
@@ -151,4 +178,8 @@ def _joined(sampled: Sampler, outputs: Sequence[Tensor]) -> Tensor:
     return joined if sampled.kept is None else joined[:, sampled.kept]
 
 
-_WAYS: dict[str, Callable[[Sampler, Tensor], Tensor | None]] = {"vmap": _by_vmap, "batch": _by_batch}
+_WAYS: dict[str, Callable[[Sampler, Tensor], Tensor | None]] = {
+    "batch": _by_batch,
+    "vmap": _by_vmap,
+    "batch in part": _by_batch_in_part,
+}
