@@ -1,30 +1,39 @@
 """Cost of one check, ours beside torch's gradcheck (slow) on the same function and inputs, in one run.
 
-    python -m benchmarks.speed [--repeat N] [-k TEXT]
+    python -m benchmarks.speed [--repeat N] [-k TEXT] [--plot FILE.svg]
 
-Prints medians of the times, their ratio, our evaluations of each kind, and our time in units of one forward and
-backward (F+B). Where gradcheck would take more than a minute it is left out.
+Prints medians of the times, their ratio, our evaluations of each kind, our time in units of one forward and
+backward (F+B), and by how many times the input our memory grows. Where gradcheck would take more than a minute it is
+left out. `--plot` draws how both grow with the size of an elementwise function.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from benchmarks.growth import Point, drawn
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.problem import bind
+from gradverify.core.problem import Problem, bind
 from gradverify.result import CheckResult
 
 ALONE = Settings(torch_gradcheck=TorchGradcheck.NEVER)
+GROWTH = "sin, "  # works that the plot is of
+_LARGE = 100_000  # elements from which on memory is measured
+_SLOW = 10_000  # elements from which on torch's check is run once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,54 +47,130 @@ class Work:
     beside: bool = True  # whether gradcheck can do it in reasonable time
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Seconds, and what they were spent on."""
+
+    ours: float
+    theirs: float | None  # None where torch's check was left out
+    once: float  # one forward and backward
+    memory: float | None  # by which our check makes a process grow, in sizes of the input; None for small ones
+    result: CheckResult
+
+
+def _padded(x: Tensor, w: Tensor) -> Tensor:
+    return functional.conv2d(x, w, padding=1)
+
+
+def _normalised(x: Tensor) -> Tensor:
+    return functional.layer_norm(x, (32,))
+
+
 WORKS = (
-    *(Work(name=f"sin, {10**k} elements", function=torch.sin, shapes=((10**k,),), beside=k < 4) for k in range(1, 7)),
+    *(Work(name=f"sin, {10**k} elements", function=torch.sin, shapes=((10**k,),), beside=k < 5) for k in range(1, 7)),
     Work(name="relu, 1000 elements", function=torch.relu, shapes=((1000,),)),
-    Work(name="layer norm 64x32", function=lambda x: functional.layer_norm(x, (32,)), shapes=((64, 32),)),
+    Work(name="layer norm 64x32", function=_normalised, shapes=((64, 32),)),
     Work(name="softmax 64x32", function=lambda x: x.softmax(-1), shapes=((64, 32),)),
     Work(name="matmul 32x32 by 32x32", function=torch.matmul, shapes=((32, 32), (32, 32))),
     Work(name="conv2d 2x3x16x16 by 4x3x3x3", function=functional.conv2d, shapes=((2, 3, 16, 16), (4, 3, 3, 3))),
-    Work(name="sin, 5 elements", function=torch.sin, shapes=((5,),)),
-    Work(name="sin, 5 elements, order 2", function=torch.sin, shapes=((5,),), check="gradgradcheck"),
-    Work(name="sin, 300 elements, order 2", function=torch.sin, shapes=((300,),), check="gradgradcheck"),
+    Work(
+        name="conv2d 8x16x32x32 by 32x16x3x3", function=_padded, shapes=((8, 16, 32, 32), (32, 16, 3, 3)), beside=False
+    ),
+    Work(name="cumsum, 3000 elements", function=lambda x: x.cumsum(0), shapes=((3000,),), beside=False),
+    Work(name="5 elements", function=torch.sin, shapes=((5,),)),
+    Work(name="5 elements, order 2", function=torch.sin, shapes=((5,),), check="gradgradcheck"),
+    Work(name="300 elements, order 2", function=torch.sin, shapes=((300,),), check="gradgradcheck"),
+    Work(name="1000 elements, order 2", function=torch.sin, shapes=((1000,),), check="gradgradcheck"),
 )
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeat", type=int, default=5, help="runs of each, of which the median counts")
-    parser.add_argument("-k", default="", metavar="TEXT", help="only works whose name has TEXT in it")
-    options = parser.parse_args()
+    options = _options()
     torch.set_num_threads(1)
-    head = (
-        f"{'work':30}{'ours ms':>10}{'torch ms':>10}{'ratio':>8}{'forward':>9}{'backward':>9}  {'method':11}{'F+B':>7}"
+    if options.grown:
+        _print_grown(next(work for work in WORKS if work.name == options.grown))
+        return
+    print(
+        f"{'work':32}{'ours ms':>10}{'torch ms':>10}{'ratio':>8}{'forward':>9}{'backward':>9}  {'method':11}{'F+B':>7}"
+        f"{'memory':>8}"
     )
-    print(head)
+    points = []
     for work in WORKS:
         if options.k in work.name:
-            print(_row(work, options.repeat))
+            found = _measured(work, options.repeat)
+            print(_row(work, found), flush=True)
+            if work.name.startswith(GROWTH):
+                points.append(Point(size=work.shapes[0][0], ours=found.ours, theirs=found.theirs))
+    if options.plot is not None:
+        options.plot.write_text(drawn(points), encoding="utf-8")
 
 
-def _row(work: Work, repeat: int) -> str:
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=5, help="runs of each, of which the median counts")
+    parser.add_argument("-k", default="", metavar="TEXT", help="only works whose name has TEXT in it")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw how the times grow, as SVG")
+    parser.add_argument("--grown", default="", metavar="NAME", help="only print by how much this work makes us grow")
+    return parser.parse_args()
+
+
+def _problem(work: Work) -> Problem:
     generator = torch.Generator().manual_seed(0)
-    inputs = tuple(
-        torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in work.shapes
-    )
-    problem = bind(work.function, inputs, names=[f"x{k}" for k in range(len(inputs))])
+    inputs = [torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in work.shapes]
+    return bind(work.function, inputs, names=[f"x{k}" for k in range(len(inputs))])
+
+
+def _measured(work: Work, repeat: int) -> Measured:
+    problem = _problem(work)
+    inputs = tuple(primal.tensor.clone().requires_grad_() for primal in problem.primals)
     results: list[CheckResult] = []
-    ours = _median(lambda: results.append(run_check(work.check, problem, ALONE)), repeat)
-    theirs = _median(lambda: _torch(work, inputs), min(repeat, 3)) if work.beside else None
-    once = _median(lambda: _forward_backward(work, inputs), repeat)
-    result = results[-1]
-    assert result.verdict == "pass", result
-    ratio = "" if theirs is None else f"{theirs / ours:.1f}"
-    beside = "" if theirs is None else f"{theirs * 1e3:.1f}"
-    count = result.evaluations
-    return (
-        f"{work.name:30}{ours * 1e3:10.1f}{beside:>10}{ratio:>8}{count.forward:9}{count.backward:9}"
-        f"  {result.method or '':11}{ours / once:7.0f}"
+    slow = sum(entry.numel() for entry in inputs) >= _SLOW
+    measured = Measured(
+        ours=_median(lambda: results.append(run_check(work.check, problem, ALONE)), repeat),
+        theirs=_median(lambda: _torch(work, inputs), 1 if slow else min(repeat, 3)) if work.beside else None,
+        once=_median(lambda: _forward_backward(work, inputs), repeat),
+        memory=_grown(work),
+        result=results[-1],
     )
+    assert measured.result.verdict == "pass", measured.result
+    return measured
+
+
+def _row(work: Work, found: Measured) -> str:
+    ratio = "" if found.theirs is None else f"{found.theirs / found.ours:.1f}"
+    beside = "" if found.theirs is None else f"{found.theirs * 1e3:.1f}"
+    memory = "" if found.memory is None else f"{found.memory:.0f}"
+    count = found.result.evaluations
+    return (
+        f"{work.name:32}{found.ours * 1e3:10.1f}{beside:>10}{ratio:>8}{count.forward:9}{count.backward:9}"
+        f"  {found.result.method or '':11}{found.ours / found.once:7.0f}{memory:>8}"
+    )
+
+
+def _grown(work: Work) -> float | None:
+    """Return by how many sizes of the input a fresh process grows that does this work; None where that is nothing."""
+    if sum(map(math.prod, work.shapes)) < _LARGE:
+        return None
+    command = [sys.executable, "-m", "benchmarks.speed", "--grown", work.name]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def _print_grown(work: Work) -> None:
+    small = replace(work, shapes=tuple((min(4, shape[0]), *shape[1:]) for shape in work.shapes))
+    run_check(work.check, _problem(small), ALONE)  # what is loaded at the first time does not count
+    problem = _problem(work)
+    before = _most_held()
+    run_check(work.check, problem, ALONE)
+    print((_most_held() - before) / sum(primal.tensor.nbytes for primal in problem.primals))
+
+
+def _most_held() -> int:
+    """Return the most memory that this process ever held, in bytes; what its parent held does not count (Linux)."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("the system does not say how much memory a process held")
 
 
 def _torch(work: Work, inputs: tuple[Tensor, ...]) -> None:
