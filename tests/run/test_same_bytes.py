@@ -22,10 +22,10 @@ X = TensorInput(origin=Normal(), shape=(3,))
 
 def all_cases() -> list[Case]:
     """Return cases that draw, fail, raise, show their process's state, and change it."""
-    both = ("gradcheck", "gradgradcheck")
+    all_three = ("gradcheck", "gradgradcheck", "contract")
     kinds = [
-        case("Square", checks=both),
-        case("WrongCube", checks=both, expect=Expectation(verdict=Verdict.FAIL)),
+        case("Square", checks=all_three),
+        case("WrongCube", checks=all_three, expect=Expectation(verdict=Verdict.FAIL)),
         case("Scaled", inputs={"x": X, "shift": Literal(value=1.0)}, init={"size": 3}),
         case("noise", stochastic=True),
         case("noise", id="spec/restless/cpu-float64", draw_key="spec/restless"),
