@@ -19,6 +19,7 @@ from torch import Tensor
 
 from gradverify.core.sampler import Sampler, along
 from gradverify.core.scale import Scales
+from gradverify.core.together import lined_up
 
 _POINTS = 8  # equispaced samples on each side of the point
 _ORDERS = (3, 4, 5)  # orders of difference taken into account
@@ -105,9 +106,8 @@ def _pooled(sampled: Sampler, level: Tensor) -> Tensor:
 
 
 def _one_side(sampled: Sampler, direction: Tensor) -> Tensor:
-    samples = [along(sampled, direction * k) for k in range(1, _POINTS + 1)]
-    parts = zip(*(torch.split(values, _AT_ONCE) for values in samples), strict=True)
-    return torch.cat([_from_differences(torch.stack(part)) for part in parts])
+    samples = lined_up(sampled, direction, [float(k) for k in range(1, _POINTS + 1)])
+    return torch.cat([_from_differences(part) for part in torch.split(samples, _AT_ONCE, dim=1)])
 
 
 def _spacing(sampled: Sampler) -> float:

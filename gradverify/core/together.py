@@ -16,18 +16,30 @@ from torch import Tensor
 from gradverify.core.chance import scattered
 from gradverify.core.coordinates import coordinates_in, real_view
 from gradverify.core.problem import call
-from gradverify.core.sampler import Mode, Sampler, Together, single
+from gradverify.core.sampler import Mode, Sampler, Together, along, single
 from gradverify.errors import EvaluationError
 
-_WORTH = 8  # fewer points are evaluated one by one
+_WORTH = 4  # fewer points are evaluated one by one
+_HELD = 2_000_000  # numbers in one call, at most
 
 
 def evaluate(sampled: Sampler, points: Tensor, into: Tensor) -> None:
     """Write the outputs at each of the points (N, n) to `into` (N, m); the points are used up."""
-    if len(points) >= _WORTH and _together(sampled, points, into):
+    few = len(points) < _WORTH or points.numel() + into.numel() > _HELD
+    if not few and _together(sampled, points, into):
         return
     for point, row in zip(points, into, strict=True):
         row.copy_(single(sampled, point))
+
+
+def lined_up(sampled: Sampler, direction: Tensor, distances: Sequence[float]) -> Tensor:
+    """Return the outputs at some distances from the point along a direction (n,); (K, m)."""
+    if sampled.point.numel() + sampled.value.numel() > _HELD // len(distances):
+        return torch.stack([along(sampled, direction * distance) for distance in distances])
+    far = torch.tensor(distances, dtype=direction.dtype, device=direction.device)
+    into = sampled.value.new_empty(len(distances), sampled.value.numel())
+    evaluate(sampled, sampled.point + far.unsqueeze(1) * direction, into)
+    return into
 
 
 def _together(sampled: Sampler, points: Tensor, into: Tensor) -> bool:
