@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gradverify.case import Settings
+from gradverify.checks.cut_off import cut_off
 from gradverify.checks.derivative import Question, judge, unjudgeable
 from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import failed_call, inconclusive
@@ -13,7 +16,7 @@ from gradverify.core.problem import Problem
 from gradverify.core.steady import steady
 from gradverify.core.tape import record
 from gradverify.errors import EvaluationError
-from gradverify.result import CheckResult
+from gradverify.result import CheckResult, Finding
 
 NAME = "gradcheck"
 SERIES = 100  # of its codes
@@ -32,7 +35,15 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     torchs = run_gradcheck(ready.problem, settings, ready.tape)
     try:
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=as_judged, diagnose=diagnose)
-        found = judge(question, ready)
+        found = _with_remarks(judge(question, ready), tuple(cut_off(ready)))
     except EvaluationError as error:
         found = failed_call(NAME, ready.problem, error)
     return beside(found, torchs)
+
+
+def _with_remarks(result: CheckResult, remarks: tuple[Finding, ...]) -> CheckResult:
+    """Add what is worth knowing and fails nothing."""
+    if not remarks:
+        return result
+    message = f"{result.message}; no gradient through {', '.join(remark.of or '' for remark in remarks)}"
+    return replace(result, findings=(*result.findings, *remarks), message=message)

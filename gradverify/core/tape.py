@@ -33,6 +33,7 @@ class Tape:
 
     leaves: tuple[Tensor, ...]  # one per primal, requiring grad
     outputs: tuple[Named, ...]  # the outputs that are judged
+    cut_off: tuple[str, ...] = ()  # names of the others, which have no graph
     passing: Passing
 
 
@@ -45,7 +46,9 @@ def record(problem: Problem) -> Tape:
     leaves, outputs, passing = _run(problem)
     connected = tuple(output for output in outputs if output.tensor.requires_grad)
     judged = connected if connected and problem.order == 1 else outputs
-    return Tape(leaves=leaves, outputs=judged, passing=passing)
+    names = {output.name for output in judged}
+    cut_off = tuple(output.name for output in outputs if output.name not in names)
+    return Tape(leaves=leaves, outputs=judged, cut_off=cut_off, passing=passing)
 
 
 def call_on_leaves(problem: Problem, leaves: Sequence[Tensor], passing: Passing) -> tuple[Named, ...]:

@@ -141,3 +141,33 @@ def test_what_is_not_dense_is_not_judged(check: str) -> None:
 
 def test_an_unknown_check_is_a_skip() -> None:
     assert checked(torch.sin, double([1.0]), check="nonsense").verdict is Verdict.SKIP
+
+
+class Cut(torch.autograd.Function):
+    """Return a value, and beside it what no gradient flows through."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, beside: Any) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(x)
+        other = beside(x)
+        ctx.mark_non_differentiable(other)
+        return x.sin(), other
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, unused: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return grad * x.cos(), None
+
+
+def test_an_output_cut_off_from_its_inputs_is_remarked_on() -> None:
+    result = checked(lambda x: Cut.apply(x, torch.exp), double([0.5, -1.0, 2.0]))
+    assert (result.verdict, [finding.code for finding in result.findings]) == (Verdict.PASS, ["GV105"])
+    assert result.findings[0].of == "output[1]"
+    assert "3 entries" in result.findings[0].message
+    assert result.message.endswith("no gradient through output[1]")
+
+
+@pytest.mark.parametrize("beside", [torch.sign, torch.round, torch.zeros_like, torch.argsort, torch.isnan])
+def test_an_output_that_has_no_derivative_is_not_remarked_on(beside: Any) -> None:
+    result = checked(lambda x: Cut.apply(x, lambda x: beside(x).to(x.dtype)), double([0.6, -1.2, 2.2]))
+    assert (result.verdict, result.findings) == (Verdict.PASS, ())
