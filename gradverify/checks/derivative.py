@@ -8,7 +8,8 @@ from gradverify.case import Settings
 from gradverify.checks.failures import evaluations, inconclusive, not_dense, nothing_to_differentiate
 from gradverify.checks.wording import finding_of, summary_of
 from gradverify.core.compare import ACCEPTED, Code
-from gradverify.core.evidence import Diagnose, Whole
+from gradverify.core.evidence import Diagnose, Diagnosis, Whole
+from gradverify.core.excerpt import excerpt
 from gradverify.core.ground import Reconsider
 from gradverify.core.jacobians import Investigation, evidence, investigate, whole
 from gradverify.core.probed import UnnamedError
@@ -89,12 +90,22 @@ def _message(comparison: Comparison, verdict: Verdict) -> str:
 
 def _finding(question: Question, found: Investigation, everything: Whole | None, group: Entries) -> Finding:
     finding = finding_of(group, question.series, missing=found.backward.missing[group.wrt.tensor])
-    if finding.verdict is not Verdict.FAIL or everything is None:
+    if finding.verdict is not Verdict.FAIL:
         return finding
-    diagnosis = question.diagnose(evidence(found, everything, group.of, group.wrt))
+    diagnosis = _diagnosis(question, found, everything, group)
     if diagnosis is None:
         return finding
     return replace(finding, cause=diagnosis.cause, message=f"{finding.message}\n{diagnosis.explanation}")
+
+
+def _diagnosis(question: Question, found: Investigation, everything: Whole | None, group: Entries) -> Diagnosis | None:
+    if everything is not None:
+        return question.diagnose(evidence(found, everything, group.of, group.wrt))
+    part = excerpt(found, group, question.settings)
+    diagnosis = None if part is None else question.diagnose(part.evidence)
+    if part is None or diagnosis is None:
+        return None
+    return replace(diagnosis, explanation=f"in {part.text}: {diagnosis.explanation}")
 
 
 def _weight(finding: Finding) -> tuple[int, float]:

@@ -103,6 +103,8 @@ def share_of(seen: Seen, predicted: Tensor, scale: float = 1.0) -> float | None:
         hits += int((wrong & (rest <= _CLOSE * error)).sum())
         touched += int((wrong | (rest > 0)).sum())
         squared += float(torch.linalg.vector_norm(rest.div_(seen.largest))) ** 2
+        if squared > (1 - ENOUGH) * seen.squared:
+            return None  # whatever the other parts say
     share = 1.0 - squared / seen.squared
     return share if hits >= _REPRODUCED * touched and share >= ENOUGH else None
 

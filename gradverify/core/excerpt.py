@@ -1,0 +1,48 @@
+"""Evidence for a diagnosis where the Jacobian is too large to be kept: all entries of a part of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradverify.case import Settings
+from gradverify.core.evidence import Evidence
+from gradverify.core.ground import as_judged
+from gradverify.core.jacobians import Investigation, evidence, investigate, whole
+from gradverify.core.slab import slab_of
+from gradverify.core.steady import steady
+from gradverify.core.tally import Entries
+from gradverify.core.tape import record
+from gradverify.errors import GradverifyError
+from gradverify.result import Method
+
+_MOST = 500_000  # entries looked at: patterns are found as surely in them as in more
+_ONE_BY_ONE = 250_000  # where they have no structure, so that each column is a move
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """A part of a wrong block, with all entries of it."""
+
+    evidence: Evidence
+    text: str  # where it lies: x[0:30]
+
+
+def excerpt(found: Investigation, group: Entries, settings: Settings) -> Excerpt | None:
+    """Return all entries of some slices of a wrong block, None where there are no such slices with an error in them."""
+    most = _MOST if found.method is Method.STRUCTURED else _ONE_BY_ONE
+    part = slab_of(found.sampled, group.of, group.wrt, group.output.tolist(), group.input.tolist(), most)
+    if part is None:
+        return None
+    try:
+        ready = steady(part.problem, record(part.problem), settings.seed)
+        if ready is None:
+            return None
+        its = investigate(ready, settings, as_judged)
+    except GradverifyError:  # what cannot be looked at again gets no cause
+        return None
+    everything = whole(its)
+    if everything is None or not bool(everything.wrong.any()) or len(its.sampled.outputs) > 1:
+        return None
+    (of,) = its.sampled.outputs
+    wrt = next(block for block in its.sampled.inputs if block.name == group.wrt.name)
+    return Excerpt(evidence=evidence(its, everything, of, wrt), text=part.text)
