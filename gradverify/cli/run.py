@@ -11,7 +11,8 @@ from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.files import LAST_REPORT, read_report, save_last
 from gradverify.cli.gather import Gathered, gather, warn_about
-from gradverify.cli.known import Extent, Kept, kept_failures, refuse_overlap, settle
+from gradverify.cli.known import Extent, Kept, Use, kept_failures, refuse_overlap, settle
+from gradverify.cli.listing import Listing, Printer, printing, usual_listing
 from gradverify.cli.outputs import Destinations, check_destinations, write_outputs
 from gradverify.cli.present import Look, exit_code, look_of, present
 from gradverify.cli.progress import progress
@@ -19,7 +20,8 @@ from gradverify.cli.project import project_defaults, with_defaults
 from gradverify.cli.request import Request, check_request, memory_of, rerun_options
 from gradverify.cli.select import among
 from gradverify.cli.shard import shard_of
-from gradverify.cli.terminal import complain, print_problems
+from gradverify.cli.terminal import complain, print_problems, stdout_terminal
+from gradverify.report.screen import Detail
 from gradverify.report.to_json import to_json
 from gradverify.report.words import counted
 from gradverify.result import Report
@@ -94,7 +96,8 @@ def run(
     refuse_overlap(kept, destinations)
     gathered = gather(paths or defaults.paths, expression, request)
     cases = _last_failed(gathered.cases) if last_failed else gathered.cases
-    return _run(gathered, cases, request, kept, destinations, replace(look, rerun=rerun_options(given)))
+    look = replace(look, rerun=rerun_options(given), listing=_listing(look, kept))
+    return _run(gathered, cases, request, kept, destinations, look)
 
 
 def _run(
@@ -105,8 +108,11 @@ def _run(
     destinations: Destinations,
     look: Look,
 ) -> ExitCode:
+    printer = Printer(cases, stdout_terminal(look.wish))
     with held_interrupts() as interrupts:
-        with progress(len(cases)) as listener:
+        with progress(len(cases), look.listing) as listener:
+            if look.listing is Listing.MEANWHILE:
+                listener = replace(listener, finished=printing(listener.finished, printer))
             outcome = engine.run(cases, gathered.specs, request, listener, interrupts)
         print_problems(outcome.errors)
         problems = gathered.problems + len(outcome.errors)
@@ -116,6 +122,7 @@ def _run(
         outcome = replace(outcome, report=settled.report)
         lost = [*settled.lost, *_save(outcome, destinations)]  # before the screen: a pipe may end early
         with interrupts.finishing():
+            printer.check()
             if _has_news(outcome):
                 present(outcome.report, look)
             for note in settled.notes:
@@ -127,6 +134,12 @@ def _run(
             complain(f"interrupted: {len(outcome.report.cases)} of {counted(len(cases), 'case')} had finished")
             return ExitCode.INTERRUPTED
         return ExitCode.USAGE if problems or lost else exit_code(outcome.report)
+
+
+def _listing(look: Look, kept: Kept) -> Listing:
+    """Return when lines are printed: not before it is known what a baseline that is being written makes of a case."""
+    later = look.detail is Detail.QUIET or kept.use is Use.WRITE
+    return Listing.AFTERWARDS if later else usual_listing()
 
 
 def _has_news(outcome: Outcome) -> bool:

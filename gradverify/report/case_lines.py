@@ -10,11 +10,13 @@ from gradverify.report.lines import DIM, Line, cells, indented, line, pad, pad_l
 from gradverify.report.safe import safe, shortened
 from gradverify.report.screen import Glyphs, Screen
 from gradverify.report.words import badge_span, case_badge
-from gradverify.result import CaseResult
+from gradverify.result import CaseResult, CheckResult, Verdict
 
 _GAP = "  "
 _BADGE = 7  # columns of the usual badges
 _TELLING = 12  # columns; less of a sentence says nothing
+_ENTRIES = 1000  # of a check that has not run, for the room that its count takes
+_SECONDS = 99.0  # of a case that has not run, likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +39,29 @@ class Widths:
     seconds: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A case before it has run."""
+
+    id: str
+    checks: tuple[str, ...]
+
+
 def case_lines(cases: Sequence[CaseResult], screen: Screen) -> list[Line]:
     """Return one line per case; only an id too long for the screen takes another."""
     entries = [_entry(case, screen.glyphs) for case in cases]
     widths = _widths(entries, screen.width)
     return [row for entry in entries for row in _lay_out(entry, widths, screen)]
+
+
+def planned_widths(cases: Sequence[Planned], screen: Screen) -> Widths:
+    """Return the columns of lines that are printed one by one, while nobody knows yet what all of them will say."""
+    return _widths([_expected(case, screen.glyphs) for case in cases], screen.width)
+
+
+def case_line(case: CaseResult, widths: Widths, screen: Screen) -> list[Line]:
+    """Return the line of one case alone, or two where one is too narrow."""
+    return _lay_out(_entry(case, screen.glyphs), widths, screen)
 
 
 def time_text(seconds: float) -> str:
@@ -58,6 +78,18 @@ def _entry(case: CaseResult, glyphs: Glyphs) -> Entry:
         long=every_check(case.checks, glyphs),
         short=checks_in_groups(case.checks, glyphs),
         reason=safe(" ".join(case.message.split())) if not case.checks else "",
+    )
+
+
+def _expected(case: Planned, glyphs: Glyphs) -> Entry:
+    """Return the line of a case as it usually comes out."""
+    checks = tuple(CheckResult(check=name, verdict=Verdict.PASS, entries=_ENTRIES) for name in case.checks)
+    return Entry(
+        head=line(" " * _BADGE, _GAP, safe(case.id)),
+        seconds=time_text(_SECONDS),
+        long=every_check(checks, glyphs),
+        short=checks_in_groups(checks, glyphs),
+        reason="",
     )
 
 

@@ -13,7 +13,14 @@ from gradverify.result import Report
 
 def report_lines(report: Report, screen: Screen, options: DetailOptions, slowest: int = 0) -> list[Line]:
     """Return the whole report as lines, with a list of the `slowest` cases before the summary."""
-    rows = case_lines(report.cases, screen) if options.detail is not Detail.QUIET else []
+    listing = case_lines(report.cases, screen) if options.detail is not Detail.QUIET else []
+    rest = lines_after_listing(report, screen, options, slowest)
+    return [*listing, *([EMPTY] if listing else []), *rest]
+
+
+def lines_after_listing(report: Report, screen: Screen, options: DetailOptions, slowest: int = 0) -> list[Line]:
+    """Return what stands under the listing: what is not as expected, the `slowest` cases, the summary."""
+    rows: list[Line] = []
     for case in speaking(report.cases, options.detail):
         rows += [*([EMPTY] if rows else []), *case_detail(case, screen, options)]
     if durations := duration_lines(report, slowest):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "report"))
 
 from report_specimens import report
 
+from gradverify.baseline.apply import judge_of, judged
 from gradverify.case import Case, Target
 from gradverify.cli import engine
 from gradverify.cli.app import app
@@ -64,7 +66,7 @@ class Fake:
         done = [] if self.run_errors else [result for result in self.results if result.id in self.ran]
         for result in done:
             listener.started(result.id)
-            listener.finished(result)
+            listener.finished(judged(result, judge_of(request.known, date.today())))
         return Outcome(report=report(*done), errors=self.run_errors, interrupted=self.interrupted)
 
 
