@@ -171,6 +171,22 @@ class Summary:
     seconds: float
 
 
+class Stop(StrEnum):
+    """Why a run ended before its last case."""
+
+    FAIL_FAST = "-x"
+    INTERRUPT = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotRun:
+    """A case that was to run and did not."""
+
+    id: str
+    why: Stop
+    failed: bool = False  # it was not as expected when it last ran
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything one run has to say."""
@@ -180,6 +196,7 @@ class Report:
     environment: Environment
     summary: Summary
     cases: tuple[CaseResult, ...]
+    not_run: tuple[NotRun, ...] = field(default=(), metadata=LATER)
 
 
 _WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.SKIP)

@@ -9,7 +9,8 @@ from gradverify.case import Case
 from gradverify.cli import engine
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
-from gradverify.cli.files import LAST_REPORT, read_report, save_last
+from gradverify.cli.failed import failed_before, still_failing
+from gradverify.cli.files import LAST_REPORT, save_last
 from gradverify.cli.gather import Gathered, gather, warn_about
 from gradverify.cli.known import Extent, Kept, Use, kept_failures, refuse_overlap, settle
 from gradverify.cli.listing import Listing, Printer, printing, usual_listing
@@ -18,7 +19,6 @@ from gradverify.cli.present import Look, exit_code, look_of, present
 from gradverify.cli.progress import progress
 from gradverify.cli.project import project_defaults, with_defaults
 from gradverify.cli.request import Request, check_request, memory_of, rerun_options
-from gradverify.cli.select import among
 from gradverify.cli.shard import shard_of
 from gradverify.cli.terminal import complain, print_problems, stdout_terminal
 from gradverify.report.screen import Detail
@@ -26,7 +26,6 @@ from gradverify.report.to_json import to_json
 from gradverify.report.words import counted
 from gradverify.result import Report
 from gradverify.run.interrupts import held_interrupts
-from gradverify.serial import ReportError
 
 if TYPE_CHECKING:
     from gradverify.run.options import Outcome
@@ -95,7 +94,7 @@ def run(
     check_destinations(destinations)
     refuse_overlap(kept, destinations)
     gathered = gather(paths or defaults.paths, expression, request)
-    cases = _last_failed(gathered.cases) if last_failed else gathered.cases
+    cases = failed_before(gathered.cases) if last_failed else gathered.cases
     look = replace(look, rerun=rerun_options(given), listing=_listing(look, kept))
     return _run(gathered, cases, request, kept, destinations, look)
 
@@ -119,7 +118,8 @@ def _run(
         if problems and not outcome.report.cases and not outcome.interrupted:
             raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run")
         settled = settle(outcome.report, kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
-        outcome = replace(outcome, report=settled.report)
+        report = replace(settled.report, not_run=still_failing(settled.report.not_run))
+        outcome = replace(outcome, report=report)
         lost = [*settled.lost, *_save(outcome, destinations)]  # before the screen: a pipe may end early
         with interrupts.finishing():
             printer.check()
@@ -160,18 +160,3 @@ def _keep(report: Report) -> None:
         save_last(to_json(report))
     except OSError as error:
         complain(f"warning: could not write {LAST_REPORT}: {error.strerror or error}")
-
-
-def _last_failed(cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    try:
-        report = read_report(LAST_REPORT)
-    except ReportError as error:
-        complain(f"--last-failed: {error}; running all")
-        return cases
-    ids = {case.id for case in report.cases if not case.as_expected}
-    chosen = among(cases, ids)
-    if not ids:
-        complain("--last-failed: every case of the last run was as expected; running all")
-    elif not chosen:
-        complain(f"--last-failed: none of the {counted(len(ids), 'case')} of the last run is among these; running all")
-    return chosen or cases

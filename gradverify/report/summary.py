@@ -45,6 +45,13 @@ def known_lines(report: Report, screen: Screen) -> list[Line]:
     return [line(span(row, DIM)) for text in texts for row in fold(text, screen.width)]
 
 
+def not_run_lines(report: Report, screen: Screen) -> list[Line]:
+    """Return how many cases were not run, and why."""
+    reasons = Counter(case.why for case in report.not_run)
+    texts = [f"- {counted(number, 'case')} not run ({why.value})" for why, number in reasons.items()]
+    return [line(span(row, DIM)) for text in texts for row in fold(text, screen.width)]
+
+
 def _tally(cases: Sequence[CaseResult]) -> tuple[Counter[Verdict], Counter[Verdict]]:
     good = Counter(case.verdict for case in cases if case.as_expected)
     bad = Counter(case.verdict for case in cases if not case.as_expected)

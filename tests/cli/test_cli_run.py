@@ -292,6 +292,26 @@ def test_last_failed(fake, call) -> None:
     assert len(fake.ran) == 2
 
 
+def test_what_fail_fast_did_not_come_to_is_not_forgotten(fake, call) -> None:
+    fake.results = [case("a/one/cpu"), masked(), second_order(), undetermined()]
+    call("run", "a.yaml")
+    stopped = call("run", "a.yaml", "--last-failed", "-x")
+    assert fake.ran == [masked().id, second_order().id, undetermined().id]
+    assert "- 2 cases not run (-x)\n✗ 1 of 1 case not as expected" in stopped.stdout
+    fake.results = [case("a/one/cpu"), case(masked().id), second_order(), undetermined()]
+    call("run", "a.yaml", "--last-failed", "-x")
+    assert fake.ran == [masked().id, second_order().id, undetermined().id]
+    assert "- 1 case not run (-x)" in call("run", "a.yaml", "--last-failed", "-x").stdout
+    assert fake.ran == [second_order().id, undetermined().id]
+
+
+def test_what_was_not_run_and_never_failed_is_not_taken_for_a_failure(fake, call) -> None:
+    fake.results = [masked(), case("a/one/cpu")]
+    call("run", "a.yaml", "-x")
+    call("run", "a.yaml", "--last-failed")
+    assert fake.ran == [masked().id]
+
+
 def test_last_failed_of_other_specs(fake, call) -> None:
     fake.results = [case("a/one/cpu")]
     Path(".gradverify").mkdir()

@@ -16,7 +16,7 @@ import pytest
 
 from gradverify.case import Absence, Case, Expectation, TargetProblem
 from gradverify.errors import SpecError, Where
-from gradverify.result import CaseResult, Verdict
+from gradverify.result import CaseResult, Stop, Verdict
 from gradverify.run import session
 from gradverify.run.inprocess import InProcess
 from gradverify.run.options import Event, Finished, RunOptions, Started
@@ -93,6 +93,9 @@ def test_fail_fast_stops_at_the_first_that_is_not_as_expected(engine: Engine) ->
     report = outcome(cases, engine, fail_fast=True).report
     assert 1 <= len(report.cases) < 31
     assert sum(not result.as_expected for result in report.cases) == 1
+    finished = {result.id for result in report.cases}
+    assert [left.id for left in report.not_run] == [wanted.id for wanted in cases if wanted.id not in finished]
+    assert {left.why for left in report.not_run} == {Stop.FAIL_FAST}
 
 
 def test_fail_fast_goes_on_where_a_failure_is_judged_to_be_known(engine: Engine) -> None:
@@ -168,6 +171,9 @@ def test_an_interrupt_keeps_what_had_finished(engine: Engine) -> None:
     timer.join()
     assert stopped.interrupted
     assert [result.id for result in stopped.report.cases] == [cases[0].id]
+    assert [(left.id, left.why) for left in stopped.report.not_run] == [
+        (wanted.id, Stop.INTERRUPT) for wanted in cases[1:]
+    ]
     assert time.monotonic() - began < 10
     assert outcome(cases[:1], engine).report.cases[0].verdict is Verdict.PASS
 
