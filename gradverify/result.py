@@ -195,8 +195,8 @@ class Report:
     gradverify: str  # version
     environment: Environment
     summary: Summary
-    cases: tuple[CaseResult, ...]
     not_run: tuple[NotRun, ...] = field(default=(), metadata=LATER)
+    cases: tuple[CaseResult, ...]
 
 
 _WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.SKIP)

@@ -57,9 +57,7 @@ def test_a_crash_is_named(results: dict[str, CaseResult], name: str) -> None:
     assert results[name].message.startswith(CRASHES[name])
     assert results[name].verdict is Verdict.ERROR
     assert not results[name].as_expected
-    source = results[name].source
-    assert source is not None
-    assert source.file.endswith("faults.py")
+    assert results[name].source is None  # a callable: nobody knows what its graph would have been
 
 
 @pytest.mark.parametrize("name", TIMEOUTS)
