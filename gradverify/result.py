@@ -199,13 +199,13 @@ class Report:
     cases: tuple[CaseResult, ...]
 
 
-_WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.SKIP)
+WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.SKIP)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the verdict that decides: a proven fail before an error, skip only when nothing ran."""
     found = set(verdicts)
-    return next((verdict for verdict in _WORST_FIRST if verdict in found), Verdict.SKIP)
+    return next((verdict for verdict in WORST_FIRST if verdict in found), Verdict.SKIP)
 
 
 def summarize(cases: Iterable[CaseResult], seconds: float) -> Summary:

@@ -1,0 +1,71 @@
+"""What is said of a case that is not as expected: each thing once, and nothing left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from report_specimens import case, check, contract, failing_check, masked
+
+from gradverify.report.case_detail import DetailOptions, case_detail
+from gradverify.report.inspect_view import InspectOptions, inspect_lines
+from gradverify.report.lines import to_text
+from gradverify.report.screen import Detail, Screen
+from gradverify.result import CaseResult, CheckResult, Finding, TorchOutcome, Verdict
+
+RAISED = Finding(code="GV902", verdict=Verdict.ERROR, message="forward raised ValueError: no (ops.py:3 in forward)")
+
+
+def detail(result: CaseResult, level: Detail = Detail.NORMAL) -> str:
+    return to_text(case_detail(result, Screen(), DetailOptions(detail=level)))
+
+
+def raising(*findings: Finding) -> CaseResult:
+    names = ("gradcheck", "gradgradcheck", "contract")
+    checks = [
+        CheckResult(check=name, verdict=Verdict.ERROR, message=found.message, findings=(found,))
+        for name, found in zip(names, findings, strict=True)
+    ]
+    return case(verdict=Verdict.ERROR, as_expected=False, checks=tuple(checks))
+
+
+def test_what_all_checks_say_is_said_once() -> None:
+    for text in (
+        detail(raising(RAISED, RAISED, RAISED)),
+        to_text(inspect_lines([raising(RAISED, RAISED, RAISED)], Screen(), InspectOptions())),
+    ):
+        assert "  gradcheck, gradgradcheck, contract: ! error\n    GV902  forward raised" in text
+        assert text.count("GV902") == 1
+
+
+def test_what_one_check_says_otherwise_stands_apart() -> None:
+    other = replace(RAISED, message="forward raised ValueError: not again")
+    text = detail(raising(RAISED, other, RAISED))
+    assert "  gradcheck, contract: ! error\n" in text
+    assert "  gradgradcheck: ! error\n" in text
+
+
+def test_findings_with_elements_are_never_taken_together() -> None:
+    both = (failing_check(torch=None), failing_check(check="forward_ad", torch=None))
+    assert detail(case(verdict=Verdict.FAIL, as_expected=False, checks=both)).count("GV101") == 2
+
+
+def test_torch_keeps_its_word() -> None:
+    torch = TorchOutcome(name="gradcheck", verdict=Verdict.PASS, message="it does not know")
+    (first, second, third) = raising(RAISED, RAISED, RAISED).checks
+    result = case(verdict=Verdict.ERROR, as_expected=False, checks=(replace(first, torch=torch), second, third))
+    text = detail(result)
+    assert "  gradcheck: ! error\n" in text
+    assert "torch.autograd.gradcheck says pass: it does not know" in text
+    assert "  gradgradcheck, contract: ! error\n" in text
+
+
+@pytest.mark.parametrize("level", [Detail.NORMAL, Detail.QUIET])
+def test_a_check_that_was_skipped_gives_its_reason(level: Detail) -> None:
+    reason = "backward is declared @once_differentiable: it has no derivative"
+    skip = check("gradgradcheck", verdict=Verdict.SKIP, message=reason, entries=0, method=None, torch=None)
+    result = replace(masked(), checks=(*masked().checks[:1], skip, contract()))
+    text = detail(result, level)
+    assert f"\n  gradgradcheck: - skip\n  {reason}\n" in text or f"\n  gradgradcheck: - skip  {reason}\n" in text
+    assert text.count("12 forward and 5 backward calls") == 1
+    assert detail(result, Detail.VERBOSE).count("12 forward and 5 backward calls") == 2
