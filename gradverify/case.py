@@ -248,6 +248,7 @@ class Signature:
 
     kind: TargetKind
     parameters: tuple[Parameter, ...] | None  # in order; None where Python cannot tell, as for many builtins
+    init: tuple[Parameter, ...] | None = None  # of a module's constructor, as above; None for anything else
 
 
 class Absence(StrEnum):
