@@ -203,6 +203,7 @@ class Case:
     init: Mapping[str, Any] | None = None  # arguments of an nn.Module's constructor
     inputs: Mapping[str, Input]  # forward's parameters in order
     outputs: tuple[int, ...] | None = None  # None: every differentiable one
+    outputs_at: str = ""  # where the spec says so, as file:line:column
     stochastic: bool = False
     checks: tuple[str, ...] = DEFAULT_CHECKS
     tolerances: Mapping[str, Tolerances] = field(default_factory=dict)  # per check

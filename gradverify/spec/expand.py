@@ -75,6 +75,7 @@ def _cases(spec: Spec, case: SpecCase, stem: str, asked: Overrides) -> Iterator[
                 init=case.init,
                 inputs=case.inputs,
                 outputs=case.outputs,
+                outputs_at="" if case.outputs is None else str(case.places["outputs"].where),
                 stochastic=case.stochastic,
                 checks=checks,
                 tolerances={check: case.tolerances[check] for check in checks},

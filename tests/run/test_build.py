@@ -185,3 +185,12 @@ def test_a_random_forward_gets_a_seed_of_its_own() -> None:
     assert seeded.seed == built(case("noise", stochastic=True)).seed
     assert torch.equal(value(seeded), value(seeded))
     assert math.isfinite(seeded.seed or 0)
+
+
+def test_an_output_that_is_not_there_is_a_mistake_at_its_line() -> None:
+    with pytest.raises(
+        InputError, match=r"s\.yaml:7:3: outputs: there is no 1, 5; forward returns one tensor, number 0"
+    ):
+        built(case("square", outputs=(0, 1, 5), outputs_at="s.yaml:7:3"))
+    assert built(case("square", outputs=(0,))).outputs == (0,)
+    assert built(case("sys_exit", "faults.py", outputs=(3,))).outputs == (3,)  # what forward raises, the checks say

@@ -136,14 +136,16 @@ def test_neighbours_with_one_stem_are_numbered_and_strange_names_cleaned(folder:
 EXPECTED = [
     ("expect: fail", None, Expectation(verdict=Verdict.FAIL)),
     ("expect: inconclusive", None, Expectation(verdict=Verdict.INCONCLUSIVE)),
-    ("expect: {cause: x}", None, Expectation(verdict=Verdict.FAIL, cause="x")),
+    ("expect: {cause: sign-flip}", None, Expectation(verdict=Verdict.FAIL, cause="sign-flip")),
     (
-        "expect: {gradcheck: fail, gradgradcheck: pass, cause: x}",
+        "expect: {gradcheck: fail, gradgradcheck: pass, cause: sign-flip}",
         None,
-        Expectation(verdict=Verdict.FAIL, checks={"gradcheck": Verdict.FAIL, "gradgradcheck": Verdict.PASS}, cause="x"),
+        Expectation(
+            verdict=Verdict.FAIL, checks={"gradcheck": Verdict.FAIL, "gradgradcheck": Verdict.PASS}, cause="sign-flip"
+        ),
     ),
     (
-        "expect: {gradcheck: fail, cause: x}",
+        "expect: {gradcheck: fail, cause: sign-flip}",
         ("gradgradcheck",),
         Expectation(verdict=Verdict.PASS),
     ),
@@ -179,3 +181,10 @@ def test_the_command_line_replaces_numbers(folder: Folder) -> None:
 def test_the_command_line_cannot_ask_for_too_many_cases(folder: Folder) -> None:
     with pytest.raises(SpecError, match=r"^s\.yaml:1:1: expands to 200000 cases, at most 100000 are allowed"):
         folder.cases(TENSOR + "dtypes: [float32, float64]\n", Overrides(samples=100_000))
+
+
+def test_a_case_knows_where_its_outputs_stand(folder: Folder) -> None:
+    (case,) = folder.cases(TENSOR + "outputs: [5]\n")
+    assert (case.outputs, case.outputs_at) == ((5,), "s.yaml:3:1")
+    (case,) = folder.cases(TENSOR)
+    assert case.outputs_at == ""
