@@ -11,7 +11,7 @@ from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.failed import failed_before, still_failing
 from gradverify.cli.files import LAST_REPORT, save_last
-from gradverify.cli.gather import Gathered, gather, warn_about
+from gradverify.cli.gather import Gathered, gather, refuse_devices_of_no_case, warn_about
 from gradverify.cli.known import Extent, Kept, Use, kept_failures, refuse_overlap, settle
 from gradverify.cli.listing import Listing, Printer, printing, usual_listing
 from gradverify.cli.outputs import Destinations, check_destinations, write_outputs
@@ -94,6 +94,7 @@ def run(
     check_destinations(destinations)
     refuse_overlap(kept, destinations)
     gathered = gather(paths or defaults.paths, expression, request)
+    refuse_devices_of_no_case(given.require_devices, gathered)  # a default of the project holds for other specs too
     cases = failed_before(gathered.cases) if last_failed else gathered.cases
     look = replace(look, rerun=rerun_options(given), listing=_listing(look, kept))
     return _run(gathered, cases, request, kept, destinations, look)

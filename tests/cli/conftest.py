@@ -77,7 +77,15 @@ class Fake:
 
 def case_of(result: CaseResult) -> Case:
     target = Target(file="/ops.py", name="F", written=result.function)
-    return Case(id=result.id, draw_key=result.id, spec=result.spec, line=result.line, target=target, inputs={})
+    return Case(
+        id=result.id,
+        draw_key=result.id,
+        spec=result.spec,
+        line=result.line,
+        target=target,
+        inputs={},
+        device=result.device,
+    )
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def test_the_report_is_saved(fake, call) -> None:
 
 
 def test_every_option_reaches_the_engine(fake, call) -> None:
-    fake.results = [case()]
+    fake.results = [case(device="cuda:1")]
     words = "run a.yaml --check contract --check gradcheck --device cuda:1 --dtype float32 -j 3 --seed 7 --samples 2"
     words += " --timeout 1.5 --memory 1.5G -x --keep-going --require-device cuda --torch-gradcheck never --elements 5"
     assert call(*words.split()).exit_code == 0
@@ -364,10 +364,29 @@ def test_colour_is_asked_for_and_refused(fake, call, monkeypatch: pytest.MonkeyP
 
 
 def test_a_required_device_that_is_missing_is_1(fake, call) -> None:
-    fake.results = [case(verdict=Verdict.SKIP, as_expected=False, checks=(), message="no device cuda")]
+    fake.results = [case(device="cuda", verdict=Verdict.SKIP, as_expected=False, checks=(), message="no device cuda")]
     result = call("run", "a.yaml", "--require-device", "cuda")
     assert result.exit_code == 1
     assert "✗ SKIP" in result.stdout
+
+
+@pytest.mark.parametrize(("name", "device"), [("cuda", "cpu"), ("cuda:1", "cuda"), ("cuda:1", "cuda:0")])
+def test_a_required_device_that_no_case_asks_for_is_2(fake, call, name: str, device: str) -> None:
+    fake.results = [case(device=device)]
+    result = call("run", "a.yaml", "--require-device", name)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"gradverify: --require-device {name}: no case runs on it, all cases are for {device};"
+        f" name it under `devices` in a spec, or with --device {name}\n"
+    )
+    assert fake.ran == []
+
+
+def test_a_required_device_may_be_of_cases_that_are_not_chosen(fake, call) -> None:
+    fake.results = [case("a/one/cuda:0", device="cuda:0"), case("a/two/cpu")]
+    assert call("run", "a.yaml", "--require-device", "cuda", "-k", "two").exit_code == 0
+    Path("pyproject.toml").write_text("[tool.gradverify]\nrequire_devices = ['mps']\n", encoding="utf-8")
+    assert call("run", "a.yaml").exit_code == 0
 
 
 def test_an_older_file_is_replaced_whole(fake, call) -> None:
