@@ -214,6 +214,7 @@ class Case:
     timeout: float = DEFAULT_TIMEOUT  # seconds
     torch_gradcheck: TorchGradcheck = TorchGradcheck.SMALL
     max_elements: int = 100
+    max_evaluations: int = Settings().max_evaluations
     expect: Expectation = Expectation()
 
 

@@ -34,6 +34,7 @@ class Request:
     shard: Shard | None = None
     torch_gradcheck: TorchGradcheck | None = None
     max_elements: int | None = None  # saved per finding
+    max_evaluations: int | None = None  # calls that the search for wrong entries may take
     workers: int | None = None  # None: as many as there are cores; 0: in this process
     fail_fast: bool = False
     keep_going: bool = False
@@ -51,6 +52,8 @@ _RERUN = {
     "timeout": "--timeout",
     "memory": "--memory",
     "torch_gradcheck": "--torch-gradcheck",
+    "max_evaluations": "--max-evaluations",
+    "require_devices": "--require-device",
 }
 
 

@@ -12,6 +12,7 @@ from gradverify.case import (
     DEFAULT_DTYPES,
     Case,
     Expectation,
+    Settings,
     TorchGradcheck,
 )
 from gradverify.errors import SpecError, Where
@@ -37,7 +38,8 @@ class Overrides:
     samples: int | None = None
     timeout: float | None = None  # seconds
     torch_gradcheck: TorchGradcheck | None = None
-    max_elements: int = 100  # elements kept per finding
+    max_elements: int = Settings().max_elements  # kept per finding
+    max_evaluations: int = Settings().max_evaluations  # calls that the search for wrong entries may take
 
 
 def expand(specs: Sequence[Spec], overrides: Overrides | None = None) -> tuple[Case, ...]:
@@ -86,6 +88,7 @@ def _cases(spec: Spec, case: SpecCase, stem: str, asked: Overrides) -> Iterator[
                 timeout=case.timeout if asked.timeout is None else asked.timeout,
                 torch_gradcheck=case.torch_gradcheck if asked.torch_gradcheck is None else asked.torch_gradcheck,
                 max_elements=asked.max_elements,
+                max_evaluations=asked.max_evaluations,
                 expect=_expectation(case.expect, checks),
             )
 

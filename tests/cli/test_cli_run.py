@@ -51,13 +51,22 @@ def test_every_option_reaches_the_engine(fake, call) -> None:
     fake.results = [case(device="cuda:1")]
     words = "run a.yaml --check contract --check gradcheck --device cuda:1 --dtype float32 -j 3 --seed 7 --samples 2"
     words += " --timeout 1.5 --memory 1.5G -x --keep-going --require-device cuda --torch-gradcheck never --elements 5"
+    words += " --max-evaluations 9"
     assert call(*words.split()).exit_code == 0
     request = fake.request
     assert (request.checks, request.devices, request.dtypes) == (("contract", "gradcheck"), ("cuda:1",), ("float32",))
     assert (request.workers, request.seed, request.samples, request.timeout) == (3, 7, 2, 1.5)
     assert (request.fail_fast, request.keep_going, request.require_devices) == (True, True, ("cuda",))
-    assert (request.torch_gradcheck, request.max_elements) == ("never", 5)
+    assert (request.torch_gradcheck, request.max_elements, request.max_evaluations) == ("never", 5, 9)
     assert request.memory == 3 << 29
+
+
+def test_what_changes_the_outcome_is_in_the_command_that_repeats_a_case(fake, call) -> None:
+    fake.results = [case("a/b/cuda-float64", device="cuda", as_expected=False, verdict=Verdict.FAIL)]
+    options = "--device cuda --seed 3 --samples 2 --timeout 9 --memory 512M --torch-gradcheck never"
+    options += " --max-evaluations 40000 --require-device cuda"
+    text = call("run", "a.yaml", *options.split(), "-j", "2", "--elements", "5", "--durations", "1").stdout
+    assert f"gradverify run specs/clipped_relu.yaml -k 'a/b/cuda-float64' {options}\n" in text
 
 
 def test_without_a_path_the_folder_specs_is_taken(fake, call) -> None:

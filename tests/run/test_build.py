@@ -29,6 +29,7 @@ from gradverify.core.problem import Problem, call
 from gradverify.errors import InputError
 from gradverify.run.build import build
 from gradverify.run.call import arrange
+from gradverify.run.checking import settings_of
 from gradverify.run.load import LoadError, load
 from gradverify.run.signature import signature_of
 from tests.run.making import case, target
@@ -194,3 +195,10 @@ def test_an_output_that_is_not_there_is_a_mistake_at_its_line() -> None:
         built(case("square", outputs=(0, 1, 5), outputs_at="s.yaml:7:3"))
     assert built(case("square", outputs=(0,))).outputs == (0,)
     assert built(case("sys_exit", "faults.py", outputs=(3,))).outputs == (3,)  # what forward raises, the checks say
+
+
+def test_what_checks_are_told() -> None:
+    limits = {"max_elements": 3, "max_evaluations": 40_000, "seed": 5}
+    settings = settings_of(case("square", checks=("gradcheck", "contract"), **limits))
+    assert list(settings) == ["gradcheck", "contract"]
+    assert {(one.max_elements, one.max_evaluations, one.seed) for one in settings.values()} == {(3, 40_000, 5)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gradverify.case import Case, Expectation, Literal, Normal, TensorInput, Tolerances, TorchGradcheck, Uniform, Values
@@ -171,8 +173,10 @@ def test_the_command_line_narrows_a_list_and_replaces_a_default(folder: Folder) 
 
 def test_the_command_line_replaces_numbers(folder: Folder) -> None:
     asked = Overrides(seed=7, samples=2, timeout=3.0, torch_gradcheck=TorchGradcheck.NEVER, max_elements=5)
+    asked = replace(asked, max_evaluations=9)
     cases = folder.cases(TENSOR + "seed: 1\nsamples: 3\ntimeout: 9\ntorch_gradcheck: always\n", asked)
     assert ids(cases) == ["s/F/cpu-float64-sample0", "s/F/cpu-float64-sample1"]
+    assert {case.max_evaluations for case in cases} == {9}
     assert {(case.seed, case.timeout, case.torch_gradcheck, case.max_elements) for case in cases} == {
         (7, 3.0, "never", 5)
     }
