@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradverify.case import Settings
-from gradverify.checks.derivative import Question, judge, unjudgeable
+from gradverify.checks.derivative import Question, judge, seeded, unjudgeable
 from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import failed_call, inconclusive
 from gradverify.checks.torch_gradcheck import run_gradcheck
@@ -32,7 +32,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     torchs = run_gradcheck(ready.problem, settings, ready.tape)
     try:
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=as_judged, diagnose=diagnose)
-        found = judge(question, ready)
+        found = seeded(judge(question, ready), problem, ready)
     except EvaluationError as error:
         found = failed_call(NAME, ready.problem, error)
     return beside(found, torchs)

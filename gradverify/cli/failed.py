@@ -25,7 +25,9 @@ def failed_before(cases: tuple[Case, ...]) -> tuple[Case, ...]:
     if not ids:
         complain("--last-failed: every case of the last run was as expected; running all")
     elif not chosen:
-        complain(f"--last-failed: none of the {counted(len(ids), 'case')} of the last run is among these; running all")
+        complain(
+            f"--last-failed: nothing that failed in the last run ({counted(len(ids), 'case')}) is here; running all"
+        )
     return chosen or cases
 
 

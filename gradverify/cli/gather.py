@@ -69,7 +69,7 @@ def _selected(cases: tuple[Case, ...], expression: str | None) -> tuple[Case, ..
     chosen = matching(cases, expression)
     if not chosen:
         hint = hint_for(cases, expression)
-        raise UsageProblem(f"nothing to run: -k {expression!r} fits none of {counted(len(cases), 'case')}; {hint}")
+        raise UsageProblem(f"nothing to run: -k {expression!r} fits no case ({len(cases):,} in all); {hint}")
     return chosen
 
 
@@ -79,7 +79,7 @@ def _in_shard(cases: tuple[Case, ...], shard: Shard | None) -> tuple[Case, ...]:
         return cases
     part = part_of(cases, shard)
     if not part:
-        complain(f"--shard {shard}: none of {counted(len(cases), 'case')} is in this part")
+        complain(f"--shard {shard}: no case is in this part ({len(cases):,} in all)")
     return part
 
 

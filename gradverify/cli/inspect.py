@@ -45,5 +45,5 @@ def _named(cases: Sequence[CaseResult], name: str) -> Sequence[CaseResult]:
     found = named(cases, name)
     if not found:
         hint = f"; {hint_for(cases, name)}" if cases else ""
-        raise UsageProblem(f"no case {name!r} among the {len(cases)} of this report{hint}")
+        raise UsageProblem(f"no case {name!r} among the {len(cases):,} of this report{hint}")
     return with_something(found) or found

@@ -53,9 +53,9 @@ def progress(total: int, listing: Listing = Listing.AFTERWARDS) -> Iterator[List
 
 def progress_text(tally: Tally) -> str:
     """Return done and total, what is not as expected, and what is running."""
-    width = len(str(tally.total))
+    width = len(f"{tally.total:,}")
     running = ", ".join(tally.running)
-    parts = [f"{tally.done:>{width}}/{tally.total} done", f"{tally.unexpected} not as expected"]
+    parts = [f"{tally.done:>{width},}/{tally.total:,} done", f"{tally.unexpected:,} not as expected"]
     return ", ".join(parts) + (f"; running {safe(running)}" if running else "")
 
 

@@ -134,7 +134,7 @@ def _run(
             for problem in lost:
                 complain(problem)
         if outcome.interrupted or interrupts:
-            complain(f"interrupted: {len(outcome.report.cases)} of {counted(len(cases), 'case')} had finished")
+            complain(f"interrupted: {len(outcome.report.cases):,} of {counted(len(cases), 'case')} had finished")
             return ExitCode.INTERRUPTED
         return ExitCode.USAGE if problems or lost else exit_code(outcome.report)
 

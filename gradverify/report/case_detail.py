@@ -125,10 +125,13 @@ def _not_shown(case: CaseResult, finding: Finding, shown: int, screen: Screen) -
     total, saved = max(finding.total, len(finding.elements)), len(finding.elements)
     if not saved or shown >= total:
         return []
+    if not case.spec:  # there is no run to look at again
+        text = f"{screen.glyphs.ellipsis} the worst {shown} of {total:,}; the result holds {saved:,}"
+        return [line(span(row, DIM)) for row in fold(text, screen.width)]
     command = f"gradverify inspect {always_quoted(safe(case.id))} --all"
     if shown == saved:
         command = f"gradverify run --elements {total}"
-    lead = f"{screen.glyphs.ellipsis} the worst {shown} of {total}, more with"
+    lead = f"{screen.glyphs.ellipsis} the worst {shown:,} of {total:,}, more with"
     return command_lines(lead, command, screen.width, DIM)
 
 

@@ -24,7 +24,9 @@ def checks_in_groups(checks: Sequence[CheckResult], glyphs: Glyphs) -> Line:
         return every_check(checks, glyphs)
     badge = badge_of(Verdict.PASS, glyphs)
     entries = sum(check.entries for check in passed)
-    group = line(span(badge.symbol, badge.style), f" {len(passed)} checks", span(f" {entries}" if entries else "", DIM))
+    group = line(
+        span(badge.symbol, badge.style), f" {len(passed)} checks", span(f" {entries:,}" if entries else "", DIM)
+    )
     return _joined([*(_one(check, glyphs) for check in others), group])
 
 
@@ -36,9 +38,9 @@ def torch_differs(check: CheckResult) -> bool:
 def check_counts(check: CheckResult) -> str:
     """Return what was compared and what came of it, as "12 entries, 2 wrong, 1 at a kink"."""
     parts = [counted(check.entries, "entry", "entries")] if check.entries else []
-    parts += [f"{check.mismatched} wrong"] if check.mismatched else []
-    parts += [f"{check.kinks} at a kink"] if check.kinks else []
-    parts += [f"{check.undetermined} undetermined"] if check.undetermined else []
+    parts += [f"{check.mismatched:,} wrong"] if check.mismatched else []
+    parts += [f"{check.kinks:,} at a kink"] if check.kinks else []
+    parts += [f"{check.undetermined:,} undetermined"] if check.undetermined else []
     return ", ".join(parts)
 
 
@@ -52,7 +54,7 @@ def check_cost(check: CheckResult) -> str:
         parts.append(f"detects a relative error of {numbers.at_least(check.detection_limit, 1)}")
     calls = check.evaluations
     if calls.forward or calls.backward:
-        parts.append(f"{calls.forward} forward and {calls.backward} backward calls")
+        parts.append(f"{calls.forward:,} forward and {counted(calls.backward, 'backward call')}")
     return ", ".join(parts)
 
 
@@ -64,9 +66,9 @@ def _one(check: CheckResult, glyphs: Glyphs) -> Line:
 
 def _short_counts(check: CheckResult) -> str:
     if not check.entries:
-        return ""
+        return " 0 entries" if check.method is not None else ""
     wrong = check.mismatched or (check.undetermined if check.verdict is Verdict.INCONCLUSIVE else 0)
-    return f" {wrong}/{check.entries}" if wrong else f" {check.entries}"
+    return f" {wrong:,}/{check.entries:,}" if wrong else f" {check.entries:,}"
 
 
 def _joined(parts: Sequence[Line]) -> Line:

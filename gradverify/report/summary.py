@@ -21,7 +21,7 @@ def summary_lines(report: Report, screen: Screen) -> list[Line]:
     head = (
         f"{counted(total, 'case')} as expected"
         if not bad
-        else f"{sum(bad.values())} of {counted(total, 'case')} not as expected"
+        else f"{sum(bad.values()):,} of {counted(total, 'case')} not as expected"
     )
     text = f"{sign} {head}"
     text += (
@@ -59,7 +59,7 @@ def _tally(cases: Sequence[CaseResult]) -> tuple[Counter[Verdict], Counter[Verdi
 
 
 def _words(counts: Counter[Verdict]) -> str:
-    return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
+    return ", ".join(f"{counts[verdict]:,} {verdict.value}" for verdict in Verdict if counts[verdict])
 
 
 def _reason(case: CaseResult) -> str:

@@ -52,8 +52,8 @@ def badge_span(badge: Badge, width: int = 0) -> Span:
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return "1 case", "2 cases"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
+    """Return "1 case", "2,000 cases"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def heading(case: CaseResult, name: str, screen: Screen) -> Line:

@@ -33,7 +33,7 @@ def kind_of(found: Any) -> TargetKind:
     if isinstance(found, type) and issubclass(found, torch.nn.Module):
         return TargetKind.MODULE
     if not callable(found):
-        message = f"it is a {type(found).__name__}, not a Function, a callable or an nn.Module class"
+        message = f"it is of type {type(found).__name__}, not a Function, a callable or an nn.Module class"
         raise LoadError(TargetProblem(absence=Absence.UNSUITABLE, message=message))
     return TargetKind.CALLABLE
 

@@ -131,4 +131,4 @@ def _count(case: SpecCase, asked: Overrides) -> int:
 
 def _too_many(spec: Spec, count: int) -> SpecError:
     place = Place(where=Where(file=visible(spec.file)), path="")
-    return error(place, f"expands to {count} cases, at most {MAX_CASES} are allowed in one file", "fewer samples")
+    return error(place, f"expands to {count:,} cases, at most {MAX_CASES:,} are allowed in one file", "fewer samples")

@@ -43,7 +43,7 @@ _EXPECTABLE = (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.ERROR)
 def seconds(value: Any) -> float:
     """Read a duration."""
     if positive(value) > MAX_TIMEOUT:
-        raise bad(f"at most {MAX_TIMEOUT} seconds, found {value}")
+        raise bad(f"at most {MAX_TIMEOUT:,} seconds, found {value}")
     return float(value)
 
 

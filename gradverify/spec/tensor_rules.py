@@ -159,7 +159,7 @@ def _distinct(tensor: TensorInput, shape: tuple[int, ...]) -> Iterator[Issue]:
         return
     count, most = math.prod(shape), _most_distinct(tensor, shape)
     if most is not None and count > most:
-        problem = f"{count} entries of {list(shape)} cannot be distinct: `{_name(tensor.origin)}` has {most}"
+        problem = f"{count:,} entries of {list(shape)} cannot be distinct: `{_name(tensor.origin)}` has {most:,}"
         yield Issue(at=("constraint",), problem=problem)
 
 
@@ -167,7 +167,8 @@ def _reshaped(tensor: TensorInput, shape: tuple[int, ...]) -> Iterator[Issue]:
     if isinstance(tensor.origin, Values):
         count = len(flat(tensor.origin.values))
         if count != math.prod(shape):
-            yield Issue(at=("shape",), problem=f"{list(shape)} has {math.prod(shape)} entries, `values` has {count}")
+            entries = "one entry" if math.prod(shape) == 1 else f"{math.prod(shape):,} entries"
+            yield Issue(at=("shape",), problem=f"{list(shape)} has {entries}, `values` has {count:,}")
 
 
 def _most_distinct(tensor: TensorInput, shape: tuple[int, ...]) -> int | None:

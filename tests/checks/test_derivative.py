@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -141,3 +142,21 @@ def test_what_is_not_dense_is_not_judged(check: str) -> None:
 
 def test_an_unknown_check_is_a_skip() -> None:
     assert checked(torch.sin, double([1.0]), check="nonsense").verdict is Verdict.SKIP
+
+
+@pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
+def test_a_forward_that_draws_is_said_to(check: str) -> None:
+    settings = Settings(seed=5)
+    said = " (the forward draws random numbers; seeded with 5 before every call)"
+    found = checked(lambda x: x * torch.rand_like(x), double([1.0, 2.0]), check=check, settings=settings)
+    assert found.verdict is Verdict.PASS
+    assert found.message.endswith(said)
+    steady = checked(torch.sin, double([1.0, 2.0]), check=check, settings=settings)
+    assert "random" not in steady.message
+    asked = replace(problem_of(lambda x: x * torch.rand_like(x), double([1.0])), seed=3)  # who says so knows
+    assert "random" not in run_check(check, asked, settings).message
+
+
+def test_one_wrong_entry_differs() -> None:
+    one = claimed(torch.sin, lambda x: torch.cos(x) * torch.tensor([1.5, 1.0]))
+    assert checked(one, double([1.0, 2.0])).message == "1 of 4 entries differs"

@@ -52,12 +52,12 @@ def test_inspect_by_id_part_and_pattern(call, saved, name: str) -> None:
 def test_inspect_worst_and_all(call, saved) -> None:
     few = call("inspect", "spectral", "--worst", "2").stdout
     assert few.count("grad z.imag[0,11]") < call("inspect", "spectral", "--all").stdout.count("grad z.imag[0,11]")
-    assert "the worst 2 of 20000" in few
+    assert "the worst 2 of 20,000" in few
 
 
 def test_inspect_all_says_what_was_not_saved(call, saved) -> None:
     text = call("inspect", "spectral", "--all").stdout
-    assert "the worst 12 of 20000, more with gradverify run --elements 20000" in text
+    assert "the worst 12 of 20,000, more with gradverify run --elements 20000" in text
 
 
 def test_inspect_heatmap(call, saved) -> None:

@@ -102,7 +102,7 @@ def test_without_a_path_the_folder_specs_is_taken(fake, call) -> None:
         ("-k 'a", '-k "\'a": column 1: a quote is not closed (substrings with and, or, not, parentheses)'),
         (
             "-k nothing",
-            "nothing to run: -k 'nothing' fits none of 1 case; ids are like clipped_relu/vector/cpu-float64",
+            "nothing to run: -k 'nothing' fits no case (1 in all); ids are like clipped_relu/vector/cpu-float64",
         ),
         ("--json .", "cannot write .: it is not a file"),
     ],
@@ -267,7 +267,7 @@ def test_a_shard_without_a_case_is_0(fake, call) -> None:
     empty = next(f"{n}/2" for n in (1, 2) if not part_of(fake.results, Shard(number=n, count=2)))
     result = call("run", "a.yaml", "--shard", empty, "--json", "out.json")
     assert (result.exit_code, result.stdout) == (0, "✓ 0 cases as expected in 1.23 s\n")
-    assert result.stderr == f"gradverify: --shard {empty}: none of 1 case is in this part\n"
+    assert result.stderr == f"gradverify: --shard {empty}: no case is in this part (1 in all)\n"
     assert from_json(Path("out.json").read_text(encoding="utf-8")).cases == ()
 
 
@@ -327,7 +327,7 @@ def test_last_failed_of_other_specs(fake, call) -> None:
     Path(".gradverify/last.json").write_text(to_json(report(masked())), encoding="utf-8")
     result = call("run", "a.yaml", "--last-failed")
     assert result.stderr == (
-        "gradverify: --last-failed: none of the 1 case of the last run is among these; running all\n"
+        "gradverify: --last-failed: nothing that failed in the last run (1 case) is here; running all\n"
     )
     assert fake.ran == ["a/one/cpu"]
 

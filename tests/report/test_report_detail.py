@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from report_specimens import case, check, contract, failing_check, masked
+from report_specimens import case, check, contract, failing_check, finding, masked
 
 from gradverify.report.case_detail import DetailOptions, case_detail
+from gradverify.report.case_lines import case_lines
 from gradverify.report.inspect_view import InspectOptions, inspect_lines
 from gradverify.report.lines import to_text
 from gradverify.report.screen import Detail, Screen
-from gradverify.result import CaseResult, CheckResult, Finding, TorchOutcome, Verdict
+from gradverify.result import CaseResult, CheckResult, Finding, Method, TorchOutcome, Verdict
 
 RAISED = Finding(code="GV902", verdict=Verdict.ERROR, message="forward raised ValueError: no (ops.py:3 in forward)")
 
@@ -69,3 +70,23 @@ def test_a_check_that_was_skipped_gives_its_reason(level: Detail) -> None:
     assert f"\n  gradgradcheck: - skip\n  {reason}\n" in text or f"\n  gradgradcheck: - skip  {reason}\n" in text
     assert text.count("12 forward and 5 backward calls") == 1
     assert detail(result, Detail.VERBOSE).count("12 forward and 5 backward calls") == 2
+
+
+def test_large_counts_are_read_in_threes() -> None:
+    large = failing_check(entries=35_567_697_920, mismatched=1_234_567, torch=None, findings=())
+    result = case(verdict=Verdict.FAIL, as_expected=False, checks=(large,))
+    assert "35,567,697,920 entries, 1,234,567 wrong" in detail(result)
+    assert "✗ gradcheck 1,234,567/35,567,697,920" in to_text(case_lines([result], Screen(width=120)))
+
+
+def test_a_check_of_no_entries_says_so() -> None:
+    empty = case(checks=(check(entries=0, method=Method.DENSE), contract()))
+    assert "✓ gradcheck 0 entries  ✓ contract  " in to_text(case_lines([empty], Screen(width=120)))
+
+
+def test_without_a_spec_no_command_is_named() -> None:
+    many = failing_check(torch=None, findings=(finding(total=1234),))
+    result = case(spec="", verdict=Verdict.FAIL, as_expected=False, checks=(many,))
+    text = to_text(case_detail(result, Screen(), DetailOptions(rows=1)))
+    assert "gradverify inspect" not in text
+    assert "    … the worst 1 of 1,234; the result holds 2\n" in text

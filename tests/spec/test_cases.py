@@ -183,7 +183,7 @@ def test_the_command_line_replaces_numbers(folder: Folder) -> None:
 
 
 def test_the_command_line_cannot_ask_for_too_many_cases(folder: Folder) -> None:
-    with pytest.raises(SpecError, match=r"^s\.yaml:1:1: expands to 200000 cases, at most 100000 are allowed"):
+    with pytest.raises(SpecError, match=r"^s\.yaml:1:1: expands to 200,000 cases, at most 100,000 are allowed"):
         folder.cases(TENSOR + "dtypes: [float32, float64]\n", Overrides(samples=100_000))
 
 
