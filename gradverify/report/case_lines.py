@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradverify.report.checks_text import checks_in_groups, every_check
+from gradverify.report.checks_text import check_groups, check_groups_in_brief, each_check, joined
 from gradverify.report.lines import DIM, Line, cells, indented, line, pad, pad_left, plain, span, widest
 from gradverify.report.safe import safe, shortened
 from gradverify.report.screen import Glyphs, Screen
@@ -25,8 +25,8 @@ class Entry:
 
     head: Line  # badge and id
     seconds: str
-    long: Line  # every check by itself
-    short: Line  # passed checks as one group
+    parts: tuple[Line, ...]  # every check by itself
+    forms: tuple[Line, ...]  # all checks in one line, the longest first
     reason: str  # why, for a case that no check speaks for
 
 
@@ -75,10 +75,14 @@ def _entry(case: CaseResult, glyphs: Glyphs) -> Entry:
         # a rare long badge moves its own id, not everyone's
         head=line(badge_span(badge, _BADGE), _GAP, safe(case.id)),
         seconds=time_text(case.seconds),
-        long=every_check(case.checks, glyphs),
-        short=checks_in_groups(case.checks, glyphs),
+        parts=tuple(each_check(case.checks, glyphs)),
+        forms=_forms(case.checks, glyphs),
         reason=safe(" ".join(case.message.split())) if not case.checks else "",
     )
+
+
+def _forms(checks: Sequence[CheckResult], glyphs: Glyphs) -> tuple[Line, ...]:
+    return tuple(joined(form(checks, glyphs)) for form in (each_check, check_groups, check_groups_in_brief))
 
 
 def _expected(case: Planned, glyphs: Glyphs) -> Entry:
@@ -87,8 +91,8 @@ def _expected(case: Planned, glyphs: Glyphs) -> Entry:
     return Entry(
         head=line(" " * _BADGE, _GAP, safe(case.id)),
         seconds=time_text(_SECONDS),
-        long=every_check(checks, glyphs),
-        short=checks_in_groups(checks, glyphs),
+        parts=tuple(each_check(checks, glyphs)),
+        forms=_forms(checks, glyphs),
         reason="",
     )
 
@@ -96,10 +100,10 @@ def _expected(case: Planned, glyphs: Glyphs) -> Entry:
 def _widths(entries: Sequence[Entry], width: int) -> Widths:
     seconds = widest(entry.seconds for entry in entries)
     room = width - seconds - 2 * len(_GAP)
-    answers = sorted(_size(entry.short) for entry in entries)
+    answers = sorted(_size(entry.forms[1]) for entry in entries)
     usual = answers[int(0.9 * (len(answers) - 1))] if answers else 0  # a few wide answers do not decide for all
     head = min(max((_size(entry.head) for entry in entries), default=0), max(room - usual, 0))
-    longest = max((max(_size(entry.long), cells(entry.reason)) for entry in entries), default=0)
+    longest = max((max(_size(entry.forms[0]), cells(entry.reason)) for entry in entries), default=0)
     return Widths(head=head, seconds=seconds, answer=min(room - head, longest))
 
 
@@ -119,11 +123,18 @@ def _answer(entry: Entry, room: int, glyphs: Glyphs) -> Line | None:
     if entry.reason:
         cut = shortened(entry.reason, room, glyphs.ellipsis)  # the whole of it stands further down
         return line(span(cut, DIM)) if cut == entry.reason or cells(cut) > _TELLING else line()
-    return next((form for form in (entry.long, entry.short) if _size(form) <= room), None)
+    return next((form for form in entry.forms if _size(form) <= room), None)
 
 
 def _below(entry: Entry, screen: Screen) -> list[Line]:
-    return [entry.long if _size(entry.long) <= screen.width - _BADGE - len(_GAP) else entry.short]
+    """Return the checks in lines of their own: one where that is wide enough."""
+    width = screen.width - _BADGE - len(_GAP)
+    rows: list[list[Line]] = [[]]
+    for part in entry.parts:
+        if rows[-1] and _size(joined([*rows[-1], part])) > width:
+            rows.append([])
+        rows[-1].append(part)
+    return [joined(row) for row in rows]
 
 
 def _size(row: Line) -> int:

@@ -8,7 +8,6 @@ from gradverify.report.lines import BAD, DIM, GOOD, HEAD, WARN, Line, Span, cell
 from gradverify.report.screen import Glyphs, Screen
 from gradverify.result import CaseResult, Verdict
 
-_RULED = 100  # columns; a longer rule only hides the text
 _STYLES = {
     Verdict.PASS: GOOD,
     Verdict.FAIL: BAD,
@@ -59,7 +58,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 def heading(case: CaseResult, name: str, screen: Screen) -> Line:
     """Return the line that a case's details stand under, ruled to the edge."""
     badge = case_badge(case, screen.glyphs)
-    rest = min(screen.width, _RULED) - cells(f"{badge}  {name}  ")
+    rest = screen.width - cells(f"{badge}  {name}  ")
     return line(badge_span(badge), "  ", span(name, HEAD), "  ", span(screen.glyphs.rule * rest, DIM))
 
 

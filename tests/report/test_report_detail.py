@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from report_specimens import case, check, contract, failing_check, finding, masked
+from report_specimens import case, check, contract, everything, failing_check, finding, masked
 
 from gradverify.report.case_detail import DetailOptions, case_detail
 from gradverify.report.case_lines import case_lines
 from gradverify.report.inspect_view import InspectOptions, inspect_lines
 from gradverify.report.lines import to_text
 from gradverify.report.screen import Detail, Screen
+from gradverify.report.summary import summary_lines
 from gradverify.result import CaseResult, CheckResult, Finding, Method, TorchOutcome, Verdict
 
 RAISED = Finding(code="GV902", verdict=Verdict.ERROR, message="forward raised ValueError: no (ops.py:3 in forward)")
@@ -90,3 +91,40 @@ def test_without_a_spec_no_command_is_named() -> None:
     text = to_text(case_detail(result, Screen(), DetailOptions(rows=1)))
     assert "gradverify inspect" not in text
     assert "    … the worst 1 of 1,234; the result holds 2\n" in text
+
+
+def rows(result: CaseResult, width: int) -> list[str]:
+    return to_text(case_lines([result], Screen(width=width))).splitlines()
+
+
+def test_the_line_of_a_case_says_as_much_as_fits() -> None:
+    name = "spectral/filtered/cpu-float64"
+    passed = check("gradgradcheck", entries=1024)
+    result = case(name, verdict=Verdict.FAIL, as_expected=False, checks=(failing_check(torch=None), passed, contract()))
+    lead = f"✗ FAIL   {name}  ✗ gradcheck 2/25  "
+    assert rows(result, 100)[0].startswith(f"{lead}✓ gradgradcheck 1,024  ✓ contract  ")
+    assert rows(result, 85)[0].startswith(f"{lead}✓ 2 checks 1,024  ")
+    assert rows(result, 80)[0].startswith(f"{lead}✓ 2 checks  ")
+    assert rows(result, 70)[1] == "         ✗ gradcheck 2/25  ✓ gradgradcheck 1,024  ✓ contract"
+    assert rows(result, 59)[1:] == ["         ✗ gradcheck 2/25  ✓ gradgradcheck 1,024", "         ✓ contract"]
+    assert all(len(row) <= width for width in range(50, 120) for row in rows(result, width))
+
+
+def test_checks_that_could_not_be_run_are_taken_together() -> None:
+    assert "  ! 3 checks  " in rows(raising(RAISED, RAISED, RAISED), 80)[0]
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_the_rule_goes_to_the_edge(width: int) -> None:
+    head = to_text(case_detail(case("a/b/cpu"), Screen(width=width), DetailOptions())).splitlines()[0]
+    assert len(head) == width
+    assert head.endswith("─")
+
+
+def test_a_long_summary_breaks_between_what_it_says() -> None:
+    text = to_text(summary_lines(everything(), Screen(width=80)))
+    assert text == (
+        "✗ 6 of 12 cases not as expected: 1 pass, 2 fail, 1 inconclusive, 2 error\n"
+        "  as expected: 3 pass, 1 fail, 2 skip in 1.23 s\n"
+    )
+    assert len(to_text(summary_lines(everything(), Screen(width=140))).splitlines()) == 1
