@@ -100,11 +100,17 @@ def _expected(case: Planned, glyphs: Glyphs) -> Entry:
 def _widths(entries: Sequence[Entry], width: int) -> Widths:
     seconds = widest(entry.seconds for entry in entries)
     room = width - seconds - 2 * len(_GAP)
-    answers = sorted(_size(entry.forms[1]) for entry in entries)
+    answers = sorted(size for entry in entries if (size := _answer_size(entry, room)) is not None)
     usual = answers[int(0.9 * (len(answers) - 1))] if answers else 0  # a few wide answers do not decide for all
     head = min(max((_size(entry.head) for entry in entries), default=0), max(room - usual, 0))
     longest = max((max(_size(entry.forms[0]), cells(entry.reason)) for entry in entries), default=0)
     return Widths(head=head, seconds=seconds, answer=min(room - head, longest))
+
+
+def _answer_size(entry: Entry, room: int) -> int | None:
+    """Return the columns of the answer that fits behind an id on one line, None where none does: it goes below."""
+    sizes = (_size(form) for form in entry.forms[1:])
+    return next((size for size in sizes if _size(entry.head) + size <= room), None)
 
 
 def _lay_out(entry: Entry, widths: Widths, screen: Screen) -> list[Line]:
