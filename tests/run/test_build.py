@@ -77,7 +77,7 @@ def test_a_builtin_has_no_signature_and_that_is_no_complaint() -> None:
 
 
 def test_what_cannot_be_called_is_said() -> None:
-    with pytest.raises(LoadError, match=r"it is a int, not a Function, a callable or an nn.Module class"):
+    with pytest.raises(LoadError, match=r"it is of type int, not a Function, a callable or an nn.Module class"):
         signature_of(load(target("NOT_CALLABLE")))
 
 
