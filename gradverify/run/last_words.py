@@ -13,6 +13,7 @@ from gradverify.run.blame import is_ours, is_users, shown_path
 
 _EARLY = 0.25  # seconds before the time limit, at most
 _EARLY_PART = 0.1  # of the time limit, at most
+_SHORTEST, _LONGEST = 1e-3, 1e6  # seconds that can be waited for
 _HEADER = re.compile(r"(?:Fatal Python error: [^\n]*|Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!)\n")
 _THREAD = re.compile(r"(?P<current>Current thread|Thread) 0x[0-9a-f]+ .*")
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>[0-9]+) in (?P<name>.*)')
@@ -40,7 +41,8 @@ def watched(output: int, seconds: float) -> Iterator[None]:
     process = os.getpid()
     faulthandler.disable()  # user code may have put a handler of its own before it
     faulthandler.enable(file=output)
-    faulthandler.dump_traceback_later(seconds - min(_EARLY, _EARLY_PART * seconds), file=output)
+    wait = seconds - min(_EARLY, _EARLY_PART * seconds)
+    faulthandler.dump_traceback_later(min(max(wait, _SHORTEST), _LONGEST), file=output)
     try:
         yield
     finally:

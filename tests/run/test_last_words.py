@@ -59,6 +59,13 @@ def test_letters_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert last_words(text).place == "/a/ä.py:2 in f"
 
 
+@pytest.mark.parametrize("seconds", [1e-9, 1e300])
+def test_any_time_limit_can_be_watched(seconds: float, tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w") as file, watched(file.fileno(), seconds):
+        pass
+    faulthandler.enable(file=sys.__stderr__)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_copy_does_not_wait_for_the_thread_that_it_has_not() -> None:
     reading, writing = os.pipe()
