@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradverify.report.checks_text import check_groups, check_groups_in_brief, each_check, joined
+from gradverify.report.checks_text import check_groups, check_groups_in_brief, each_check, every_check, joined
 from gradverify.report.lines import DIM, Line, cells, indented, line, pad, pad_left, plain, span, widest
 from gradverify.report.safe import safe, shortened
 from gradverify.report.screen import Glyphs, Screen
@@ -82,7 +82,8 @@ def _entry(case: CaseResult, glyphs: Glyphs) -> Entry:
 
 
 def _forms(checks: Sequence[CheckResult], glyphs: Glyphs) -> tuple[Line, ...]:
-    return tuple(joined(form(checks, glyphs)) for form in (each_check, check_groups, check_groups_in_brief))
+    groups = (joined(form(checks, glyphs)) for form in (check_groups, check_groups_in_brief))
+    return every_check(checks, glyphs), *groups
 
 
 def _expected(case: Planned, glyphs: Glyphs) -> Entry:

@@ -18,6 +18,11 @@ def each_check(checks: Sequence[CheckResult], glyphs: Glyphs) -> list[Line]:
     return [_one(check, glyphs) for check in checks]
 
 
+def every_check(checks: Sequence[CheckResult], glyphs: Glyphs) -> Line:
+    """Return all of them as one line."""
+    return joined(each_check(checks, glyphs))
+
+
 def check_groups(checks: Sequence[CheckResult], glyphs: Glyphs) -> list[Line]:
     """Return the checks that passed as one group, likewise those that could not be run, and each other by itself."""
     return [_one(group[0], glyphs) if len(group) == 1 else _group(group, glyphs) for group in _groups(checks)]
