@@ -17,7 +17,7 @@ from gradverify.report.screen import Screen
 from gradverify.result import CaseResult, Verdict, worst
 from gradverify.run.checking import run_checks
 from gradverify.run.signature import forward_parameters
-from gradverify.run.source import source_of
+from gradverify.run.source import source_in_graph, source_of
 
 _WIDTH = 100  # columns of the table in an assertion's message
 
@@ -64,7 +64,7 @@ def verify(
         spec="",
         line=0,
         function=problem.name,
-        source=source_of(function),
+        source=source_of(function) or source_in_graph(problem),
         device=_common(str(primal.tensor.device) for primal in problem.primals),
         dtype=_common(str(primal.tensor.dtype).removeprefix("torch.") for primal in problem.primals),
         sample=0,

@@ -203,6 +203,7 @@ class Case:
     init: Mapping[str, Any] | None = None  # arguments of an nn.Module's constructor
     inputs: Mapping[str, Input]  # forward's parameters in order
     outputs: tuple[int, ...] | None = None  # None: every differentiable one
+    outputs_at: str = ""  # where the spec says so, as file:line:column
     stochastic: bool = False
     checks: tuple[str, ...] = DEFAULT_CHECKS
     tolerances: Mapping[str, Tolerances] = field(default_factory=dict)  # per check
@@ -213,6 +214,7 @@ class Case:
     timeout: float = DEFAULT_TIMEOUT  # seconds
     torch_gradcheck: TorchGradcheck = TorchGradcheck.SMALL
     max_elements: int = 100
+    max_evaluations: int = Settings().max_evaluations
     expect: Expectation = Expectation()
 
 
@@ -248,6 +250,7 @@ class Signature:
 
     kind: TargetKind
     parameters: tuple[Parameter, ...] | None  # in order; None where Python cannot tell, as for many builtins
+    init: tuple[Parameter, ...] | None = None  # of a module's constructor, as above; None for anything else
 
 
 class Absence(StrEnum):

@@ -6,11 +6,13 @@ import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 
 _PAGE = "checks.md"
 _GROUP = re.compile(r"# (.+)")
 _HEADING = re.compile(r"## (\S+) — (.+)")
+_CODE = re.compile(r"GV[0-9]{3}")
 _FENCE = "```"
 
 
@@ -27,6 +29,12 @@ class Section:
 def sections() -> tuple[Section, ...]:
     """Return all sections in the order of the page."""
     return tuple(parse(files("gradverify").joinpath(_PAGE).read_text(encoding="utf-8")))
+
+
+@cache
+def causes() -> tuple[str, ...]:
+    """Return the names of the causes."""
+    return tuple(section.name for section in sections() if not _CODE.fullmatch(section.name))
 
 
 def parse(page: str) -> Iterator[Section]:

@@ -171,6 +171,22 @@ class Summary:
     seconds: float
 
 
+class Stop(StrEnum):
+    """Why a run ended before its last case."""
+
+    FAIL_FAST = "-x"
+    INTERRUPT = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotRun:
+    """A case that was to run and did not."""
+
+    id: str
+    why: Stop
+    failed: bool = False  # it was not as expected when it last ran
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything one run has to say."""
@@ -179,16 +195,17 @@ class Report:
     gradverify: str  # version
     environment: Environment
     summary: Summary
+    not_run: tuple[NotRun, ...] = field(default=(), metadata=LATER)
     cases: tuple[CaseResult, ...]
 
 
-_WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.SKIP)
+WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.SKIP)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the verdict that decides: a proven fail before an error, skip only when nothing ran."""
     found = set(verdicts)
-    return next((verdict for verdict in _WORST_FIRST if verdict in found), Verdict.SKIP)
+    return next((verdict for verdict in WORST_FIRST if verdict in found), Verdict.SKIP)
 
 
 def summarize(cases: Iterable[CaseResult], seconds: float) -> Summary:

@@ -74,3 +74,35 @@ def test_the_numbers_are_those_of_the_spec(monkeypatch: pytest.MonkeyPatch) -> N
     mine = gradverify.verify(CustomExp, (double([1.0, 2.0]),), checks=case.checks)
     assert mine.to_dict()["checks"] == spec.to_dict()["checks"]
     sys.modules.pop("custom_exp")
+
+
+def test_backward_is_named_where_it_is() -> None:
+    by_class, by_apply, by_graph = (
+        gradverify.verify(function, (double([0.5]),), torch_gradcheck="never").source
+        for function in (Halved, Halved.apply, lambda x: Halved.apply(x) + 1)
+    )
+    assert by_class is not None
+    assert Path(by_class.file).name == "test_api.py"
+    assert by_class == by_apply == by_graph
+    assert gradverify.verify(torch.sin, (double([0.5]),)).source is None
+
+
+def test_a_line_that_raised_is_relative_to_where_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parent)
+    (found,) = gradverify.verify(raising, (double([0.5]),)).checks
+    assert found.message.startswith("forward raised ValueError: no (test_api.py:")
+    assert found.message.endswith(" in raising)")
+
+
+def raising(x: torch.Tensor) -> torch.Tensor:
+    raise ValueError("no")
+
+
+class Halved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad / 2

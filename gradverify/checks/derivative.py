@@ -59,6 +59,15 @@ def judge(question: Question, steady: Steady) -> CheckResult:
     )
 
 
+def seeded(found: CheckResult, problem: Problem, ready: Steady) -> CheckResult:
+    """Say that a forward draws random numbers, where nobody had said so before."""
+    seed = ready.problem.seed
+    if problem.seed is not None or seed is None or found.method is None:
+        return found
+    remark = f"the forward draws random numbers; seeded with {seed} before every call"
+    return replace(found, message=f"{found.message} ({remark})")
+
+
 def unjudgeable(check: str, series: int, problem: Problem, tape: Tape) -> CheckResult | None:
     """Return the result for a problem with nothing to differentiate, or not densely; None where it can be judged."""
     if not problem.primals:

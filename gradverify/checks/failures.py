@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable
+from pathlib import Path
 from types import TracebackType
 
 import torch
@@ -82,7 +83,15 @@ def _said(error: BaseException) -> str:
 def _place(trace: TracebackType | None) -> str:
     """Return ` (file:line in function)` of the innermost frame in the user's own code."""
     frames = [frame for frame in traceback.extract_tb(trace) if not _is_ours(frame.filename)]
-    return f" ({frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
+    return f" ({_shown(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
+
+
+def _shown(filename: str) -> str:
+    """Return a path relative to the current directory where it lies below it."""
+    try:
+        return str(Path(filename).relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return filename
 
 
 def _is_ours(filename: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gradverify.case import Settings
 from gradverify.checks.cut_off import cut_off
-from gradverify.checks.derivative import Question, judge, unjudgeable
+from gradverify.checks.derivative import Question, judge, seeded, unjudgeable
 from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import failed_call, inconclusive
 from gradverify.checks.torch_gradcheck import run_gradcheck
@@ -35,7 +35,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     torchs = run_gradcheck(ready.problem, settings, ready.tape)
     try:
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=as_judged, diagnose=diagnose)
-        found = _with_remarks(judge(question, ready), tuple(cut_off(ready)))
+        found = seeded(_with_remarks(judge(question, ready), tuple(cut_off(ready))), problem, ready)
     except EvaluationError as error:
         found = failed_call(NAME, ready.problem, error)
     return beside(found, torchs)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.checks.derivative import Question, judge, unjudgeable
+from gradverify.checks.derivative import Question, judge, seeded, unjudgeable
 from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
@@ -39,7 +39,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     ready = steady(problem, tape, settings.seed)
     if ready is None:
         return inconclusive(NAME, problem, f"GV{SERIES + 4}", RANDOM)
-    problem, tape = ready.problem, ready.tape
+    asked, problem, tape = problem, ready.problem, ready.tape
     try:
         if once_differentiable(problem, tape):
             return skipped(NAME, problem, "backward is declared @once_differentiable: it has no derivative of its own")
@@ -51,7 +51,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     try:
         reconsider = _kinks_of(ready, settings)
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
-        found = judge(question, _second(ready, settings))
+        found = seeded(judge(question, _second(ready, settings)), asked, ready)
     except EvaluationError as error:
         missing = _not_implemented(error)
         found = skipped(NAME, problem, missing) if missing else failed_call(NAME, problem, error)

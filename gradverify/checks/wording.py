@@ -33,20 +33,20 @@ def summary_of(comparison: Comparison, verdict: Verdict) -> str:
     """Return the one sentence that stands for the whole comparison."""
     count = comparison.counts
     if verdict is Verdict.FAIL:
-        least = "at least " if comparison.at_least else ""
-        return f"{least}{count[Code.MISMATCH]} of {_entries(comparison.entries)} differ"
+        least, wrong = "at least " if comparison.at_least else "", count[Code.MISMATCH]
+        return f"{least}{wrong:,} of {_entries(comparison.entries)} {'differs' if wrong == 1 else 'differ'}"
     words = _UNJUDGED if verdict is Verdict.INCONCLUSIVE else _ACCEPTED
-    parts = [f"{count[code]} {text}" for code, text in words.items() if count[code]]
+    parts = [f"{count[code]:,} {text}" for code, text in words.items() if count[code]]
     if verdict is Verdict.INCONCLUSIVE:
         return f"{', '.join(parts)}, of {_entries(comparison.entries)}"
     agree = f"{_entries(comparison.entries)} {'agrees' if comparison.entries == 1 else 'agree'}"
     if comparison.sums:
-        agree = f"{agree} in {comparison.sums} random sums"
+        agree = f"{agree} in {comparison.sums:,} random {'sum' if comparison.sums == 1 else 'sums'}"
     return f"{agree}, {', '.join(parts)}" if parts else agree
 
 
 def _entries(count: int) -> str:
-    return f"{count} entry" if count == 1 else f"{count} entries"
+    return f"{count:,} {'entry' if count == 1 else 'entries'}"
 
 
 def _code(group: Entries, *, missing: bool) -> tuple[int, Verdict]:
@@ -65,7 +65,7 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
     block = f"d {group.of.name} / d {group.wrt.name}"
     place = f"{group.of.name}{_index(worst.output_index)} by {group.wrt.name}{_index(worst.input_index)}"
     found = f"backward says {worst.analytic:.6g}, differences say {worst.numeric:.6g} ± {worst.error_bar:.1g}"
-    count = f"{group.total} {'entry' if group.total == 1 else 'entries'} of {block}"
+    count = f"{_entries(group.total)} of {block}"
     if code == 2 and series == 200:
         return (
             f"the derivative of backward by {group.wrt.name} is silently zero, but {group.of.name} depends on it in"

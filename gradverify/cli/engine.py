@@ -48,6 +48,7 @@ def expand(specs: Sequence[Spec], request: Request) -> tuple[Case, ...]:
         timeout=request.timeout,
         torch_gradcheck=request.torch_gradcheck,
         max_elements=request.max_elements or Settings().max_elements,
+        max_evaluations=request.max_evaluations or Settings().max_evaluations,
     )
     return expand_specs(specs, overrides)
 

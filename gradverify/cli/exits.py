@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from gradverify.cli.defect import defect_report
-from gradverify.cli.terminal import complain, hush, print_problems, say_error
+from gradverify.cli.terminal import OutputError, complain, hush, print_problems, say_error
 from gradverify.errors import GradverifyError, SpecError
 
 Command = Callable[..., "ExitCode"]
@@ -39,6 +39,15 @@ def guarded(command: Command) -> Callable[..., None]:
         raise typer.Exit(int(_outcome(command, args, kwargs)))
 
     return wrapped
+
+
+def unwritten(error: Exception) -> ExitCode:
+    """Say that stdout takes nothing more."""
+    if not isinstance(error, OutputError):
+        hush()  # what is left in the buffer must not fail again at the end
+    why = getattr(error, "strerror", None) or error
+    complain(str(error) if isinstance(error, OutputError) else f"could not write to standard output: {why}")
+    return ExitCode.USAGE
 
 
 def _outcome(command: Command, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExitCode:

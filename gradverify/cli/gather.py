@@ -26,6 +26,7 @@ class Gathered:
     specs: tuple[Any, ...]  # passed on to the runner unread
     cases: tuple[Case, ...]  # those that -k and --shard let through; none where the shard is empty
     problems: int  # mistakes in specs, already printed
+    devices: tuple[str, ...]  # of all cases, also of those that -k and --shard leave out
 
 
 def paths_or_default(paths: Sequence[Path] | None) -> tuple[Path, ...]:
@@ -49,7 +50,17 @@ def gather(paths: Sequence[Path] | None, expression: str | None, request: Reques
     if not cases:
         raise UsageProblem("nothing to run: the specs hold no case that --check, --device and --dtype leave")
     selected = _in_shard(_selected(cases, expression), request.shard)
-    return Gathered(specs=reading.specs, cases=selected, problems=problems)
+    devices = tuple(dict.fromkeys(case.device for case in cases))
+    return Gathered(specs=reading.specs, cases=selected, problems=problems, devices=devices)
+
+
+def refuse_devices_of_no_case(required: Sequence[str], gathered: Gathered) -> None:
+    """Raise UsageProblem where a device has to be there and no case asks for it: nothing would tell that it is not."""
+    for name in required:
+        if not any(name in (device, device.partition(":")[0]) for device in gathered.devices):
+            there = f"all cases are for {', '.join(gathered.devices)}"
+            hint = f"name it under `devices` in a spec, or with --device {name}"
+            raise UsageProblem(f"--require-device {name}: no case runs on it, {there}; {hint}")
 
 
 def _selected(cases: tuple[Case, ...], expression: str | None) -> tuple[Case, ...]:
@@ -58,7 +69,7 @@ def _selected(cases: tuple[Case, ...], expression: str | None) -> tuple[Case, ..
     chosen = matching(cases, expression)
     if not chosen:
         hint = hint_for(cases, expression)
-        raise UsageProblem(f"nothing to run: -k {expression!r} fits none of {counted(len(cases), 'case')}; {hint}")
+        raise UsageProblem(f"nothing to run: -k {expression!r} fits no case ({len(cases):,} in all); {hint}")
     return chosen
 
 
@@ -68,7 +79,7 @@ def _in_shard(cases: tuple[Case, ...], shard: Shard | None) -> tuple[Case, ...]:
         return cases
     part = part_of(cases, shard)
     if not part:
-        complain(f"--shard {shard}: none of {counted(len(cases), 'case')} is in this part")
+        complain(f"--shard {shard}: no case is in this part ({len(cases):,} in all)")
     return part
 
 

@@ -17,6 +17,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "--samples",
         "--timeout",
         "--torch-gradcheck",
+        "--max-evaluations",
     ),
     "How to run": ("--jobs", "--memory", "--fail-fast", "--keep-going"),
     "What is as expected": ("--require-device", "--baseline", "--write-baseline"),

@@ -9,7 +9,7 @@ from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.files import LAST_REPORT, read_report
 from gradverify.cli.select import hint_for, named
 from gradverify.cli.terminal import ColourWish, say, show, stdout_terminal
-from gradverify.report.inspect_view import InspectOptions, Picture, inspect_lines, with_elements
+from gradverify.report.inspect_view import InspectOptions, Picture, inspect_lines, with_something
 from gradverify.report.words import counted
 from gradverify.result import CaseResult
 
@@ -22,17 +22,19 @@ def inspect(
     heatmap: opt.Heatmap = False,
     no_color: opt.NoColour = False,
 ) -> ExitCode:
-    """Show the wrong elements of the last run, worst first."""
+    """Show what was not as expected in the last run, and its wrong elements, worst first."""
     if report is None and not LAST_REPORT.exists():
         raise UsageProblem(f"there is no {LAST_REPORT}: `gradverify run` makes it; or name a report with --report FILE")
-    cases = read_report(report or LAST_REPORT).cases
-    chosen = with_elements(cases) if case is None else _named(cases, case)
+    saved = read_report(report or LAST_REPORT)
+    cases, seed = saved.cases, saved.environment.seed
+    chosen = with_something(cases) if case is None else _named(cases, case)
     if not chosen:
-        say(f"none of {counted(len(cases), 'case')} has a wrong element\n")
+        say(f"nothing to look at: {counted(len(cases), 'case')} as expected\n")
         return ExitCode.OK
     options = InspectOptions(
         worst=None if everything else worst,
         picture=Picture.HEATMAP if heatmap else Picture.TABLE,
+        rerun=() if seed is None else ("--seed", str(seed)),
     )
     terminal = stdout_terminal(ColourWish.NEVER if no_color else ColourWish.AUTO)
     show(inspect_lines(chosen, terminal.screen, options), terminal)
@@ -43,5 +45,5 @@ def _named(cases: Sequence[CaseResult], name: str) -> Sequence[CaseResult]:
     found = named(cases, name)
     if not found:
         hint = f"; {hint_for(cases, name)}" if cases else ""
-        raise UsageProblem(f"no case {name!r} among the {len(cases)} of this report{hint}")
-    return with_elements(found) or found
+        raise UsageProblem(f"no case {name!r} among the {len(cases):,} of this report{hint}")
+    return with_something(found) or found

@@ -111,7 +111,7 @@ def _write(baseline: Baseline, path: Path) -> tuple[str, ...]:
 
 def _told_written(kept: Kept, made: Baseline) -> str:
     before, after = ({entry.key for entry in baseline.entries} for baseline in (kept.baseline, made))
-    changes = [f"{len(keys)} {word}" for keys, word in ((after - before, "new"), (before - after, "fixed")) if keys]
+    changes = [f"{len(keys):,} {word}" for keys, word in ((after - before, "new"), (before - after, "fixed")) if keys]
     told = f" ({', '.join(changes)})" if changes else ""
     hint = "; say why in `reason`" if after - before else ""
     return f"{kept.path} knows {counted(len(after), 'finding')} now{told}{hint}"
@@ -120,8 +120,9 @@ def _told_written(kept: Kept, made: Baseline) -> str:
 def _told_fixed(gone: tuple[Entry, ...], path: Path) -> Iterator[str]:
     for entry in gone[:_MOST]:
         yield f"fixed: {entry.case} {described(entry)}; its entry in {path} can go"
-    if len(gone) > _MOST:
-        yield f"and {len(gone) - _MOST} more are fixed; --write-baseline {path} drops them all"
+    rest = len(gone) - _MOST
+    if rest > 0:
+        yield f"and {rest:,} more {'is' if rest == 1 else 'are'} fixed; --write-baseline {path} drops them all"
 
 
 def _unwritten(kept: Kept) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gradverify.case import KNOWN_CHECKS, TorchGradcheck
+from gradverify.case import KNOWN_CHECKS, Settings, TorchGradcheck
 
 
 def _several(flag: str, metavar: str, text: str) -> typer.models.OptionInfo:
@@ -19,6 +19,10 @@ def _several(flag: str, metavar: str, text: str) -> typer.models.OptionInfo:
 _JOBS = (
     "Worker processes; 0 runs in this one, for a debugger: without time limits, and a crash ends it all."
     "  [default: cores]"
+)
+_EVALUATIONS = (
+    "Calls of forward and backward that the search for wrong entries may take in a Jacobian too large to write down."
+    f"  [default: {Settings().max_evaluations:,}]"
 )
 Paths = Annotated[
     list[Path] | None,
@@ -61,6 +65,10 @@ Torch = Annotated[
 ]
 Elements = Annotated[
     int | None, typer.Option("--elements", metavar="N", min=1, help="Elements saved per finding.  [default: 100]")
+]
+Evaluations = Annotated[
+    int | None,
+    typer.Option("--max-evaluations", metavar="N", min=1, help=_EVALUATIONS),
 ]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")]
 Sarif = Annotated[

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from gradverify.cli.exits import ExitCode
 from gradverify.cli.github import publish
+from gradverify.cli.listing import Listing
 from gradverify.cli.request import one_of_two
 from gradverify.cli.terminal import ColourWish, show, stdout_terminal
 from gradverify.report.case_detail import DetailOptions
+from gradverify.report.lines import EMPTY
 from gradverify.report.screen import Detail
-from gradverify.report.terminal import report_lines
+from gradverify.report.terminal import lines_after_listing, report_lines
 from gradverify.result import Report
 
 
@@ -22,6 +24,7 @@ class Look:
     wish: ColourWish
     durations: int  # slowest cases listed
     rerun: tuple[str, ...] = ()  # options that belong into the command that repeats a case
+    listing: Listing = Listing.AFTERWARDS
 
 
 def look_of(*, no_color: bool, quiet: bool, verbose: bool, durations: int | None) -> Look:
@@ -38,7 +41,11 @@ def present(report: Report, look: Look) -> None:
     """Draw a report on stdout, and tell GitHub about it in its jobs."""
     terminal = stdout_terminal(look.wish)
     options = DetailOptions(detail=look.detail, rerun=look.rerun)
-    show(report_lines(report, terminal.screen, options, look.durations), terminal)
+    if look.listing is Listing.AFTERWARDS:
+        show(report_lines(report, terminal.screen, options, look.durations), terminal)
+    else:
+        rows = lines_after_listing(report, terminal.screen, options, look.durations)
+        show([EMPTY, *rows] if report.cases else rows, terminal)
     publish(report)
 
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from gradverify.cli.engine import Listener
-from gradverify.cli.terminal import complain, is_terminal
+from gradverify.cli.listing import Listing
+from gradverify.cli.terminal import complain, is_pipe, is_terminal
 from gradverify.report.safe import safe
 from gradverify.result import CaseResult
 
@@ -27,10 +28,11 @@ class Tally:
 
 
 @contextmanager
-def progress(total: int) -> Iterator[Listener]:
+def progress(total: int, listing: Listing = Listing.AFTERWARDS) -> Iterator[Listener]:
     """Show how far a run is until the block ends: on a terminal in one line that goes away, else now and then."""
     tally = Tally(total=total)
-    if not is_terminal(sys.stderr):
+    beside = listing is Listing.MEANWHILE and is_pipe(sys.stdout)  # `| tee` writes to the same terminal
+    if beside or not is_terminal(sys.stderr):
         yield now_and_then(tally, time.monotonic, complain)
         return
     from rich.console import Console
@@ -51,9 +53,9 @@ def progress(total: int) -> Iterator[Listener]:
 
 def progress_text(tally: Tally) -> str:
     """Return done and total, what is not as expected, and what is running."""
-    width = len(str(tally.total))
+    width = len(f"{tally.total:,}")
     running = ", ".join(tally.running)
-    parts = [f"{tally.done:>{width}}/{tally.total} done", f"{tally.unexpected} not as expected"]
+    parts = [f"{tally.done:>{width},}/{tally.total:,} done", f"{tally.unexpected:,} not as expected"]
     return ", ".join(parts) + (f"; running {safe(running)}" if running else "")
 
 

@@ -47,6 +47,7 @@ class Defaults:
     memory: int | None = None
     torch_gradcheck: TorchGradcheck | None = None
     max_elements: int | None = None
+    max_evaluations: int | None = None
     workers: int | None = None
     require_devices: tuple[str, ...] = ()
 
@@ -121,6 +122,7 @@ def readers_of(folder: Path) -> Mapping[str, Reader[Any]]:
         "workers": whole_between(0, _MOST),
         "memory": _memory,
         "elements": whole_between(1, _MOST),
+        "max_evaluations": whole_between(1, _MOST),
         "require_devices": distinct_list_of(device, "devices"),
         "baseline": path,
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 import re
 import shlex
 import sys
@@ -16,6 +15,7 @@ from gradverify.case import CASE_DTYPES, DEVICE_KINDS, KNOWN_CHECKS, TorchGradch
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.shard import Shard
 from gradverify.run.size import size_of, size_text
+from gradverify.spec.limits import MAX_TIMEOUT
 
 _DEVICE = re.compile(rf"(?:{'|'.join(DEVICE_KINDS)})(?::[0-9]{{1,3}})?")
 
@@ -34,6 +34,7 @@ class Request:
     shard: Shard | None = None
     torch_gradcheck: TorchGradcheck | None = None
     max_elements: int | None = None  # saved per finding
+    max_evaluations: int | None = None  # calls that the search for wrong entries may take
     workers: int | None = None  # None: as many as there are cores; 0: in this process
     fail_fast: bool = False
     keep_going: bool = False
@@ -51,6 +52,8 @@ _RERUN = {
     "timeout": "--timeout",
     "memory": "--memory",
     "torch_gradcheck": "--torch-gradcheck",
+    "max_evaluations": "--max-evaluations",
+    "require_devices": "--require-device",
 }
 
 
@@ -62,8 +65,9 @@ def check_request(request: Request) -> None:
         for device in devices:
             if not _DEVICE.fullmatch(device):
                 raise _unknown(option, device, DEVICE_KINDS)
-    if request.timeout is not None and not 0 < request.timeout < math.inf:
-        raise UsageProblem(f"--timeout {request.timeout:g}: expected a number of seconds above 0")
+    if request.timeout is not None and not 0 < request.timeout <= MAX_TIMEOUT:
+        limits = f"above 0, and at most {MAX_TIMEOUT:,}"
+        raise UsageProblem(f"--timeout {request.timeout:g}: expected a number of seconds {limits}")
     if request.memory is not None and request.workers == 0:
         raise UsageProblem("--memory limits workers, and -j 0 runs without them; give one of the two")
     if request.memory is not None and sys.platform != "linux":

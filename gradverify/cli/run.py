@@ -9,22 +9,23 @@ from gradverify.case import Case
 from gradverify.cli import engine
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
-from gradverify.cli.files import LAST_REPORT, read_report, save_last
-from gradverify.cli.gather import Gathered, gather, warn_about
-from gradverify.cli.known import Extent, Kept, kept_failures, refuse_overlap, settle
+from gradverify.cli.failed import failed_before, still_failing
+from gradverify.cli.files import LAST_REPORT, save_last
+from gradverify.cli.gather import Gathered, gather, refuse_devices_of_no_case, warn_about
+from gradverify.cli.known import Extent, Kept, Use, kept_failures, refuse_overlap, settle
+from gradverify.cli.listing import Listing, Printer, printing, usual_listing
 from gradverify.cli.outputs import Destinations, check_destinations, write_outputs
 from gradverify.cli.present import Look, exit_code, look_of, present
 from gradverify.cli.progress import progress
 from gradverify.cli.project import project_defaults, with_defaults
 from gradverify.cli.request import Request, check_request, memory_of, rerun_options
-from gradverify.cli.select import among
 from gradverify.cli.shard import shard_of
-from gradverify.cli.terminal import complain, print_problems
+from gradverify.cli.terminal import complain, print_problems, stdout_terminal
+from gradverify.report.screen import Detail
 from gradverify.report.to_json import to_json
 from gradverify.report.words import counted
 from gradverify.result import Report
 from gradverify.run.interrupts import held_interrupts
-from gradverify.serial import ReportError
 
 if TYPE_CHECKING:
     from gradverify.run.options import Outcome
@@ -44,6 +45,7 @@ def run(
     timeout: opt.Timeout = None,
     memory: opt.Memory = None,
     torch_gradcheck: opt.Torch = None,
+    max_evaluations: opt.Evaluations = None,
     fail_fast: opt.FailFast = False,
     keep_going: opt.KeepGoing = False,
     require_device: opt.RequireDevices = None,
@@ -79,6 +81,7 @@ def run(
         shard=None if shard is None else shard_of(shard),
         torch_gradcheck=torch_gradcheck,
         max_elements=elements,
+        max_evaluations=max_evaluations,
         workers=workers,
         fail_fast=fail_fast,
         keep_going=keep_going,
@@ -94,8 +97,10 @@ def run(
     check_destinations(destinations)
     refuse_overlap(kept, destinations)
     gathered = gather(paths or defaults.paths, expression, request)
-    cases = _last_failed(gathered.cases) if last_failed else gathered.cases
-    return _run(gathered, cases, request, kept, destinations, replace(look, rerun=rerun_options(given)))
+    refuse_devices_of_no_case(given.require_devices, gathered)  # a default of the project holds for other specs too
+    cases = failed_before(gathered.cases) if last_failed else gathered.cases
+    look = replace(look, rerun=rerun_options(given), listing=_listing(look, kept))
+    return _run(gathered, cases, request, kept, destinations, look)
 
 
 def _run(
@@ -106,17 +111,22 @@ def _run(
     destinations: Destinations,
     look: Look,
 ) -> ExitCode:
+    printer = Printer(cases, stdout_terminal(look.wish))
     with held_interrupts() as interrupts:
-        with progress(len(cases)) as listener:
+        with progress(len(cases), look.listing) as listener:
+            if look.listing is Listing.MEANWHILE:
+                listener = replace(listener, finished=printing(listener.finished, printer))
             outcome = engine.run(cases, gathered.specs, request, listener, interrupts)
         print_problems(outcome.errors)
         problems = gathered.problems + len(outcome.errors)
         if problems and not outcome.report.cases and not outcome.interrupted:
             raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run")
         settled = settle(outcome.report, kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
-        outcome = replace(outcome, report=settled.report)
+        report = replace(settled.report, not_run=still_failing(settled.report.not_run))
+        outcome = replace(outcome, report=report)
         lost = [*settled.lost, *_save(outcome, destinations)]  # before the screen: a pipe may end early
         with interrupts.finishing():
+            printer.check()
             if _has_news(outcome):
                 present(outcome.report, look)
             for note in settled.notes:
@@ -125,9 +135,15 @@ def _run(
             for problem in lost:
                 complain(problem)
         if outcome.interrupted or interrupts:
-            complain(f"interrupted: {len(outcome.report.cases)} of {counted(len(cases), 'case')} had finished")
+            complain(f"interrupted: {len(outcome.report.cases):,} of {counted(len(cases), 'case')} had finished")
             return ExitCode.INTERRUPTED
         return ExitCode.USAGE if problems or lost else exit_code(outcome.report)
+
+
+def _listing(look: Look, kept: Kept) -> Listing:
+    """Return when lines are printed: not before it is known what a baseline that is being written makes of a case."""
+    later = look.detail is Detail.QUIET or kept.use is Use.WRITE
+    return Listing.AFTERWARDS if later else usual_listing()
 
 
 def _has_news(outcome: Outcome) -> bool:
@@ -148,18 +164,3 @@ def _keep(report: Report) -> None:
         save_last(to_json(report))
     except OSError as error:
         complain(f"warning: could not write {LAST_REPORT}: {error.strerror or error}")
-
-
-def _last_failed(cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    try:
-        report = read_report(LAST_REPORT)
-    except ReportError as error:
-        complain(f"--last-failed: {error}; running all")
-        return cases
-    ids = {case.id for case in report.cases if not case.as_expected}
-    chosen = among(cases, ids)
-    if not ids:
-        complain("--last-failed: every case of the last run was as expected; running all")
-    elif not chosen:
-        complain(f"--last-failed: none of the {counted(len(ids), 'case')} of the last run is among these; running all")
-    return chosen or cases

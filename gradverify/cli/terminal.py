@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import TextIO
 
-from gradverify.errors import SpecError
+from gradverify.errors import GradverifyError, SpecError
 from gradverify.report.ci.github import inert
 from gradverify.report.lines import Line
 from gradverify.report.paint import Colour, paint
@@ -20,6 +22,10 @@ from gradverify.report.screen import ASCII, UNICODE, Screen, glyphs_for
 
 _AT_ONCE = 500  # lines per write
 _NARROWEST = 40  # columns; below this nothing can be laid out
+
+
+class OutputError(GradverifyError):
+    """Stdout takes nothing more: a disk is full, say."""
 
 
 class ColourWish(StrEnum):
@@ -49,6 +55,14 @@ def is_terminal(stream: TextIO) -> bool:
     return bool(getattr(stream, "isatty", lambda: False)())
 
 
+def is_pipe(stream: TextIO) -> bool:
+    """Tell whether another program reads `stream`, which may show it on the terminal that we write to."""
+    try:
+        return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
 def show(rows: Iterable[Line], terminal: Terminal) -> None:
     """Print lines; a reader that has gone away ends the output, not the command."""
     texts = iter(paint(rows, terminal.colour))
@@ -63,20 +77,24 @@ def say(text: str) -> bool:
 
 
 def instruct(text: str) -> bool:
-    """Write what a program that reads stdout may obey; False when nobody reads it any more."""
+    """Write what a program that reads stdout may obey; False when nobody reads it any more. Raises OutputError."""
     try:
         sys.stdout.write(_encodable(text, sys.stdout))
         sys.stdout.flush()
     except BrokenPipeError:
         hush()
         return False
+    except OSError as error:
+        hush()
+        raise OutputError(f"could not write to standard output: {error.strerror or error}") from error
     return True
 
 
 def say_error(text: str) -> None:
-    """Write text to stderr as well as its encoding allows."""
-    sys.stderr.write(_encodable(_shown(text), sys.stderr))
-    sys.stderr.flush()
+    """Write text to stderr as well as its encoding allows; where that fails there is nobody left to tell."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(_encodable(_shown(text), sys.stderr))
+        sys.stderr.flush()
 
 
 def in_github_job() -> bool:

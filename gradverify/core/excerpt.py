@@ -16,7 +16,8 @@ from gradverify.errors import GradverifyError
 from gradverify.result import Method
 
 _MOST = 500_000  # entries looked at: patterns are found as surely in them as in more
-_ONE_BY_ONE = 250_000  # where they have no structure, so that each column is a move
+_ONE_BY_ONE = 10_000  # where they have no structure, so that each column is a move
+_MANY = 4  # wrong columns, of those that a search named, from which on there may be a pattern
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,10 @@ class Excerpt:
 
 def excerpt(found: Investigation, group: Entries, settings: Settings) -> Excerpt | None:
     """Return all entries of some slices of a wrong block, None where there are no such slices with an error in them."""
-    most = _MOST if found.method is Method.STRUCTURED else _ONE_BY_ONE
+    searched = found.method is Method.PROBED
+    if searched and len(set(group.input.tolist())) < _MANY:
+        return None
+    most = _ONE_BY_ONE if searched else _MOST
     part = slab_of(found.sampled, group.of, group.wrt, group.output.tolist(), group.input.tolist(), most)
     if part is None:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradverify.report.checks_text import check_cost, check_counts, torch_differs
 from gradverify.report.element_table import element_table
@@ -28,12 +28,11 @@ class DetailOptions:
 
 def case_detail(case: CaseResult, screen: Screen, options: DetailOptions) -> list[Line]:
     """Return everything there is to say about a case; no blank line at either end."""
-    rows = [heading(case, safe(case.id), screen), *indented(_origin(case, screen), _INDENT)]
+    rows = [heading(case, safe(case.id), screen), *indented(origin_lines(case, screen.width - _INDENT), _INDENT)]
     if case.message:
         rows += indented(_prose(case.message, screen.width - _INDENT), _INDENT)
-    for check in case.checks:
-        if _speaks(check, options.detail):
-            rows += [EMPTY, *indented(_check(case, check, screen, options), _INDENT)]
+    for group in alike([check for check in case.checks if _speaks(check, options.detail)]):
+        rows += [EMPTY, *indented(_check(case, group, screen, options), _INDENT)]
     command = reproduce_command(case, options.rerun)
     if command and not case.as_expected:
         rows += [EMPTY, *indented(command_lines("reproduce:", command, screen.width - _INDENT), _INDENT)]
@@ -60,24 +59,44 @@ def finding_lines(case: CaseResult, finding: Finding, screen: Screen, options: D
     return rows + (_cause(finding.cause, why, screen) if finding.cause else [])
 
 
-def _speaks(check: CheckResult, detail: Detail) -> bool:
-    return detail is Detail.VERBOSE or check.verdict not in (Verdict.PASS, Verdict.SKIP) or torch_differs(check)
-
-
-def _origin(case: CaseResult, screen: Screen) -> list[Line]:
+def origin_lines(case: CaseResult, width: int) -> list[Line]:
+    """Return where a case stands, what it is about, and where its backward is."""
     places = [f"{case.spec}:{case.line}"] if case.spec else []
     places += [case.function] if case.function else []
     places += [f"backward at {case.source.file}:{case.source.line}"] if case.source else []
-    return [line(span(row, DIM)) for row in fold(", ".join(places), screen.width - _INDENT)] if places else []
+    return [line(span(row, DIM)) for row in fold(", ".join(places), width)] if places else []
 
 
-def _check(case: CaseResult, check: CheckResult, screen: Screen, options: DetailOptions) -> list[Line]:
+def alike(checks: Sequence[CheckResult]) -> list[list[CheckResult]]:
+    """Return the checks in their order, in one group those that say the same: that forward raises, all find out."""
+    groups: dict[object, list[CheckResult]] = {}
+    for number, check in enumerate(checks):
+        said = [(finding.code, finding.message) for finding in check.findings if not finding.elements]
+        one = len(said) == len(check.findings) == 1 and not torch_differs(check)
+        groups.setdefault((check.verdict, *said) if one else number, []).append(check)
+    return list(groups.values())
+
+
+def names_of(group: Sequence[CheckResult]) -> str:
+    """Return the names of checks that say the same."""
+    return ", ".join(check.check for check in group)
+
+
+def _speaks(check: CheckResult, detail: Detail) -> bool:
+    if check.verdict is Verdict.SKIP and check.message:
+        return True
+    return detail is Detail.VERBOSE or check.verdict not in (Verdict.PASS, Verdict.SKIP) or torch_differs(check)
+
+
+def _check(case: CaseResult, group: Sequence[CheckResult], screen: Screen, options: DetailOptions) -> list[Line]:
     inner = narrowed(screen, _INDENT)
+    check = replace(group[0], check=names_of(group))
     rows = _answer(check, inner)
     for finding in check.findings:
         rows += indented(finding_lines(case, finding, narrowed(inner, _INDENT), options), _INDENT)
     rows += _torch(check, inner)
-    cost = check_cost(check)
+    quiet = len(group) > 1 or (check.verdict is Verdict.SKIP and options.detail is not Detail.VERBOSE)
+    cost = "" if quiet else check_cost(check)
     return rows + ([line(span(row, DIM)) for row in fold(cost, inner.width)] if cost else [])
 
 
@@ -106,10 +125,13 @@ def _not_shown(case: CaseResult, finding: Finding, shown: int, screen: Screen) -
     total, saved = max(finding.total, len(finding.elements)), len(finding.elements)
     if not saved or shown >= total:
         return []
+    if not case.spec:  # there is no run to look at again
+        text = f"{screen.glyphs.ellipsis} the worst {shown} of {total:,}; the result holds {saved:,}"
+        return [line(span(row, DIM)) for row in fold(text, screen.width)]
     command = f"gradverify inspect {always_quoted(safe(case.id))} --all"
     if shown == saved:
         command = f"gradverify run --elements {total}"
-    lead = f"{screen.glyphs.ellipsis} the worst {shown} of {total}, more with"
+    lead = f"{screen.glyphs.ellipsis} the worst {shown:,} of {total:,}, more with"
     return command_lines(lead, command, screen.width, DIM)
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradverify.report.checks_text import checks_in_groups, every_check
+from gradverify.report.checks_text import check_groups, check_groups_in_brief, each_check, every_check, joined
 from gradverify.report.lines import DIM, Line, cells, indented, line, pad, pad_left, plain, span, widest
 from gradverify.report.safe import safe, shortened
 from gradverify.report.screen import Glyphs, Screen
 from gradverify.report.words import badge_span, case_badge
-from gradverify.result import CaseResult
+from gradverify.result import CaseResult, CheckResult, Verdict
 
 _GAP = "  "
 _BADGE = 7  # columns of the usual badges
 _TELLING = 12  # columns; less of a sentence says nothing
+_ENTRIES = 1000  # of a check that has not run, for the room that its count takes
+_SECONDS = 99.0  # of a case that has not run, likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +25,8 @@ class Entry:
 
     head: Line  # badge and id
     seconds: str
-    long: Line  # every check by itself
-    short: Line  # passed checks as one group
+    parts: tuple[Line, ...]  # every check by itself
+    forms: tuple[Line, ...]  # all checks in one line, the longest first
     reason: str  # why, for a case that no check speaks for
 
 
@@ -37,11 +39,29 @@ class Widths:
     seconds: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A case before it has run."""
+
+    id: str
+    checks: tuple[str, ...]
+
+
 def case_lines(cases: Sequence[CaseResult], screen: Screen) -> list[Line]:
     """Return one line per case; only an id too long for the screen takes another."""
     entries = [_entry(case, screen.glyphs) for case in cases]
     widths = _widths(entries, screen.width)
     return [row for entry in entries for row in _lay_out(entry, widths, screen)]
+
+
+def planned_widths(cases: Sequence[Planned], screen: Screen) -> Widths:
+    """Return the columns of lines that are printed one by one, while nobody knows yet what all of them will say."""
+    return _widths([_expected(case, screen.glyphs) for case in cases], screen.width)
+
+
+def case_line(case: CaseResult, widths: Widths, screen: Screen) -> list[Line]:
+    """Return the line of one case alone, or two where one is too narrow."""
+    return _lay_out(_entry(case, screen.glyphs), widths, screen)
 
 
 def time_text(seconds: float) -> str:
@@ -55,20 +75,43 @@ def _entry(case: CaseResult, glyphs: Glyphs) -> Entry:
         # a rare long badge moves its own id, not everyone's
         head=line(badge_span(badge, _BADGE), _GAP, safe(case.id)),
         seconds=time_text(case.seconds),
-        long=every_check(case.checks, glyphs),
-        short=checks_in_groups(case.checks, glyphs),
+        parts=tuple(each_check(case.checks, glyphs)),
+        forms=_forms(case.checks, glyphs),
         reason=safe(" ".join(case.message.split())) if not case.checks else "",
+    )
+
+
+def _forms(checks: Sequence[CheckResult], glyphs: Glyphs) -> tuple[Line, ...]:
+    groups = (joined(form(checks, glyphs)) for form in (check_groups, check_groups_in_brief))
+    return every_check(checks, glyphs), *groups
+
+
+def _expected(case: Planned, glyphs: Glyphs) -> Entry:
+    """Return the line of a case as it usually comes out."""
+    checks = tuple(CheckResult(check=name, verdict=Verdict.PASS, entries=_ENTRIES) for name in case.checks)
+    return Entry(
+        head=line(" " * _BADGE, _GAP, safe(case.id)),
+        seconds=time_text(_SECONDS),
+        parts=tuple(each_check(checks, glyphs)),
+        forms=_forms(checks, glyphs),
+        reason="",
     )
 
 
 def _widths(entries: Sequence[Entry], width: int) -> Widths:
     seconds = widest(entry.seconds for entry in entries)
     room = width - seconds - 2 * len(_GAP)
-    answers = sorted(_size(entry.short) for entry in entries)
+    answers = sorted(size for entry in entries if (size := _answer_size(entry, room)) is not None)
     usual = answers[int(0.9 * (len(answers) - 1))] if answers else 0  # a few wide answers do not decide for all
     head = min(max((_size(entry.head) for entry in entries), default=0), max(room - usual, 0))
-    longest = max((max(_size(entry.long), cells(entry.reason)) for entry in entries), default=0)
+    longest = max((max(_size(entry.forms[0]), cells(entry.reason)) for entry in entries), default=0)
     return Widths(head=head, seconds=seconds, answer=min(room - head, longest))
+
+
+def _answer_size(entry: Entry, room: int) -> int | None:
+    """Return the columns of the answer that fits behind an id on one line, None where none does: it goes below."""
+    sizes = (_size(form) for form in entry.forms[1:])
+    return next((size for size in sizes if _size(entry.head) + size <= room), None)
 
 
 def _lay_out(entry: Entry, widths: Widths, screen: Screen) -> list[Line]:
@@ -87,11 +130,18 @@ def _answer(entry: Entry, room: int, glyphs: Glyphs) -> Line | None:
     if entry.reason:
         cut = shortened(entry.reason, room, glyphs.ellipsis)  # the whole of it stands further down
         return line(span(cut, DIM)) if cut == entry.reason or cells(cut) > _TELLING else line()
-    return next((form for form in (entry.long, entry.short) if _size(form) <= room), None)
+    return next((form for form in entry.forms if _size(form) <= room), None)
 
 
 def _below(entry: Entry, screen: Screen) -> list[Line]:
-    return [entry.long if _size(entry.long) <= screen.width - _BADGE - len(_GAP) else entry.short]
+    """Return the checks in lines of their own: one where that is wide enough."""
+    width = screen.width - _BADGE - len(_GAP)
+    rows: list[list[Line]] = [[]]
+    for part in entry.parts:
+        if rows[-1] and _size(joined([*rows[-1], part])) > width:
+            rows.append([])
+        rows[-1].append(part)
+    return [joined(row) for row in rows]
 
 
 def _size(row: Line) -> int:

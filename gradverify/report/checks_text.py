@@ -10,22 +10,35 @@ from gradverify.report.screen import Glyphs
 from gradverify.report.words import badge_of, counted
 from gradverify.result import CheckResult, Verdict
 
+_GAP: Span = span("  ")
+
+
+def each_check(checks: Sequence[CheckResult], glyphs: Glyphs) -> list[Line]:
+    """Return each check's sign, name and counts."""
+    return [_one(check, glyphs) for check in checks]
+
 
 def every_check(checks: Sequence[CheckResult], glyphs: Glyphs) -> Line:
-    """Return each check's sign, name and counts."""
-    return _joined([_one(check, glyphs) for check in checks])
+    """Return all of them as one line."""
+    return joined(each_check(checks, glyphs))
 
 
-def checks_in_groups(checks: Sequence[CheckResult], glyphs: Glyphs) -> Line:
-    """Return the passed checks as one group and every other check by itself."""
-    passed = [check for check in checks if check.verdict is Verdict.PASS and not torch_differs(check)]
-    others = [check for check in checks if check not in passed]
-    if len(passed) < 2:
-        return every_check(checks, glyphs)
-    badge = badge_of(Verdict.PASS, glyphs)
-    entries = sum(check.entries for check in passed)
-    group = line(span(badge.symbol, badge.style), f" {len(passed)} checks", span(f" {entries}" if entries else "", DIM))
-    return _joined([*(_one(check, glyphs) for check in others), group])
+def check_groups(checks: Sequence[CheckResult], glyphs: Glyphs) -> list[Line]:
+    """Return the checks that passed as one group, likewise those that could not be run, and each other by itself."""
+    return [_one(group[0], glyphs) if len(group) == 1 else _group(group, glyphs) for group in _groups(checks)]
+
+
+def check_groups_in_brief(checks: Sequence[CheckResult], glyphs: Glyphs) -> list[Line]:
+    """Return the groups without their counts, where a check stands by itself and says more."""
+    groups = _groups(checks)
+    if all(len(group) > 1 for group in groups):
+        return check_groups(checks, glyphs)
+    return [_one(group[0], glyphs) if len(group) == 1 else _group(group, glyphs)[:2] for group in groups]
+
+
+def joined(parts: Sequence[Line]) -> Line:
+    """Return the parts as one line."""
+    return tuple(piece for part in parts for piece in (_GAP, *part))[1:]
 
 
 def torch_differs(check: CheckResult) -> bool:
@@ -36,9 +49,9 @@ def torch_differs(check: CheckResult) -> bool:
 def check_counts(check: CheckResult) -> str:
     """Return what was compared and what came of it, as "12 entries, 2 wrong, 1 at a kink"."""
     parts = [counted(check.entries, "entry", "entries")] if check.entries else []
-    parts += [f"{check.mismatched} wrong"] if check.mismatched else []
-    parts += [f"{check.kinks} at a kink"] if check.kinks else []
-    parts += [f"{check.undetermined} undetermined"] if check.undetermined else []
+    parts += [f"{check.mismatched:,} wrong"] if check.mismatched else []
+    parts += [f"{check.kinks:,} at a kink"] if check.kinks else []
+    parts += [f"{check.undetermined:,} undetermined"] if check.undetermined else []
     return ", ".join(parts)
 
 
@@ -52,7 +65,7 @@ def check_cost(check: CheckResult) -> str:
         parts.append(f"detects a relative error of {numbers.at_least(check.detection_limit, 1)}")
     calls = check.evaluations
     if calls.forward or calls.backward:
-        parts.append(f"{calls.forward} forward and {calls.backward} backward calls")
+        parts.append(f"{calls.forward:,} forward and {counted(calls.backward, 'backward call')}")
     return ", ".join(parts)
 
 
@@ -62,13 +75,26 @@ def _one(check: CheckResult, glyphs: Glyphs) -> Line:
     return line(span(badge.symbol, badge.style), f" {check.check}", span(_short_counts(check), DIM), torch)
 
 
+def _groups(checks: Sequence[CheckResult]) -> list[list[CheckResult]]:
+    groups: dict[object, list[CheckResult]] = {}
+    for number, check in enumerate(checks):
+        alone = check.verdict not in (Verdict.PASS, Verdict.ERROR) or torch_differs(check)
+        groups.setdefault(number if alone else check.verdict, []).append(check)
+    if len(groups) == len(checks):
+        return [[check] for check in checks]
+    return sorted(groups.values(), key=lambda group: group[0].verdict is Verdict.PASS)
+
+
+def _group(checks: Sequence[CheckResult], glyphs: Glyphs) -> Line:
+    badge = badge_of(checks[0].verdict, glyphs)
+    entries = sum(check.entries for check in checks)
+    empty = " 0 entries" if any(check.method is not None for check in checks) else ""
+    counts = span(f" {entries:,}" if entries else empty, DIM)
+    return line(span(badge.symbol, badge.style), f" {len(checks)} checks", counts)
+
+
 def _short_counts(check: CheckResult) -> str:
     if not check.entries:
-        return ""
+        return " 0 entries" if check.method is not None else ""
     wrong = check.mismatched or (check.undetermined if check.verdict is Verdict.INCONCLUSIVE else 0)
-    return f" {wrong}/{check.entries}" if wrong else f" {check.entries}"
-
-
-def _joined(parts: Sequence[Line]) -> Line:
-    gap: Span = span("  ")
-    return tuple(piece for part in parts for piece in (gap, *part))[1:]
+    return f" {wrong:,}/{check.entries:,}" if wrong else f" {check.entries:,}"

@@ -17,7 +17,7 @@ def duration_lines(report: Report, most: int) -> list[Line]:
     if not slowest:
         return []
     total, part = (math.fsum(map(_seconds, cases)) for cases in (report.cases, slowest))
-    share = f", {part / total:.0%} of the time of all {len(report.cases)}" if total and len(slowest) > 1 else ""
+    share = f", {part / total:.0%} of the time of all {len(report.cases):,}" if total and len(slowest) > 1 else ""
     head = f"the slowest {counted(len(slowest), 'case') if len(slowest) > 1 else 'case'}{share}:"
     times = [time_text(case.seconds) for case in slowest]
     width = max(map(len, times))

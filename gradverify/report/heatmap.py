@@ -92,7 +92,7 @@ def _legend(finding: Finding, grid: Grid, names: tuple[str, str], screen: Screen
         f"rows {_range(names[0], grid.rows)}, columns {_range(names[1], grid.columns)}; a cell covers {covers}",
         f"analytic, numeric: sign and size, 9 = {numbers.compact(largest)}",
         f"error: 9 = {numbers.compact(error)}, each digit less a factor of 10; !! not finite",
-        f"{screen.glyphs.blank} no element among those saved; showing {saved} of {total}"
+        f"{screen.glyphs.blank} no element among those saved; showing {saved:,} of {total:,}"
         + (f" (gradverify run --elements {total} saves all)" if saved < total else ""),
     ]
     return [line(span(row, DIM)) for text in texts for row in fold(text, screen.width)]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gradverify.report.case_detail import DetailOptions, finding_lines
+from gradverify.report import numbers
+from gradverify.report.case_detail import DetailOptions, alike, finding_lines, names_of, origin_lines
 from gradverify.report.heatmap import heatmap
 from gradverify.report.lines import EMPTY, HEAD, Line, indented, line, span
 from gradverify.report.reproduce import command_lines, reproduce_command
-from gradverify.report.safe import safe
+from gradverify.report.safe import fold, safe
 from gradverify.report.screen import Screen, narrowed
 from gradverify.report.words import badge_of, badge_span, heading
-from gradverify.result import CaseResult, CheckResult
+from gradverify.result import WORST_FIRST, CaseResult, CheckResult, Element
 
 _INDENT = 2
 
@@ -31,15 +33,17 @@ class InspectOptions:
 
     worst: int | None = 20  # elements, None for all that were saved
     picture: Picture = Picture.TABLE
+    rerun: tuple[str, ...] = ()  # options of the run that belong into the command that repeats a case
 
 
-def with_elements(cases: Sequence[CaseResult]) -> list[CaseResult]:
-    """Return the cases that have elements to look at."""
-    return [case for case in cases if any(finding.elements for check in case.checks for finding in check.findings)]
+def with_something(cases: Sequence[CaseResult]) -> list[CaseResult]:
+    """Return the cases that there is something to see of, worst first: elements, or why a case is not as expected."""
+    shown = [case for case in cases if not case.as_expected or _elements(case)]
+    return sorted(shown, key=_badness)
 
 
 def inspect_lines(cases: Sequence[CaseResult], screen: Screen, options: InspectOptions) -> list[Line]:
-    """Return every case's elements; no blank line at either end."""
+    """Return what there is to see of every case; no blank line at either end."""
     rows: list[Line] = []
     for case in cases:
         rows += [EMPTY, EMPTY] if rows else []
@@ -47,21 +51,35 @@ def inspect_lines(cases: Sequence[CaseResult], screen: Screen, options: InspectO
     return rows
 
 
+def _elements(case: CaseResult) -> list[Element]:
+    return [element for check in case.checks for finding in check.findings for element in finding.elements]
+
+
+def _badness(case: CaseResult) -> tuple[bool, int, float]:
+    """Sort key: what is not as expected, then the worst verdict, then the worst excess."""
+    excess = (numbers.ratio(element.error, element.allowed) for element in _elements(case))
+    worst = max((math.inf if math.isnan(ratio) else ratio for ratio in excess), default=0.0)
+    return case.as_expected, WORST_FIRST.index(case.verdict), -worst
+
+
 def _case(case: CaseResult, screen: Screen, options: InspectOptions) -> list[Line]:
-    rows = [heading(case, safe(case.id), screen)]
+    width = screen.width - _INDENT
+    rows = [heading(case, safe(case.id), screen), *indented(origin_lines(case, width), _INDENT)]
+    rows += [line(" " * _INDENT, row) for row in (fold(case.message, width) if case.message else ())]
     shown = [check for check in case.checks if check.findings]
-    if not shown:
+    if not shown and not case.message:
         rows.append(line("  no finding: there are no elements to look at"))
-    for check in shown:
-        rows += [EMPTY, *indented(_check(case, check, screen, options), _INDENT)]
-    command = reproduce_command(case)
+    for group in alike(shown):
+        rows += [EMPTY, *indented(_check(case, group, screen, options), _INDENT)]
+    command = reproduce_command(case, options.rerun)
     if not command:
         return rows
-    return [*rows, EMPTY, *indented(command_lines("reproduce:", command, screen.width - _INDENT), _INDENT)]
+    return [*rows, EMPTY, *indented(command_lines("reproduce:", command, width), _INDENT)]
 
 
-def _check(case: CaseResult, check: CheckResult, screen: Screen, options: InspectOptions) -> list[Line]:
-    rows = [line(span(f"{check.check}: ", HEAD), badge_span(badge_of(check.verdict, screen.glyphs)))]
+def _check(case: CaseResult, group: Sequence[CheckResult], screen: Screen, options: InspectOptions) -> list[Line]:
+    check = group[0]
+    rows = [line(span(f"{names_of(group)}: ", HEAD), badge_span(badge_of(check.verdict, screen.glyphs)))]
     inner = narrowed(screen, 2 * _INDENT)
     for finding in check.findings:
         rows += indented(finding_lines(case, finding, inner, DetailOptions(rows=options.worst)), _INDENT)

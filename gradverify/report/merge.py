@@ -30,6 +30,7 @@ def merge_reports(parts: Sequence[tuple[str, Report]]) -> Report:
         environment=_environment([report.environment for report in reports]),
         summary=summarize(cases, math.fsum(report.summary.seconds for report in reports)),
         cases=cases,
+        not_run=tuple(sorted((case for report in reports for case in report.not_run), key=lambda case: case.id)),
     )
 
 
@@ -61,7 +62,11 @@ def _refuse_duplicates(parts: Sequence[tuple[str, Report]]) -> None:
                 twice.append(f"{case.id} is in {owner[case.id]} and in {name}")
             owner[case.id] = name
     if twice:
-        more = f"; so are {len(twice) - _MOST_NAMED} more" if len(twice) > _MOST_NAMED else ""
+        more = (
+            f"; so {'is' if len(twice) == _MOST_NAMED + 1 else 'are'} {len(twice) - _MOST_NAMED:,} more"
+            if len(twice) > _MOST_NAMED
+            else ""
+        )
         raise MergeError(f"each case may be in one report only: {'; '.join(twice[:_MOST_NAMED])}{more}")
 
 

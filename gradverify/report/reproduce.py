@@ -8,13 +8,23 @@ from gradverify.report.lines import DIM, Line, cells, line, span
 from gradverify.report.safe import safe
 from gradverify.result import CaseResult
 
+_REQUIRED = "--require-device"
+
 
 def reproduce_command(case: CaseResult, options: tuple[str, ...] = ()) -> str:
     """Return the shell command for this case alone, with the `options` the run was given; "" without a spec."""
     if not case.spec:
         return ""
     words = ["gradverify run", shlex.quote(safe(case.spec)), f"-k {always_quoted(safe(case.id))}"]
-    return " ".join([*words, *map(shlex.quote, options)])
+    return " ".join([*words, *map(shlex.quote, _fitting(case, options))])
+
+
+def _fitting(case: CaseResult, options: tuple[str, ...]) -> list[str]:
+    """Leave out devices that have to be there for other cases: perhaps none of this spec is for them."""
+    own = (case.device, case.device.partition(":")[0])
+    required = {number for number, word in enumerate(options) if word == _REQUIRED and options[number + 1] not in own}
+    left_out = required | {number + 1 for number in required}
+    return [word for number, word in enumerate(options) if number not in left_out]
 
 
 def command_lines(lead: str, command: str, width: int, style: str = "") -> list[Line]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gradverify.report.case_lines import time_text
-from gradverify.report.lines import BAD, DIM, GOOD, Line, line, span
+from gradverify.report.lines import BAD, DIM, GOOD, Line, cells, line, span
 from gradverify.report.safe import fold, safe
 from gradverify.report.screen import Screen
 from gradverify.report.words import counted
 from gradverify.result import CaseResult, Report, Verdict
+
+_POINT = "- "
 
 
 def summary_lines(report: Report, screen: Screen) -> list[Line]:
@@ -21,28 +23,44 @@ def summary_lines(report: Report, screen: Screen) -> list[Line]:
     head = (
         f"{counted(total, 'case')} as expected"
         if not bad
-        else f"{sum(bad.values())} of {counted(total, 'case')} not as expected"
+        else f"{sum(bad.values()):,} of {counted(total, 'case')} not as expected"
     )
-    text = f"{sign} {head}"
-    text += (
-        f": {_words(bad)}; as expected: {_words(good)}" if bad and good else f": {_words(bad or good)}" if total else ""
-    )
-    rows = fold(f"{text} in {time_text(report.summary.seconds)}", screen.width)
-    return [line(span(row, style)) for row in rows]
+    first = f"{sign} {head}: {_words(bad or good)}" if total else f"{sign} {head}"
+    second = f"as expected: {_words(good)}" if bad and good else ""
+    took = f" in {time_text(report.summary.seconds)}"
+    whole = f"{first}; {second}{took}" if second else f"{first}{took}"
+    texts = [whole] if not second or cells(whole) <= screen.width else [first, f"  {second}{took}"]
+    return [line(span(row, style)) for text in texts for row in fold(text, screen.width)]
 
 
 def skip_lines(report: Report, screen: Screen) -> list[Line]:
     """Return each reason for a skip once, with how many cases it stands for."""
     reasons = Counter(_reason(case) for case in report.cases if case.verdict is Verdict.SKIP)
-    texts = [f"- {counted(number, 'case')} skipped: {reason}" for reason, number in reasons.most_common() if reason]
-    return [line(span(row, DIM)) for text in texts for row in fold(text, screen.width)]
+    texts = [f"{counted(number, 'case')} skipped: {reason}" for reason, number in reasons.most_common() if reason]
+    return _points(texts, screen)
 
 
 def known_lines(report: Report, screen: Screen) -> list[Line]:
     """Return each reason for which a baseline takes failures as expected, with how many cases it stands for."""
     reasons = Counter(case.known for case in report.cases if case.known is not None)
-    texts = [f"- {counted(number, 'case')} known: {safe(reason)}" for reason, number in reasons.most_common()]
-    return [line(span(row, DIM)) for text in texts for row in fold(text, screen.width)]
+    texts = [f"{counted(number, 'case')} known: {safe(reason)}" for reason, number in reasons.most_common()]
+    return _points(texts, screen)
+
+
+def not_run_lines(report: Report, screen: Screen) -> list[Line]:
+    """Return how many cases were not run, and why."""
+    reasons = Counter(case.why for case in report.not_run)
+    texts = [f"{counted(number, 'case')} not run ({why.value})" for why, number in reasons.items()]
+    return _points(texts, screen)
+
+
+def _points(texts: Iterable[str], screen: Screen) -> list[Line]:
+    """Return each text as a point of a list, its further lines under its first."""
+    rows: list[Line] = []
+    for text in texts:
+        first, *rest = fold(text, screen.width - len(_POINT))
+        rows += [line(span(row, DIM)) for row in (f"{_POINT}{first}", *(" " * len(_POINT) + row for row in rest))]
+    return rows
 
 
 def _tally(cases: Sequence[CaseResult]) -> tuple[Counter[Verdict], Counter[Verdict]]:
@@ -52,7 +70,7 @@ def _tally(cases: Sequence[CaseResult]) -> tuple[Counter[Verdict], Counter[Verdi
 
 
 def _words(counts: Counter[Verdict]) -> str:
-    return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
+    return ", ".join(f"{counts[verdict]:,} {verdict.value}" for verdict in Verdict if counts[verdict])
 
 
 def _reason(case: CaseResult) -> str:

@@ -7,17 +7,25 @@ from gradverify.report.case_lines import case_lines
 from gradverify.report.durations import duration_lines
 from gradverify.report.lines import EMPTY, Line
 from gradverify.report.screen import Detail, Screen
-from gradverify.report.summary import known_lines, skip_lines, summary_lines
+from gradverify.report.summary import known_lines, not_run_lines, skip_lines, summary_lines
 from gradverify.result import Report
 
 
 def report_lines(report: Report, screen: Screen, options: DetailOptions, slowest: int = 0) -> list[Line]:
     """Return the whole report as lines, with a list of the `slowest` cases before the summary."""
-    rows = case_lines(report.cases, screen) if options.detail is not Detail.QUIET else []
+    listing = case_lines(report.cases, screen) if options.detail is not Detail.QUIET else []
+    rest = lines_after_listing(report, screen, options, slowest)
+    return [*listing, *([EMPTY] if listing else []), *rest]
+
+
+def lines_after_listing(report: Report, screen: Screen, options: DetailOptions, slowest: int = 0) -> list[Line]:
+    """Return what stands under the listing: what is not as expected, the `slowest` cases, the summary."""
+    rows: list[Line] = []
     for case in speaking(report.cases, options.detail):
         rows += [*([EMPTY] if rows else []), *case_detail(case, screen, options)]
     if durations := duration_lines(report, slowest):
         rows += [*([EMPTY] if rows else []), *durations]
     rows += [*([EMPTY] if rows else []), *skip_lines(report, screen), *known_lines(report, screen)]
+    rows += not_run_lines(report, screen)
     rows += [*summary_lines(report, screen)]
     return rows

@@ -8,7 +8,6 @@ from gradverify.report.lines import BAD, DIM, GOOD, HEAD, WARN, Line, Span, cell
 from gradverify.report.screen import Glyphs, Screen
 from gradverify.result import CaseResult, Verdict
 
-_RULED = 100  # columns; a longer rule only hides the text
 _STYLES = {
     Verdict.PASS: GOOD,
     Verdict.FAIL: BAD,
@@ -52,14 +51,14 @@ def badge_span(badge: Badge, width: int = 0) -> Span:
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return "1 case", "2 cases"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
+    """Return "1 case", "2,000 cases"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def heading(case: CaseResult, name: str, screen: Screen) -> Line:
     """Return the line that a case's details stand under, ruled to the edge."""
     badge = case_badge(case, screen.glyphs)
-    rest = min(screen.width, _RULED) - cells(f"{badge}  {name}  ")
+    rest = screen.width - cells(f"{badge}  {name}  ")
     return line(badge_span(badge), "  ", span(name, HEAD), "  ", span(screen.glyphs.rule * rest, DIM))
 
 

@@ -49,12 +49,18 @@ def _user_line(error: BaseException) -> str:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     lines = [line for _, line in traceback.walk_tb(error.__traceback__)]
     for frame, line in zip(reversed(frames), reversed(lines), strict=True):
-        if _is_users(frame.f_code.co_filename):
+        if is_users(frame.f_code.co_filename):
             return f"{shown_path(frame.f_code.co_filename)}:{line}"
     return ""
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
+    """Tell whether a file is neither gradverify's, nor of an installed package, nor of the standard library."""
     if not Path(file).is_absolute() or f"{os.sep}site-packages{os.sep}" in file:
         return False
-    return not any(Path(file).resolve().is_relative_to(folder) for folder in (_OURS, _STANDARD_LIBRARY))
+    return not is_ours(file) and not Path(file).resolve().is_relative_to(_STANDARD_LIBRARY)
+
+
+def is_ours(file: str) -> bool:
+    """Tell whether a file is gradverify's."""
+    return Path(file).resolve().is_relative_to(_OURS)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Case, TargetKind
-from gradverify.core.problem import Problem, Projection, bind
+from gradverify.core.problem import Problem, Projection, bind, fresh, named_tensors
+from gradverify.errors import InputError
 from gradverify.run.arguments import make_argument, seed_everything
 from gradverify.run.call import Call, arrange
 from gradverify.run.signature import forward_parameters, kind_of
@@ -31,7 +32,7 @@ def build(case: Case, target: Any) -> Problem:
     projections: dict[str, Projection] = {}
     for argument in made:
         projections |= argument.projections
-    return bind(
+    problem = bind(
         function,
         call.args,
         names=call.names,
@@ -41,6 +42,27 @@ def build(case: Case, target: Any) -> Problem:
         seed=derived_seed(case.draw_key, case.seed, "forward") if case.stochastic else None,
         name=case.target.name,
     )
+    _require_outputs(case, problem)
+    return problem
+
+
+def _require_outputs(case: Case, problem: Problem) -> None:
+    """Raise InputError where the spec asks for an output that is not there; what forward raises is for the checks."""
+    if case.outputs is None:
+        return
+    try:
+        with torch.no_grad():
+            found = problem.function(*(fresh(primal.tensor) for primal in problem.primals))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return
+    count = len(tuple(named_tensors("", found)))
+    absent = [number for number in case.outputs if number >= count]
+    if absent:
+        place = f"{case.outputs_at}: " if case.outputs_at else ""
+        there = "one tensor, number 0" if count == 1 else f"{count:,} tensors, counted from 0"
+        raise InputError(f"{place}outputs: there is no {', '.join(map(str, absent))}; forward returns {there}")
 
 
 def _instance(case: Case, target: type[torch.nn.Module]) -> torch.nn.Module:

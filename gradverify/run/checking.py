@@ -24,6 +24,7 @@ def settings_of(case: Case) -> dict[str, Settings]:
             seed=case.seed,
             torch_gradcheck=case.torch_gradcheck,
             max_elements=case.max_elements,
+            max_evaluations=case.max_evaluations,
         )
         for name in case.checks
     }

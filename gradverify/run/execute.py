@@ -16,7 +16,7 @@ from gradverify.run.load import LoadError, load
 from gradverify.run.memory import is_out_of_memory
 from gradverify.run.outcome import could_not_run, judged, skipped
 from gradverify.run.siblings import importable
-from gradverify.run.source import source_of
+from gradverify.run.source import source_in_graph, source_of
 
 
 def execute(case: Case) -> CaseResult:
@@ -57,6 +57,7 @@ def _run(case: Case, started: float) -> CaseResult:
         raise
     except BaseException as error:
         return _raised(case, error, source, started)
+    source = source or source_in_graph(problem)
     return judged(case, checks, source=source, seconds=time.perf_counter() - started)
 
 

@@ -16,7 +16,7 @@ from gradverify.run.wire import DEAF_EXIT
 
 _BLOCK = 1 << 18
 _MOST_BLOCKS = 64  # read at a time, so that a flood of one worker does not starve the others
-_TAIL = 1 << 14  # bytes of output that are kept
+_TAIL = 1 << 16  # bytes of output that are kept: the last frames of many threads may be the end of it
 
 
 class Doom(StrEnum):
@@ -51,7 +51,7 @@ def give(link: Link, task: Task) -> None:
     link.tail.clear()
     with contextlib.suppress(OSError):
         link.channel.setblocking(True)
-        send_frame(link.channel, Assignment(work=task.work, memory=task.memory))
+        send_frame(link.channel, Assignment(work=task.work, timeout=task.timeout, memory=task.memory))
     with contextlib.suppress(OSError):
         link.channel.setblocking(False)
 

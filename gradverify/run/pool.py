@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from gradverify.run.backlog import Backlog
 from gradverify.run.interrupts import Waiting
+from gradverify.run.last_words import last_words
 from gradverify.run.launch import Server, ServerError, order_end, order_worker, receive_news, start_server, stop_server
 from gradverify.run.link import Doom, Link, drain, ending, give, hang_up, hear
 from gradverify.run.task import Begun, EngineEvent, Loss, Reply, Task, TaskDone, TaskLost, TaskStarted
@@ -200,8 +201,10 @@ class LocalPool:
     def _lose(self, link: Link, task: Task, loss: Loss, detail: str) -> None:
         self._backlog.settle(task)
         seconds = time.monotonic() - link.begun if link.begun is not None else 0.0
-        output = link.tail.decode("utf-8", "replace")[-_SHOWN:]
-        self._events.append(TaskLost(key=task.key, loss=loss, detail=detail, output=output, seconds=seconds))
+        words = last_words(link.tail.decode("utf-8", "replace"))
+        output = words.printed[-_SHOWN:]
+        lost = TaskLost(key=task.key, loss=loss, detail=detail, output=output, place=words.place, seconds=seconds)
+        self._events.append(lost)
 
     def _lose_server(self) -> None:
         """Go on with another server; what was running went down with this one."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import gradverify
 from gradverify.case import Case
 from gradverify.errors import SpecError
-from gradverify.result import CaseResult, Environment, Report, Verdict, summarize
+from gradverify.result import CaseResult, Environment, NotRun, Report, Stop, Verdict, summarize
 from gradverify.run.inprocess import InProcess
 from gradverify.run.interrupts import Interrupts, Waiting, held_interrupts
 from gradverify.run.lost import lost_case
@@ -33,6 +33,7 @@ class _Progress:
 
     devices: tuple[str, ...] = ("cpu",)
     errors: tuple[SpecError, ...] = ()
+    sound: tuple[Case, ...] = ()  # those to run: their specs have no mistake
     results: dict[str, CaseResult] = field(default_factory=dict)  # by the case's id
 
 
@@ -75,7 +76,8 @@ def run_cases(
             used.cancel()
             if engine is None:
                 used.close()
-        report = _report(seeded, progress, options, time.perf_counter() - started)
+        stop = Stop.INTERRUPT if interrupted else Stop.FAIL_FAST
+        report = _report(seeded, progress, options, stop, time.perf_counter() - started)
         return Outcome(report=report, errors=progress.errors, interrupted=interrupted or bool(held))
 
 
@@ -99,8 +101,8 @@ def _run_all(
     if progress.errors and not options.keep_going:
         return
     mistaken = {error.where.file for error in progress.errors}
-    sound = [case for case in cases if case.spec not in mistaken]
-    for result in _results(sound, scouted, desk):
+    progress.sound = tuple(case for case in cases if case.spec not in mistaken)
+    for result in _results(progress.sound, scouted, desk):
         judged = options.judge(_required(result, options.require_devices))
         progress.results[judged.id] = judged
         desk.tell(Finished(result=judged))
@@ -145,7 +147,7 @@ def _required(result: CaseResult, devices: Sequence[str]) -> CaseResult:
     return result
 
 
-def _report(cases: Sequence[Case], progress: _Progress, options: RunOptions, seconds: float) -> Report:
+def _report(cases: Sequence[Case], progress: _Progress, options: RunOptions, stop: Stop, seconds: float) -> Report:
     finished = tuple(progress.results[case.id] for case in cases if case.id in progress.results)
     return Report(
         gradverify=gradverify.__version__,
@@ -158,6 +160,7 @@ def _report(cases: Sequence[Case], progress: _Progress, options: RunOptions, sec
         ),
         summary=summarize(finished, seconds),
         cases=finished,
+        not_run=tuple(NotRun(id=case.id, why=stop) for case in progress.sound if case.id not in progress.results),
     )
 
 

@@ -22,20 +22,8 @@ _KINDS = {
 def signature_of(found: Any) -> Signature:
     """Return what calling `found` takes; raises LoadError where it is nothing that can be called."""
     kind = kind_of(found)
-    parameters = forward_parameters(found)
-    if parameters is None:
-        return Signature(kind=kind, parameters=None)
-    return Signature(
-        kind=kind,
-        parameters=tuple(
-            Parameter(
-                name=parameter.name,
-                kind=_KINDS[parameter.kind],
-                has_default=parameter.default is not inspect.Parameter.empty,
-            )
-            for parameter in parameters
-        ),
-    )
+    init = _parameters_of(found) if kind is TargetKind.MODULE else None
+    return Signature(kind=kind, parameters=_described(forward_parameters(found)), init=_described(init))
 
 
 def kind_of(found: Any) -> TargetKind:
@@ -45,7 +33,7 @@ def kind_of(found: Any) -> TargetKind:
     if isinstance(found, type) and issubclass(found, torch.nn.Module):
         return TargetKind.MODULE
     if not callable(found):
-        message = f"it is a {type(found).__name__}, not a Function, a callable or an nn.Module class"
+        message = f"it is of type {type(found).__name__}, not a Function, a callable or an nn.Module class"
         raise LoadError(TargetProblem(absence=Absence.UNSUITABLE, message=message))
     return TargetKind.CALLABLE
 
@@ -54,9 +42,8 @@ def forward_parameters(found: Any) -> list[inspect.Parameter] | None:
     """Return forward's parameters without `ctx` and `self`, None where Python cannot tell."""
     kind = kind_of(found)
     forward = found if kind is TargetKind.CALLABLE and not isinstance(found, torch.nn.Module) else found.forward
-    try:
-        parameters = list(inspect.signature(forward).parameters.values())
-    except (ValueError, TypeError):
+    parameters = _parameters_of(forward)
+    if parameters is None:
         return None
     drops_first = kind is TargetKind.MODULE or (kind is TargetKind.FUNCTION and takes_ctx(found))
     if drops_first and parameters and parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL:
@@ -67,3 +54,23 @@ def forward_parameters(found: Any) -> list[inspect.Parameter] | None:
 def takes_ctx(function: type[torch.autograd.Function]) -> bool:
     """Tell whether forward has `ctx` as its first parameter: no setup_context is defined."""
     return function.setup_context is torch.autograd.Function.setup_context
+
+
+def _parameters_of(called: Any) -> list[inspect.Parameter] | None:
+    try:
+        return list(inspect.signature(called).parameters.values())
+    except (ValueError, TypeError):
+        return None
+
+
+def _described(parameters: list[inspect.Parameter] | None) -> tuple[Parameter, ...] | None:
+    if parameters is None:
+        return None
+    return tuple(
+        Parameter(
+            name=parameter.name,
+            kind=_KINDS[parameter.kind],
+            has_default=parameter.default is not inspect.Parameter.empty,
+        )
+        for parameter in parameters
+    )

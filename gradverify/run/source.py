@@ -2,47 +2,63 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import linecache
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from gradverify.checks.contract.nodes import class_of, custom_nodes
+from gradverify.core.chance import generators_kept
+from gradverify.core.problem import Problem
+from gradverify.core.tape import record
 from gradverify.result import Source
 from gradverify.run.blame import shown_path
 
+_Function = type[torch.autograd.Function]
+
 
 def source_of(target: Any) -> Source | None:
-    """Return file and line of a Function's `backward`, of a module's class or of a callable; None where unknown."""
-    for candidate in _candidates(target):
-        try:
-            found = _place(candidate)
-        except (OSError, TypeError, ValueError):
-            continue
-        if found is not None:
-            return found
-    return None
+    """Return file and line of the `backward` of a Function or of its `apply`, None where `target` is anything else."""
+    function = _function_of(target)
+    return None if function is None else _place(_backward(function))
 
 
-def _candidates(target: Any) -> list[Any]:
-    if not isinstance(target, type) or not issubclass(target, torch.autograd.Function):
-        return [target]
-    base = torch.autograd.Function
-    own = [getattr(target, name) for name in ("backward", "vjp") if getattr(target, name) is not getattr(base, name)]
-    return [*own, target]
+def source_in_graph(problem: Problem) -> Source | None:
+    """Return file and line of the `backward` in the graph that a forward leaves, None where there is not exactly one.
 
-
-def _place(candidate: Any) -> Source | None:
-    unwrapped = inspect.unwrap(candidate)
-    code = getattr(unwrapped, "__code__", None)
-    if code is not None:
-        return Source(file=shown_path(code.co_filename), line=_definition(code.co_filename, code.co_firstlineno))
-    if not isinstance(unwrapped, type):
-        unwrapped = type(unwrapped)
-    file = inspect.getsourcefile(unwrapped)
-    if file is None or unwrapped.__module__.partition(".")[0] in ("torch", "builtins"):
+    Calls the forward once; what it raises is not said here.
+    """
+    devices = sorted({primal.tensor.device.index or 0 for primal in problem.primals if primal.tensor.is_cuda})
+    try:
+        with generators_kept(devices):
+            nodes = custom_nodes(record(problem))
+    except Exception:
         return None
-    return Source(file=shown_path(file), line=inspect.getsourcelines(unwrapped)[1])
+    found = {class_of(node) for node in nodes}
+    return _place(_backward(found.pop())) if len(found) == 1 else None
+
+
+def _function_of(target: Any) -> _Function | None:
+    while isinstance(target, functools.partial):
+        target = target.func
+    owner = getattr(target, "__self__", None) if getattr(target, "__name__", "") == "apply" else target
+    return owner if isinstance(owner, type) and issubclass(owner, torch.autograd.Function) else None
+
+
+def _backward(function: _Function) -> Callable[..., Any] | None:
+    base = torch.autograd.Function
+    names = ("backward", "vjp")
+    return next((getattr(function, name) for name in names if getattr(function, name) is not getattr(base, name)), None)
+
+
+def _place(backward: Callable[..., Any] | None) -> Source | None:
+    code = getattr(inspect.unwrap(backward), "__code__", None) if backward is not None else None
+    if code is None:
+        return None
+    return Source(file=shown_path(code.co_filename), line=_definition(code.co_filename, code.co_firstlineno))
 
 
 def _definition(file: str, first: int) -> int:

@@ -52,6 +52,7 @@ class Assignment:
     """What a worker is told to do."""
 
     work: Work
+    timeout: float  # seconds, as in Task
     memory: int | None  # bytes, as in Task
 
 
@@ -94,6 +95,7 @@ class TaskLost:
     loss: Loss
     detail: str  # how the worker ended, as part of a sentence
     output: str  # the end of what it had printed
+    place: str = ""  # where it was last, as `file.py:12 in backward`; "" where it could not say
     seconds: float  # from its start
 
 

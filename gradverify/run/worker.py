@@ -12,6 +12,7 @@ import torch
 
 from gradverify.result import CaseResult
 from gradverify.run.frames import receive_frame, send_frame
+from gradverify.run.last_words import watched
 from gradverify.run.memory import blaming_limit, limited
 from gradverify.run.perform import interrupted_by_itself, perform
 from gradverify.run.state import marks
@@ -36,7 +37,8 @@ def serve(channel: socket.socket, output: int) -> None:
         except (EOFError, OSError):
             return
         send_frame(channel, Begun())
-        reply = _handle(assignment)
+        with watched(output, assignment.timeout):
+            reply = _handle(assignment)
         _flush()
         if os.getpid() != pid:
             os._exit(0)  # user code forked, and this is the copy

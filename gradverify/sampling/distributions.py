@@ -74,7 +74,7 @@ def _integers(integers: Integers, draw: Draw) -> Tensor:
     if choices < 1 and count:
         raise InputError(f"there is no integer to draw in [{integers.low}, {integers.high})")
     if draw.jitter < 1 and choices < count:
-        raise InputError(f"{count} distinct integers do not fit into [{integers.low}, {integers.high})")
+        raise InputError(f"{count:,} distinct integers do not fit into [{integers.low}, {integers.high})")
     # Distinct integers are drawn at the midpoints: jitter could put two neighbours into one integer.
     quantiles = strata(count, draw.generator, jitter=0.0 if draw.jitter < 1 else 1.0).reshape(draw.shape)
     places = (quantiles * min(choices, _MOST_INTEGERS)).floor().to(torch.int64).clamp(max=max(choices - 1, 0))

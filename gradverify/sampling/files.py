@@ -65,7 +65,7 @@ def _as_tensor(content: Any, file: str) -> Tensor:
         except TypeError as error:
             raise InputError(f"{file}: an array of {content.dtype} is not a tensor") from error
     if not isinstance(content, Tensor):
-        raise InputError(f"{file}: holds a {type(content).__name__}, not a tensor")
+        raise InputError(f"{file}: holds a value of type {type(content).__name__}, not a tensor")
     if content.layout is not torch.strided:
         raise InputError(f"{file}: a tensor of layout {content.layout} is not supported, make it dense")
     return content

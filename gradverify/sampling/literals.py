@@ -24,7 +24,7 @@ def reshaped(tensor: Tensor, shape: tuple[int, ...] | None) -> Tensor:
     if shape is None or tuple(tensor.shape) == shape:
         return tensor
     if math.prod(shape) != tensor.numel():
-        raise InputError(f"{tensor.numel()} values of shape {list(tensor.shape)} do not fit shape {list(shape)}")
+        raise InputError(f"{tensor.numel():,} values of shape {list(tensor.shape)} do not fit shape {list(shape)}")
     return tensor.reshape(shape)
 
 

@@ -70,7 +70,7 @@ def _cases(above: Node, cases: Node, issues: list[Issue]) -> Iterator[RawCase]:
         node = merge_case(above, mapping_node(member.where, member.node.members or {}), f"cases.{name}")
         size += 1 + node.keys
         if size > MAX_MERGED_KEYS:
-            problem = f"the keys above and the cases make more than {MAX_MERGED_KEYS} keys together"
+            problem = f"the keys above and the cases make more than {MAX_MERGED_KEYS:,} keys together"
             issues.append(Issue(at=("cases", name), on_key=True, problem=problem, hint="split the file"))
             return
         yield RawCase(name=name, line=member.where.line, node=node)

@@ -77,7 +77,7 @@ def _compose_documents(source: _Source, documents: list[Node]) -> None:
         if size > MAX_NODES:
             raise _too_many(node.where, ())
         if count > MAX_DOCUMENTS:
-            raise _error(node.where, (), f"more than {MAX_DOCUMENTS} documents in one file")
+            raise _error(node.where, (), f"more than {MAX_DOCUMENTS:,} documents in one file")
         if node.plain is not None:
             documents.append(node)
 
@@ -194,7 +194,7 @@ def _line(text: str, number: int) -> str:
 
 
 def _too_many(where: Where, loc: Loc) -> SpecError:
-    problem = f"more than {MAX_NODES} values, or more than {MAX_KEYS} keys in one mapping"
+    problem = f"more than {MAX_NODES:,} values, or more than {MAX_KEYS:,} keys in one mapping"
     return _error(where, loc, problem, "aliases count as often as they are used; large values belong into a `file:`")
 
 

@@ -12,6 +12,7 @@ from gradverify.case import (
     DEFAULT_DTYPES,
     Case,
     Expectation,
+    Settings,
     TorchGradcheck,
 )
 from gradverify.errors import SpecError, Where
@@ -37,7 +38,8 @@ class Overrides:
     samples: int | None = None
     timeout: float | None = None  # seconds
     torch_gradcheck: TorchGradcheck | None = None
-    max_elements: int = 100  # elements kept per finding
+    max_elements: int = Settings().max_elements  # kept per finding
+    max_evaluations: int = Settings().max_evaluations  # calls that the search for wrong entries may take
 
 
 def expand(specs: Sequence[Spec], overrides: Overrides | None = None) -> tuple[Case, ...]:
@@ -75,6 +77,7 @@ def _cases(spec: Spec, case: SpecCase, stem: str, asked: Overrides) -> Iterator[
                 init=case.init,
                 inputs=case.inputs,
                 outputs=case.outputs,
+                outputs_at="" if case.outputs is None else str(case.places["outputs"].where),
                 stochastic=case.stochastic,
                 checks=checks,
                 tolerances={check: case.tolerances[check] for check in checks},
@@ -85,6 +88,7 @@ def _cases(spec: Spec, case: SpecCase, stem: str, asked: Overrides) -> Iterator[
                 timeout=case.timeout if asked.timeout is None else asked.timeout,
                 torch_gradcheck=case.torch_gradcheck if asked.torch_gradcheck is None else asked.torch_gradcheck,
                 max_elements=asked.max_elements,
+                max_evaluations=asked.max_evaluations,
                 expect=_expectation(case.expect, checks),
             )
 
@@ -127,4 +131,4 @@ def _count(case: SpecCase, asked: Overrides) -> int:
 
 def _too_many(spec: Spec, count: int) -> SpecError:
     place = Place(where=Where(file=visible(spec.file)), path="")
-    return error(place, f"expands to {count} cases, at most {MAX_CASES} are allowed in one file", "fewer samples")
+    return error(place, f"expands to {count:,} cases, at most {MAX_CASES:,} are allowed in one file", "fewer samples")

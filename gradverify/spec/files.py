@@ -42,7 +42,7 @@ def find_specs(paths: Sequence[str | Path]) -> tuple[tuple[SpecFile, ...], tuple
                 spec = SpecFile(path=found, location=Path(os.path.abspath(found)))  # noqa: PTH100 (links are kept)
                 files.setdefault(spec.location, spec)
             else:
-                errors.append(file_error(path, f"more than {MAX_FILES} specs", "run a part of them"))
+                errors.append(file_error(path, f"more than {MAX_FILES:,} specs", "run a part of them"))
                 return tuple(files.values()), tuple(errors)
     return tuple(files.values()), tuple(errors)
 

@@ -16,6 +16,7 @@ from gradverify.case import (
     Tolerances,
     TorchGradcheck,
 )
+from gradverify.catalogue import causes
 from gradverify.result import Verdict
 from gradverify.spec.field import Read, list_schema, mapping_schema, one_of_schema
 from gradverify.spec.limits import MAX_SAMPLES, MAX_TIMEOUT
@@ -42,7 +43,7 @@ _EXPECTABLE = (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.ERROR)
 def seconds(value: Any) -> float:
     """Read a duration."""
     if positive(value) > MAX_TIMEOUT:
-        raise bad(f"at most {MAX_TIMEOUT} seconds, found {value}")
+        raise bad(f"at most {MAX_TIMEOUT:,} seconds, found {value}")
     return float(value)
 
 
@@ -62,13 +63,22 @@ def tolerances(value: Any) -> Tolerances:
     return Tolerances(**keyed(value, {"rtol": not_negative, "atol": not_negative}))
 
 
+def _cause(value: Any) -> str:
+    """Read the name of a cause that the catalogue has."""
+    known = causes()
+    if text(value) not in known:
+        hint = meant(value, known) or "`gradverify explain` lists the causes"
+        raise bad(f"there is no cause `{shortened(value)}`", hint)
+    return str(value)
+
+
 def expectation(value: Any) -> Expectation:
     """Read a verdict, or a mapping of checks to verdicts."""
     if not isinstance(value, dict):
         return Expectation(verdict=one_of(_EXPECTABLE)(value))
     if not value:
         raise bad("expected a verdict, or a mapping of checks to verdicts, found an empty mapping")
-    parts = keyed(value, {**dict.fromkeys(KNOWN_CHECKS, one_of(Verdict)), "cause": text})
+    parts = keyed(value, {**dict.fromkeys(KNOWN_CHECKS, one_of(Verdict)), "cause": _cause})
     cause = parts.pop("cause", None)
     # Only a check that fails names a cause.
     return Expectation(verdict=Verdict.PASS if parts else Verdict.FAIL, checks=parts, cause=cause)
@@ -114,7 +124,7 @@ _EXPECT = Read(
     {
         "oneOf": [
             one_of_schema(_EXPECTABLE),
-            mapping_schema({**dict.fromkeys(KNOWN_CHECKS, one_of_schema(Verdict)), "cause": {"type": "string"}}),
+            mapping_schema({**dict.fromkeys(KNOWN_CHECKS, one_of_schema(Verdict)), "cause": one_of_schema(causes())}),
         ]
     },
 )

@@ -30,7 +30,7 @@ class SpecCase:
     tolerances: Mapping[str, Tolerances]  # of every known check
     torch_gradcheck: TorchGradcheck
     expect: Expectation  # `verdict` is of the case only where `checks` is empty
-    places: Mapping[str, Place]  # of the keys `function`, `init`, `inputs`, `inputs.NAME`, `inputs.NAME.factory`, …
+    places: Mapping[str, Place]  # of keys: `init`, `init.NAME`, `inputs.NAME`, `inputs.NAME.args.NAME`, …
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,7 @@ def _too_many_cases(specs: Sequence[Spec], roots: Sequence[Node]) -> Iterator[Sp
     for spec, root in zip(specs, roots, strict=False):
         count += sum(_expanded(case) for case in spec.cases)
         if count > MAX_CASES:
-            problem = f"expands to {count} cases up to here, at most {MAX_CASES} are allowed in one file"
+            problem = f"expands to {count:,} cases up to here, at most {MAX_CASES:,} are allowed in one file"
             yield _error(root, Issue(problem=problem, hint="fewer samples, devices or dtypes, or another file"))
             return
 

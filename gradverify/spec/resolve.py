@@ -110,23 +110,26 @@ def _spec_case(raw: RawCase, document: DocumentModel, target: Target, inputs: Ma
         tolerances=check_tolerances(document),
         torch_gradcheck=document.torch_gradcheck,
         expect=document.expect,
-        places=_places(raw.node, inputs),
+        places=_places(raw.node, document.init or {}, inputs),
     )
 
 
-def _places(root: Node, inputs: Mapping[str, Input]) -> dict[str, Place]:
+def _places(root: Node, init: Mapping[str, Any], inputs: Mapping[str, Input]) -> dict[str, Place]:
     places = {"function": value_place(root, ("function",))}
-    places |= {key: key_place(root, (key,)) for key in ("init", "inputs")}
+    places |= {key: key_place(root, (key,)) for key in ("init", "inputs", "outputs")}
+    places |= {f"init.{name}": key_place(root, ("init", name)) for name in init}
     for name, value in inputs.items():
         places[f"inputs.{name}"] = key_place(root, ("inputs", name))
-        for loc in _factory_locs(("inputs", name), value):
-            places[dotted("", loc)] = value_place(root, loc)
+        for loc, factory in _factories(("inputs", name), value):
+            places[dotted("", (*loc, "factory"))] = value_place(root, (*loc, "factory"))
+            arguments = [(*loc, "args", argument) for argument in factory.args]
+            places |= {dotted("", argument): key_place(root, argument) for argument in arguments}
     return places
 
 
-def _factory_locs(loc: Loc, value: Input) -> Iterator[Loc]:
+def _factories(loc: Loc, value: Input) -> Iterator[tuple[Loc, Factory]]:
     if isinstance(value, TensorInput) and isinstance(value.origin, Factory):
-        yield (*loc, "factory")
+        yield loc, value.origin
     elif isinstance(value, ListInput):
         for index, item in enumerate(value.items):
-            yield from _factory_locs((*loc, index), item)
+            yield from _factories((*loc, index), item)

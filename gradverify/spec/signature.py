@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from gradverify.case import (
     Absence,
@@ -53,13 +54,15 @@ def _errors(case: SpecCase, loaded: Loaded) -> Iterator[SpecError]:
         yield from _absent(case.places["function"], case.target, found)
     elif found is not None:
         yield from _wrong_names(case, found)
-        if case.init is not None and found.kind is not TargetKind.MODULE:
-            problem = f"`{shortened(case.target.written)}` is no nn.Module class, so there is nothing to construct"
-            yield error(case.places["init"], problem)
+        yield from _wrong_init(case, found)
     for key, factory in _factories(case.inputs).items():
         made = loaded.get(factory.target)
         if isinstance(made, TargetProblem):
             yield from _absent(case.places[f"{key}.factory"], factory.target, made)
+        elif made is not None and made.kind is TargetKind.CALLABLE:
+            given = {name: case.places[f"{key}.args.{name}"] for name in factory.args}
+            call = _Call(word=f"`{factory.target.name}`", given=given, place=case.places[f"{key}.factory"])
+            yield from _wrong_arguments(call, made.parameters)
 
 
 def _absent(place: Place, target: Target, problem: TargetProblem) -> Iterator[SpecError]:
@@ -73,8 +76,8 @@ def _wrong_names(case: SpecCase, signature: Signature) -> Iterator[SpecError]:
     if signature.parameters is None:
         return
     forward = _word(case.target, signature)
-    yield from _unknown(case, signature.parameters, forward)
-    yield from _missing(case, signature.parameters, forward)
+    given = {name: case.places[f"inputs.{name}"] for name in case.inputs}
+    yield from _wrong_arguments(_Call(word=forward, given=given, place=case.places["inputs"]), signature.parameters)
     for parameter in signature.parameters:
         value = case.inputs.get(parameter.name)
         spread = isinstance(value, ListInput) or (isinstance(value, Literal) and isinstance(value.value, list))
@@ -83,23 +86,50 @@ def _wrong_names(case: SpecCase, signature: Signature) -> Iterator[SpecError]:
             yield error(place, f"`*{parameter.name}` of {forward} takes a list")
 
 
-def _unknown(case: SpecCase, parameters: Sequence[Parameter], forward: str) -> Iterator[SpecError]:
+def _wrong_init(case: SpecCase, signature: Signature) -> Iterator[SpecError]:
+    if signature.kind is not TargetKind.MODULE:
+        if case.init is not None:
+            problem = f"`{shortened(case.target.written)}` is no nn.Module class, so there is nothing to construct"
+            yield error(case.places["init"], problem)
+        return
+    given = {name: case.places[f"init.{name}"] for name in case.init or {}}
+    call = _Call(word=f"the constructor of `{case.target.name}`", given=given, place=case.places["init"])
+    named = signature.init and [one for one in signature.init if one.kind is not ParameterKind.VAR_POSITIONAL]
+    yield from _wrong_arguments(call, named)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """Arguments that a spec gives by name."""
+
+    word: str  # what takes them
+    given: Mapping[str, Place]  # by name
+    place: Place  # of all of them together
+
+
+def _wrong_arguments(call: _Call, parameters: Sequence[Parameter] | None) -> Iterator[SpecError]:
+    if parameters is not None:
+        yield from _unknown(call, parameters)
+        yield from _missing(call, parameters)
+
+
+def _unknown(call: _Call, parameters: Sequence[Parameter]) -> Iterator[SpecError]:
     if any(parameter.kind is ParameterKind.VAR_KEYWORD for parameter in parameters):
         return
     names = tuple(parameter.name for parameter in parameters)
-    for name in case.inputs:
+    for name, place in call.given.items():
         if name in names:
             continue
         takes = f"it takes: {listed(names)}" if names else "it takes nothing"
-        hint = "leave `ctx` out" if name in ("ctx", "self") else meant(name, names) or takes
-        yield error(case.places[f"inputs.{name}"], f"{forward} has no parameter `{shortened(name)}`", hint)
+        hint = f"leave `{name}` out" if name in ("ctx", "self") else meant(name, names) or takes
+        yield error(place, f"{call.word} has no parameter `{shortened(name)}`", hint)
 
 
-def _missing(case: SpecCase, parameters: Sequence[Parameter], forward: str) -> Iterator[SpecError]:
+def _missing(call: _Call, parameters: Sequence[Parameter]) -> Iterator[SpecError]:
     for parameter in parameters:
         needed = parameter.kind in _NAMED and not parameter.has_default
-        if needed and parameter.name not in case.inputs:
-            yield error(case.places["inputs"], f"`{parameter.name}` is missing, {forward} has no default for it")
+        if needed and parameter.name not in call.given:
+            yield error(call.place, f"`{parameter.name}` is missing, {call.word} has no default for it")
 
 
 def _word(target: Target, signature: Signature) -> str:

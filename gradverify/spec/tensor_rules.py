@@ -23,7 +23,7 @@ from gradverify.spec.array import flat
 from gradverify.spec.forms import DISTRIBUTIONS, OTHER_SOURCES
 from gradverify.spec.readers import Issue
 from gradverify.spec.tensor_keys import COMPLEX, DIFFERENTIABLE, TensorModel
-from gradverify.spec.wording import misspelt
+from gradverify.spec.wording import misspelt, shown
 
 # Constraints that hold entry by entry survive when values are moved away from a point.
 _ENTRYWISE = (Constraint.POSITIVE, Constraint.DISTINCT, Constraint.SYMMETRIC, Constraint.TRIANGULAR)
@@ -52,7 +52,7 @@ def source_issues(plain: Mapping[str, Any]) -> Iterator[Issue]:
 
 def tensor_issues(tensor: TensorInput, shape: tuple[int, ...] | None) -> Iterator[Issue]:
     """Yield what the values of a tensor's keys contradict; `shape` is None where it is not known yet."""
-    for rule in (_dtype, _gradient, _avoid, _constraint_values, _constrained):
+    for rule in (_dtype, _gradient, _avoid, _constraint_values, _positive, _constrained):
         yield from rule(tensor)
     if shape is not None:
         for shape_rule in (_layout, _constraint_shape, _distinct, _reshaped):
@@ -108,6 +108,27 @@ def _constraint_values(tensor: TensorInput) -> Iterator[Issue]:
         yield Issue(at=("constraint",), problem=problem, hint="use `normal` or `uniform`")
 
 
+def _positive(tensor: TensorInput) -> Iterator[Issue]:
+    """Yield a range that goes below zero under `positive`; a range that begins at zero is drawn from its inside."""
+    if tensor.constraint is not Constraint.POSITIVE:
+        return
+    origin = tensor.origin
+    lowest: Mapping[type, Callable[[Any], tuple[bool, str]]] = {
+        Uniform: lambda it: (it.low < 0, f"uniform: [{shown(it.low)}, {shown(it.high)}]"),
+        Linspace: lambda it: (min(it.start, it.end) < 0, f"linspace: [{shown(it.start)}, {shown(it.end)}]"),
+        Integers: lambda it: (it.low < 1, f"integers: [{it.low}, {it.high}]"),
+        Values: lambda it: (any(_not_positive(entry) for entry in flat(it.values)), "values"),
+    }
+    contradicts, written = lowest.get(type(origin), lambda _: (False, ""))(origin)
+    if contradicts:
+        problem = f"`positive`, but `{written}` has values that are not"
+        yield Issue(at=("constraint",), problem=problem, hint="leave one of the two out, or begin above 0")
+
+
+def _not_positive(entry: Any) -> bool:
+    return isinstance(entry, int | float) and not isinstance(entry, bool) and entry <= 0
+
+
 def _constrained(tensor: TensorInput) -> Iterator[Issue]:
     if not tensor.constrained and tensor.constraint not in _PROJECTED:
         yield Issue(at=("constrained",), on_key=True, problem=f"is for `constraint`: {', '.join(_PROJECTED)}")
@@ -138,7 +159,7 @@ def _distinct(tensor: TensorInput, shape: tuple[int, ...]) -> Iterator[Issue]:
         return
     count, most = math.prod(shape), _most_distinct(tensor, shape)
     if most is not None and count > most:
-        problem = f"{count} entries of {list(shape)} cannot be distinct: `{_name(tensor.origin)}` has {most}"
+        problem = f"{count:,} entries of {list(shape)} cannot be distinct: `{_name(tensor.origin)}` has {most:,}"
         yield Issue(at=("constraint",), problem=problem)
 
 
@@ -146,7 +167,8 @@ def _reshaped(tensor: TensorInput, shape: tuple[int, ...]) -> Iterator[Issue]:
     if isinstance(tensor.origin, Values):
         count = len(flat(tensor.origin.values))
         if count != math.prod(shape):
-            yield Issue(at=("shape",), problem=f"{list(shape)} has {math.prod(shape)} entries, `values` has {count}")
+            entries = "one entry" if math.prod(shape) == 1 else f"{math.prod(shape):,} entries"
+            yield Issue(at=("shape",), problem=f"{list(shape)} has {entries}, `values` has {count:,}")
 
 
 def _most_distinct(tensor: TensorInput, shape: tuple[int, ...]) -> int | None:

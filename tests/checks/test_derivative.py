@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -171,3 +172,21 @@ def test_an_output_cut_off_from_its_inputs_is_remarked_on() -> None:
 def test_an_output_that_has_no_derivative_is_not_remarked_on(beside: Any) -> None:
     result = checked(lambda x: Cut.apply(x, lambda x: beside(x).to(x.dtype)), double([0.6, -1.2, 2.2]))
     assert (result.verdict, result.findings) == (Verdict.PASS, ())
+
+
+@pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
+def test_a_forward_that_draws_is_said_to(check: str) -> None:
+    settings = Settings(seed=5)
+    said = " (the forward draws random numbers; seeded with 5 before every call)"
+    found = checked(lambda x: x * torch.rand_like(x), double([1.0, 2.0]), check=check, settings=settings)
+    assert found.verdict is Verdict.PASS
+    assert found.message.endswith(said)
+    steady = checked(torch.sin, double([1.0, 2.0]), check=check, settings=settings)
+    assert "random" not in steady.message
+    asked = replace(problem_of(lambda x: x * torch.rand_like(x), double([1.0])), seed=3)  # who says so knows
+    assert "random" not in run_check(check, asked, settings).message
+
+
+def test_one_wrong_entry_differs() -> None:
+    one = claimed(torch.sin, lambda x: torch.cos(x) * torch.tensor([1.5, 1.0]))
+    assert checked(one, double([1.0, 2.0])).message == "1 of 4 entries differs"

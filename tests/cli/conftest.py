@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,12 +17,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "report"))
 
 from report_specimens import report
 
+from gradverify.baseline.apply import judge_of, judged
 from gradverify.case import Case, Target
 from gradverify.cli import engine
 from gradverify.cli.app import app
 from gradverify.cli.request import Request
 from gradverify.errors import SpecError
-from gradverify.result import CaseResult
+from gradverify.result import CaseResult, NotRun, Stop
 from gradverify.run.interrupts import Interrupts
 from gradverify.run.options import Outcome
 
@@ -62,15 +64,28 @@ class Fake:
             raise self.raises
         self.ran = [case.id for case in cases]
         done = [] if self.run_errors else [result for result in self.results if result.id in self.ran]
+        bad = next((number for number, result in enumerate(done) if not result.as_expected), len(done))
+        done = done[: bad + 1] if request.fail_fast else done
+        not_run = () if self.run_errors else tuple(self.ran[len(done) :])
         for result in done:
             listener.started(result.id)
-            listener.finished(result)
-        return Outcome(report=report(*done), errors=self.run_errors, interrupted=self.interrupted)
+            listener.finished(judged(result, judge_of(request.known, date.today())))
+        left = tuple(NotRun(id=name, why=Stop.FAIL_FAST) for name in not_run)
+        made = replace(report(*done), not_run=left)
+        return Outcome(report=made, errors=self.run_errors, interrupted=self.interrupted)
 
 
 def case_of(result: CaseResult) -> Case:
     target = Target(file="/ops.py", name="F", written=result.function)
-    return Case(id=result.id, draw_key=result.id, spec=result.spec, line=result.line, target=target, inputs={})
+    return Case(
+        id=result.id,
+        draw_key=result.id,
+        spec=result.spec,
+        line=result.line,
+        target=target,
+        inputs={},
+        device=result.device,
+    )
 
 
 @pytest.fixture

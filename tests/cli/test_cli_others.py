@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report_specimens import case, masked, report, second_order, undetermined
+from report_specimens import case, crashed, masked, report, second_order, timed_out, undetermined
 
 from gradverify import __version__
 from gradverify.report.to_json import to_json
@@ -27,6 +28,19 @@ def test_inspect_shows_every_case_with_elements(call, saved) -> None:
     assert [row.split()[2] for row in heads] == [masked().id, second_order().id, undetermined().id]
 
 
+def test_inspect_shows_what_has_no_elements_too_worst_first(call) -> None:
+    seeded = report(case("a/good/cpu"), undetermined(), timed_out(), crashed(), second_order(), masked())
+    Path("r.json").write_text(to_json(replace(seeded, environment=replace(seeded.environment, seed=7))))
+    stdout = call("inspect", "--report", "r.json").stdout
+    heads = [row for row in stdout.splitlines() if row[:1] in "✓✗?!" and row]
+    found = [next(word for word in row.split() if "/" in word) for row in heads]
+    assert found == [one.id for one in (masked(), second_order(), timed_out(), crashed(), undetermined())]
+    assert "  no answer within 60 s\n" in stdout
+    assert "GV902  forward raised ValueError" in stdout
+    assert "  specs/steps.yaml:12, ops/clipped_relu.py:ClippedReLUFunction, backward at\n" in stdout
+    assert stdout.count("--seed 7") == 5
+
+
 @pytest.mark.parametrize("name", ["steps/noisy/cpu-float64", "noisy", "steps/*"])
 def test_inspect_by_id_part_and_pattern(call, saved, name: str) -> None:
     result = call("inspect", name)
@@ -38,12 +52,12 @@ def test_inspect_by_id_part_and_pattern(call, saved, name: str) -> None:
 def test_inspect_worst_and_all(call, saved) -> None:
     few = call("inspect", "spectral", "--worst", "2").stdout
     assert few.count("grad z.imag[0,11]") < call("inspect", "spectral", "--all").stdout.count("grad z.imag[0,11]")
-    assert "the worst 2 of 20000" in few
+    assert "the worst 2 of 20,000" in few
 
 
 def test_inspect_all_says_what_was_not_saved(call, saved) -> None:
     text = call("inspect", "spectral", "--all").stdout
-    assert "the worst 12 of 20000, more with gradverify run --elements 20000" in text
+    assert "the worst 12 of 20,000, more with gradverify run --elements 20000" in text
 
 
 def test_inspect_heatmap(call, saved) -> None:
@@ -98,7 +112,7 @@ def test_inspect_of_a_folder(call) -> None:
 def test_inspect_of_a_good_run(call) -> None:
     Path("good.json").write_text(to_json(report(case())), encoding="utf-8")
     result = call("inspect", "--report", "good.json")
-    assert (result.exit_code, result.stdout) == (0, "none of 1 case has a wrong element\n")
+    assert (result.exit_code, result.stdout) == (0, "nothing to look at: 1 case as expected\n")
 
 
 def test_list_through_a_pipe_is_one_id_per_line(fake, call) -> None:

@@ -26,6 +26,7 @@ torch_gradcheck = "never"
 workers = 2
 memory = "2G"
 elements = 7
+max_evaluations = 500
 require_devices = ["cuda"]
 """
 PAGE = Path(__file__).parent.parent.parent / "docs" / "config.md"
@@ -47,7 +48,7 @@ def test_every_key(fake, call) -> None:
     assert (request.devices, request.require_devices) == (("cpu", "cuda:1"), ("cuda",))
     assert (request.samples, request.seed, request.timeout) == (3, 0, 120.0)
     assert (request.torch_gradcheck, request.workers) == (TorchGradcheck.NEVER, 2)
-    assert (request.memory, request.max_elements) == (2 * 2**30, 7)
+    assert (request.memory, request.max_elements, request.max_evaluations) == (2 * 2**30, 7, 500)
 
 
 def test_the_page_lists_every_key(tmp_path: Path) -> None:

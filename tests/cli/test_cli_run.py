@@ -48,16 +48,25 @@ def test_the_report_is_saved(fake, call) -> None:
 
 
 def test_every_option_reaches_the_engine(fake, call) -> None:
-    fake.results = [case()]
+    fake.results = [case(device="cuda:1")]
     words = "run a.yaml --check contract --check gradcheck --device cuda:1 --dtype float32 -j 3 --seed 7 --samples 2"
     words += " --timeout 1.5 --memory 1.5G -x --keep-going --require-device cuda --torch-gradcheck never --elements 5"
+    words += " --max-evaluations 9"
     assert call(*words.split()).exit_code == 0
     request = fake.request
     assert (request.checks, request.devices, request.dtypes) == (("contract", "gradcheck"), ("cuda:1",), ("float32",))
     assert (request.workers, request.seed, request.samples, request.timeout) == (3, 7, 2, 1.5)
     assert (request.fail_fast, request.keep_going, request.require_devices) == (True, True, ("cuda",))
-    assert (request.torch_gradcheck, request.max_elements) == ("never", 5)
+    assert (request.torch_gradcheck, request.max_elements, request.max_evaluations) == ("never", 5, 9)
     assert request.memory == 3 << 29
+
+
+def test_what_changes_the_outcome_is_in_the_command_that_repeats_a_case(fake, call) -> None:
+    fake.results = [case("a/b/cuda-float64", device="cuda", as_expected=False, verdict=Verdict.FAIL)]
+    options = "--device cuda --seed 3 --samples 2 --timeout 9 --memory 512M --torch-gradcheck never"
+    options += " --max-evaluations 40000 --require-device cuda"
+    text = call("run", "a.yaml", *options.split(), "-j", "2", "--elements", "5", "--durations", "1").stdout
+    assert f"gradverify run specs/clipped_relu.yaml -k 'a/b/cuda-float64' {options}\n" in text
 
 
 def test_without_a_path_the_folder_specs_is_taken(fake, call) -> None:
@@ -83,8 +92,9 @@ def test_without_a_path_the_folder_specs_is_taken(fake, call) -> None:
         ),
         ("--device gpu", "--device: there is no gpu; known are cpu, cuda, mps, xpu, hpu, mtia"),
         ("--require-device cud", "--require-device: there is no cud; did you mean cuda?"),
-        ("--timeout 0", "--timeout 0: expected a number of seconds above 0"),
-        ("--timeout nan", "--timeout nan: expected a number of seconds above 0"),
+        ("--timeout 0", "--timeout 0: expected a number of seconds above 0, and at most 1,000,000"),
+        ("--timeout 1e9", "--timeout 1e+09: expected a number of seconds above 0, and at most 1,000,000"),
+        ("--timeout nan", "--timeout nan: expected a number of seconds above 0, and at most 1,000,000"),
         ("--memory much", "--memory much: expected a size above 0, as 512M or 2G"),
         ("--memory 0G", "--memory 0G: expected a size above 0, as 512M or 2G"),
         ("--memory 1G -j 0", "--memory limits workers, and -j 0 runs without them; give one of the two"),
@@ -93,7 +103,7 @@ def test_without_a_path_the_folder_specs_is_taken(fake, call) -> None:
         ("-k 'a", '-k "\'a": column 1: a quote is not closed (substrings with and, or, not, parentheses)'),
         (
             "-k nothing",
-            "nothing to run: -k 'nothing' fits none of 1 case; ids are like clipped_relu/vector/cpu-float64",
+            "nothing to run: -k 'nothing' fits no case (1 in all); ids are like clipped_relu/vector/cpu-float64",
         ),
         ("--json .", "cannot write .: it is not a file"),
     ],
@@ -258,7 +268,7 @@ def test_a_shard_without_a_case_is_0(fake, call) -> None:
     empty = next(f"{n}/2" for n in (1, 2) if not part_of(fake.results, Shard(number=n, count=2)))
     result = call("run", "a.yaml", "--shard", empty, "--json", "out.json")
     assert (result.exit_code, result.stdout) == (0, "✓ 0 cases as expected in 1.23 s\n")
-    assert result.stderr == f"gradverify: --shard {empty}: none of 1 case is in this part\n"
+    assert result.stderr == f"gradverify: --shard {empty}: no case is in this part (1 in all)\n"
     assert from_json(Path("out.json").read_text(encoding="utf-8")).cases == ()
 
 
@@ -292,13 +302,33 @@ def test_last_failed(fake, call) -> None:
     assert len(fake.ran) == 2
 
 
+def test_what_fail_fast_did_not_come_to_is_not_forgotten(fake, call) -> None:
+    fake.results = [case("a/one/cpu"), masked(), second_order(), undetermined()]
+    call("run", "a.yaml")
+    stopped = call("run", "a.yaml", "--last-failed", "-x")
+    assert fake.ran == [masked().id, second_order().id, undetermined().id]
+    assert "- 2 cases not run (-x)\n✗ 1 of 1 case not as expected" in stopped.stdout
+    fake.results = [case("a/one/cpu"), case(masked().id), second_order(), undetermined()]
+    call("run", "a.yaml", "--last-failed", "-x")
+    assert fake.ran == [masked().id, second_order().id, undetermined().id]
+    assert "- 1 case not run (-x)" in call("run", "a.yaml", "--last-failed", "-x").stdout
+    assert fake.ran == [second_order().id, undetermined().id]
+
+
+def test_what_was_not_run_and_never_failed_is_not_taken_for_a_failure(fake, call) -> None:
+    fake.results = [masked(), case("a/one/cpu")]
+    call("run", "a.yaml", "-x")
+    call("run", "a.yaml", "--last-failed")
+    assert fake.ran == [masked().id]
+
+
 def test_last_failed_of_other_specs(fake, call) -> None:
     fake.results = [case("a/one/cpu")]
     Path(".gradverify").mkdir()
     Path(".gradverify/last.json").write_text(to_json(report(masked())), encoding="utf-8")
     result = call("run", "a.yaml", "--last-failed")
     assert result.stderr == (
-        "gradverify: --last-failed: none of the 1 case of the last run is among these; running all\n"
+        "gradverify: --last-failed: nothing that failed in the last run (1 case) is here; running all\n"
     )
     assert fake.ran == ["a/one/cpu"]
 
@@ -344,10 +374,29 @@ def test_colour_is_asked_for_and_refused(fake, call, monkeypatch: pytest.MonkeyP
 
 
 def test_a_required_device_that_is_missing_is_1(fake, call) -> None:
-    fake.results = [case(verdict=Verdict.SKIP, as_expected=False, checks=(), message="no device cuda")]
+    fake.results = [case(device="cuda", verdict=Verdict.SKIP, as_expected=False, checks=(), message="no device cuda")]
     result = call("run", "a.yaml", "--require-device", "cuda")
     assert result.exit_code == 1
     assert "✗ SKIP" in result.stdout
+
+
+@pytest.mark.parametrize(("name", "device"), [("cuda", "cpu"), ("cuda:1", "cuda"), ("cuda:1", "cuda:0")])
+def test_a_required_device_that_no_case_asks_for_is_2(fake, call, name: str, device: str) -> None:
+    fake.results = [case(device=device)]
+    result = call("run", "a.yaml", "--require-device", name)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"gradverify: --require-device {name}: no case runs on it, all cases are for {device};"
+        f" name it under `devices` in a spec, or with --device {name}\n"
+    )
+    assert fake.ran == []
+
+
+def test_a_required_device_may_be_of_cases_that_are_not_chosen(fake, call) -> None:
+    fake.results = [case("a/one/cuda:0", device="cuda:0"), case("a/two/cpu")]
+    assert call("run", "a.yaml", "--require-device", "cuda", "-k", "two").exit_code == 0
+    Path("pyproject.toml").write_text("[tool.gradverify]\nrequire_devices = ['mps']\n", encoding="utf-8")
+    assert call("run", "a.yaml").exit_code == 0
 
 
 def test_an_older_file_is_replaced_whole(fake, call) -> None:

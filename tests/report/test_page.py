@@ -285,7 +285,7 @@ def test_a_page_of_many_failures_stays_small() -> None:
     few = report(case(checks=(failing_check(findings=(finding(elements=many, total=9000),)),)))
     assert rows_per_finding(few) == 1000
     told = Page(to_html(few)).data[0]["checks"][0]["findings"][0]
-    assert (len(told["rows"]), told["more"]) == (1000, "the worst 1000 of 9000 elements; the JSON report holds 5000")
+    assert (len(told["rows"]), told["more"]) == (1000, "the worst 1,000 of 9,000 elements; the JSON report holds 5,000")
     bad = failing_check(findings=(finding(elements=many[:100], total=100),) * 3)
     crowd = report(*(case(f"a/{n}/cpu", checks=(bad,), verdict=Verdict.FAIL, as_expected=False) for n in range(2000)))
     assert rows_per_finding(crowd) == 5

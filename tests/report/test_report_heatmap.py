@@ -56,4 +56,4 @@ def test_twenty_thousand_elements_fit(width: int) -> None:
     rows = heatmap(finding(elements=many, total=30_000), Screen(width=width))
     assert time.perf_counter() - begin < 10
     assert max(cells(plain(row)) for row in rows) <= width
-    assert "showing 20000 of 30000" in " ".join(plain(row) for row in rows)
+    assert "showing 20,000 of 30,000" in " ".join(plain(row) for row in rows)

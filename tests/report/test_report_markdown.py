@@ -58,7 +58,7 @@ def test_what_is_as_expected_is_counted_and_no_more() -> None:
 def test_a_few_rows_of_many() -> None:
     text = to_markdown(report(second_order()))
     assert text.count("`cotangent[127,") == 5
-    assert "… the worst 5 of 20000." in text
+    assert "… the worst 5 of 20,000." in text
 
 
 def test_many_cases_and_findings_are_cut() -> None:

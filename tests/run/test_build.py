@@ -29,6 +29,7 @@ from gradverify.core.problem import Problem, call
 from gradverify.errors import InputError
 from gradverify.run.build import build
 from gradverify.run.call import arrange
+from gradverify.run.checking import settings_of
 from gradverify.run.load import LoadError, load
 from gradverify.run.signature import signature_of
 from tests.run.making import case, target
@@ -76,7 +77,7 @@ def test_a_builtin_has_no_signature_and_that_is_no_complaint() -> None:
 
 
 def test_what_cannot_be_called_is_said() -> None:
-    with pytest.raises(LoadError, match=r"it is a int, not a Function, a callable or an nn.Module class"):
+    with pytest.raises(LoadError, match=r"it is of type int, not a Function, a callable or an nn.Module class"):
         signature_of(load(target("NOT_CALLABLE")))
 
 
@@ -185,3 +186,19 @@ def test_a_random_forward_gets_a_seed_of_its_own() -> None:
     assert seeded.seed == built(case("noise", stochastic=True)).seed
     assert torch.equal(value(seeded), value(seeded))
     assert math.isfinite(seeded.seed or 0)
+
+
+def test_an_output_that_is_not_there_is_a_mistake_at_its_line() -> None:
+    with pytest.raises(
+        InputError, match=r"s\.yaml:7:3: outputs: there is no 1, 5; forward returns one tensor, number 0"
+    ):
+        built(case("square", outputs=(0, 1, 5), outputs_at="s.yaml:7:3"))
+    assert built(case("square", outputs=(0,))).outputs == (0,)
+    assert built(case("sys_exit", "faults.py", outputs=(3,))).outputs == (3,)  # what forward raises, the checks say
+
+
+def test_what_checks_are_told() -> None:
+    limits = {"max_elements": 3, "max_evaluations": 40_000, "seed": 5}
+    settings = settings_of(case("square", checks=("gradcheck", "contract"), **limits))
+    assert list(settings) == ["gradcheck", "contract"]
+    assert {(one.max_elements, one.max_evaluations, one.seed) for one in settings.values()} == {(3, 40_000, 5)}

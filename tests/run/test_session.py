@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from gradverify.case import Absence, Case, Expectation, TargetProblem
+from gradverify.case import Absence, Case, Expectation, Literal, TargetProblem
 from gradverify.errors import SpecError, Where
-from gradverify.result import CaseResult, Verdict
+from gradverify.result import CaseResult, Stop, Verdict
 from gradverify.run import session
 from gradverify.run.inprocess import InProcess
 from gradverify.run.options import Event, Finished, RunOptions, Started
@@ -54,16 +54,24 @@ def test_a_wrong_gradient_fails_and_a_right_one_passes(engine: Engine) -> None:
 
 def test_the_source_is_where_backward_is_defined(engine: Engine) -> None:
     lines = (OPS / "good.py").read_text().splitlines()
-    found = run([case("Square"), case("Once"), case("square")], engine)
-    for name, definition in (("Square", "def backward"), ("Once", "def backward"), ("square", "def square")):
-        source = found[name].source
-        assert source is not None
-        assert source.file == f"{SHOWN}/good.py"
-        assert lines[source.line - 1].strip().startswith(definition)
-    once, square = found["Once"].source, found["Square"].source
-    assert once is not None
-    assert square is not None
-    assert once.line > square.line
+    scaled = {"x": case("Square").inputs["x"], "shift": Literal(value=1.0)}
+    names = ("Square", "Once", "apply_square", "through_square", "through_both", "square")
+    cases = [case(name) for name in names] + [case("Scaled", inputs=scaled, init={"size": 3}), case("Squares")]
+    found = {name: result.source for name, result in run(cases, engine).items()}
+    square, once = (source_line(lines, name) for name in ("Square", "Once"))
+    assert {source.file for source in found.values() if source} == {f"{SHOWN}/good.py"}
+    assert {name: source.line for name, source in found.items() if source} == {
+        "Square": square,
+        "Once": once,
+        "apply_square": square,  # F.apply by a name of its own
+        "through_square": square,  # a callable and a module whose graph has one Function
+        "Squares": square,
+    }
+
+
+def source_line(lines: list[str], name: str) -> int:
+    start = next(number for number, line in enumerate(lines) if line.startswith(f"class {name}("))
+    return next(n for n, line in enumerate(lines, 1) if n > start and line.strip().startswith("def backward"))
 
 
 def test_events_come_in_pairs(engine: Engine) -> None:
@@ -93,6 +101,9 @@ def test_fail_fast_stops_at_the_first_that_is_not_as_expected(engine: Engine) ->
     report = outcome(cases, engine, fail_fast=True).report
     assert 1 <= len(report.cases) < 31
     assert sum(not result.as_expected for result in report.cases) == 1
+    finished = {result.id for result in report.cases}
+    assert [left.id for left in report.not_run] == [wanted.id for wanted in cases if wanted.id not in finished]
+    assert {left.why for left in report.not_run} == {Stop.FAIL_FAST}
 
 
 def test_fail_fast_goes_on_where_a_failure_is_judged_to_be_known(engine: Engine) -> None:
@@ -168,6 +179,9 @@ def test_an_interrupt_keeps_what_had_finished(engine: Engine) -> None:
     timer.join()
     assert stopped.interrupted
     assert [result.id for result in stopped.report.cases] == [cases[0].id]
+    assert [(left.id, left.why) for left in stopped.report.not_run] == [
+        (wanted.id, Stop.INTERRUPT) for wanted in cases[1:]
+    ]
     assert time.monotonic() - began < 10
     assert outcome(cases[:1], engine).report.cases[0].verdict is Verdict.PASS
 

@@ -65,7 +65,7 @@ def test_what_is_no_tensor_is_said(tmp_path: Path) -> None:
     np.save(tmp_path / "text.npy", np.array(["a"]))
     (tmp_path / "broken.npz").write_bytes(b"PK")
     for name, message in (
-        ("list.pt", "holds a list, not a tensor"),
+        ("list.pt", "holds a value of type list, not a tensor"),
         ("text.npy", "an array of <U1 is not a tensor"),
         ("broken.npz", "broken.npz: "),
         ("absent.npy", "No such file"),

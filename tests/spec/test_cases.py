@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gradverify.case import Case, Expectation, Literal, Normal, TensorInput, Tolerances, TorchGradcheck, Uniform, Values
@@ -136,14 +138,16 @@ def test_neighbours_with_one_stem_are_numbered_and_strange_names_cleaned(folder:
 EXPECTED = [
     ("expect: fail", None, Expectation(verdict=Verdict.FAIL)),
     ("expect: inconclusive", None, Expectation(verdict=Verdict.INCONCLUSIVE)),
-    ("expect: {cause: x}", None, Expectation(verdict=Verdict.FAIL, cause="x")),
+    ("expect: {cause: sign-flip}", None, Expectation(verdict=Verdict.FAIL, cause="sign-flip")),
     (
-        "expect: {gradcheck: fail, gradgradcheck: pass, cause: x}",
+        "expect: {gradcheck: fail, gradgradcheck: pass, cause: sign-flip}",
         None,
-        Expectation(verdict=Verdict.FAIL, checks={"gradcheck": Verdict.FAIL, "gradgradcheck": Verdict.PASS}, cause="x"),
+        Expectation(
+            verdict=Verdict.FAIL, checks={"gradcheck": Verdict.FAIL, "gradgradcheck": Verdict.PASS}, cause="sign-flip"
+        ),
     ),
     (
-        "expect: {gradcheck: fail, cause: x}",
+        "expect: {gradcheck: fail, cause: sign-flip}",
         ("gradgradcheck",),
         Expectation(verdict=Verdict.PASS),
     ),
@@ -169,13 +173,22 @@ def test_the_command_line_narrows_a_list_and_replaces_a_default(folder: Folder) 
 
 def test_the_command_line_replaces_numbers(folder: Folder) -> None:
     asked = Overrides(seed=7, samples=2, timeout=3.0, torch_gradcheck=TorchGradcheck.NEVER, max_elements=5)
+    asked = replace(asked, max_evaluations=9)
     cases = folder.cases(TENSOR + "seed: 1\nsamples: 3\ntimeout: 9\ntorch_gradcheck: always\n", asked)
     assert ids(cases) == ["s/F/cpu-float64-sample0", "s/F/cpu-float64-sample1"]
+    assert {case.max_evaluations for case in cases} == {9}
     assert {(case.seed, case.timeout, case.torch_gradcheck, case.max_elements) for case in cases} == {
         (7, 3.0, "never", 5)
     }
 
 
 def test_the_command_line_cannot_ask_for_too_many_cases(folder: Folder) -> None:
-    with pytest.raises(SpecError, match=r"^s\.yaml:1:1: expands to 200000 cases, at most 100000 are allowed"):
+    with pytest.raises(SpecError, match=r"^s\.yaml:1:1: expands to 200,000 cases, at most 100,000 are allowed"):
         folder.cases(TENSOR + "dtypes: [float32, float64]\n", Overrides(samples=100_000))
+
+
+def test_a_case_knows_where_its_outputs_stand(folder: Folder) -> None:
+    (case,) = folder.cases(TENSOR + "outputs: [5]\n")
+    assert (case.outputs, case.outputs_at) == ((5,), "s.yaml:3:1")
+    (case,) = folder.cases(TENSOR)
+    assert case.outputs_at == ""

@@ -12,7 +12,7 @@ from tests.spec.support import FUNCTION, TENSOR, Folder
 SECONDS = 5.0  # generous: the slowest takes a fifth of it on a quiet machine
 
 TOO_MANY = (
-    "more than 250000 values, or more than 10000 keys in one mapping "
+    "more than 250,000 values, or more than 10,000 keys in one mapping "
     "(aliases count as often as they are used; large values belong into a `file:`)"
 )
 BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 60))
@@ -38,7 +38,7 @@ FLOODS = [
     ('"' + "\\x1b" * 1_000_000 + '"', "1:1: expected a mapping, found text '"),
     ("seed: " + "9" * 4_000_000, "1:1: function: is missing"),
     (TENSOR + "sed: 1\n" + MANY_CASES, "3:1: sed: unknown key"),
-    (MANY_INPUTS + MANY_CASES, "5023:3: cases.c19: the keys above and the cases make more than 100000 keys together"),
+    (MANY_INPUTS + MANY_CASES, "5023:3: cases.c19: the keys above and the cases make more than 100,000 keys together"),
     (
         FUNCTION + f"inputs: {{x: {{values: [{'q, ' * 100_000}]}}}}",
         "2:23: inputs.x.values[0]: expected a number, found text 'q'",

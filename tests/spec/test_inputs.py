@@ -28,7 +28,7 @@ from gradverify.case import (
     Uniform,
     Values,
 )
-from tests.spec.support import Folder
+from tests.spec.support import FUNCTION, Folder
 
 FORMS: list[tuple[str, Input]] = [
     ("2.0", Literal(value=2.0)),
@@ -110,3 +110,8 @@ def test_aliases_repeat_what_they_name(folder: Folder) -> None:
     text = "function: ops/relu.py:F\ninputs: {x: &a {shape: [2]}, y: *a}\n"
     (case,) = folder.cases(text)
     assert case.inputs["x"] == case.inputs["y"]
+
+
+@pytest.mark.parametrize("drawn", ["uniform: [0, 1]", "linspace: [0, 1]", "integers: [1, 9]", "normal: [0, 1]"])
+def test_what_begins_at_zero_may_be_positive(folder: Folder, drawn: str) -> None:
+    assert folder.errors(FUNCTION + f"inputs: {{x: {{shape: [5], {drawn}, constraint: positive}}}}\n") == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gradverify.case import Absence, Parameter, ParameterKind, Signature, Target, TargetKind, TargetProblem
 from gradverify.spec.expand import Overrides, expand
 from gradverify.spec.read import read_paths
@@ -69,6 +71,37 @@ def test_init_is_for_modules(folder: Folder) -> None:
     assert errors(folder, text, signature(parameter("x"), kind=TargetKind.MODULE)) == []
     expected = ["2:1: init: `ops/relu.py:F` is no nn.Module class, so there is nothing to construct"]
     assert errors(folder, text, signature(parameter("x"))) == expected
+
+
+def test_arguments_of_the_constructor(folder: Folder) -> None:
+    init = (parameter("width"), parameter("bias", has_default=True), parameter("more", ParameterKind.VAR_POSITIONAL))
+    found = Signature(kind=TargetKind.MODULE, parameters=(parameter("x"),), init=init)
+    fits, odd, none = (
+        FUNCTION + f"inputs: {{x: 1}}\n{init}" for init in ("init: {width: 3}\n", "init: {widht: 3}\n", "")
+    )
+    assert errors(folder, fits, found) == []
+    assert errors(folder, odd, found) == [
+        "3:1: init: `width` is missing, the constructor of `F` has no default for it",
+        "3:8: init.widht: the constructor of `F` has no parameter `widht` (did you mean `width`?)",
+    ]
+    assert errors(folder, none, found) == [
+        "1:1: init: `width` is missing, the constructor of `F` has no default for it"
+    ]
+    options = replace(found, init=(*init, parameter("options", ParameterKind.VAR_KEYWORD)))
+    assert errors(folder, fits.replace("3}", "3, extra: 1}"), options) == []
+    assert errors(folder, odd, replace(found, init=None)) == []
+
+
+def test_arguments_of_a_factory(folder: Folder) -> None:
+    made = signature(parameter("n"), parameter("scale", has_default=True), kind=TargetKind.CALLABLE)
+    written = "{factory: 'ops/conv.py:make', args: {m: 3, scale: 1}}"
+    text = FUNCTION + f"inputs:\n  x: {written}\n  y: [{written}, {{factory: 'ops/conv.py:make', args: {{n: 3}}}}]\n"
+    assert errors(folder, text, made, name="make") == [
+        "3:16: inputs.x.factory: `n` is missing, `make` has no default for it",
+        "3:43: inputs.x.args.m: `make` has no parameter `m` (it takes: n, scale)",
+        "4:17: inputs.y[0].factory: `n` is missing, `make` has no default for it",
+        "4:44: inputs.y[0].args.m: `make` has no parameter `m` (it takes: n, scale)",
+    ]
 
 
 def test_a_target_that_is_not_there(folder: Folder) -> None:

@@ -29,13 +29,13 @@ def to_markdown(report: Report) -> str:
     for case in unexpected[:_CASES]:
         rows += ["", *_case(case)]
     if len(unexpected) > _CASES:
-        rows += ["", f"… and {len(unexpected) - _CASES} more that are not as expected."]
+        rows += ["", f"… and {len(unexpected) - _CASES:,} more that are not as expected."]
     return "\n".join(rows) + "\n"
 
 
 def _headline(report: Report) -> str:
     total, bad = counted(report.summary.cases, "case"), report.summary.unexpected
-    told = f"✗ {bad} of {total} not as expected" if bad else f"✓ {total} as expected"
+    told = f"✗ {bad:,} of {total} not as expected" if bad else f"✓ {total} as expected"
     return f"gradverify: {told} in {time_text(report.summary.seconds)}"
 
 
@@ -58,7 +58,7 @@ def _case(case: CaseResult) -> Iterator[str]:
     for problem in problems[:_PROBLEMS]:
         yield from ("", *_problem(problem))
     if len(problems) > _PROBLEMS:
-        yield from ("", f"… and {len(problems) - _PROBLEMS} more findings.")
+        yield from ("", f"… and {counted(len(problems) - _PROBLEMS, 'more finding')}.")
     if command := reproduce_command(case):
         yield from ("", *block(command))
 
@@ -93,4 +93,4 @@ def _elements(finding: Finding) -> Iterator[str]:
         yield "".join(f"| {code(column.cells[number].strip())} " for column in columns) + "|"
     if finding.total > len(shown):
         yield ""
-        yield f"… the worst {len(shown)} of {finding.total}."
+        yield f"… the worst {len(shown):,} of {finding.total:,}."

@@ -112,8 +112,8 @@ def _more(finding: Finding, shown: int) -> str:
     total, saved = max(finding.total, len(finding.elements)), len(finding.elements)
     if not shown or shown >= total:
         return ""
-    where = f"run with --elements {total} to save all" if shown == saved else f"the JSON report holds {saved}"
-    return f"the worst {shown} of {counted(total, 'element')}; {where}"
+    where = f"run with --elements {total} to save all" if shown == saved else f"the JSON report holds {saved:,}"
+    return f"the worst {shown:,} of {counted(total, 'element')}; {where}"
 
 
 def _torch(check: CheckResult) -> str:

@@ -110,3 +110,19 @@ def noise(x):
 
 
 NOT_CALLABLE = 3
+
+
+apply_square = Square.apply
+
+
+def through_square(x):
+    return Square.apply(x + 1)
+
+
+def through_both(x):
+    return Square.apply(x) + Once.apply(x)
+
+
+class Squares(torch.nn.Module):
+    def forward(self, x):
+        return Square.apply(x)
