@@ -88,7 +88,7 @@ class _ElsewhereError(Exception):
 
 def _by_batch(sampled: Sampler, points: Tensor) -> Tensor | None:
     """Put the copies one after the other along the first dimension of whatever has the outputs' batch."""
-    if len({shape[0] if shape else 0 for shape in sampled.shapes}) != 1:
+    if len({shape[0] if shape else 0 for shape in sampled.shapes}) != 1 or not _may_be_longer(sampled):
         return None
     moved, matching = _moved(sampled, points), _matching(sampled)
     if not bool((matching | ~moved).all()):
@@ -113,6 +113,16 @@ def _by_batch_in_part(sampled: Sampler, points: Tensor) -> Tensor | None:
     for place in (~mine).nonzero().squeeze(1).tolist():
         whole[place] = single(sampled, points[place].clone())
     return whole
+
+
+def _may_be_longer(sampled: Sampler) -> bool:
+    """Tell whether inputs of another length do no harm.
+
+    Other tensors may hold lengths or offsets that a kernel trusts, and a kernel on a GPU that reads beyond its inputs
+    may take everything down with it.
+    """
+    beside = any(isinstance(bound.value, Tensor) for bound in sampled.problem.bound)
+    return not beside and all(primal.tensor.device.type == "cpu" for primal in sampled.problem.primals)
 
 
 def _moved(sampled: Sampler, points: Tensor) -> Tensor:

@@ -132,3 +132,21 @@ def test_a_vectorised_backward_is_compared_with_single_answers() -> None:
             return grad @ w, grad.mT @ x
 
     assert gradcheck(Hasty.apply, drawn(5, 4), drawn(6, 4, seed=1)).verdict is Verdict.PASS
+
+
+def test_a_function_that_is_given_lengths_is_asked_for_no_other_length() -> None:
+    asked = []
+
+    class Segments(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, lengths: Tensor) -> Tensor:
+            asked.append(len(x))
+            return torch.cat([part.cumsum(0) for part in x.split(lengths.tolist())])
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+            parts = grad.split([3, 5])
+            return torch.cat([part.flip(0).cumsum(0).flip(0) for part in parts]), None
+
+    assert gradcheck(Segments.apply, drawn(8), torch.tensor([3, 5])).verdict is Verdict.PASS
+    assert set(asked) == {8}
