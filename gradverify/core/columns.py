@@ -24,7 +24,7 @@ from gradverify.core.compare import (
     resolution_scale,
 )
 from gradverify.core.ladder import coarse_steps, fine_steps, halving_steps
-from gradverify.core.moves import Moves, members
+from gradverify.core.moves import Moves, members, owned
 from gradverify.core.noise import Noise
 from gradverify.core.nonsmooth import examine, suspicious
 from gradverify.core.sampler import Sampler, magnitudes
@@ -35,6 +35,7 @@ _CHUNK = 2_000_000  # sampled numbers held at a time
 _CACHED = 1 << 15  # entries that are judged at a time
 _MANY = 20_000  # entries in doubt that are all looked at again
 _CLEARLY = 30.0  # beyond those, not the ones that are wrong by this many times what is allowed
+_UNITS, _UNITS_OF_BACKWARD = 128.0, 2048.0  # of rounding, which what cancels inside may leave in a derivative
 _DEPTH = 32  # rungs of a ladder, about
 _FIELDS = tuple(field.name for field in fields(Judged))
 
@@ -61,8 +62,24 @@ def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed
         zero=ZERO * beside,
         scale=resolution_scale(moves, claimed, sampled.size, lengths.step),
         largest=magnitudes(sampled, claimed.abs().amax(dim=0)) if len(claimed) else sampled.value,
+        faint=_faint(sampled, moves, claimed),
+        order=sampled.problem.order,
     )
     return Bench(sampled=sampled, noise=noise, lengths=lengths, moves=moves, claimed=claimed, allowance=allowance)
+
+
+def _faint(sampled: Sampler, moves: Moves, claimed: Tensor) -> Tensor:
+    """Return per entry what rounding of quantities of the inputs' or the output's size may amount to; (M, m)."""
+    if not claimed.numel():
+        return claimed
+    inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
+    largest = torch.ones_like(inputs)  # of each coordinate's own tensor
+    for block in sampled.inputs:
+        own = inputs[block.coordinates]
+        largest[block.coordinates] = own.max() if bool((own > 0).any()) else 1.0
+    units = _UNITS_OF_BACKWARD if sampled.problem.order > 1 else _UNITS
+    scale = owned(moves, torch.arange(moves.count, device=claimed.device), largest)
+    return units * sampled.unit * torch.clamp(sampled.size, min=float(inputs.max())).unsqueeze(0) / scale
 
 
 def judge_moves(at: Bench, chosen: Tensor) -> Judged:
@@ -130,6 +147,8 @@ def focused(at: Bench, outputs: Tensor | slice) -> Bench:
         zero=at.allowance.zero[:, outputs],
         scale=at.allowance.scale[:, outputs],
         largest=at.allowance.largest[outputs],
+        faint=at.allowance.faint[:, outputs],
+        order=at.allowance.order,
     )
     sampled, claimed = sampler.focused(at.sampled, outputs), at.claimed[:, outputs]
     return replace(at, sampled=sampled, noise=noise, moves=moves, claimed=claimed, allowance=allowance)
@@ -150,6 +169,8 @@ def of_moves(allowance: Allowance, chosen: Tensor) -> Allowance:
         zero=allowance.zero[chosen],
         scale=allowance.scale[chosen],
         largest=allowance.largest,
+        faint=allowance.faint[chosen],
+        order=allowance.order,
     )
 
 
@@ -167,7 +188,7 @@ def _bounded(doubt: Tensor, judged: Judged, bends: Tensor) -> Tensor:
 def _climb(at: Bench, chosen: Tensor) -> Judged:
     """Judge the moves by the first part of the ladder, and those that it leaves open by the next parts too."""
     samples = sample(at.sampled, at.moves, chosen, halving_steps(at.lengths))
-    judged = _judged(at, samples)
+    judged, height = _judged(at, samples, None)
     every = torch.arange(at.sampled.value.numel(), device=chosen.device)
     rows = torch.arange(len(chosen), device=chosen.device)
     for part in (_coarse, _fine):
@@ -176,7 +197,8 @@ def _climb(at: Bench, chosen: Tensor) -> Judged:
             break
         rows = rows[still]
         samples = joined(of_rows(samples, still), sample(at.sampled, at.moves, chosen[rows], part(at, chosen[rows])))
-        judged = _replaced(judged, torch.ones_like(judged.kinked), rows, every, _judged(at, samples))
+        again, height = _judged(at, samples, height[still])
+        judged = _replaced(judged, torch.ones_like(judged.kinked), rows, every, again)
     return judged
 
 
@@ -189,9 +211,10 @@ def _fine(at: Bench, chosen: Tensor) -> Steps:
     return fine_steps(at.lengths, members(at.moves, chosen)[0])
 
 
-def _judged(at: Bench, samples: Samples) -> Judged:
-    local = examine(at.sampled, at.noise, samples)
-    return judge_local(at.claimed[samples.moves], local, of_moves(at.allowance, samples.moves))
+def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged, Tensor]:
+    """Return the verdicts, and the heights of the stairs that the samples show."""
+    local = examine(at.sampled, at.noise, samples, height)
+    return judge_local(at.claimed[samples.moves], local, of_moves(at.allowance, samples.moves)), local.height
 
 
 def _replaced(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> Judged:

@@ -59,6 +59,8 @@ class Allowance:
     zero: Tensor  # (C, m) what may stand where the derivative is zero: next to nothing beside its row and its column
     scale: Tensor  # (C, m) what "resolved" is measured against, beside the entry's own size
     largest: Tensor  # (m,) the largest claimed entry of each output tensor, which an edge is resolved against
+    faint: Tensor  # (C, m) derivatives as small as this may be the rounding of something that cancels inside
+    order: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,7 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
     code = judged.code.clone()
     code[local.idle & (claimed == 0)] = Code.MATCH
     code[local.stairs & (claimed == 0) & (code == Code.MISMATCH)] = Code.UNDETERMINED  # flat here, and yet it rises
+    code[(code == Code.MISMATCH) & _may_cancel(claimed, judged, local, allowance)] = Code.UNDETERMINED
     outside = torch.maximum(local.low - claimed, claimed - local.high).clamp(min=0.0)
     allowed = judged.allowed
     inside = local.kink & (outside <= allowed)
@@ -144,6 +147,19 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
     kinked = local.kink | local.jump | local.close
     nearest = torch.where(local.kink, claimed.clamp(local.low, local.high), judged.numeric)
     return Judged(numeric=nearest, bar=judged.bar, error=error, allowed=allowed, code=code, kinked=kinked)
+
+
+def _may_cancel(claimed: Tensor, judged: Judged, local: Local, allowance: Allowance) -> Tensor:
+    """Tell where an error is so small that cancellation in the forward may have made it, however steady it looks.
+
+    A quantity that moves in stairs of rounding, multiplied by one that moves smoothly, is smooth between the stairs,
+    with a slope that is none of the function's. Larger steps cross the stairs, so what they show is possible too. In a
+    backward that is differentiated again, a linear dependence on the cotangent is smooth at every step.
+    """
+    low, high = local.far
+    slack = (high - low).abs() + judged.bar
+    shown = (claimed >= low - slack) & (claimed <= high + slack)
+    return (judged.error <= allowance.faint) & (shown | torch.tensor(allowance.order > 1, device=claimed.device))
 
 
 def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowance) -> Tensor:

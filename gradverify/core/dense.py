@@ -10,6 +10,12 @@ from gradverify.core.moves import single_moves
 from gradverify.core.tally import Comparison, Tally
 
 LIMIT = 4_000_000  # entries of a Jacobian that is written down
+_MOVES = 3_000  # coordinates that are moved one by one
+
+
+def affordable(ground: Ground) -> bool:
+    """Tell whether the Jacobian is small enough to be written down, and its inputs to be moved one by one."""
+    return ground.entries <= LIMIT and ground.sampled.point.numel() <= _MOVES
 
 
 def compare_densely(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison:

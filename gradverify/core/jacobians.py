@@ -38,7 +38,7 @@ def investigate(steady: Steady, settings: Settings, reconsider: Reconsider) -> I
     """
     ground = ground_of(steady, settings)
     method, comparison = Method.STRUCTURED, compare_by_structure(ground, settings, reconsider)
-    if comparison is None and ground.entries <= dense.LIMIT:
+    if comparison is None and dense.affordable(ground):
         method, comparison = Method.DENSE, compare_densely(ground, settings, reconsider)
     elif comparison is None:
         method, comparison = Method.PROBED, compare_by_probing(ground, settings, reconsider)

@@ -38,6 +38,7 @@ _LASTING = 4  # with fewer steps than this, one flag is all there can be
 _RESOLVED = 1e-5  # a bar this small against the bend tells the two sides apart
 _CANCELLED = 4.0  # units of rounding, of the steepest slope around
 _GROWN = 2.0**7  # by how much an output that is a difference of equal numbers may have amplified the inputs
+_FAR = slice(5, 12)  # rungs that are neither as long as the input's scale nor so short as to lie within one stair
 _FLIGHT = 2.0**-16  # stairs above this part of the output are none of float32
 _ROUNDING = 64.0  # units of rounding of the largest output: what bends by less may do so by rounding
 _CLOSE = 2.0**-20  # of the largest step: nearer than that, what lies there has been looked at
@@ -62,11 +63,18 @@ class Local:
     idle: Tensor  # bool: the output never moved
     hidden: Tensor  # what may stand in place of a zero, because cancellation would hide it
     stairs: Tensor  # bool: the point lies on a stair of a flight, too high for one of float32: flat here, steep beyond
+    height: Tensor  # of the stair that the point lies on, 0 where on none
+    far: tuple[Tensor, Tensor]  # between what the differences at larger steps lie
 
 
-def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
-    """Judge every entry of a ladder of samples: smooth, kink, jump or edge, with the derivative where there is one."""
+def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | None = None) -> Local:
+    """Judge every entry of a ladder of samples: smooth, kink, jump or edge, with the derivative where there is one.
+
+    `known` (C, m) is the height of stairs that a shorter ladder has shown: finer steps may hide them again.
+    """
     height = stair(sampled, samples)
+    if known is not None:
+        height = torch.maximum(height, known)
     level = _raised(samples, height, difference_noise(sampled, noise, samples))
     shape = _shape(sampled, samples, level)
     difference, nothing = central(samples), void(samples)
@@ -101,6 +109,8 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples) -> Local:
         idle=unmoved(sampled, samples).all(dim=1),
         hidden=_cancelled(sampled, samples, seen),
         stairs=height > _FLIGHT * sampled.value.abs(),
+        height=height,
+        far=_far(difference),
         outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
 
@@ -196,6 +206,13 @@ def _cancelled(sampled: Sampler, samples: Samples, seen: Tensor) -> Tensor:
     inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).amax() / samples.forth[:, 0]
     size = torch.where(sampled.value == 0, torch.maximum(seen, _GROWN * inputs), seen)
     return torch.where(still, _CANCELLED * sampled.unit * size, 0.0)
+
+
+def _far(difference: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the smallest and the largest difference at steps well above the finest; both (C, m)."""
+    some = difference[:, _FAR]
+    low, high = some.nan_to_num(torch.inf).amin(dim=1), some.nan_to_num(-torch.inf, -torch.inf, -torch.inf).amax(dim=1)
+    return torch.where(torch.isfinite(low), low, torch.nan), torch.where(torch.isfinite(high), high, torch.nan)
 
 
 def _or_before(flags: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ and if it fails, the pieces are looked up: the derivatives at points close by sp
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -21,28 +22,39 @@ from gradverify.core.sampler import along
 _TRIALS = 3  # pairs of random directions whose derivatives should add up
 _SHORT, _SHORTER = 2.0**-36, 2.0**-40  # steps of these trials, relative to the length scale
 _BROKEN = 1e-3  # a sum off by this part of its terms, at both steps, is no rounding
-_NEIGHBOURS = 8  # points close by whose derivatives are looked up
-_DISTANCE = 2.0**-30  # of these points, relative to the length scale
-_STEP = 2.0**-34  # of the differences there, well inside one smooth piece
-_COLUMNS = 64  # coordinates looked up, at most
+_NEIGHBOURS = 8  # random points close by whose derivatives are looked up
+_RANKS = 48  # places among the others that a coordinate is put in
+_DISTANCE = 2.0**-26  # of these points, relative to the length scale
+_STEP = 2.0**-36  # of the differences there, well inside one smooth piece
+_COLUMNS = 96  # coordinates looked up, at most
 _AUDIBLE = 8.0  # how far above the noise a difference must stand
 
 
 def excuse_oblique(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judged:
-    """Turn accusations that lie between the derivatives of the pieces meeting at an oblique kink into kinks."""
+    """Turn accusations that lie between the derivatives of the pieces meeting at an oblique kink into kinks.
+
+    At such a kink there may be more pieces than are looked up: what lies between slopes that other inputs were seen to
+    have is not accused either, and nor is what there was no time to look at.
+    """
     accused = (judged.code == Code.MISMATCH) & ~judged.kinked
     if not bool(accused.any()):
         return judged
     generator = torch.Generator().manual_seed(seed)
     accused = accused & _not_additive(at, generator)
-    code = judged.code.clone()
-    owner = at.moves.owner[chosen]
-    for column in torch.unique(owner[accused]).tolist()[:_COLUMNS]:
+    code, claimed, owner = judged.code.clone(), at.claimed[chosen], at.moves.owner[chosen]
+    columns = torch.unique(owner[accused])
+    unseen = torch.isin(owner, columns[_COLUMNS:])
+    lowest = torch.zeros_like(at.sampled.value)
+    highest = torch.zeros_like(at.sampled.value)
+    for column in columns[:_COLUMNS].tolist():
         low, high = _pieces(at, column, generator)
+        lowest, highest = torch.fmin(lowest, low), torch.fmax(highest, high)
         margin = judged.allowed + _AUDIBLE * at.noise.level / (_STEP * _length(at)[column])
-        claimed = at.claimed[chosen]
         inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
         code[accused & inside & (owner == column)] = Code.KINK
+    slack = _BROKEN * (highest - lowest)
+    possible = (claimed >= lowest - slack) & (claimed <= highest + slack) & (highest > lowest) | unseen
+    code[accused & (code == Code.MISMATCH) & possible] = Code.UNDETERMINED
     return replace(judged, code=code)
 
 
@@ -65,16 +77,31 @@ def _broken(at: Bench, one: Tensor, other: Tensor, step: float) -> Tensor:
 
 
 def _pieces(at: Bench, column: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return the smallest and the largest derivative by one coordinate at random points close by, each (m,)."""
+    """Return the smallest and the largest derivative by one coordinate at points close by, each (m,)."""
     step = torch.zeros_like(at.sampled.point)
     step[column] = _length(at)[column] * _STEP
     slopes = []
-    for _ in range(_NEIGHBOURS):
-        neighbour = _random(at, generator) * _DISTANCE
-        rise = along(at.sampled, neighbour + step) - along(at.sampled, neighbour - step)
+    for neighbour in (*_ranks(at, column, generator), *(_random(at, generator) for _ in range(_NEIGHBOURS))):
+        there = neighbour * _DISTANCE
+        rise = along(at.sampled, there + step) - along(at.sampled, there - step)
         slopes.append(rise / (2 * step[column]))
     stacked = torch.stack(slopes)
     return stacked.amin(dim=0), stacked.amax(dim=0)
+
+
+def _ranks(at: Bench, column: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield displacements that put one coordinate between any two of the others, which are spread out evenly.
+
+    Of coordinates that are tied, it is then the smallest once, the second smallest once, and so on.
+    """
+    count = at.sampled.point.numel()
+    places = torch.randperm(count, generator=generator).to(at.sampled.point.device)
+    spread = (2.0 * places / count - 1.0) * _length(at)
+    gaps = torch.linspace(0, count, min(count + 1, _RANKS + 1)).round()
+    for gap in gaps.tolist():
+        displaced = spread.clone()
+        displaced[column] = (2.0 * (gap - 0.5) / count - 1.0) * _length(at)[column]
+        yield displaced
 
 
 def _random(at: Bench, generator: torch.Generator) -> Tensor:

@@ -20,7 +20,7 @@ _DEAREST = 64  # moves that are made where the alternative is to probe
 
 def compare_by_structure(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison | None:
     """Compare by shared moves and cotangents; None where there is no structure, or it does not hold."""
-    most = None if ground.entries <= dense.LIMIT else _DEAREST
+    most = None if dense.affordable(ground) else _DEAREST
     structure = find_structure(ground.sampled, ground.lengths, settings.seed, most)
     if structure is None:
         return None
@@ -46,7 +46,7 @@ def _compressed(ground: Ground, structure: Structure) -> Tensor | None:
     claimed = claimed_entries(ground.backward, structure)
     if claimed is not None:
         return claimed
-    if ground.entries > dense.LIMIT:
+    if not dense.affordable(ground):
         return None
     rows, owner = jacobian(ground.backward), structure.moves.owner
     return torch.where(owner >= 0, rows.T.gather(0, owner.clamp(min=0)), 0.0)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
+from gradverify.checks.registry import run_check
 from gradverify.result import ElementVerdict
-from tests.core.support import claimed, double, elements, gradcheck, gradgradcheck
+from tests.core.support import ALONE, claimed, double, elements, gradcheck, gradgradcheck, problem_of
 
 DISTANCES = [1e-12, 1e-8, 1e-5, 1e-3]
 
@@ -122,3 +127,53 @@ def test_at_order_2_a_jump_of_the_vjp_alone_is_a_jump() -> None:
 def test_what_varies_too_quickly_to_be_judged_is_not_called_a_jump() -> None:
     result = gradcheck(lambda x: torch.sin(1e11 * x), double([0.7]))
     assert not elements(result, ElementVerdict.JUMP)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ties_of_many_are_kinks_whatever_the_seed(seed: int) -> None:
+    tied = torch.relu(torch.randn(16, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
+    for function, x in (
+        (lambda x: x.sort().values, tied.requires_grad_()),
+        (torch.median, double([0.0] * 7)),
+        (lambda x: x.topk(3).values, double([1.0] * 5)),
+    ):
+        result = run_check("gradcheck", problem_of(function, x), replace(ALONE, seed=seed))
+        assert (result.verdict, result.kinks > 0) == ("pass", True)
+
+
+def test_a_value_that_no_piece_has_is_wrong_at_a_tie() -> None:
+    class Greedy(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.sort().values
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return 2 * grad
+
+    assert gradcheck(Greedy.apply, double([1.0] * 5)).verdict == "fail"
+
+
+STAIRS = {
+    "gelu far out": (torch.nn.functional.gelu, -8.37),
+    "gelu by tanh far out": (lambda x: torch.nn.functional.gelu(x, approximate="tanh"), -7.185),
+    "x(1 + tanh x) far out": (lambda x: x * (1 + torch.tanh(x)), -18.964),
+    "log-cosh near zero": (lambda x: x + torch.nn.functional.softplus(-2 * x) - math.log(2), 1e-6),
+}
+
+
+@pytest.mark.parametrize("name", STAIRS)
+def test_the_slope_within_a_stair_of_rounding_is_not_held_against_backward(name: str) -> None:
+    function, place = STAIRS[name]
+    assert gradcheck(function, double([place])).verdict in ("pass", "inconclusive")
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 2.0])
+def test_a_small_slope_that_larger_steps_show_too_is_held_against_backward(factor: float) -> None:
+    tiny = claimed(lambda x: 1e-20 * x.sin(), lambda x: factor * 1e-20 * x.cos())
+    assert gradcheck(tiny, double([0.7, 1.1])).verdict == "fail"
+
+
+def test_what_cancels_in_a_backward_is_not_accused_at_order_2() -> None:
+    for function, x in ((lambda x: x.softmax(-1), double([0.0, 35.0])), (torch.tanh, double([17.54]))):
+        assert gradgradcheck(function, x).verdict in ("pass", "inconclusive")

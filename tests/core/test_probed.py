@@ -168,3 +168,10 @@ def test_a_million_elements_take_no_more_memory_than_some_dozens_of_inputs() -> 
     assert gradcheck(torch.sin, x).verdict is Verdict.PASS
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     assert grown <= 80 * x.numel() * x.element_size()
+
+
+def test_a_loss_of_many_inputs_is_not_moved_one_by_one() -> None:
+    x = torch.linspace(0.1, 2.0, 20_000, dtype=torch.float64).requires_grad_()
+    result = gradcheck(lambda x: (x * x).sum(), x)
+    assert (result.verdict, result.method) == (Verdict.PASS, Method.PROBED)
+    assert result.evaluations.forward <= 100

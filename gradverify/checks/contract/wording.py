@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Answer, Subject
-from gradverify.core.coordinates import Block, blocks, unravel
+from gradverify.core.coordinates import Block, blocks, flatten, unravel
 from gradverify.core.problem import Named
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
@@ -17,6 +17,7 @@ from gradverify.result import Finding, Verdict
 SAME = 0.64  # allowed is eps to this power where the same is computed again: 1e-10 in float64, 4e-5 in float32
 SIMILAR = 0.5  # and where another computation is to give the same: 1.5e-8, 3e-4
 _NOISY = 8.0  # times the measured noise
+_FEW = 8.0  # units of rounding
 
 
 def accusation(code: str, message: str, *, wrt: str | None = None, of: str | None = None) -> Finding:
@@ -59,7 +60,10 @@ def allowance(subject: Subject, number: int, size: float, *answers: Tensor, powe
     eps = max(torch.finfo(dtype).eps for dtype in subject.dtypes)
     scale = max(max(largest(answer) for answer in answers), size * largest(subject.answer[number]))
     constant = largest(subject.constant[number])
-    return float(eps**power * scale + _NOISY * size * subject.noise[number] + 64 * eps * constant)
+    # Terms of the cotangent's size may cancel, and leave their own rounding.
+    cotangent = size * max((largest(flatten([each])) for each in subject.cotangents), default=0.0)
+    rounding = 64 * eps * constant + _FEW * eps * cotangent
+    return float(eps**power * scale + _NOISY * size * subject.noise[number] + rounding)
 
 
 def minus(left: Answer, right: Answer) -> Answer:
