@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gradverify.core.ladder import HALVINGS, tableau
 from gradverify.core.noise import Noise
-from gradverify.core.plateau import stair
+from gradverify.core.plateau import stair, tilted_stair
 from gradverify.core.sampler import Sampler
 from gradverify.core.samples import (
     NOISE_FACTOR,
@@ -75,12 +75,14 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | No
     height = stair(sampled, samples)
     if known is not None:
         height = torch.maximum(height, known)
-    level = _raised(samples, height, difference_noise(sampled, noise, samples))
-    shape = _shape(sampled, samples, level)
     difference, nothing = central(samples), void(samples)
     finite = to_the_end(torch.isfinite(difference) | nothing) & ~nothing
-    usable = finite & ~_up_to_the_last(shape.rough)
-    smooth = tableau(difference, level, usable, samples.forth.square())
+    measured = difference_noise(sampled, noise, samples)
+    level, shape, smooth = _smooth(sampled, samples, finite, _raised(samples, height, measured))
+    tilted = tilted_stair(sampled, samples, smooth)
+    if bool((tilted > height).any()):
+        height = torch.maximum(height, tilted)
+        level, shape, smooth = _smooth(sampled, samples, finite, _raised(samples, height, measured))
     left, right = _sides(sampled, samples, level)
     size = _at_last(shape.rough, shape.size)
     seen_smooth = (shape.calm & ~_up_to_the_last(shape.rough)).sum(dim=1) >= _SEEN
@@ -113,6 +115,13 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | No
         far=_far(difference),
         outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
+
+
+def _smooth(sampled: Sampler, samples: Samples, finite: Tensor, level: Tensor) -> tuple[Tensor, _Shape, Estimate]:
+    """Return the noise of the differences again, how the function looks, and the derivative if it is smooth."""
+    shape = _shape(sampled, samples, level)
+    usable = finite & ~_up_to_the_last(shape.rough)
+    return level, shape, tableau(central(samples), level, usable, samples.forth.square())
 
 
 def suspicious(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:

@@ -168,6 +168,13 @@ def test_the_slope_within_a_stair_of_rounding_is_not_held_against_backward(name:
     assert gradcheck(function, double([place])).verdict in ("pass", "inconclusive")
 
 
+@pytest.mark.parametrize("seed", [2, 4, 8, 9, 11])
+def test_gelu_passes_far_out_wherever_it_is_asked(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x = 20 * torch.rand(100, generator=generator, dtype=torch.float64) - 10
+    assert gradcheck(torch.nn.functional.gelu, x.requires_grad_()).verdict == "pass"
+
+
 @pytest.mark.parametrize("factor", [0.0, 0.5, 2.0])
 def test_a_small_slope_that_larger_steps_show_too_is_held_against_backward(factor: float) -> None:
     tiny = claimed(lambda x: 1e-20 * x.sin(), lambda x: factor * 1e-20 * x.cos())
