@@ -36,6 +36,7 @@ class _Outcome:
 
     suspects: tuple[Suspect, ...]
     clean: bool  # without the columns of the suspects, all sums come out right
+    ended: bool = False  # by the number of calls that a search may take
 
 
 def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison:
@@ -48,24 +49,24 @@ def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconside
     rtol = relative_tolerance(settings.tolerances, dtypes)
     asked, directions, gaps = probe(ground.sampled, ground.noise, ground.lengths, ground.backward, rtol, generator)
     answers = Rows(asked)
-    outcome = _searched(asked, answers, directions, gaps, settings)
     limit = _limit(asked, answers, directions, gaps, generator)
+    outcome = _searched(asked, answers, directions, gaps, settings)
     found = _judged(ground, answers, outcome.suspects, settings, reconsider) if outcome.suspects else None
     entries = ground.sampled.point.numel() * ground.sampled.value.numel()
     counts = Counter() if found is None else found.counts
     if not counts[Code.MISMATCH]:
         if not outcome.clean:
-            raise UnnamedError("random sums over the Jacobian differ, but no single entry could be found to be wrong")
+            why = f"; the search ended after {settings.max_evaluations:,} calls" if outcome.ended else ""
+            raise UnnamedError(f"random sums over the Jacobian differ, but no single entry was found to be wrong{why}")
         if bool(asked.left_out.any()):
             raise UnnamedError(f"{int(asked.left_out.sum())} outputs are not finite around the point")
     counts[Code.MATCH] = 0
     counts[Code.MATCH] = entries - counts.total()
-    worst = max((float((its.error.abs() / _size(asked, way)).max()) for way, its in zip(directions, gaps, strict=True)))
     return Comparison(
         entries=entries,
         counts=counts,
         groups=() if found is None else found.groups,
-        max_error=worst if found is None else found.max_error,
+        max_error=0.0 if found is None else found.max_error,
         max_error_bar=0.0 if found is None else found.max_error_bar,
         detection_limit=limit,
         vacuous=found is None and not bool((asked.answers != 0).any()),
@@ -73,11 +74,6 @@ def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconside
         at_least=bool(counts[Code.MISMATCH]),
         sums=len(asked.cotangents) * len(directions),
     )
-
-
-def _size(asked: Probe, direction: Tensor) -> Tensor:
-    """Return the size of the sums along a direction, in the units of one entry's error; (K,)."""
-    return (asked.answers * direction).abs().amax(dim=1).clamp(min=torch.finfo(torch.float64).tiny)
 
 
 def _searched(asked: Probe, answers: Rows, directions: list[Tensor], gaps: list[Gap], settings: Settings) -> _Outcome:
@@ -92,15 +88,19 @@ def _searched(asked: Probe, answers: Rows, directions: list[Tensor], gaps: list[
         left = settings.max_evaluations - (meter.forward + meter.backward - begun)
         number = max(off, key=lambda each: ratio(gaps[each]))
         columns: list[int] = []
+        named = True
         for column in wrong_columns(asked, directions[number], gaps[number], left):
+            rows = wrong_rows(asked, answers, column)
             columns.append(column)
-            suspects += [Suspect(row=place, column=column) for place in wrong_rows(asked, answers, column)]
+            named &= bool(rows)
+            suspects += [Suspect(row=place, column=column) for place in rows]
             if len(columns) == _COLUMNS:
                 return _Outcome(suspects=tuple(suspects), clean=False)
-        if not columns:
+        if not columns or not named:
             # Too small for a search to follow: many entries may be off by what the tolerance allows each.
             tolerable = all(bool((found.error.abs() <= found.tolerated).all()) for found in gaps)
-            return _Outcome(suspects=tuple(suspects), clean=tolerable)
+            ended = meter.forward + meter.backward - begun >= settings.max_evaluations
+            return _Outcome(suspects=tuple(suspects), clean=tolerable, ended=ended)
         for direction in directions:
             direction[columns] = 0.0
         gaps = [gap(asked, direction) for direction in directions]

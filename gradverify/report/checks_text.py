@@ -8,7 +8,7 @@ from gradverify.report import numbers
 from gradverify.report.lines import DIM, Line, Span, line, span
 from gradverify.report.screen import Glyphs
 from gradverify.report.words import badge_of, counted
-from gradverify.result import CheckResult, Verdict
+from gradverify.result import CheckResult, Method, Verdict
 
 _GAP: Span = span("  ")
 
@@ -58,7 +58,8 @@ def check_counts(check: CheckResult) -> str:
 def check_cost(check: CheckResult) -> str:
     """Return how the check went about it: method, limit of detection and calls of user code."""
     parts = [check.method.value] if check.method else []
-    if check.entries:
+    single = check.method is not Method.PROBED or check.max_error > 0  # random sums say nothing of single entries
+    if check.entries and single:
         bar = f" with error bars up to {numbers.at_least(check.max_error_bar, 1)}" if check.max_error_bar else ""
         parts.append(f"largest error {numbers.compact(check.max_error, 2)}{bar}")
     if check.detection_limit is not None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.registry import run_check
+from gradverify.core import probed
 from gradverify.result import CheckResult, Method, Verdict
 from tests.core.support import ALONE, gradcheck, problem_of
 
@@ -115,6 +116,7 @@ def test_the_search_ends_with_the_calls_it_may_make() -> None:
     result = run_check("gradcheck", problem, replace(ALONE, max_evaluations=20))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "random sums" in result.message
+    assert "the search ended after 20 calls" in result.message
     assert result.evaluations.forward + result.evaluations.backward < 150
 
 
@@ -175,3 +177,10 @@ def test_a_loss_of_many_inputs_is_not_moved_one_by_one() -> None:
     result = gradcheck(lambda x: (x * x).sum(), x)
     assert (result.verdict, result.method) == (Verdict.PASS, Method.PROBED)
     assert result.evaluations.forward <= 100
+
+
+def test_a_wrong_column_without_a_row_that_can_be_named_is_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probed, "wrong_rows", lambda *_: [])
+    result = gradcheck(running(one_column(1234, 1.001)), point())
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "no single entry was found" in result.message
