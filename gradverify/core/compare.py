@@ -60,7 +60,7 @@ class Allowance:
     scale: Tensor  # (C, m) what "resolved" is measured against, beside the entry's own size
     largest: Tensor  # (m,) the largest claimed entry of each output tensor, which an edge is resolved against
     faint: Tensor  # (C, m) derivatives as small as this may be the rounding of something that cancels inside
-    order: int
+    order: int  # of the derivative: 2 where the forward is a vjp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,8 @@ def _may_cancel(claimed: Tensor, judged: Judged, local: Local, allowance: Allowa
     low, high = local.far
     slack = (high - low).abs() + judged.bar
     shown = (claimed >= low - slack) & (claimed <= high + slack)
-    return (judged.error <= allowance.faint) & (shown | torch.tensor(allowance.order > 1, device=claimed.device))
+    faint = judged.error <= allowance.faint
+    return faint if allowance.order > 1 else faint & shown
 
 
 def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowance) -> Tensor:

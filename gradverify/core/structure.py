@@ -23,7 +23,7 @@ from gradverify.core.windows import Part, Reach, Window, parts, reaches
 _WORTH = 0.7  # colouring is worth it when it leaves at most this part of the columns
 _LONGEST = 64  # periods tried
 _HELD = 2_000_000  # numbers held at a time, while claims are collected
-MOST = 50_000_000  # entries that are written down
+_MOST = 50_000_000  # entries that are written down
 _SMALLEST = 12  # fewer coordinates than this are moved one by one
 
 
@@ -63,7 +63,7 @@ def find_structure(sampled: Sampler, lengths: Scales, seed: int, most: int | Non
         mine = [_link(source, target, reach) for target, reach in zip(targets, found, strict=True)]
         periods = _periods(source, mine)
         count += math.prod(periods)
-        if count > worth or count * sampled.value.numel() > MOST:
+        if count > worth or count * sampled.value.numel() > _MOST:
             return None
         colours.append(_colours(source, periods) + count - math.prod(periods))
         owners.append(_owners(source, periods, mine, sampled.value.numel()))

@@ -46,7 +46,7 @@ def _compressed(ground: Ground, structure: Structure) -> Tensor | None:
     claimed = claimed_entries(ground.backward, structure)
     if claimed is not None:
         return claimed
-    if not dense.affordable(ground):
+    if ground.entries > dense.LIMIT:
         return None
     rows, owner = jacobian(ground.backward), structure.moves.owner
     return torch.where(owner >= 0, rows.T.gather(0, owner.clamp(min=0)), 0.0)

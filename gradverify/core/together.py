@@ -1,8 +1,8 @@
 """Many points in one call, where the forward can be vectorised and gives bit for bit what it gives one by one.
 
 Two ways are tried: `torch.vmap`, which plain compositions of torch allow, and copies side by side along the first
-dimension, which functions of a batch allow, hand-written ones included. Either is believed only while
-it agrees with single calls at some of the points.
+dimension, which functions of a batch allow, hand-written ones included. Either is believed only while it agrees with
+single calls at some of the points.
 """
 
 from __future__ import annotations
@@ -154,14 +154,6 @@ def _copies_agree(sampled: Sampler, count: int, copied: Sequence[bool]) -> bool:
     return together is not None and bool((together == alone).all())
 
 
-def _merged(sampled: Sampler, points: Tensor, mine: Tensor, found: Tensor) -> Tensor:
-    whole = found.new_empty(len(points), found.shape[1])
-    whole[mine] = found
-    for place in (~mine).nonzero().squeeze(1).tolist():
-        whole[place] = single(sampled, points[place].clone())
-    return whole
-
-
 def _side_by_side(sampled: Sampler, stacked: Sequence[Tensor], copied: Sequence[bool]) -> Tensor | None:
     count = len(stacked[0])
     inputs = [
@@ -183,7 +175,7 @@ def _side_by_side(sampled: Sampler, stacked: Sequence[Tensor], copied: Sequence[
 def _stacked(sampled: Sampler, points: Tensor) -> list[Tensor]:
     """Return one tensor per primal, with the points along a new first dimension; none shares memory with them."""
     primals = [primal.tensor for primal in sampled.problem.primals]
-    pieces = points.split([coordinates_in(primal) for primal in primals], dim=1)  # type: ignore[no-untyped-call]
+    pieces = torch.split(points, [coordinates_in(primal) for primal in primals], dim=1)
     found = []
     for piece, primal in zip(pieces, primals, strict=True):
         shape = (len(points), *primal.shape, *((2,) if primal.is_complex() else ()))
