@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,7 @@ from gradverify.core.sampler import Sampler, representable
 from gradverify.core.together import evaluate
 
 NOISE_FACTOR = 1.5  # by how much extrapolation amplifies the noise of a difference
+_AT_ONCE = 1 << 17  # numbers in the points of one call: beyond them a call of its own costs nothing
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -49,21 +51,30 @@ def sample(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Samp
     """Evaluate the forward at x ± h for every chosen move (C,) and step."""
     inside, place = members(moves, chosen)
     start, base = (sampled.point, steps.base) if moves.direct else (sampled.point[inside], steps.base[inside])
-    factors = steps.factors.tolist()
-    values = sampled.value.new_empty(2, len(chosen), len(factors), sampled.value.numel())
-    lengths: tuple[list[Tensor], ...] = ([], [])
-    for number, factor in enumerate(factors):
-        for side, sign in enumerate((1, -1)):
-            moved = representable(sampled, inside, torch.add(start, base, alpha=sign * factor))
-            lengths[side].append(_lengths(moves, chosen, inside, (moved - start).mul_(sign)))
+    signed = [(sign, sign * factor) for sign in (1, -1) for factor in steps.factors.tolist()]
+    values = sampled.value.new_empty(len(signed), len(chosen), sampled.value.numel())
+    lengths = []
+    for some in _parts(len(signed), len(chosen) * (sampled.point.numel() + sampled.value.numel())):
+        points = sampled.point.repeat(len(signed[some]), 1 if moves.direct else len(chosen), 1)
+        for there, (sign, factor) in zip(points, signed[some], strict=True):
+            moved = representable(sampled, inside, torch.add(start, base, alpha=factor))
+            lengths.append(_lengths(moves, chosen, inside, (moved - start).mul_(sign)))
             if moves.direct:
-                points = moved.unsqueeze(0)
+                there[0] = moved
             else:
-                points = sampled.point.repeat(len(chosen), 1)
-                points[place, inside] = moved
-            evaluate(sampled, points, values[side, :, number])
-    forth, back = (torch.stack(each, dim=1) for each in lengths)
-    return Samples(moves=chosen, forth=forth, back=back, plus=values[0], minus=values[1])
+                there[place, inside] = moved
+        evaluate(sampled, points.flatten(0, 1), values[some].flatten(0, 1))
+    half = len(signed) // 2
+    forth, back = torch.stack(lengths[:half], dim=1), torch.stack(lengths[half:], dim=1)
+    plus, minus = values[:half].transpose(0, 1), values[half:].transpose(0, 1)
+    return Samples(moves=chosen, forth=forth, back=back, plus=plus, minus=minus)
+
+
+def _parts(count: int, numbers: int) -> Iterator[slice]:
+    """Yield steps whose points go through one call: all where they are small, else one after the other."""
+    size = count if count * numbers <= _AT_ONCE else 1
+    for start in range(0, count, size):
+        yield slice(start, start + size)
 
 
 def _lengths(moves: Moves, chosen: Tensor, inside: Tensor, lengths: Tensor) -> Tensor:

@@ -97,23 +97,24 @@ def claimed_entries(backward: Reverse, structure: Structure) -> Tensor | None:
         sharing = [link for link, own in plans if _key(link, own) == key]
         count = int(colours.max()) + 1
         for some in torch.split(torch.arange(count), max(1, _HELD // (outputs + len(structure.moves.colour)))):
-            groups = [(colours == colour).nonzero().squeeze(1) + target_link.target.start for colour in some]
+            told = ((colours >= some[0]) & (colours <= some[-1])).nonzero().squeeze(1)
+            place, colour = told + target_link.target.start, colours[told] - some[0]
             cotangents = torch.zeros(len(some), outputs, dtype=torch.float64)
-            for cotangent, members in zip(cotangents, groups, strict=True):
-                cotangent[members] = 1.0
-            for answer, members in zip(answers(backward, cotangents), groups, strict=True):
-                _fill(claimed, structure.moves, answer, members.to(claimed.device), sharing)
+            cotangents[colour, place] = 1.0
+            found = answers(backward, cotangents)
+            _fill(claimed, structure.moves, found, colour.to(claimed.device), place.to(claimed.device), sharing)
     return claimed
 
 
-def _fill(claimed: Tensor, moves: Moves, answer: Tensor, members: Tensor, links: Sequence[Link]) -> None:
-    """Write one vjp into the entries that it tells apart: those of its outputs and of the links' inputs."""
-    owner = moves.owner[:, members]
+def _fill(claimed: Tensor, moves: Moves, found: Tensor, colour: Tensor, place: Tensor, links: Sequence[Link]) -> None:
+    """Write vjps (colours, n) into the entries that they tell apart: those of their outputs and the links' inputs."""
+    owner = moves.owner[:, place]
+    mine = torch.zeros_like(owner, dtype=torch.bool)
     for link in links:
         size = torch.Size(link.source.shape).numel()
-        mine = (owner >= link.source.start) & (owner < link.source.start + size)
-        rows, places = mine.nonzero(as_tuple=True)
-        claimed[rows, members[places]] = answer[owner[rows, places]]
+        mine |= (owner >= link.source.start) & (owner < link.source.start + size)
+    told = found[colour.unsqueeze(0), owner.clamp(min=0)]
+    claimed[:, place] = torch.where(mine, told, claimed[:, place])
 
 
 def _key(link: Link, colours: Tensor) -> tuple[int, bytes]:

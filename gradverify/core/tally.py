@@ -85,17 +85,15 @@ class Tally:
 
     def add(self, chosen: Tensor, judged: Judged) -> None:
         """Add the verdicts on the entries of the moves (C,)."""
-        owner = self._at.moves.owner[chosen]
-        judged = replace(judged, code=torch.where(owner < 0, Code.MATCH, judged.code).to(torch.int8))
-        for code in Code:
+        owner, claimed = self._at.moves.owner[chosen], self._at.claimed[chosen]
+        judged = replace(judged, code=judged.code.masked_fill(owner < 0, Code.MATCH))
+        for code in torch.unique(judged.code[judged.code != Code.MATCH]).tolist():
             hit = judged.code == code
-            found = int(hit.sum())
-            if code is not Code.MATCH and found:
-                self._counts[code] += found
-                self._add_entries(code, chosen, owner, judged, hit)
-        self._extremes(self._at.claimed[chosen], judged, of_moves(self._at.allowance, chosen))
+            self._counts[Code(code)] += int(hit.sum())
+            self._add_entries(Code(code), chosen, owner, judged, hit)
+        self._extremes(claimed, judged, of_moves(self._at.allowance, chosen))
         if self._size <= KEPT:
-            self._parts.append(Part(owner=owner, claimed=self._at.claimed[chosen], judged=judged))
+            self._parts.append(Part(owner=owner, claimed=claimed, judged=judged))
 
     def comparison(self) -> Comparison:
         """Return what has been added up; entries that no move owns are zero on both sides, and match."""
@@ -117,13 +115,13 @@ class Tally:
         plain = (judged.code == Code.MATCH) | (judged.code == Code.MISMATCH)
         if not bool(plain.any()):
             return
-        self._max_error = max(self._max_error, float(judged.error[plain].max()))
-        self._max_bar = max(self._max_bar, float(judged.bar[plain].max()))
+        self._max_error = max(self._max_error, _largest(judged.error, plain))
+        self._max_bar = max(self._max_bar, _largest(judged.bar, plain))
         size = torch.maximum(claimed.abs(), judged.numeric.abs())
         self._vacuous = self._vacuous and not bool((size > 0).any())
         telling = plain & matters(size, allowance) & torch.isfinite(size)
         if bool(telling.any()):
-            limit = float((judged.allowed[telling] / size[telling]).max())
+            limit = _largest(judged.allowed / size, telling)
             self._limit = limit if self._limit is None else max(self._limit, limit)
 
     def _add_entries(self, code: Code, chosen: Tensor, owner: Tensor, judged: Judged, hit: Tensor) -> None:
@@ -212,6 +210,10 @@ def _worst_of(known: Entries, found: Entries, keep: int) -> Entries:
         total=known.total + found.total,
         **{name: values[order] for name, values in joined.items()},
     )
+
+
+def _largest(values: Tensor, among: Tensor) -> float:
+    return float(values.masked_fill(~among, -torch.inf).max())
 
 
 def _badness(error: Tensor, allowed: Tensor) -> Tensor:
