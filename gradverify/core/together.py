@@ -21,6 +21,7 @@ from gradverify.errors import EvaluationError
 
 _WORTH = 4  # fewer points are evaluated one by one
 _HELD = 2_000_000  # numbers in one call, at most
+_FACTORS = (1.0, 2.0, 0.5)  # of the points that are put to the test side by side
 
 
 def evaluate(sampled: Sampler, points: Tensor, into: Tensor) -> None:
@@ -142,16 +143,21 @@ def _matching(sampled: Sampler) -> Tensor:
 
 
 def _copies_agree(sampled: Sampler, count: int, copied: Sequence[bool]) -> bool:
-    """Tell whether every one of the copies of some other point gives what that point gives alone.
+    """Tell whether every one of several points side by side gives what it gives alone.
 
-    Another point than the one in question, where something that depends on the place in the batch may be zero.
+    Other points than the one in question, where something that depends on the place in the batch may be zero, and of
+    different sizes, so that each sees the others where a largest or smallest entry of the whole batch counts.
     """
     generator = torch.Generator().manual_seed(count)
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
     other = sampled.point + scattered(2.0**-8 * (size + size.mean()), generator)
-    alone = single(sampled, other.clone())
-    together = _side_by_side(sampled, _stacked(sampled, other.expand(count, -1)), copied)
-    return together is not None and bool((together == alone).all())
+    sizes = [coordinates_in(primal.tensor) for primal in sampled.problem.primals]
+    moving = torch.tensor(copied, device=other.device).repeat_interleave(torch.tensor(sizes, device=other.device))
+    kinds = torch.stack([torch.where(moving, other * factor, other) for factor in _FACTORS])
+    alone = torch.stack([single(sampled, kind.clone()) for kind in kinds])
+    places = torch.arange(count, device=other.device) % len(_FACTORS)
+    together = _side_by_side(sampled, _stacked(sampled, kinds[places]), copied)
+    return together is not None and torch.equal(together.nan_to_num(), alone[places].nan_to_num())
 
 
 def _side_by_side(sampled: Sampler, stacked: Sequence[Tensor], copied: Sequence[bool]) -> Tensor | None:

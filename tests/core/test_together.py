@@ -150,3 +150,21 @@ def test_a_function_that_is_given_lengths_is_asked_for_no_other_length() -> None
 
     assert gradcheck(Segments.apply, drawn(8), torch.tensor([3, 5])).verdict is Verdict.PASS
     assert set(asked) == {8}
+
+
+@pytest.mark.parametrize("shape", [(12,), (4, 4), (8, 8), (6, 3)])
+def test_a_largest_entry_of_the_whole_batch_is_not_mistaken_for_that_of_one_copy(shape: tuple[int, ...]) -> None:
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            largest = x.abs().max()
+            ctx.save_for_backward(largest)
+            return x / largest
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            (largest,) = ctx.saved_tensors
+            return grad / largest
+
+    for seed in range(12):
+        assert gradcheck(Scaled.apply, drawn(*shape, seed=seed)).verdict == "fail"
