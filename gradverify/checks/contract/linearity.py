@@ -61,7 +61,19 @@ def combination(subject: Subject) -> Iterator[Finding]:
     first, second = _linear(subject, subject.answer), _linear(subject, ask(subject, others))
     expected = tuple(a * one + b * other for one, other in zip(first, second, strict=True))
     claim = "backward is not linear: B(a·g + b·h) is not a·B(g) + b·B(h)"
-    yield from differences(subject, "GV301", claim, _linear(subject, mixed), expected, power=SIMILAR)
+    found = [*differences(subject, "GV301", claim, _linear(subject, mixed), expected, power=SIMILAR)]
+    yield from found
+    if not found:
+        yield from _constant(subject, first)
+
+
+def _constant(subject: Subject, first: Answer) -> Iterator[Finding]:
+    """Ask for ones in every place, which is what `.sum().backward()` sends and no random cotangent is."""
+    ones = [torch.ones_like(g) for g in subject.cotangents]
+    rest = ask(subject, [one - g for one, g in zip(ones, subject.cotangents, strict=True)])
+    expected = tuple(one + other for one, other in zip(first, _linear(subject, rest), strict=True))
+    claim = "backward is not linear: B(1), as y.sum() asks for it, is not B(g) + B(1 - g)"
+    yield from differences(subject, "GV301", claim, _linear(subject, ask(subject, ones)), expected, power=SIMILAR)
 
 
 def _homogeneous(subject: Subject, cotangents: Sequence[Tensor], answer: Answer, output: str) -> Iterator[Finding]:
