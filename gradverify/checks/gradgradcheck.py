@@ -76,7 +76,8 @@ def _kinks_of(first: Steady, settings: Settings) -> Reconsider:
     """Where the forward has a kink, the vjp jumps: such a jump is the kink's, not a question of its own."""
 
     def reconsider(at: Bench, chosen: Tensor, judged: Judged) -> Judged:
-        jumps = judged.code == Code.JUMP
+        close = judged.kinked & (judged.code == Code.UNDETERMINED)
+        jumps = close | (judged.code == Code.JUMP)
         if not bool(jumps.any()):
             return judged
         owner = at.moves.owner[chosen]
@@ -85,7 +86,7 @@ def _kinks_of(first: Steady, settings: Settings) -> Reconsider:
         code = judged.code.clone()
         number = torch.isfinite(at.claimed[chosen])  # what is no number lies between no slopes
         code[jumps & torch.isin(owner, kinked)] = Code.KINK
-        code[jumps & ~number] = Code.MISMATCH
+        code[jumps & ~close & ~number] = Code.MISMATCH
         return replace(judged, code=code)
 
     return reconsider

@@ -18,6 +18,7 @@ from gradverify.core.compare import (
     Judged,
     entry_scale,
     in_doubt,
+    is_resolved,
     judge_local,
     judge_smooth,
     relative_tolerance,
@@ -79,7 +80,11 @@ def _faint(sampled: Sampler, moves: Moves, claimed: Tensor) -> Tensor:
         largest[block.coordinates] = own.max() if bool((own > 0).any()) else 1.0
     units = _UNITS_OF_BACKWARD if sampled.problem.order > 1 else _UNITS
     scale = owned(moves, torch.arange(moves.count, device=claimed.device), largest)
-    return units * sampled.unit * torch.clamp(sampled.size, min=float(inputs.max())).unsqueeze(0) / scale
+    most = float(inputs.max())
+    # An output far below the rounding of the rounding of the inputs is nothing that is left of them.
+    tiny = (sampled.size > 0) & (sampled.size < sampled.unit.square() * most)
+    size = torch.where(tiny, sampled.size, sampled.size.clamp(min=most))
+    return units * sampled.unit * size.unsqueeze(0) / scale
 
 
 def judge_moves(at: Bench, chosen: Tensor) -> Judged:
@@ -139,7 +144,6 @@ def focused(at: Bench, outputs: Tensor | slice) -> Bench:
     """Return the bench with some of the outputs only, given by their numbers."""
     if isinstance(outputs, slice) and outputs == slice(0, at.sampled.value.numel()):
         return at
-    noise = Noise(level=at.noise.level[outputs], rounding=at.noise.rounding[outputs])
     moves = replace(at.moves, owner=at.moves.owner[:, outputs], direct=False)
     allowance = Allowance(
         rtol=at.allowance.rtol,
@@ -151,7 +155,7 @@ def focused(at: Bench, outputs: Tensor | slice) -> Bench:
         order=at.allowance.order,
     )
     sampled, claimed = sampler.focused(at.sampled, outputs), at.claimed[:, outputs]
-    return replace(at, sampled=sampled, noise=noise, moves=moves, claimed=claimed, allowance=allowance)
+    return replace(at, sampled=sampled, noise=at.noise.of(outputs), moves=moves, claimed=claimed, allowance=allowance)
 
 
 def judge_all(at: Bench) -> Iterator[tuple[Tensor, Judged]]:
@@ -192,7 +196,7 @@ def _climb(at: Bench, chosen: Tensor) -> Judged:
     every = torch.arange(at.sampled.value.numel(), device=chosen.device)
     rows = torch.arange(len(chosen), device=chosen.device)
     for part in (_coarse, _fine):
-        still = (judged.code[rows] != Code.MATCH).any(dim=1)
+        still = (~_settled(at, chosen, judged)[rows]).any(dim=1)
         if not bool(still.any()):
             break
         rows = rows[still]
@@ -200,6 +204,16 @@ def _climb(at: Bench, chosen: Tensor) -> Judged:
         again, height = _judged(at, samples, height[still])
         judged = _replaced(judged, torch.ones_like(judged.kinked), rows, every, again)
     return judged
+
+
+def _settled(at: Bench, chosen: Tensor, judged: Judged) -> Tensor:
+    """Tell which entries agree beyond doubt, (C, m).
+
+    Not those that agree for want of precision alone, beside the steep slopes that the largest steps have seen.
+    """
+    allowance, claimed = of_moves(at.allowance, chosen), at.claimed[chosen]
+    doubt = in_doubt(judged, torch.zeros_like(judged.kinked), claimed.abs(), allowance)
+    return ~doubt & is_resolved(judged.bar, claimed.abs(), allowance)
 
 
 def _coarse(at: Bench, chosen: Tensor) -> Steps:
@@ -212,9 +226,20 @@ def _fine(at: Bench, chosen: Tensor) -> Steps:
 
 
 def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged, Tensor]:
-    """Return the verdicts, and the heights of the stairs that the samples show."""
+    """Return the verdicts, and the heights of the stairs that the samples show.
+
+    Where it is open whether there is noise or a kink far off, what agrees with either is not accused.
+    """
+    claimed, allowance = at.claimed[samples.moves], of_moves(at.allowance, samples.moves)
     local = examine(at.sampled, at.noise, samples, height)
-    return judge_local(at.claimed[samples.moves], local, of_moves(at.allowance, samples.moves)), local.height
+    judged = judge_local(claimed, local, allowance)
+    open_ = (at.noise.loud > at.noise.level) & (judged.code == Code.MISMATCH)
+    if bool(open_.any()):
+        loud = replace(at.noise, level=at.noise.loud)
+        other = judge_local(claimed, examine(at.sampled, loud, samples, height), allowance)
+        every = torch.arange(len(open_), device=open_.device), torch.arange(open_.shape[1], device=open_.device)
+        judged = _replaced(judged, open_, *every, other)
+    return judged, local.height
 
 
 def _replaced(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> Judged:

@@ -111,14 +111,19 @@ def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance) -> J
     allowed = BAR_FACTOR * estimate.bar + allowance.rtol * larger + allowance.atol
     allowed = torch.where(estimate.value.abs() <= estimate.bar, torch.maximum(allowed, allowance.zero), allowed)
     error = _distance(claimed, estimate.value)
-    resolved = BAR_FACTOR * estimate.bar <= _threshold(allowance) * torch.maximum(larger, allowance.scale)
-    resolved |= estimate.bar <= UNDERFLOW
+    resolved = is_resolved(estimate.bar, larger, allowance)
     code = torch.full(error.shape, Code.UNDETERMINED, dtype=torch.int8, device=error.device)
     code[resolved & (error <= allowed)] = Code.MATCH
     # A claim that is no number can only be held against a derivative that is known to be one.
     certain = torch.isfinite(estimate.bar) & (torch.isfinite(claimed) | resolved)
     code[(error > allowed) & certain] = Code.MISMATCH
     return Judged(numeric=estimate.value, bar=estimate.bar, error=error, allowed=allowed, code=code, kinked=code < 0)
+
+
+def is_resolved(bar: Tensor, size: Tensor, allowance: Allowance) -> Tensor:
+    """Tell which error bars are small beside the entry's size, or beside what an entry of any consequence has."""
+    wide = BAR_FACTOR * bar > _threshold(allowance) * torch.maximum(size, allowance.scale)
+    return ~wide | (bar <= UNDERFLOW)
 
 
 def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
@@ -133,7 +138,12 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
     code = judged.code.clone()
     code[local.idle & (claimed == 0)] = Code.MATCH
     code[local.stairs & (claimed == 0) & (code == Code.MISMATCH)] = Code.UNDETERMINED  # flat here, and yet it rises
-    code[(code == Code.MISMATCH) & _may_cancel(claimed, judged, local, allowance)] = Code.UNDETERMINED
+    cancels = (code == Code.MISMATCH) & _may_cancel(claimed, judged, local, allowance)
+    bar = torch.where(cancels, judged.error, judged.bar)
+    judged = replace(judged, bar=bar, allowed=torch.where(cancels, BAR_FACTOR * bar, judged.allowed))
+    of_consequence = ~is_resolved(bar, claimed.abs(), allowance)
+    code[cancels] = Code.MATCH
+    code[cancels & of_consequence] = Code.UNDETERMINED
     outside = torch.maximum(local.low - claimed, claimed - local.high).clamp(min=0.0)
     allowed = judged.allowed
     inside = local.kink & (outside <= allowed)
@@ -160,7 +170,10 @@ def _may_cancel(claimed: Tensor, judged: Judged, local: Local, allowance: Allowa
     slack = (high - low).abs() + judged.bar
     shown = (claimed >= low - slack) & (claimed <= high + slack)
     faint = judged.error <= allowance.faint
-    return faint if allowance.order > 1 else faint & shown
+    return faint if allowance.order > 1 else (faint | (judged.error <= _LEAPS * local.leap)) & shown
+
+
+_LEAPS = 2.0  # an error is explained by a leap up to this many times what the leap does to a difference
 
 
 def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowance) -> Tensor:

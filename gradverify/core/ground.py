@@ -11,6 +11,7 @@ from gradverify.case import Settings
 from gradverify.core.analytic import Reverse, reverse
 from gradverify.core.columns import Bench
 from gradverify.core.compare import Judged
+from gradverify.core.flight import excuse_flights
 from gradverify.core.noise import Noise, measure
 from gradverify.core.oblique import excuse_oblique
 from gradverify.core.sampler import Sampler
@@ -46,7 +47,7 @@ def ground_of(steady: Steady, settings: Settings) -> Ground:
 
 def second_look(at: Bench, ground: Ground, chosen: Tensor, judged: Judged, settings: Settings) -> Judged:
     """Look at accusations again before they are raised."""
-    judged = excuse(at, ground.backward, chosen, judged)
+    judged = excuse_flights(at, chosen, excuse(at, ground.backward, chosen, judged))
     return excuse_oblique(at, chosen, judged, settings.seed)
 
 

@@ -17,7 +17,7 @@ from gradverify.core.scale import scales
 
 
 def kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
-    """Tell for each coordinate (C,) whether some output has a kink in it at the point.
+    """Tell for each coordinate (C,) whether some output has a kink in it at the point, or next to it.
 
     Columns beyond the problem's own primals (cotangents) have none.
     """
@@ -30,5 +30,6 @@ def kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
             own = torch.tensor([column], device=columns.device)
             steps = (halving_steps(lengths), coarse_steps(lengths), fine_steps(lengths, own))
             ladder = reduce(joined, (sample(sampled, moves, own, part) for part in steps))
-            kinked[place] = examine(sampled, noise, ladder).kink.any()
+            local = examine(sampled, noise, ladder)
+            kinked[place] = (local.kink | local.close).any()
     return kinked

@@ -19,7 +19,8 @@ from gradverify.core.scale import Scales
 HALVINGS = 8  # rungs a factor of two apart, before they are a factor of four apart
 _COARSE = 2.0**-20  # where the coarse part of the ladder ends, relative to the larger length scale
 _FINE = 2.0**-47  # where the fine part ends, relative to the smaller one: some tens of ulps
-_DEEPEST = 60  # rungs of the fine part, at most
+_FINEST = 28  # rungs of the fine part that are a factor of four apart in any case
+_BRIDGE = 32  # those above them are this many at most, further apart where a coordinate is tiny beside others
 _ORDERS = 5  # columns of the tableau beyond the first
 _DOUBT = 3.0  # how many times its noise a difference may be off without contradicting anything
 
@@ -40,9 +41,10 @@ def fine_steps(lengths: Scales, chosen: Tensor) -> Steps:
     own, shared = lengths.own[chosen], lengths.shared[chosen]
     smallest = torch.where(own > 0, torch.minimum(own, shared), shared * 2.0**-24) * _FINE
     span = float(torch.log2(_top(lengths)[chosen] * _COARSE / 2 / smallest).max())
-    depth = min(math.ceil(span / 2), _DEEPEST)
-    first = round(-math.log2(_COARSE)) + 1
-    return Steps(base=_top(lengths), factors=_powers([first + 2 * k for k in range(1, depth + 1)], lengths))
+    depth, first = math.ceil(span / 2), round(-math.log2(_COARSE)) + 1
+    apart = [1 + round((depth - _FINEST - 1) * k / _BRIDGE) for k in range(_BRIDGE)]  # rungs down to the finest ones
+    rungs = [*apart, *range(depth - _FINEST, depth + 1)] if depth > _FINEST + _BRIDGE else range(1, depth + 1)
+    return Steps(base=_top(lengths), factors=_powers([first + 2 * k for k in rungs], lengths))
 
 
 def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor) -> Estimate:

@@ -2,31 +2,39 @@
 
 The estimate is ECnoise: differences of high order of a smooth function along a line vanish faster than those of its
 rounding noise, so what is left of them is the noise (Moré & Wild, SIAM J. Sci. Comput. 33(3), 2011, section 3). The
-line is sampled on either side of the point, each side for itself and without the point, because a kink or a jump
-there would look like noise; a side that hears far more than the other is taken to have crossed one.
+samples are not equispaced, as there, but the differences divided: rounding that goes up by the same at every step, as
+that of 1 + x may over eight of them, would vanish like something smooth. The line is sampled on either side of the
+point, each side for itself and without the point, because a kink or a jump there would look like noise; a side that
+hears far more than the other is taken to have crossed one.
 
 What is left when the samples stand closer together tells noise from a function that varies on a length below their
-distance: noise stays, smooth variation vanishes. So the distance shrinks for as long as the estimate follows it.
+distance: noise stays, smooth variation vanishes. So the distance shrinks for as long as the estimate follows it. One
+fall is not enough: samples that all lie within one stair of rounding are quiet too.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
 
+from gradverify.core.chance import scattered
 from gradverify.core.sampler import Sampler, along
 from gradverify.core.scale import Scales
 from gradverify.core.together import lined_up
 
-_POINTS = 8  # equispaced samples on each side of the point
+_POINTS = 8  # samples on each side of the point
+_PLACES = tuple(k + 0.8 * (k * 0.6180339887498949 % 1) for k in range(1, _POINTS + 1))  # no two distances alike
 _ORDERS = (3, 4, 5)  # orders of difference taken into account
 _SPACING = 1.3 * 2.0**-20  # of the length scale: many float32 ulps, and far below what most functions feel
 _CLOSER = 4.0  # by which the samples then move together
 _CLOSEST = 11  # times, at most
 _FOLLOWS = 30.0  # an estimate that falls by this much was no noise: order 3 of a smooth function falls by 64
+_FALLS_A_LITTLE = 3.0  # noise seldom does, from one distance to the next
+_CLEARLY = 3.0  # two large falls in a row, or three small ones: once, samples may come to lie within one stair
 _FASTEST = 1e5  # an estimate that falls by more fell into a stair of the forward: order 5 falls by 1024
 _FALLS = 8.0  # an estimate that falls by less over two distances is noise
 _PATIENCE = 3  # distances that are tried in any case
@@ -44,40 +52,62 @@ class Noise:
     """A bound on each output's own error, (m,) float64, in the output's units."""
 
     level: Tensor
+    loud: Tensor  # the level, or more where it cannot be told whether what was heard far off was noise or a kink
     rounding: Tensor  # the part that rounding the value to its own dtype explains
+
+    def of(self, outputs: Tensor | slice) -> Noise:
+        """Return the noise of some of the outputs."""
+        return Noise(level=self.level[outputs], loud=self.loud[outputs], rounding=self.rounding[outputs])
 
 
 def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
     """Measure the noise of every output along one random direction; costs 8 forwards, more where it is large."""
-    generator = torch.Generator().manual_seed(seed)
-    direction = torch.rand(sampled.point.shape, generator=generator, dtype=torch.float64) + 0.5
-    direction = direction * torch.where(torch.rand(direction.shape, generator=generator) < 0.5, -1.0, 1.0)
-    length = torch.where(lengths.own > 0, lengths.own, lengths.shared)
-    direction = direction.to(sampled.point.device) * length * _spacing(sampled)
+    direction = _direction(lengths, seed) * _spacing(sampled)
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
     # An output that is exactly zero beside others that are not may be a sum that cancels.
     rounding = torch.where(size > 0, size, sampled.size) * sampled.unit + _TINY
     worth = _LOUD * torch.fmax(rounding, sampled.size * sampled.unit)
     level = before = earlier = _estimate(sampled, direction, rounding, worth)
     open_ = level > worth
+    fallen = torch.zeros_like(level)  # how clearly it has fallen, one distance after the other
+    quiet = torch.full_like(level, torch.inf)
     for times in range(_CLOSEST):
         if not bool(open_.any()):
             break
         direction = direction / _CLOSER
         closer = _estimate(sampled, direction, rounding, worth)
-        follows = open_ & (closer * _FOLLOWS < level) & (before <= closer * _FASTEST)
-        level = torch.where(follows, closer, level)
+        gone, fell = before > closer * _FASTEST, fallen > 0
+        fallen = torch.where(closer * _FALLS_A_LITTLE < before, fallen + 1.0, 0.0)
+        fallen += 0.5 * (closer * _FOLLOWS < before)
+        follows = ~gone & (fallen >= _CLEARLY)
+        level = torch.where(open_ & follows & (closer * _FOLLOWS < level), closer, level)
+        # Samples within one stair, or before the first kink: had it been as loud at other distances, it is a stair.
+        silent = gone | ((closer <= worth) & (closer * _FOLLOWS < before) & ~follows)
+        quiet = torch.where(open_ & silent & (fell | (times == 0)), closer, quiet)
         falling = closer * _FALLS < torch.fmax(before, earlier)
         uncertain = falling | (closer > _RELIABLE * size) | (times < _PATIENCE)
-        open_ &= uncertain & (closer > worth)
+        open_ &= uncertain & (closer > worth) & ~gone
         before, earlier = closer, before
-    return Noise(level=_pooled(sampled, level), rounding=rounding)
+    loud = _pooled(sampled, level)
+    return Noise(level=torch.fmin(loud, _pooled(sampled, quiet)), loud=loud, rounding=rounding)
+
+
+def heard_at(sampled: Sampler, lengths: Scales, spacing: float) -> Tensor:
+    """Return the noise that samples at this distance show, relative to the length scale, and nothing more; (m,)."""
+    return _one_side(sampled, _direction(lengths, 0) * spacing).nan_to_num(0.0)
 
 
 def repeats(sampled: Sampler) -> bool:
     """Tell whether a second forward at the same point gives bit for bit the same outputs."""
     again = along(sampled, torch.zeros_like(sampled.point))
     return torch.equal(torch.nan_to_num(again), torch.nan_to_num(sampled.value))
+
+
+def _direction(lengths: Scales, seed: int) -> Tensor:
+    """Return a random direction in which every input moves by about its own length, (n,)."""
+    generator = torch.Generator().manual_seed(seed)
+    length = torch.where(lengths.own > 0, lengths.own, lengths.shared)
+    return scattered(length, generator)
 
 
 def _estimate(sampled: Sampler, direction: Tensor, rounding: Tensor, worth: Tensor) -> Tensor:
@@ -106,7 +136,7 @@ def _pooled(sampled: Sampler, level: Tensor) -> Tensor:
 
 
 def _one_side(sampled: Sampler, direction: Tensor) -> Tensor:
-    samples = lined_up(sampled, direction, [float(k) for k in range(1, _POINTS + 1)])
+    samples = lined_up(sampled, direction, _PLACES)
     return torch.cat([_from_differences(part) for part in torch.split(samples, _AT_ONCE, dim=1)])
 
 
@@ -118,10 +148,20 @@ def _spacing(sampled: Sampler) -> float:
 
 def _from_differences(samples: Tensor) -> Tensor:
     """Return the smallest of the noise estimates of the difference orders; (points, m) -> (m,)."""
-    estimates, differences = [], samples
-    for order in range(1, max(_ORDERS) + 1):
-        differences = differences[1:] - differences[:-1]
-        if order in _ORDERS:
-            factor = math.factorial(order) ** 2 / math.factorial(2 * order)
-            estimates.append((differences.square().mean(dim=0) * factor).sqrt())
+    apart = samples - samples[0]
+    estimates = [(_weights(order).to(apart.device) @ apart).square().mean(dim=0).sqrt() for order in _ORDERS]
     return torch.stack(estimates).amin(dim=0)
+
+
+@cache
+def _weights(order: int) -> Tensor:
+    """Return the weights of every difference of this order between neighbouring samples; (differences, points).
+
+    Divided differences, scaled such that independent noise of variance 1 gives variance 1.
+    """
+    rows = torch.zeros(_POINTS - order, _POINTS, dtype=torch.float64)
+    for start, row in enumerate(rows):
+        nodes = _PLACES[start : start + order + 1]
+        for number, node in enumerate(nodes):
+            row[start + number] = 1 / math.prod(node - other for other in nodes if other != node)
+    return rows / rows.square().sum(dim=1, keepdim=True).sqrt()

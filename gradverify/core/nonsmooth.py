@@ -8,12 +8,13 @@ trusted; if none of those can tell, the point counts as lying on the kink.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from gradverify.core.ladder import HALVINGS, tableau
+from gradverify.core.leap import leap
 from gradverify.core.noise import Noise
 from gradverify.core.plateau import stair, tilted_stair
 from gradverify.core.sampler import Sampler
@@ -44,6 +45,7 @@ _ROUNDING = 64.0  # units of rounding of the largest output: what bends by less 
 _CLOSE = 2.0**-20  # of the largest step: nearer than that, what lies there has been looked at
 _STEADY = 5  # rungs over which a kink keeps its bend, and a jump its height
 _SAME = 2.0  # up to this factor
+_LATELY, _GROWTH = 4, 4.0  # rungs over which a quotient that has a limit does not grow by this much
 _SETTLED = 0.05  # one-sided derivatives this sure, relative to their distance, make a kink
 
 
@@ -65,6 +67,7 @@ class Local:
     stairs: Tensor  # bool: the point lies on a stair of a flight, too high for one of float32: flat here, steep beyond
     height: Tensor  # of the stair that the point lies on, 0 where on none
     far: tuple[Tensor, Tensor]  # between what the differences at larger steps lie
+    leap: Tensor  # by how much they depart from the estimate all at once, see `leap`
 
 
 def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | None = None) -> Local:
@@ -83,7 +86,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | No
     if bool((tilted > height).any()):
         height = torch.maximum(height, tilted)
         level, shape, smooth = _smooth(sampled, samples, finite, _raised(samples, height, measured))
-    left, right = _sides(sampled, samples, level)
+    left, right = _sides(sampled, samples, level, _up_to_the_last(shape.rough) | ~shape.rough.any(dim=1, keepdim=True))
     size = _at_last(shape.rough, shape.size)
     seen_smooth = (shape.calm & ~_up_to_the_last(shape.rough)).sum(dim=1) >= _SEEN
     nonsmooth = shape.rough.any(dim=1) & (smooth.bar > _RESOLVED * size) & ~seen_smooth
@@ -113,6 +116,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | No
         stairs=height > _FLIGHT * sampled.value.abs(),
         height=height,
         far=_far(difference),
+        leap=leap(sampled, samples, measured, estimate),
         outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
 
@@ -154,13 +158,18 @@ def _shape(sampled: Sampler, samples: Samples, level: Tensor) -> _Shape:
     bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
     step = samples.forth.log()
     bends, grows = _power(bend, step), _power(slope, step)
-    floor = torch.maximum(_AUDIBLE * level, _ROUNDING * sampled.unit * sampled.size / samples.forth)
+    floor = torch.maximum(_AUDIBLE * level, _ROUNDING * sampled.unit * _own_size(sampled, samples) / samples.forth)
     heard, slope_heard = bend > floor, slope > floor
     torn = (heard & (bends < _TORN)) | (slope_heard & (grows < _TORN))
     torn = _lasting(torn)
     rough = _lasting(heard & (bends < _BENT)) | torn
     size = torch.where(torn, torch.maximum(bend, slope), bend)
     return _Shape(size=size, rough=rough, torn=torn, calm=heard & (bends > _CALM))
+
+
+def _own_size(sampled: Sampler, samples: Samples) -> Tensor:
+    """Return the largest magnitude of each output around the point, (C, K, m)."""
+    return torch.fmax(torch.fmax(samples.plus.abs(), samples.minus.abs()), sampled.value.abs())
 
 
 def _lasting(flags: Tensor) -> Tensor:
@@ -262,13 +271,27 @@ def _at_last(flags: Tensor, values: Tensor) -> Tensor:
     return torch.where(flags.any(dim=1), values.gather(1, last).squeeze(1), 0.0)
 
 
-def _sides(sampled: Sampler, samples: Samples, level: Tensor) -> tuple[Estimate, Estimate]:
-    left, right = one_sided(sampled, samples)
+def _sides(sampled: Sampler, samples: Samples, level: Tensor, beyond: Tensor) -> tuple[Estimate, Estimate]:
+    """Return the one-sided derivatives, from steps that reach `beyond` (C, K, m) what is rough."""
     nothing = void(samples)
-    return (
-        tableau(left, 2 * level, to_the_end(torch.isfinite(left) | nothing) & ~nothing, samples.back),
-        tableau(right, 2 * level, to_the_end(torch.isfinite(right) | nothing) & ~nothing, samples.forth),
-    )
+    found = []
+    for quotient, steps in zip(one_sided(sampled, samples), (samples.back, samples.forth), strict=True):
+        usable = to_the_end(torch.isfinite(quotient) | nothing) & ~nothing & beyond
+        slope = tableau(quotient, 2 * level, usable, steps)
+        grows = _grows_to_the_end(quotient, usable, level)
+        found.append(replace(slope, bar=torch.where(grows, torch.inf, slope.bar)))
+    return found[0], found[1]
+
+
+def _grows_to_the_end(quotient: Tensor, usable: Tensor, level: Tensor) -> Tensor:
+    """Tell where a one-sided quotient still grows audibly at the finest steps, and so has no limit in sight; (C, m)."""
+    heard = usable & (quotient.abs() > _AUDIBLE * level)
+    order = torch.arange(1, usable.shape[1] + 1, device=usable.device).view(1, -1, 1)
+    last = (heard * order).argmax(dim=1, keepdim=True)
+    before = (last - _LATELY).clamp(min=0)
+    size = quotient.abs()
+    grown = size.gather(1, last) > _GROWTH * size.gather(1, before)
+    return (grown & (last >= _LATELY)).squeeze(1)
 
 
 def _finite_one(left: Estimate, right: Estimate) -> Estimate:

@@ -14,7 +14,6 @@ from gradverify.core.columns import Bench, bench, judge_moves
 from gradverify.core.compare import Code, Judged, relative_tolerance
 from gradverify.core.ground import Ground, Reconsider, second_look
 from gradverify.core.moves import single_moves
-from gradverify.core.noise import Noise
 from gradverify.core.probe import Gap, Probe, gap, probe, ratio, wide
 from gradverify.core.search import Rows, Suspect, wrong_columns, wrong_rows
 from gradverify.core.tally import Comparison, Tally
@@ -23,6 +22,7 @@ from gradverify.errors import GradverifyError
 _COLUMNS = 8  # wrong columns that are named; more of them are "at least"
 _ROUNDS = 3  # of probing again without the columns found
 _SPREAD = 9.0  # the product of two random entries is at most so many times another one's
+_BLIND = 1.0  # relative errors that even a missing entry has
 _SAMPLED = 2  # rows looked at to say how large an entry is
 
 
@@ -60,6 +60,8 @@ def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconside
             raise UnnamedError(f"random sums over the Jacobian differ, but no single entry was found to be wrong{why}")
         if bool(asked.left_out.any()):
             raise UnnamedError(f"{int(asked.left_out.sum())} outputs are not finite around the point")
+        if limit is not None and limit >= _BLIND:
+            raise UnnamedError("random sums are too noisy here to show whether an entry is there at all")
     counts[Code.MATCH] = 0
     counts[Code.MATCH] = entries - counts.total()
     return Comparison(
@@ -134,7 +136,7 @@ def _only_suspects(judged: Judged, chosen: Tensor, places: Tensor, suspects: tup
 
 def _focused_bench(ground: Ground, answers: Rows, places: Tensor, settings: Settings) -> Bench:
     sampled = sampling.focused(ground.sampled, places)
-    noise = Noise(level=ground.noise.level[places], rounding=ground.noise.rounding[places])
+    noise = ground.noise.of(places)
     claimed = torch.stack([answers[place] for place in places.tolist()], dim=1)
     moves = single_moves(sampled.point.numel(), len(places), sampled.point.device)
     return bench(sampled, noise, ground.lengths, moves, claimed, settings)

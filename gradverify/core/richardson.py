@@ -10,7 +10,7 @@ from gradverify.core.sampler import Sampler
 from gradverify.core.samples import Estimate, Samples, Steps, central, difference_noise
 
 DEPTH = 3  # steps taken
-_FIRST = 2.0**-8  # the largest of them, relative to the length scale
+_FIRST = 2.0**-7  # the largest of them, relative to the length scale
 
 
 def steps(lengths: Tensor) -> Steps:

@@ -10,6 +10,7 @@ from torch import Tensor
 from gradverify.core.sampler import Sampler
 
 _FLOOR = 2.0**-2  # a cheap step never goes below this part of the tensor's own scale
+_NOTHING = torch.finfo(torch.float64).tiny * 2.0**60  # what is smaller cannot be moved by a small part of itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class Scales:
 def scales(sampled: Sampler) -> Scales:
     """Return the length scales of every input coordinate."""
     own = sampled.point.abs()
+    own = torch.where(own < _NOTHING, 0.0, own)
     shared = torch.ones_like(own)
     for block in sampled.inputs:
         part = own[block.coordinates]

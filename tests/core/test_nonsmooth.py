@@ -184,3 +184,42 @@ def test_a_small_slope_that_larger_steps_show_too_is_held_against_backward(facto
 def test_what_cancels_in_a_backward_is_not_accused_at_order_2() -> None:
     for function, x in ((lambda x: x.softmax(-1), double([0.0, 35.0])), (torch.tanh, double([17.54]))):
         assert gradgradcheck(function, x).verdict in ("pass", "inconclusive")
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-16, 1e-25, 1e-100, 1e-300, 5e-324])
+@pytest.mark.parametrize("function", [torch.relu, torch.abs, torch.nn.functional.selu])
+def test_a_kink_next_to_the_point_is_no_mistake_however_large_the_other_inputs(function: Any, size: float) -> None:
+    for point in ([size, -2.3, 0.31], [-size, -2.3, 0.31]):
+        assert gradcheck(function, double(point)).verdict == "pass"
+        assert gradgradcheck(function, double(point)).verdict == "pass"
+
+
+@pytest.mark.parametrize("distance", [1e-12, -1e-12, 1e-10])
+def test_a_value_just_outside_the_slopes_beside_a_kink_is_a_mismatch(distance: float) -> None:
+    point = double([3 + distance, 3 - distance])
+    for share in (1.01, 1 + 1e-6):
+        wrong = claimed(lambda x: (x - 3).abs(), lambda x, share=share: (x - 3).sign() * share)
+        result = gradcheck(wrong, point)
+        assert (result.verdict, result.mismatched) == ("fail", 2)
+
+
+@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
+def test_half_precision_inside_is_no_missing_mask(precision: torch.dtype) -> None:
+    def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        weights = (q.to(precision) @ k.to(precision).mT).softmax(-1)
+        return (weights @ v.to(precision)).double()
+
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        inputs = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((3, 4), (5, 4), (5, 2))]
+        assert gradcheck(attention, *(each.requires_grad_() for each in inputs)).verdict == "inconclusive"
+
+
+def test_a_dead_zone_with_a_straight_through_gradient_is_wrong() -> None:
+    wrong = claimed(lambda x: torch.nn.functional.softshrink(x, 0.5), torch.ones_like)
+    assert gradcheck(wrong, double([0.1, -0.2, 1.0])).mismatched == 2
+
+
+def test_a_quotient_that_grows_without_end_is_no_derivative() -> None:
+    result = gradcheck(torch.log, double([1e-300, 1e-3, 1.0, 1e300]))
+    assert result.verdict in ("pass", "inconclusive")

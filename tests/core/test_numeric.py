@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy
 import pytest
@@ -14,7 +15,7 @@ from gradverify.core.ground import as_judged
 from gradverify.core.jacobians import investigate, whole
 from gradverify.core.steady import steady
 from gradverify.core.tape import record
-from tests.core.support import ALONE, claimed, double, gradcheck, problem_of
+from tests.core.support import ALONE, claimed, double, gradcheck, gradgradcheck, problem_of
 
 SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], list[float]]] = {
     "sin": (torch.sin, torch.cos, [0.3, 1.7, -2.0]),
@@ -95,3 +96,35 @@ def test_a_forward_that_hands_out_one_buffer_is_not_fooled_by_it() -> None:
         return torch.from_numpy(buffer)
 
     assert gradcheck(claimed(reused, torch.cos), double([0.5, 1.0])).verdict == "pass"
+
+
+@pytest.mark.parametrize("share", [-1.0, 1.01, 1 + 1e-6])
+@pytest.mark.parametrize(
+    ("function", "slope", "place"),
+    [
+        (torch.special.erfc, lambda x: -2 / math.sqrt(math.pi) * torch.exp(-x * x), 20.0),
+        (torch.exp, torch.exp, 50.0),
+        (torch.exp, torch.exp, -300.0),
+    ],
+)
+def test_steep_slopes_at_the_largest_steps_hide_nothing(function: Any, slope: Any, place: float, share: float) -> None:
+    assert gradcheck(claimed(function, slope), double([place])).detection_limit < 2e-7
+    assert gradcheck(claimed(function, lambda x: share * slope(x)), double([place])).verdict == "fail"
+
+
+@pytest.mark.parametrize("scale", [1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (1 - x.cos()) / x**2,
+        lambda x: (x.exp() - 1) / x,
+        lambda x: ((1 + x).sqrt() - 1) / x,
+        lambda x: (1 + x).log() / x,
+    ],
+)
+def test_rounding_that_goes_up_evenly_is_heard(function: Any, scale: float) -> None:
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        x = scale * (2 * torch.rand(5, generator=generator, dtype=torch.float64) - 1)
+        assert gradcheck(function, x.requires_grad_()).verdict != "fail"
+        assert gradgradcheck(function, x).verdict != "fail"
