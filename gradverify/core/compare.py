@@ -34,9 +34,11 @@ class Code(IntEnum):
     EDGE = 4
     UNDETERMINED = 5
     OUTSIDE = 6  # the forward is not finite at the point
+    ASTRAY = 7  # at a kink and between the slopes, but the row as a whole is the gradient of no piece
 
 
 ACCEPTED = frozenset({Code.MATCH, Code.KINK, Code.EDGE})
+WRONG = frozenset({Code.MISMATCH, Code.ASTRAY})
 
 
 VERDICTS = {
@@ -47,6 +49,7 @@ VERDICTS = {
     Code.EDGE: ElementVerdict.EDGE,
     Code.UNDETERMINED: ElementVerdict.UNDETERMINED,
     Code.OUTSIDE: ElementVerdict.UNDETERMINED,
+    Code.ASTRAY: ElementVerdict.MISMATCH,
 }
 
 
