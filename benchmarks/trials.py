@@ -23,6 +23,7 @@ from gradverify.result import CheckResult, ElementVerdict, Verdict
 
 CHANGES_NOTHING = 1e-9  # relative to the entry: a smaller difference is no fault
 ROUNDING = 1e-11  # relative to the smaller of row and column: neither is one
+SPOKEN_OF = 1e-4  # of the largest in its row or column: the detection limit is that of entries of this size and more
 
 
 class Outcome(StrEnum):
@@ -31,7 +32,7 @@ class Outcome(StrEnum):
     CAUGHT = "caught"
     MISSED = "missed"
     ELSEWHERE = "elsewhere"  # failed, but the wrong entry is not among those named
-    UNDER_LIMIT = "under limit"  # passed, but not without saying that errors of this size are not seen
+    UNDER_LIMIT = "under limit"  # passed, and the printed detection limit promises nothing of such an error
     BELOW = "within rtol"  # passed, and the largest relative error is within rtol
     INCONCLUSIVE = "inconclusive"
 
@@ -63,12 +64,13 @@ def attempt(subject: Subject, fault: Fault, seed: int, asked: frozenset[Mode]) -
     plan = fault.plant(subject, generator)
     if plan is None:
         return None
-    size = _size(subject, plan)
+    apart = _apart(subject, plan)
+    size = float(apart.max())
     if size == 0:
         return None
     problem = planted(subject, plan.claim)
     result = checked("gradcheck", problem, seed)
-    outcome = _outcome(subject, plan, size, result)
+    outcome = _outcome(subject, plan, apart, result)
     return Trial(
         subject=subject.name,
         kind=fault.kind,
@@ -109,26 +111,39 @@ def seconds(task: Callable[[], object]) -> float:
     return min(found)
 
 
-def _size(subject: Subject, plan: Plan) -> float:
-    """Return the largest relative error among the entries that have one derivative, 0 where the fault is none."""
+def _apart(subject: Subject, plan: Plan) -> Tensor:
+    """Return the relative errors of the entries that have one derivative, 0 where the fault is none; (m, n)."""
     right = subject.jacobian
     wrong = claimed_jacobian(plan.claim, len(right))
     apart, larger = (wrong - right).abs(), torch.maximum(wrong.abs(), right.abs())
-    negligible = ROUNDING * torch.minimum(right.abs().amax(0, keepdim=True), right.abs().amax(1, keepdim=True))
-    real = subject.defined & (apart > CHANGES_NOTHING * larger) & (apart > negligible)
-    return float((apart[real] / larger[real]).max()) if bool(real.any()) else 0.0
+    real = subject.defined & (apart > CHANGES_NOTHING * larger) & (apart > ROUNDING * _beside(right))
+    return torch.where(real, apart / larger, 0.0)
 
 
-def _outcome(subject: Subject, plan: Plan, size: float, result: CheckResult) -> Outcome:
+def _beside(jacobian: Tensor) -> Tensor:
+    """Return for every entry the smaller of the largest in its row and in its column; (m, n)."""
+    return torch.minimum(jacobian.abs().amax(0, keepdim=True), jacobian.abs().amax(1, keepdim=True))
+
+
+def _outcome(subject: Subject, plan: Plan, apart: Tensor, result: CheckResult) -> Outcome:
     if result.verdict is Verdict.FAIL:
         named = plan.element is None or _verdict_on(subject, plan.element, result) is ElementVerdict.MISMATCH
         return Outcome.CAUGHT if named else Outcome.ELSEWHERE
     if result.verdict is not Verdict.PASS:
         return Outcome.INCONCLUSIVE
     dtypes = {primal.tensor.dtype for primal in subject.problem.primals}
-    if size <= 1.1 * relative_tolerance(Tolerances(), dtypes):
+    if float(apart.max()) <= 1.1 * relative_tolerance(Tolerances(), dtypes):
         return Outcome.BELOW
-    return Outcome.UNDER_LIMIT if size <= (result.detection_limit or 0.0) else Outcome.MISSED
+    limit = result.detection_limit
+    under = limit is not None and _spoken_of(subject, plan, apart) <= limit
+    return Outcome.UNDER_LIMIT if under else Outcome.MISSED
+
+
+def _spoken_of(subject: Subject, plan: Plan, apart: Tensor) -> float:
+    """Return the largest relative error of an entry of such a size that the detection limit speaks of it."""
+    wrong = claimed_jacobian(plan.claim, len(subject.jacobian))
+    size = torch.maximum(wrong.abs(), subject.jacobian.abs())
+    return float(torch.where(size > SPOKEN_OF * _beside(wrong), apart, 0.0).max())
 
 
 def _reason(subject: Subject, plan: Plan, result: CheckResult) -> str:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from gradverify.case import Settings
 from gradverify.checks.failures import evaluations, inconclusive, not_dense, nothing_to_differentiate
-from gradverify.checks.wording import finding_of, summary_of
-from gradverify.core.compare import ACCEPTED, Code
+from gradverify.checks.wording import along, finding_of, summary_of
+from gradverify.core.compare import ACCEPTED, WRONG, Code
 from gradverify.core.evidence import Diagnose, Diagnosis, Whole
 from gradverify.core.excerpt import excerpt
 from gradverify.core.ground import Reconsider
@@ -48,7 +48,7 @@ def judge(question: Question, steady: Steady) -> CheckResult:
         message=_message(comparison, verdict),
         method=found.method,
         entries=comparison.entries,
-        mismatched=comparison.counts[Code.MISMATCH],
+        mismatched=comparison.wrong,
         kinks=comparison.counts[Code.KINK],
         undetermined=sum(comparison.counts[code] for code in _UNJUDGED),
         max_error=comparison.max_error,
@@ -79,11 +79,11 @@ def unjudgeable(check: str, series: int, problem: Problem, tape: Tape) -> CheckR
 
 
 _BLUNT = 1e-2  # a detection limit above this is worth a word
-_UNJUDGED = tuple(code for code in Code if code not in ACCEPTED and code is not Code.MISMATCH)
+_UNJUDGED = tuple(code for code in Code if code not in ACCEPTED | WRONG)
 
 
 def _verdict(comparison: Comparison) -> Verdict:
-    if comparison.counts[Code.MISMATCH]:
+    if comparison.wrong:
         return Verdict.FAIL
     return Verdict.INCONCLUSIVE if any(comparison.counts[code] for code in _UNJUDGED) else Verdict.PASS
 
@@ -101,6 +101,8 @@ def _finding(question: Question, found: Investigation, everything: Whole | None,
     finding = finding_of(group, question.series, missing=found.backward.missing[group.wrt.tensor])
     if finding.verdict is not Verdict.FAIL:
         return finding
+    if group.code is Code.ASTRAY:
+        return replace(finding, message=f"{finding.message}: {along(group, found.comparison.ties, found.sampled)}")
     diagnosis = _diagnosis(question, found, everything, group)
     if diagnosis is None:
         return finding

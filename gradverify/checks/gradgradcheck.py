@@ -12,6 +12,7 @@ from gradverify.checks.derivative import Question, judge, seeded, unjudgeable
 from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
+from gradverify.checks.symmetry import asymmetric
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
 from gradverify.core.columns import Bench
 from gradverify.core.compare import Code, Judged
@@ -51,11 +52,26 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     try:
         reconsider = _kinks_of(ready, settings)
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
-        found = seeded(judge(question, _second(ready, settings)), asked, ready)
+        second = _second(ready, settings)
+        found = seeded(_with_remarks(judge(question, second), ready, second, settings), asked, ready)
     except EvaluationError as error:
         missing = _not_implemented(error)
         found = skipped(NAME, problem, missing) if missing else failed_call(NAME, problem, error)
     return beside(found, torchs)
+
+
+def _with_remarks(result: CheckResult, first: Steady, second: Steady, settings: Settings) -> CheckResult:
+    """Say that backward is no gradient, which fails nothing here: the first derivative is a question of its own.
+
+    Where a kink or something else that cannot be judged is about, a Hessian need not be symmetric.
+    """
+    if not result.entries or result.kinks or result.undetermined:
+        return result
+    remarks = tuple(asymmetric(first, second, settings.seed))
+    if not remarks:
+        return result
+    message = f"{result.message}; backward is the gradient of no function"
+    return replace(result, findings=(*result.findings, *remarks), message=message)
 
 
 def _second(first: Steady, settings: Settings) -> Steady:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from gradverify.core.compare import ACCEPTED, UNDERFLOW, VERDICTS, Code
+from collections.abc import Sequence
+
+from gradverify.core.compare import ACCEPTED, UNDERFLOW, VERDICTS, WRONG, Code
+from gradverify.core.coordinates import Block
+from gradverify.core.sampler import Sampler
 from gradverify.core.tally import Comparison, Entries
+from gradverify.core.ties import Tie
 from gradverify.result import Element, Finding, Verdict
 
 _ACCEPTED = {Code.KINK: "at a kink", Code.EDGE: "at the edge of the domain"}
@@ -33,7 +38,7 @@ def summary_of(comparison: Comparison, verdict: Verdict) -> str:
     """Return the one sentence that stands for the whole comparison."""
     count = comparison.counts
     if verdict is Verdict.FAIL:
-        least, wrong = "at least " if comparison.at_least else "", count[Code.MISMATCH]
+        least, wrong = "at least " if comparison.at_least else "", comparison.wrong
         return f"{least}{wrong:,} of {_entries(comparison.entries)} {'differs' if wrong == 1 else 'differ'}"
     words = _UNJUDGED if verdict is Verdict.INCONCLUSIVE else _ACCEPTED
     parts = [f"{count[code]:,} {text}" for code, text in words.items() if count[code]]
@@ -45,6 +50,38 @@ def summary_of(comparison: Comparison, verdict: Verdict) -> str:
     return f"{agree}, {', '.join(parts)}" if parts else agree
 
 
+def along(group: Entries, ties: Sequence[Tie], sampled: Sampler) -> str:
+    """Return what shows that the row of the worst entry is astray."""
+    worst = int(group.output[0])
+    tie = next(tie for tie in ties if tie.output == group.of.start + group.of.step * worst)
+    place = f"{group.of.name}{_index(group.of.index(worst))}"
+    return (
+        f"along {_direction(tie, sampled.inputs)}, {place} changes by {tie.rise:.4g}, backward says {tie.claimed:.4g}"
+    )
+
+
+_TERMS = 4  # of a direction that are written out
+
+
+def _direction(tie: Tie, inputs: Sequence[Block]) -> str:
+    """Return the direction as a sum of inputs: x[0] + 0.5·x[1] - y."""
+    text = ""
+    for place, factor in zip(tie.inputs[:_TERMS], tie.direction, strict=False):
+        size = "" if f"{abs(factor):.4g}" == "1" else f"{abs(factor):.4g}·"
+        sign = (" - " if factor < 0 else " + ") if text else ("-" if factor < 0 else "")
+        text += f"{sign}{size}{_named(inputs, place)}"
+    return text if len(tie.inputs) <= _TERMS else f"{text} + … ({len(tie.inputs):,} inputs)"
+
+
+def _named(blocks: Sequence[Block], coordinate: int) -> str:
+    """Return one of the blocks' coordinates as a user writes it."""
+    for block in blocks:
+        offset = coordinate - block.start
+        if block.start <= coordinate < block.stop and offset % block.step == 0:
+            return f"{block.name}{_index(block.index(offset // block.step))}"
+    raise AssertionError(f"no block holds coordinate {coordinate}")
+
+
 def _entries(count: int) -> str:
     return f"{count:,} {'entry' if count == 1 else 'entries'}"
 
@@ -52,7 +89,7 @@ def _entries(count: int) -> str:
 def _code(group: Entries, *, missing: bool) -> tuple[int, Verdict]:
     if group.code in ACCEPTED:
         return 0, Verdict.PASS
-    if group.code is not Code.MISMATCH:
+    if group.code not in WRONG:
         return 4, Verdict.INCONCLUSIVE
     if missing:
         return 2, Verdict.FAIL
@@ -77,6 +114,7 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
         return f"{count} not finite where the derivative is; {place}: {found}"
     reasons = {
         Code.MISMATCH: f"{count} {'differs' if group.total == 1 else 'differ'}; worst {place}: {found}",
+        Code.ASTRAY: f"{count} {_each(group.total)}, but the row as a whole is the gradient of no piece nearby",
         Code.KINK: f"{count} at a kink: backward's value lies between the one-sided derivatives ({place})",
         Code.JUMP: f"{count} cannot be judged: the function jumps at the point ({place})",
         Code.EDGE: f"{count} at the edge of the domain: judged by the one-sided derivative ({place})",
@@ -84,6 +122,10 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
         Code.UNDETERMINED: f"{count} undetermined: the error bar is too wide to judge ({place}: {found})",
     }
     return reasons[group.code]
+
+
+def _each(count: int) -> str:
+    return "lies between its one-sided derivatives" if count == 1 else "lie between their one-sided derivatives"
 
 
 def _index(index: tuple[int, ...]) -> str:

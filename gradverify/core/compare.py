@@ -34,9 +34,11 @@ class Code(IntEnum):
     EDGE = 4
     UNDETERMINED = 5
     OUTSIDE = 6  # the forward is not finite at the point
+    ASTRAY = 7  # at a kink and between the slopes, but the row as a whole is the gradient of no piece
 
 
 ACCEPTED = frozenset({Code.MATCH, Code.KINK, Code.EDGE})
+WRONG = frozenset({Code.MISMATCH, Code.ASTRAY})
 
 
 VERDICTS = {
@@ -47,6 +49,7 @@ VERDICTS = {
     Code.EDGE: ElementVerdict.EDGE,
     Code.UNDETERMINED: ElementVerdict.UNDETERMINED,
     Code.OUTSIDE: ElementVerdict.UNDETERMINED,
+    Code.ASTRAY: ElementVerdict.MISMATCH,
 }
 
 
@@ -73,6 +76,7 @@ class Judged:
     allowed: Tensor
     code: Tensor  # int8, see Code
     kinked: Tensor  # bool: an axis shows a kink or jump here, so that the interval of slopes has been consulted
+    bent: Tensor  # bool: the kink is at the point itself
 
 
 def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) -> float:
@@ -117,7 +121,10 @@ def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance) -> J
     # A claim that is no number can only be held against a derivative that is known to be one.
     certain = torch.isfinite(estimate.bar) & (torch.isfinite(claimed) | resolved)
     code[(error > allowed) & certain] = Code.MISMATCH
-    return Judged(numeric=estimate.value, bar=estimate.bar, error=error, allowed=allowed, code=code, kinked=code < 0)
+    none = code < 0
+    return Judged(
+        numeric=estimate.value, bar=estimate.bar, error=error, allowed=allowed, code=code, kinked=none, bent=none
+    )
 
 
 def is_resolved(bar: Tensor, size: Tensor, allowance: Allowance) -> Tensor:
@@ -156,7 +163,9 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
     error = torch.where(local.kink, outside, judged.error)
     kinked = local.kink | local.jump | local.close
     nearest = torch.where(local.kink, claimed.clamp(local.low, local.high), judged.numeric)
-    return Judged(numeric=nearest, bar=judged.bar, error=error, allowed=allowed, code=code, kinked=kinked)
+    return Judged(
+        numeric=nearest, bar=judged.bar, error=error, allowed=allowed, code=code, kinked=kinked, bent=local.kink
+    )
 
 
 def _may_cancel(claimed: Tensor, judged: Judged, local: Local, allowance: Allowance) -> Tensor:

@@ -7,7 +7,8 @@ from gradverify.core.analytic import jacobian
 from gradverify.core.columns import bench, judge_all
 from gradverify.core.ground import Ground, Reconsider, second_look
 from gradverify.core.moves import single_moves
-from gradverify.core.tally import Comparison, Tally
+from gradverify.core.tally import Comparison, tallied
+from gradverify.core.ties import judge_together
 
 LIMIT = 4_000_000  # entries of a Jacobian that is written down
 _MOVES = 3_000  # coordinates that are moved one by one
@@ -24,7 +25,5 @@ def compare_densely(ground: Ground, settings: Settings, reconsider: Reconsider) 
     moves = single_moves(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
     claimed = jacobian(ground.backward).T.contiguous()
     at = bench(sampled, ground.noise, ground.lengths, moves, claimed, settings)
-    tally = Tally(at=at, keep=settings.max_elements)
-    for chosen, judged in judge_all(at):
-        tally.add(chosen, reconsider(at, chosen, second_look(at, ground, chosen, judged, settings)))
-    return tally.comparison()
+    judged = [(chosen, second_look(at, ground, chosen, part, settings)) for chosen, part in judge_all(at)]
+    return tallied(at, judge_together(at, judged, settings.seed), settings, reconsider)

@@ -20,6 +20,7 @@ from gradverify.core.compare import Code, Judged
 from gradverify.core.sampler import along
 
 _TRIALS = 3  # pairs of random directions whose derivatives should add up
+_ASIDE = 2.0**-3  # how far the last of these leads off the line on which all inputs rise alike
 _SHORT, _SHORTER = 2.0**-36, 2.0**-40  # steps of these trials, relative to the length scale
 _BROKEN = 1e-3  # a sum off by this part of its terms, at both steps, is no rounding
 _NEIGHBOURS = 8  # random points close by whose derivatives are looked up
@@ -36,42 +37,61 @@ def excuse_oblique(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judg
     At such a kink there may be more pieces than are looked up: what lies between slopes that other inputs were seen to
     have is not accused either, and nor is what there was no time to look at.
     """
-    accused = (judged.code == Code.MISMATCH) & ~judged.kinked
+    wrong = judged.code == Code.MISMATCH
+    # Where an axis does show a kink, the pieces may still have more than its two slopes, as differences in a sort.
+    beyond = judged.error > _BROKEN * at.claimed.abs().amax(dim=0)
+    accused = wrong & (~judged.kinked | judged.bent & beyond)
     if not bool(accused.any()):
         return judged
     generator = torch.Generator().manual_seed(seed)
-    accused = accused & _not_additive(at, generator)
-    code, claimed, owner = judged.code.clone(), at.claimed[chosen], at.moves.owner[chosen]
+    oblique, kinked = _not_additive(at, generator)
+    claimed, owner = at.claimed[chosen], at.moves.owner[chosen]
+    accused = accused & kinked
+    unsure = accused & ~judged.kinked & oblique
+    doubtful = set(owner[unsure].tolist())
+    code = judged.code.clone()
     columns = torch.unique(owner[accused])
     unseen = torch.isin(owner, columns[_COLUMNS:])
     lowest = torch.zeros_like(at.sampled.value)
     highest = torch.zeros_like(at.sampled.value)
     for column in columns[:_COLUMNS].tolist():
         low, high = _pieces(at, column, generator)
-        lowest, highest = torch.fmin(lowest, low), torch.fmax(highest, high)
+        if column in doubtful:
+            lowest, highest = torch.fmin(lowest, low), torch.fmax(highest, high)
         margin = judged.allowed + _AUDIBLE * at.noise.level / (_STEP * _length(at)[column])
         inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
         code[accused & inside & (owner == column)] = Code.KINK
     slack = _BROKEN * (highest - lowest)
     possible = (claimed >= lowest - slack) & (claimed <= highest + slack) & (highest > lowest) | unseen
-    code[accused & (code == Code.MISMATCH) & possible] = Code.UNDETERMINED
+    code[unsure & (code == Code.MISMATCH) & possible] = Code.UNDETERMINED
     return replace(judged, code=code)
 
 
-def _not_additive(at: Bench, generator: torch.Generator) -> Tensor:
-    """Tell for each output whether derivatives along directions fail to add up to that along their sum; (m,)."""
-    found = torch.zeros_like(at.sampled.value, dtype=torch.bool)
-    for _ in range(_TRIALS):
-        one, other = _random(at, generator), _random(at, generator)
-        found |= _broken(at, one, other, _SHORT) & _broken(at, one, other, _SHORTER)
-    return found
+def _not_additive(at: Bench, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Tell which outputs have derivatives along two directions that do not add up to that along their sum.
+
+    The first (m,) asks derivatives to both sides, which along the axes may all exist; the second those to one side,
+    which tell every kink. Where many inputs meet at zero, only all of them rising may show it.
+    """
+    oblique, kinked = (torch.zeros_like(at.sampled.value, dtype=torch.bool) for _ in range(2))
+    pairs = [(_random(at, generator), _random(at, generator)) for _ in range(_TRIALS)]
+    for one, other in (*pairs, (_length(at), _ASIDE * _random(at, generator))):
+        found = [_broken(at, one, other, step) for step in (_SHORT, _SHORTER)]
+        oblique |= found[0][0] & found[1][0]
+        kinked |= found[0][1] & found[1][1]
+    return oblique, kinked
 
 
-def _broken(at: Bench, one: Tensor, other: Tensor, step: float) -> Tensor:
-    slopes = [
-        (along(at.sampled, direction * step) - along(at.sampled, direction * -step)) / (2 * step)
-        for direction in (one, other, one + other)
-    ]
+def _broken(at: Bench, one: Tensor, other: Tensor, step: float) -> tuple[Tensor, Tensor]:
+    forth, back = [], []
+    for direction in (one, other, one + other):
+        forth.append((along(at.sampled, direction * step) - at.sampled.value) / step)
+        back.append((at.sampled.value - along(at.sampled, direction * -step)) / step)
+    both = [(right + left) / 2 for right, left in zip(forth, back, strict=True)]
+    return _gap(at, both, step), _gap(at, forth, step) | _gap(at, back, step)
+
+
+def _gap(at: Bench, slopes: list[Tensor], step: float) -> Tensor:
     size = torch.stack(slopes).abs().amax(dim=0)
     return (slopes[0] + slopes[1] - slopes[2]).abs() > _BROKEN * size + _AUDIBLE * at.noise.level / step
 
@@ -92,15 +112,17 @@ def _pieces(at: Bench, column: int, generator: torch.Generator) -> tuple[Tensor,
 def _ranks(at: Bench, column: int, generator: torch.Generator) -> Iterator[Tensor]:
     """Yield displacements that put one coordinate between any two of the others, which are spread out evenly.
 
-    Of coordinates that are tied, it is then the smallest once, the second smallest once, and so on.
+    Of coordinates that are tied, it is then the smallest once, the second smallest once, and so on; the smallest and
+    the largest also while all of them rise, or all fall.
     """
     count = at.sampled.point.numel()
     places = torch.randperm(count, generator=generator).to(at.sampled.point.device)
     spread = (2.0 * places / count - 1.0) * _length(at)
     gaps = torch.linspace(0, count, min(count + 1, _RANKS + 1)).round()
-    for gap in gaps.tolist():
-        displaced = spread.clone()
-        displaced[column] = (2.0 * (gap - 0.5) / count - 1.0) * _length(at)[column]
+    ends = [(gap, shift) for shift in (-2.0, 2.0) for gap in (0.0, float(count))]
+    for gap, shift in (*((gap, 0.0) for gap in gaps.tolist()), *ends):
+        displaced = spread + shift * _length(at)
+        displaced[column] = (2.0 * (gap - 0.5) / count - 1.0 + shift) * _length(at)[column]
         yield displaced
 
 

@@ -12,7 +12,8 @@ from gradverify.core.analytic import jacobian
 from gradverify.core.columns import bench, judge_all
 from gradverify.core.ground import Ground, Reconsider, second_look
 from gradverify.core.structure import Structure, claimed_entries, find_structure
-from gradverify.core.tally import Comparison, Tally
+from gradverify.core.tally import Comparison, tallied
+from gradverify.core.ties import judge_together
 from gradverify.core.verified import accusations_hold, claims_hold, differences_hold, pattern_holds
 
 _DEAREST = 64  # moves that are made where the alternative is to probe
@@ -35,10 +36,7 @@ def compare_by_structure(ground: Ground, settings: Settings, reconsider: Reconsi
         differences_hold(at, added, seed) and pattern_holds(at, added, structure, seed) and accusations_hold(at, added)
     ):
         return None
-    tally = Tally(at=at, keep=settings.max_elements)
-    for chosen, part in judged:
-        tally.add(chosen, reconsider(at, chosen, part))
-    return tally.comparison()
+    return tallied(at, judge_together(at, judged, settings.seed), settings, reconsider)
 
 
 def _compressed(ground: Ground, structure: Structure) -> Tensor | None:

@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gradverify.case import Settings
 from gradverify.core.columns import Bench, of_moves
-from gradverify.core.compare import Allowance, Code, Judged, matters
+from gradverify.core.compare import WRONG, Allowance, Code, Judged, matters
 from gradverify.core.coordinates import Block
+from gradverify.core.ground import Reconsider
 from gradverify.core.sampler import places
+from gradverify.core.ties import Tie, Tied
 
 KEPT = 4_000_000  # entries of a Jacobian that are kept whole for a diagnosis
 
@@ -67,6 +70,12 @@ class Comparison:
     parts: tuple[Part, ...]  # what was judged, for `measured`; empty where there are too many entries to keep
     at_least: bool = False  # what differs was found by search, and there may be more
     sums: int = 0  # random sums compared in place of single entries
+    ties: tuple[Tie, ...] = ()  # what is said of entries that are astray
+
+    @property
+    def wrong(self) -> int:
+        """How many entries are."""
+        return sum(self.counts[code] for code in WRONG)
 
 
 class Tally:
@@ -112,7 +121,7 @@ class Tally:
         )
 
     def _extremes(self, claimed: Tensor, judged: Judged, allowance: Allowance) -> None:
-        plain = (judged.code == Code.MATCH) | (judged.code == Code.MISMATCH)
+        plain = (judged.code == Code.MATCH) | (judged.code == Code.MISMATCH) | (judged.code == Code.ASTRAY)
         if not bool(plain.any()):
             return
         self._max_error = max(self._max_error, _largest(judged.error, plain))
@@ -142,6 +151,14 @@ class Tally:
         key = (found.code, found.of, found.wrt)
         known = self._groups.get(key)
         self._groups[key] = found if known is None else _worst_of(known, found, self._keep)
+
+
+def tallied(at: Bench, tied: Tied, settings: Settings, reconsider: Reconsider) -> Comparison:
+    """Add up the verdicts on all moves, each looked at once more."""
+    tally = Tally(at=at, keep=settings.max_elements)
+    for chosen, judged in tied.parts:
+        tally.add(chosen, reconsider(at, chosen, judged))
+    return replace(tally.comparison(), ties=tied.ties)
 
 
 def measured(comparison: Comparison, inputs: int, outputs: int) -> Measured | None:

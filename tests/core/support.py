@@ -56,3 +56,19 @@ def claimed(value: Callable[..., Tensor], slope: Callable[..., Tensor]) -> Calla
             return grad * slope(x)
 
     return Claimed.apply
+
+
+def with_backward(forward: Callable[..., Tensor], backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a Function of this forward and backward: (cotangent, *inputs) -> gradients."""
+
+    class Claimed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+            ctx.save_for_backward(*inputs)
+            return forward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            return backward(grad, *ctx.saved_tensors)
+
+    return Claimed.apply

@@ -141,6 +141,16 @@ def test_ties_of_many_are_kinks_whatever_the_seed(seed: int) -> None:
         assert (result.verdict, result.kinks > 0) == ("pass", True)
 
 
+def test_pieces_that_only_several_inputs_at_once_lead_to_are_found() -> None:
+    tied = double([2.0, 0.0, 2.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0, 0.0])
+    for function, x in (
+        (lambda x: x.sort().values.diff(), tied),
+        (lambda x: x.amin().clamp(min=0), double([0.0] * 8)),
+    ):
+        result = gradcheck(function, x)
+        assert (result.verdict, result.kinks > 0) == ("pass", True)
+
+
 def test_a_value_that_no_piece_has_is_wrong_at_a_tie() -> None:
     class Greedy(torch.autograd.Function):
         @staticmethod
