@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gradverify.core.columns import Bench
 from gradverify.core.compare import Code, Judged
+from gradverify.core.moves import by_owner
 from gradverify.core.sampler import along
 
 _TRIALS = 3  # pairs of random directions whose derivatives should add up
@@ -101,7 +102,12 @@ def _pieces(at: Bench, column: int, generator: torch.Generator) -> tuple[Tensor,
     step = torch.zeros_like(at.sampled.point)
     step[column] = _length(at)[column] * _STEP
     slopes = []
-    for neighbour in (*_ranks(at, column, generator), *(_random(at, generator) for _ in range(_NEIGHBOURS))):
+    alone = by_owner(at.moves, at.claimed.abs()) > 0  # where others move too, eigenvectors mix and hide a piece
+    for neighbour in (
+        *_ranks(at, column, generator),
+        *(_random(at, generator) for _ in range(_NEIGHBOURS)),
+        *(() if bool(alone.all()) else (neighbour * alone for neighbour in _ranks(at, column, generator, alone))),
+    ):
         there = neighbour * _DISTANCE
         rise = along(at.sampled, there + step) - along(at.sampled, there - step)
         slopes.append(rise / (2 * step[column]))
@@ -109,20 +115,23 @@ def _pieces(at: Bench, column: int, generator: torch.Generator) -> tuple[Tensor,
     return stacked.amin(dim=0), stacked.amax(dim=0)
 
 
-def _ranks(at: Bench, column: int, generator: torch.Generator) -> Iterator[Tensor]:
+def _ranks(at: Bench, column: int, generator: torch.Generator, among: Tensor | None = None) -> Iterator[Tensor]:
     """Yield displacements that put one coordinate between any two of the others, which are spread out evenly.
 
     Of coordinates that are tied, it is then the smallest once, the second smallest once, and so on; the smallest and
-    the largest also while all of them rise, or all fall.
+    the largest also while all of them rise, or all fall. The others are those `among` which (n,) bool it is, if given.
     """
-    count = at.sampled.point.numel()
-    places = torch.randperm(count, generator=generator).to(at.sampled.point.device)
-    spread = (2.0 * places / count - 1.0) * _length(at)
+    length = _length(at)
+    others = torch.ones_like(length, dtype=torch.bool) if among is None else among
+    count = int(others.sum())
+    places = torch.zeros_like(length)
+    places[others] = torch.randperm(count, generator=generator).to(length)
+    spread = (2.0 * places / count - 1.0) * length
     gaps = torch.linspace(0, count, min(count + 1, _RANKS + 1)).round()
     ends = [(gap, shift) for shift in (-2.0, 2.0) for gap in (0.0, float(count))]
     for gap, shift in (*((gap, 0.0) for gap in gaps.tolist()), *ends):
-        displaced = spread + shift * _length(at)
-        displaced[column] = (2.0 * (gap - 0.5) / count - 1.0 + shift) * _length(at)[column]
+        displaced = spread + shift * length
+        displaced[column] = (2.0 * (gap - 0.5) / count - 1.0 + shift) * length[column]
         yield displaced
 
 

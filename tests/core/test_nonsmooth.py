@@ -233,3 +233,10 @@ def test_a_dead_zone_with_a_straight_through_gradient_is_wrong() -> None:
 def test_a_quotient_that_grows_without_end_is_no_derivative() -> None:
     result = gradcheck(torch.log, double([1e-300, 1e-3, 1.0, 1e300]))
     assert result.verdict in ("pass", "inconclusive")
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("function", [torch.linalg.eigvalsh, torch.linalg.svdvals])
+def test_repeated_eigenvalues_have_the_gradient_of_any_order(function: Any, size: int) -> None:
+    point = torch.eye(size, dtype=torch.float64, requires_grad=True)
+    assert gradcheck(lambda a: function((a + a.mT) / 2), point).verdict == "pass"
