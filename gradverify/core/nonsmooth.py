@@ -24,6 +24,7 @@ from gradverify.core.samples import (
     Samples,
     central,
     difference_noise,
+    finest,
     one_sided,
     to_the_end,
     unmoved,
@@ -133,13 +134,13 @@ def suspicious(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:
 
     The same question as `examine` asks, of the last two steps only, which are a factor of two apart.
     """
-    level = difference_noise(sampled, noise, samples)[:, -1]
+    level = difference_noise(sampled, noise, finest(samples, 1))[:, 0]
     level = torch.maximum(level, _ROUNDING / _AUDIBLE * sampled.unit * sampled.size / samples.forth[:, -1])
-    left, right = one_sided(sampled, samples)
+    left, right = one_sided(sampled, finest(samples, 2))
     bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
     bent = (bend[:, -1] > _AUDIBLE * level) & (bend[:, -1] > 0.5**_BENT * bend[:, -2])
     torn = (slope[:, -1] > _AUDIBLE * level) & (slope[:, -1] > 0.5**_TORN * slope[:, -2])
-    found: Tensor = bent | torn | ~torch.isfinite(bend).all(dim=1)
+    found: Tensor = bent | torn | ~torch.isfinite(samples.plus - samples.minus).all(dim=1)
     return found
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gradverify.core.noise import Noise
 from gradverify.core.sampler import Sampler
-from gradverify.core.samples import Estimate, Samples, Steps, central, difference_noise
+from gradverify.core.samples import Estimate, Samples, Steps, central, difference_noise, finest
 
 DEPTH = 3  # steps taken
 _FIRST = 2.0**-7  # the largest of them, relative to the length scale
@@ -24,5 +24,5 @@ def extrapolate(sampled: Sampler, noise: Noise, samples: Samples) -> Estimate:
     first = (4 * difference[:, 1] - difference[:, 0]) / 3
     second = (4 * difference[:, 2] - difference[:, 1]) / 3
     value = (16 * second - first) / 15
-    bar = (value - second).abs() + difference_noise(sampled, noise, samples)[:, 2]
+    bar = (value - second).abs() + difference_noise(sampled, noise, finest(samples, 1))[:, 0]
     return Estimate(value=value, bar=torch.where(torch.isfinite(bar), bar, torch.inf))

@@ -119,7 +119,7 @@ def single(sampled: Sampler, point: Tensor) -> Tensor:
 
 
 def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
-    """Round the values of the coordinates `columns` to what their own dtype can hold; both (k,)."""
+    """Round values (..., k) of the coordinates `columns` (k,) to what their own dtype can hold."""
     dtypes = {primal.tensor.dtype for primal in sampled.problem.primals}
     if dtypes <= {torch.float64, torch.complex128}:
         return values
@@ -127,7 +127,7 @@ def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
     for block in sampled.inputs:
         real = real_view(sampled.problem.primals[block.tensor].tensor).dtype
         mine = (columns >= block.start) & (columns < block.stop)
-        rounded[mine] = values[mine].to(real).to(torch.float64)
+        rounded[..., mine] = values[..., mine].to(real).to(torch.float64)
     return rounded
 
 

@@ -51,23 +51,23 @@ def sample(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Samp
     """Evaluate the forward at x ± h for every chosen move (C,) and step."""
     inside, place = members(moves, chosen)
     start, base = (sampled.point, steps.base) if moves.direct else (sampled.point[inside], steps.base[inside])
-    signed = [(sign, sign * factor) for sign in (1, -1) for factor in steps.factors.tolist()]
-    values = sampled.value.new_empty(len(signed), len(chosen), sampled.value.numel())
+    factors = torch.cat([steps.factors, -steps.factors]).unsqueeze(1)
+    values = sampled.value.new_empty(len(factors), len(chosen), sampled.value.numel())
     lengths = []
-    for some in _parts(len(signed), len(chosen) * (sampled.point.numel() + sampled.value.numel())):
-        points = sampled.point.repeat(len(signed[some]), 1 if moves.direct else len(chosen), 1)
-        for there, (sign, factor) in zip(points, signed[some], strict=True):
-            moved = representable(sampled, inside, torch.add(start, base, alpha=factor))
-            lengths.append(_lengths(moves, chosen, inside, (moved - start).mul_(sign)))
-            if moves.direct:
-                there[0] = moved
-            else:
-                there[place, inside] = moved
-        evaluate(sampled, points.flatten(0, 1), values[some].flatten(0, 1))
-    half = len(signed) // 2
-    forth, back = torch.stack(lengths[:half], dim=1), torch.stack(lengths[half:], dim=1)
+    for some in _parts(len(factors), len(chosen) * (sampled.point.numel() + sampled.value.numel())):
+        moved = representable(sampled, inside, torch.addcmul(start, factors[some], base))
+        lengths.append(_lengths(moves, chosen, inside, (moved - start).mul_(factors[some].sign())))
+        if moves.direct:
+            points = moved
+        else:
+            points = sampled.point.repeat(len(moved), len(chosen), 1)
+            points[:, place, inside] = moved
+            points = points.flatten(0, 1)
+        evaluate(sampled, points, values[some].flatten(0, 1))
+    half = len(factors) // 2
+    found = torch.cat(lengths, dim=1)
     plus, minus = values[:half].transpose(0, 1), values[half:].transpose(0, 1)
-    return Samples(moves=chosen, forth=forth, back=back, plus=plus, minus=minus)
+    return Samples(moves=chosen, forth=found[:, :half], back=found[:, half:], plus=plus, minus=minus)
 
 
 def _parts(count: int, numbers: int) -> Iterator[slice]:
@@ -78,14 +78,17 @@ def _parts(count: int, numbers: int) -> Iterator[slice]:
 
 
 def _lengths(moves: Moves, chosen: Tensor, inside: Tensor, lengths: Tensor) -> Tensor:
-    """Return the step of the coordinate that owns each entry, (C, 1) or (C, m), from those of the moved ones (k,)."""
+    """Return the steps of the coordinate that owns each entry, (C, K, 1) or (C, K, m), from those moved, (K, k)."""
     if moves.kind is Kind.SINGLE:
-        return lengths.unsqueeze(1)
+        return lengths.T.unsqueeze(2)
     if moves.direct:
         return lengths.unsqueeze(0)
     every = torch.zeros(len(moves.colour), dtype=lengths.dtype, device=lengths.device)
-    every[inside] = lengths
-    return owned(moves, chosen, every)
+    found = []
+    for row in lengths:
+        every[inside] = row
+        found.append(owned(moves, chosen, every))
+    return torch.stack(found, dim=1)
 
 
 def joined(coarse: Samples, fine: Samples) -> Samples:
@@ -115,6 +118,18 @@ def of_outputs(samples: Samples, outputs: slice) -> Samples:
     forth, back = (each if each.shape[2] == 1 else each[:, :, outputs] for each in (samples.forth, samples.back))
     plus, minus = samples.plus[:, :, outputs], samples.minus[:, :, outputs]
     return Samples(moves=samples.moves, forth=forth, back=back, plus=plus, minus=minus)
+
+
+def finest(samples: Samples, count: int) -> Samples:
+    """Return the samples at the last, finest steps only."""
+    some = slice(-count, None)
+    return Samples(
+        moves=samples.moves,
+        forth=samples.forth[:, some],
+        back=samples.back[:, some],
+        plus=samples.plus[:, some],
+        minus=samples.minus[:, some],
+    )
 
 
 def void(samples: Samples) -> Tensor:

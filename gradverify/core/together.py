@@ -91,10 +91,14 @@ def _by_batch(sampled: Sampler, points: Tensor) -> Tensor | None:
     """Put the copies one after the other along the first dimension of whatever has the outputs' batch."""
     if len({shape[0] if shape else 0 for shape in sampled.shapes}) != 1 or not _may_be_longer(sampled):
         return None
-    moved, matching = _moved(sampled, points), _matching(sampled)
-    if not bool((matching | ~moved).all()):
-        raise _ElsewhereError
-    for copied in dict.fromkeys((tuple(matching.tolist()), tuple(moved.any(dim=0).tolist()))):
+    matching = _matching(sampled)
+    tried = [tuple(matching.tolist())]
+    if not bool(matching.all()):
+        moved = _moved(sampled, points)
+        if not bool((matching | ~moved).all()):
+            raise _ElsewhereError
+        tried.append(tuple(moved.any(dim=0).tolist()))
+    for copied in dict.fromkeys(tried):
         if copied in sampled.together.batches or _copies_agree(sampled, len(points), copied):
             sampled.together.batches.add(copied)
             return _side_by_side(sampled, _stacked(sampled, points), copied)
@@ -167,7 +171,7 @@ def _side_by_side(sampled: Sampler, stacked: Sequence[Tensor], copied: Sequence[
         for many, mine in zip(stacked, copied, strict=True)
     ]
     try:
-        found = {output.name: output.tensor for output in call(sampled.problem, [each.clone() for each in inputs])}
+        found = {output.name: output.tensor for output in call(sampled.problem, inputs)}
     except EvaluationError:
         return None
     outputs = [found[name] for name in sampled.names if name in found]
