@@ -11,10 +11,9 @@ from torch import Tensor
 
 from gradverify.core.analytic import reverse, row
 from gradverify.core.chance import scattered
-from gradverify.core.compare import BAR_FACTOR
 from gradverify.core.directional import slope
 from gradverify.core.noise import measure
-from gradverify.core.samples import Estimate
+from gradverify.core.samples import BAR_FACTOR, Estimate
 from gradverify.core.scale import Scales, scales
 from gradverify.core.steady import Steady
 from gradverify.errors import EvaluationError

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.compare import BAR_FACTOR, Code, Judged
+from gradverify.core.compare import Code, Judged
 from gradverify.core.moves import Moves, to_owners
-from gradverify.core.samples import Estimate
+from gradverify.core.samples import BAR_FACTOR, Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

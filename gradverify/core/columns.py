@@ -36,7 +36,7 @@ _CHUNK = 2_000_000  # sampled numbers held at a time
 _CACHED = 1 << 15  # entries that are judged at a time
 _MANY = 20_000  # entries in doubt that are all looked at again
 _CLEARLY = 30.0  # beyond those, not the ones that are wrong by this many times what is allowed
-_UNITS, _UNITS_OF_BACKWARD = 128.0, 2048.0  # of rounding, which what cancels inside may leave in a derivative
+_UNITS, _UNITS_OF_BACKWARD = 128.0, 16384.0  # of rounding, which what cancels inside may leave in a derivative
 _DEPTH = 32  # rungs of a ladder, about
 _FIELDS = tuple(field.name for field in fields(Judged))
 
@@ -70,7 +70,7 @@ def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed
 
 
 def _faint(sampled: Sampler, moves: Moves, claimed: Tensor) -> Tensor:
-    """Return per entry what rounding of quantities of the inputs' or the output's size may amount to; (M, m)."""
+    """Return per entry what rounding of quantities of the output's or the input tensor's size may amount to; (M, m)."""
     if not claimed.numel():
         return claimed
     inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
@@ -80,11 +80,10 @@ def _faint(sampled: Sampler, moves: Moves, claimed: Tensor) -> Tensor:
         largest[block.coordinates] = own.max() if bool((own > 0).any()) else 1.0
     units = _UNITS_OF_BACKWARD if sampled.problem.order > 1 else _UNITS
     scale = owned(moves, torch.arange(moves.count, device=claimed.device), largest)
-    most = float(inputs.max())
+    share = sampled.size.unsqueeze(0) / scale
     # An output far below the rounding of the rounding of the inputs is nothing that is left of them.
-    tiny = (sampled.size > 0) & (sampled.size < sampled.unit.square() * most)
-    size = torch.where(tiny, sampled.size, sampled.size.clamp(min=most))
-    return units * sampled.unit * size.unsqueeze(0) / scale
+    tiny = (share > 0) & (share < sampled.unit.square())
+    return units * sampled.unit * torch.where(tiny, share, share.clamp(min=1.0))
 
 
 def judge_moves(at: Bench, chosen: Tensor) -> Judged:
@@ -235,12 +234,13 @@ def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged,
     claimed, allowance = at.claimed[samples.moves], of_moves(at.allowance, samples.moves)
     local = examine(at.sampled, at.noise, samples, height)
     judged = judge_local(claimed, local, allowance)
-    open_ = (at.noise.loud > at.noise.level) & (judged.code == Code.MISMATCH)
+    open_ = (at.noise.loud > at.noise.level) & local.unsteady & (judged.code == Code.MISMATCH)
     if bool(open_.any()):
         loud = replace(at.noise, level=at.noise.loud)
         other = judge_local(claimed, examine(at.sampled, loud, samples, height), allowance)
         every = torch.arange(len(open_), device=open_.device), torch.arange(open_.shape[1], device=open_.device)
-        judged = _replaced(judged, open_, *every, other)
+        code = other.code.masked_fill((other.code == Code.MATCH) & ~at.noise.lasting, Code.UNDETERMINED)
+        judged = _replaced(judged, open_, *every, replace(other, code=code))
     return judged, local.height
 
 

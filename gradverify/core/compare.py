@@ -12,11 +12,10 @@ from torch import Tensor
 from gradverify.case import Tolerances
 from gradverify.core.moves import Moves, largest_by_owner, owned
 from gradverify.core.nonsmooth import Local
-from gradverify.core.samples import Estimate
+from gradverify.core.samples import BAR_FACTOR, Estimate
 from gradverify.result import ElementVerdict
 
 UNDERFLOW = 1e-290  # bars that only keep room for denormal numbers
-BAR_FACTOR = 10.0  # an error counts from this many error bars on
 _RESOLVING = 1e-3  # an entry is judged when its bar, times the factor, is below this part of its scale
 _NEGLIGIBLE = 1e-6  # derivatives below this part of |f|/|x| are of no consequence
 ROUNDING = 100 * torch.finfo(torch.float64).eps  # what sums in backward may leave, beside the row and the column
@@ -179,7 +178,8 @@ def _may_cancel(claimed: Tensor, judged: Judged, local: Local, allowance: Allowa
     slack = (high - low).abs() + judged.bar
     shown = (claimed >= low - slack) & (claimed <= high + slack)
     faint = judged.error <= allowance.faint
-    return faint if allowance.order > 1 else (faint | (judged.error <= _LEAPS * local.leap)) & shown
+    leaps = (judged.error <= _LEAPS * local.leap) & shown
+    return leaps | (faint if allowance.order > 1 else faint & shown)
 
 
 _LEAPS = 2.0  # an error is explained by a leap up to this many times what the leap does to a difference

@@ -13,16 +13,19 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.core.chance import scattered
 from gradverify.core.columns import Bench
 from gradverify.core.compare import Code, Judged
 from gradverify.core.ladder import halving_steps
 from gradverify.core.noise import heard_at
-from gradverify.core.sampler import magnitudes
+from gradverify.core.sampler import along, magnitudes
 from gradverify.core.samples import central, sample
 
 _SPACINGS = tuple(2.0**-k for k in range(3, 13))  # of the samples, relative to the length scale
 _STEADY, _SAME = 4, 4.0  # over so many of them, noise stays the same up to this factor; a kink's falls by 8
 _HIGHEST = 2.0**-4  # of the output's tensor: what is higher is no precision that anybody computes in
+_AROUND = (0.3, -0.3, 1.0, -1.0, 3.0, -3.0)  # how far, in length scales, flatness is looked for
+_SMALL, _SELDOM = 2.0**-24, 1  # steps there, and how often stairs may end within one
 _HEIGHTS = 4.0  # of a stair, that a difference may be off by
 
 
@@ -32,7 +35,7 @@ def excuse_flights(at: Bench, chosen: Tensor, judged: Judged) -> Judged:
     accused = (judged.code == Code.MISMATCH) & (claimed != 0) & (judged.numeric.abs() <= judged.bar)
     if not bool(accused.any()):
         return judged
-    height = _heights(at)
+    height = torch.where(_flat_all_around(at), _heights(at), 0.0)
     accused &= height > 0
     rows = accused.any(dim=1).nonzero().squeeze(1)
     if not len(rows):
@@ -46,6 +49,20 @@ def excuse_flights(at: Bench, chosen: Tensor, judged: Judged) -> Judged:
     open_[rows] = accused[rows] & shown
     code = judged.code.masked_fill(open_, Code.UNDETERMINED)
     return replace(judged, code=code, bar=torch.where(open_, judged.error, judged.bar))
+
+
+def _flat_all_around(at: Bench) -> Tensor:
+    """Tell which outputs do not move at small steps wherever they are looked at; (m,).
+
+    Beyond a dead zone, a clamp or a jump they do, and what ripples with any of the inputs moves everywhere.
+    """
+    generator = torch.Generator().manual_seed(0)
+    small = _SMALL * scattered(at.lengths.shared, generator)
+    moved = torch.zeros_like(at.sampled.value, dtype=torch.long)
+    for distance in _AROUND:
+        there = distance * scattered(at.lengths.shared, generator)
+        moved += along(at.sampled, there) != along(at.sampled, there + small)
+    return moved <= _SELDOM
 
 
 def _heights(at: Bench) -> Tensor:

@@ -15,7 +15,7 @@ fall is not enough: samples that all lie within one stair of rounding are quiet 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 
 import torch
@@ -53,11 +53,12 @@ class Noise:
 
     level: Tensor
     loud: Tensor  # the level, or more where it cannot be told whether what was heard far off was noise or a kink
+    lasting: Tensor  # bool: that was as loud at several distances, as noise would be
     rounding: Tensor  # the part that rounding the value to its own dtype explains
 
     def of(self, outputs: Tensor | slice) -> Noise:
         """Return the noise of some of the outputs."""
-        return Noise(level=self.level[outputs], loud=self.loud[outputs], rounding=self.rounding[outputs])
+        return Noise(**{field.name: getattr(self, field.name)[outputs] for field in fields(self)})
 
 
 def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
@@ -70,7 +71,7 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
     level = before = earlier = _estimate(sampled, direction, rounding, worth)
     open_ = level > worth
     fallen = torch.zeros_like(level)  # how clearly it has fallen, one distance after the other
-    quiet = torch.full_like(level, torch.inf)
+    quiet, lasting = torch.full_like(level, torch.inf), torch.zeros_like(open_)
     for times in range(_CLOSEST):
         if not bool(open_.any()):
             break
@@ -81,15 +82,16 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
         fallen += 0.5 * (closer * _FOLLOWS < before)
         follows = ~gone & (fallen >= _CLEARLY)
         level = torch.where(open_ & follows & (closer * _FOLLOWS < level), closer, level)
-        # Samples within one stair, or before the first kink: had it been as loud at other distances, it is a stair.
-        silent = gone | ((closer <= worth) & (closer * _FOLLOWS < before) & ~follows)
-        quiet = torch.where(open_ & silent & (fell | (times == 0)), closer, quiet)
+        # Samples within one stair of noise, or on this side of the first kink.
+        silent = open_ & (gone | ((closer <= worth) & (closer * _FOLLOWS < before) & ~follows))
+        quiet = torch.where(silent, closer, quiet)
+        lasting |= silent & ~fell & (times > 0)
         falling = closer * _FALLS < torch.fmax(before, earlier)
         uncertain = falling | (closer > _RELIABLE * size) | (times < _PATIENCE)
         open_ &= uncertain & (closer > worth) & ~gone
         before, earlier = closer, before
     loud = _pooled(sampled, level)
-    return Noise(level=torch.fmin(loud, _pooled(sampled, quiet)), loud=loud, rounding=rounding)
+    return Noise(level=torch.fmin(loud, _pooled(sampled, quiet)), loud=loud, lasting=lasting, rounding=rounding)
 
 
 def heard_at(sampled: Sampler, lengths: Scales, spacing: float) -> Tensor:

@@ -19,6 +19,7 @@ from gradverify.core.noise import Noise
 from gradverify.core.plateau import stair, tilted_stair
 from gradverify.core.sampler import Sampler
 from gradverify.core.samples import (
+    BAR_FACTOR,
     NOISE_FACTOR,
     Estimate,
     Samples,
@@ -38,6 +39,7 @@ _SEEN = 2  # steps at which a bend is calm, to say that the point is smooth
 _AUDIBLE = 5.0  # how far above the noise a difference must stand to be heard
 _LASTING = 4  # with fewer steps than this, one flag is all there can be
 _RESOLVED = 1e-5  # a bar this small against the bend tells the two sides apart
+_ROUGHLY = 1e-2  # and one this small on which of them the point lies
 _CANCELLED = 4.0  # units of rounding, of the steepest slope around
 _GROWN = 2.0**7  # by how much an output that is a difference of equal numbers may have amplified the inputs
 _FAR = slice(5, 12)  # rungs that are neither as long as the input's scale nor so short as to lie within one stair
@@ -68,6 +70,7 @@ class Local:
     stairs: Tensor  # bool: the point lies on a stair of a flight, too high for one of float32: flat here, steep beyond
     height: Tensor  # of the stair that the point lies on, 0 where on none
     far: tuple[Tensor, Tensor]  # between what the differences at larger steps lie
+    unsteady: Tensor  # bool: the samples themselves show noise, or something that is not smooth
     leap: Tensor  # by how much they depart from the estimate all at once, see `leap`
 
 
@@ -99,14 +102,15 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | No
     one = _finite_one(left, right)
     reach = samples.forth.expand_as(shape.size)
     seen = _steepest(sampled, samples)
+    low, high, outer = _between(left, right, smooth, size)
     estimate = Estimate(
-        value=torch.where(edge, one.value, torch.where(kink, (left.value + right.value) / 2, smooth.value)),
-        bar=torch.where(edge, one.bar, torch.where(kink, torch.maximum(left.bar, right.bar), smooth.bar)),
+        value=torch.where(edge, one.value, torch.where(kink, (low + high) / 2, smooth.value)),
+        bar=torch.where(edge, one.bar, torch.where(kink & outer, torch.maximum(left.bar, right.bar), smooth.bar)),
     )
     return Local(
         estimate=estimate,
-        low=torch.where(kink, torch.minimum(left.value, right.value), estimate.value),
-        high=torch.where(kink, torch.maximum(left.value, right.value), estimate.value),
+        low=torch.where(kink, low, estimate.value),
+        high=torch.where(kink, high, estimate.value),
         kink=kink,
         jump=jump & ~edge,
         edge=edge,
@@ -117,6 +121,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | No
         stairs=height > _FLIGHT * sampled.value.abs(),
         height=height,
         far=_far(difference),
+        unsteady=shape.rough.any(dim=1) | (_scatter(samples).amax(dim=1) > noise.level),
         leap=leap(sampled, samples, measured, estimate),
         outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
@@ -127,6 +132,22 @@ def _smooth(sampled: Sampler, samples: Samples, finite: Tensor, level: Tensor) -
     shape = _shape(sampled, samples, level)
     usable = finite & ~_up_to_the_last(shape.rough)
     return level, shape, tableau(central(samples), level, usable, samples.forth.square())
+
+
+def _between(left: Estimate, right: Estimate, smooth: Estimate, size: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return between which slopes lies what is accepted at a kink, and whether the kink's two sides bound it.
+
+    Next to a kink the slope of the point's own side may be known roughly, and where several kinks are near, its piece
+    may have a slope that is not between the outermost.
+    """
+    low, high = torch.minimum(left.value, right.value), torch.maximum(left.value, right.value)
+    slack = BAR_FACTOR * smooth.bar
+    least, most = smooth.value - slack, smooth.value + slack
+    roughly = smooth.bar <= _ROUGHLY * size
+    outer = ~roughly | ((most >= low) & (least <= high))
+    low = torch.where(outer, torch.where(roughly, torch.maximum(low, least), low), least)
+    high = torch.where(outer, torch.where(roughly, torch.minimum(high, most), high), most)
+    return low, high, outer
 
 
 def suspicious(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:
@@ -221,10 +242,13 @@ def _cancelled(sampled: Sampler, samples: Samples, seen: Tensor) -> Tensor:
     Where terms cancel, they leave rounding of their own size, as the steepest slope around shows it, and where nothing
     at all is left, of the size that the inputs may have grown to.
     """
-    still = unmoved(sampled, samples)[:, HALVINGS - 1]
+    unmoving = unmoved(sampled, samples)
     inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).amax() / samples.forth[:, 0]
     size = torch.where(sampled.value == 0, torch.maximum(seen, _GROWN * inputs), seen)
-    return torch.where(still, _CANCELLED * sampled.unit * size, 0.0)
+    # What does not move it may still do so by less than the rounding of its tensor's largest.
+    longest = torch.where(to_the_end(unmoving), samples.forth, 0.0).amax(dim=1)
+    least = sampled.size / longest.clamp(min=torch.finfo(torch.float64).tiny)
+    return _CANCELLED * sampled.unit * torch.where(unmoving[:, HALVINGS - 1], torch.maximum(size, least), 0.0)
 
 
 def _far(difference: Tensor) -> tuple[Tensor, Tensor]:

@@ -106,7 +106,11 @@ def _pieces(at: Bench, column: int, generator: torch.Generator) -> tuple[Tensor,
     for neighbour in (
         *_ranks(at, column, generator),
         *(_random(at, generator) for _ in range(_NEIGHBOURS)),
-        *(() if bool(alone.all()) else (neighbour * alone for neighbour in _ranks(at, column, generator, alone))),
+        *(
+            ()
+            if bool(alone.all()) or not bool(alone.any())
+            else (neighbour * alone for neighbour in _ranks(at, column, generator, alone))
+        ),
     ):
         there = neighbour * _DISTANCE
         rise = along(at.sampled, there + step) - along(at.sampled, there - step)

@@ -18,6 +18,7 @@ from gradverify.core.samples import Estimate, Samples, to_the_end, void
 _FEW = 4.0  # units of rounding by which a tilted stair may seem to move
 _ROUNDING = 64.0  # units of rounding of the output or the input, that a tilted stair is high at most
 _NEAR, _FAR = 4, 10  # rungs beyond the stair that are looked at
+_EVEN = 2.0**-6  # slopes beyond a stretch that differ by no more than this part are one slope
 _BOTH = 2  # of them, at least, must move on both sides
 _NARROW = 2.0**-7  # widest stair that counts, relative to the largest step, if it moves on both sides near by
 _LOW = 2.0**-7  # highest stair that counts, relative to the output, if it does so far off: bfloat16 has such stairs
@@ -55,4 +56,18 @@ def _height(sampled: Sampler, samples: Samples, unheard: Tensor) -> Tensor:
     width = samples.forth.expand_as(up).gather(1, first).squeeze(1)
     narrow = near & (width <= _NARROW * samples.forth[:, 0])
     low = far & (smallest <= _LOW * sampled.value.abs())
-    return torch.where(tail.any(dim=1) & (narrow | low), smallest, 0.0)
+    ragged = _ragged(up, samples.forth, first) | _ragged(down, samples.back, first)
+    return torch.where(tail.any(dim=1) & (narrow | low) & ragged, smallest, 0.0)
+
+
+def _ragged(moves: Tensor, steps: Tensor, first: Tensor) -> Tensor:
+    """Tell whether an output moves unevenly beyond its flat stretch: stairs do, the slope beyond a dead zone does not.
+
+    `moves` (C, K, m) is by how much, `first` (C, 1, m) the first rung within the stretch.
+    """
+    near = [(first - number).clamp(min=0) for number in (1, 2, 3)]
+    there = [moves.gather(1, place) for place in near]
+    at = [steps.expand_as(moves).gather(1, place) for place in near]
+    one, other = ((there[k + 1] - there[k]) / (at[k + 1] - at[k]) for k in range(2))
+    even = (one - other).abs() <= _EVEN * torch.maximum(one.abs(), other.abs())
+    return (~even | (first < len(near))).squeeze(1)

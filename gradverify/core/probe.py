@@ -13,11 +13,10 @@ from torch import Generator, Tensor
 
 from gradverify.core.analytic import Reverse, row
 from gradverify.core.chance import scattered
-from gradverify.core.compare import BAR_FACTOR
 from gradverify.core.directional import slope
 from gradverify.core.noise import Noise
 from gradverify.core.sampler import Sampler, magnitudes
-from gradverify.core.samples import Estimate
+from gradverify.core.samples import BAR_FACTOR, Estimate
 from gradverify.core.scale import Scales
 
 _COTANGENTS = 2  # of each of the two kinds: the outputs by their tensor's scale, and each by its own
@@ -26,6 +25,7 @@ _FIRST = 2.0**-6  # first step along a direction, relative to the length scale: 
 _CLOSER = (2.0**-14, 2.0**-26)  # those tried where the function bends too much, or has kinks, on the way
 _FAINT = 1e-4  # of the largest output change of a tensor: smaller ones are not weighted up further
 _ROUNDING, _ULP = 1e-12, 4 * torch.finfo(torch.float64).eps  # what summing up in backward may leave
+_VANISHED = 0.1  # of an error at larger steps is left of it: kinks on the way were the cause
 _SHARP = 1e-8  # a bar below this part of the sum is good enough to do without closer steps
 
 
@@ -50,8 +50,19 @@ class Gap:
     error: Tensor  # numeric - claimed
     bar: Tensor
     allowed: Tensor  # by rounding alone
-    tolerated: Tensor  # by the relative tolerance besides
+    size: Tensor  # of the sum's terms
+    rtol: float  # the part of it that is tolerated besides
     first: float  # the first step that did best
+
+    @property
+    def tolerable(self) -> bool:
+        """Whether all sums come out right but for what is tolerated and rounding."""
+        return bool((self.error.abs() <= self.allowed + self.rtol * self.size).all())
+
+    @property
+    def close(self) -> bool:
+        """Whether all do, to what is tolerated alone."""
+        return bool((self.error.abs() <= self.rtol * self.size).all())
 
 
 def probe(
@@ -106,17 +117,16 @@ def _gap(asked: Probe, direction: Tensor, known: Estimate) -> Gap:
         if bool(((found.error.abs() <= found.allowed) & (found.bar <= sharp)).all()):
             break
         closer = gap_at(asked, direction, first)
-        found = closer if float(closer.bar.sum()) < float(found.bar.sum()) else found
+        # However wide the bars: so many sums do not come out right by accident, and a wrong entry stays wrong.
+        vanishes = closer.close and float(closer.error.abs().max()) <= _VANISHED * float(found.error.abs().max())
+        found = closer if vanishes or float(closer.bar.sum()) < float(found.bar.sum()) else found
     return found
 
 
 def _judged(asked: Probe, terms: Tensor, error: Tensor, bar: Tensor, first: float) -> Gap:
     size = terms.square().sum(dim=1).sqrt()
-    if bool((error.abs() <= asked.rtol * size).all()):
-        # So many sums do not come out right by accident: there is no more noise than what they are off by.
-        bar = torch.minimum(bar, error.square().mean().sqrt())
     allowed = BAR_FACTOR * bar + _ROUNDING * size + _ULP * terms.abs().sum(dim=1)
-    return Gap(error=error, bar=bar, allowed=allowed, tolerated=allowed + asked.rtol * size, first=first)
+    return Gap(error=error, bar=bar, allowed=allowed, size=size, rtol=asked.rtol, first=first)
 
 
 def wide(found: Gap) -> bool:

@@ -22,7 +22,7 @@ from gradverify.errors import GradverifyError
 _COLUMNS = 8  # wrong columns that are named; more of them are "at least"
 _ROUNDS = 3  # of probing again without the columns found
 _SPREAD = 9.0  # the product of two random entries is at most so many times another one's
-_BLIND = 1.0  # relative errors that even a missing entry has
+_BLIND = 0.1  # of a sum: if more is allowed, not even a wrong factor of all entries shows
 _SAMPLED = 2  # rows looked at to say how large an entry is
 
 
@@ -49,7 +49,7 @@ def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconside
     rtol = relative_tolerance(settings.tolerances, dtypes)
     asked, directions, gaps = probe(ground.sampled, ground.noise, ground.lengths, ground.backward, rtol, generator)
     answers = Rows(asked)
-    limit = _limit(asked, answers, directions, gaps, generator)
+    limit = _limit(asked, answers, directions, [_heard(found) for found in gaps], generator)
     outcome = _searched(asked, answers, directions, gaps, settings)
     found = _judged(ground, answers, outcome.suspects, settings, reconsider) if outcome.suspects else None
     entries = ground.sampled.point.numel() * ground.sampled.value.numel()
@@ -60,8 +60,8 @@ def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconside
             raise UnnamedError(f"random sums over the Jacobian differ, but no single entry was found to be wrong{why}")
         if bool(asked.left_out.any()):
             raise UnnamedError(f"{int(asked.left_out.sum())} outputs are not finite around the point")
-        if limit is not None and limit >= _BLIND:
-            raise UnnamedError("random sums are too noisy here to show whether an entry is there at all")
+        if any(bool((_heard(found).allowed > _BLIND * found.size).any()) for found in gaps):
+            raise UnnamedError("random sums over the Jacobian are too noisy here to show anything")
     counts[Code.MATCH] = 0
     counts[Code.MATCH] = entries - counts.total()
     return Comparison(
@@ -100,7 +100,7 @@ def _searched(asked: Probe, answers: Rows, directions: list[Tensor], gaps: list[
                 return _Outcome(suspects=tuple(suspects), clean=False)
         if not columns or not named:
             # Too small for a search to follow: many entries may be off by what the tolerance allows each.
-            tolerable = all(bool((found.error.abs() <= found.tolerated).all()) for found in gaps)
+            tolerable = all(found.tolerable for found in gaps)
             ended = meter.forward + meter.backward - begun >= settings.max_evaluations
             return _Outcome(suspects=tuple(suspects), clean=tolerable, ended=ended)
         for direction in directions:
@@ -140,6 +140,15 @@ def _focused_bench(ground: Ground, answers: Rows, places: Tensor, settings: Sett
     claimed = torch.stack([answers[place] for place in places.tolist()], dim=1)
     moves = single_moves(sampled.point.numel(), len(places), sampled.point.device)
     return bench(sampled, noise, ground.lengths, moves, claimed, settings)
+
+
+def _heard(found: Gap) -> Gap:
+    """Return a gap with what its sums show: where bars hide everything and the sums are right, what is tolerated.
+
+    Noise that could have hidden something would have been heard in some of them.
+    """
+    blind = bool((found.allowed > _BLIND * found.size).any())
+    return replace(found, allowed=found.rtol * found.size) if blind and found.close else found
 
 
 def _limit(

@@ -13,6 +13,7 @@ from gradverify.core.noise import Noise
 from gradverify.core.sampler import Sampler, representable
 from gradverify.core.together import evaluate
 
+BAR_FACTOR = 10.0  # an error counts from this many error bars on
 NOISE_FACTOR = 1.5  # by how much extrapolation amplifies the noise of a difference
 _AT_ONCE = 1 << 17  # numbers in the points of one call: beyond them a call of its own costs nothing
 _TINY = torch.finfo(torch.float64).tiny

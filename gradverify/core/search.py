@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from gradverify.core.analytic import row
-from gradverify.core.compare import BAR_FACTOR
 from gradverify.core.directional import slope
 from gradverify.core.probe import Gap, Probe, gap_at, ratio, wide
-from gradverify.core.samples import Estimate
+from gradverify.core.samples import BAR_FACTOR, Estimate
 
 _LARGEST = 3  # rows of a wrong column that are looked at before any search: those of its largest entries
 _FIRST = 2.0**-8  # first step of a single column, relative to the length scale
@@ -109,6 +108,7 @@ def _rest(whole: Gap, part: Gap) -> Gap:
         error=whole.error - part.error,
         bar=whole.bar + part.bar,
         allowed=whole.allowed + part.allowed,
-        tolerated=whole.tolerated + part.tolerated,
+        size=whole.size + part.size,
+        rtol=whole.rtol,
         first=whole.first,
     )

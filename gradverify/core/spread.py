@@ -13,10 +13,11 @@ from torch import Tensor
 
 from gradverify.core.analytic import Reuse, Reverse, rows
 from gradverify.core.columns import Bench
-from gradverify.core.compare import BAR_FACTOR, Code, Judged
+from gradverify.core.compare import Code, Judged
 from gradverify.core.coordinates import unflatten
 from gradverify.core.problem import Problem
 from gradverify.core.sampler import places as standing
+from gradverify.core.samples import BAR_FACTOR
 from gradverify.core.tape import record
 from gradverify.errors import EvaluationError
 

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from gradverify.core.chance import scattered
 from gradverify.core.columns import Bench, focused
-from gradverify.core.compare import BAR_FACTOR, Code, Judged
+from gradverify.core.compare import Code, Judged
 from gradverify.core.moves import to_owners
 from gradverify.core.pieces import DISTANCE, STEP, slopes
 from gradverify.core.sampler import along, places
+from gradverify.core.samples import BAR_FACTOR
 
 _DIRECTIONS = 3  # random ones, beside that of all kinked coordinates rising alike
 _PIECES = 8  # points close by at which they are taken

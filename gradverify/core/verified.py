@@ -17,11 +17,10 @@ from gradverify.core.added import Added
 from gradverify.core.analytic import Reverse, row
 from gradverify.core.chance import scattered
 from gradverify.core.columns import Bench
-from gradverify.core.compare import BAR_FACTOR
 from gradverify.core.directional import slope
 from gradverify.core.moves import Moves, by_owner, single_moves
 from gradverify.core.sampler import along
-from gradverify.core.samples import Estimate, sample
+from gradverify.core.samples import BAR_FACTOR, Estimate, sample
 from gradverify.core.structure import Structure, confined_dimensions
 
 _ROUNDING = 1e-9  # of a sum, relative to the sum of its terms' sizes

@@ -240,3 +240,83 @@ def test_a_quotient_that_grows_without_end_is_no_derivative() -> None:
 def test_repeated_eigenvalues_have_the_gradient_of_any_order(function: Any, size: int) -> None:
     point = torch.eye(size, dtype=torch.float64, requires_grad=True)
     assert gradcheck(lambda a: function((a + a.mT) / 2), point).verdict == "pass"
+
+
+@pytest.mark.parametrize("distance", [1e-9, 1e-10, 1e-11])
+def test_a_missing_mask_next_to_the_kink_is_found_beside_ordinary_inputs(distance: float) -> None:
+    wrong = claimed(torch.relu, torch.ones_like)
+    assert gradcheck(wrong, double([0.7, 1.9, -distance])).mismatched == 1
+
+
+@pytest.mark.parametrize("width", [1e-1, 1e-2, 1e-4])
+@pytest.mark.parametrize("shrink", [torch.nn.functional.softshrink, torch.nn.functional.hardshrink])
+def test_one_dead_zone_is_no_flight_of_stairs(shrink: Any, width: float) -> None:
+    wrong = claimed(lambda x: shrink(x, width), torch.ones_like)
+    assert gradcheck(wrong, double([1.3, -0.4, 0.3 * width, -0.6 * width])).mismatched >= 1
+
+
+def test_what_ripples_with_one_input_is_no_stair_of_another() -> None:
+    class Rippling(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, t: Tensor) -> Tensor:
+            ctx.save_for_backward(t)
+            return 1 + x.relu() + 0.01 * (300 * t).sin()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+            (t,) = ctx.saved_tensors
+            return grad.clone(), 3 * grad * (300 * t).cos()
+
+    assert gradcheck(Rippling.apply, double([-0.3, -0.1]), double([0.8, 1.1])).mismatched == 2
+
+
+@pytest.mark.parametrize("near", [1e-6, 1e-7])
+def test_sorting_nearly_equal_numbers_is_judged_where_the_point_lies(near: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    x, weights = (torch.randn(8, generator=generator, dtype=torch.float64) for _ in range(2))
+    point = (1 + near * x).requires_grad_()
+    assert gradcheck(lambda x: (x.sort().values * weights).sum(), point).verdict == "pass"
+
+
+@pytest.mark.parametrize("share", [1e-3, 1e-4])
+def test_kinks_of_one_input_hide_no_error_of_another(share: float) -> None:
+    weights = torch.linspace(-1, 1, 8, dtype=torch.float64)
+
+    class Ranked(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, z: Tensor) -> Tensor:
+            ctx.save_for_backward(x, z)
+            return (x.sort().values * weights).sum() * z.sin()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+            x, z = ctx.saved_tensors
+            ranked = torch.zeros_like(x).scatter_(0, x.argsort(), weights)
+            total = (x.sort().values * weights).sum()
+            return grad * ranked * z.sin(), (1 + share) * grad * total * z.cos()
+
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        x = (1 + 1e-5 * torch.randn(8, generator=generator, dtype=torch.float64)).requires_grad_()
+        assert gradcheck(Ranked.apply, x, double(0.7)).verdict == "fail"
+
+
+@pytest.mark.parametrize("share", [1 + 1e-6, 1 + 1e-4])
+def test_one_enormous_input_excuses_nothing_of_the_others(share: float) -> None:
+    class Stamped(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, w: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+            ctx.save_for_backward(w)
+            return w * w.sin(), 2 * t
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+            (w,) = ctx.saved_tensors
+            return share * grad * (w.sin() + w * w.cos()), 2 * other
+
+    assert gradcheck(Stamped.apply, double([0.6, 1.4]), double([1.7e9])).mismatched == 2
+
+
+@pytest.mark.parametrize("function", [torch.norm, torch.std, lambda x: torch.dist(x, x.flip(0))])
+def test_a_gradient_of_nothing_but_zeros_at_a_kink_breaks_nothing(function: Any) -> None:
+    assert gradgradcheck(function, double([0.0, 0.0, 0.0])).verdict in ("pass", "fail", "inconclusive")
