@@ -14,7 +14,7 @@ from gradverify.core.sampler import Sampler
 from gradverify.core.samples import Estimate, Samples, central
 
 _HEARD = 5.0  # times its noise, a difference departs from the slope
-_SMOOTHLY = 1024.0  # by more than this from one step to the next, no smooth function does: h² alone would be 16
+_SMOOTHLY = 64.0  # by more than this from one step to the next, no smooth function does: by h², it would be 16
 _UNITS = 8.0  # of rounding, which a leap may be high
 
 
@@ -32,6 +32,7 @@ def leap(sampled: Sampler, samples: Samples, level: Tensor, slope: Estimate) -> 
     step = samples.forth.expand_as(apart).gather(1, first).squeeze(1)
     largest = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).max()
     height = _UNITS * sampled.unit * torch.maximum(sampled.size, largest)
-    sudden = size > _SMOOTHLY * _HEARD * (level.gather(1, finer).squeeze(1) + slope.bar)
+    before = torch.maximum(apart, _HEARD * level).gather(1, finer).squeeze(1)
+    sudden = size > _SMOOTHLY * before
     found = heard.any(dim=1) & (finer > first).squeeze(1) & sudden & (size * step <= height)
     return torch.where(found, size, 0.0)
