@@ -18,6 +18,8 @@ from gradverify.diagnosis.wording import listed
 
 BOUNDARY_TILE = "boundary-tile"
 _LIMIT = 0.34
+_WIDE = 4  # entries that each of the wrong slices holds, so that they are wrong together for no other reason
+_HALF = 0.5  # one of four such slices lies at an edge by chance
 
 
 def boundary_tile(evidence: Evidence, seen: Seen) -> Diagnosis | None:
@@ -45,6 +47,7 @@ class _Slices:
     size: int  # how many there are
     wrong: frozenset[int]  # those that are wrong as a whole, as far as they hold entries other than zero
     alive: frozenset[int]  # those that hold any
+    width: int  # coordinates that matter in the narrowest of the wrong ones
     where: str  # the wrong ones in words
 
 
@@ -56,8 +59,10 @@ def _slices(block: Block, dimension: int, group: Group) -> _Slices | None:
     along = [-1 if place == dimension else 1 for place in range(len(block.shape))]
     if not torch.equal(hit.reshape(along) & relevant, wrong):
         return None
+    widths = (relevant.sum(others) if others else relevant.long())[hit]
     return _Slices(
         size=block.shape[dimension],
+        width=int(widths.min()),
         wrong=frozenset(hit.nonzero().flatten().tolist()),
         alive=frozenset(alive.nonzero().flatten().tolist()),
         where=_named(block, dimension, hit.nonzero().flatten().tolist()),
@@ -79,7 +84,10 @@ def _contiguous(slices: _Slices) -> Iterator[Region]:
     for start, word in ((size - count, "last"), (0, "first")):
         if 2 * count <= size and slices.wrong == frozenset(range(start, start + count)):
             text = f"{slices.where}, the {word}{f' {count}' if count > 1 else ''} of {size}"
-            yield Region(text=text, chance=chance(2, size, count), anchored=False, one_sided=False)
+            likely = chance(2, size, count)
+            if slices.width >= _WIDE and likely <= _HALF:
+                likely = min(likely, _LIMIT)
+            yield Region(text=text, chance=likely, anchored=False, one_sided=False)
 
 
 def _named(block: Block, dimension: int, places: list[int]) -> str:
