@@ -13,8 +13,8 @@ from gradverify.diagnosis.variables import Axis, side
 from gradverify.diagnosis.wording import differ, listed, place
 
 SINGLE_ELEMENTS = "single-elements"
-_FEW = 3
-_RIGHT = 3  # elements of a tensor that are right, for each that is wrong
+FEW = 3
+RIGHT = 3  # elements of a tensor that are right, for each that is wrong
 _MOST = 0.9  # of the entries of a wrong element are wrong
 
 
@@ -25,7 +25,7 @@ def single_elements(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 
 def _entries(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     count = int(seen.wrong.sum())
-    if count > _FEW or int((~seen.zero & ~seen.wrong).sum()) < count:
+    if count > FEW or int((~seen.zero & ~seen.wrong).sum()) < count:
         return None
     wrong = seen.wrong.nonzero().tolist()
     words = [f"{place(evidence.of, row)} by {place(evidence.wrt, column)}" for row, column in wrong]
@@ -38,7 +38,7 @@ def _elements(evidence: Evidence, seen: Seen, axis: Axis) -> Diagnosis | None:
     filled, wrong = (seen.claimed != 0) | ~seen.zero, seen.wrong.any(1 - axis.value)
     count, right = int(wrong.sum()), int((filled.any(1 - axis.value) & ~wrong).sum())
     inside = over(axis, wrong)
-    if count > _FEW or right < _RIGHT * count or int(seen.wrong.sum()) < _MOST * int((filled & inside).sum()):
+    if count > FEW or right < RIGHT * count or int(seen.wrong.sum()) < _MOST * int((filled & inside).sum()):
         return None
     share = confined(seen, inside)
     places = wrong.nonzero().flatten().tolist()

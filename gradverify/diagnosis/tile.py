@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from gradverify.core.coordinates import Block
-from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.located import Search, located
 from gradverify.diagnosis.region import Region, chance, regions
 from gradverify.diagnosis.seen import Seen
@@ -17,17 +17,18 @@ from gradverify.diagnosis.variables import Form, scalars, side, variables
 from gradverify.diagnosis.wording import listed
 
 BOUNDARY_TILE = "boundary-tile"
-_LIMIT = 0.34
+LIMIT = 0.34
 _WIDE = 4  # entries that each of the wrong slices holds, so that they are wrong together for no other reason
 _HALF = 0.5  # one of four such slices lies at an edge by chance
 
 
 def boundary_tile(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """The wrong entries are the first or last along a dimension, or of every tile of it."""
-    return located(evidence, seen, Search(cause=BOUNDARY_TILE, regions=_by_place, limit=_LIMIT))
+    return located(evidence, seen, Search(cause=BOUNDARY_TILE, regions=edges, limit=LIMIT))
 
 
-def _by_place(evidence: Evidence, group: Group) -> Iterator[Region]:
+def edges(evidence: Site, group: Group) -> Iterator[Region]:
+    """Yield the edges, of the tensor or of its tiles, that the wrong coordinates are at."""
     own = [variable for variable in variables(evidence, group.axis) if variable.form is Form.OWN]
     by_value = regions(own, scalars(evidence), group.wrong, group.relevant)
     if any(region.one_sided for region in by_value):
@@ -86,7 +87,7 @@ def _contiguous(slices: _Slices) -> Iterator[Region]:
             text = f"{slices.where}, the {word}{f' {count}' if count > 1 else ''} of {size}"
             likely = chance(2, size, count)
             if slices.width >= _WIDE and likely <= _HALF:
-                likely = min(likely, _LIMIT)
+                likely = min(likely, LIMIT)
             yield Region(text=text, chance=likely, anchored=False, one_sided=False)
 
 
