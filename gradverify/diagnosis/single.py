@@ -14,18 +14,19 @@ from gradverify.diagnosis.wording import differ, listed, place
 
 SINGLE_ELEMENTS = "single-elements"
 FEW = 3
-RIGHT = 3  # elements of a tensor that are right, for each that is wrong
+RIGHT = 3  # that are right, for each that is wrong; beside one wrong entry, one
 _MOST = 0.9  # of the entries of a wrong element are wrong
 
 
 def single_elements(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """At most three entries are wrong, and as many right; or all entries of as few elements of a tensor are."""
+    """At most three entries are wrong and many more right, or all entries of as few elements of a tensor."""
     return _entries(evidence, seen) or _elements(evidence, seen, Axis.INPUT) or _elements(evidence, seen, Axis.OUTPUT)
 
 
 def _entries(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     count = int(seen.wrong.sum())
-    if count > FEW or int((~seen.zero & ~seen.wrong).sum()) < count:
+    right = int((~seen.zero & ~seen.wrong).sum())
+    if count > FEW or right < (1 if count == 1 else RIGHT * count):
         return None
     wrong = seen.wrong.nonzero().tolist()
     words = [f"{place(evidence.of, row)} by {place(evidence.wrt, column)}" for row, column in wrong]

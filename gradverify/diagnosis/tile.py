@@ -19,7 +19,7 @@ from gradverify.diagnosis.wording import listed
 BOUNDARY_TILE = "boundary-tile"
 LIMIT = 0.34
 _WIDE = 4  # entries that each of the wrong slices holds, so that they are wrong together for no other reason
-_HALF = 0.5  # one of four such slices lies at an edge by chance
+_WIDE_LIMIT = 0.51  # of such slices: one of four at an edge, or the last of three
 
 
 def boundary_tile(evidence: Evidence, seen: Seen) -> Diagnosis | None:
@@ -86,8 +86,9 @@ def _contiguous(slices: _Slices) -> Iterator[Region]:
         if 2 * count <= size and slices.wrong == frozenset(range(start, start + count)):
             text = f"{slices.where}, the {word}{f' {count}' if count > 1 else ''} of {size}"
             likely = chance(2, size, count)
-            if slices.width >= _WIDE and likely <= _HALF:
-                likely = min(likely, LIMIT)
+            if slices.width >= _WIDE:
+                last_of_three = word == "last" and size > 2 * count
+                likely = min(likely, LIMIT) if likely <= _WIDE_LIMIT or last_of_three else likely
             yield Region(text=text, chance=likely, anchored=False, one_sided=False)
 
 

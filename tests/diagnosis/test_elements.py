@@ -100,6 +100,27 @@ def test_the_last_row_of_few(factor: float) -> None:
     assert (cause, "x is in row 4, the last of 5" in text) == ("boundary-tile", True)
 
 
+def test_the_last_column_of_three_and_of_four() -> None:
+    for columns in (3, 4):
+        right = drawn(6, 5 * columns, seed=4).detach()
+        wrong = right.reshape(6, 5, columns).clone()
+        wrong[:, :, -1] *= 0.5
+        answer = only(lambda x, right=right: right @ x.reshape(-1), jacobian(wrong.reshape(6, -1)), drawn(5, columns))
+        assert answer[0] == "boundary-tile"
+
+
+def test_the_first_column_of_three_is_at_an_edge_by_chance() -> None:
+    right = drawn(6, 15, seed=4).detach()
+    wrong = right.reshape(6, 5, 3).clone()
+    wrong[:, :, 0] *= 0.5
+    assert only(lambda x: right @ x.reshape(-1), jacobian(wrong.reshape(6, -1)), drawn(5, 3))[0] is None
+
+
+def test_two_wrong_entries_beside_two_right_ones_are_no_single_ones() -> None:
+    wrong = torch.eye(2, dtype=torch.float64) + 0.3 * torch.eye(2, dtype=torch.float64).flip(0)
+    assert only(lambda x: x * 1.0, jacobian(wrong), double((0.3, 0.4))) == (None, "")
+
+
 def test_a_row_in_the_middle_is_at_no_edge() -> None:
     def change(gradient: Tensor) -> Tensor:
         gradient[2] *= 0.0
