@@ -9,15 +9,15 @@ from gradverify.checks.failures import evaluations, inconclusive, not_dense, not
 from gradverify.checks.wording import along, finding_of, summary_of
 from gradverify.core.compare import ACCEPTED, WRONG, Code
 from gradverify.core.evidence import Diagnose, Diagnosis, Whole
-from gradverify.core.excerpt import excerpt
 from gradverify.core.ground import Reconsider
 from gradverify.core.jacobians import Investigation, evidence, investigate, whole
 from gradverify.core.probed import UnnamedError
 from gradverify.core.problem import Problem
 from gradverify.core.steady import Steady
+from gradverify.core.sums import Sums
 from gradverify.core.tally import Comparison, Entries
 from gradverify.core.tape import Tape
-from gradverify.result import CheckResult, ElementVerdict, Finding, Verdict
+from gradverify.result import CheckResult, ElementVerdict, Finding, Method, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +112,16 @@ def _finding(question: Question, found: Investigation, everything: Whole | None,
 def _diagnosis(question: Question, found: Investigation, everything: Whole | None, group: Entries) -> Diagnosis | None:
     if everything is not None:
         return question.diagnose(evidence(found, everything, group.of, group.wrt))
-    part = excerpt(found, group, question.settings)
-    diagnosis = None if part is None else question.diagnose(part.evidence)
-    if part is None or diagnosis is None:
-        return None
-    return replace(diagnosis, explanation=f"in {part.text}: {diagnosis.explanation}")
+    return question.diagnose(
+        Sums(
+            of=group.of,
+            wrt=group.wrt,
+            ground=found.ground,
+            found=group,
+            all_places=found.method is not Method.PROBED,
+            seed=question.settings.seed,
+        )
+    )
 
 
 def _weight(finding: Finding) -> tuple[int, float]:

@@ -4,11 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from gradverify.core.analytic import Reverse
 from gradverify.core.coordinates import Block
+from gradverify.core.sums import Sums
+
+
+class Site(Protocol):
+    """Where a wrong block stands, however much of it can be looked at."""
+
+    @property
+    def of(self) -> Block:
+        """The output."""
+
+    @property
+    def wrt(self) -> Block:
+        """The input."""
+
+    @property
+    def inputs(self) -> tuple[Block, ...]:
+        """All inputs."""
+
+    @property
+    def outputs(self) -> tuple[Block, ...]:
+        """All outputs."""
+
+    @property
+    def backward(self) -> Reverse:
+        """The problem, and its vjp."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the numbers are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +67,21 @@ class Evidence:
     backward: Reverse  # the problem with its primals, and its vjp
     whole: Whole  # what the block is a part of
 
+    @property
+    def inputs(self) -> tuple[Block, ...]:
+        """All inputs."""
+        return self.whole.inputs
+
+    @property
+    def outputs(self) -> tuple[Block, ...]:
+        """All outputs."""
+        return self.whole.outputs
+
+    @property
+    def device(self) -> torch.device:
+        """Where the numbers are."""
+        return self.claimed.device
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
@@ -46,9 +92,9 @@ class Diagnosis:
     share: float  # part of the squared error that it explains, 0 … 1
 
 
-Diagnose = Callable[[Evidence], Diagnosis | None]  # None where no known pattern explains the error
+Diagnose = Callable[[Evidence | Sums], Diagnosis | None]  # None where no known pattern explains the error
 
 
-def undiagnosed(evidence: Evidence) -> None:
+def undiagnosed(evidence: Evidence | Sums) -> None:
     """Name no cause."""
     del evidence

@@ -11,7 +11,7 @@ from gradverify.core.compare import Code
 from gradverify.core.coordinates import Block
 from gradverify.core.dense import compare_densely
 from gradverify.core.evidence import Evidence, Whole
-from gradverify.core.ground import Reconsider, ground_of
+from gradverify.core.ground import Ground, Reconsider, ground_of
 from gradverify.core.probed import compare_by_probing
 from gradverify.core.sampler import Sampler
 from gradverify.core.steady import Steady
@@ -25,9 +25,18 @@ class Investigation:
     """A comparison, and what it was made from."""
 
     comparison: Comparison
-    sampled: Sampler
-    backward: Reverse
+    ground: Ground
     method: Method
+
+    @property
+    def sampled(self) -> Sampler:
+        """The forward around the point."""
+        return self.ground.sampled
+
+    @property
+    def backward(self) -> Reverse:
+        """What backward claims."""
+        return self.ground.backward
 
 
 def investigate(steady: Steady, settings: Settings, reconsider: Reconsider) -> Investigation:
@@ -42,7 +51,7 @@ def investigate(steady: Steady, settings: Settings, reconsider: Reconsider) -> I
         method, comparison = Method.DENSE, compare_densely(ground, settings, reconsider)
     elif comparison is None:
         method, comparison = Method.PROBED, compare_by_probing(ground, settings, reconsider)
-    return Investigation(comparison=comparison, sampled=ground.sampled, backward=ground.backward, method=method)
+    return Investigation(comparison=comparison, ground=ground, method=method)
 
 
 def whole(found: Investigation) -> Whole | None:

@@ -21,8 +21,8 @@ from gradverify.core.scale import Scales
 
 _COTANGENTS = 2  # of each of the two kinds: the outputs by their tensor's scale, and each by its own
 _TANGENTS = 2  # moving every input by its own scale; one more moves them such that they matter alike
-_FIRST = 2.0**-6  # first step along a direction, relative to the length scale: far off, where noise hardly counts
-_CLOSER = (2.0**-14, 2.0**-26)  # those tried where the function bends too much, or has kinks, on the way
+FIRST = 2.0**-6  # first step along a direction, relative to the length scale: far off, where noise hardly counts
+CLOSER = (2.0**-14, 2.0**-26)  # those tried where the function bends too much, or has kinks, on the way
 _FAINT = 1e-4  # of the largest output change of a tensor: smaller ones are not weighted up further
 _ROUNDING, _ULP = 1e-12, 4 * torch.finfo(torch.float64).eps  # what summing up in backward may leave
 _VANISHED = 0.1  # of an error at larger steps is left of it: kinks on the way were the cause
@@ -73,15 +73,11 @@ def probe(
     Costs 6 forwards for each of 3 directions, where steps of the first size do, and 4 vjps.
     """
     directions = [scattered(lengths.step, generator) for _ in range(_TANGENTS)]
-    slopes = [slope(sampled, noise, direction, _FIRST) for direction in directions]
+    slopes = [slope(sampled, noise, direction, FIRST) for direction in directions]
     values = torch.stack([found.value for found in slopes])
     finite = torch.isfinite(values).all(dim=0) & torch.isfinite(sampled.value)
-    change = values.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
-    tensor_wide = magnitudes(sampled, change)
-    weights = []
-    for size in (tensor_wide, torch.maximum(change, _FAINT * tensor_wide)):
-        weights += [torch.where(size > 0, 1 / size, 1.0) * finite] * _COTANGENTS
-    cotangents = torch.stack([scattered(weight, generator) for weight in weights])
+    kinds = weights(sampled, values)
+    cotangents = torch.stack([scattered(weight, generator) for weight in kinds for _ in range(_COTANGENTS)])
     ready = Probe(
         sampled=sampled,
         noise=noise,
@@ -93,13 +89,26 @@ def probe(
         left_out=~finite,
     )
     gaps = [_gap(ready, direction, known) for direction, known in zip(directions, slopes, strict=True)]
-    levelled = scattered(_levelled(lengths.step, ready.answers), generator)
-    return ready, [*directions, levelled], [*gaps, gap(ready, levelled)]
+    even = scattered(levelled(lengths.step, ready.answers), generator)
+    return ready, [*directions, even], [*gaps, gap(ready, even)]
+
+
+def weights(sampled: Sampler, changes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how cotangents weigh outputs that change like this, (L, m): by their tensor's scale, and each by its own.
+
+    Outputs that are not finite are not weighed.
+    """
+    finite = torch.isfinite(changes).all(dim=0) & torch.isfinite(sampled.value)
+    change = changes.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
+    tensor_wide = magnitudes(sampled, change)
+    own = torch.maximum(change, _FAINT * tensor_wide)
+    wide, each = (torch.where(size > 0, 1 / size, 1.0) * finite for size in (tensor_wide, own))
+    return wide, each
 
 
 def gap(asked: Probe, direction: Tensor) -> Gap:
     """Compare both sides along a direction; costs 6 forwards, and 6 more for each size of step that will not do."""
-    return _gap(asked, direction, slope(asked.sampled, asked.noise, direction, _FIRST))
+    return _gap(asked, direction, slope(asked.sampled, asked.noise, direction, FIRST))
 
 
 def gap_at(asked: Probe, direction: Tensor, first: float) -> Gap:
@@ -111,9 +120,9 @@ def gap_at(asked: Probe, direction: Tensor, first: float) -> Gap:
 
 def _gap(asked: Probe, direction: Tensor, known: Estimate) -> Gap:
     terms = asked.answers * direction
-    found = _judged(asked, terms, *_against(asked, known, terms.sum(dim=1)), _FIRST)
+    found = _judged(asked, terms, *_against(asked, known, terms.sum(dim=1)), FIRST)
     sharp = _SHARP * terms.square().sum(dim=1).sqrt()
-    for first in _CLOSER:
+    for first in CLOSER:
         if bool(((found.error.abs() <= found.allowed) & (found.bar <= sharp)).all()):
             break
         closer = gap_at(asked, direction, first)
@@ -149,7 +158,7 @@ def _against(asked: Probe, found: Estimate, claimed: Tensor) -> tuple[Tensor, Te
     return error, torch.where(torch.isfinite(error), bar, torch.inf)
 
 
-def _levelled(lengths: Tensor, answers: Tensor) -> Tensor:
+def levelled(lengths: Tensor, answers: Tensor) -> Tensor:
     """Return moves under which inputs of great influence weigh no more than one of middling influence."""
     influence = answers.abs().amax(dim=0) * lengths
     known = influence[influence > 0]

@@ -35,6 +35,8 @@ class Entries:
     bar: Tensor
     error: Tensor
     allowed: Tensor
+    outputs: Tensor  # (p,) all positions in the output block that have such an entry
+    inputs: Tensor  # (q,) all positions in the input block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,11 +200,14 @@ def _entries(
     spot = (spots.rows, spots.outputs)
     worst = _badness(judged.error[spot], judged.allowed[spot]).argsort(descending=True, stable=True)[:keep]
     rows, outputs, inputs = spots.rows[worst], spots.outputs[worst], spots.inputs[worst]
+    standing, owners = ((spots.standing - of.start) // of.step, (spots.inputs - wrt.start) // wrt.step)
     return Entries(
         code=code,
         of=of,
         wrt=wrt,
         total=len(spots.rows),
+        outputs=torch.unique(standing),
+        inputs=torch.unique(owners),
         output=(spots.standing[worst] - of.start) // of.step,
         input=(inputs - wrt.start) // wrt.step,
         value=at.sampled.point[inputs],
@@ -225,6 +230,8 @@ def _worst_of(known: Entries, found: Entries, keep: int) -> Entries:
         of=known.of,
         wrt=known.wrt,
         total=known.total + found.total,
+        outputs=torch.unique(torch.cat([known.outputs, found.outputs])),
+        inputs=torch.unique(torch.cat([known.inputs, found.inputs])),
         **{name: values[order] for name, values in joined.items()},
     )
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.coordinates import Block, total
-from gradverify.core.evidence import Evidence
+from gradverify.core.evidence import Site
 from gradverify.diagnosis.seen import Seen, resembles, share_of
 
 _FAR = 64  # places that something is rolled by, at most
@@ -23,6 +23,7 @@ class Arrangement:
     rows: Tensor | None  # (m,), None: in order
     columns: Tensor | None  # (n,)
     text: str
+    far: int = 0  # places that something is rolled by
 
 
 def share_when(seen: Seen, arrangement: Arrangement) -> float | None:
@@ -33,11 +34,11 @@ def share_when(seen: Seen, arrangement: Arrangement) -> float | None:
     return share_of(seen, predicted if arrangement.columns is None else predicted[:, arrangement.columns])
 
 
-def transpositions(evidence: Evidence) -> Iterator[Arrangement]:
+def transpositions(evidence: Site) -> Iterator[Arrangement]:
     """Yield exchanges of two dimensions: of the gradient, of the cotangent, of both."""
     of, wrt = evidence.of, evidence.wrt
-    gradients = dict(_exchanges(wrt, evidence.claimed.device))
-    cotangents = dict(_exchanges(of, evidence.claimed.device))
+    gradients = dict(_exchanges(wrt, evidence.device))
+    cotangents = dict(_exchanges(of, evidence.device))
     for (a, b), columns in gradients.items():
         text = f"the gradient by {wrt.name} is transposed: dimensions {a} and {b} are exchanged"
         yield Arrangement(rows=None, columns=columns, text=text)
@@ -50,18 +51,18 @@ def transpositions(evidence: Evidence) -> Iterator[Arrangement]:
             yield Arrangement(rows=cotangents[a, b], columns=columns, text=text)
 
 
-def rolls(evidence: Evidence) -> Iterator[Arrangement]:
+def rolls(evidence: Site) -> Iterator[Arrangement]:
     """Yield cyclic shifts and reversals: of the gradient, of the cotangent, of what was saved."""
     of, wrt = evidence.of, evidence.wrt
     gradients, cotangents = dict(_shifts(wrt, evidence)), dict(_shifts(of, evidence))
-    for words, columns in gradients.items():
-        yield Arrangement(rows=None, columns=columns, text=f"the gradient by {wrt.name} is {words}")
-    for words, rows in cotangents.items():
-        yield Arrangement(rows=rows, columns=None, text=f"the cotangent of {of.name} is taken {words}")
+    for words, (far, columns) in gradients.items():
+        yield Arrangement(rows=None, columns=columns, far=far, text=f"the gradient by {wrt.name} is {words}")
+    for words, (far, rows) in cotangents.items():
+        yield Arrangement(rows=rows, columns=None, far=far, text=f"the cotangent of {of.name} is taken {words}")
     if of.shape == wrt.shape:
-        for words, columns in gradients.items():
+        for words, (far, columns) in gradients.items():
             text = f"analytic is numeric of an input {words}: backward uses saved values {words}"
-            yield Arrangement(rows=columns, columns=columns, text=text)
+            yield Arrangement(rows=columns, columns=columns, far=far, text=text)
 
 
 def _exchanges(block: Block, device: torch.device) -> Iterator[tuple[tuple[int, int], Tensor]]:
@@ -72,18 +73,18 @@ def _exchanges(block: Block, device: torch.device) -> Iterator[tuple[tuple[int, 
             yield (a, b), places.transpose(a, b).reshape(-1)
 
 
-def _shifts(block: Block, evidence: Evidence) -> Iterator[tuple[str, Tensor]]:
-    places = torch.arange(total(block.shape), device=evidence.claimed.device).reshape(block.shape)
+def _shifts(block: Block, evidence: Site) -> Iterator[tuple[str, tuple[int, Tensor]]]:
+    places = torch.arange(total(block.shape), device=evidence.device).reshape(block.shape)
     for dimension, size in enumerate(block.shape):
         along = f" along dimension {dimension}" if len(block.shape) > 1 else ""
         for by in _distances(size):
-            yield f"rolled by {by}{along}", places.roll(by, dimension).reshape(-1)
+            yield f"rolled by {by}{along}", (abs(by), places.roll(by, dimension).reshape(-1))
         if size > 2:
-            yield f"reversed{along}", places.flip(dimension).reshape(-1)
+            yield f"reversed{along}", (0, places.flip(dimension).reshape(-1))
     if len(block.shape) > 1:
-        yield "reversed as a whole", places.reshape(-1).flip(0)
+        yield "reversed as a whole", (0, places.reshape(-1).flip(0))
         for by in _distances(places.numel()):
-            yield f"rolled by {by} as a whole", places.reshape(-1).roll(by)
+            yield f"rolled by {by} as a whole", (abs(by), places.reshape(-1).roll(by))
 
 
 def _distances(size: int) -> Iterator[int]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.seen import Seen, share_of
 from gradverify.diagnosis.wording import part
 
 MISSING_BROADCAST_SUM = "missing-broadcast-sum"
-_ALMOST_ALL = 0.9  # of the inputs go into several outputs
+ALMOST_ALL = 0.9  # of the inputs go into several outputs
 
 
 def missing_broadcast_sum(evidence: Evidence, seen: Seen) -> Diagnosis | None:
@@ -27,17 +27,23 @@ def _one_slice(evidence: Evidence, seen: Seen) -> Diagnosis | None:
         others = tuple(place for place in range(len(shape)) if place != dimension)
         used = (kept.any(others) if others else kept).nonzero().flatten().tolist()
         reach = (entries.any(others) if others else entries).sum(0)  # (n,) slices that an input goes into
-        if len(used) != 1 or int((reach > 1).sum()) < _ALMOST_ALL * int((reach > 0).sum()):
+        if len(used) != 1 or int((reach > 1).sum()) < ALMOST_ALL * int((reach > 0).sum()):
             continue
         mine = kept.new_zeros(shape)
         mine.select(dimension, used[0]).fill_(True)
         share = share_of(seen, seen.numeric.masked_fill(~mine.reshape(-1, 1), 0.0))
         if share is not None:
-            inside = ", ".join(str(used[0]) if place == dimension else ":" for place in range(len(shape)))
-            text = f"only {evidence.of.name}[{inside}] counts: the sum over the {shape[dimension]} entries"
-            text += f" of dimension {dimension} is missing{part(share)}"
-            return Diagnosis(cause=MISSING_BROADCAST_SUM, explanation=text, share=share)
+            return as_one_slice(evidence, dimension, used[0], share)
     return None
+
+
+def as_one_slice(site: Site, dimension: int, used: int, share: float) -> Diagnosis:
+    """Return the diagnosis of outputs of which one slice alone counts."""
+    shape = site.of.shape
+    inside = ", ".join(str(used) if place == dimension else ":" for place in range(len(shape)))
+    text = f"only {site.of.name}[{inside}] counts: the sum over the {shape[dimension]} entries"
+    text += f" of dimension {dimension} is missing{part(share)}"
+    return Diagnosis(cause=MISSING_BROADCAST_SUM, explanation=text, share=share)
 
 
 def _one_output(evidence: Evidence, seen: Seen) -> Diagnosis | None:

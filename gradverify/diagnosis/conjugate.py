@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.coordinates import Block
-from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.seen import Seen, see, share_of
 from gradverify.diagnosis.tensors import places_of
 from gradverify.diagnosis.wording import part
@@ -18,35 +18,43 @@ def missing_conjugate(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """Entries between a real and an imaginary part have the opposite sign, the others are right."""
     del seen
     of, wrt, whole = evidence.of, evidence.wrt, evidence.whole
-    if not _is_complex(of) and not _is_complex(wrt):
+    if not is_complex(of) and not is_complex(wrt):
         return None
     pair = (places_of(whole.outputs, of.tensor), places_of(whole.inputs, wrt.tensor))
     both = see(evidence.backward, whole.claimed[pair], whole.numeric[pair], whole.bar[pair], whole.wrong[pair])
     if both is None or not bool((~both.wrong & ~both.zero).any()):
         return None  # where nothing is right, a flipped sign says as much
-    share = share_of(both, _signs(of, both, 0) * both.numeric * _signs(wrt, both, 1))
+    rows, columns = both.numeric.shape
+    left, right = signs(of, rows).to(evidence.device), signs(wrt, columns).to(evidence.device)
+    share = share_of(both, left.unsqueeze(1) * both.numeric * right)
     if share is None:
         return None
-    text = f"{_reading(of, wrt)}{part(share)}"
+    return as_unconjugated(evidence, share)
+
+
+def as_unconjugated(site: Site, share: float) -> Diagnosis:
+    """Return the diagnosis of a derivative without its conj()."""
+    text = f"{_reading(site.of, site.wrt)}{part(share)}"
     return Diagnosis(cause=MISSING_CONJUGATE, explanation=text, share=share)
 
 
 def _reading(of: Block, wrt: Block) -> str:
     gradient, output = wrt.name.rpartition(".")[0] or wrt.name, of.name.rpartition(".")[0] or of.name
-    if not _is_complex(of):
+    if not is_complex(of):
         return f"the gradient by {gradient} is the conjugate of what it should be"
-    if not _is_complex(wrt):
+    if not is_complex(wrt):
         return f"what comes back from the imaginary part of {output} has the opposite sign: conj() is missing"
     return f"the derivative of {output} by {gradient} is not conjugated: its imaginary part has the opposite sign"
 
 
-def _signs(block: Block, seen: Seen, dimension: int) -> Tensor:
-    """Return -1 for the imaginary parts of the block's tensor, 1 for the rest, along a dimension of the Jacobian."""
-    signs = torch.ones(seen.claimed.shape[dimension], dtype=torch.float64, device=seen.claimed.device)
-    if _is_complex(block):
-        signs[1::2] = -1.0
-    return signs.unsqueeze(1 - dimension)
+def signs(block: Block, count: int) -> Tensor:
+    """Return -1 for the imaginary parts of the block's tensor, which has so many coordinates, and 1 for the rest."""
+    found = torch.ones(count, dtype=torch.float64)
+    if is_complex(block):
+        found[1::2] = -1.0
+    return found
 
 
-def _is_complex(block: Block) -> bool:
+def is_complex(block: Block) -> bool:
+    """Tell whether the block is one half of a complex tensor."""
     return block.step == 2

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.analytic import row
-from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.constants import number
 from gradverify.diagnosis.described import described
 from gradverify.diagnosis.seen import Seen, share_of
@@ -20,32 +20,40 @@ _SAME = 1e-9  # relative
 
 def missing_cotangent(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """A cotangent of zeros is answered with something else than zeros, and that is the whole error."""
-    constant = _answer_to_zero(evidence)
+    constant = answer_to_zero(evidence)
     if constant is None:
         return None
     where = constant != 0
     replaced = torch.where(where, constant, seen.numeric)
-    for predicted, form in ((replaced, "analytic = {} whatever the cotangent is"), (seen.numeric + constant, _ADDED)):
+    for predicted, form in ((replaced, REPLACED), (seen.numeric + constant, ADDED)):
         share = share_of(seen, predicted)
         if share is not None:
-            region = described(evidence, Axis.INPUT, where, torch.ones_like(where))
-            text = form.format(_value(constant[where])) + (f", where {region}" if region else "")
-            return Diagnosis(cause=MISSING_COTANGENT, explanation=text + part(share), share=share)
+            return as_constant(evidence, constant, form, share)
     return None
 
 
-_ADDED = "analytic = numeric × cotangent + {}, and that second term stays when the cotangent is zero"
+REPLACED = "analytic = {} whatever the cotangent is"
+ADDED = "analytic = numeric × cotangent + {}, and that second term stays when the cotangent is zero"
 
 
-def _answer_to_zero(evidence: Evidence) -> Tensor | None:
-    size = evidence.whole.claimed.shape[0]
+def answer_to_zero(site: Site) -> Tensor | None:
+    """Return what backward says to a cotangent of zeros, None where that is zero, as it should be, or no number."""
+    size = max(block.stop for block in site.outputs)
     try:
-        answer = row(evidence.backward, torch.zeros(size, dtype=torch.float64))
+        answer = row(site.backward, torch.zeros(size, dtype=torch.float64))
     except EvaluationError:
         return None
-    constant = answer[evidence.wrt.coordinates].to(evidence.claimed.device)
+    constant = answer[site.wrt.coordinates].to(site.device)
     useful = bool((constant != 0).any()) and bool(torch.isfinite(constant).all())
     return constant if useful else None
+
+
+def as_constant(site: Site, constant: Tensor, form: str, share: float) -> Diagnosis:
+    """Return the diagnosis of a constant that stands in place of the gradient, or beside it."""
+    where = constant != 0
+    region = described(site, Axis.INPUT, where, torch.ones_like(where))
+    text = form.format(_value(constant[where])) + (f", where {region}" if region else "")
+    return Diagnosis(cause=MISSING_COTANGENT, explanation=text + part(share), share=share)
 
 
 def _value(values: Tensor) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gradverify.core.evidence import Evidence
+from gradverify.core.evidence import Site
 from gradverify.diagnosis.region import Region, regions
 from gradverify.diagnosis.variables import Axis, scalars, variables
 
 _LIMIT = 0.35  # chance above which a region is left unsaid
 
 
-def described(evidence: Evidence, axis: Axis, wrong: Tensor, relevant: Tensor) -> str:
+def described(evidence: Site, axis: Axis, wrong: Tensor, relevant: Tensor) -> str:
     """Return what tells the wrong coordinates from the other relevant ones, (k,) bool, "" where nothing does."""
     found = regions(variables(evidence, axis), scalars(evidence), wrong, relevant)
     return next((region.text for region in found if _telling(region)), "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.seen import Seen
 
 DETACHED = "detached"
@@ -13,8 +13,13 @@ def detached(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     del seen
     if bool((evidence.claimed != 0).any()):
         return None
-    of, wrt = evidence.of.name, evidence.wrt.name
-    if evidence.backward.missing[evidence.wrt.tensor]:
+    return as_detached(evidence)
+
+
+def as_detached(site: Site) -> Diagnosis:
+    """Return the diagnosis of a gradient of nothing but zeros."""
+    of, wrt = site.of.name, site.wrt.name
+    if site.backward.missing[site.wrt.tensor]:
         text = f"backward returns no gradient for {wrt}, although {of} depends on it"
     else:
         text = f"analytic = 0 in every entry, although {of} depends on {wrt}"

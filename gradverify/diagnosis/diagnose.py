@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.core.sums import Sums
 from gradverify.diagnosis.arranged import permuted, transposed
 from gradverify.diagnosis.branch import wrong_branch
 from gradverify.diagnosis.broadcast import missing_broadcast_sum
@@ -16,6 +17,7 @@ from gradverify.diagnosis.factor import constant_factor, mean_for_sum, sign_flip
 from gradverify.diagnosis.mask import missing_mask
 from gradverify.diagnosis.seen import Seen, block_of
 from gradverify.diagnosis.single import single_elements
+from gradverify.diagnosis.sums.search import diagnose_sums
 from gradverify.diagnosis.swapped import swapped_inputs, swapped_outputs
 from gradverify.diagnosis.term import missing_term
 from gradverify.diagnosis.tile import boundary_tile
@@ -52,8 +54,10 @@ CAUSES: tuple[Cause, ...] = (
 )
 
 
-def diagnose(evidence: Evidence) -> Diagnosis | None:
+def diagnose(evidence: Evidence | Sums) -> Diagnosis | None:
     """Return the first cause that explains at least 99 % of the squared error of a block, None where none does."""
+    if isinstance(evidence, Sums):
+        return diagnose_sums(evidence)
     seen = block_of(evidence)
     if seen is None:
         return None

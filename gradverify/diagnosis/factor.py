@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from dataclasses import dataclass, replace
 from itertools import combinations
 
-from gradverify.core.evidence import Diagnosis, Evidence
+from torch import Tensor
+
+from gradverify.core.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.constants import Constant, number, recognise
-from gradverify.diagnosis.seen import Seen, ratio_of, share_of
+from gradverify.diagnosis.seen import Ratio, Seen, ratio_of, share_of
 from gradverify.diagnosis.wording import everywhere
 
 SIGN_FLIP, MEAN_FOR_SUM, CONSTANT_FACTOR = "sign-flip", "mean-for-sum", "constant-factor"
 _SUMMANDS = 3  # with two, a mean for a sum cannot be told from a forgotten ½
+_DIMENSIONS = 6  # whose products are tried
 
 
 def sign_flip(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """Every entry has the opposite sign."""
     del evidence
     share = share_of(seen, -seen.numeric)
-    if share is None:
-        return None
-    return Diagnosis(cause=SIGN_FLIP, explanation=f"analytic = -numeric{everywhere(share)}", share=share)
+    return None if share is None else as_sign(share)
 
 
 def mean_for_sum(evidence: Evidence, seen: Seen) -> Diagnosis | None:
@@ -28,11 +31,47 @@ def mean_for_sum(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     found = _factor(evidence, seen)
     if found is None:
         return None
-    value, known, share = found
+    entries = ~seen.zero
+    return as_mean(evidence, found, Summands(of_output=_number(entries.sum(1)), of_gradient=_number(entries.sum(0))))
+
+
+def constant_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    """Every entry is multiplied by one constant; a single entry tells so only if the constant is a known one."""
+    found = _factor(evidence, seen)
+    if found is None or (found.known is None and int((~seen.zero).sum()) < 2):
+        return None
+    return as_constant(evidence, found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factor:
+    """One number that every entry is multiplied by."""
+
+    value: float  # exactly, where it is a known one
+    known: Constant | None
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summands:
+    """How many entries each output, and each gradient, is a sum over, None where that is not one number."""
+
+    of_output: int | None
+    of_gradient: int | None
+
+
+def as_sign(share: float) -> Diagnosis:
+    """Return the diagnosis of a factor of -1."""
+    return Diagnosis(cause=SIGN_FLIP, explanation=f"analytic = -numeric{everywhere(share)}", share=share)
+
+
+def as_mean(site: Site, found: Factor, counts: Summands) -> Diagnosis | None:
+    """Return the diagnosis of a factor that is a number of summands, None where it is none."""
+    value, known, share = found.value, found.known, found.share
     if known is None or value < 0 or max(value, 1 / value) < _SUMMANDS:
         return None
     count = round(max(value, 1 / value))
-    if known.text not in (str(count), f"1/{count}") or count not in _summands(evidence, seen):
+    if known.text not in (str(count), f"1/{count}") or count not in _summands(site, value, counts):
         return None
     if value < 1:
         text = f"analytic = numeric / {count}{everywhere(share)}: a mean over {count} instead of their sum"
@@ -41,49 +80,78 @@ def mean_for_sum(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     return Diagnosis(cause=MEAN_FOR_SUM, explanation=text, share=share)
 
 
-def constant_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """Every entry is multiplied by one constant; a single entry tells so only if the constant is a known one."""
-    found = _factor(evidence, seen)
-    if found is None:
-        return None
-    value, known, share = found
-    if known is None and int((~seen.zero).sum()) < 2:
-        return None
-    text = f"analytic = {_signed(value, known)} × numeric{everywhere(share)}{_reading(value, known)}"
-    return Diagnosis(cause=CONSTANT_FACTOR, explanation=text, share=share)
+def as_constant(site: Site, found: Factor) -> Diagnosis:
+    """Return the diagnosis of any factor."""
+    text = f"analytic = {_signed(found)} × numeric{everywhere(found.share)}{_reading(site, found)}"
+    return Diagnosis(cause=CONSTANT_FACTOR, explanation=text, share=found.share)
 
 
-def _factor(evidence: Evidence, seen: Seen) -> tuple[float, Constant | None, float] | None:
-    ratio = ratio_of(seen, seen.wrong)
+def factor_of(site: Site, ratio: Ratio | None) -> Factor | None:
+    """Return the factor that a ratio amounts to, exactly where it is a known one; None where it is none."""
     if ratio is None or not math.isfinite(ratio.value) or ratio.value in (0.0, 1.0):
         return None
-    known = recognise(ratio.value, ratio.accuracy, _sizes(evidence))
+    known = recognise(ratio.value, ratio.accuracy, _sizes(site))
     exact = ratio.value if known is None else math.copysign(known.value, ratio.value)
-    share = share_of(seen, exact * seen.numeric, abs(exact))
-    return None if share is None else (exact, known, share)
+    return Factor(value=exact, known=known, share=1.0)
 
 
-def _sizes(evidence: Evidence) -> set[int]:
+def summed(many: tuple[int, ...], few: tuple[int, ...], number: int | None) -> set[int]:
+    """Return the sizes of what may be summed over on the way from one shape to the other.
+
+    Where the latter is the former without some dimensions, those are summed over, and any of them may have been meant.
+    Else it is told by the `number` of entries that each sum is known to have, None where it is not known.
+    """
+    left, gained = Counter(many) - Counter(few), Counter(few) - Counter(many)
+    dimensions = list(left.elements())[:_DIMENSIONS]
+    products = {math.prod(part) for count in range(1, len(dimensions) + 1) for part in combinations(dimensions, count)}
+    return products & {number} if any(size > 1 for size in gained) else products
+
+
+def _factor(evidence: Evidence, seen: Seen) -> Factor | None:
+    found = factor_of(evidence, ratio_of(seen, seen.wrong))
+    share = None if found is None else share_of(seen, found.value * seen.numeric, abs(found.value))
+    return None if found is None or share is None else replace(found, share=share)
+
+
+def _sizes(site: Site) -> set[int]:
     """Return the sizes of both tensors' dimensions and the products of several of one tensor's."""
-    shapes = (evidence.of.shape, evidence.wrt.shape)
+    shapes = (site.of.shape, site.wrt.shape)
     return {
-        math.prod(part) for shape in shapes for count in (1, 2, len(shape)) for part in combinations(shape[:6], count)
+        math.prod(part)
+        for shape in shapes
+        for count in (1, 2, len(shape))
+        for part in combinations(shape[:_DIMENSIONS], count)
     }
 
 
-def _summands(evidence: Evidence, seen: Seen) -> set[int]:
-    """Return the sizes that are no more than what one output is made of, or what one gradient is summed over."""
-    most = max(int((~seen.zero).sum(1).max()), int((~seen.zero).sum(0).max()))
-    return {size for size in (*_sizes(evidence), most) if size <= most}
+def _summands(site: Site, value: float, counts: Summands) -> set[int]:
+    """Return how many summands there may be: of an output over any input, and, to divide by, of a gradient."""
+    shape = site.of.shape
+    found = summed(site.wrt.shape, shape, counts.of_output)
+    for block in site.inputs:
+        if block != site.wrt:
+            found |= summed(block.shape, shape, None)
+    return found if value > 1 else found | summed(shape, site.wrt.shape, counts.of_gradient)
 
 
-def _signed(value: float, known: Constant | None) -> str:
-    if known is None:
-        return number(value)
-    return f"-{known.text}" if value < 0 else known.text
+def _number(counts: Tensor) -> int | None:
+    """Return the number of entries that all rows, or columns, have that have any."""
+    live = counts[counts > 0]
+    return int(live[0]) if len(live) and bool((live == live[0]).all()) else None
 
 
-def _reading(value: float, known: Constant | None) -> str:
+def _signed(found: Factor) -> str:
+    if found.known is None:
+        return number(found.value)
+    return f"-{found.known.text}" if found.value < 0 else found.known.text
+
+
+def _reading(site: Site, found: Factor) -> str:
+    known, value = found.known, found.value
     if known is None or value < 0:
         return ""
-    return f": a factor of {known.inverse} is missing" if known.inverse else f": a factor of {known.text} too many"
+    text = f": a factor of {known.inverse} is missing" if known.inverse else f": a factor of {known.text} too many"
+    count = round(max(value, 1 / value))
+    is_size = count >= _SUMMANDS and str(count) in (known.text, known.inverse)
+    sized = [block.name for block in (site.wrt, site.of) if is_size and count in block.shape]
+    return f"{text} (the size of a dimension of {sized[0]})" if sized else text

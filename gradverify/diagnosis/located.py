@@ -41,7 +41,7 @@ def located(evidence: Evidence, seen: Seen, search: Search) -> Diagnosis | None:
 
 
 def _in(evidence: Evidence, seen: Seen, found: Group, search: Search) -> Diagnosis | None:
-    region = next((region for region in search.regions(evidence, found) if _likely(region) <= search.limit), None)
+    region = next((region for region in search.regions(evidence, found) if likely(region) <= search.limit), None)
     if region is None:
         return None
     inside = over(found.axis, found.wrong)
@@ -59,6 +59,6 @@ def _in(evidence: Evidence, seen: Seen, found: Group, search: Search) -> Diagnos
     return Diagnosis(cause=search.cause, explanation=text, share=share)
 
 
-def _likely(region: Region) -> float:
-    """A threshold that means something is half as likely to be a coincidence."""
+def likely(region: Region) -> float:
+    """Return the chance of a region: a threshold that means something is half as likely to be a coincidence."""
     return region.chance / 2 if region.anchored else region.chance

@@ -67,7 +67,7 @@ def _candidates(evidence: Evidence, seen: Seen, inside: Tensor) -> Iterator[tupl
         yield seen.numeric.masked_fill(inside, 0.0), 1.0, "analytic = 0"
     ratio = ratio_of(seen, inside)
     if ratio is not None and math.isfinite(ratio.value) and int((inside & ~seen.zero).sum()) >= 2:
-        factor, words = _named(ratio)
+        factor, words = named(ratio)
         yield torch.where(inside, factor * seen.numeric, seen.numeric), abs(factor), f"analytic = {words}"
     columns = inside.all(0)
     multiple = multiple_of_cotangent(evidence, seen, columns)
@@ -77,7 +77,7 @@ def _candidates(evidence: Evidence, seen: Seen, inside: Tensor) -> Iterator[tupl
         yield predicted, 1.0, f"analytic = {multiple}"
 
 
-def _named(ratio: Ratio) -> tuple[float, str]:
+def named(ratio: Ratio) -> tuple[float, str]:
     """Return the factor, exactly where it is a known one, and what it makes of "numeric"."""
     known = recognise(ratio.value, ratio.accuracy, ())
     if known is not None:

@@ -140,6 +140,15 @@ def ratio_of(seen: Seen, inside: Tensor) -> Ratio | None:
     return Ratio(value=float(ratio[accuracy <= middle].median()), accuracy=float(middle))
 
 
+def follows(seen: Seen, inside: Tensor, factor: float) -> bool:
+    """Tell whether all wrong entries `inside` (m, n) bool are that many times what they should be."""
+    at = inside & seen.wrong
+    claimed, numeric = seen.claimed[at], seen.numeric[at]
+    error = (claimed - numeric).abs()
+    slack = torch.minimum(max(abs(factor), 1.0) * seen.slack[at], _CAP * error)
+    return bool(((claimed - factor * numeric).abs() <= slack + _CLOSE * error).all())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sums:
     """The largest entry of every row and column, which sums in backward leave roundings of in place of zeros."""

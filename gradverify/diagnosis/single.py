@@ -2,21 +2,65 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
+from gradverify.core.coordinates import total
 from gradverify.core.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.seen import Seen
+from gradverify.diagnosis.relation import confined, named
+from gradverify.diagnosis.seen import Seen, follows, ratio_of
+from gradverify.diagnosis.structure import over
+from gradverify.diagnosis.variables import Axis, side
 from gradverify.diagnosis.wording import differ, listed, place
 
 SINGLE_ELEMENTS = "single-elements"
-_FEW = 3
-_RIGHT = 3  # entries other than zero that are right, for each that is wrong
+FEW = 3
+RIGHT = 3  # that are right, for each that is wrong; beside one wrong entry, one
+_MOST = 0.9  # of the entries of a wrong element are wrong
 
 
 def single_elements(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """At most three entries are wrong, and many more are right."""
+    """At most three entries are wrong and many more right, or all entries of as few elements of a tensor."""
+    return _entries(evidence, seen) or _elements(evidence, seen, Axis.INPUT) or _elements(evidence, seen, Axis.OUTPUT)
+
+
+def _entries(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     count = int(seen.wrong.sum())
-    if count > _FEW or int((~seen.zero & ~seen.wrong).sum()) < _RIGHT * count:
+    right = int((~seen.zero & ~seen.wrong).sum())
+    if count > FEW or right < (1 if count == 1 else RIGHT * count):
         return None
     wrong = seen.wrong.nonzero().tolist()
     words = [f"{place(evidence.of, row)} by {place(evidence.wrt, column)}" for row, column in wrong]
     text = f"{differ(count, seen.wrong.numel(), 'entries')}: {listed(words)}"
     return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=1.0)
+
+
+def _elements(evidence: Evidence, seen: Seen, axis: Axis) -> Diagnosis | None:
+    """The whole gradient by a few inputs is wrong, or by one factor each all that comes back from a few outputs."""
+    filled, wrong = (seen.claimed != 0) | ~seen.zero, seen.wrong.any(1 - axis.value)
+    count, right = int(wrong.sum()), int((filled.any(1 - axis.value) & ~wrong).sum())
+    inside = over(axis, wrong)
+    if count > FEW or right < RIGHT * count or int(seen.wrong.sum()) < _MOST * int((filled & inside).sum()):
+        return None
+    share = confined(seen, inside)
+    places = wrong.nonzero().flatten().tolist()
+    said = [_said(seen, over(axis, _alone(wrong, at))) for at in places]
+    if share is None or (axis is Axis.OUTPUT and "" in said):
+        return None
+    block, noun = side(evidence, axis), "elements" if axis is Axis.INPUT else "outputs"
+    words = [f"{place(block, at)}{holds}" for at, holds in zip(places, said, strict=True)]
+    text = f"{differ(count, total(block.shape), noun)}, in all entries: {listed(words)}"
+    return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=share)
+
+
+def _said(seen: Seen, inside: Tensor) -> str:
+    """Return ", where analytic = 1.3 × numeric" if one factor holds in all entries of an element."""
+    ratio = ratio_of(seen, inside.expand_as(seen.wrong))
+    if ratio is None or not follows(seen, inside.expand_as(seen.wrong), ratio.value):
+        return ""
+    return f", where analytic = {named(ratio)[1]}" if ratio.value else ", where analytic = 0"
+
+
+def _alone(coordinates: Tensor, at: int) -> Tensor:
+    alone = coordinates.new_zeros(len(coordinates))
+    alone[at] = True
+    return alone

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradverify.core.coordinates import Block
-from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.seen import Seen, see, share_of
 from gradverify.diagnosis.tensors import name_of, numbers_of, places_of
 from gradverify.diagnosis.variables import Axis
@@ -20,9 +20,13 @@ def swapped_inputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     found = _taken_from(evidence, Axis.INPUT, evidence.wrt.tensor)
     if found is None:
         return None
-    other, share = found
-    blocks = evidence.whole.inputs
-    text = f"analytic by {name_of(blocks, evidence.wrt.tensor)} is numeric by {name_of(blocks, other)}"
+    return inputs_from(evidence, *found)
+
+
+def inputs_from(site: Site, other: int, share: float) -> Diagnosis:
+    """Return the diagnosis of an input that is given another's gradient."""
+    blocks = site.inputs
+    text = f"analytic by {name_of(blocks, site.wrt.tensor)} is numeric by {name_of(blocks, other)}"
     text += f": the gradients are returned in the wrong order{part(share)}"
     return Diagnosis(cause=SWAPPED_INPUTS, explanation=text, share=share)
 
@@ -33,9 +37,13 @@ def swapped_outputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     found = _taken_from(evidence, Axis.OUTPUT, evidence.of.tensor)
     if found is None:
         return None
-    other, share = found
-    blocks = evidence.whole.outputs
-    text = f"analytic of {name_of(blocks, evidence.of.tensor)} is numeric of {name_of(blocks, other)}"
+    return outputs_from(evidence, *found)
+
+
+def outputs_from(site: Site, other: int, share: float) -> Diagnosis:
+    """Return the diagnosis of an output whose cotangent is used for another."""
+    blocks = site.outputs
+    text = f"analytic of {name_of(blocks, site.of.tensor)} is numeric of {name_of(blocks, other)}"
     text += f": the cotangents are taken in the wrong order{part(share)}"
     return Diagnosis(cause=SWAPPED_OUTPUTS, explanation=text, share=share)
 

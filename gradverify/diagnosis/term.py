@@ -56,9 +56,13 @@ def _of_low_rank(seen: Seen) -> Diagnosis | None:
     share = share_of(seen, seen.numeric + (left[:, :rank] * values[:rank]) @ right[:rank])
     if share is None:
         return None
+    return Diagnosis(cause=MISSING_TERM, explanation=f"{mixing(rank)}{part(share)}", share=share)
+
+
+def mixing(rank: int) -> str:
+    """Return what an error of low rank says."""
     what = "an outer product of two vectors" if rank == 1 else f"of rank {rank}"
-    text = f"analytic - numeric is {what}: a term that mixes all elements through {_sums(rank)} is wrong or missing"
-    return Diagnosis(cause=MISSING_TERM, explanation=f"{text}{part(share)}", share=share)
+    return f"analytic - numeric is {what}: a term that mixes all elements through {_sums(rank)} is wrong or missing"
 
 
 def _sums(rank: int) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from gradverify.core.coordinates import Block
-from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.located import Search, located
 from gradverify.diagnosis.region import Region, chance, regions
 from gradverify.diagnosis.seen import Seen
@@ -17,15 +17,18 @@ from gradverify.diagnosis.variables import Form, scalars, side, variables
 from gradverify.diagnosis.wording import listed
 
 BOUNDARY_TILE = "boundary-tile"
-_LIMIT = 0.34
+LIMIT = 0.34
+_WIDE = 4  # entries that each of the wrong slices holds, so that they are wrong together for no other reason
+_WIDE_LIMIT = 0.51  # of such slices: one of four at an edge, or the last of three
 
 
 def boundary_tile(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """The wrong entries are the first or last along a dimension, or of every tile of it."""
-    return located(evidence, seen, Search(cause=BOUNDARY_TILE, regions=_by_place, limit=_LIMIT))
+    return located(evidence, seen, Search(cause=BOUNDARY_TILE, regions=edges, limit=LIMIT))
 
 
-def _by_place(evidence: Evidence, group: Group) -> Iterator[Region]:
+def edges(evidence: Site, group: Group) -> Iterator[Region]:
+    """Yield the edges, of the tensor or of its tiles, that the wrong coordinates are at."""
     own = [variable for variable in variables(evidence, group.axis) if variable.form is Form.OWN]
     by_value = regions(own, scalars(evidence), group.wrong, group.relevant)
     if any(region.one_sided for region in by_value):
@@ -45,6 +48,7 @@ class _Slices:
     size: int  # how many there are
     wrong: frozenset[int]  # those that are wrong as a whole, as far as they hold entries other than zero
     alive: frozenset[int]  # those that hold any
+    width: int  # coordinates that matter in the narrowest of the wrong ones
     where: str  # the wrong ones in words
 
 
@@ -56,8 +60,10 @@ def _slices(block: Block, dimension: int, group: Group) -> _Slices | None:
     along = [-1 if place == dimension else 1 for place in range(len(block.shape))]
     if not torch.equal(hit.reshape(along) & relevant, wrong):
         return None
+    widths = (relevant.sum(others) if others else relevant.long())[hit]
     return _Slices(
         size=block.shape[dimension],
+        width=int(widths.min()),
         wrong=frozenset(hit.nonzero().flatten().tolist()),
         alive=frozenset(alive.nonzero().flatten().tolist()),
         where=_named(block, dimension, hit.nonzero().flatten().tolist()),
@@ -79,7 +85,11 @@ def _contiguous(slices: _Slices) -> Iterator[Region]:
     for start, word in ((size - count, "last"), (0, "first")):
         if 2 * count <= size and slices.wrong == frozenset(range(start, start + count)):
             text = f"{slices.where}, the {word}{f' {count}' if count > 1 else ''} of {size}"
-            yield Region(text=text, chance=chance(2, size, count), anchored=False, one_sided=False)
+            likely = chance(2, size, count)
+            if slices.width >= _WIDE:
+                last_of_three = word == "last" and size > 2 * count
+                likely = min(likely, LIMIT) if likely <= _WIDE_LIMIT or last_of_three else likely
+            yield Region(text=text, chance=likely, anchored=False, one_sided=False)
 
 
 def _named(block: Block, dimension: int, places: list[int]) -> str:

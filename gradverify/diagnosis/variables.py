@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.coordinates import Block, flatten, total
-from gradverify.core.evidence import Evidence
+from gradverify.core.evidence import Site
 
 
 class Axis(Enum):
@@ -37,12 +37,12 @@ class Variable:
     values: Tensor  # (k,)
 
 
-def side(evidence: Evidence, axis: Axis) -> Block:
+def side(evidence: Site, axis: Axis) -> Block:
     """Return the block whose coordinates lie along this axis of the Jacobian."""
     return evidence.wrt if axis is Axis.INPUT else evidence.of
 
 
-def variables(evidence: Evidence, axis: Axis) -> tuple[Variable, ...]:
+def variables(evidence: Site, axis: Axis) -> tuple[Variable, ...]:
     """Return the variables along an axis, the most natural first; those that are not finite are left out."""
     block = side(evidence, axis)
     point, value = _coordinates(evidence)
@@ -61,22 +61,22 @@ def variables(evidence: Evidence, axis: Axis) -> tuple[Variable, ...]:
     return tuple(variable for variable in found if bool(torch.isfinite(variable.values).all()))
 
 
-def scalars(evidence: Evidence) -> tuple[float, ...]:
+def scalars(evidence: Site) -> tuple[float, ...]:
     """Return the numbers that the function was given, and their negatives."""
     given = [entry.value for entry in evidence.backward.problem.bound if isinstance(entry.value, float)]
     return tuple(value for number in given for value in (number, -number))
 
 
-def _coordinates(evidence: Evidence) -> tuple[Tensor, Tensor]:
+def _coordinates(evidence: Site) -> tuple[Tensor, Tensor]:
     """Return the point and the value there, as coordinates of all inputs and of all outputs."""
-    backward, device = evidence.backward, evidence.claimed.device
+    backward, device = evidence.backward, evidence.device
     point = flatten(primal.tensor for primal in backward.problem.primals)
     return point.to(device), flatten(output.tensor for output in backward.tape.outputs).to(device)
 
 
-def _given(evidence: Evidence, own: Block, point: Tensor) -> Iterator[tuple[str, Tensor]]:
+def _given(evidence: Site, own: Block, point: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield the other tensors of the block's shape that the function was given."""
-    for block in evidence.whole.inputs:
+    for block in evidence.inputs:
         if block != own and block.shape == own.shape:
             yield block.name, point[block.coordinates]
     for entry in evidence.backward.problem.bound:

@@ -124,7 +124,10 @@ def test_single_entries_among_many() -> None:
 
 def test_single_entries_among_few() -> None:
     wrong = torch.tensor([1.0, 1.3], dtype=torch.float64)
-    assert only(torch.sin, lambda g, x: g * x.cos() * wrong, drawn(2)) == (None, "")
+    answer = only(torch.sin, lambda g, x: g * x.cos() * wrong, drawn(2))
+    assert answer == ("single-elements", "1 of 4 entries differs: output[1] by x[1]")
+    wrong = torch.tensor([1.0, 1.3, 1.7], dtype=torch.float64)
+    assert only(torch.sin, lambda g, x: g * x.cos() * wrong, drawn(3)) == (None, "")
 
 
 def test_a_missing_conjugate() -> None:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 from gradverify.diagnosis.constants import number, recognise
 from tests.core.support import double
 from tests.diagnosis.support import drawn, only
+
+
+def gradients(function: Callable[..., Tensor], g: Tensor, *inputs: Tensor) -> Any:
+    """Return the right gradients by all inputs."""
+    with torch.enable_grad():
+        inside = [each.detach().requires_grad_() for each in inputs]
+        return torch.autograd.grad(function(*inside), inside, g)
 
 
 @pytest.mark.parametrize(
@@ -82,3 +93,40 @@ def test_other_numbers_are_not(value: float) -> None:
 
 def test_a_number_near_one_is_written_with_the_digits_that_tell() -> None:
     assert [number(1.0000002), number(1.5), number(-0.333333333)] == ["1.0000002", "1.5", "-0.333333"]
+
+
+def test_a_dimension_that_is_not_summed_over_is_no_number_of_summands() -> None:
+    def attention(g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        dq, dk, dv = gradients(lambda q, k, v: (q @ k.mT).softmax(-1) @ v, g, q, k, v)
+        return 3 * dq, dk, dv
+
+    inputs = (drawn(6, 4), drawn(7, 4, seed=1), drawn(7, 3, seed=2))
+    cause, text = only(lambda q, k, v: (q @ k.mT).softmax(-1) @ v, attention, *inputs)
+    assert cause == "constant-factor"
+    assert text == "analytic = 3 × numeric in every entry: a factor of 3 too many (the size of a dimension of output)"
+
+
+def test_a_convolution_sums_over_its_whole_window() -> None:
+    def convolved(g: Tensor, x: Tensor, w: Tensor, factor: float) -> tuple[Tensor, Tensor, None]:
+        dx, dw = gradients(functional.conv1d, g, x, w)
+        return dx * factor, dw, None
+
+    def forward(x: Tensor, w: Tensor, factor: float) -> Tensor:
+        return functional.conv1d(x, w)
+
+    inputs = (drawn(2, 3, 9), drawn(4, 3, 3, seed=1))
+    assert only(forward, convolved, *inputs, 3.0)[0] == "constant-factor"
+
+
+def test_summands_that_no_gradient_passes_count() -> None:
+    answer = only(lambda x: x.relu().mean(), lambda g, x: g * (x > 0), drawn(12))
+    assert answer[0] == "mean-for-sum"
+
+
+def test_a_mean_over_the_batch_for_a_bias_and_over_part_of_what_is_summed() -> None:
+    answer = only(lambda x, b: x * 2 + b, lambda g, x, b: (2 * g, g.mean(0)), drawn(6, 8), drawn(8, seed=1))
+    assert answer[0] == "mean-for-sum"
+    answer = only(lambda x: x.exp().sum(), lambda g, x: g * x.exp() / len(x), drawn(4, 5))
+    assert answer[0] == "mean-for-sum"
+    answer = only(torch.matmul, lambda g, a, b: (g @ b.mT / 5, a.mT @ g), drawn(4, 5), drawn(5, 6, seed=1))
+    assert answer[0] == "mean-for-sum"

@@ -1,4 +1,4 @@
-"""Causes where the Jacobian is too large to be kept: looked for in some slices of it."""
+"""Causes where the Jacobian is too large to be kept: guessed from some of it, and held against sums over all of it."""
 
 from __future__ import annotations
 
@@ -64,16 +64,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("cause", WRONG)
-def test_the_cause_is_named_and_where_it_was_looked_for(cause: str) -> None:
+def test_the_cause_is_named(cause: str) -> None:
     function, inputs, words = WRONG[cause]
     result = checked(function, *inputs)
     assert result.verdict is Verdict.FAIL
     assert result.method in (Method.STRUCTURED, Method.PROBED)
     finding = result.findings[0]
     assert finding.cause == cause
-    explanation = finding.message.splitlines()[-1]
-    assert explanation.startswith(f"in {finding.wrt}[")
-    assert words in explanation
+    assert words in finding.message.splitlines()[-1]
 
 
 def test_an_error_of_no_kind_gets_no_cause() -> None:
@@ -82,3 +80,102 @@ def test_an_error_of_no_kind_gets_no_cause() -> None:
 
     result = checked(claiming(torch.sin, noisy), drawn(5_000))
     assert (result.verdict, result.findings[0].cause) == (Verdict.FAIL, None)
+
+
+def changed(change: Callable[[Tensor], Tensor], left: Tensor, right: Tensor) -> CheckResult:
+    """Return the result for a product of matrices whose gradient by the left one is changed."""
+    function = claiming(torch.matmul, lambda g, a, b: (change(g @ b.mT), a.mT @ g))
+    result = checked(function, left, right)
+    assert (result.verdict, result.method) == (Verdict.FAIL, Method.PROBED)
+    return result
+
+
+def times(factor: float, *place: slice | int) -> Callable[[Tensor], Tensor]:
+    """Return what multiplies a part of a gradient."""
+
+    def change(gradient: Tensor) -> Tensor:
+        gradient[place] *= factor
+        return gradient
+
+    return change
+
+
+def uneven(*shape: int) -> Tensor:
+    """Return numbers of very different sizes."""
+    generator = torch.Generator().manual_seed(2)
+    sizes = 10.0 ** torch.randint(-6, 6, shape, generator=generator)
+    return (drawn(*shape).detach() * sizes).requires_grad_()
+
+
+SIDE = 66
+EVERY = slice(None)
+CHANGES: dict[str, tuple[Callable[[Tensor], Tensor], str | None, str]] = {
+    "times a constant": (lambda g: 1.5 * g, "constant-factor", "analytic = 3/2 × numeric in every entry"),
+    "zero": (lambda g: 0 * g, "detached", ""),
+    "rolled rows": (lambda g: g.roll(1, 0), "permuted", "rolled by 1 along dimension 0"),
+    "rolled columns": (lambda g: g.roll(-3, 1), "permuted", "rolled by -3 along dimension 1"),
+    "reversed": (lambda g: g.flip(1), "permuted", "reversed along dimension 1"),
+    "transposed": (lambda g: g.mT, "transposed", "dimensions 0 and 1 are exchanged"),
+    "last rows zero": (times(0.0, slice(-2, None)), "boundary-tile", "rows 64 and 65, the last 2 of 66"),
+    "first column halved": (times(0.5, EVERY, slice(1)), "boundary-tile", "column 0, the first of 66"),
+    "every fourth column": (times(0.0, EVERY, slice(3, None, 4)), "boundary-tile", "the last of each tile of 4"),
+    "one element": (times(1.3, 7, 9), "single-elements", "[7, 9], where analytic = 1.3 × numeric"),
+    "rows in the middle": (times(1.5, slice(20, 24)), None, ""),
+    "two things at once": (lambda g: times(0.5, slice(33))(2 * g.roll(1, 0)), None, ""),
+    "a factor per element": (lambda g: g * (1.5 + drawn(SIDE, SIDE, seed=5).detach().sin()), None, ""),
+    "rolled in part": (lambda g: torch.cat([g[:20], g[20:].roll(1, 0)]), None, ""),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize("sizes", [drawn, uneven])
+def test_what_is_named_is_true_of_all_entries(kind: str, sizes: Callable[..., Tensor]) -> None:
+    change, cause, words = CHANGES[kind]
+    finding = changed(change, sizes(SIDE, SIDE), drawn(SIDE, SIDE, seed=1)).findings[0]
+    assert finding.cause == cause
+    assert cause is None or words in finding.message.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("factor", "says"), [(0.0, "analytic = 0 where"), (1.5, "analytic = 3/2 × numeric where")])
+def test_a_region_of_values_is_found_by_halving(factor: float, says: str) -> None:
+    a, b = drawn(SIDE, SIDE), drawn(SIDE, SIDE, seed=1)
+    finding = changed(lambda g: torch.where(a > 0.7, factor * g, g), a, b).findings[0]
+    assert finding.cause == "wrong-branch"
+    text = finding.message.splitlines()[-1]
+    assert says in text
+    assert float(text.rpartition(" > ")[2]) == pytest.approx(0.7, abs=0.01)
+
+
+def test_few_entries_are_listed() -> None:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        gradient = g.flip(0).cumsum(0).flip(0) * x.cos()
+        gradient[5] += 0.25 * g[17]
+        return gradient
+
+    result = checked(claiming(lambda x: x.sin().cumsum(0), backward), drawn(3_000))
+    assert (result.method, result.findings[0].cause) == (Method.PROBED, "single-elements")
+    assert "output[17] by " in result.findings[0].message.splitlines()[-1]
+
+
+def test_a_missing_term_of_a_large_normalisation() -> None:
+    function = claiming(lambda x: x.exp() - x.mean(), lambda g, x: g * x.exp())
+    result = checked(function, drawn(3_000))
+    assert result.findings[0].cause == "missing-term"
+    assert "an outer product" in result.findings[0].message
+
+
+def test_one_slice_that_counts_for_all() -> None:
+    function = claiming(lambda x, b: x * 2 + b, lambda g, x, b: (2 * g, g[0]))
+    result = checked(function, drawn(100, 60), drawn(60, seed=1))
+    assert result.findings[0].cause == "missing-broadcast-sum"
+    assert "only output[0, :] counts" in result.findings[0].message
+
+
+def test_large_complex_gradients() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(1_500, dtype=torch.complex128, generator=generator).requires_grad_()
+    for factor, cause in ((1.0, "missing-conjugate"), (-2.0, None)):
+        result = checked(claiming(lambda z: z * z, lambda g, z, factor=factor: factor * 2 * g * z), z)
+        named = {finding.cause for finding in result.findings if finding.verdict is Verdict.FAIL}
+        assert (cause in named) is (cause is not None)
+        assert "sign-flip" not in named

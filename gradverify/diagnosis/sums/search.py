@@ -1,0 +1,55 @@
+"""The causes that random sums can tell, and the search for the first that explains an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gradverify.core.evidence import Diagnosis
+from gradverify.core.sums import Asked, Sums, ask
+from gradverify.diagnosis.sums.few import few
+from gradverify.diagnosis.sums.look import Look, look
+from gradverify.diagnosis.sums.order import permuted, transposed
+from gradverify.diagnosis.sums.places import placed
+from gradverify.diagnosis.sums.slices import missing_broadcast_sum
+from gradverify.diagnosis.sums.term import missing_term
+from gradverify.diagnosis.sums.whole import (
+    detached,
+    factor,
+    missing_conjugate,
+    missing_cotangent,
+    swapped_inputs,
+    swapped_outputs,
+)
+from gradverify.errors import GradverifyError
+
+_EVERYWHERE: tuple[Callable[[Asked], Diagnosis | None], ...] = (
+    missing_cotangent,
+    detached,
+    missing_conjugate,
+    swapped_inputs,
+    swapped_outputs,
+    factor,
+)
+_SOMEWHERE: tuple[Callable[[Look], Diagnosis | None], ...] = (
+    missing_broadcast_sum,
+    transposed,
+    permuted,
+    placed,
+    missing_term,
+    few,
+)
+
+
+def diagnose_sums(sums: Sums) -> Diagnosis | None:
+    """Return the first cause that all sums over the block agree with, None where none does."""
+    try:
+        asked = ask(sums)
+        if not bool((asked.typical > 0).any()):
+            return None
+        found = next(filter(None, (cause(asked) for cause in _EVERYWHERE)), None)
+        if found is not None:
+            return found
+        closer = look(asked)
+        return next(filter(None, (cause(closer) for cause in _SOMEWHERE)), None)
+    except GradverifyError:  # what cannot be asked again gets no cause
+        return None

@@ -1,0 +1,134 @@
+"""One element of a tensor whose whole gradient is wrong, few entries of small blocks, and edges of short dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tests.core.support import double
+from tests.diagnosis.support import Backward, drawn, jacobian, only
+
+
+def of(function: Callable[[Tensor], Tensor], change: Callable[[Tensor], Tensor]) -> Backward:
+    """Return the right backward of a function of one input with its result changed."""
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            inside = x.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(function(inside), inside, g)
+        return change(gradient.clone())
+
+    return backward
+
+
+def at(place: int, factor: float) -> Callable[[Tensor], Tensor]:
+    def change(gradient: Tensor) -> Tensor:
+        gradient.view(-1)[place] *= factor
+        return gradient
+
+    return change
+
+
+def last_rows(count: int, factor: float) -> Callable[[Tensor], Tensor]:
+    def change(gradient: Tensor) -> Tensor:
+        gradient[-count:] *= factor
+        return gradient
+
+    return change
+
+
+def norm(x: Tensor) -> Tensor:
+    return functional.layer_norm(x, x.shape[-1:])
+
+
+def test_the_gradient_by_one_element_is_wrong_by_a_factor() -> None:
+    answer = only(norm, of(norm, at(13, 1.3)), drawn(5, 8))
+    text = "1 of 40 elements differs, in all entries: x[1, 5], where analytic = 1.3 × numeric"
+    assert answer == ("single-elements", text)
+
+
+@pytest.mark.parametrize(("factor", "says"), [(0.0, "0"), (-1.0, "-numeric"), (2.0, "2 × numeric")])
+def test_what_comes_back_from_one_output_is_wrong_by_a_factor(factor: float, says: str) -> None:
+    right = drawn(9, 9, seed=3).detach()
+    wrong = right.clone()
+    wrong[4] *= factor
+    cause, text = only(lambda x: right @ x, jacobian(wrong), drawn(9))
+    assert (cause, says in text) == ("single-elements", True)
+    assert text.startswith("1 of 9 outputs differs, in all entries: output[4]")
+
+
+def test_several_elements_are_wrong_by_a_factor_each() -> None:
+    right = drawn(9, 12, seed=3).detach()
+    factors = torch.ones(12, dtype=torch.float64)
+    factors[[2, 7]] = torch.tensor([1.3, 0.4], dtype=torch.float64)
+    cause, text = only(lambda x: right @ x, jacobian(right * factors), drawn(12))
+    assert cause == "single-elements"
+    assert text.endswith("x[2], where analytic = 1.3 × numeric and x[7], where analytic = 2/5 × numeric")
+
+
+def test_elements_of_which_half_or_more_are_wrong_are_no_single_ones() -> None:
+    right = drawn(6, 5, seed=3).detach()
+    factors = torch.tensor([1.3, 0.4, 2.2, 1.0, 1.0], dtype=torch.float64)
+    assert only(lambda x: right @ x, jacobian(right * factors), drawn(5)) == (None, "")
+
+
+def test_an_element_that_is_wrong_in_some_entries_is_none() -> None:
+    right = drawn(12, 12, seed=3).detach()
+    wrong = right.clone()
+    wrong[:5, 4] *= torch.linspace(1.3, 2, 5, dtype=torch.float64)
+    assert only(lambda x: right @ x, jacobian(wrong), drawn(12)) == (None, "")
+
+
+def test_one_wrong_entry_of_two() -> None:
+    x = double((3 + 1e-12, 3 - 1e-12))
+    cause, text = only(torch.abs, of(torch.abs, at(0, 1.01)), x)
+    assert (cause, text) == ("single-elements", "1 of 4 entries differs: output[0] by x[0]")
+
+
+def test_two_wrong_entries_of_two_are_no_single_ones() -> None:
+    factors = double((1.01, 1.3)).detach()
+    assert only(torch.exp, of(torch.exp, lambda gradient: gradient * factors), double((0.3, 0.4))) == (None, "")
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.5])
+def test_the_last_row_of_few(factor: float) -> None:
+    cause, text = only(norm, of(norm, last_rows(1, factor)), drawn(5, 8))
+    assert (cause, "x is in row 4, the last of 5" in text) == ("boundary-tile", True)
+
+
+def test_the_last_column_of_three_and_of_four() -> None:
+    for columns in (3, 4):
+        right = drawn(6, 5 * columns, seed=4).detach()
+        wrong = right.reshape(6, 5, columns).clone()
+        wrong[:, :, -1] *= 0.5
+        answer = only(lambda x, right=right: right @ x.reshape(-1), jacobian(wrong.reshape(6, -1)), drawn(5, columns))
+        assert answer[0] == "boundary-tile"
+
+
+def test_the_first_column_of_three_is_at_an_edge_by_chance() -> None:
+    right = drawn(6, 15, seed=4).detach()
+    wrong = right.reshape(6, 5, 3).clone()
+    wrong[:, :, 0] *= 0.5
+    assert only(lambda x: right @ x.reshape(-1), jacobian(wrong.reshape(6, -1)), drawn(5, 3))[0] is None
+
+
+def test_two_wrong_entries_beside_two_right_ones_are_no_single_ones() -> None:
+    wrong = torch.eye(2, dtype=torch.float64) + 0.3 * torch.eye(2, dtype=torch.float64).flip(0)
+    assert only(lambda x: x * 1.0, jacobian(wrong), double((0.3, 0.4))) == (None, "")
+
+
+def test_a_row_in_the_middle_is_at_no_edge() -> None:
+    def change(gradient: Tensor) -> Tensor:
+        gradient[2] *= 0.0
+        return gradient
+
+    assert only(norm, of(norm, change), drawn(5, 8))[0] != "boundary-tile"
+
+
+def test_the_last_two_numbers_of_three_are_at_no_edge() -> None:
+    answer = only(torch.sin, of(torch.sin, last_rows(2, 1.5)), double((0.3, 2.0, 0.9)))
+    assert answer[0] != "boundary-tile"
