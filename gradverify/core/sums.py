@@ -15,12 +15,12 @@ from torch import Tensor
 from gradverify.case import Tolerances
 from gradverify.core.analytic import Reverse, row
 from gradverify.core.chance import scattered
-from gradverify.core.compare import BAR_FACTOR, relative_tolerance
+from gradverify.core.compare import relative_tolerance
 from gradverify.core.coordinates import Block
 from gradverify.core.directional import slope
 from gradverify.core.ground import Ground
 from gradverify.core.probe import CLOSER, FIRST, levelled, weights
-from gradverify.core.samples import Estimate
+from gradverify.core.samples import BAR_FACTOR, Estimate
 from gradverify.core.tally import Entries
 
 _COTANGENTS = 4  # of each of the two kinds of weights

@@ -8,10 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.compare import BAR_FACTOR
 from gradverify.core.coordinates import Block
 from gradverify.core.evidence import Diagnosis
-from gradverify.core.samples import Estimate
+from gradverify.core.samples import BAR_FACTOR, Estimate
 from gradverify.core.sums import Asked, Pattern, exchanged, explains, holds
 from gradverify.diagnosis.arranged import PERMUTED, TRANSPOSED
 from gradverify.diagnosis.arrangement import Arrangement, rolls, transpositions
