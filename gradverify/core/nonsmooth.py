@@ -131,7 +131,9 @@ def _smooth(sampled: Sampler, samples: Samples, finite: Tensor, level: Tensor) -
     """Return the noise of the differences again, how the function looks, and the derivative if it is smooth."""
     shape = _shape(sampled, samples, level)
     usable = finite & ~_up_to_the_last(shape.rough)
-    return level, shape, tableau(central(samples), level, usable, samples.forth.square())
+    largest = samples.forth.amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    lengths = (samples.forth / largest).square()  # the square of a step may underflow
+    return level, shape, tableau(central(samples), level, usable, lengths)
 
 
 def _between(left: Estimate, right: Estimate, smooth: Estimate, size: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -105,6 +105,7 @@ def test_a_forward_that_hands_out_one_buffer_is_not_fooled_by_it() -> None:
         (torch.special.erfc, lambda x: -2 / math.sqrt(math.pi) * torch.exp(-x * x), 20.0),
         (torch.exp, torch.exp, 50.0),
         (torch.exp, torch.exp, -300.0),
+        (torch.log, torch.reciprocal, 1e-200),
     ],
 )
 def test_steep_slopes_at_the_largest_steps_hide_nothing(function: Any, slope: Any, place: float, share: float) -> None:
