@@ -24,7 +24,7 @@ _WORTH = 0.7  # colouring is worth it when it leaves at most this part of the co
 _LONGEST = 64  # periods tried
 _HELD = 2_000_000  # numbers held at a time, while claims are collected
 _MOST = 50_000_000  # entries that are written down
-_SMALLEST = 12  # fewer coordinates than this are moved one by one
+_SMALLEST = 32  # fewer coordinates than this are moved one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
