@@ -27,10 +27,11 @@ from gradverify.core.compare import (
 from gradverify.core.ladder import coarse_steps, fine_steps, halving_steps
 from gradverify.core.moves import Moves, members, owned
 from gradverify.core.noise import Noise
-from gradverify.core.nonsmooth import examine, suspicious
+from gradverify.core.nonsmooth import examine
 from gradverify.core.sampler import Sampler, magnitudes
 from gradverify.core.samples import Samples, Steps, joined, of_outputs, of_rows, sample, unmoved
 from gradverify.core.scale import Scales
+from gradverify.core.shape import suspicious
 
 _CHUNK = 2_000_000  # sampled numbers held at a time
 _CACHED = 1 << 15  # entries that are judged at a time
