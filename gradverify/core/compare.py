@@ -144,7 +144,7 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
     code = judged.code.clone()
     code[local.idle & (claimed == 0)] = Code.MATCH
     code[local.stairs & (claimed == 0) & (code == Code.MISMATCH)] = Code.UNDETERMINED  # flat here, and yet it rises
-    cancels = (code == Code.MISMATCH) & _may_cancel(claimed, judged, local, allowance)
+    cancels = (code == Code.MISMATCH) & ~local.kink & _may_cancel(claimed, judged, local, allowance)
     bar = torch.where(cancels, judged.error, judged.bar)
     judged = replace(judged, bar=bar, allowed=torch.where(cancels, BAR_FACTOR * bar, judged.allowed))
     of_consequence = ~is_resolved(bar, claimed.abs(), allowance)

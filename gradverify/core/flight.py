@@ -2,8 +2,8 @@
 
 Such a forward does not move at all at small steps, and its derivative there is zero in truth; at larger steps it goes
 up as the function that it stands for. Where backward says what the larger steps show, both are right in their way.
-A flight is told from something flat between two slopes by its noise: that of stairs is as loud for samples far apart
-as for samples close together.
+A flight is told from something flat between two slopes by being flat at small steps wherever it is looked at, and by
+its noise: that of stairs is as loud for samples far apart as for samples close together.
 """
 
 from __future__ import annotations

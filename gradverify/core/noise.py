@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.chance import scattered
-from gradverify.core.sampler import Sampler, along
+from gradverify.core.sampler import Sampler, along, identical
 from gradverify.core.scale import Scales
 from gradverify.core.together import lined_up
 
@@ -102,7 +102,7 @@ def heard_at(sampled: Sampler, lengths: Scales, spacing: float) -> Tensor:
 def repeats(sampled: Sampler) -> bool:
     """Tell whether a second forward at the same point gives bit for bit the same outputs."""
     again = along(sampled, torch.zeros_like(sampled.point))
-    return torch.equal(torch.nan_to_num(again), torch.nan_to_num(sampled.value))
+    return identical(again, sampled.value)
 
 
 def _direction(lengths: Scales, seed: int) -> Tensor:

@@ -67,13 +67,17 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         mode=Mode.WITHOUT_GRAPH,
     )
     again = at(draft, tensors)
-    same = torch.equal(torch.nan_to_num(again), torch.nan_to_num(recorded))
-    return draft if same else replace(draft, mode=Mode.WITH_GRAPH)
+    return draft if identical(again, recorded) else replace(draft, mode=Mode.WITH_GRAPH)
 
 
 def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:
     """Return the output coordinates for these primals, (m,) float64; NaN where the forward raises or changes shape."""
     return _run(sampled, [fresh(tensor) for tensor in tensors])
+
+
+def identical(one: Tensor, other: Tensor) -> bool:
+    """Tell whether two tensors of one shape hold the same numbers, bit for bit; what is no number is like its like."""
+    return bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 def magnitudes(sampled: Sampler, values: Tensor) -> Tensor:

@@ -45,6 +45,7 @@ def between(left: Estimate, right: Estimate, smooth: Estimate, size: Tensor) -> 
 
 
 def finite_one(left: Estimate, right: Estimate) -> Estimate:
+    """Return of two one-sided derivatives the one that is known better: at an edge, the one inside."""
     better = left.bar <= right.bar
     return Estimate(value=torch.where(better, left.value, right.value), bar=torch.where(better, left.bar, right.bar))
 

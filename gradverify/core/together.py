@@ -16,7 +16,7 @@ from torch import Tensor
 from gradverify.core.chance import scattered
 from gradverify.core.coordinates import coordinates_in, real_view
 from gradverify.core.problem import call
-from gradverify.core.sampler import Mode, Sampler, Together, along, single
+from gradverify.core.sampler import Mode, Sampler, Together, along, identical, single
 from gradverify.errors import EvaluationError
 
 _WORTH = 4  # fewer points are evaluated one by one
@@ -72,7 +72,7 @@ def _agrees(sampled: Sampler, points: Tensor, found: Tensor, state: Together) ->
     if state.calls & (state.calls - 1):
         return True  # no power of two
     place = (state.calls * 7919) % len(points)
-    return torch.equal(found[place].nan_to_num(), single(sampled, points[place].clone()).nan_to_num())
+    return identical(found[place], single(sampled, points[place].clone()))
 
 
 def _by_vmap(sampled: Sampler, points: Tensor) -> Tensor:
@@ -161,7 +161,7 @@ def _copies_agree(sampled: Sampler, count: int, copied: Sequence[bool]) -> bool:
     alone = torch.stack([single(sampled, kind.clone()) for kind in kinds])
     places = torch.arange(count, device=other.device) % len(_FACTORS)
     together = _side_by_side(sampled, _stacked(sampled, kinds[places]), copied)
-    return together is not None and torch.equal(together.nan_to_num(), alone[places].nan_to_num())
+    return together is not None and identical(together, alone[places])
 
 
 def _side_by_side(sampled: Sampler, stacked: Sequence[Tensor], copied: Sequence[bool]) -> Tensor | None:
