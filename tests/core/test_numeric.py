@@ -129,3 +129,8 @@ def test_rounding_that_goes_up_evenly_is_heard(function: Any, scale: float) -> N
         x = scale * (2 * torch.rand(5, generator=generator, dtype=torch.float64) - 1)
         assert gradcheck(function, x.requires_grad_()).verdict != "fail"
         assert gradgradcheck(function, x).verdict != "fail"
+
+
+def test_what_is_wrong_beside_such_rounding_is_found_all_the_same() -> None:
+    wrong = claimed(lambda x: (x.exp() - 1) / x, lambda x: 1.01 * (x * x.exp() - x.exp() + 1) / x**2)
+    assert gradcheck(wrong, double([1e-2, -2e-2, 3e-2])).mismatched == 3

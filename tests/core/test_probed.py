@@ -14,7 +14,7 @@ from torch import Tensor
 from gradverify.checks.registry import run_check
 from gradverify.core import probed
 from gradverify.result import CheckResult, Method, Verdict
-from tests.core.support import ALONE, gradcheck, problem_of
+from tests.core.support import ALONE, gradcheck, problem_of, with_backward
 
 SIZE = 2_001  # its square is more than is written down
 Wrong = Callable[[Tensor, Tensor, Tensor], Tensor]  # (gradient, cotangent, x) -> what backward returns instead
@@ -184,3 +184,17 @@ def test_a_wrong_column_without_a_row_that_can_be_named_is_no_pass(monkeypatch: 
     result = gradcheck(running(one_column(1234, 1.001)), point())
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "no single entry was found" in result.message
+
+
+def test_what_a_kink_far_off_puts_into_the_sums_vanishes_with_the_step() -> None:
+    result = gradcheck(lambda x: x.sort().values, point())
+    assert (result.verdict, result.method) == (Verdict.PASS, Method.PROBED)
+
+
+def test_sums_that_are_nothing_but_noise_are_no_pass() -> None:
+    def noisy(x: Tensor) -> Tensor:
+        return x.sin().cumsum(0) + 1e3 * (1e13 * x).sin()
+
+    result = gradcheck(with_backward(noisy, lambda grad, x: grad.flip(0).cumsum(0).flip(0) * x.cos()), point())
+    assert result.verdict == Verdict.INCONCLUSIVE
+    assert "too noisy" in result.message

@@ -14,7 +14,7 @@ from gradverify.core.sampler import Sampler, sampler, single
 from gradverify.core.tape import record
 from gradverify.core.together import evaluate
 from gradverify.result import Verdict
-from tests.core.support import gradcheck, problem_of
+from tests.core.support import gradcheck, problem_of, with_backward
 
 COUNT = 20
 
@@ -154,17 +154,6 @@ def test_a_function_that_is_given_lengths_is_asked_for_no_other_length() -> None
 
 @pytest.mark.parametrize("shape", [(12,), (4, 4), (8, 8), (6, 3)])
 def test_a_largest_entry_of_the_whole_batch_is_not_mistaken_for_that_of_one_copy(shape: tuple[int, ...]) -> None:
-    class Scaled(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Tensor:
-            largest = x.abs().max()
-            ctx.save_for_backward(largest)
-            return x / largest
-
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> Tensor:
-            (largest,) = ctx.saved_tensors
-            return grad / largest
-
+    scaled = with_backward(lambda x: x / x.abs().max(), lambda grad, x: grad / x.abs().max())
     for seed in range(12):
-        assert gradcheck(Scaled.apply, drawn(*shape, seed=seed)).verdict == "fail"
+        assert gradcheck(scaled, drawn(*shape, seed=seed)).verdict == "fail"

@@ -12,28 +12,12 @@ from torch import Tensor
 from gradverify.checks.registry import run_check
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Method, Verdict
-from tests.core.support import ALONE, problem_of
+from tests.core.support import ALONE, problem_of, with_backward
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
-
-
-def claiming(value: Callable[..., Tensor], vjp: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a Function that computes `value` and whose backward is `vjp(grad, *inputs)`."""
-
-    class Claiming(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, *inputs: Tensor) -> Tensor:
-            ctx.save_for_backward(*inputs)
-            return value(*inputs)
-
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> Any:
-            return vjp(grad, *ctx.saved_tensors)
-
-    return Claiming.apply
 
 
 def checked(function: Callable[..., Any], *inputs: Tensor) -> CheckResult:
@@ -47,16 +31,16 @@ def halved_at_the_end(grad: Tensor, x: Tensor) -> Tensor:
 
 
 WRONG = {
-    "missing-mask": (claiming(lambda x: x.clamp(0, 1.5), lambda g, x: g), (drawn(64, 64),), "at x < 0 or x > 1.5"),
-    "constant-factor": (claiming(torch.exp, lambda g, x: 2 * g * x.exp()), (drawn(20_000),), "= 2 × numeric"),
-    "boundary-tile": (claiming(torch.sin, halved_at_the_end), (drawn(128, 40),), "the last 4 of"),
+    "missing-mask": (with_backward(lambda x: x.clamp(0, 1.5), lambda g, x: g), (drawn(64, 64),), "at x < 0 or x > 1.5"),
+    "constant-factor": (with_backward(torch.exp, lambda g, x: 2 * g * x.exp()), (drawn(20_000),), "= 2 × numeric"),
+    "boundary-tile": (with_backward(torch.sin, halved_at_the_end), (drawn(128, 40),), "the last 4 of"),
     "swapped-inputs": (
-        claiming(lambda x, y: x * y, lambda g, x, y: (g * x, g * y)),
+        with_backward(lambda x, y: x * y, lambda g, x, y: (g * x, g * y)),
         (drawn(4_000), drawn(4_000, seed=1)),
         "",
     ),
     "sign-flip": (
-        claiming(lambda x: x.sin().cumsum(0), lambda g, x: -g.flip(0).cumsum(0).flip(0) * x.cos()),
+        with_backward(lambda x: x.sin().cumsum(0), lambda g, x: -g.flip(0).cumsum(0).flip(0) * x.cos()),
         (drawn(2_100),),
         "",
     ),
@@ -78,13 +62,13 @@ def test_an_error_of_no_kind_gets_no_cause() -> None:
     def noisy(grad: Tensor, x: Tensor) -> Tensor:
         return grad * (x.cos() + 0.1 * torch.sin(1e4 * x * x))
 
-    result = checked(claiming(torch.sin, noisy), drawn(5_000))
+    result = checked(with_backward(torch.sin, noisy), drawn(5_000))
     assert (result.verdict, result.findings[0].cause) == (Verdict.FAIL, None)
 
 
 def changed(change: Callable[[Tensor], Tensor], left: Tensor, right: Tensor) -> CheckResult:
     """Return the result for a product of matrices whose gradient by the left one is changed."""
-    function = claiming(torch.matmul, lambda g, a, b: (change(g @ b.mT), a.mT @ g))
+    function = with_backward(torch.matmul, lambda g, a, b: (change(g @ b.mT), a.mT @ g))
     result = checked(function, left, right)
     assert (result.verdict, result.method) == (Verdict.FAIL, Method.PROBED)
     return result
@@ -152,20 +136,20 @@ def test_few_entries_are_listed() -> None:
         gradient[5] += 0.25 * g[17]
         return gradient
 
-    result = checked(claiming(lambda x: x.sin().cumsum(0), backward), drawn(3_000))
+    result = checked(with_backward(lambda x: x.sin().cumsum(0), backward), drawn(3_000))
     assert (result.method, result.findings[0].cause) == (Method.PROBED, "single-elements")
     assert "output[17] by " in result.findings[0].message.splitlines()[-1]
 
 
 def test_a_missing_term_of_a_large_normalisation() -> None:
-    function = claiming(lambda x: x.exp() - x.mean(), lambda g, x: g * x.exp())
+    function = with_backward(lambda x: x.exp() - x.mean(), lambda g, x: g * x.exp())
     result = checked(function, drawn(3_000))
     assert result.findings[0].cause == "missing-term"
     assert "an outer product" in result.findings[0].message
 
 
 def test_one_slice_that_counts_for_all() -> None:
-    function = claiming(lambda x, b: x * 2 + b, lambda g, x, b: (2 * g, g[0]))
+    function = with_backward(lambda x, b: x * 2 + b, lambda g, x, b: (2 * g, g[0]))
     result = checked(function, drawn(100, 60), drawn(60, seed=1))
     assert result.findings[0].cause == "missing-broadcast-sum"
     assert "only output[0, :] counts" in result.findings[0].message
@@ -175,7 +159,7 @@ def test_large_complex_gradients() -> None:
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(1_500, dtype=torch.complex128, generator=generator).requires_grad_()
     for factor, cause in ((1.0, "missing-conjugate"), (-2.0, None)):
-        result = checked(claiming(lambda z: z * z, lambda g, z, factor=factor: factor * 2 * g * z), z)
+        result = checked(with_backward(lambda z: z * z, lambda g, z, factor=factor: factor * 2 * g * z), z)
         named = {finding.cause for finding in result.findings if finding.verdict is Verdict.FAIL}
         assert (cause in named) is (cause is not None)
         assert "sign-flip" not in named
