@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.coordinates import Block, total
-from gradverify.core.sums import Asked, Column, Row, columns, rows
+from gradverify.core.portions import Column, Row, columns, rows
+from gradverify.core.sums import Asked
 
 _RANDOM = 16  # places looked at, spread over the block
 _KNOWN = 8  # and of the wrong ones

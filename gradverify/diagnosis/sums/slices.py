@@ -7,7 +7,8 @@ from torch import Tensor
 
 from gradverify.core.coordinates import total
 from gradverify.core.evidence import Diagnosis
-from gradverify.core.sums import Asked, agrees, of_outputs, rest
+from gradverify.core.portions import agrees, of_outputs, rest
+from gradverify.core.sums import Asked
 from gradverify.diagnosis.broadcast import ALMOST_ALL, as_one_slice
 from gradverify.diagnosis.sums.look import Look
 

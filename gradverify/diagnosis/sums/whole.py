@@ -10,7 +10,9 @@ from torch import Tensor
 
 from gradverify.core.coordinates import Block
 from gradverify.core.evidence import Diagnosis
-from gradverify.core.sums import Asked, Part, Pattern, Summed, Sums, ask, explains, holds, of_inputs, scaled
+from gradverify.core.patterns import Pattern, explains, holds
+from gradverify.core.portions import Part, of_inputs
+from gradverify.core.sums import Asked, Summed, Sums, ask, scaled
 from gradverify.diagnosis.conjugate import as_unconjugated, is_complex, signs
 from gradverify.diagnosis.cotangent import ADDED, REPLACED, answer_to_zero
 from gradverify.diagnosis.cotangent import as_constant as as_cotangent
