@@ -31,19 +31,31 @@ class Question:
     diagnose: Diagnose  # names the cause of a wrong block
 
 
-def judge(question: Question, steady: Steady) -> CheckResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """A result, and the comparison that it tells of."""
+
+    result: CheckResult
+    found: Investigation | None  # None where sums are wrong and no entry could be named
+
+
+def judge(question: Question, steady: Steady) -> Judgement:
     """Compare claimed and measured Jacobian of the problem; raises EvaluationError when user code does."""
-    check, series, settings, problem = question.check, question.series, question.settings, steady.problem
+    check, series, problem = question.check, question.series, steady.problem
     try:
-        found = investigate(steady, settings, question.reconsider)
+        found = investigate(steady, question.settings, question.reconsider)
     except UnnamedError as error:
-        return inconclusive(check, problem, f"GV{series + 4}", str(error))
+        return Judgement(result=inconclusive(check, problem, f"GV{series + 4}", str(error)), found=None)
+    return Judgement(result=_told(question, problem, found), found=found)
+
+
+def _told(question: Question, problem: Problem, found: Investigation) -> CheckResult:
     comparison = found.comparison
     everything = whole(found) if comparison.counts[Code.MISMATCH] else None
     findings = sorted((_finding(question, found, everything, group) for group in comparison.groups), key=_weight)
     verdict = _verdict(comparison)
     return CheckResult(
-        check=check,
+        check=question.check,
         verdict=verdict,
         message=_message(comparison, verdict),
         method=found.method,

@@ -35,7 +35,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     torchs = run_gradcheck(ready.problem, settings, ready.tape)
     try:
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=as_judged, diagnose=diagnose)
-        found = seeded(_with_remarks(judge(question, ready), tuple(cut_off(ready))), problem, ready)
+        found = seeded(_with_remarks(judge(question, ready).result, tuple(cut_off(ready))), problem, ready)
     except EvaluationError as error:
         found = failed_call(NAME, ready.problem, error)
     return beside(found, torchs)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.checks.derivative import Question, judge, seeded, unjudgeable
+from gradverify.checks.derivative import Judgement, Question, judge, seeded, unjudgeable
 from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
@@ -52,22 +52,23 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     try:
         reconsider = _kinks_of(ready, settings)
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
-        second = _second(ready, settings)
-        found = seeded(_with_remarks(judge(question, second), ready, second, settings), asked, ready)
+        judgement = judge(question, _second(ready, settings))
+        found = seeded(_with_remarks(judgement, ready, settings.seed), asked, ready)
     except EvaluationError as error:
         missing = _not_implemented(error)
         found = skipped(NAME, problem, missing) if missing else failed_call(NAME, problem, error)
     return beside(found, torchs)
 
 
-def _with_remarks(result: CheckResult, first: Steady, second: Steady, settings: Settings) -> CheckResult:
+def _with_remarks(judgement: Judgement, first: Steady, seed: int) -> CheckResult:
     """Say that backward is no gradient, which fails nothing here: the first derivative is a question of its own.
 
     Where a kink or something else that cannot be judged is about, a Hessian need not be symmetric.
     """
-    if not result.entries or result.kinks or result.undetermined:
+    result, second = judgement.result, judgement.found
+    if second is None or not result.entries or result.kinks or result.undetermined:
         return result
-    remarks = tuple(asymmetric(first, second, settings.seed))
+    remarks = tuple(asymmetric(first, second, seed))
     if not remarks:
         return result
     message = f"{result.message}; backward is the gradient of no function"

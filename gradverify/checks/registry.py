@@ -11,7 +11,7 @@ from gradverify.case import Settings
 from gradverify.checks import batching, forward_ad, gradcheck, gradgradcheck
 from gradverify.checks.contract import check as contract
 from gradverify.checks.failures import failed_call, skipped
-from gradverify.core.chance import generators_kept, seed_everywhere
+from gradverify.core.chance import seed_everywhere
 from gradverify.core.evidence import Diagnose, undiagnosed
 from gradverify.core.problem import Meter, Problem
 from gradverify.errors import EvaluationError
@@ -46,7 +46,7 @@ CHECKS = (
 
 
 def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
-    """Run the named check; what user code raises becomes a finding, and the RNG is left as it was found.
+    """Run the named check; what user code raises becomes a finding. All generators are seeded.
 
     `diagnose` is asked for the cause of every wrong block of a Jacobian.
     """
@@ -54,8 +54,7 @@ def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnos
     if found is None:
         return skipped(name, problem, f"this version has no check called {name}")
     problem = replace(problem, meter=Meter())  # each check counts its own evaluations
-    devices = sorted({primal.tensor.device.index or 0 for primal in problem.primals if primal.tensor.is_cuda})
-    with generators_kept(devices), torch.no_grad():
+    with torch.no_grad():
         seed_everywhere(settings.seed)
         try:
             return found.run(problem, settings, diagnose)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
 import torch
 from torch import Tensor
 
-from gradverify.core.analytic import reverse, row
+from gradverify.core.analytic import row
 from gradverify.core.chance import scattered
 from gradverify.core.directional import slope
-from gradverify.core.noise import measure
+from gradverify.core.ground import Ground
+from gradverify.core.jacobians import Investigation
+from gradverify.core.sampler import Sampler
 from gradverify.core.samples import BAR_FACTOR, Estimate
-from gradverify.core.scale import Scales, scales
 from gradverify.core.steady import Steady
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
@@ -25,18 +26,17 @@ _ROUNDING, _UNITS = 1e-6, 1e3  # of a sum of products beside their sizes; and in
 _CANCELLED = 2048.0  # such units, of what may have cancelled inside
 
 
-def asymmetric(first: Steady, second: Steady, seed: int) -> Iterator[Finding]:
+def asymmetric(first: Steady, second: Investigation, seed: int) -> Iterator[Finding]:
     """Remark on a vjp that is, for its fixed cotangents, the gradient of no function of the inputs.
 
-    Asks p·(H q) = q·(H p) of three random directions, by 5 vjps; what differs there is asked of differences too, which
-    alone decide: they tell backward as it is from what autograd makes of its derivative. Says nothing where user code
-    raises.
+    Asks p·(H q) = q·(H p) of three random directions and the entries that were compared; what differs there is asked of
+    differences too, which alone decide: they tell backward as it is from what autograd makes of its derivative. Says
+    nothing where user code raises.
     """
-    lengths = scales(second.sampled)
-    directions = _directions(second, lengths, seed)
-    asked = _Asked(second=second, lengths=lengths, directions=directions, rounding=_rounding(first, second, lengths))
+    directions = _directions(second.ground, seed)
+    asked = _Asked(second=second, directions=directions, rounding=_rounding(first.sampled, second.ground))
     try:
-        found = _worst(asked, seed) if _suspicious(asked, seed) else None
+        found = _worst(asked) if _suspicious(asked) else None
     except EvaluationError:
         return
     if found is not None:
@@ -50,11 +50,10 @@ def asymmetric(first: Steady, second: Steady, seed: int) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A vjp, the directions it is asked about, and what may be rounding."""
+    """A vjp compared, the directions it is asked about, and what may be rounding."""
 
-    second: Steady
-    lengths: Scales
-    directions: Sequence[Tensor]  # (n,) each, in which every input moves by as much of its own size
+    second: Investigation
+    directions: Tensor  # (k, n), in which every input moves by as much of its own size
     rounding: float  # of a product p·(H q), by what cancels inside
 
 
@@ -68,47 +67,60 @@ class _Pair:
     allowed: float
 
 
-def _directions(second: Steady, lengths: Scales, seed: int) -> list[Tensor]:
-    """Return random directions in which every input moves by as much of its own size; each (n,)."""
+def _directions(second: Ground, seed: int) -> Tensor:
+    """Return random directions in which every input moves by as much of its own size; (k, n)."""
     generator = torch.Generator().manual_seed(seed + 6)
     size = second.sampled.value.numel()  # the gradient has the coordinates of the inputs, cotangents come after them
-    return [scattered(lengths.step[:size], generator) for _ in range(_DIRECTIONS)]
+    return scattered(second.lengths.step[:size].expand(_DIRECTIONS, -1), generator)
 
 
-def _rounding(first: Steady, second: Steady, lengths: Scales) -> float:
+def _rounding(first: Sampler, second: Ground) -> float:
     """Return what may be left of terms that cancel: of the size of what is differentiated, or of its first change."""
     size = second.sampled.value.numel()
     cotangents = second.sampled.point[size:]
-    value = float(cotangents.abs().sum() * first.sampled.size.max())
-    change = float((second.sampled.value.abs() * lengths.step[:size]).sum())
-    return _CANCELLED * _eps(second) * (value + change)
+    value = cotangents.abs().sum() * first.size.max()
+    change = (second.sampled.value.abs() * second.lengths.step[:size]).sum()
+    return _CANCELLED * _eps(second.sampled) * float(value + change)
 
 
-def _eps(second: Steady) -> float:
-    return max(torch.finfo(primal.tensor.dtype).eps for primal in second.problem.primals)
+def _eps(sampled: Sampler) -> float:
+    return max(torch.finfo(primal.tensor.dtype).eps for primal in sampled.problem.primals)
 
 
-def _suspicious(asked: _Asked, seed: int) -> bool:
+def _suspicious(asked: _Asked) -> bool:
     """Tell whether what autograd makes of the second derivative is not symmetric."""
-    backward = reverse(asked.second.problem, asked.second.tape, seed)
-    answers = [row(backward, direction)[: len(direction)] for direction in asked.directions]
-    nothing = torch.zeros_like(asked.directions[0])
-    sides = [Estimate(value=answer, bar=nothing) for answer in answers]
-    return any(abs(pair.one - pair.other) > pair.allowed for pair in _pairs(asked, sides))
+    values = torch.stack([_claimed(asked.second, direction) for direction in asked.directions])
+    pairs = _pairs(asked, Estimate(value=values, bar=torch.zeros_like(values)))
+    return any(abs(pair.one - pair.other) > pair.allowed for pair in pairs)
 
 
-def _worst(asked: _Asked, seed: int) -> _Pair | None:
+def _claimed(second: Investigation, direction: Tensor) -> Tensor:
+    """Return what backward claims of a direction, (n,): from the entries compared or, where none are kept, by a vjp."""
+    size = len(direction)
+    if not second.comparison.parts:
+        return row(second.backward, direction)[:size]
+    found = torch.zeros_like(second.sampled.point)
+    for part in second.comparison.parts:
+        mine = torch.where(part.owner >= 0, part.claimed * direction, 0.0)
+        found.index_add_(0, part.owner.clamp(min=0).reshape(-1), mine.reshape(-1))
+    return found[:size]
+
+
+def _worst(asked: _Asked) -> _Pair | None:
     """Return the pair that differs most by differences, None where they do not bear it out at both steps."""
-    sampled, directions, step = asked.second.sampled, asked.directions, asked.lengths.step
-    noise = measure(sampled, asked.lengths, seed)
-    still = torch.zeros_like(step[len(directions[0]) :])  # the cotangents
+    ground, directions = asked.second.ground, asked.directions
+    sampled, noise, step = ground.sampled, ground.noise, ground.lengths.step
+    still = torch.zeros_like(step[directions.shape[1] :])  # the cotangents
     found: list[_Pair] = []
     for first in _STEPS:
-        moved = [torch.cat([direction, still]) for direction in (*directions, torch.stack([*directions]).sum(dim=0))]
+        moved = [torch.cat([direction, still]) for direction in (*directions, directions.sum(dim=0))]
         *sides, total = (slope(sampled, noise, direction, first) for direction in moved)
-        if not _adds_up(sides, total):
+        along = Estimate(
+            value=torch.stack([side.value for side in sides]), bar=torch.stack([side.bar for side in sides])
+        )
+        if not _adds_up(along, total):
             return None
-        pairs = _pairs(asked, sides)
+        pairs = _pairs(asked, along)
         found.append(max(pairs, key=lambda pair: abs(pair.one - pair.other) / max(pair.allowed, _TINY)))
     return found[-1] if all(abs(pair.one - pair.other) > pair.allowed for pair in found) else None
 
@@ -116,20 +128,21 @@ def _worst(asked: _Asked, seed: int) -> _Pair | None:
 _TINY = torch.finfo(torch.float64).tiny
 
 
-def _adds_up(sides: Sequence[Estimate], total: Estimate) -> bool:
+def _adds_up(along: Estimate, total: Estimate) -> bool:
     """Tell whether derivatives along directions add up to that along their sum, as they do where there is a Hessian."""
-    values, bars = torch.stack([side.value for side in sides]), torch.stack([side.bar for side in sides])
-    allowed = BAR_FACTOR * (bars.sum(dim=0) + total.bar) + _ROUNDING * values.abs().sum(dim=0)
-    return bool(((values.sum(dim=0) - total.value).abs() <= allowed).all())
+    allowed = BAR_FACTOR * (along.bar.sum(dim=0) + total.bar) + _ROUNDING * along.value.abs().sum(dim=0)
+    return bool(((along.value.sum(dim=0) - total.value).abs() <= allowed).all())
 
 
-def _pairs(asked: _Asked, sides: Sequence[Estimate]) -> list[_Pair]:
-    relative = max(_ROUNDING, _UNITS * _eps(asked.second))
-    found = []
-    for (p, along_p), (q, along_q) in combinations(zip(asked.directions, sides, strict=True), 2):
-        one, other = p * along_q.value, q * along_p.value
-        bar = float((p.abs() * along_q.bar).sum() + (q.abs() * along_p.bar).sum())
-        terms = float(one.abs().sum() + other.abs().sum())
-        allowed = BAR_FACTOR * bar + relative * terms + asked.rounding
-        found.append(_Pair(one=float(one.sum()), other=float(other.sum()), bar=bar, allowed=allowed))
-    return found
+def _pairs(asked: _Asked, along: Estimate) -> list[_Pair]:
+    """Return p·(H q) and q·(H p) of every two directions; `along` has H of each of them, (k, n)."""
+    relative = max(_ROUNDING, _UNITS * _eps(asked.second.sampled))
+    size, ones = asked.directions.abs(), asked.directions @ along.value.T
+    bars, terms = size @ along.bar.T, size @ along.value.abs().T
+    bar = bars + bars.T
+    allowed = (BAR_FACTOR * bar + relative * (terms + terms.T) + asked.rounding).tolist()
+    products, bounds = ones.tolist(), bar.tolist()
+    return [
+        _Pair(one=products[p][q], other=products[q][p], bar=bounds[p][q], allowed=allowed[p][q])
+        for p, q in combinations(range(len(size)), 2)
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -20,14 +21,23 @@ def seed_everywhere(seed: int) -> None:
         torch.cuda.manual_seed_all(seed)
 
 
-def drawn() -> tuple[object, ...]:
-    """Return what tells whether something has been drawn meanwhile from a generator of the CPU."""
-    numbers = np.random.get_state(legacy=False)["state"]
+def untouched(seed: int) -> bool:
+    """Tell whether nothing was drawn from a generator of the CPU since `seed_everywhere(seed)`; draws from each itself.
+
+    A state is large, and reading numpy's takes longer than a small forward.
+    """
+    drawn = float(torch.rand((), dtype=torch.float64, device="cpu")), random.random(), float(np.random.random_sample())
+    return drawn == _first_numbers(seed)
+
+
+@lru_cache(maxsize=64)
+def _first_numbers(seed: int) -> tuple[float, float, float]:
+    """Return what the generators give first after they were seeded."""
+    torchs = torch.Generator().manual_seed(seed)
     return (
-        torch.default_generator.get_state().numpy().tobytes(),
-        random.getstate(),
-        numbers["pos"],
-        numbers["key"].tobytes(),
+        float(torch.rand((), generator=torchs, dtype=torch.float64, device="cpu")),
+        random.Random(seed).random(),
+        float(np.random.RandomState(seed % 2**32).random_sample()),
     )
 
 

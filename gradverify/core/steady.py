@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gradverify.core.chance import drawn
+from gradverify.core.chance import seed_everywhere, untouched
 from gradverify.core.noise import repeats
 from gradverify.core.problem import Problem
 from gradverify.core.sampler import Mode, Sampler, sampler
@@ -26,10 +26,10 @@ def steady(problem: Problem, tape: Tape, seed: int) -> Steady | None:
     A forward that draws random numbers is seeded, also if by chance it gave the same outputs twice. Raises
     EvaluationError when user code does.
     """
-    before = drawn()
+    seed_everywhere(seed)
     found = Steady(problem=problem, tape=tape, sampled=sampler(problem, tape))
     repeated = _repeats(found.sampled)
-    if problem.seed is None and (not repeated or drawn() != before):
+    if problem.seed is None and (not repeated or not untouched(seed)):
         seeded = replace(problem, seed=seed)
         tape = record(seeded)
         found = Steady(problem=seeded, tape=tape, sampled=sampler(seeded, tape))

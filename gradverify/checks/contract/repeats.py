@@ -13,7 +13,7 @@ from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Answer, Subject, answer_of, graph, outputs_of
 from gradverify.checks.contract.wording import differences, minus, remark
 from gradverify.core.analytic import Reuse
-from gradverify.core.chance import drawn
+from gradverify.core.chance import seed_everywhere, untouched
 from gradverify.core.problem import Problem
 from gradverify.core.tape import Tape, record
 from gradverify.result import Finding, Verdict
@@ -34,10 +34,10 @@ class Steady:
 
 def steady(problem: Problem, settings: Settings) -> Steady:
     """GV406: make the forward repeatable, or say that it is not; raises EvaluationError."""
-    before = drawn()
+    seed_everywhere(settings.seed)
     tape = record(problem)
     spread = _spread(tape, record(problem))
-    if spread <= _FEW and drawn() == before:
+    if spread <= _FEW and untouched(settings.seed):
         return Steady(problem=problem, tape=tape, reuse=Reuse.FRESH, findings=_wobble(spread))
     seeded = replace(problem, seed=settings.seed if problem.seed is None else problem.seed)
     tape = record(seeded)

@@ -1,0 +1,54 @@
+"""Whether something was drawn from the generators."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from gradverify.core.chance import seed_everywhere, untouched
+
+_SEEDS = (0, 7, 2**40 + 1)
+_DRAWS: dict[str, Callable[[], object]] = {
+    "torch": lambda: torch.randn(3),
+    "torch, one of float32": lambda: torch.rand(()),
+    "torch, in place": lambda: torch.empty(2).bernoulli_(),
+    "python": lambda: random.gauss(0, 1),
+    "python's choice": lambda: random.choice("ab"),
+    "numpy": lambda: np.random.randn(2),
+    "numpy's integers": lambda: np.random.randint(9),
+}
+
+
+@pytest.fixture(autouse=True)
+def _kept() -> Iterator[None]:
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    yield
+    torch.set_rng_state(states[0])
+    random.setstate(states[1])
+    np.random.set_state(states[2])
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_generators_that_nobody_drew_from_are_untouched(seed: int) -> None:
+    for _ in range(2):
+        seed_everywhere(seed)
+        torch.randn(3, generator=torch.Generator().manual_seed(1))  # a generator of its own
+        assert untouched(seed)
+
+
+@pytest.mark.parametrize("draw", _DRAWS.values(), ids=_DRAWS)
+def test_a_draw_is_seen(draw: Callable[[], object]) -> None:
+    for seed in _SEEDS:
+        seed_everywhere(seed)
+        draw()
+        assert not untouched(seed)
+
+
+def test_reseeding_is_seen() -> None:
+    seed_everywhere(0)
+    torch.manual_seed(1)
+    assert not untouched(0)
