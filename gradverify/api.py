@@ -10,7 +10,8 @@ import torch
 
 from gradverify.case import Settings, Tolerances, TorchGradcheck
 from gradverify.checks.registry import CHECKS
-from gradverify.core.problem import Problem, bind
+from gradverify.core.chance import generators_kept
+from gradverify.core.problem import Problem, bind, gpus_of
 from gradverify.report.case_detail import DetailOptions, case_detail
 from gradverify.report.lines import to_text
 from gradverify.report.screen import Screen
@@ -57,7 +58,8 @@ def verify(
     _require(function, inputs, checks)
     settings = _settings(rtol, atol, seed, torch_gradcheck)
     problem = _problem(function, tuple(inputs), names)
-    results = run_checks(problem, checks, dict.fromkeys(checks, settings))
+    with generators_kept(gpus_of(problem)):
+        results = run_checks(problem, checks, dict.fromkeys(checks, settings))
     verdict = worst(result.verdict for result in results)
     return CaseResult(
         id=problem.name,

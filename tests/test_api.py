@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import gradverify
+from gradverify.checks.registry import CHECKS
 from gradverify.run.execute import execute
 from gradverify.spec.expand import expand
 from gradverify.spec.read import read_paths
@@ -27,6 +31,23 @@ def test_a_right_gradient_passes_and_the_callers_tensors_are_untouched() -> None
     assert x.tolist() == [0.5, -1.0]
     assert x.grad is None
     gradverify.assert_gradients(torch.sin, (x,))
+
+
+def test_every_check_leaves_the_random_numbers_and_the_inputs_alone() -> None:
+    def states() -> tuple[Any, ...]:
+        numbers = np.random.get_state(legacy=False)["state"]
+        return torch.get_rng_state().tolist(), random.getstate(), numbers["pos"], numbers["key"].tobytes()
+
+    def drawing(x: Tensor) -> Tensor:
+        return x * torch.rand(x.shape, dtype=x.dtype) * random.random() * float(np.random.rand())
+
+    for check in CHECKS:
+        x = double([0.5, -1.0])
+        before = states()
+        gradverify.verify(drawing, (x,), checks=(check.name,))
+        assert states() == before, check.name
+        assert x.tolist() == [0.5, -1.0]
+        assert x.grad is None
 
 
 def test_a_wrong_gradient_raises_with_the_table() -> None:

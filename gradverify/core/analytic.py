@@ -9,7 +9,6 @@ from enum import Enum
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from gradverify.core.coordinates import coordinates_in, flatten, unflatten
 from gradverify.core.problem import Problem
@@ -49,8 +48,7 @@ class Reverse:
 def reverse(problem: Problem, tape: Tape, seed: int) -> Reverse:
     """Find out whether the tape may be reused by asking it the same question twice; raises EvaluationError."""
     generator = torch.Generator().manual_seed(seed)
-    size = sum(coordinates_in(output.tensor) for output in tape.outputs)
-    cotangent = torch.randn(size, generator=generator, dtype=torch.float64)
+    cotangent = torch.randn(_outputs(tape), generator=generator, dtype=torch.float64)
     once = _ask(problem, tape, cotangent)
     missing = tuple(grad is None for grad in once)
     expected = _flat(problem, once)
@@ -60,7 +58,7 @@ def reverse(problem: Problem, tape: Tape, seed: int) -> Reverse:
         raise
     except EvaluationError:
         return Reverse(problem=problem, tape=record(problem), reuse=Reuse.FRESH, missing=missing)
-    same = torch.allclose(again, expected, rtol=1e-12, atol=0.0, equal_nan=True)
+    same = torch.equal(again, expected) or torch.allclose(again, expected, rtol=1e-12, atol=0.0, equal_nan=True)
     return Reverse(problem=problem, tape=tape, reuse=Reuse.SHARED if same else Reuse.FRESH, missing=missing)
 
 
@@ -88,20 +86,32 @@ def answers(backward: Reverse, cotangents: Tensor) -> Tensor:
 
 def rows(backward: Reverse, places: Sequence[int]) -> Iterator[Tensor]:
     """Yield the rows of A for these output coordinates, each (n,)."""
-    size = sum(coordinates_in(output.tensor) for output in backward.tape.outputs)
-    width = sum(coordinates_in(primal.tensor) for primal in backward.problem.primals)
-    most = max(1, _HELD // max(1, size + width))
-    for first in range(0, len(places), most):
-        some = torch.tensor(places[first : first + most])
-        yield from answers(backward, functional.one_hot(some, size).to(torch.float64))
+    for some in _some_rows(backward, places):
+        yield from some
 
 
 def jacobian(backward: Reverse) -> Tensor:
     """Return the whole claimed Jacobian, (m, n), at the cost of m vjps."""
-    size = sum(coordinates_in(output.tensor) for output in backward.tape.outputs)
-    found = list(rows(backward, range(size)))
-    width = sum(coordinates_in(primal.tensor) for primal in backward.problem.primals)
-    return torch.stack(found) if found else torch.zeros(0, width, dtype=torch.float64)
+    found = list(_some_rows(backward, range(_outputs(backward.tape))))
+    return torch.cat(found) if found else torch.zeros(0, _inputs(backward.problem), dtype=torch.float64)
+
+
+def _some_rows(backward: Reverse, places: Sequence[int]) -> Iterator[Tensor]:
+    """Yield the rows of A for these output coordinates, as many at a time as may be held; (k, n)."""
+    size = _outputs(backward.tape)
+    most = max(1, _HELD // max(1, size + _inputs(backward.problem)))
+    for first in range(0, len(places), most):
+        some = torch.tensor(places[first : first + most])
+        cotangents = torch.zeros(len(some), size, dtype=torch.float64)
+        yield answers(backward, cotangents.scatter_(1, some.unsqueeze(1), 1.0))
+
+
+def _outputs(tape: Tape) -> int:
+    return sum(coordinates_in(output.tensor) for output in tape.outputs)
+
+
+def _inputs(problem: Problem) -> int:
+    return sum(coordinates_in(primal.tensor) for primal in problem.primals)
 
 
 def _at_once(backward: Reverse, cotangents: Tensor) -> Tensor | None:

@@ -78,6 +78,11 @@ class Judged:
     bent: Tensor  # bool: the kink is at the point itself
 
 
+def agrees(judged: Judged) -> bool:
+    """Tell whether every entry matches."""
+    return not bool(judged.code.any())  # Code.MATCH is zero
+
+
 def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) -> float:
     """Return the relative tolerance: the user's, or the coarsest default of the dtypes at hand."""
     if tolerances.rtol is not None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core.analytic import Reverse, reverse
 from gradverify.core.columns import Bench
-from gradverify.core.compare import Code, Judged
+from gradverify.core.compare import Code, Judged, agrees
 from gradverify.core.flight import excuse_flights
 from gradverify.core.noise import Noise, measure
 from gradverify.core.oblique import excuse_oblique
@@ -47,7 +47,7 @@ def ground_of(steady: Steady, settings: Settings) -> Ground:
 
 def second_look(at: Bench, ground: Ground, chosen: Tensor, judged: Judged, settings: Settings) -> Judged:
     """Look at accusations again before they are raised."""
-    if not bool((judged.code == Code.MISMATCH).any()):
+    if agrees(judged) or not bool((judged.code == Code.MISMATCH).any()):
         return judged
     judged = excuse_flights(at, chosen, excuse(at, ground.backward, chosen, judged))
     return excuse_oblique(at, chosen, judged, settings.seed)

@@ -52,6 +52,8 @@ def owned(moves: Moves, chosen: Tensor, values: Tensor) -> Tensor:
 
 def by_owner(moves: Moves, values: Tensor) -> Tensor:
     """Add up the values of all entries (M, m) that a coordinate owns; (n,)."""
+    if moves.kind is Kind.SINGLE:
+        return values.sum(dim=1)
     if moves.direct:
         return values[0]
     found = torch.zeros(len(moves.colour), dtype=values.dtype, device=values.device)
@@ -61,6 +63,8 @@ def by_owner(moves: Moves, values: Tensor) -> Tensor:
 
 def largest_by_owner(moves: Moves, sizes: Tensor) -> Tensor:
     """Return the largest of the sizes (M, m), none of them negative, of the entries that a coordinate owns; (n,)."""
+    if moves.kind is Kind.SINGLE:
+        return sizes.amax(dim=1)
     if moves.direct:
         return sizes[0]
     found = torch.zeros(len(moves.colour), dtype=sizes.dtype, device=sizes.device)
@@ -69,6 +73,8 @@ def largest_by_owner(moves: Moves, sizes: Tensor) -> Tensor:
 
 def to_owners(moves: Moves, values: Tensor) -> Tensor:
     """Return for every entry the value (n,) of the coordinate that owns it, 0 where none does; (M, m)."""
+    if moves.kind is Kind.SINGLE:
+        return values.unsqueeze(1).expand_as(moves.owner)
     if moves.direct:
         return values.unsqueeze(0)
     return torch.where(moves.owner >= 0, values[moves.owner.clamp(min=0)], 0.0)

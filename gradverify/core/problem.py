@@ -134,6 +134,11 @@ def named_tensors(name: str, value: Any) -> Iterator[Named]:
             yield from named_tensors(f"{name}.{key}" if name else str(key), entry)
 
 
+def gpus_of(problem: Problem) -> tuple[int, ...]:
+    """Return the numbers of the CUDA devices that its primals are on."""
+    return tuple(sorted({primal.tensor.device.index or 0 for primal in problem.primals if primal.tensor.is_cuda}))
+
+
 def fresh(tensor: Tensor) -> Tensor:
     """Return a copy with memory of its own and the same strides, stride 0 where the original was expanded included.
 

@@ -58,7 +58,7 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         problem=problem,
         point=flatten(tensors),
         value=recorded,
-        unit=_unit_roundoff(tape.outputs).to(recorded.device),
+        unit=_unit_roundoff(tape.outputs, recorded),
         size=_largest(recorded, outputs),
         inputs=blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals),
         outputs=outputs,
@@ -138,17 +138,19 @@ def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
 def _largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
     sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
     for block in outputs:
-        if sizes[block.coordinates].numel():
+        if block.stop > block.start:
             sizes[block.coordinates] = sizes[block.coordinates].max()
     return sizes
 
 
-def _unit_roundoff(outputs: Sequence[Named]) -> Tensor:
-    units = [
-        torch.full((coordinates_in(output.tensor),), torch.finfo(output.tensor.dtype).eps / 2, dtype=torch.float64)
-        for output in outputs
-    ]
-    return torch.cat(units) if units else torch.zeros(0, dtype=torch.float64)
+def _unit_roundoff(outputs: Sequence[Named], like: Tensor) -> Tensor:
+    units = torch.empty_like(like)
+    start = 0
+    for output in outputs:
+        stop = start + coordinates_in(output.tensor)
+        units[start:stop] = torch.finfo(output.tensor.dtype).eps / 2
+        start = stop
+    return units
 
 
 def _run(sampled: Sampler, copies: Sequence[Tensor]) -> Tensor:

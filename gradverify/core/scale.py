@@ -25,12 +25,10 @@ class Scales:
 def scales(sampled: Sampler) -> Scales:
     """Return the length scales of every input coordinate."""
     own = sampled.point.abs()
-    own = torch.where(own < _NOTHING, 0.0, own)
+    known = torch.where((own >= _NOTHING) & (own < torch.inf), own, torch.nan)
     shared = torch.ones_like(own)
     for block in sampled.inputs:
-        part = own[block.coordinates]
-        known = part[(part > 0) & torch.isfinite(part)]
-        if known.numel():
-            shared[block.coordinates] = known.median()
-    own = torch.where(torch.isfinite(own), own, shared)
+        shared[block.coordinates] = known[block.coordinates].nanmedian()
+    shared = shared.nan_to_num(1.0)
+    own = torch.where(own < _NOTHING, 0.0, torch.where(own < torch.inf, own, shared))
     return Scales(own=own, shared=shared, step=torch.maximum(own, shared * _FLOOR))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.columns import Bench, of_moves
-from gradverify.core.compare import WRONG, Allowance, Code, Judged, matters
+from gradverify.core.compare import WRONG, Allowance, Code, Judged, agrees, matters
 from gradverify.core.coordinates import Block
 from gradverify.core.ground import Reconsider
 from gradverify.core.sampler import places
@@ -89,7 +90,7 @@ class Tally:
         self._counts: Counter[Code] = Counter()
         self._groups: dict[tuple[Code, Block, Block], Entries] = {}
         self._max_error = self._max_bar = 0.0
-        self._limit: float | None = None
+        self._limit = -math.inf  # of no entry
         self._vacuous = True
         self._size = at.sampled.point.numel() * at.sampled.value.numel()
         self._parts: list[Part] = []
@@ -97,12 +98,14 @@ class Tally:
     def add(self, chosen: Tensor, judged: Judged) -> None:
         """Add the verdicts on the entries of the moves (C,)."""
         owner, claimed = self._at.moves.owner[chosen], self._at.claimed[chosen]
-        judged = replace(judged, code=judged.code.masked_fill(owner < 0, Code.MATCH))
-        for code in torch.unique(judged.code[judged.code != Code.MATCH]).tolist():
-            hit = judged.code == code
-            self._counts[Code(code)] += int(hit.sum())
-            self._add_entries(Code(code), chosen, owner, judged, hit)
-        self._extremes(claimed, judged, of_moves(self._at.allowance, chosen))
+        if not agrees(judged):
+            judged = replace(judged, code=judged.code.masked_fill(owner < 0, Code.MATCH))
+            for code in torch.unique(judged.code[judged.code != Code.MATCH]).tolist():
+                hit = judged.code == code
+                self._counts[Code(code)] += int(hit.sum())
+                self._add_entries(Code(code), chosen, owner, judged, hit)
+        if judged.code.numel():
+            self._extremes(claimed, judged, of_moves(self._at.allowance, chosen))
         if self._size <= KEPT:
             self._parts.append(Part(owner=owner, claimed=claimed, judged=judged))
 
@@ -117,23 +120,20 @@ class Tally:
             groups=tuple(self._groups.values()),
             max_error=self._max_error,
             max_error_bar=self._max_bar,
-            detection_limit=self._limit,
+            detection_limit=None if self._limit == -math.inf else self._limit,
             vacuous=self._vacuous,
             parts=tuple(self._parts),
         )
 
     def _extremes(self, claimed: Tensor, judged: Judged, allowance: Allowance) -> None:
         plain = (judged.code == Code.MATCH) | (judged.code == Code.MISMATCH) | (judged.code == Code.ASTRAY)
-        if not bool(plain.any()):
-            return
-        self._max_error = max(self._max_error, _largest(judged.error, plain))
-        self._max_bar = max(self._max_bar, _largest(judged.bar, plain))
         size = torch.maximum(claimed.abs(), judged.numeric.abs())
+        telling = plain & matters(size, allowance) & (size < torch.inf)
+        found = [_largest(judged.error, plain), _largest(judged.bar, plain), _largest(judged.allowed / size, telling)]
+        error, bar, limit = torch.stack(found).tolist()
+        self._max_error, self._max_bar = max(self._max_error, error), max(self._max_bar, bar)
+        self._limit = max(self._limit, limit)
         self._vacuous = self._vacuous and not bool((size > 0).any())
-        telling = plain & matters(size, allowance) & torch.isfinite(size)
-        if bool(telling.any()):
-            limit = _largest(judged.allowed / size, telling)
-            self._limit = limit if self._limit is None else max(self._limit, limit)
 
     def _add_entries(self, code: Code, chosen: Tensor, owner: Tensor, judged: Judged, hit: Tensor) -> None:
         rows, outputs = hit.nonzero(as_tuple=True)
@@ -236,8 +236,8 @@ def _worst_of(known: Entries, found: Entries, keep: int) -> Entries:
     )
 
 
-def _largest(values: Tensor, among: Tensor) -> float:
-    return float(values.masked_fill(~among, -torch.inf).max())
+def _largest(values: Tensor, among: Tensor) -> Tensor:
+    return torch.where(among, values, -torch.inf).max()
 
 
 def _badness(error: Tensor, allowed: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gradverify.core.chance import scattered
 from gradverify.core.columns import Bench, focused
-from gradverify.core.compare import Code, Judged
+from gradverify.core.compare import Code, Judged, agrees
 from gradverify.core.moves import to_owners
 from gradverify.core.pieces import DISTANCE, STEP, slopes
 from gradverify.core.sampler import along, places
@@ -82,7 +82,7 @@ def judge_together(at: Bench, parts: Parts, seed: int) -> Tied:
 
     Costs nothing where no output has several kinked inputs, else 40 forwards, and some 80 before it accuses.
     """
-    if not parts or at.sampled.problem.order > 1 or not _fine(at):
+    if at.sampled.problem.order > 1 or not _fine(at) or all(agrees(judged) for _, judged in parts):
         return Tied(parts=parts)
     kinked = _kinked(at, parts)
     rows = _rows(at, parts, kinked)

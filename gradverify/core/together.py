@@ -92,10 +92,10 @@ def _by_batch(sampled: Sampler, points: Tensor) -> Tensor | None:
     if len({shape[0] if shape else 0 for shape in sampled.shapes}) != 1 or not _may_be_longer(sampled):
         return None
     matching = _matching(sampled)
-    tried = [tuple(matching.tolist())]
-    if not bool(matching.all()):
+    tried = [matching]
+    if not all(matching):
         moved = _moved(sampled, points)
-        if not bool((matching | ~moved).all()):
+        if bool(moved[:, _others(matching)].any()):
             raise _ElsewhereError
         tried.append(tuple(moved.any(dim=0).tolist()))
     for copied in dict.fromkeys(tried):
@@ -107,7 +107,7 @@ def _by_batch(sampled: Sampler, points: Tensor) -> Tensor | None:
 
 def _by_batch_in_part(sampled: Sampler, points: Tensor) -> Tensor | None:
     """Do so with the points that differ in nothing else, and evaluate the others one by one."""
-    mine = (_matching(sampled) | ~_moved(sampled, points)).all(dim=1)
+    mine = ~_moved(sampled, points)[:, _others(_matching(sampled))].any(dim=1)
     if int(mine.sum()) < _WORTH:
         raise _ElsewhereError
     found = _by_batch(sampled, points[mine])
@@ -136,14 +136,15 @@ def _moved(sampled: Sampler, points: Tensor) -> Tensor:
     return torch.stack([piece.any(dim=1) for piece in torch.split(points != sampled.point, sizes, dim=1)], dim=1)
 
 
-def _matching(sampled: Sampler) -> Tensor:
-    """Tell which inputs have as many entries along their first dimension as the outputs, (primals,) bool."""
+def _matching(sampled: Sampler) -> tuple[bool, ...]:
+    """Tell which inputs have as many entries along their first dimension as the outputs."""
     sizes = {shape[0] if shape else 0 for shape in sampled.shapes}
-    found = [
-        bool(primal.tensor.dim()) and len(sizes) == 1 and len(primal.tensor) in sizes
-        for primal in sampled.problem.primals
-    ]
-    return torch.tensor(found, device=sampled.point.device)
+    shapes = (primal.tensor.shape for primal in sampled.problem.primals)
+    return tuple(len(sizes) == 1 and len(shape) > 0 and shape[0] in sizes for shape in shapes)
+
+
+def _others(matching: Sequence[bool]) -> list[int]:
+    return [number for number, matches in enumerate(matching) if not matches]
 
 
 def _copies_agree(sampled: Sampler, count: int, copied: Sequence[bool]) -> bool:
@@ -155,13 +156,23 @@ def _copies_agree(sampled: Sampler, count: int, copied: Sequence[bool]) -> bool:
     generator = torch.Generator().manual_seed(count)
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
     other = sampled.point + scattered(2.0**-8 * (size + size.mean()), generator)
-    sizes = [coordinates_in(primal.tensor) for primal in sampled.problem.primals]
-    moving = torch.tensor(copied, device=other.device).repeat_interleave(torch.tensor(sizes, device=other.device))
-    kinds = torch.stack([torch.where(moving, other * factor, other) for factor in _FACTORS])
+    kinds = other * _factors(sampled, copied)
     alone = torch.stack([single(sampled, kind.clone()) for kind in kinds])
     places = torch.arange(count, device=other.device) % len(_FACTORS)
     together = _side_by_side(sampled, _stacked(sampled, kinds[places]), copied)
     return together is not None and identical(together, alone[places])
+
+
+def _factors(sampled: Sampler, copied: Sequence[bool]) -> Tensor:
+    """Return the factors of what is copied, 1 for everything else; (factors, 1 or n)."""
+    factors = sampled.point.new_tensor(_FACTORS).unsqueeze(1)
+    if all(copied):
+        return factors
+    sizes = [coordinates_in(primal.tensor) for primal in sampled.problem.primals]
+    moving = sampled.point.new_tensor(copied, dtype=torch.bool).repeat_interleave(
+        sampled.point.new_tensor(sizes, dtype=torch.long)
+    )
+    return torch.where(moving, factors, 1.0)
 
 
 def _side_by_side(sampled: Sampler, stacked: Sequence[Tensor], copied: Sequence[bool]) -> Tensor | None:

@@ -6,17 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from gradverify.case import Case, Settings, Tolerances
 from gradverify.checks.registry import run_check
-from gradverify.core.chance import generators_kept
 from gradverify.core.problem import Problem
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult
 
 
 def run_checks(problem: Problem, checks: Sequence[str], settings_of: Mapping[str, Settings]) -> tuple[CheckResult, ...]:
-    """Run each check with its own settings, in the order given; all generators are left as they were found."""
-    devices = sorted({primal.tensor.device.index or 0 for primal in problem.primals if primal.tensor.is_cuda})
-    with generators_kept(devices):
-        return tuple(run_check(name, problem, settings_of[name], diagnose) for name in checks)
+    """Run each check with its own settings, in the order given; they seed all generators."""
+    return tuple(run_check(name, problem, settings_of[name], diagnose) for name in checks)
 
 
 def settings_of(case: Case) -> dict[str, Settings]:

@@ -12,7 +12,7 @@ from gradverify.run.blame import describe
 from gradverify.run.build import build
 from gradverify.run.checking import run_checks, settings_of
 from gradverify.run.devices import lack_of
-from gradverify.run.load import LoadError, load
+from gradverify.run.load import LoadError, find
 from gradverify.run.memory import is_out_of_memory
 from gradverify.run.outcome import could_not_run, judged, skipped
 from gradverify.run.siblings import importable
@@ -43,7 +43,7 @@ def describe_load(error: LoadError) -> str:
 
 
 def _run(case: Case, started: float) -> CaseResult:
-    target = load(case.target)
+    target = find(case.target)
     source = source_of(target)
     try:
         # What user code draws on its own account depends on the case alone, not on what ran before.

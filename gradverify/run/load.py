@@ -30,10 +30,15 @@ class LoadError(TargetError):
 
 
 def load(target: Target) -> Any:
-    """Return the object that `target` names; a file is imported once per process. Raises LoadError."""
+    """Return the object that `target` names; raises LoadError."""
     with importable(target):
-        module = _from_file(Path(target.file)) if target.file is not None else _from_name(target.module or "")
-        return _attribute(module, target)
+        return find(target)
+
+
+def find(target: Target) -> Any:
+    """Do the same where what `target` needs is `importable` already; a file is imported once per process."""
+    module = _from_file(Path(target.file)) if target.file is not None else _from_name(target.module or "")
+    return _attribute(module, target)
 
 
 def _from_file(path: Path) -> ModuleType:

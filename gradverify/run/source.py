@@ -12,7 +12,7 @@ import torch
 
 from gradverify.checks.contract.nodes import class_of, custom_nodes
 from gradverify.core.chance import generators_kept
-from gradverify.core.problem import Problem
+from gradverify.core.problem import Problem, gpus_of
 from gradverify.core.tape import record
 from gradverify.result import Source
 from gradverify.run.blame import shown_path
@@ -31,9 +31,8 @@ def source_in_graph(problem: Problem) -> Source | None:
 
     Calls the forward once; what it raises is not said here.
     """
-    devices = sorted({primal.tensor.device.index or 0 for primal in problem.primals if primal.tensor.is_cuda})
     try:
-        with generators_kept(devices):
+        with generators_kept(gpus_of(problem)):
             nodes = custom_nodes(record(problem))
     except Exception:
         return None
