@@ -54,7 +54,7 @@ def spreads(subject: Subject) -> tuple[Answer, ...]:
     found = []
     for number in range(_AGAIN):
         tape = graph(subject)
-        torch.manual_seed(subject.settings.seed + 101 + number)
+        seed_everywhere(subject.settings.seed + 101 + number)
         found.append(answer_of(subject, tape, subject.cotangents))
     return tuple(found)
 
