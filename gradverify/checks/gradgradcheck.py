@@ -40,23 +40,23 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     ready = steady(problem, tape, settings.seed)
     if ready is None:
         return inconclusive(NAME, problem, f"GV{SERIES + 4}", RANDOM)
-    asked, problem, tape = problem, ready.problem, ready.tape
     try:
-        if once_differentiable(problem, tape):
-            return skipped(NAME, problem, "backward is declared @once_differentiable: it has no derivative of its own")
+        second = _second(ready, settings)
     except Rejected:
         return skipped(
             NAME, problem, "autograd rejects what backward returned, see gradcheck: there is no vjp to differentiate"
         )
-    torchs = run_gradgradcheck(problem, settings, tape)
+    except EvaluationError as error:
+        return beside(_failed(problem, error), run_gradgradcheck(ready.problem, settings, ready.tape))
+    if once_differentiable(second.tape):
+        return skipped(NAME, problem, "backward is declared @once_differentiable: it has no derivative of its own")
+    torchs = run_gradgradcheck(ready.problem, settings, ready.tape)
     try:
         reconsider = _kinks_of(ready, settings)
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
-        judgement = judge(question, _second(ready, settings))
-        found = seeded(_with_remarks(judgement, ready, settings.seed), asked, ready)
+        found = seeded(_with_remarks(judge(question, second), ready, settings.seed), problem, ready)
     except EvaluationError as error:
-        missing = _not_implemented(error)
-        found = skipped(NAME, problem, missing) if missing else failed_call(NAME, problem, error)
+        found = _failed(problem, error)
     return beside(found, torchs)
 
 
@@ -82,11 +82,12 @@ def _second(first: Steady, settings: Settings) -> Steady:
     return Steady(problem=problem, tape=tape, sampled=sampler(problem, tape))
 
 
-def _not_implemented(error: EvaluationError) -> str:
-    """Return the reason why backward, by its own word, cannot be differentiated, "" where it says no such thing."""
+def _failed(problem: Problem, error: EvaluationError) -> CheckResult:
+    """Return the result where backward raises: nothing is wrong where, by its own word, it cannot be differentiated."""
     if isinstance(error.original, NotImplementedError | RuntimeError) and "is not implemented" in str(error.original):
-        return f"backward has no derivative of its own: {str(error.original).splitlines()[0]}"
-    return ""
+        reason = str(error.original).splitlines()[0]
+        return skipped(NAME, problem, f"backward has no derivative of its own: {reason}")
+    return failed_call(NAME, problem, error)
 
 
 def _kinks_of(first: Steady, settings: Settings) -> Reconsider:

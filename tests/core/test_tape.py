@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gradverify.core.second_order import once_differentiable as declared_once
+from gradverify.core.second_order import vjp_problem
 from gradverify.core.tape import Rejected, record, vjp
 from gradverify.errors import EvaluationError
 from tests.core.support import double, gradcheck, gradgradcheck, problem_of
@@ -89,8 +90,8 @@ def test_a_gradient_that_autograd_refuses_is_a_fail_not_a_crash(function: type[t
 
 def test_once_differentiable_is_seen_on_the_graph_and_skipped_at_order_2() -> None:
     once, often = problem_of(Once.apply, double([1.0])), problem_of(torch.sin, double([1.0]))
-    assert declared_once(once, record(once))
-    assert not declared_once(often, record(often))
+    assert declared_once(record(vjp_problem(once, record(once), 0)))
+    assert not declared_once(record(vjp_problem(often, record(often), 0)))
     assert gradcheck(Once.apply, double([1.0])).verdict == "pass"
     assert gradgradcheck(lambda x: torch.sin(Once.apply(x)), double([1.0])).verdict == "skip"
 
