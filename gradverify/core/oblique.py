@@ -18,6 +18,7 @@ from torch import Tensor
 from gradverify.core.columns import Bench
 from gradverify.core.compare import Code, Judged
 from gradverify.core.moves import by_owner
+from gradverify.core.pieces import slopes
 from gradverify.core.sampler import along
 
 _TRIALS = 3  # pairs of random directions whose derivatives should add up
@@ -99,24 +100,20 @@ def _gap(at: Bench, slopes: list[Tensor], step: float) -> Tensor:
 
 def _pieces(at: Bench, column: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest derivative by one coordinate at points close by, each (m,)."""
-    step = torch.zeros_like(at.sampled.point)
-    step[column] = _length(at)[column] * _STEP
-    slopes = []
+    direction = torch.zeros_like(at.sampled.point)
+    direction[column] = _length(at)[column]
+    around = (neighbour * _DISTANCE for neighbour in _neighbours(at, column, generator))
+    found = slopes(at.sampled, around, [direction], _STEP).squeeze(1) / direction[column]
+    return found.amin(dim=0), found.amax(dim=0)
+
+
+def _neighbours(at: Bench, column: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield displacements, in length scales, to points that may lie in different pieces."""
+    yield from _ranks(at, column, generator)
+    yield from (_random(at, generator) for _ in range(_NEIGHBOURS))
     alone = by_owner(at.moves, at.claimed.abs()) > 0  # where others move too, eigenvectors mix and hide a piece
-    for neighbour in (
-        *_ranks(at, column, generator),
-        *(_random(at, generator) for _ in range(_NEIGHBOURS)),
-        *(
-            ()
-            if bool(alone.all()) or not bool(alone.any())
-            else (neighbour * alone for neighbour in _ranks(at, column, generator, alone))
-        ),
-    ):
-        there = neighbour * _DISTANCE
-        rise = along(at.sampled, there + step) - along(at.sampled, there - step)
-        slopes.append(rise / (2 * step[column]))
-    stacked = torch.stack(slopes)
-    return stacked.amin(dim=0), stacked.amax(dim=0)
+    if bool(alone.any()) and not bool(alone.all()):
+        yield from (neighbour * alone for neighbour in _ranks(at, column, generator, alone))
 
 
 def _ranks(at: Bench, column: int, generator: torch.Generator, among: Tensor | None = None) -> Iterator[Tensor]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -15,16 +16,18 @@ STEP = 2.0**-27  # of the differences there, well inside one smooth piece
 _HELD = 4_000_000  # numbers at a time
 
 
-def slopes(sampled: Sampler, places: Sequence[Tensor], directions: Sequence[Tensor]) -> Tensor:
+def slopes(sampled: Sampler, places: Iterable[Tensor], directions: Sequence[Tensor], step: float = STEP) -> Tensor:
     """Return the derivatives along the directions (q of them) at point + place (N of them), (N, q, m).
 
-    Costs q + 1 forwards for each place.
+    `step` is relative to the directions' length. Costs q + 1 forwards for each place.
     """
     count = len(directions) + 1
-    values = sampled.value.new_empty(len(places), count, sampled.value.numel())
     most = max(1, _HELD // (count * (sampled.point.numel() + sampled.value.numel())))
-    for first in range(0, len(places), most):
-        some = torch.stack(list(places[first : first + most])) + sampled.point
-        points = torch.stack([some, *(some + STEP * direction for direction in directions)], dim=1)
-        evaluate(sampled, points.flatten(0, 1), values[first : first + most].flatten(0, 1))
-    return (values[:, 1:] - values[:, :1]) / STEP
+    found, left = [], iter(places)
+    while held := list(islice(left, most)):
+        some = torch.stack(held) + sampled.point
+        points = torch.stack([some, *(some + step * direction for direction in directions)], dim=1)
+        values = sampled.value.new_empty(len(held), count, sampled.value.numel())
+        evaluate(sampled, points.flatten(0, 1), values.flatten(0, 1))
+        found.append((values[:, 1:] - values[:, :1]) / step)
+    return torch.cat(found)
