@@ -78,7 +78,8 @@ def _rounding(first: Sampler, second: Ground) -> float:
     """Return what may be left of terms that cancel: of the size of what is differentiated, or of its first change."""
     size = second.sampled.value.numel()
     cotangents = second.sampled.point[size:]
-    value = cotangents.abs().sum() * first.size.max()
+    largest = first.size.max() if first.size.numel() else 0.0
+    value = cotangents.abs().sum() * largest
     change = (second.sampled.value.abs() * second.lengths.step[:size]).sum()
     return _CANCELLED * _eps(second.sampled) * float(value + change)
 

@@ -8,8 +8,8 @@ from gradverify.core.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.located import Search, located
 from gradverify.diagnosis.region import Region, regions
 from gradverify.diagnosis.seen import Seen
-from gradverify.diagnosis.structure import Group
-from gradverify.diagnosis.variables import scalars, variables
+from gradverify.diagnosis.structure import Group, beside_diagonal, in_a_row
+from gradverify.diagnosis.variables import is_sorted, scalars, side, variables
 
 WRONG_BRANCH = "wrong-branch"
 LIMIT = 0.25
@@ -21,5 +21,11 @@ def wrong_branch(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 
 
 def by_value(evidence: Site, group: Group) -> Iterator[Region]:
-    """Yield the regions of values that the wrong coordinates lie in."""
-    return regions(variables(evidence, group.axis), scalars(evidence), group.wrong, group.relevant)
+    """Yield the regions of values that the wrong coordinates lie in.
+
+    None where their places say something simpler, unless values that rise with the places say the same.
+    """
+    block, found = side(evidence, group.axis), variables(evidence, group.axis)
+    by_place = beside_diagonal(block, group) or in_a_row(block, group)
+    if not by_place or any(is_sorted(variable.values) for variable in found):
+        yield from regions(found, scalars(evidence), group.wrong, group.relevant)

@@ -27,9 +27,10 @@ def missing_conjugate(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     rows, columns = both.numeric.shape
     left, right = signs(of, rows).to(evidence.device), signs(wrt, columns).to(evidence.device)
     share = share_of(both, left.unsqueeze(1) * both.numeric * right)
-    if share is None:
-        return None
-    return as_unconjugated(evidence, share)
+    if share is not None:
+        return as_unconjugated(evidence, share)
+    share = share_of(both, both.numeric * right)
+    return None if share is None else as_conjugate(evidence, share)
 
 
 def as_unconjugated(site: Site, share: float) -> Diagnosis:
@@ -38,8 +39,18 @@ def as_unconjugated(site: Site, share: float) -> Diagnosis:
     return Diagnosis(cause=MISSING_CONJUGATE, explanation=text, share=share)
 
 
+def as_conjugate(site: Site, share: float) -> Diagnosis:
+    """Return the diagnosis of a gradient that is conjugated as a whole, its cotangent included."""
+    text = f"the gradient by {_whole(site.wrt)} is the conjugate of what it should be{part(share)}"
+    return Diagnosis(cause=MISSING_CONJUGATE, explanation=text, share=share)
+
+
+def _whole(block: Block) -> str:
+    return block.name.rpartition(".")[0] or block.name
+
+
 def _reading(of: Block, wrt: Block) -> str:
-    gradient, output = wrt.name.rpartition(".")[0] or wrt.name, of.name.rpartition(".")[0] or of.name
+    gradient, output = _whole(wrt), _whole(of)
     if not is_complex(of):
         return f"the gradient by {gradient} is the conjugate of what it should be"
     if not is_complex(wrt):

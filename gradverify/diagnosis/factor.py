@@ -16,6 +16,7 @@ from gradverify.diagnosis.wording import everywhere
 
 SIGN_FLIP, MEAN_FOR_SUM, CONSTANT_FACTOR = "sign-flip", "mean-for-sum", "constant-factor"
 _SUMMANDS = 3  # with two, a mean for a sum cannot be told from a forgotten ½
+_MOST = 2  # one entry in so many has to differ
 _DIMENSIONS = 6  # whose products are tried
 
 
@@ -108,6 +109,8 @@ def summed(many: tuple[int, ...], few: tuple[int, ...], number: int | None) -> s
 
 
 def _factor(evidence: Evidence, seen: Seen) -> Factor | None:
+    if _MOST * int(seen.wrong.sum()) < int((~seen.zero).sum()):
+        return None  # a factor so close to one that most entries agree is no statement about them
     found = factor_of(evidence, ratio_of(seen, seen.wrong))
     share = None if found is None else share_of(seen, found.value * seen.numeric, abs(found.value))
     return None if found is None or share is None else replace(found, share=share)

@@ -6,6 +6,7 @@ import torch
 
 from gradverify.core.coordinates import total
 from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.core.samples import BAR_FACTOR
 from gradverify.diagnosis.described import described
 from gradverify.diagnosis.relation import confined, multiple_of_cotangent
 from gradverify.diagnosis.seen import Seen
@@ -14,6 +15,7 @@ from gradverify.diagnosis.variables import Axis
 from gradverify.diagnosis.wording import differ, part
 
 MISSING_MASK = "missing-mask"
+_NONE = 2.0  # error bars within which a derivative is none
 _TRIANGLE = 3  # rows from which a triangle is told from a few entries
 
 
@@ -21,6 +23,8 @@ def missing_mask(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """The wrong entries are those of coordinates that the output does not depend on, here."""
     if bool((seen.wrong & ~seen.zero & (seen.claimed == 0)).any()) or not bool((seen.wrong & seen.zero).any()):
         return None
+    if bool((seen.wrong & seen.zero & (seen.numeric.abs() > _NONE / BAR_FACTOR * seen.slack)).any()):
+        return None  # smaller than would be noticed is not yet zero
     return _of_inputs(evidence, seen) or _of_outputs(evidence, seen) or _triangle(seen)
 
 

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.coordinates import total
+from gradverify.core.coordinates import Block, total
 from gradverify.core.evidence import Evidence
 from gradverify.diagnosis.seen import Seen
 from gradverify.diagnosis.variables import Axis
+
+_ROW = 3  # coordinates in a row that are no coincidence
+_SQUARE = 3  # rows of a matrix from which a triangle is told from a few entries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,35 @@ def group(seen: Seen, axis: Axis) -> Group:
     across = 1 - axis.value
     filled = (seen.claimed != 0) | ~seen.zero
     return Group(axis=axis, wrong=seen.wrong.any(across), relevant=filled.any(across))
+
+
+def beside_diagonal(block: Block, group: Group) -> bool:
+    """Tell whether the wrong coordinates are a triangle of square matrices, their diagonals, or all but those.
+
+    Values say the same by coincidence there: the diagonal of a positive matrix holds its largest entries.
+    """
+    if len(block.shape) < 2 or block.shape[-1] != block.shape[-2] or block.shape[-1] < _SQUARE:
+        return False
+    wrong, relevant = group.wrong.reshape(block.shape), group.relevant.reshape(block.shape)
+    whole = torch.ones(block.shape[-2:], dtype=torch.bool, device=wrong.device)
+    places = [whole.triu(1), whole.tril(-1), whole.triu(), whole.tril()]
+    places += [places[0] | places[1], places[2] & places[3]]
+    return any(torch.equal(place & relevant, wrong) for place in places)
+
+
+def in_a_row(block: Block, group: Group) -> bool:
+    """Tell whether the wrong coordinates are some whole slices in a row, inside a dimension and not at its edge."""
+    wrong, relevant = group.wrong.reshape(block.shape), group.relevant.reshape(block.shape)
+    for dimension, size in enumerate(block.shape):
+        others = tuple(place for place in range(len(block.shape)) if place != dimension)
+        hit = wrong.any(others) if others else wrong
+        along = [-1 if place == dimension else 1 for place in range(len(block.shape))]
+        places = hit.nonzero().flatten().tolist()
+        first, last = min(places, default=0), max(places, default=0)
+        inside = first > 0 and last < size - 1 and last - first + 1 == len(places)
+        if inside and int(wrong.sum()) >= _ROW and torch.equal(hit.reshape(along) & relevant, wrong):
+            return True
+    return False
 
 
 def over(axis: Axis, coordinates: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from gradverify.diagnosis.wording import listed
 
 BOUNDARY_TILE = "boundary-tile"
 LIMIT = 0.34
+_EDGE = 3  # a part of a dimension larger than one in so many is no edge
 _WIDE = 4  # entries that each of the wrong slices holds, so that they are wrong together for no other reason
 _WIDE_LIMIT = 0.51  # of such slices: one of four at an edge, or the last of three
 
@@ -83,7 +84,7 @@ def _periodic(slices: _Slices) -> Iterator[Region]:
 def _contiguous(slices: _Slices) -> Iterator[Region]:
     count, size = len(slices.wrong), slices.size
     for start, word in ((size - count, "last"), (0, "first")):
-        if 2 * count <= size and slices.wrong == frozenset(range(start, start + count)):
+        if _EDGE * count <= size and slices.wrong == frozenset(range(start, start + count)):
             text = f"{slices.where}, the {word}{f' {count}' if count > 1 else ''} of {size}"
             likely = chance(2, size, count)
             if slices.width >= _WIDE:

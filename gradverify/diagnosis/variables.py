@@ -54,6 +54,9 @@ def variables(evidence: Site, axis: Axis) -> tuple[Variable, ...]:
             Variable(name=f"|{block.name} - {other}|", form=Form.DISTANCE, values=(own - theirs).abs())
             for other, theirs in given
         ]
+        found += [
+            Variable(name=f"{block.name} - {other}", form=Form.OTHER, values=own - theirs) for other, theirs in given
+        ]
     found += [Variable(name=other, form=Form.OTHER, values=theirs) for other, theirs in given]
     if axis is Axis.INPUT and evidence.of.shape == block.shape:
         result = value[evidence.of.coordinates]
@@ -65,6 +68,12 @@ def scalars(evidence: Site) -> tuple[float, ...]:
     """Return the numbers that the function was given, and their negatives."""
     given = [entry.value for entry in evidence.backward.problem.bound if isinstance(entry.value, float)]
     return tuple(value for number in given for value in (number, -number))
+
+
+def is_sorted(values: Tensor) -> bool:
+    """Tell whether values rise, or fall, from one coordinate to the next."""
+    steps = values.diff()
+    return bool((steps >= 0).all() or (steps <= 0).all())
 
 
 def _coordinates(evidence: Site) -> tuple[Tensor, Tensor]:

@@ -90,3 +90,8 @@ def test_a_wrong_derivative_of_a_right_backward_is_not_said_to_be_backwards() ->
     result = gradgradcheck(Saved.apply, double(X))
     assert result.verdict is Verdict.FAIL
     assert "GV206" not in codes(result)
+
+
+def test_an_empty_output_has_a_gradient_too() -> None:
+    result = gradgradcheck(lambda x, w: x * w, double([]), double([1.0]))
+    assert (result.verdict, codes(result)) == (Verdict.PASS, [])

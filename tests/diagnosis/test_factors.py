@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from gradverify.diagnosis.constants import number, recognise
 from tests.core.support import double
-from tests.diagnosis.support import drawn, only
+from tests.diagnosis.support import drawn, found, only
 
 
 def gradients(function: Callable[..., Tensor], g: Tensor, *inputs: Tensor) -> Any:
@@ -130,3 +130,12 @@ def test_a_mean_over_the_batch_for_a_bias_and_over_part_of_what_is_summed() -> N
     assert answer[0] == "mean-for-sum"
     answer = only(torch.matmul, lambda g, a, b: (g @ b.mT / 5, a.mT @ g), drawn(4, 5), drawn(5, 6, seed=1))
     assert answer[0] == "mean-for-sum"
+
+
+def test_a_gradient_that_is_conjugated_as_a_whole() -> None:
+    a = torch.complex(drawn(4), drawn(4, seed=1)).detach().requires_grad_()
+    b = torch.complex(drawn(4, seed=2), drawn(4, seed=3)).detach().requires_grad_()
+    causes = found(lambda a, b: a * b.conj(), lambda g, a, b: (g * b, g * a.conj()), a, b)
+    text = "the gradient by y is the conjugate of what it should be"
+    assert {cause for cause, _ in causes.values()} == {"missing-conjugate"}
+    assert all(said.startswith(text) for _, said in causes.values())

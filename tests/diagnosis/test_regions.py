@@ -161,3 +161,52 @@ def test_rows_in_the_middle_are_no_edge() -> None:
         return gradient
 
     assert only(torch.exp, backward, drawn(8, 3)) == (None, "")
+
+
+def test_a_triangle_of_matrices_is_no_branch_although_values_would_tell_it() -> None:
+    matrix = drawn(4, 4).detach()
+    positive = matrix @ matrix.T + 4 * torch.eye(4, dtype=torch.float64)
+    off = ~torch.eye(4, dtype=torch.bool)
+    assert float(positive[off].max()) < float(positive.diagonal().min())
+    answer = only(torch.sin, lambda g, x: torch.where(off, 2 * g * x.cos(), g * x.cos()), positive.requires_grad_())
+    assert answer == (None, "")
+
+
+def test_some_elements_in_a_row_are_no_branch_unless_values_rise_with_them() -> None:
+    middle = torch.zeros(8, dtype=torch.bool)
+    middle[2:5] = True
+
+    def doubled(g: Tensor, x: Tensor) -> Tensor:
+        return torch.where(middle, 2 * g * x.cos(), g * x.cos())
+
+    assert only(torch.sin, doubled, double([0.1, -0.4, 1.3, 1.9, 1.6, 0.3, -0.9, 0.7]))[0] is None
+    assert only(torch.sin, doubled, double([-2.0, -1.5, -0.4, 0.2, 0.6, 1.1, 1.7, 2.0]))[0] == "wrong-branch"
+
+
+def test_a_branch_by_the_difference_of_two_inputs() -> None:
+    def huber(x: Tensor, y: Tensor) -> Tensor:
+        return torch.nn.functional.huber_loss(x, y, reduction="none", delta=0.5)
+
+    def backward(g: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        slope = torch.where((x - y).abs() < 0.5, x - y, torch.full_like(x, 0.5))  # the sign is forgotten
+        return g * slope, -g * slope
+
+    x = double([0.9, -0.5, 1.0, 0.0, 1.2, -0.3, 0.2, -0.9, 0.4, 2.0])
+    y = double([0.0, 1.0, -0.5, 0.3, 3.0, -0.4, 1.5, -0.3, 0.2, 0.7])
+    cause, text = found(huber, backward, x, y)["output by x"]
+    assert (cause, text) == ("wrong-branch", "4 of 10 elements differ; analytic = -numeric where x - y < -0.5")
+
+
+def test_half_a_tensor_is_no_edge() -> None:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        return g * x.cos() * torch.tensor([1.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0], dtype=torch.float64)
+
+    assert only(torch.sin, backward, drawn(3, 8))[0] is None
+
+
+def test_what_is_small_but_not_zero_is_not_masked() -> None:
+    def forward(x: Tensor) -> Tensor:
+        return 1.0 + 1e-14 * x.sin()  # whose slopes can be measured to a third or so
+
+    x = double([0.3, 0.7, 1.1, -0.4])
+    assert only(forward, lambda g, x: torch.where(x > 0.5, g, 1e-14 * g * x.cos()), x)[0] != "missing-mask"
