@@ -58,8 +58,7 @@ def find_structure(sampled: Sampler, lengths: Scales, seed: int, most: int | Non
     sources = _input_parts(sampled)
     targets = _output_parts(sampled)
     links, colours, owners, count = [], [], [], 0
-    for source in sources:
-        found = reaches(sampled, lengths, source, targets, generator)
+    for source, found in zip(sources, reaches(sampled, lengths, sources, targets, generator), strict=True):
         mine = [_link(source, target, reach) for target, reach in zip(targets, found, strict=True)]
         periods = _periods(source, mine)
         count += math.prod(periods)
