@@ -25,6 +25,9 @@ class Added:
 
 def gathered(moves: Moves, parts: Sequence[Judged]) -> Added:
     """Put judged chunks of all moves, in order, together."""
+    if len(parts) == 1:
+        (only,) = parts
+        return Added(moves=moves, numeric=only.numeric, bar=only.bar, code=only.code)
     return Added(
         moves=moves,
         numeric=torch.cat([part.numeric for part in parts]),
@@ -37,7 +40,10 @@ def along(added: Added, direction: Tensor) -> Estimate:
     """Return J·direction as the entries give it, with the sum of their bars; (m,)."""
     by = to_owners(added.moves, direction)
     value, bar = added.numeric * by, added.bar * by.abs()
-    return Estimate(value=value.nan_to_num(0.0).sum(dim=0), bar=bar.nan_to_num(torch.inf).sum(dim=0))
+    value, bar = value.nan_to_num_(0.0), bar.nan_to_num_(torch.inf)
+    if len(value) == 1:
+        return Estimate(value=value[0], bar=bar[0])
+    return Estimate(value=value.sum(dim=0), bar=bar.sum(dim=0))
 
 
 def smooth(added: Added) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -11,8 +11,6 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core import richardson, sampler
 from gradverify.core.compare import (
-    ROUNDING,
-    ZERO,
     Allowance,
     Code,
     Judged,
@@ -28,13 +26,13 @@ from gradverify.core.ladder import coarse_steps, fine_steps, halving_steps
 from gradverify.core.moves import Moves, members, owned
 from gradverify.core.noise import Noise
 from gradverify.core.nonsmooth import examine
+from gradverify.core.portion import portion
 from gradverify.core.sampler import Sampler, magnitudes
-from gradverify.core.samples import Samples, Steps, joined, of_outputs, of_rows, sample, unmoved
+from gradverify.core.samples import Samples, Steps, finest_noise, joined, of_rows, sample, samples_of, unmoved, walked
 from gradverify.core.scale import Scales
 from gradverify.core.shape import suspicious
 
 _CHUNK = 2_000_000  # sampled numbers held at a time
-_CACHED = 1 << 15  # entries that are judged at a time
 _MANY = 20_000  # entries in doubt that are all looked at again
 _CLEARLY = 30.0  # beyond those, not the ones that are wrong by this many times what is allowed
 _UNITS, _UNITS_OF_BACKWARD = 128.0, 16384.0  # of rounding, which what cancels inside may leave in a derivative
@@ -57,31 +55,27 @@ class Bench:
 def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed: Tensor, settings: Settings) -> Bench:
     """Put together what every move is judged with; `claimed` is (M, m)."""
     dtypes = {primal.tensor.dtype for primal in sampled.problem.primals}
-    beside = entry_scale(moves, claimed)
     allowance = Allowance(
         rtol=relative_tolerance(settings.tolerances, dtypes),
-        atol=ROUNDING * beside + (settings.tolerances.atol or 0.0),
-        zero=ZERO * beside,
+        floor=settings.tolerances.atol or 0.0,
+        beside=entry_scale(moves, claimed),
         scale=resolution_scale(moves, claimed, sampled.size, lengths.step),
         largest=magnitudes(sampled, claimed.abs().amax(dim=0)) if len(claimed) else sampled.value,
-        faint=_faint(sampled, moves, claimed),
         order=sampled.problem.order,
     )
     return Bench(sampled=sampled, noise=noise, lengths=lengths, moves=moves, claimed=claimed, allowance=allowance)
 
 
-def _faint(sampled: Sampler, moves: Moves, claimed: Tensor) -> Tensor:
-    """Return per entry what rounding of quantities of the output's or the input tensor's size may amount to; (M, m)."""
-    if not claimed.numel():
-        return claimed
+def _faint(at: Bench, chosen: Tensor) -> Tensor:
+    """Return per entry what rounding of quantities of the output's or the input tensor's size may amount to; (C, m)."""
+    sampled = at.sampled
     inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
     largest = torch.ones_like(inputs)  # of each coordinate's own tensor
     for block in sampled.inputs:
         own = inputs[block.coordinates]
         largest[block.coordinates] = own.max() if bool((own > 0).any()) else 1.0
     units = _UNITS_OF_BACKWARD if sampled.problem.order > 1 else _UNITS
-    scale = owned(moves, torch.arange(moves.count, device=claimed.device), largest)
-    share = sampled.size.unsqueeze(0) / scale
+    share = sampled.size.unsqueeze(0) / owned(at.moves, chosen, largest)
     # An output far below the rounding of the rounding of the inputs is nothing that is left of them.
     tiny = (share > 0) & (share < sampled.unit.square())
     return units * sampled.unit * torch.where(tiny, share, share.clamp(min=1.0))
@@ -89,13 +83,8 @@ def _faint(sampled: Sampler, moves: Moves, claimed: Tensor) -> Tensor:
 
 def judge_moves(at: Bench, chosen: Tensor) -> Judged:
     """Judge all entries of the moves (C,): the cheap pass for all, the thorough one for those in doubt."""
-    samples = sample(at.sampled, at.moves, chosen, richardson.steps(at.lengths.step))
-    slices = [*_slices(at.sampled.value.numel(), len(chosen))]
-    parts = [_cheap(focused(at, part), of_outputs(samples, part)) for part in slices]
-    judged = _beside([part.judged for part in parts])
-    bends = torch.cat([part.bends for part in parts], dim=1)
-    doubt = _bounded(torch.cat([part.doubt for part in parts], dim=1), judged, bends)
-    del samples, parts
+    first = _first(at, chosen)
+    judged, doubt = first.judged, _bounded(first.doubt, first.judged, first.bends)
     for part in _chunks(doubt.any(dim=0).nonzero().squeeze(1), 2 * _DEPTH * len(chosen)):
         rows = doubt[:, part].any(dim=1).nonzero().squeeze(1)
         found = thorough(focused(at, part), chosen[rows])
@@ -112,26 +101,69 @@ class _First:
     doubt: Tensor  # bool: deserves the thorough pass
 
 
-def _cheap(at: Bench, samples: Samples) -> _First:
-    claimed, allowance = at.claimed[samples.moves], of_moves(at.allowance, samples.moves)
-    judged = judge_smooth(claimed, richardson.extrapolate(at.sampled, at.noise, samples), allowance)
+def _first(at: Bench, chosen: Tensor) -> _First:
+    """Go through all entries of the moves (C,) by the cheap pass, as many at a time as stay in a cache."""
+    walk = walked(at.sampled, at.moves, chosen, richardson.steps(at.lengths.step))
+    claimed = at.claimed if len(chosen) == at.moves.count else at.claimed[chosen]
+    allowance = of_moves(at.allowance, chosen)
+    whole: _First | None = None
+    for outputs, tiles in _tiles(len(claimed), claimed.shape[1], portion(claimed)):
+        sampled, noise = _looking_at(at, outputs)
+        for rows in tiles:
+            limits = part_of(allowance, rows, outputs)
+            samples = samples_of(at.sampled, walk, rows, outputs)
+            found = _cheap(sampled, noise, samples, claimed[rows, outputs], limits)
+            if found.doubt.shape == claimed.shape:
+                return found
+            whole = _blank(claimed) if whole is None else whole
+            _write(whole, found, rows, outputs)
+    return _blank(claimed) if whole is None else whole
+
+
+def _cheap(sampled: Sampler, noise: Noise, samples: Samples, claimed: Tensor, allowance: Allowance) -> _First:
+    level, zero = finest_noise(sampled, noise, samples), allowance.zero
+    judged = judge_smooth(claimed, richardson.extrapolate(samples, level), allowance, zero)
+    own = claimed.abs()
+    bends = suspicious(sampled, samples, level).logical_or_(judged.bar == torch.inf)
     # An output that never moved says most at the largest steps, where backward claims that it does.
-    idle = unmoved(at.sampled, samples).all(dim=1) & (claimed.abs() > allowance.zero)
-    bends = suspicious(at.sampled, at.noise, samples)
-    return _First(judged=judged, bends=bends, doubt=in_doubt(judged, bends | idle, claimed.abs(), allowance))
+    idle = (judged.numeric == 0).logical_and_(own > zero)
+    if bool(idle.any()):
+        idle &= unmoved(sampled, samples).all(dim=1)
+    return _First(judged=judged, bends=bends, doubt=in_doubt(judged, bends | idle, own, allowance))
 
 
-def _slices(outputs: int, moves: int) -> Iterator[slice]:
-    """Yield the outputs, as many at a time as stay in a cache."""
-    size = max(1, _CACHED // max(1, moves))
-    for start in range(0, max(1, outputs), size):
-        yield slice(start, min(outputs, start + size))
+def _looking_at(at: Bench, outputs: slice) -> tuple[Sampler, Noise]:
+    """Return the forward and its noise for some of the outputs."""
+    if outputs == slice(0, at.sampled.value.numel()):
+        return at.sampled, at.noise
+    return sampler.focused(at.sampled, outputs), at.noise.of(outputs)
 
 
-def _beside(parts: Sequence[Judged]) -> Judged:
-    if len(parts) == 1:
-        return parts[0]
-    return Judged(**{name: torch.cat([getattr(part, name) for part in parts], dim=1) for name in _FIELDS})
+def _tiles(moves: int, outputs: int, most: int) -> Iterator[tuple[slice, list[slice]]]:
+    """Yield outputs, and with them moves, such that about so many entries are judged at a time."""
+    width = min(max(1, outputs), most)
+    height = max(1, most // width)
+    rows = [slice(start, min(moves, start + height)) for start in range(0, moves, height)]
+    for start in range(0, outputs, width):
+        yield slice(start, min(outputs, start + width)), rows
+
+
+def _blank(like: Tensor) -> _First:
+    """Return room for what is said of so many entries."""
+    numeric, bar, error, allowed = like.new_empty(4, *like.shape)
+    bends, doubt = torch.empty((2, *like.shape), dtype=torch.bool, device=like.device)
+    none = torch.zeros(like.shape, dtype=torch.bool, device=like.device)
+    code = torch.empty(like.shape, dtype=torch.int8, device=like.device)
+    judged = Judged(numeric=numeric, bar=bar, error=error, allowed=allowed, code=code, kinked=none, bent=none)
+    return _First(judged=judged, bends=bends, doubt=doubt)
+
+
+def _write(whole: _First, found: _First, rows: slice, outputs: slice) -> None:
+    """Put what is said of some entries in its place."""
+    for name in ("numeric", "bar", "error", "allowed", "code"):
+        getattr(whole.judged, name)[rows, outputs] = getattr(found.judged, name)
+    whole.bends[rows, outputs] = found.bends
+    whole.doubt[rows, outputs] = found.doubt
 
 
 def thorough(at: Bench, chosen: Tensor) -> Judged:
@@ -145,15 +177,7 @@ def focused(at: Bench, outputs: Tensor | slice) -> Bench:
     if isinstance(outputs, slice) and outputs == slice(0, at.sampled.value.numel()):
         return at
     moves = replace(at.moves, owner=at.moves.owner[:, outputs], direct=False)
-    allowance = Allowance(
-        rtol=at.allowance.rtol,
-        atol=at.allowance.atol[:, outputs],
-        zero=at.allowance.zero[:, outputs],
-        scale=at.allowance.scale[:, outputs],
-        largest=at.allowance.largest[outputs],
-        faint=at.allowance.faint[:, outputs],
-        order=at.allowance.order,
-    )
+    allowance = part_of(at.allowance, slice(None), outputs)
     sampled, claimed = sampler.focused(at.sampled, outputs), at.claimed[:, outputs]
     return replace(at, sampled=sampled, noise=at.noise.of(outputs), moves=moves, claimed=claimed, allowance=allowance)
 
@@ -167,15 +191,26 @@ def judge_all(at: Bench) -> Iterator[tuple[Tensor, Judged]]:
 
 def of_moves(allowance: Allowance, chosen: Tensor) -> Allowance:
     """Return the allowance of some of the moves, which are in order."""
-    if len(chosen) == len(allowance.atol):
+    if len(chosen) == len(allowance.beside):
         return allowance
     return Allowance(
         rtol=allowance.rtol,
-        atol=allowance.atol[chosen],
-        zero=allowance.zero[chosen],
+        floor=allowance.floor,
+        beside=allowance.beside[chosen],
         scale=allowance.scale[chosen],
         largest=allowance.largest,
-        faint=allowance.faint[chosen],
+        order=allowance.order,
+    )
+
+
+def part_of(allowance: Allowance, moves: slice, outputs: Tensor | slice) -> Allowance:
+    """Return the allowance of some of the moves and some of the outputs."""
+    return Allowance(
+        rtol=allowance.rtol,
+        floor=allowance.floor,
+        beside=allowance.beside[moves, outputs],
+        scale=allowance.scale[moves, outputs],
+        largest=allowance.largest[outputs],
         order=allowance.order,
     )
 
@@ -233,12 +268,12 @@ def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged,
     Where it is open whether there is noise or a kink far off, what agrees with either is not accused.
     """
     claimed, allowance = at.claimed[samples.moves], of_moves(at.allowance, samples.moves)
-    local = examine(at.sampled, at.noise, samples, height)
-    judged = judge_local(claimed, local, allowance)
+    local, faint = examine(at.sampled, at.noise, samples, height), _faint(at, samples.moves)
+    judged = judge_local(claimed, local, allowance, faint)
     open_ = (at.noise.loud > at.noise.level) & local.unsteady & (judged.code == Code.MISMATCH)
     if bool(open_.any()):
         loud = replace(at.noise, level=at.noise.loud)
-        other = judge_local(claimed, examine(at.sampled, loud, samples, height), allowance)
+        other = judge_local(claimed, examine(at.sampled, loud, samples, height), allowance, faint)
         every = torch.arange(len(open_), device=open_.device), torch.arange(open_.shape[1], device=open_.device)
         code = other.code.masked_fill((other.code == Code.MATCH) & ~at.noise.lasting, Code.UNDETERMINED)
         judged = _replaced(judged, open_, *every, replace(other, code=code))

@@ -57,12 +57,21 @@ class Allowance:
     """What the tolerances leave per entry, beside the error bars."""
 
     rtol: float
-    atol: Tensor  # (C, m)
-    zero: Tensor  # (C, m) what may stand where the derivative is zero: next to nothing beside its row and its column
+    floor: float  # the part of atol that is the same for all entries
+    beside: Tensor  # (C, m) the smaller of the largest claims in the entry's row and in its column
     scale: Tensor  # (C, m) what "resolved" is measured against, beside the entry's own size
     largest: Tensor  # (m,) the largest claimed entry of each output tensor, which an edge is resolved against
-    faint: Tensor  # (C, m) derivatives as small as this may be the rounding of something that cancels inside
     order: int  # of the derivative: 2 where the forward is a vjp
+
+    @property
+    def atol(self) -> Tensor:
+        """What rounding in backward may leave, and what is allowed besides; (C, m)."""
+        return (ROUNDING * self.beside).add_(self.floor)
+
+    @property
+    def zero(self) -> Tensor:
+        """What may stand where the derivative is zero: next to nothing beside its row and its column; (C, m)."""
+        return ZERO * self.beside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,18 +122,19 @@ def resolution_scale(moves: Moves, claimed: Tensor, value: Tensor, length: Tenso
     return torch.maximum(size, _NEGLIGIBLE * value).unsqueeze(0) / lengths
 
 
-def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance) -> Judged:
-    """Judge entries of which nothing but a smooth derivative is known."""
-    larger = torch.fmax(claimed.abs(), estimate.value.abs()).nan_to_num(0.0, 0.0, 0.0)
-    allowed = BAR_FACTOR * estimate.bar + allowance.rtol * larger + allowance.atol
-    allowed = torch.where(estimate.value.abs() <= estimate.bar, torch.maximum(allowed, allowance.zero), allowed)
+def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance, zero: Tensor) -> Judged:
+    """Judge entries of which nothing but a smooth derivative is known; `zero` (C, m) may stand in place of a zero."""
+    own, size = claimed.abs(), estimate.value.abs()
+    larger = torch.fmax(own, size).nan_to_num_(0.0, 0.0, 0.0)
+    allowed = allowance.atol.add_(larger, alpha=allowance.rtol).add_(estimate.bar, alpha=BAR_FACTOR)
+    allowed = torch.where(size <= estimate.bar, torch.maximum(allowed, zero), allowed)
     error = _distance(claimed, estimate.value)
     resolved = is_resolved(estimate.bar, larger, allowance)
     code = torch.full(error.shape, Code.UNDETERMINED, dtype=torch.int8, device=error.device)
-    code[resolved & (error <= allowed)] = Code.MATCH
+    code.masked_fill_(resolved & (error <= allowed), Code.MATCH)
     # A claim that is no number can only be held against a derivative that is known to be one.
-    certain = torch.isfinite(estimate.bar) & (torch.isfinite(claimed) | resolved)
-    code[(error > allowed) & certain] = Code.MISMATCH
+    certain = resolved.logical_or_(own < torch.inf).logical_and_(estimate.bar < torch.inf)
+    code.masked_fill_(certain.logical_and_(error > allowed), Code.MISMATCH)
     none = code < 0
     return Judged(
         numeric=estimate.value, bar=estimate.bar, error=error, allowed=allowed, code=code, kinked=none, bent=none
@@ -133,23 +143,26 @@ def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance) -> J
 
 def is_resolved(bar: Tensor, size: Tensor, allowance: Allowance) -> Tensor:
     """Tell which error bars are small beside the entry's size, or beside what an entry of any consequence has."""
-    wide = BAR_FACTOR * bar > _threshold(allowance) * torch.maximum(size, allowance.scale)
-    return ~wide | (bar <= UNDERFLOW)
+    wide = BAR_FACTOR * bar > torch.maximum(size, allowance.scale).mul_(_threshold(allowance))
+    return wide.logical_not_().logical_or_(bar <= UNDERFLOW)
 
 
-def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
-    """Judge entries after the thorough pass: kinks by the interval of one-sided derivatives, jumps not at all."""
+def judge_local(claimed: Tensor, local: Local, allowance: Allowance, faint: Tensor) -> Judged:
+    """Judge entries after the thorough pass: kinks by the interval of one-sided derivatives, jumps not at all.
+
+    Derivatives as small as `faint` (C, m) may be the rounding of something that cancels inside.
+    """
     allowance = replace(
         allowance,
         # A wrong branch would show by the steepest slope around, be it that of another input.
         scale=torch.maximum(allowance.scale, local.seen.amax(dim=0, keepdim=True)),
-        zero=torch.maximum(allowance.zero, BAR_FACTOR * local.hidden),
     )
-    judged = judge_smooth(claimed, local.estimate, allowance)
+    zero = torch.maximum(allowance.zero, BAR_FACTOR * local.hidden)
+    judged = judge_smooth(claimed, local.estimate, allowance, zero)
     code = judged.code.clone()
     code[local.idle & (claimed == 0)] = Code.MATCH
     code[local.stairs & (claimed == 0) & (code == Code.MISMATCH)] = Code.UNDETERMINED  # flat here, and yet it rises
-    cancels = (code == Code.MISMATCH) & ~local.kink & _may_cancel(claimed, judged, local, allowance)
+    cancels = (code == Code.MISMATCH) & ~local.kink & _may_cancel(claimed, judged, local, faint, allowance.order)
     bar = torch.where(cancels, judged.error, judged.bar)
     judged = replace(judged, bar=bar, allowed=torch.where(cancels, BAR_FACTOR * bar, judged.allowed))
     of_consequence = ~is_resolved(bar, claimed.abs(), allowance)
@@ -172,7 +185,7 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance) -> Judged:
     )
 
 
-def _may_cancel(claimed: Tensor, judged: Judged, local: Local, allowance: Allowance) -> Tensor:
+def _may_cancel(claimed: Tensor, judged: Judged, local: Local, faint: Tensor, order: int) -> Tensor:
     """Tell where an error is so small that cancellation in the forward may have made it, however steady it looks.
 
     A quantity that moves in stairs of rounding, multiplied by one that moves smoothly, is smooth between the stairs,
@@ -182,9 +195,9 @@ def _may_cancel(claimed: Tensor, judged: Judged, local: Local, allowance: Allowa
     low, high = local.far
     slack = (high - low).abs() + judged.bar
     shown = (claimed >= low - slack) & (claimed <= high + slack)
-    faint = judged.error <= allowance.faint
+    small = judged.error <= faint
     leaps = (judged.error <= _LEAPS * local.leap) & shown
-    return leaps | (faint if allowance.order > 1 else faint & shown)
+    return leaps | (small if order > 1 else small & shown)
 
 
 _LEAPS = 2.0  # an error is explained by a leap up to this many times what the leap does to a difference
@@ -195,14 +208,18 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowan
 
     An entry that matters (see `matters`) is also looked at again when its bar would hide a small relative error.
     """
-    unsure = (BAR_FACTOR * judged.bar > _DOUBT * own) & matters(own, allowance)
-    unsure |= (BAR_FACTOR * judged.bar > _BLIND * own) & (own > _FAINT / ZERO * allowance.zero)
-    return (judged.code != Code.MATCH) | suspicious | unsure
+    bar, doubt = BAR_FACTOR * judged.bar, (judged.code != Code.MATCH).logical_or_(suspicious)
+    unsure = bar > _DOUBT * own
+    if not bool(unsure.any()):
+        return doubt
+    unsure &= matters(own, allowance)
+    blind = (bar > _BLIND * own).logical_and_(own > _FAINT * allowance.beside)
+    return doubt.logical_or_(unsure).logical_or_(blind)
 
 
 def matters(size: Tensor, allowance: Allowance) -> Tensor:
     """Tell which entries are of some size beside the largest of their row or of their column."""
-    return size > _MATTERS / ZERO * allowance.zero
+    return size > _MATTERS * allowance.beside
 
 
 _DOUBT = 1e-6  # a bar above this part of the entry's own size is worth a second look
@@ -216,6 +233,9 @@ def _threshold(allowance: Allowance) -> float:
 
 def _distance(claimed: Tensor, numeric: Tensor) -> Tensor:
     """Return |claimed - numeric|: zero for equal infinities, infinite where only one of them is a number."""
-    apart = torch.where(claimed == numeric, 0.0, (claimed - numeric).abs())
+    apart = (claimed - numeric).abs_()
+    if not bool(apart.isnan().any()):
+        return apart
+    apart = torch.where(claimed == numeric, 0.0, apart)
     only_one = torch.isnan(claimed) & torch.isfinite(numeric)
     return torch.where(only_one, torch.inf, apart)

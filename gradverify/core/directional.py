@@ -5,19 +5,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gradverify.core.line import on_line
 from gradverify.core.noise import Noise
-from gradverify.core.richardson import DEPTH
+from gradverify.core.portion import portion
+from gradverify.core.richardson import DEPTH, extrapolated
 from gradverify.core.sampler import Sampler
 from gradverify.core.samples import NOISE_FACTOR, Estimate
-from gradverify.core.together import lined_up
 
 
 def slope(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Estimate:
     """Return J·direction with its error bar, (m,), from three steps, the first of which is given; costs 6 forwards."""
     steps = [first * 0.5**k for k in range(DEPTH)]
-    there = lined_up(sampled, direction, [sign * step for step in steps for sign in (1, -1)])
-    values = [(there[2 * k] - there[2 * k + 1]) / (2 * step) for k, step in enumerate(steps)]
-    once, twice = ((4 * values[k + 1] - values[k]) / 3 for k in range(2))
-    value = (16 * twice - once) / 15
-    bar = (value - twice).abs() + NOISE_FACTOR * noise.level / steps[-1]
-    return Estimate(value=value, bar=torch.where(torch.isfinite(bar), bar, torch.inf))
+    there = on_line(sampled, direction, [*steps, *(-step for step in steps)])
+    wide = 2 * torch.tensor(steps, dtype=there.dtype, device=there.device).unsqueeze(1)
+    value, bar = torch.empty_like(there[0]), torch.empty_like(there[0])
+    width = portion(value)
+    for start in range(0, len(value), width):
+        some = slice(start, start + width)
+        difference = (there[:DEPTH, some] - there[DEPTH:, some]).div_(wide).unsqueeze(0)
+        found = extrapolated(difference, noise.level[some] * (NOISE_FACTOR / steps[-1]))
+        value[some], bar[some] = found.value[0], found.bar[0]
+    return Estimate(value=value, bar=bar)

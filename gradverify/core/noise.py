@@ -22,9 +22,10 @@ import torch
 from torch import Tensor
 
 from gradverify.core.chance import scattered
+from gradverify.core.line import on_line
+from gradverify.core.portion import portion
 from gradverify.core.sampler import Sampler, along, identical
 from gradverify.core.scale import Scales
-from gradverify.core.together import lined_up
 
 _POINTS = 8  # samples on each side of the point
 _PLACES = tuple(k + 0.8 * (k * 0.6180339887498949 % 1) for k in range(1, _POINTS + 1))  # no two distances alike
@@ -43,7 +44,6 @@ _LOUD = 256.0  # noise above this multiple of rounding, beside the largest outpu
 _SAFETY = 8.0  # from a standard deviation, the smallest of three estimates, to a bound
 _CLEAN = 16.0  # a forward with noise below this multiple of rounding is not listened to twice
 _CROSSED = 1e3  # a side that hears this many times more than the other has crossed a kink or a jump
-_AT_ONCE = 1 << 15  # outputs whose differences are taken at a time: as many as stay in a cache
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -90,8 +90,10 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
         uncertain = falling | (closer > _RELIABLE * size) | (times < _PATIENCE)
         open_ &= uncertain & (closer > worth) & ~gone
         before, earlier = closer, before
-    loud = _pooled(sampled, level)
-    return Noise(level=torch.fmin(loud, _pooled(sampled, quiet)), loud=loud, lasting=lasting, rounding=rounding)
+    loud = level = _pooled(sampled, level)
+    if bool((quiet < torch.inf).any()):
+        level = torch.fmin(loud, _pooled(sampled, quiet))
+    return Noise(level=level, loud=loud, lasting=lasting, rounding=rounding)
 
 
 def heard_at(sampled: Sampler, lengths: Scales, spacing: float) -> Tensor:
@@ -115,11 +117,11 @@ def _direction(lengths: Scales, seed: int) -> Tensor:
 def _estimate(sampled: Sampler, direction: Tensor, rounding: Tensor, worth: Tensor) -> Tensor:
     """Return a bound on the noise from samples on one side of the point, and the other where the first is loud."""
     left = _one_side(sampled, -direction)
-    if bool((left * _SAFETY <= worth * _CLEAN / _LOUD).all()):
-        return torch.fmax(left * _SAFETY, rounding)
+    if bool((left * _SAFETY <= worth * (_CLEAN / _LOUD)).all()):
+        return torch.fmax(left.mul_(_SAFETY), rounding)
     right = _one_side(sampled, direction)
     quiet, loud = torch.fmax(torch.fmin(left, right), rounding), torch.fmax(left, right)
-    measured = torch.where(loud <= _CROSSED * quiet, loud, quiet) * _SAFETY
+    measured = torch.where(loud <= _CROSSED * quiet, loud, quiet).mul_(_SAFETY)
     return torch.fmax(measured, rounding)
 
 
@@ -138,8 +140,13 @@ def _pooled(sampled: Sampler, level: Tensor) -> Tensor:
 
 
 def _one_side(sampled: Sampler, direction: Tensor) -> Tensor:
-    samples = lined_up(sampled, direction, _PLACES)
-    return torch.cat([_from_differences(part) for part in torch.split(samples, _AT_ONCE, dim=1)])
+    samples = on_line(sampled, direction, _PLACES)
+    found = torch.empty_like(samples[0])
+    width = portion(found)
+    for start in range(0, len(found), width):
+        some = slice(start, start + width)
+        found[some] = _from_differences(samples[:, some])
+    return found
 
 
 def _spacing(sampled: Sampler) -> float:
@@ -150,17 +157,23 @@ def _spacing(sampled: Sampler) -> float:
 
 def _from_differences(samples: Tensor) -> Tensor:
     """Return the smallest of the noise estimates of the difference orders; (points, m) -> (m,)."""
-    apart = samples - samples[0]
-    estimates = [(_weights(order).to(apart.device) @ apart).square().mean(dim=0).sqrt() for order in _ORDERS]
-    return torch.stack(estimates).amin(dim=0)
+    apart = samples[1:] - samples[0]
+    squares = (_weights().to(apart.device) @ apart).square_()
+    orders = torch.split(squares, [_POINTS - order for order in _ORDERS])
+    return torch.stack([part.mean(dim=0) for part in orders]).amin(dim=0).sqrt_()
 
 
 @cache
-def _weights(order: int) -> Tensor:
-    """Return the weights of every difference of this order between neighbouring samples; (differences, points).
+def _weights() -> Tensor:
+    """Return the weights of all differences of all orders between neighbouring samples; (differences, points - 1).
 
-    Divided differences, scaled such that independent noise of variance 1 gives variance 1.
+    Divided differences, scaled such that independent noise of variance 1 gives variance 1. Those of the first sample
+    are left out: the others are taken relative to it, and weights add up to zero.
     """
+    return torch.cat([_weights_of(order) for order in _ORDERS])[:, 1:].contiguous()
+
+
+def _weights_of(order: int) -> Tensor:
     rows = torch.zeros(_POINTS - order, _POINTS, dtype=torch.float64)
     for start, row in enumerate(rows):
         nodes = _PLACES[start : start + order + 1]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.noise import Noise
-from gradverify.core.sampler import Sampler
-from gradverify.core.samples import Estimate, Samples, Steps, central, difference_noise, finest
+from gradverify.core.samples import Estimate, Samples, Steps, central
 
 DEPTH = 3  # steps taken
 _FIRST = 2.0**-7  # the largest of them, relative to the length scale
@@ -18,11 +16,17 @@ def steps(lengths: Tensor) -> Steps:
     return Steps(base=lengths * _FIRST, factors=0.5 ** torch.arange(DEPTH, dtype=torch.float64, device=lengths.device))
 
 
-def extrapolate(sampled: Sampler, noise: Noise, samples: Samples) -> Estimate:
-    """Return the extrapolated derivatives; the bar is how far the last extrapolation moved the value, plus noise."""
-    difference = central(samples)
-    first = (4 * difference[:, 1] - difference[:, 0]) / 3
-    second = (4 * difference[:, 2] - difference[:, 1]) / 3
-    value = (16 * second - first) / 15
-    bar = (value - second).abs() + difference_noise(sampled, noise, finest(samples, 1))[:, 0]
-    return Estimate(value=value, bar=torch.where(torch.isfinite(bar), bar, torch.inf))
+def extrapolate(samples: Samples, noise: Tensor) -> Estimate:
+    """Return the extrapolated derivatives, where `noise` (C, m) is what it may change in the finest difference."""
+    return extrapolated(central(samples), noise)
+
+
+def extrapolated(difference: Tensor, noise: Tensor) -> Estimate:
+    """Return what differences (C, 3, m) tend to; the bar is how far the last extrapolation moved it, plus noise.
+
+    The bar is infinite where a difference is none.
+    """
+    once = torch.lerp(difference[:, :-1], difference[:, 1:], 4 / 3)
+    value = torch.lerp(once[:, 0], once[:, 1], 16 / 15)
+    bar = (value - once[:, 1]).abs_().add_(noise)
+    return Estimate(value=value, bar=bar.nan_to_num_(torch.inf, torch.inf))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from gradverify.core.moves import Kind, Moves, members, owned
+from gradverify.core.moves import Kind, Moves, members
 from gradverify.core.noise import Noise
 from gradverify.core.sampler import Sampler, representable
 from gradverify.core.together import evaluate
@@ -48,48 +47,108 @@ class Estimate:
     bar: Tensor
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """The outputs at x ± h for C moves and K steps, from which samples of any of them are made."""
+
+    chosen: Tensor  # (C,) which moves
+    steps: Steps
+    lengths: Tensor  # (2 K, L) how far coordinates moved, forth and back; empty of direct moves, which make them again
+    spot: Tensor  # (C, 1 or m) whose of these lengths counts for each entry
+    values: Tensor  # (2 K, C, m)
+
+
 def sample(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Samples:
     """Evaluate the forward at x ± h for every chosen move (C,) and step."""
-    inside, place = members(moves, chosen)
-    start, base = (sampled.point, steps.base) if moves.direct else (sampled.point[inside], steps.base[inside])
-    factors = torch.cat([steps.factors, -steps.factors]).unsqueeze(1)
-    values = sampled.value.new_empty(len(factors), len(chosen), sampled.value.numel())
-    lengths = []
-    for some in _parts(len(factors), len(chosen) * (sampled.point.numel() + sampled.value.numel())):
-        moved = representable(sampled, inside, torch.addcmul(start, factors[some], base))
-        lengths.append(_lengths(moves, chosen, inside, (moved - start).mul_(factors[some].sign())))
-        if moves.direct:
-            points = moved
-        else:
-            points = sampled.point.repeat(len(moved), len(chosen), 1)
-            points[:, place, inside] = moved
-            points = points.flatten(0, 1)
-        evaluate(sampled, points, values[some].flatten(0, 1))
-    half = len(factors) // 2
-    found = torch.cat(lengths, dim=1)
-    plus, minus = values[:half].transpose(0, 1), values[half:].transpose(0, 1)
-    return Samples(moves=chosen, forth=found[:, :half], back=found[:, half:], plus=plus, minus=minus)
+    return samples_of(sampled, walked(sampled, moves, chosen, steps), slice(None), slice(None))
 
 
-def _parts(count: int, numbers: int) -> Iterator[slice]:
-    """Yield steps whose points go through one call: all where they are small, else one after the other."""
-    size = count if count * numbers <= _AT_ONCE else 1
-    for start in range(0, count, size):
-        yield slice(start, start + size)
-
-
-def _lengths(moves: Moves, chosen: Tensor, inside: Tensor, lengths: Tensor) -> Tensor:
-    """Return the steps of the coordinate that owns each entry, (C, K, 1) or (C, K, m), from those moved, (K, k)."""
-    if moves.kind is Kind.SINGLE:
-        return lengths.T.unsqueeze(2)
+def walked(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Walk:
+    """Evaluate the forward at x ± h for every chosen move (C,) and step."""
+    count = 2 * len(steps.factors)
+    values = sampled.value.new_empty(count, len(chosen), sampled.value.numel())
+    parts = _parts(count, len(chosen) * (sampled.point.numel() + sampled.value.numel()))
     if moves.direct:
-        return lengths.unsqueeze(0)
-    every = torch.zeros(len(moves.colour), dtype=lengths.dtype, device=lengths.device)
-    found = []
-    for row in lengths:
-        every[inside] = row
-        found.append(owned(moves, chosen, every))
-    return torch.stack(found, dim=1)
+        for some in parts:
+            evaluate(sampled, _moved(sampled, slice(None), steps, some), values[some].flatten(0, 1))
+        return Walk(chosen=chosen, steps=steps, lengths=values[:, :0, 0], spot=moves.owner[:, :0], values=values)
+    inside, place = members(moves, chosen)
+    spot, kept = _spots(sampled, moves, chosen)
+    lengths = []
+    for some in parts:
+        moved = _moved(sampled, inside, steps, some)
+        far = _far(sampled, inside, steps, some, moved)
+        lengths.append(far if moves.kind is Kind.SINGLE else _of_every(sampled, inside, far, kept))
+        points = sampled.point.repeat(len(moved), len(chosen), 1)
+        points[:, place, inside] = moved
+        evaluate(sampled, points.flatten(0, 1), values[some].flatten(0, 1))
+    return Walk(chosen=chosen, steps=steps, lengths=torch.cat(lengths), spot=spot, values=values)
+
+
+def _spots(sampled: Sampler, moves: Moves, chosen: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return whose length counts for each entry, (C, 1 or m), and of which coordinates they are kept; None for all."""
+    if moves.kind is Kind.SINGLE:
+        return torch.arange(len(chosen), device=chosen.device).unsqueeze(1), None
+    owner = (moves.owner if len(chosen) == moves.count else moves.owner[chosen]).clamp(min=0)
+    if owner.numel() >= len(sampled.point):
+        return owner, None
+    return torch.arange(owner.numel(), device=owner.device).view_as(owner), owner.reshape(-1)
+
+
+def _of_every(sampled: Sampler, inside: Tensor, far: Tensor, kept: Tensor | None) -> Tensor:
+    """Return how far all coordinates, or those kept, have moved, from those that have; (S, L)."""
+    every = far.new_zeros(len(far), len(sampled.point))
+    every[:, inside] = far
+    return every if kept is None else every.index_select(1, kept)
+
+
+def samples_of(sampled: Sampler, walk: Walk, rows: slice, outputs: slice) -> Samples:
+    """Return the samples of some of the moves and outputs; `sampled` looks at all of those that were walked."""
+    half = len(walk.steps.factors)
+    lengths = _lengths(sampled, walk, rows, outputs).transpose(0, 1)
+    values = walk.values[:, rows, outputs].transpose(0, 1)
+    return Samples(
+        moves=walk.chosen[rows],
+        forth=lengths[:, :half],
+        back=lengths[:, half:],
+        plus=values[:, :half],
+        minus=values[:, half:],
+    )
+
+
+def _signed(steps: Steps) -> Tensor:
+    return torch.cat([steps.factors, -steps.factors]).unsqueeze(1)
+
+
+def _moved(sampled: Sampler, inside: Tensor | slice, steps: Steps, some: slice) -> Tensor:
+    """Return where coordinates end up after some of the steps, forth and back; (S, k)."""
+    moved = torch.addcmul(sampled.point[inside], _signed(steps)[some], steps.base[inside])
+    if not isinstance(inside, slice):
+        return representable(sampled, inside, moved)
+    if all(primal.tensor.dtype is torch.float64 for primal in sampled.problem.primals):
+        return moved  # numbers of coordinates are as large as they are
+    return representable(sampled, torch.arange(*inside.indices(len(sampled.point)), device=moved.device), moved)
+
+
+def _far(sampled: Sampler, inside: Tensor | slice, steps: Steps, some: slice, moved: Tensor) -> Tensor:
+    """Return how far they have gone, in their direction."""
+    return (moved - sampled.point[inside]).mul_(_signed(steps)[some].sign())
+
+
+def _parts(count: int, numbers: int) -> list[slice]:
+    """Return steps whose points go through one call: all where they are small, else one after the other."""
+    size = count if count * numbers <= _AT_ONCE else 1
+    return [slice(start, start + size) for start in range(0, count, size)]
+
+
+def _lengths(sampled: Sampler, walk: Walk, rows: slice, outputs: slice) -> Tensor:
+    """Return the steps of the coordinate that owns each entry, (2 K, C, 1) or (2 K, C, m)."""
+    every = slice(None)
+    if not walk.spot.shape[1]:  # of a direct move, made again: they are as large as the samples
+        moved = _moved(sampled, outputs, walk.steps, every)
+        return _far(sampled, outputs, walk.steps, every, moved).unsqueeze(1)
+    spot = walk.spot[rows] if walk.spot.shape[1] == 1 else walk.spot[rows, outputs]
+    return walk.lengths.index_select(1, spot.reshape(-1)).view(-1, *spot.shape)
 
 
 def joined(coarse: Samples, fine: Samples) -> Samples:
@@ -112,13 +171,6 @@ def of_rows(samples: Samples, rows: Tensor) -> Samples:
         plus=samples.plus[rows],
         minus=samples.minus[rows],
     )
-
-
-def of_outputs(samples: Samples, outputs: slice) -> Samples:
-    """Return the samples of some of the outputs."""
-    forth, back = (each if each.shape[2] == 1 else each[:, :, outputs] for each in (samples.forth, samples.back))
-    plus, minus = samples.plus[:, :, outputs], samples.minus[:, :, outputs]
-    return Samples(moves=samples.moves, forth=forth, back=back, plus=plus, minus=minus)
 
 
 def finest(samples: Samples, count: int) -> Samples:
@@ -158,6 +210,15 @@ def unmoved(sampled: Sampler, samples: Samples) -> Tensor:
 def to_the_end(flags: Tensor) -> Tensor:
     """Mark the steps from which on all finer ones are flagged; (C, K, m) bool."""
     return flags.to(torch.int8).flip(1).cummin(dim=1).values.flip(1).bool()
+
+
+def finest_noise(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:
+    """Return what the forward's noise may change in the difference at the finest step, (C, m).
+
+    Not a number or infinite where that difference is, or where the step vanishes.
+    """
+    larger = torch.maximum(samples.plus[:, -1].abs(), samples.minus[:, -1].abs()).mul_(sampled.unit)
+    return torch.maximum(larger, noise.level, out=larger).mul_(NOISE_FACTOR).div_(samples.forth[:, -1])
 
 
 def difference_noise(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:

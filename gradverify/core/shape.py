@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.noise import Noise
 from gradverify.core.sampler import Sampler
-from gradverify.core.samples import Samples, difference_noise, finest, one_sided
+from gradverify.core.samples import Samples, finest, one_sided
 
 _BENT = 0.25  # S falling more slowly than this power of h is no smooth function
 _TORN = -0.5  # S, or a one-sided quotient, growing faster than this power: no continuous one
@@ -35,19 +34,19 @@ class Shape:
     calm: Tensor  # bool: bends as a smooth function does, and audibly
 
 
-def suspicious(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:
+def suspicious(sampled: Sampler, samples: Samples, noise: Tensor) -> Tensor:
     """Tell for each entry of the cheap pass whether the function bends there as no smooth one does; (C, m).
 
-    The same question as `examine` asks, of the last two steps only, which are a factor of two apart.
+    The same question as `examine` asks, of the last two steps only, which are a factor of two apart. `noise` (C, m) is
+    what noise may change in the finest difference. Says nothing where a difference is not finite.
     """
-    level = difference_noise(sampled, noise, finest(samples, 1))[:, 0]
-    level = torch.maximum(level, _ROUNDING / _AUDIBLE * sampled.unit * sampled.size / samples.forth[:, -1])
+    rounding = (_ROUNDING / _AUDIBLE * sampled.unit * sampled.size) / samples.forth[:, -1]
+    floor = torch.maximum(noise, rounding).mul_(_AUDIBLE)
     left, right = one_sided(sampled, finest(samples, 2))
-    bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
-    bent = (bend[:, -1] > _AUDIBLE * level) & (bend[:, -1] > 0.5**_BENT * bend[:, -2])
-    torn = (slope[:, -1] > _AUDIBLE * level) & (slope[:, -1] > 0.5**_TORN * slope[:, -2])
-    found: Tensor = bent | torn | ~torch.isfinite(samples.plus - samples.minus).all(dim=1)
-    return found
+    bend = (right - left).abs_()
+    slope = torch.maximum(left.abs_(), right.abs_(), out=left)
+    bent = bend[:, -1] > torch.maximum(floor, bend[:, -2].mul_(0.5**_BENT))
+    return bent.logical_or_(slope[:, -1] > torch.maximum(floor, slope[:, -2].mul_(0.5**_TORN)))
 
 
 def shape_of(sampled: Sampler, samples: Samples, level: Tensor) -> Shape:

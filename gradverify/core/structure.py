@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.analytic import Reverse, answers
+from gradverify.core.analytic import Reverse, answers, row
 from gradverify.core.moves import Kind, Moves
 from gradverify.core.sampler import Sampler
 from gradverify.core.scale import Scales
@@ -58,8 +58,7 @@ def find_structure(sampled: Sampler, lengths: Scales, seed: int, most: int | Non
     sources = _input_parts(sampled)
     targets = _output_parts(sampled)
     links, colours, owners, count = [], [], [], 0
-    for source in sources:
-        found = reaches(sampled, lengths, source, targets, generator)
+    for source, found in zip(sources, reaches(sampled, lengths, sources, targets, generator), strict=True):
         mine = [_link(source, target, reach) for target, reach in zip(targets, found, strict=True)]
         periods = _periods(source, mine)
         count += math.prod(periods)
@@ -71,6 +70,8 @@ def find_structure(sampled: Sampler, lengths: Scales, seed: int, most: int | Non
     device = sampled.point.device
     colour, owner = torch.cat(colours).to(device), torch.cat(owners).to(device)
     direct = len(owner) == 1 and torch.equal(owner[0], torch.arange(coordinates, device=device))
+    if direct:
+        colour = torch.zeros((), dtype=torch.long, device=device).expand(coordinates)
     return Structure(moves=Moves(kind=Kind.SHARED, colour=colour, owner=owner, direct=direct), links=tuple(links))
 
 
@@ -88,6 +89,8 @@ def confined_dimensions(structure: Structure) -> list[tuple[Part, int]]:
 def claimed_entries(backward: Reverse, structure: Structure) -> Tensor | None:
     """Return backward's claims for every entry that a move owns, (M, m), or None where single rows are no dearer."""
     outputs = structure.moves.owner.shape[1]
+    if structure.moves.direct and len(structure.links) == 1:
+        return row(backward, torch.ones(outputs, dtype=torch.float64)).unsqueeze(0)
     plans = [(link, cotangents) for link in structure.links if link.moved for cotangents in [_row_colours(link)]]
     distinct = {_key(link, colours): (link, colours) for link, colours in plans}
     if sum(int(colours.max()) + 1 for _, colours in distinct.values()) >= outputs:
@@ -102,19 +105,28 @@ def claimed_entries(backward: Reverse, structure: Structure) -> Tensor | None:
             cotangents = torch.zeros(len(some), outputs, dtype=torch.float64)
             cotangents[colour, place] = 1.0
             found = answers(backward, cotangents)
-            _fill(claimed, structure.moves, found, colour.to(claimed.device), place.to(claimed.device), sharing)
+            everything = len(told) == len(colours)
+            _fill(
+                claimed,
+                structure.moves,
+                found,
+                colour.to(claimed.device),
+                target_link.target.place if everything else place.to(claimed.device),
+                sharing,
+            )
     return claimed
 
 
-def _fill(claimed: Tensor, moves: Moves, found: Tensor, colour: Tensor, place: Tensor, links: Sequence[Link]) -> None:
+def _fill(
+    claimed: Tensor, moves: Moves, found: Tensor, colour: Tensor, place: Tensor | slice, links: Sequence[Link]
+) -> None:
     """Write vjps (colours, n) into the entries that they tell apart: those of their outputs and the links' inputs."""
-    owner = moves.owner[:, place]
-    mine = torch.zeros_like(owner, dtype=torch.bool)
     for link in links:
-        size = torch.Size(link.source.shape).numel()
-        mine |= (owner >= link.source.start) & (owner < link.source.start + size)
-    told = found[colour.unsqueeze(0), owner.clamp(min=0)]
-    claimed[:, place] = torch.where(mine, told, claimed[:, place])
+        mine = moves.colour[link.source.place]
+        own = slice(int(mine.min()), int(mine.max()) + 1)  # moves of other inputs have other numbers
+        owner = moves.owner[own, place]
+        told = torch.take(found, owner.clamp(min=0).add_(colour * found.shape[1]))
+        claimed[own, place] = told.masked_fill_(owner < 0, 0.0)
 
 
 def _key(link: Link, colours: Tensor) -> tuple[int, bytes]:
@@ -156,6 +168,8 @@ def _periods(source: Part, links: Sequence[Link]) -> list[int]:
 
 def _colours(source: Part, periods: Sequence[int]) -> Tensor:
     """Return the colour of every coordinate of the part, counted from zero."""
+    if all(period == 1 for period in periods):
+        return torch.zeros((), dtype=torch.long).expand(torch.Size(source.shape).numel())
     colour = torch.zeros(source.shape, dtype=torch.long)
     for dimension, (size, period) in enumerate(zip(source.shape, periods, strict=True)):
         shape = [1] * len(source.shape)
@@ -173,14 +187,14 @@ def _owners(source: Part, periods: Sequence[int], links: Sequence[Link], outputs
     for link in links:
         if not link.moved:
             continue
-        size = torch.Size(link.target.shape).numel()
-        place = slice(link.target.start, link.target.start + size)
-        owner[:, place] = _owner_of(source, periods, residues, link)
+        owner[:, link.target.place] = _owner_of(source, periods, residues, link)
     return owner
 
 
 def _owner_of(source: Part, periods: Sequence[int], residues: Tensor, link: Link) -> Tensor:
     colours, size = len(residues), torch.Size(link.target.shape).numel()
+    if colours == 1 and _is_elementwise(source, link):
+        return torch.arange(source.start, source.start + size).unsqueeze(0)
     owner = torch.full((colours, size), source.start, dtype=torch.long)
     alone = torch.ones((colours, size), dtype=torch.bool)
     stride = torch.Size(source.shape).numel()
@@ -198,10 +212,23 @@ def _owner_of(source: Part, periods: Sequence[int], residues: Tensor, link: Link
     return torch.where(alone, owner, -1)
 
 
+def _is_elementwise(source: Part, link: Link) -> bool:
+    """Tell whether every coordinate moves the output of its own place and no other."""
+    return source.shape == link.target.shape and all(
+        window is not None and window.dimension == dimension and _moves_its_own(window)
+        for dimension, window in enumerate(link.windows)
+    )
+
+
+def _moves_its_own(window: Window) -> bool:
+    every = torch.arange(len(window.first))
+    return torch.equal(window.first, every) and torch.equal(window.last, every)
+
+
 def _table(window: Window, period: int, length: int) -> Tensor:
     """Return which slice of a residue moves each output index, -1 for none; (period, length)."""
     every = torch.arange(len(window.first))
-    if period == 1 and torch.equal(window.first, every) and torch.equal(window.last, every) and length == len(every):
+    if period == 1 and _moves_its_own(window) and length == len(every):
         return every.unsqueeze(0)
     table = torch.full((period, length), -1, dtype=torch.long)
     for offset in range(int((window.last - window.first).max()) + 1):

@@ -20,7 +20,7 @@ from gradverify.core.columns import Bench
 from gradverify.core.directional import slope
 from gradverify.core.moves import Moves, by_owner, single_moves
 from gradverify.core.sampler import along
-from gradverify.core.samples import BAR_FACTOR, Estimate, sample
+from gradverify.core.samples import BAR_FACTOR, Estimate, finest_noise, sample
 from gradverify.core.structure import Structure, confined_dimensions
 
 _ROUNDING = 1e-9  # of a sum, relative to the sum of its terms' sizes
@@ -52,8 +52,9 @@ def claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, seed: int) -> 
 def _claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, cotangent: Tensor, rounding: float) -> bool:
     answer = row(backward, cotangent)
     terms = claimed * cotangent
-    total, size = by_owner(moves, terms), by_owner(moves, terms.abs())
-    return bool(((answer - total).abs() <= rounding * (size + _FAINT * size.max())).all())
+    off = answer.sub_(by_owner(moves, terms)).abs_()
+    size = by_owner(moves, terms.abs_())
+    return bool((off <= torch.add(size, _FAINT * size.max()).mul_(rounding)).all())
 
 
 def differences_hold(at: Bench, added: Added, seed: int) -> bool:
@@ -113,7 +114,7 @@ def accusations_hold(at: Bench, added: Added) -> bool:
         return True
     alone = single_moves(at.sampled.point.numel(), at.sampled.value.numel(), at.sampled.point.device)
     samples = sample(at.sampled, alone, accused, richardson.steps(at.lengths.step))
-    found = richardson.extrapolate(at.sampled, at.noise, samples)
+    found = richardson.extrapolate(samples, finest_noise(at.sampled, at.noise, samples))
     together = found_by.columns(added, accused)
     apart = (found.value - together.value).abs() > BAR_FACTOR * (found.bar + together.bar)
     return not bool((apart & torch.isfinite(found.bar) & torch.isfinite(together.bar)).any())
