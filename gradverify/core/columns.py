@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -24,12 +25,12 @@ from gradverify.core.compare import (
 )
 from gradverify.core.ladder import coarse_steps, fine_steps, halving_steps
 from gradverify.core.moves import Moves, members, owned
-from gradverify.core.noise import Noise
+from gradverify.core.noise import Noise, lasting
 from gradverify.core.nonsmooth import examine
 from gradverify.core.portion import portion
 from gradverify.core.sampler import Sampler, magnitudes
 from gradverify.core.samples import Samples, Steps, finest_noise, joined, of_rows, sample, samples_of, unmoved, walked
-from gradverify.core.scale import Scales
+from gradverify.core.scale import Scales, own_or_shared
 from gradverify.core.shape import suspicious
 
 _CHUNK = 2_000_000  # sampled numbers held at a time
@@ -50,6 +51,7 @@ class Bench:
     moves: Moves
     claimed: Tensor  # (M, m): what backward claims of each output and the coordinate that owns it in each move
     allowance: Allowance
+    loudest: Callable[[], Tensor]  # () -> (m,) of all outputs, however few are looked at: see `noise.lasting`
 
 
 def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed: Tensor, settings: Settings) -> Bench:
@@ -63,7 +65,28 @@ def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed
         largest=magnitudes(sampled, claimed.abs().amax(dim=0)) if len(claimed) else sampled.value,
         order=sampled.problem.order,
     )
-    return Bench(sampled=sampled, noise=noise, lengths=lengths, moves=moves, claimed=claimed, allowance=allowance)
+    return Bench(
+        sampled=sampled,
+        noise=noise,
+        lengths=lengths,
+        moves=moves,
+        claimed=claimed,
+        allowance=allowance,
+        loudest=cache(lambda: lasting(sampled, lengths)),
+    )
+
+
+def _excused(at: Bench, chosen: Tensor, judged: Judged) -> Tensor:
+    """Return per entry what may be left of something that cancels inside, however steady it looks; (C, m).
+
+    Such rounding can be heard at some distance from the point. That is listened for only where it would change a
+    verdict.
+    """
+    faint = _faint(at, chosen)
+    if not bool(((judged.code == Code.MISMATCH) & (judged.error <= faint)).any()):
+        return faint
+    heard = at.loudest() if at.sampled.kept is None else at.loudest()[at.sampled.kept]
+    return torch.minimum(faint, _units(at) * heard / owned(at.moves, chosen, own_or_shared(at.lengths)))
 
 
 def _faint(at: Bench, chosen: Tensor) -> Tensor:
@@ -74,11 +97,14 @@ def _faint(at: Bench, chosen: Tensor) -> Tensor:
     for block in sampled.inputs:
         own = inputs[block.coordinates]
         largest[block.coordinates] = own.max() if bool((own > 0).any()) else 1.0
-    units = _UNITS_OF_BACKWARD if sampled.problem.order > 1 else _UNITS
     share = sampled.size.unsqueeze(0) / owned(at.moves, chosen, largest)
     # An output far below the rounding of the rounding of the inputs is nothing that is left of them.
     tiny = (share > 0) & (share < sampled.unit.square())
-    return units * sampled.unit * torch.where(tiny, share, share.clamp(min=1.0))
+    return _units(at) * sampled.unit * torch.where(tiny, share, share.clamp(min=1.0))
+
+
+def _units(at: Bench) -> float:
+    return _UNITS_OF_BACKWARD if at.sampled.problem.order > 1 else _UNITS
 
 
 def judge_moves(at: Bench, chosen: Tensor) -> Judged:
@@ -268,7 +294,11 @@ def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged,
     Where it is open whether there is noise or a kink far off, what agrees with either is not accused.
     """
     claimed, allowance = at.claimed[samples.moves], of_moves(at.allowance, samples.moves)
-    local, faint = examine(at.sampled, at.noise, samples, height), _faint(at, samples.moves)
+    local = examine(at.sampled, at.noise, samples, height)
+    judged = judge_local(claimed, local, allowance, torch.zeros_like(claimed))
+    if not bool((judged.code == Code.MISMATCH).any()):
+        return judged, local.height
+    faint = _excused(at, samples.moves, judged)
     judged = judge_local(claimed, local, allowance, faint)
     open_ = (at.noise.loud > at.noise.level) & local.unsteady & (judged.code == Code.MISMATCH)
     if bool(open_.any()):

@@ -25,7 +25,7 @@ from gradverify.core.chance import scattered
 from gradverify.core.line import on_line
 from gradverify.core.portion import portion
 from gradverify.core.sampler import Sampler, along, identical
-from gradverify.core.scale import Scales
+from gradverify.core.scale import Scales, own_or_shared
 
 _POINTS = 8  # samples on each side of the point
 _PLACES = tuple(k + 0.8 * (k * 0.6180339887498949 % 1) for k in range(1, _POINTS + 1))  # no two distances alike
@@ -44,6 +44,8 @@ _LOUD = 256.0  # noise above this multiple of rounding, beside the largest outpu
 _SAFETY = 8.0  # from a standard deviation, the smallest of three estimates, to a bound
 _CLEAN = 16.0  # a forward with noise below this multiple of rounding is not listened to twice
 _CROSSED = 1e3  # a side that hears this many times more than the other has crossed a kink or a jump
+_SPACINGS = tuple(2.0**-k for k in range(3, 20))  # relative to the length scale, from where rounding may be heard
+_STAYS = 4.0  # noise falls by less from one of these to the next
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -68,7 +70,8 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
     # An output that is exactly zero beside others that are not may be a sum that cancels.
     rounding = torch.where(size > 0, size, sampled.size) * sampled.unit + _TINY
     worth = _LOUD * torch.fmax(rounding, sampled.size * sampled.unit)
-    level = before = earlier = _estimate(sampled, direction, rounding, worth)
+    finite = torch.isfinite(sampled.value)
+    level = before = earlier = _estimate(sampled, direction, rounding, worth, finite)
     open_ = level > worth
     fallen = torch.zeros_like(level)  # how clearly it has fallen, one distance after the other
     quiet, lasting = torch.full_like(level, torch.inf), torch.zeros_like(open_)
@@ -76,7 +79,9 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
         if not bool(open_.any()):
             break
         direction = direction / _CLOSER
-        closer = _estimate(sampled, direction, rounding, worth)
+        closer = _estimate(sampled, direction, rounding, worth, finite)
+        unknown = before == torch.inf
+        level, before = torch.where(unknown, closer, level), torch.where(unknown, closer, before)
         gone, fell = before > closer * _FASTEST, fallen > 0
         fallen = torch.where(closer * _FALLS_A_LITTLE < before, fallen + 1.0, 0.0)
         fallen += 0.5 * (closer * _FOLLOWS < before)
@@ -90,7 +95,7 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
         uncertain = falling | (closer > _RELIABLE * size) | (times < _PATIENCE)
         open_ &= uncertain & (closer > worth) & ~gone
         before, earlier = closer, before
-    loud = level = _pooled(sampled, level)
+    loud = level = _pooled(sampled, torch.where(level < torch.inf, level, rounding))
     if bool((quiet < torch.inf).any()):
         level = torch.fmin(loud, _pooled(sampled, quiet))
     return Noise(level=level, loud=loud, lasting=lasting, rounding=rounding)
@@ -99,6 +104,19 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
 def heard_at(sampled: Sampler, lengths: Scales, spacing: float) -> Tensor:
     """Return the noise that samples at this distance show, relative to the length scale, and nothing more; (m,)."""
     return _one_side(sampled, _direction(lengths, 0) * spacing).nan_to_num(0.0)
+
+
+def lasting(sampled: Sampler, lengths: Scales) -> Tensor:
+    """Return the loudest noise that samples at one distance show, and at half of it too, over many distances; (m,).
+
+    So stairs of rounding are heard that are wider than the samples of `measure` are apart, and nothing smooth is, which
+    falls by 8 at least. Infinite where the forward is not finite at any of these distances.
+    """
+    direction = _direction(lengths, 0)
+    heard = torch.stack([_one_side(sampled, direction * spacing) for spacing in _SPACINGS])
+    stays = heard[:-1] <= _STAYS * heard[1:]
+    loudest = torch.where(stays, heard[:-1], 0.0).amax(dim=0)
+    return loudest.masked_fill_(heard.isnan().all(dim=0), torch.inf)
 
 
 def repeats(sampled: Sampler) -> bool:
@@ -110,19 +128,21 @@ def repeats(sampled: Sampler) -> bool:
 def _direction(lengths: Scales, seed: int) -> Tensor:
     """Return a random direction in which every input moves by about its own length, (n,)."""
     generator = torch.Generator().manual_seed(seed)
-    length = torch.where(lengths.own > 0, lengths.own, lengths.shared)
-    return scattered(length, generator)
+    return scattered(own_or_shared(lengths), generator)
 
 
-def _estimate(sampled: Sampler, direction: Tensor, rounding: Tensor, worth: Tensor) -> Tensor:
-    """Return a bound on the noise from samples on one side of the point, and the other where the first is loud."""
+def _estimate(sampled: Sampler, direction: Tensor, rounding: Tensor, worth: Tensor, finite: Tensor) -> Tensor:
+    """Return a bound on the noise from samples on one side of the point, and the other where the first is loud.
+
+    It is infinite where neither side is in the domain, though the point is (`finite`).
+    """
     left = _one_side(sampled, -direction)
     if bool((left * _SAFETY <= worth * (_CLEAN / _LOUD)).all()):
         return torch.fmax(left.mul_(_SAFETY), rounding)
     right = _one_side(sampled, direction)
     quiet, loud = torch.fmax(torch.fmin(left, right), rounding), torch.fmax(left, right)
     measured = torch.where(loud <= _CROSSED * quiet, loud, quiet).mul_(_SAFETY)
-    return torch.fmax(measured, rounding)
+    return torch.fmax(measured, rounding).masked_fill_(finite & loud.isnan(), torch.inf)
 
 
 def _pooled(sampled: Sampler, level: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from gradverify.core.compare import Code, Judged
 from gradverify.core.moves import by_owner
 from gradverify.core.pieces import slopes
 from gradverify.core.sampler import along
+from gradverify.core.scale import own_or_shared
 
 _TRIALS = 3  # pairs of random directions whose derivatives should add up
 _ASIDE = 2.0**-3  # how far the last of these leads off the line on which all inputs rise alike
@@ -60,7 +61,7 @@ def excuse_oblique(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judg
         low, high = _pieces(at, column, generator)
         if column in doubtful:
             lowest, highest = torch.fmin(lowest, low), torch.fmax(highest, high)
-        margin = judged.allowed + _AUDIBLE * at.noise.level / (_STEP * _length(at)[column])
+        margin = judged.allowed + _AUDIBLE * at.noise.level / (_STEP * own_or_shared(at.lengths)[column])
         inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
         code[accused & inside & (owner == column)] = Code.KINK
     slack = _BROKEN * (highest - lowest)
@@ -77,7 +78,7 @@ def _not_additive(at: Bench, generator: torch.Generator) -> tuple[Tensor, Tensor
     """
     oblique, kinked = (torch.zeros_like(at.sampled.value, dtype=torch.bool) for _ in range(2))
     pairs = [(_random(at, generator), _random(at, generator)) for _ in range(_TRIALS)]
-    for one, other in (*pairs, (_length(at), _ASIDE * _random(at, generator))):
+    for one, other in (*pairs, (own_or_shared(at.lengths), _ASIDE * _random(at, generator))):
         found = [_broken(at, one, other, step) for step in (_SHORT, _SHORTER)]
         oblique |= found[0][0] & found[1][0]
         kinked |= found[0][1] & found[1][1]
@@ -101,7 +102,7 @@ def _gap(at: Bench, slopes: list[Tensor], step: float) -> Tensor:
 def _pieces(at: Bench, column: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest derivative by one coordinate at points close by, each (m,)."""
     direction = torch.zeros_like(at.sampled.point)
-    direction[column] = _length(at)[column]
+    direction[column] = own_or_shared(at.lengths)[column]
     around = (neighbour * _DISTANCE for neighbour in _neighbours(at, column, generator))
     found = slopes(at.sampled, around, [direction], _STEP).squeeze(1) / direction[column]
     return found.amin(dim=0), found.amax(dim=0)
@@ -122,7 +123,7 @@ def _ranks(at: Bench, column: int, generator: torch.Generator, among: Tensor | N
     Of coordinates that are tied, it is then the smallest once, the second smallest once, and so on; the smallest and
     the largest also while all of them rise, or all fall. The others are those `among` which (n,) bool it is, if given.
     """
-    length = _length(at)
+    length = own_or_shared(at.lengths)
     others = torch.ones_like(length, dtype=torch.bool) if among is None else among
     count = int(others.sum())
     places = torch.zeros_like(length)
@@ -138,8 +139,4 @@ def _ranks(at: Bench, column: int, generator: torch.Generator, among: Tensor | N
 
 def _random(at: Bench, generator: torch.Generator) -> Tensor:
     values = torch.randn(at.sampled.point.shape, generator=generator, dtype=torch.float64)
-    return values.to(at.sampled.point.device) * _length(at)
-
-
-def _length(at: Bench) -> Tensor:
-    return torch.where(at.lengths.own > 0, at.lengths.own, at.lengths.shared)
+    return values.to(at.sampled.point.device) * own_or_shared(at.lengths)

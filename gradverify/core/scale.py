@@ -32,3 +32,8 @@ def scales(sampled: Sampler) -> Scales:
     shared = shared.nan_to_num(1.0)
     own = torch.where(own < _NOTHING, 0.0, torch.where(own < torch.inf, own, shared))
     return Scales(own=own, shared=shared, step=torch.maximum(own, shared * _FLOOR))
+
+
+def own_or_shared(lengths: Scales) -> Tensor:
+    """Return each coordinate's own length, or its tensor's where it is zero; (n,)."""
+    return torch.where(lengths.own > 0, lengths.own, lengths.shared)

@@ -22,6 +22,7 @@ from gradverify.core.moves import to_owners
 from gradverify.core.pieces import DISTANCE, STEP, slopes
 from gradverify.core.sampler import along, places
 from gradverify.core.samples import BAR_FACTOR
+from gradverify.core.scale import own_or_shared
 
 _DIRECTIONS = 3  # random ones, beside that of all kinked coordinates rising alike
 _PIECES = 8  # points close by at which they are taken
@@ -120,7 +121,7 @@ def _fine(at: Bench) -> bool:
 
 def _suspects(near: Bench, kinked: Tensor, generator: torch.Generator) -> Iterator[_Row]:
     """Yield the rows whose claim is off along a direction in which the pieces close by do not differ; worst first."""
-    length = _length(near)
+    length = own_or_shared(near.lengths)
     mine = torch.zeros_like(length, dtype=torch.bool)
     mine[near.moves.owner[kinked]] = True
     alike = torch.where(mine, length[mine].min(), 0.0)
@@ -184,7 +185,7 @@ def _proven(near: Bench, group: Sequence[_Row], generator: torch.Generator) -> I
 
     Points on the lines along which backward claims most, and off them by a little, show pieces that random points miss.
     """
-    length = _length(near)
+    length = own_or_shared(near.lengths)
     direction, claims, signs, alike = (torch.zeros_like(length) for _ in range(4))
     for row in group:
         claimed = near.claimed[row.moves, row.number]
@@ -248,7 +249,3 @@ def _tie(near: Bench, proof: _Proof) -> Tie:
 def _terms(near: Bench, direction: Tensor) -> Tensor:
     """Return the terms that make up what backward says of each row along a direction, (M, m)."""
     return near.claimed * to_owners(near.moves, direction)
-
-
-def _length(at: Bench) -> Tensor:
-    return torch.where(at.lengths.own > 0, at.lengths.own, at.lengths.shared)
