@@ -110,11 +110,14 @@ def _units(at: Bench) -> float:
 def judge_moves(at: Bench, chosen: Tensor) -> Judged:
     """Judge all entries of the moves (C,): the cheap pass for all, the thorough one for those in doubt."""
     first = _first(at, chosen)
-    judged, doubt = first.judged, _bounded(first.doubt, first.judged, first.bends)
-    for part in _chunks(doubt.any(dim=0).nonzero().squeeze(1), 2 * _DEPTH * len(chosen)):
-        rows = doubt[:, part].any(dim=1).nonzero().squeeze(1)
-        found = thorough(focused(at, part), chosen[rows])
-        judged = _replaced(judged, doubt, rows, part, found)
+    doubt = _bounded(first.doubt, first.judged, first.bends)
+    rows = doubt.any(dim=1).nonzero().squeeze(1)
+    if not len(rows):
+        return first.judged
+    judged = _copy(first.judged)
+    for some in _chunks(rows, 2 * _DEPTH * _width(at)):
+        outputs = doubt[some].any(dim=0).nonzero().squeeze(1)  # those that are in doubt for these moves
+        _put(judged, doubt, some, outputs, thorough(focused(at, outputs), chosen[some]))
     return judged
 
 
@@ -312,12 +315,22 @@ def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged,
 
 def _replaced(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> Judged:
     """Return the verdicts with those at `rows` and `outputs`, as far as they are in `where`, put in their place."""
+    copy = _copy(judged)
+    _put(copy, where, rows, outputs, found)
+    return copy
+
+
+def _copy(judged: Judged) -> Judged:
+    return Judged(**{name: getattr(judged, name).clone() for name in _FIELDS})
+
+
+def _put(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> None:
+    """Put what was found at `rows` and `outputs`, as far as they are in `where`, into its place."""
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
     mine = where[place]
-    values = {name: getattr(judged, name).clone() for name in _FIELDS}
-    for name, value in values.items():
+    for name in _FIELDS:
+        value = getattr(judged, name)
         value[place] = torch.where(mine, getattr(found, name), value[place])
-    return Judged(**values)
 
 
 def _width(at: Bench) -> int:

@@ -136,8 +136,8 @@ def _far(sampled: Sampler, inside: Tensor | slice, steps: Steps, some: slice, mo
 
 
 def _parts(count: int, numbers: int) -> list[slice]:
-    """Return steps whose points go through one call: all where they are small, else one after the other."""
-    size = count if count * numbers <= _AT_ONCE else 1
+    """Return steps whose points go through one call: as many as are small together, else one after the other."""
+    size = min(count, max(1, _AT_ONCE // max(1, numbers)))
     return [slice(start, start + size) for start in range(0, count, size)]
 
 
