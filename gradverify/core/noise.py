@@ -107,15 +107,15 @@ def heard_at(sampled: Sampler, lengths: Scales, spacing: float) -> Tensor:
 
 
 def lasting(sampled: Sampler, lengths: Scales) -> Tensor:
-    """Return the loudest noise that samples at one distance show, and at half of it too, over many distances; (m,).
+    """Return the loudest noise that samples at some distance show, and at a half and a quarter of it too; (m,).
 
     So stairs of rounding are heard that are wider than the samples of `measure` are apart, and nothing smooth is, which
-    falls by 8 at least. Infinite where the forward is not finite at any of these distances.
+    falls by 8 each time, but for accidents. Infinite where the forward is not finite at any of these distances.
     """
     direction = _direction(lengths, 0)
     heard = torch.stack([_one_side(sampled, direction * spacing) for spacing in _SPACINGS])
     stays = heard[:-1] <= _STAYS * heard[1:]
-    loudest = torch.where(stays, heard[:-1], 0.0).amax(dim=0)
+    loudest = torch.where(stays[:-1] & stays[1:], heard[:-2], 0.0).amax(dim=0)
     return loudest.masked_fill_(heard.isnan().all(dim=0), torch.inf)
 
 
@@ -178,9 +178,10 @@ def _spacing(sampled: Sampler) -> float:
 def _from_differences(samples: Tensor) -> Tensor:
     """Return the smallest of the noise estimates of the difference orders; (points, m) -> (m,)."""
     apart = samples[1:] - samples[0]
-    squares = (_weights().to(apart.device) @ apart).square_()
+    size = apart.abs().amax(dim=0).clamp_(min=_TINY)  # whose square may underflow
+    squares = (_weights().to(apart.device) @ apart.div_(size)).square_()
     orders = torch.split(squares, [_POINTS - order for order in _ORDERS])
-    return torch.stack([part.mean(dim=0) for part in orders]).amin(dim=0).sqrt_()
+    return torch.stack([part.mean(dim=0) for part in orders]).amin(dim=0).sqrt_().mul_(size)
 
 
 @cache

@@ -1,0 +1,80 @@
+"""What the forward's rounding amounts to, and what it may excuse."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.core.noise import lasting, measure
+from gradverify.core.sampler import Sampler, sampler
+from gradverify.core.scale import scales
+from gradverify.core.tape import record
+from tests.core.support import claimed, double, gradcheck, gradgradcheck, problem_of, with_backward
+
+SMALL = [1e-6, 1e-8, 1e-10, 1e-14, 1e-20]
+SOME = (0.3, -1.2, 0.7, 2.1, -0.4)
+SECOND = torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+
+
+def sampled_at(function: object, point: Tensor) -> Sampler:
+    problem = problem_of(function, point)  # type: ignore[arg-type]
+    return sampler(problem, record(problem))
+
+
+@pytest.mark.parametrize("small", SMALL)
+def test_a_function_with_small_values_is_judged_as_strictly_as_any(small: float) -> None:
+    def sine(x: Tensor) -> Tensor:
+        return small * x.sin()
+
+    def slope(x: Tensor) -> Tensor:
+        return small * x.cos()
+
+    assert gradcheck(claimed(sine, slope), double(SOME)).verdict == "pass"
+    for error in (1e-6, 1e-5, 1e-4):
+        wrong = claimed(sine, lambda x, error=error: slope(x) * (1 + error * SECOND))  # type: ignore[misc]
+        assert gradcheck(wrong, double(SOME)).mismatched == 1
+
+
+@pytest.mark.parametrize("small", SMALL)
+def test_so_is_its_second_derivative(small: float) -> None:
+    def vjp(error: float) -> object:
+        inner = with_backward(
+            lambda g, x: g * small * x.cos(),
+            lambda h, g, x: (h * small * x.cos(), -h * g * small * x.sin() * (1 + error * SECOND)),
+        )
+        return with_backward(lambda x: small * x.sin(), lambda g, x: inner(g, x))
+
+    assert gradgradcheck(vjp(0.0), double(SOME)).verdict == "pass"  # type: ignore[arg-type]
+    for error in (1e-6, 1e-3, -2.0):
+        assert gradgradcheck(vjp(error), double(SOME)).mismatched == 1  # type: ignore[arg-type]
+
+
+def test_noise_is_heard_within_a_domain_narrower_than_the_samples() -> None:
+    def coarse(x: Tensor) -> Tensor:
+        return (1e-13 - (x - 1) ** 2).sqrt().float().double()
+
+    sampled = sampled_at(coarse, double([1 + 1e-7]))
+    level = float(measure(sampled, scales(sampled), 0).level)
+    assert 1e-9 < level / float(sampled.value) < 1e-3
+
+
+def test_noise_is_heard_in_outputs_whose_square_underflows() -> None:
+    def shifted(x: Tensor) -> Tensor:
+        return (x - 350.0).exp()  # rounded to ulps of 350
+
+    sampled = sampled_at(shifted, double([0.1]))
+    level = float(measure(sampled, scales(sampled), 0).level)
+    assert level > 1e-14 * float(sampled.value)
+    assert gradgradcheck(lambda x: x.logsumexp(0), double([-350.0, 0.0, 350.0])).verdict == "pass"
+
+
+def test_what_lasts_is_noise_and_nothing_smooth() -> None:
+    smooth = sampled_at(lambda x: (3 * x).sin().exp(), double(SOME))
+    assert bool((lasting(smooth, scales(smooth)) < 1e-14).all())
+    stairs = sampled_at(lambda x: (1 + x) - 1, double([3e-15]))  # fifteen ulps of 1
+    assert float(lasting(stairs, scales(stairs))) > 1e-17
+    nowhere = sampled_at(lambda x: torch.where(x == 1.0, x, math.nan), double([1.0]))
+    assert float(lasting(nowhere, scales(nowhere))) == math.inf
