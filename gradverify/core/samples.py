@@ -79,7 +79,7 @@ def walked(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Walk
         moved = _moved(sampled, inside, steps, some)
         far = _far(sampled, inside, steps, some, moved)
         lengths.append(far if moves.kind is Kind.SINGLE else _of_every(sampled, inside, far, kept))
-        points = sampled.point.repeat(len(moved), len(chosen), 1)
+        points = sampled.point.expand(len(moved), len(chosen), -1).clone()
         points[:, place, inside] = moved
         evaluate(sampled, points.flatten(0, 1), values[some].flatten(0, 1))
     return Walk(chosen=chosen, steps=steps, lengths=torch.cat(lengths), spot=spot, values=values)

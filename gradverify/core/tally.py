@@ -126,12 +126,17 @@ class Tally:
         )
 
     def _extremes(self, claimed: Tensor, judged: Judged, allowance: Allowance) -> None:
-        plain = (judged.code == Code.MATCH) | (judged.code == Code.MISMATCH) | (judged.code == Code.ASTRAY)
         size = torch.maximum(claimed.abs(), judged.numeric.abs())
-        telling = plain & matters(size, allowance) & (size < torch.inf)
-        found = [_largest(judged.error, plain), _largest(judged.bar, plain), _largest(judged.allowed / size, telling)]
-        error, bar, limit = torch.stack(found).tolist()
-        self._max_error, self._max_bar = max(self._max_error, error), max(self._max_bar, bar)
+        telling = matters(size, allowance).logical_and_(size < torch.inf)
+        error, bar = judged.error, judged.bar
+        if not agrees(judged):
+            code = judged.code
+            plain = (code == Code.MATCH) | (code == Code.MISMATCH) | (code == Code.ASTRAY)
+            error, bar = (torch.where(plain, values, -torch.inf) for values in (error, bar))
+            telling &= plain
+        limits = torch.where(telling, judged.allowed / size, -torch.inf)
+        largest, widest, limit = torch.stack([error.max(), bar.max(), limits.max()]).tolist()
+        self._max_error, self._max_bar = max(self._max_error, largest), max(self._max_bar, widest)
         self._limit = max(self._limit, limit)
         self._vacuous = self._vacuous and not bool((size > 0).any())
 
@@ -234,10 +239,6 @@ def _worst_of(known: Entries, found: Entries, keep: int) -> Entries:
         inputs=torch.unique(torch.cat([known.inputs, found.inputs])),
         **{name: values[order] for name, values in joined.items()},
     )
-
-
-def _largest(values: Tensor, among: Tensor) -> Tensor:
-    return torch.where(among, values, -torch.inf).max()
 
 
 def _badness(error: Tensor, allowed: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from gradverify.errors import EvaluationError
 
 _WORTH = 4  # fewer points are evaluated one by one
 _HELD = 2_000_000  # numbers in one call, at most
-_FACTORS = (1.0, 2.0, 0.5)  # of the points that are put to the test side by side
+_FACTORS = (1.0, 2.0)  # of the points that are put to the test side by side
 
 
 def evaluate(sampled: Sampler, points: Tensor, into: Tensor) -> None:
@@ -99,9 +99,12 @@ def _by_batch(sampled: Sampler, points: Tensor) -> Tensor | None:
             raise _ElsewhereError
         tried.append(tuple(moved.any(dim=0).tolist()))
     for copied in dict.fromkeys(tried):
-        if copied in sampled.together.batches or _copies_agree(sampled, len(points), copied):
+        if copied not in sampled.together.batches:
+            if not _copies_agree(sampled, len(points), copied):
+                continue
             sampled.together.batches.add(copied)
-            return _side_by_side(sampled, _stacked(sampled, points), copied)
+            sampled.together.calls += 2  # every row of two kinds has just been compared
+        return _side_by_side(sampled, _stacked(sampled, points), copied)
     return None
 
 
@@ -155,7 +158,8 @@ def _copies_agree(sampled: Sampler, count: int, copied: Sequence[bool]) -> bool:
     """
     generator = torch.Generator().manual_seed(count)
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
-    other = sampled.point + scattered(2.0**-8 * (size + size.mean()), generator)
+    typical = size.mean()
+    other = sampled.point + scattered(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), generator)
     kinds = other * _factors(sampled, copied)
     alone = torch.stack([single(sampled, kind.clone()) for kind in kinds])
     places = torch.arange(count, device=other.device) % len(_FACTORS)
