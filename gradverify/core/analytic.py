@@ -17,6 +17,7 @@ from gradverify.errors import EvaluationError
 
 _WORTH = 12  # fewer cotangents are asked one by one
 _HELD = 2_000_000  # numbers held at a time
+_NOT_ONE = 0.25  # a power of two, so that nothing is rounded
 
 
 class Reuse(Enum):
@@ -96,14 +97,23 @@ def jacobian(backward: Reverse) -> Tensor:
     return torch.cat(found) if found else torch.zeros(0, _inputs(backward.problem), dtype=torch.float64)
 
 
+def asked_with(backward: Reverse) -> float:
+    """Return the cotangent that rows are asked with, and divided by.
+
+    That of a single output is not 1: with that one, nobody would see it forgotten.
+    """
+    return _NOT_ONE if _outputs(backward.tape) == 1 else 1.0
+
+
 def _some_rows(backward: Reverse, places: Sequence[int]) -> Iterator[Tensor]:
     """Yield the rows of A for these output coordinates, as many at a time as may be held; (k, n)."""
-    size = _outputs(backward.tape)
+    size, cotangent = _outputs(backward.tape), asked_with(backward)
     most = max(1, _HELD // max(1, size + _inputs(backward.problem)))
     for first in range(0, len(places), most):
         some = torch.tensor(places[first : first + most])
         cotangents = torch.zeros(len(some), size, dtype=torch.float64)
-        yield answers(backward, cotangents.scatter_(1, some.unsqueeze(1), 1.0))
+        found = answers(backward, cotangents.scatter_(1, some.unsqueeze(1), cotangent))
+        yield found if cotangent == 1.0 else found / cotangent
 
 
 def _outputs(tape: Tape) -> int:

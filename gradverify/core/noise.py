@@ -180,8 +180,7 @@ def _from_differences(samples: Tensor) -> Tensor:
     apart = samples[1:] - samples[0]
     size = apart.abs().amax(dim=0).clamp_(min=_TINY)  # whose square may underflow
     squares = (_weights().to(apart.device) @ apart.div_(size)).square_()
-    orders = torch.split(squares, [_POINTS - order for order in _ORDERS])
-    return torch.stack([part.mean(dim=0) for part in orders]).amin(dim=0).sqrt_().mul_(size)
+    return (_means().to(apart.device) @ squares).amin(dim=0).sqrt_().mul_(size)
 
 
 @cache
@@ -192,6 +191,14 @@ def _weights() -> Tensor:
     are left out: the others are taken relative to it, and weights add up to zero.
     """
     return torch.cat([_weights_of(order) for order in _ORDERS])[:, 1:].contiguous()
+
+
+@cache
+def _means() -> Tensor:
+    """Return the weights of the mean over the differences of each order; (orders, differences)."""
+    order = torch.tensor([order for order in _ORDERS for _ in range(_POINTS - order)])
+    mine = (order == torch.tensor(_ORDERS).unsqueeze(1)).to(torch.float64)
+    return mine / mine.sum(dim=1, keepdim=True)
 
 
 def _weights_of(order: int) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.analytic import row
+from gradverify.core.analytic import row, rows
 from gradverify.core.directional import slope
 from gradverify.core.probe import Gap, Probe, gap_at, ratio, wide
 from gradverify.core.samples import BAR_FACTOR, Estimate
@@ -34,9 +34,7 @@ class Rows:
 
     def __getitem__(self, place: int) -> Tensor:
         if place not in self._known:
-            cotangent = torch.zeros_like(self._asked.cotangents[0])
-            cotangent[place] = 1.0
-            self._known[place] = row(self._asked.backward, cotangent)
+            (self._known[place],) = rows(self._asked.backward, [place])
         return self._known[place]
 
     @property

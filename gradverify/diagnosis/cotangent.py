@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.analytic import row
+from gradverify.core.analytic import asked_with, row
 from gradverify.core.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.constants import number
 from gradverify.diagnosis.described import described
@@ -23,9 +23,9 @@ def missing_cotangent(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     constant = answer_to_zero(evidence)
     if constant is None:
         return None
-    where = constant != 0
-    replaced = torch.where(where, constant, seen.numeric)
-    for predicted, form in ((replaced, REPLACED), (seen.numeric + constant, ADDED)):
+    where, added = constant != 0, constant / asked_with(evidence.backward)
+    replaced = torch.where(where, added, seen.numeric)
+    for predicted, form in ((replaced, REPLACED), (seen.numeric + added, ADDED)):
         share = share_of(seen, predicted)
         if share is not None:
             return as_constant(evidence, constant, form, share)

@@ -13,7 +13,7 @@ from gradverify.core.second_order import once_differentiable as declared_once
 from gradverify.core.second_order import vjp_problem
 from gradverify.core.tape import Rejected, record, vjp
 from gradverify.errors import EvaluationError
-from tests.core.support import double, gradcheck, gradgradcheck, problem_of
+from tests.core.support import double, gradcheck, gradgradcheck, problem_of, with_backward
 
 
 class WrongShape(torch.autograd.Function):
@@ -116,3 +116,13 @@ def test_user_errors_carry_their_stage() -> None:
     result = gradcheck(broken, double([1.0]))
     assert (result.verdict, result.findings[0].code) == ("error", "GV902")
     assert "in broken)" in result.message
+
+
+@pytest.mark.parametrize("size", [1, 5, 50, 5000])
+def test_a_loss_that_forgets_its_cotangent_fails(size: int) -> None:
+    forgetful = with_backward(lambda x: (x * x).sum(), lambda g, x: 2 * x)
+    x = torch.linspace(-2.0, 3.0, size, dtype=torch.float64).add(0.1).requires_grad_()
+    result = gradcheck(forgetful, x)
+    assert result.verdict == "fail"
+    assert result.mismatched == (size if result.method == "dense" else result.mismatched) > 0
+    assert gradcheck(with_backward(lambda x: (x * x).sum(), lambda g, x: g * 2 * x), x).verdict == "pass"
