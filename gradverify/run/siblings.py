@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
@@ -49,16 +50,24 @@ def _first_on_path(folder: Path) -> Iterator[None]:
 def _private_modules(folder: Path) -> Iterator[None]:
     """Put this folder's modules into sys.modules, and take them and those that come to join them out again."""
     kept = _kept_modules(folder)
-    before = set(sys.modules)
+    before = list(sys.modules)
     for name, module in kept.items():
         sys.modules.setdefault(name, module)
     try:
         yield
     finally:
-        for name in sorted(sys.modules.keys() - before):
+        joined = _joined(before)
+        for name in sorted(joined):
             top = name.partition(".")[0]
-            if top not in before and _lies_in(folder, sys.modules.get(top, kept.get(top))):
+            if top in joined and (name in kept or _lies_in(folder, sys.modules.get(top, kept.get(top)))):
                 kept[name] = sys.modules.pop(name)
+
+
+def _joined(before: Sequence[str]) -> set[str]:
+    """Return the names of the modules that have come since: sys.modules has them in order, unless some were removed."""
+    found = set(islice(reversed(sys.modules), max(0, len(sys.modules) - len(before))))
+    undisturbed = len(found) < len(sys.modules) and next(islice(reversed(sys.modules), len(found), None)) == before[-1]
+    return found if undisturbed else sys.modules.keys() - set(before)
 
 
 def _kept_modules(folder: Path) -> dict[str, ModuleType]:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,14 @@ def _limits() -> tuple[object, ...]:
         import resource
     except ImportError:  # not on every system
         return ()
-    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
-    return tuple(resource.getrlimit(getattr(resource, name)) for name in names)
+    return tuple(resource.getrlimit(number) for number in _kinds_of_limit())
+
+
+@cache
+def _kinds_of_limit() -> tuple[int, ...]:
+    import resource
+
+    return tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
 
 
 def _write_environment(saved: dict[str, str]) -> None:
