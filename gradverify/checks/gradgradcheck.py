@@ -14,7 +14,7 @@ from gradverify.checks.failures import failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.symmetry import asymmetric
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
-from gradverify.core.columns import Bench
+from gradverify.core.bench import Bench
 from gradverify.core.compare import Code, Judged
 from gradverify.core.evidence import Diagnose, undiagnosed
 from gradverify.core.ground import Reconsider

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gradverify.case import Settings
 from gradverify.core.analytic import jacobian
-from gradverify.core.columns import bench, judge_all
+from gradverify.core.bench import bench
+from gradverify.core.columns import judge_all
 from gradverify.core.ground import Ground, Reconsider, second_look
 from gradverify.core.moves import single_moves
 from gradverify.core.tally import Comparison, tallied

@@ -13,8 +13,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.core.bench import Bench
 from gradverify.core.chance import scattered
-from gradverify.core.columns import Bench
 from gradverify.core.compare import Code, Judged
 from gradverify.core.ladder import halving_steps
 from gradverify.core.noise import heard_at

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.analytic import Reverse, reverse
-from gradverify.core.columns import Bench
+from gradverify.core.bench import Bench
 from gradverify.core.compare import Code, Judged, agrees
 from gradverify.core.flight import excuse_flights
 from gradverify.core.noise import Noise, measure

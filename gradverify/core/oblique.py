@@ -15,7 +15,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.columns import Bench
+from gradverify.core.bench import Bench
 from gradverify.core.compare import Code, Judged
 from gradverify.core.moves import by_owner
 from gradverify.core.pieces import slopes

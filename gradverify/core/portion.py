@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import torch
 from torch import Tensor
 
+_HELD = 2_000_000  # sampled numbers held at a time
 _CACHED = 1 << 13  # of a vector: so many that a dozen such vectors stay in a cache
 _LAUNCHED = 1 << 20  # on other devices, where a step costs the same for fewer
 
@@ -11,3 +15,9 @@ _LAUNCHED = 1 << 20  # on other devices, where a step costs the same for fewer
 def portion(like: Tensor) -> int:
     """Return how many numbers to take at a time on this tensor's device."""
     return _CACHED if like.device.type == "cpu" else _LAUNCHED
+
+
+def chunks(chosen: Tensor, numbers_per_move: int) -> Iterator[Tensor]:
+    """Yield moves, as many at a time as may be held with so many numbers each."""
+    size = max(1, _HELD // max(1, numbers_per_move))
+    yield from torch.split(chosen, size) if len(chosen) else ()

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core import sampler as sampling
-from gradverify.core.columns import Bench, bench, judge_moves
+from gradverify.core.bench import Bench, bench
+from gradverify.core.columns import judge_moves
 from gradverify.core.compare import Code, Judged, relative_tolerance
 from gradverify.core.ground import Ground, Reconsider, second_look
 from gradverify.core.moves import single_moves

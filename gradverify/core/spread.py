@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.analytic import Reuse, Reverse, rows
-from gradverify.core.columns import Bench
+from gradverify.core.bench import Bench
 from gradverify.core.compare import Code, Judged
 from gradverify.core.coordinates import unflatten
 from gradverify.core.problem import Problem

@@ -9,7 +9,8 @@ from gradverify.case import Settings
 from gradverify.core import dense
 from gradverify.core.added import gathered
 from gradverify.core.analytic import jacobian
-from gradverify.core.columns import bench, judge_all
+from gradverify.core.bench import bench
+from gradverify.core.columns import judge_all
 from gradverify.core.ground import Ground, Reconsider, second_look
 from gradverify.core.structure import Structure, claimed_entries, find_structure
 from gradverify.core.tally import Comparison, tallied

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.columns import Bench, of_moves
+from gradverify.core.bench import Bench, of_moves
 from gradverify.core.compare import WRONG, Allowance, Code, Judged, agrees, matters
 from gradverify.core.coordinates import Block
 from gradverify.core.ground import Reconsider

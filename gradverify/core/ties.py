@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gradverify.core.bench import Bench, focused
 from gradverify.core.chance import scattered
-from gradverify.core.columns import Bench, focused
 from gradverify.core.compare import Code, Judged, agrees
 from gradverify.core.moves import to_owners
 from gradverify.core.pieces import DISTANCE, STEP, slopes

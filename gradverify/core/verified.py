@@ -15,8 +15,8 @@ from gradverify.core import added as found_by
 from gradverify.core import richardson
 from gradverify.core.added import Added
 from gradverify.core.analytic import Reverse, row
+from gradverify.core.bench import Bench
 from gradverify.core.chance import scattered
-from gradverify.core.columns import Bench
 from gradverify.core.directional import slope
 from gradverify.core.moves import Moves, by_owner, single_moves
 from gradverify.core.sampler import along

@@ -1,0 +1,84 @@
+"""The thorough pass: a ladder of steps, of which those left open climb down further."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradverify.core.bench import Bench, of_moves
+from gradverify.core.compare import Code, Judged, in_doubt, is_resolved, judge_local
+from gradverify.core.faint import excused
+from gradverify.core.ladder import coarse_steps, fine_steps, halving_steps
+from gradverify.core.moves import members
+from gradverify.core.nonsmooth import examine
+from gradverify.core.portion import chunks
+from gradverify.core.replaced import FIELDS, replaced
+from gradverify.core.samples import Samples, Steps, joined, of_rows, sample
+
+DEPTH = 32  # rungs of a ladder, about
+
+
+def thorough(at: Bench, chosen: Tensor) -> Judged:
+    """Judge all entries of the moves by a ladder of steps, a few moves at a time."""
+    found = [_climb(at, part) for part in chunks(chosen, 2 * DEPTH * at.width)]
+    return Judged(**{name: torch.cat([getattr(part, name) for part in found]) for name in FIELDS})
+
+
+def _climb(at: Bench, chosen: Tensor) -> Judged:
+    """Judge the moves by the first part of the ladder, and those that it leaves open by the next parts too."""
+    samples = sample(at.sampled, at.moves, chosen, halving_steps(at.lengths))
+    judged, height = _judged(at, samples, None)
+    every = torch.arange(at.sampled.value.numel(), device=chosen.device)
+    rows = torch.arange(len(chosen), device=chosen.device)
+    for part in (_coarse, _fine):
+        still = (~_settled(at, chosen, judged)[rows]).any(dim=1)
+        if not bool(still.any()):
+            break
+        rows = rows[still]
+        samples = joined(of_rows(samples, still), sample(at.sampled, at.moves, chosen[rows], part(at, chosen[rows])))
+        again, height = _judged(at, samples, height[still])
+        judged = replaced(judged, torch.ones_like(judged.kinked), rows, every, again)
+    return judged
+
+
+def _settled(at: Bench, chosen: Tensor, judged: Judged) -> Tensor:
+    """Tell which entries agree beyond doubt, (C, m).
+
+    Not those that agree for want of precision alone, beside the steep slopes that the largest steps have seen.
+    """
+    allowance, claimed = of_moves(at.allowance, chosen), at.claimed[chosen]
+    doubt = in_doubt(judged, torch.zeros_like(judged.kinked), claimed.abs(), allowance)
+    return ~doubt & is_resolved(judged.bar, claimed.abs(), allowance)
+
+
+def _coarse(at: Bench, chosen: Tensor) -> Steps:
+    del chosen
+    return coarse_steps(at.lengths)
+
+
+def _fine(at: Bench, chosen: Tensor) -> Steps:
+    return fine_steps(at.lengths, members(at.moves, chosen)[0])
+
+
+def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged, Tensor]:
+    """Return the verdicts, and the heights of the stairs that the samples show.
+
+    Where it is open whether there is noise or a kink far off, what agrees with either is not accused.
+    """
+    claimed, allowance = at.claimed[samples.moves], of_moves(at.allowance, samples.moves)
+    local = examine(at.sampled, at.noise, samples, height)
+    judged = judge_local(claimed, local, allowance, torch.zeros_like(claimed))
+    if not bool((judged.code == Code.MISMATCH).any()):
+        return judged, local.height
+    faint = excused(at, samples.moves, judged)
+    judged = judge_local(claimed, local, allowance, faint)
+    open_ = (at.noise.loud > at.noise.level) & local.unsteady & (judged.code == Code.MISMATCH)
+    if bool(open_.any()):
+        loud = replace(at.noise, level=at.noise.loud)
+        other = judge_local(claimed, examine(at.sampled, loud, samples, height), allowance, faint)
+        every = torch.arange(len(open_), device=open_.device), torch.arange(open_.shape[1], device=open_.device)
+        code = other.code.masked_fill((other.code == Code.MATCH) & ~at.noise.lasting, Code.UNDETERMINED)
+        judged = replaced(judged, open_, *every, replace(other, code=code))
+    return judged, local.height
