@@ -28,8 +28,16 @@ def missing_cotangent(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     for predicted, form in ((replaced, REPLACED), (seen.numeric + added, ADDED)):
         share = share_of(seen, predicted)
         if share is not None:
-            return as_constant(evidence, constant, form, share)
+            return as_constant(evidence, constant, f"{form}{_asked(evidence)}", share)
     return None
+
+
+def _asked(evidence: Evidence) -> str:
+    """Return what makes the numbers of a single output look otherwise than what backward returns."""
+    cotangent = asked_with(evidence.backward)
+    if cotangent == 1.0:
+        return ""
+    return f" (asked with a cotangent of {cotangent:g}, it counts {1 / cotangent:g} times as much)"
 
 
 REPLACED = "analytic = {} whatever the cotangent is"

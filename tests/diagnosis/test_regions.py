@@ -210,3 +210,11 @@ def test_what_is_small_but_not_zero_is_not_masked() -> None:
 
     x = double([0.3, 0.7, 1.1, -0.4])
     assert only(forward, lambda g, x: torch.where(x > 0.5, 1e-11 * g, 1e-14 * g * x.cos()), x)[0] != "missing-mask"
+
+
+def test_a_loss_that_forgets_its_cotangent_says_what_it_was_asked_with() -> None:
+    cause, text = only(lambda x: (x * x).sum(), lambda g, x: 2 * x, drawn(4))
+    expected = (
+        "analytic = a constant whatever the cotangent is (asked with a cotangent of 0.25, it counts 4 times as much)"
+    )
+    assert (cause, text) == ("missing-cotangent", expected)
