@@ -71,18 +71,11 @@ def of_moves(allowance: Allowance, chosen: Tensor) -> Allowance:
     """Return the allowance of some of the moves, which are in order."""
     if len(chosen) == len(allowance.beside):
         return allowance
-    return Allowance(
-        rtol=allowance.rtol,
-        floor=allowance.floor,
-        beside=allowance.beside[chosen],
-        scale=allowance.scale[chosen],
-        largest=allowance.largest,
-        order=allowance.order,
-    )
+    return part_of(allowance, chosen, slice(None))
 
 
-def part_of(allowance: Allowance, moves: slice, outputs: Tensor | slice) -> Allowance:
-    """Return the allowance of some of the moves and some of the outputs."""
+def part_of(allowance: Allowance, moves: Tensor | slice, outputs: Tensor | slice) -> Allowance:
+    """Return the allowance of some of the moves and some of the outputs, one of which is a slice."""
     return Allowance(
         rtol=allowance.rtol,
         floor=allowance.floor,

@@ -12,21 +12,14 @@ from gradverify.core.compare import Code, Judged, in_doubt, is_resolved, judge_l
 from gradverify.core.faint import excused
 from gradverify.core.ladder import coarse_steps, fine_steps, halving_steps
 from gradverify.core.moves import members
-from gradverify.core.nonsmooth import examine
-from gradverify.core.portion import chunks
-from gradverify.core.replaced import FIELDS, replaced
+from gradverify.core.nonsmooth import Local, examine
+from gradverify.core.replaced import replaced
 from gradverify.core.samples import Samples, Steps, joined, of_rows, sample
 
 DEPTH = 32  # rungs of a ladder, about
 
 
 def thorough(at: Bench, chosen: Tensor) -> Judged:
-    """Judge all entries of the moves by a ladder of steps, a few moves at a time."""
-    found = [_climb(at, part) for part in chunks(chosen, 2 * DEPTH * at.width)]
-    return Judged(**{name: torch.cat([getattr(part, name) for part in found]) for name in FIELDS})
-
-
-def _climb(at: Bench, chosen: Tensor) -> Judged:
     """Judge the moves by the first part of the ladder, and those that it leaves open by the next parts too."""
     samples = sample(at.sampled, at.moves, chosen, halving_steps(at.lengths))
     judged, height = _judged(at, samples, None)
@@ -67,18 +60,21 @@ def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged,
 
     Where it is open whether there is noise or a kink far off, what agrees with either is not accused.
     """
-    claimed, allowance = at.claimed[samples.moves], of_moves(at.allowance, samples.moves)
     local = examine(at.sampled, at.noise, samples, height)
-    judged = judge_local(claimed, local, allowance, torch.zeros_like(claimed))
-    if not bool((judged.code == Code.MISMATCH).any()):
-        return judged, local.height
-    faint = excused(at, samples.moves, judged)
-    judged = judge_local(claimed, local, allowance, faint)
+    judged = _held_against(at, samples, local)
     open_ = (at.noise.loud > at.noise.level) & local.unsteady & (judged.code == Code.MISMATCH)
     if bool(open_.any()):
         loud = replace(at.noise, level=at.noise.loud)
-        other = judge_local(claimed, examine(at.sampled, loud, samples, height), allowance, faint)
+        other = _held_against(at, samples, examine(at.sampled, loud, samples, height))
         every = torch.arange(len(open_), device=open_.device), torch.arange(open_.shape[1], device=open_.device)
         code = other.code.masked_fill((other.code == Code.MATCH) & ~at.noise.lasting, Code.UNDETERMINED)
         judged = replaced(judged, open_, *every, replace(other, code=code))
     return judged, local.height
+
+
+def _held_against(at: Bench, samples: Samples, local: Local) -> Judged:
+    """Return the verdicts on what the samples show, after another look at what rounding inside may excuse."""
+    claimed, allowance = at.claimed[samples.moves], of_moves(at.allowance, samples.moves)
+    judged = judge_local(claimed, local, allowance, torch.zeros_like(claimed))
+    faint = excused(at, samples.moves, judged)
+    return judged if faint is None else judge_local(claimed, local, allowance, faint)

@@ -13,15 +13,18 @@ from gradverify.core.scale import own_or_shared
 _UNITS, _UNITS_OF_BACKWARD = 128.0, 16384.0  # of rounding, at order 1 and 2
 
 
-def excused(at: Bench, chosen: Tensor, judged: Judged) -> Tensor:
-    """Return per entry what may be left of something that cancels inside, however steady it looks; (C, m).
+def excused(at: Bench, chosen: Tensor, judged: Judged) -> Tensor | None:
+    """Return per entry what may be left of something that cancels inside, (C, m); None where no error is as small.
 
     Such rounding can be heard at some distance from the point. That is listened for only where it would change a
     verdict.
     """
+    wrong = judged.code == Code.MISMATCH
+    if not bool(wrong.any()):
+        return None
     faint = _faint(at, chosen)
-    if not bool(((judged.code == Code.MISMATCH) & (judged.error <= faint)).any()):
-        return faint
+    if not bool((wrong & (judged.error <= faint)).any()):
+        return None
     heard = at.loudest() if at.sampled.kept is None else at.loudest()[at.sampled.kept]
     return torch.minimum(faint, _units(at) * heard / owned(at.moves, chosen, own_or_shared(at.lengths)))
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.core.compare import Judged
 
-FIELDS = tuple(field.name for field in fields(Judged))
+_FIELDS = tuple(field.name for field in fields(Judged))
 
 
 def replaced(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> Judged:
@@ -21,13 +21,13 @@ def replaced(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found
 
 def copy_of(judged: Judged) -> Judged:
     """Return verdicts that may be written over."""
-    return Judged(**{name: getattr(judged, name).clone() for name in FIELDS})
+    return Judged(**{name: getattr(judged, name).clone() for name in _FIELDS})
 
 
 def put(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> None:
     """Put what was found at `rows` and `outputs`, as far as they are in `where`, into its place."""
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
     mine = where[place]
-    for name in FIELDS:
+    for name in _FIELDS:
         value = getattr(judged, name)
         value[place] = torch.where(mine, getattr(found, name), value[place])

@@ -1,8 +1,7 @@
-"""Columns that share no output, rows that share no input: a Jacobian from a handful of forwards and backwards.
+"""Columns that share no output: which inputs may be moved together, and whose each output's change is then.
 
-From the windows of `windows`, input indices far enough apart to move no common output get one colour, and output
-indices far enough apart to depend on no common input share a cotangent (Curtis, Powell & Reid, J. Inst. Math. Appl.
-13, 1974; Coleman & Moré, SIAM J. Numer. Anal. 20(1), 1983).
+From the windows of `windows`, input indices far enough apart to move no common output get one colour (Curtis, Powell &
+Reid, J. Inst. Math. Appl. 13, 1974).
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.analytic import Reverse, answers, row
 from gradverify.core.moves import Kind, Moves
 from gradverify.core.sampler import Sampler
 from gradverify.core.scale import Scales
@@ -22,7 +20,6 @@ from gradverify.core.windows import Part, Reach, Window, parts, reaches
 
 _WORTH = 0.7  # colouring is worth it when it leaves at most this part of the columns
 _LONGEST = 64  # periods tried
-_HELD = 2_000_000  # numbers held at a time, while claims are collected
 _MOST = 50_000_000  # entries that are written down
 _SMALLEST = 32  # fewer coordinates than this are moved one by one
 
@@ -64,7 +61,7 @@ def find_structure(sampled: Sampler, lengths: Scales, seed: int, most: int | Non
         count += math.prod(periods)
         if count > worth or count * sampled.value.numel() > _MOST:
             return None
-        colours.append(_colours(source, periods) + count - math.prod(periods))
+        colours.append(colours_of(source, periods) + count - math.prod(periods))
         owners.append(_owners(source, periods, mine, sampled.value.numel()))
         links += mine
     device = sampled.point.device
@@ -84,53 +81,6 @@ def confined_dimensions(structure: Structure) -> list[tuple[Part, int]]:
         if window is not None
     }
     return list(found.values())
-
-
-def claimed_entries(backward: Reverse, structure: Structure) -> Tensor | None:
-    """Return backward's claims for every entry that a move owns, (M, m), or None where single rows are no dearer."""
-    outputs = structure.moves.owner.shape[1]
-    if structure.moves.direct and len(structure.links) == 1:
-        return row(backward, torch.ones(outputs, dtype=torch.float64)).unsqueeze(0)
-    plans = [(link, cotangents) for link in structure.links if link.moved for cotangents in [_row_colours(link)]]
-    distinct = {_key(link, colours): (link, colours) for link, colours in plans}
-    if sum(int(colours.max()) + 1 for _, colours in distinct.values()) >= outputs:
-        return None
-    claimed = torch.zeros_like(structure.moves.owner, dtype=torch.float64)
-    for key, (target_link, colours) in distinct.items():
-        sharing = [link for link, own in plans if _key(link, own) == key]
-        count = int(colours.max()) + 1
-        for some in torch.split(torch.arange(count), max(1, _HELD // (outputs + len(structure.moves.colour)))):
-            told = ((colours >= some[0]) & (colours <= some[-1])).nonzero().squeeze(1)
-            place, colour = told + target_link.target.start, colours[told] - some[0]
-            cotangents = torch.zeros(len(some), outputs, dtype=torch.float64)
-            cotangents[colour, place] = 1.0
-            found = answers(backward, cotangents)
-            everything = len(told) == len(colours)
-            _fill(
-                claimed,
-                structure.moves,
-                found,
-                colour.to(claimed.device),
-                target_link.target.place if everything else place.to(claimed.device),
-                sharing,
-            )
-    return claimed
-
-
-def _fill(
-    claimed: Tensor, moves: Moves, found: Tensor, colour: Tensor, place: Tensor | slice, links: Sequence[Link]
-) -> None:
-    """Write vjps (colours, n) into the entries that they tell apart: those of their outputs and the links' inputs."""
-    for link in links:
-        mine = moves.colour[link.source.place]
-        own = slice(int(mine.min()), int(mine.max()) + 1)  # moves of other inputs have other numbers
-        owner = moves.owner[own, place]
-        told = torch.take(found, owner.clamp(min=0).add_(colour * found.shape[1]))
-        claimed[own, place] = told.masked_fill_(owner < 0, 0.0)
-
-
-def _key(link: Link, colours: Tensor) -> tuple[int, bytes]:
-    return link.target.start, colours.numpy().tobytes()
 
 
 def _link(source: Part, target: Part, reach: Reach) -> Link:
@@ -166,7 +116,7 @@ def _periods(source: Part, links: Sequence[Link]) -> list[int]:
     return found
 
 
-def _colours(source: Part, periods: Sequence[int]) -> Tensor:
+def colours_of(source: Part, periods: Sequence[int]) -> Tensor:
     """Return the colour of every coordinate of the part, counted from zero."""
     if all(period == 1 for period in periods):
         return torch.zeros((), dtype=torch.long).expand(torch.Size(source.shape).numel())
@@ -235,15 +185,6 @@ def _table(window: Window, period: int, length: int) -> Tensor:
         inside = window.first + offset <= window.last
         table[every[inside] % period, window.first[inside] + offset] = every[inside]
     return table
-
-
-def _row_colours(link: Link) -> Tensor:
-    """Return a colour for every output of the link, such that outputs of one colour depend on no common input."""
-    widths = list(link.target.shape)
-    for window in link.windows:
-        if window is not None:
-            widths[window.dimension] = int((window.last - window.first).max()) + 1
-    return _colours(link.target, [max(1, width) for width in widths])
 
 
 def _index_along(shape: Sequence[int], dimension: int) -> Tensor:

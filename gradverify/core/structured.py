@@ -10,9 +10,10 @@ from gradverify.core import dense
 from gradverify.core.added import gathered
 from gradverify.core.analytic import jacobian
 from gradverify.core.bench import bench
+from gradverify.core.claims import claimed_entries
 from gradverify.core.columns import judge_all
 from gradverify.core.ground import Ground, Reconsider, second_look
-from gradverify.core.structure import Structure, claimed_entries, find_structure
+from gradverify.core.structure import Structure, find_structure
 from gradverify.core.tally import Comparison, tallied
 from gradverify.core.ties import judge_together
 from gradverify.core.verified import accusations_hold, claims_hold, differences_hold, pattern_holds

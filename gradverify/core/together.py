@@ -16,7 +16,7 @@ from torch import Tensor
 from gradverify.core.chance import scattered
 from gradverify.core.coordinates import coordinates_in, real_view
 from gradverify.core.problem import call
-from gradverify.core.sampler import Mode, Sampler, Together, along, identical, single
+from gradverify.core.sampler import Mode, Sampler, Together, identical, single
 from gradverify.errors import EvaluationError
 
 _WORTH = 4  # fewer points are evaluated one by one
@@ -31,16 +31,6 @@ def evaluate(sampled: Sampler, points: Tensor, into: Tensor) -> None:
         return
     for point, row in zip(points, into, strict=True):
         row.copy_(single(sampled, point))
-
-
-def lined_up(sampled: Sampler, direction: Tensor, distances: Sequence[float]) -> Tensor:
-    """Return the outputs at some distances from the point along a direction (n,); (K, m)."""
-    if sampled.point.numel() + sampled.value.numel() > _HELD // len(distances):
-        return torch.stack([along(sampled, direction * distance) for distance in distances])
-    far = torch.tensor(distances, dtype=direction.dtype, device=direction.device)
-    into = sampled.value.new_empty(len(distances), sampled.value.numel())
-    evaluate(sampled, sampled.point + far.unsqueeze(1) * direction, into)
-    return into
 
 
 def _together(sampled: Sampler, points: Tensor, into: Tensor) -> bool:
