@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradverify.core import ties
+from gradverify.core import misfit, ties
 from gradverify.result import CheckResult
 from tests.core.support import double, gradcheck, with_backward
 
@@ -132,7 +132,8 @@ def test_nothing_is_asked_where_no_two_kinks_share_a_row(monkeypatch: pytest.Mon
     def asked(*_: object) -> Tensor:
         raise AssertionError("the pieces were looked up")
 
-    monkeypatch.setattr(ties, "slopes", asked)
+    for room in (misfit, ties):
+        monkeypatch.setattr(room, "slopes", asked)
     assert gradcheck(torch.relu, double([0.0] * 20)).kinks == 20
     with pytest.raises(AssertionError, match="looked up"):
         gradcheck(torch.amax, double([1.0, 1.0]))
