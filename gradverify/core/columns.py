@@ -11,9 +11,11 @@ from gradverify.core import richardson
 from gradverify.core.bench import Bench, focused
 from gradverify.core.cheap import First, first_look
 from gradverify.core.climb import DEPTH, thorough
-from gradverify.core.compare import Code, Judged
+from gradverify.core.compare import Code, Judged, hopeless
+from gradverify.core.moves import owned
 from gradverify.core.portion import chunks
 from gradverify.core.replaced import copy_of, put
+from gradverify.core.samples import NOISE_FACTOR
 
 _MANY = 20_000  # entries in doubt that are all looked at again
 _CLEARLY = 30.0  # beyond those, not the ones that are wrong by this many times what is allowed
@@ -45,11 +47,14 @@ def _left_by_closer_steps(at: Bench, chosen: Tensor, first: First, judged: Judge
 
     Most functions that leave a doubt do so because they vary, or have a kink, within the first look's steps.
     """
-    blurred = first.doubt & (first.bends | (first.judged.code != Code.MISMATCH))
+    steps = richardson.closer_steps(at.lengths)
+    finest = owned(at.moves, chosen, steps.base * steps.factors[-1])
+    loud = hopeless(NOISE_FACTOR * at.noise.level / finest, at.claimed[chosen].abs())
+    blurred = first.doubt & (first.bends | (first.judged.code != Code.MISMATCH)) & ~loud
     rows, outputs = blurred.any(dim=1).nonzero().squeeze(1), blurred.any(dim=0).nonzero().squeeze(1)
     if not len(rows):
         return first.doubt
-    again = first_look(focused(at, outputs), chosen[rows], richardson.closer_steps(at.lengths))
+    again = first_look(focused(at, outputs), chosen[rows], steps)
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
     settled = torch.zeros_like(blurred)
     settled[place] = blurred[place] & ~again.doubt

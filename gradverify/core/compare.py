@@ -217,12 +217,17 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowan
     return doubt.logical_or_(unsure).logical_or_(blind)
 
 
+def hopeless(noise: Tensor, own: Tensor) -> Tensor:
+    """Tell which entries would stay in doubt for the `noise` of their differences alone; both (C, m)."""
+    return BAR_FACTOR * noise > _DOUBT * own
+
+
 def matters(size: Tensor, allowance: Allowance) -> Tensor:
     """Tell which entries are of some size beside the largest of their row or of their column."""
     return size > _MATTERS * allowance.beside
 
 
-_DOUBT = 2e-7  # a bar above this part of the entry's own size is worth a second look
+_DOUBT = 5e-7  # a bar above this part of the entry's own size is worth a second look
 _BLIND, _FAINT = 1e-3, 1e-8  # much smaller entries, only where the bar would hide much more
 _MATTERS = 1e-4  # where the entry is at least this part of the largest in its row or column
 
