@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from functools import lru_cache
 from pathlib import Path
 
 import gradverify
@@ -29,9 +30,14 @@ def describe(error: BaseException) -> str:
 def shown_path(file: str) -> str:
     """Return a path relative to the current directory where it lies below it."""
     try:
-        return str(Path(file).resolve().relative_to(Path.cwd().resolve()))
+        return _relative(file, Path.cwd())
     except (ValueError, OSError):
         return file
+
+
+@lru_cache(maxsize=256)
+def _relative(file: str, folder: Path) -> str:
+    return str(Path(file).resolve().relative_to(folder.resolve()))
 
 
 def _text_of(error: BaseException) -> str:

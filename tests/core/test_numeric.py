@@ -72,7 +72,7 @@ def test_what_varies_within_the_first_steps_is_settled_by_closer_ones(name: str)
     assert result.verdict is Verdict.PASS
     assert result.evaluations.forward <= 12
     assert result.detection_limit is not None
-    assert result.detection_limit < 2e-7
+    assert result.detection_limit < 6e-7  # what hides no error of 1e-6
 
 
 @pytest.mark.parametrize("slope", [0.0, 1.0, 2.0])
