@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 # JSON has words that Python keeps for itself: field name -> JSON name.
 _JSON_NAMES = {"passed": "pass", "failed": "fail", "errors": "error", "skipped": "skip"}
+_PLAIN = (str, int, bool)  # exactly these: a StrEnum is a str, too
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -29,8 +30,10 @@ class ReportError(GradverifyError):
 
 def to_plain(value: object) -> Any:
     """Return `value` (dataclass, enum, tuple, mapping or scalar) as what `json.dumps` takes."""
+    if value is None or type(value) in _PLAIN:
+        return value
     if is_dataclass(value) and not isinstance(value, type):
-        return {_json_name(field.name): to_plain(getattr(value, field.name)) for field in fields(value)}
+        return {name: to_plain(getattr(value, attribute)) for attribute, name in _names(type(value))}
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, float):
@@ -71,6 +74,12 @@ def _build_dataclass(kind: Any, plain: Any, path: str) -> Any:
         elif not field.metadata.get("later"):
             raise ReportError(f"{path}: `{name}` is missing")
     return kind(**values)
+
+
+@cache
+def _names(kind: type) -> tuple[tuple[str, str], ...]:
+    """Return each field's name and its JSON name."""
+    return tuple((field.name, _json_name(field.name)) for field in fields(kind))
 
 
 @cache

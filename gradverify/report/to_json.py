@@ -9,8 +9,9 @@ from gradverify.serial import ReportError, from_plain, to_plain
 
 
 def to_json(report: Report) -> str:
-    """Return the report as JSON text with a final line break; non-finite numbers are strings."""
-    return json.dumps(to_plain(report), indent=1, allow_nan=False) + "\n"  # ASCII: any string can then be written
+    """Return the report as JSON text, a line for every case; non-finite numbers are strings."""
+    entries = [f"{_text(name)}: {_lines(value)}" for name, value in to_plain(report).items()]
+    return "{\n" + ",\n".join(entries) + "\n}\n"
 
 
 def from_json(text: str) -> Report:
@@ -28,3 +29,14 @@ def from_json(text: str) -> Report:
         return from_plain(Report, plain)
     except OverflowError as error:
         raise ReportError(f"a number is out of range: {error}") from error
+
+
+def _lines(value: object) -> str:
+    """Return a value, one line for every entry of a list."""
+    if not isinstance(value, list) or not value:
+        return _text(value)
+    return "[\n" + ",\n".join(map(_text, value)) + "\n]"
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, allow_nan=False)  # ASCII: any string can then be written
