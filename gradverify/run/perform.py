@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from gradverify.case import Absence, Case, Target, TargetProblem
+from gradverify.run.arguments import seed_everything
 from gradverify.run.blame import describe
 from gradverify.run.devices import devices_here
 from gradverify.run.execute import execute
@@ -20,6 +21,7 @@ def perform(work: Work) -> Answer:
     """Return the answer, with the process's state put back; raises nothing but KeyboardInterrupt."""
     with undisturbed():
         torch.set_num_threads(1)  # sums come out the same with and without workers
+        seed_everything("import")  # and so does what a module draws when it is imported, whichever case is the first
         if isinstance(work, Case):
             return execute(work)
         if isinstance(work, Target):

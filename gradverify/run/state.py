@@ -1,10 +1,9 @@
-"""The process-wide state that user code may change, put back after each case."""
+"""The process-wide state that user code may change, put back after each case; generators are seeded before each."""
 
 from __future__ import annotations
 
 import gc
 import os
-import random
 import signal
 import sys
 import threading
@@ -87,7 +86,12 @@ def _write_threads(saved: int) -> None:
 
 
 def _read_handlers() -> dict[int, Any]:
-    return {number: signal.getsignal(number) for number in signal.valid_signals()}
+    return {number: signal.getsignal(number) for number in _signals()}
+
+
+@cache
+def _signals() -> tuple[int, ...]:
+    return tuple(signal.valid_signals())
 
 
 def _write_handlers(saved: dict[int, Any]) -> None:
@@ -165,10 +169,7 @@ _ASPECTS = (
     _Aspect(read=_read_anomaly, write=_write_anomaly),
     _Aspect(read=_read_deterministic, write=_write_deterministic),
     _Aspect(read=torch.get_num_threads, write=_write_threads),
-    _Aspect(read=random.getstate, write=random.setstate),
-    _Aspect(read=np.random.get_state, write=np.random.set_state),
     _Aspect(read=np.geterr, write=lambda saved: np.seterr(**saved)),
-    _Aspect(read=torch.get_rng_state, write=torch.set_rng_state),
     _Aspect(read=gc.isenabled, write=lambda saved: gc.enable() if saved else gc.disable()),
     _Aspect(read=sys.getrecursionlimit, write=sys.setrecursionlimit),
     _Aspect(read=lambda: list(sys.path), write=_write_path),

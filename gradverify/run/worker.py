@@ -30,6 +30,7 @@ def serve(channel: socket.socket, output: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     place = os.fstat(channel.fileno()).st_ino
     pid = os.getpid()
+    before = marks()
     while True:
         _direct_streams(nothing, output)
         try:
@@ -38,7 +39,7 @@ def serve(channel: socket.socket, output: int) -> None:
             return
         send_frame(channel, Begun())
         with watched(output, assignment.timeout):
-            reply = _handle(assignment)
+            reply = _handle(assignment, before)
         _flush()
         if os.getpid() != pid:
             os._exit(0)  # user code forked, and this is the copy
@@ -47,8 +48,7 @@ def serve(channel: socket.socket, output: int) -> None:
             return
 
 
-def _handle(assignment: Assignment) -> Reply:
-    before = marks()
+def _handle(assignment: Assignment, before: tuple[object, ...]) -> Reply:
     try:
         with limited(assignment.memory):
             answer = perform(assignment.work)

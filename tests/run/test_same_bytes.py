@@ -32,6 +32,7 @@ def all_cases() -> list[Case]:
         case("NewStyle", inputs={"x": X, "power": Literal(value=3)}, dtype="float32"),
         case("unruly", "faults.py"),
         case("sees", "faults.py"),
+        case("Drawn", "drawn.py"),
     ]
     repeated = [(number, kind) for number in range(2) for kind in kinds]
     return [
@@ -99,8 +100,8 @@ def test_the_same_bytes_from_shards(expected: str, alone: Engine, engine: Engine
 
 
 def pieces(text: str, count: int) -> list[str]:
-    """Return the JSON of each case."""
-    _, _, cases = text.partition(' "cases": [\n')
-    found = cases.removesuffix("\n ]\n}\n").split(',\n  {\n   "id"')
+    """Return the JSON of each case, which has a line of its own."""
+    _, _, cases = text.partition('"cases": [\n')
+    found = [line.removesuffix(",") for line in cases.removesuffix("\n]\n}\n").split("\n")]
     assert len(found) == count
     return found
