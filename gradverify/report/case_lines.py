@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradverify.report.checks_text import check_groups, check_groups_in_brief, each_check, every_check, joined
 from gradverify.report.lines import DIM, Line, cells, indented, line, pad, pad_left, plain, span, widest
@@ -56,7 +56,8 @@ def case_lines(cases: Sequence[CaseResult], screen: Screen) -> list[Line]:
 
 def planned_widths(cases: Sequence[Planned], screen: Screen) -> Widths:
     """Return the columns of lines that are printed one by one, while nobody knows yet what all of them will say."""
-    return _widths([_expected(case, screen.glyphs) for case in cases], screen.width)
+    usual = {checks: _usual(checks, screen.glyphs) for checks in {case.checks for case in cases}}
+    return _widths([_expected(case, usual[case.checks]) for case in cases], screen.width)
 
 
 def case_line(case: CaseResult, widths: Widths, screen: Screen) -> list[Line]:
@@ -86,14 +87,19 @@ def _forms(checks: Sequence[CheckResult], glyphs: Glyphs) -> tuple[Line, ...]:
     return every_check(checks, glyphs), *groups
 
 
-def _expected(case: Planned, glyphs: Glyphs) -> Entry:
+def _expected(case: Planned, usual: Entry) -> Entry:
     """Return the line of a case as it usually comes out."""
-    checks = tuple(CheckResult(check=name, verdict=Verdict.PASS, entries=_ENTRIES) for name in case.checks)
+    return replace(usual, head=line(" " * _BADGE, _GAP, safe(case.id)))
+
+
+def _usual(checks: tuple[str, ...], glyphs: Glyphs) -> Entry:
+    """Return the line of a case without a name, all of whose checks pass."""
+    results = tuple(CheckResult(check=name, verdict=Verdict.PASS, entries=_ENTRIES) for name in checks)
     return Entry(
-        head=line(" " * _BADGE, _GAP, safe(case.id)),
+        head=line(""),
         seconds=time_text(_SECONDS),
-        parts=tuple(each_check(checks, glyphs)),
-        forms=_forms(checks, glyphs),
+        parts=tuple(each_check(results, glyphs)),
+        forms=_forms(results, glyphs),
         reason="",
     )
 
