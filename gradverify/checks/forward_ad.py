@@ -118,7 +118,8 @@ def _jvp(subject: Subject, tangents: Sequence[Tensor | None]) -> Tensor:
 
 
 def _dual(tensor: Tensor, tangent: Tensor) -> Tensor:
-    made: Tensor = dual.make_dual(tensor, tangent)  # type: ignore[no-untyped-call]
+    # a copy: the jvp of a forward that works in place overwrites its tangent
+    made: Tensor = dual.make_dual(tensor, tangent.clone())  # type: ignore[no-untyped-call]
     return made
 
 

@@ -293,3 +293,20 @@ def test_dimensions_of_size_one() -> None:
 
 def test_two_outputs_share_nothing() -> None:
     assert contract(pair(lambda ctx, x, y, g, h: (y * g + h, x * g + h)), X, Y).findings == ()
+
+
+def test_a_size_that_is_fixed_is_not_taken_for_one_that_may_be_one() -> None:
+    bias = torch.ones(3, dtype=torch.float64)
+
+    class Shifted(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return (x + bias).square()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return 2 * (g * (x + bias)).view(len(x), 3).view(x.shape)
+
+    assert failing(contract(Shifted.apply, M)) == set()

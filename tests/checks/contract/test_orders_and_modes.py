@@ -183,3 +183,31 @@ def test_constants_in_float32_and_float32_inputs_are_right() -> None:
     assert contract(constants, X, Y).findings == ()
     single = contract(sine(lambda ctx, x, g: g * x.cos()), X.detach().float().requires_grad_())
     assert single.findings == ()
+
+
+def test_a_jvp_in_place_is_asked_with_a_tangent_of_its_own() -> None:
+    class Exp(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.mark_dirty(x.exp_())
+            ctx.save_for_backward(x)
+            ctx.save_for_forward(x)
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * ctx.saved_tensors[0]
+
+        @staticmethod
+        def jvp(ctx: Any, t: Tensor) -> Tensor:
+            return t.mul_(ctx.saved_tensors[0])
+
+    assert contract(Exp.apply, X).findings == ()
+    assert contract(Exp.apply, X, check="forward_ad").verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rounding_is_no_missing_part_of_backwards_derivative(dtype: torch.dtype) -> None:
+    point = X.detach().to(dtype).requires_grad_()
+    assert contract(sine(lambda ctx, x, g: g * x.cos()), point).findings == ()
+    assert remarked(contract(sine(lambda ctx, x, g: g.detach() * x.cos()), point)) == {"GV501"}

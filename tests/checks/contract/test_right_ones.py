@@ -180,3 +180,18 @@ def test_the_eleven(file: str, name: str, inputs: tuple[Any, ...], codes: set[st
     result = contract(getattr(ops(file), name).apply, *inputs)
     assert failing(result) == codes
     assert {finding.code for finding in result.findings} == codes
+
+
+@pytest.mark.parametrize("lazy", [lambda z: z.conj(), lambda z: z.conj().imag])
+def test_an_output_that_is_lazily_conjugated_or_negated(lazy: Callable[[Tensor], Tensor]) -> None:
+    class Lazy(Function):
+        @staticmethod
+        def forward(ctx: Any, z: Tensor) -> Tensor:
+            return lazy(z)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g.conj() if g.is_complex() else torch.complex(torch.zeros_like(g), -g)
+
+    point = torch.complex(X.detach(), Y.detach()).requires_grad_()
+    assert contract(Lazy.apply, point).findings == ()
