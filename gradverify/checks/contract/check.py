@@ -67,10 +67,13 @@ ON_MANY_GRAPHS: tuple[Question, ...] = (
 _COMPARED = ("GV301", "GV303", "GV304", "GV305", "GV307", "GV308", "GV403", "GV404", "GV405", "GV408", "GV411")
 # What a finding explains: these are not said a second time in other words.
 _EXPLAINS: dict[str, tuple[str, ...]] = {
-    "GV303": ("GV301",),
-    "GV304": ("GV301",),
-    "GV305": ("GV301",),
-    "GV310": ("GV601",),
+    "GV301": ("GV501",),
+    "GV302": ("GV501",),
+    "GV303": ("GV301", "GV501"),
+    "GV304": ("GV301", "GV501"),
+    "GV305": ("GV301", "GV501"),
+    "GV306": ("GV307", "GV501"),
+    "GV310": ("GV601", "GV501"),
     "GV402": ("GV411",),
     "GV407": _COMPARED,
     "GV409": (*_COMPARED, "GV302", "GV407"),

@@ -20,6 +20,7 @@ from gradverify.result import Finding
 _STEP = 2.0**-20  # relative displacement that a smooth intermediate feels
 _SMOOTH = 1e-3  # largest relative change that it may cause
 _PART = 1e-6  # of <g, B'(g)> that may be missing
+_ROUNDING = 32.0  # units of rounding that may be
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
@@ -61,7 +62,8 @@ def _missing(subject: Subject, cotangents: Cotangents, grads: tuple[Tensor | Non
         float((as_coordinates(derivative, cotangent) * flatten([cotangent])).sum())
         for derivative, cotangent in zip(derivatives, cotangents, strict=True)
     )
-    return abs(found - 2 * expected) > _PART * expected
+    eps = max(torch.finfo(dtype).eps for dtype in subject.dtypes)
+    return abs(found - 2 * expected) > max(_PART, _ROUNDING * eps) * expected
 
 
 def _intermediates(subject: Subject) -> Iterator[Finding]:
@@ -71,8 +73,8 @@ def _intermediates(subject: Subject) -> Iterator[Finding]:
         if other is not None and other.shape == tensor.shape and _follows(tensor, other):
             yield remark(
                 "GV502",
-                f"{name} depends on the inputs and is a constant for autograd: a derivative of backward misses "
-                "its part; save inputs or outputs, or declare @once_differentiable",
+                f"{name} depends on the inputs and is a constant for autograd: where backward uses it, backward's own "
+                "derivative misses its part; save inputs or outputs, or declare @once_differentiable",
             )
 
 
