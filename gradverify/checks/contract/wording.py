@@ -79,9 +79,10 @@ def scaled(answer: Answer, factor: float) -> Answer:
 
 
 def raised(error: EvaluationError) -> str:
-    """Return `backward raises TypeError: what it says`."""
+    """Return `backward raises TypeError: what it says`, without a full stop, for a sentence that goes on."""
     lines = [line.strip() for line in str(error.original).splitlines() if line.strip()]
-    return f"{error.stage} raises {type(error.original).__name__}: {lines[0] if lines else '(no message)'}"
+    kind = f"{error.stage} raises {type(error.original).__name__}"
+    return f"{kind}: {lines[0].rstrip('.')}" if lines else kind
 
 
 def _apart(found: Tensor, wanted: Tensor, allowed: float) -> Tensor:
@@ -93,7 +94,8 @@ def _worst(subject: Subject, number: int, found: Tensor, wanted: Tensor, wrong: 
     distance = torch.where(wrong, (found - wanted).abs().nan_to_num(torch.inf, torch.inf), -1.0)
     position = int(distance.argmax())
     count = int(wrong.sum())
-    entries = f"{count} of {found.numel()} {'entry differs' if found.numel() == 1 else 'entries differ'}"
+    noun = "entry" if found.numel() == 1 else "entries"
+    entries = f"{count} of {found.numel()} {noun} {'differs' if count == 1 else 'differ'}"
     place = place_in(subject, number, position)
     return f"{entries} by {subject.primals[number].name}, {place} is {found[position]:.6g}, not {wanted[position]:.6g}"
 
