@@ -211,3 +211,20 @@ def test_rounding_is_no_missing_part_of_backwards_derivative(dtype: torch.dtype)
     point = X.detach().to(dtype).requires_grad_()
     assert contract(sine(lambda ctx, x, g: g * x.cos()), point).findings == ()
     assert remarked(contract(sine(lambda ctx, x, g: g.detach() * x.cos()), point)) == {"GV501"}
+
+
+@pytest.mark.parametrize("said", ["", "no second derivative"])
+def test_a_backward_whose_own_backward_is_not_implemented_declares_it(said: str) -> None:
+    class Slope(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+            return g * x.cos()
+
+        @staticmethod
+        def backward(ctx: Any, h: Tensor) -> Any:
+            raise NotImplementedError(said)
+
+    result = contract(sine(lambda ctx, x, g: Slope.apply(x, g)), X, check="gradgradcheck")
+    assert result.verdict is Verdict.SKIP
+    reason = said or "it raises NotImplementedError"
+    assert result.message == f"backward has no derivative of its own: {reason}"
