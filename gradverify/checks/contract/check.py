@@ -76,6 +76,7 @@ _EXPLAINS: dict[str, tuple[str, ...]] = {
     "GV310": ("GV601", "GV501"),
     "GV402": ("GV411",),
     "GV407": _COMPARED,
+    "GV408": ("GV307", "GV308", "GV403", "GV404", "GV405", "GV411"),
     "GV409": (*_COMPARED, "GV302", "GV407"),
     "GV501": ("GV502",),
 }
@@ -90,6 +91,8 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     if reason:
         return skipped(NAME, problem, reason)
     ready = steady(problem, settings)
+    if any(finding.verdict is Verdict.FAIL for finding in ready.findings):
+        return _result(ready.problem, ready.findings, "")
     if not any(output.tensor.requires_grad for output in ready.tape.outputs):
         return skipped(NAME, problem, "no output has a graph: there is no backward to question")
     refused = refusals(ready.problem, ready.tape)
