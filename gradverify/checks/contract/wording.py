@@ -96,8 +96,17 @@ def _worst(subject: Subject, number: int, found: Tensor, wanted: Tensor, wrong: 
     count = int(wrong.sum())
     noun = "entry" if found.numel() == 1 else "entries"
     entries = f"{count} of {found.numel()} {noun} {'differs' if count == 1 else 'differ'}"
-    place = place_in(subject, number, position)
-    return f"{entries} by {subject.primals[number].name}, {place} is {found[position]:.6g}, not {wanted[position]:.6g}"
+    got, right = told_apart(float(found[position]), float(wanted[position]))
+    return f"{entries} by {subject.primals[number].name}, {place_in(subject, number, position)} is {got}, not {right}"
+
+
+def told_apart(one: float, other: float) -> tuple[str, str]:
+    """Return both numbers with as many digits as it takes to see that they are not the same, six or more."""
+    for digits in range(6, 17):
+        texts = f"{one:.{digits}g}", f"{other:.{digits}g}"
+        if texts[0] != texts[1]:
+            return texts
+    return f"{one:.17g}", f"{other:.17g}"
 
 
 def place_in(subject: Subject, number: int, position: int) -> str:

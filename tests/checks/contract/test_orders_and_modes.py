@@ -99,7 +99,7 @@ def test_jvp_and_backward() -> None:
     assert contract(right, X, check="forward_ad").verdict is Verdict.PASS
     wrong = contract(with_jvp(lambda x, t: t * x.sin()), X)
     assert failing(wrong) == {"GV503"}
-    assert "differences do not agree with jvp" in wrong.message
+    assert "differences agree with backward" in wrong.message
     backward_wrong = contract(with_jvp(lambda x, t: t * x.cos(), torch.sin), X)
     assert failing(backward_wrong) == {"GV503"}
     assert "differences agree with jvp" in backward_wrong.message
@@ -142,6 +142,7 @@ def test_vmap_and_a_loop(right: bool) -> None:
         def vmap(info: Any, in_dims: Any, x: Tensor, y: Tensor) -> Any:
             if not right and in_dims[1] is None:
                 return x * y.flip(0), 0
+            x, y = (t if dim is None else t.movedim(dim, 0) for t, dim in zip((x, y), in_dims, strict=True))
             return Scaled.apply(x, y), 0
 
     def _summed(gradient: Tensor, like: Tensor) -> Tensor:
@@ -228,3 +229,113 @@ def test_a_backward_whose_own_backward_is_not_implemented_declares_it(said: str)
     assert result.verdict is Verdict.SKIP
     reason = said or "it raises NotImplementedError"
     assert result.message == f"backward has no derivative of its own: {reason}"
+
+
+def test_a_jvp_that_differs_in_few_digits_is_shown_with_them() -> None:
+    result = contract(with_jvp(lambda x, t: t * x.cos() * (1 + 3e-7)), X)
+    (_, jvp), (_, backward) = (part.split(" = ") for part in result.message.split(";")[0].split(": ")[1].split(", <B"))
+    assert jvp != backward
+    assert result.message.endswith("; differences cannot tell them apart")
+
+
+@pytest.mark.parametrize(
+    ("jvp", "said"),
+    [
+        (lambda x, t: t.mul_(x.cos()), "jvp by x modifies its tangent in place"),
+        (lambda x, t: t * x.data.cos_(), "jvp by x modifies x in place"),
+        (lambda x, t: None, "jvp by x returns None for an output: zeros where there is no tangent"),
+    ],
+)
+def test_a_jvp_that_overwrites_or_returns_nothing(jvp: Any, said: str) -> None:
+    assert contract(with_jvp(jvp), X).message == said
+
+
+def _refused(x: Tensor, t: Tensor) -> Tensor:
+    raise NotImplementedError("no forward mode")
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_forward_mode_that_ends_on_the_way_is_no_mistake(declared: bool) -> None:
+    right = with_jvp(lambda x, t: t * x.cos())
+    function = with_jvp(_refused) if declared else lambda x: _Plain.apply(right(x))
+    assert contract(function, X).findings == ()
+    result = contract(function, X, check="forward_ad")
+    assert result.verdict is Verdict.SKIP
+    assert result.message.startswith("forward mode ends on the way: ")
+
+
+class _Plain(Function):
+    """Has no jvp."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return 2 * g
+
+
+@pytest.mark.parametrize("around", [lambda y: y * float(y.detach().sum() > -9), lambda y: y if y.sum() > -9 else -y])
+def test_vmap_that_ends_outside_of_the_function_is_no_mistake(around: Callable[[Tensor], Tensor]) -> None:
+    def function(x: Tensor) -> Tensor:
+        return around(_Plain.apply(x))
+
+    assert contract(function, X).findings == ()
+    result = contract(function, X, check="batching")
+    assert result.verdict is Verdict.SKIP
+    assert result.message.startswith("vmap ends on the way: ")
+
+
+@pytest.mark.parametrize(("rule", "right"), [("first", False), ("given", True), ("refuses", True)])
+def test_a_batch_in_the_last_dimension(rule: str, right: bool) -> None:
+    class Doubled(Function):
+        @staticmethod
+        def forward(x: Tensor) -> Tensor:
+            return 2 * x
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            pass
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return 2 * g
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, x: Tensor) -> Any:
+            if rule == "refuses":
+                raise NotImplementedError("no batches")
+            return Doubled.apply(x), in_dims[0] if rule == "given" else 0
+
+    result = contract(Doubled.apply, X)
+    assert failing(result) == (set() if right else {"GV504"})
+    assert right or "vmap over x in the last dimension: output is not what a loop gives" in result.message
+
+
+def test_a_batch_in_float32_need_not_agree_to_more_than_rounding() -> None:
+    class Dot(Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(a: Tensor, b: Tensor) -> Tensor:
+            return a @ b
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Any:
+            a, b = ctx.saved_tensors
+            return g @ b.mT, a.mT @ g
+
+    a = torch.linspace(-1, 1, 600).sin().mul(100).cos().view(20, 30).requires_grad_()
+    b = torch.linspace(-2, 1, 600).sin().mul(99).cos().view(30, 20).requires_grad_()
+    assert contract(Dot.apply, a, b).findings == ()

@@ -195,3 +195,19 @@ def test_an_output_that_is_lazily_conjugated_or_negated(lazy: Callable[[Tensor],
 
     point = torch.complex(X.detach(), Y.detach()).requires_grad_()
     assert contract(Lazy.apply, point).findings == ()
+
+
+def test_numbers_drawn_in_the_order_of_memory_are_others_for_a_transposed_input() -> None:
+    class Dropout(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            mask = torch.rand_like(x) < 0.5
+            ctx.save_for_backward(mask)
+            return x * mask
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * ctx.saved_tensors[0]
+
+    point = torch.linspace(-1, 1, 12, dtype=torch.float64).view(3, 4).requires_grad_()
+    assert contract(Dropout.apply, point).findings == ()
