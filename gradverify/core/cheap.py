@@ -14,7 +14,7 @@ from gradverify.core.compare import Allowance, Judged, in_doubt, judge_smooth
 from gradverify.core.noise import Noise
 from gradverify.core.portion import portion
 from gradverify.core.sampler import Sampler
-from gradverify.core.samples import Samples, finest_noise, samples_of, unmoved, walked
+from gradverify.core.samples import Samples, Steps, finest_noise, samples_of, unmoved, walked
 from gradverify.core.shape import suspicious
 
 
@@ -27,9 +27,9 @@ class First:
     doubt: Tensor  # bool: deserves the thorough pass
 
 
-def first_look(at: Bench, chosen: Tensor) -> First:
+def first_look(at: Bench, chosen: Tensor, steps: Steps) -> First:
     """Go through all entries of the moves (C,) by the cheap pass, as many at a time as stay in a cache."""
-    walk = walked(at.sampled, at.moves, chosen, richardson.steps(at.lengths.step))
+    walk = walked(at.sampled, at.moves, chosen, steps)
     claimed = at.claimed if len(chosen) == at.moves.count else at.claimed[chosen]
     allowance = of_moves(at.allowance, chosen)
     whole: First | None = None

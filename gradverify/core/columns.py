@@ -1,4 +1,4 @@
-"""Columns of the Jacobian judged: the cheap pass for all, the thorough one for those in doubt."""
+"""Columns of the Jacobian judged: the cheap pass for all, from closer by where it doubts, then the thorough one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.core import richardson
 from gradverify.core.bench import Bench, focused
-from gradverify.core.cheap import first_look
+from gradverify.core.cheap import First, first_look
 from gradverify.core.climb import DEPTH, thorough
 from gradverify.core.compare import Code, Judged
 from gradverify.core.portion import chunks
@@ -28,16 +28,33 @@ def judge_all(at: Bench) -> Iterator[tuple[Tensor, Judged]]:
 
 def judge_moves(at: Bench, chosen: Tensor) -> Judged:
     """Judge all entries of the moves (C,): the cheap pass for all, the thorough one for those in doubt."""
-    first = first_look(at, chosen)
-    doubt = _bounded(first.doubt, first.judged, first.bends)
-    rows = doubt.any(dim=1).nonzero().squeeze(1)
-    if not len(rows):
+    first = first_look(at, chosen, richardson.steps(at.lengths))
+    if not bool(first.doubt.any()):
         return first.judged
     judged = copy_of(first.judged)
+    doubt = _bounded(_left_by_closer_steps(at, chosen, first, judged), first.judged, first.bends)
+    rows = doubt.any(dim=1).nonzero().squeeze(1)
     for some in chunks(rows, 2 * DEPTH * at.width):
         outputs = doubt[some].any(dim=0).nonzero().squeeze(1)  # those that are in doubt for these moves
         put(judged, doubt, some, outputs, thorough(focused(at, outputs), chosen[some]))
     return judged
+
+
+def _left_by_closer_steps(at: Bench, chosen: Tensor, first: First, judged: Judged) -> Tensor:
+    """Return what stays in doubt after a look from closer by; the verdicts on the rest are put in their place.
+
+    Most functions that leave a doubt do so because they vary, or have a kink, within the first look's steps.
+    """
+    blurred = first.doubt & (first.bends | (first.judged.code != Code.MISMATCH))
+    rows, outputs = blurred.any(dim=1).nonzero().squeeze(1), blurred.any(dim=0).nonzero().squeeze(1)
+    if not len(rows):
+        return first.doubt
+    again = first_look(focused(at, outputs), chosen[rows], richardson.closer_steps(at.lengths))
+    place = (rows.unsqueeze(1), outputs.unsqueeze(0))
+    settled = torch.zeros_like(blurred)
+    settled[place] = blurred[place] & ~again.doubt
+    put(judged, settled, rows, outputs, again.judged)
+    return first.doubt & ~settled
 
 
 def _bounded(doubt: Tensor, judged: Judged, bends: Tensor) -> Tensor:

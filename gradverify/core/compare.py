@@ -222,7 +222,7 @@ def matters(size: Tensor, allowance: Allowance) -> Tensor:
     return size > _MATTERS * allowance.beside
 
 
-_DOUBT = 1e-6  # a bar above this part of the entry's own size is worth a second look
+_DOUBT = 2e-7  # a bar above this part of the entry's own size is worth a second look
 _BLIND, _FAINT = 1e-3, 1e-8  # much smaller entries, only where the bar would hide much more
 _MATTERS = 1e-4  # where the entry is at least this part of the largest in its row or column
 

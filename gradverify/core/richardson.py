@@ -6,14 +6,25 @@ import torch
 from torch import Tensor
 
 from gradverify.core.samples import Estimate, Samples, Steps, central
+from gradverify.core.scale import Scales, own_or_shared
 
 DEPTH = 3  # steps taken
 _FIRST = 2.0**-7  # the largest of them, relative to the length scale
+_CLOSER = 2.0**-15  # and where the function varies on a shorter length: rounding then leaves 1e-10 of f/x
 
 
-def steps(lengths: Tensor) -> Steps:
-    """Return the steps of the cheap pass, each half the one before, from length scales (n,)."""
-    return Steps(base=lengths * _FIRST, factors=0.5 ** torch.arange(DEPTH, dtype=torch.float64, device=lengths.device))
+def steps(lengths: Scales) -> Steps:
+    """Return the steps of the cheap pass, each half the one before."""
+    return _halving(lengths.step * _FIRST)
+
+
+def closer_steps(lengths: Scales) -> Steps:
+    """Return steps close to the point even beside each input's own length, where those of `steps` were too long."""
+    return _halving(own_or_shared(lengths) * _CLOSER)
+
+
+def _halving(largest: Tensor) -> Steps:
+    return Steps(base=largest, factors=0.5 ** torch.arange(DEPTH, dtype=torch.float64, device=largest.device))
 
 
 def extrapolate(samples: Samples, noise: Tensor) -> Estimate:

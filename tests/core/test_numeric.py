@@ -15,6 +15,7 @@ from gradverify.core.ground import as_judged
 from gradverify.core.jacobians import investigate, whole
 from gradverify.core.steady import steady
 from gradverify.core.tape import record
+from gradverify.result import Verdict
 from tests.core.support import ALONE, claimed, double, gradcheck, gradgradcheck, problem_of
 
 SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], list[float]]] = {
@@ -62,6 +63,25 @@ def test_one_wrong_element_is_found_and_named(name: str, size: float) -> None:
     assert result.verdict == "fail"
     assert [(finding.code, finding.total) for finding in result.findings] == [("GV101", 1)]
     assert result.findings[0].elements[0].input_index == (0,)
+
+
+@pytest.mark.parametrize("name", ["exp(10x)", "log at 1e-5", "x^1.5 near 0", "erfc at 3"])
+def test_what_varies_within_the_first_steps_is_settled_by_closer_ones(name: str) -> None:
+    value, slope, points = SMOOTH[name]
+    result = gradcheck(claimed(value, slope), double(points))
+    assert result.verdict is Verdict.PASS
+    assert result.evaluations.forward <= 12
+    assert result.detection_limit is not None
+    assert result.detection_limit < 2e-7
+
+
+@pytest.mark.parametrize("slope", [0.0, 1.0, 2.0])
+def test_closer_steps_do_not_take_a_stair_for_the_slope_of_the_stairs(slope: float) -> None:
+    def stairs(x: Tensor) -> Tensor:
+        return torch.round(x * 2**12) / 2**12 + x
+
+    result = gradcheck(claimed(stairs, lambda x: torch.full_like(x, slope)), double([0.7, -1.3]))
+    assert (result.verdict is Verdict.PASS) == (slope == 1.0)
 
 
 def test_zeros_for_a_gradient_of_size_1e_6_fail() -> None:

@@ -22,6 +22,11 @@ class Casts:
     forward: frozenset[torch.dtype] = frozenset()
     backward: frozenset[torch.dtype] = frozenset()
 
+    @property
+    def seen(self) -> frozenset[torch.dtype]:
+        """Those of both."""
+        return self.forward | self.backward
+
 
 def casts_of(subject: Subject) -> Casts:
     """Watch one forward and one backward; nothing is seen where the function cannot be watched."""

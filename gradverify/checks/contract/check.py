@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 from gradverify.case import Settings
 from gradverify.checks import batching, forward_ad
@@ -26,11 +27,11 @@ from gradverify.checks.contract import (
     undefined,
     uninitialised,
 )
-from gradverify.checks.contract.casts import casts_of
+from gradverify.checks.contract.casts import Casts, casts_of
 from gradverify.checks.contract.noise import loudness, with_noise
 from gradverify.checks.contract.repeats import Steady, spread_of, spreads, steady
 from gradverify.checks.contract.returned import refusals
-from gradverify.checks.contract.subject import Subject, subject_of
+from gradverify.checks.contract.subject import Subject, new_graph, subject_of
 from gradverify.checks.contract.wording import raised
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
 from gradverify.core.analytic import Reuse
@@ -102,17 +103,51 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     return _result(ready.problem, _told_once([*ready.findings, *_asked(subject, ready)]), _left_out(subject))
 
 
-def _asked(subject: Subject, ready: Steady) -> Iterator[Finding]:
+def _asked(subject: Subject, ready: Steady) -> tuple[Finding, ...]:
+    """Ask everything the cheap way first, and carefully where that leaves a doubt."""
     if ready.reuse is Reuse.SHARED:
-        yield from _answers(subject, ON_ONE_GRAPH)
-        return
+        return tuple(_answers(subject, ON_ONE_GRAPH))
+    casts = casts_of(subject)
+    found = None if casts.seen else _cheaply(subject)
+    return tuple(_carefully(subject, casts)) if found is None else found
+
+
+def _cheaply(subject: Subject) -> tuple[Finding, ...] | None:
+    """Ask as if rounding left nothing, and one graph for all questions that allow it; None where something differs.
+
+    What differs may be noise, or a graph that serves one backward only, or be wrong. What agrees so, agrees.
+    """
+    shared = replace(subject, reuse=Reuse.SHARED, tape=new_graph(subject))
+    try:
+        again = spreads(shared)
+    except EvaluationError:
+        return None
+    spread = spread_of(subject, again)
+    found: list[Finding] = []
+    for finding in chain(
+        repeats.findings(subject, again),
+        _answers(replace(shared, noise=spread), ON_ONE_GRAPH),
+        _on_many_graphs(replace(subject, noise=spread)),
+    ):
+        if finding.verdict is not Verdict.PASS:
+            return None
+        found.append(finding)
+    return tuple(found)
+
+
+def _carefully(subject: Subject, casts: Casts) -> Iterator[Finding]:
+    """Ask every question on a graph of its own, with the noise measured."""
     again = spreads(subject)
     yield from repeats.findings(subject, again)
-    casts = casts_of(subject)
-    noise = loudness(subject, casts.forward | casts.backward)
-    subject = with_noise(subject, noise, spread_of(subject, again), casts.forward | casts.backward)
-    yield from _answers(subject, (*ON_ONE_GRAPH, *ON_MANY_GRAPHS))
+    noise = loudness(subject, casts.seen)
+    subject = with_noise(subject, noise, spread_of(subject, again), casts.seen)
+    yield from _answers(subject, ON_ONE_GRAPH)
+    yield from _on_many_graphs(subject)
     yield from precision.findings(subject, noise, casts)
+
+
+def _on_many_graphs(subject: Subject) -> Iterator[Finding]:
+    yield from _answers(subject, ON_MANY_GRAPHS)
     if forward_ad.defines_jvp(subject):
         yield from forward_ad.findings(subject)
     if batching.defines_vmap(subject):

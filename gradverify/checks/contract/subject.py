@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.checks.contract.nodes import custom_nodes
+from gradverify.checks.contract.nodes import Exchange, custom_nodes, overheard
 from gradverify.core.analytic import Reuse
 from gradverify.core.coordinates import flatten
 from gradverify.core.problem import Named, Primal, Problem, fresh
@@ -30,7 +30,9 @@ class Subject:
     hand_written: bool  # there is a custom Function in the graph
     cotangents: Cotangents  # random, normal
     answer: Answer  # B(cotangents)
+    heard: tuple[Exchange, ...]  # how hand-written backwards came to it
     constant: Answer  # B(0), which should be zero
+    ones: Answer  # B(1), which is what `.sum().backward()` asks for
     noise: tuple[float, ...] = ()  # per primal, what rounding may change in an entry of the answer
     dtypes: frozenset[torch.dtype] = frozenset()  # that the computation goes through
 
@@ -51,15 +53,20 @@ def subject_of(problem: Problem, settings: Settings, tape: Tape, reuse: Reuse) -
         hand_written=bool(custom_nodes(tape)),
         cotangents=random_like([output.tensor for output in tape.outputs], generator),
         answer=(),
+        heard=(),
         constant=(),
+        ones=(),
         noise=(0.0,) * len(problem.primals),
         dtypes=frozenset(
             entry.dtype for entry in (*(p.tensor for p in problem.primals), *(o.tensor for o in tape.outputs))
         ),
     )
-    answer = ask(draft, draft.cotangents)
-    constant = ask(draft, tuple(torch.zeros_like(cotangent) for cotangent in draft.cotangents))
-    return replace(draft, answer=answer, constant=constant)
+    own = graph(draft)
+    with overheard(custom_nodes(own)) as heard:
+        answer = answer_of(draft, own, draft.cotangents)
+    constant = ask(draft, [torch.zeros_like(cotangent) for cotangent in draft.cotangents])
+    ones = ask(draft, ones_like(draft))
+    return replace(draft, answer=answer, heard=tuple(heard), constant=constant, ones=ones)
 
 
 def graph(subject: Subject) -> Tape:
@@ -126,6 +133,11 @@ def zero_except(subject: Subject, number: int) -> Cotangents:
         cotangent if place == number else torch.zeros_like(cotangent)
         for place, cotangent in enumerate(subject.cotangents)
     )
+
+
+def ones_like(subject: Subject) -> Cotangents:
+    """Return the cotangents of a sum."""
+    return tuple(torch.ones_like(cotangent) for cotangent in subject.cotangents)
 
 
 def random_like(tensors: Sequence[Tensor], generator: torch.Generator) -> Cotangents:
