@@ -75,7 +75,7 @@ _EXPLAINS: dict[str, tuple[str, ...]] = {
     "GV305": ("GV301", "GV501"),
     "GV306": ("GV307", "GV501"),
     "GV310": ("GV601", "GV501"),
-    "GV402": ("GV411",),
+    "GV402": ("GV405", "GV411"),
     "GV407": _COMPARED,
     "GV408": ("GV307", "GV308", "GV403", "GV404", "GV405", "GV411"),
     "GV409": (*_COMPARED, "GV302", "GV407"),

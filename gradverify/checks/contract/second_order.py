@@ -35,10 +35,8 @@ def findings(subject: Subject) -> Iterator[Finding]:
                 return  # declared
             missing = _missing(subject, cotangents, grads)
     except EvaluationError as error:
-        yield remark("GV501", f"backward cannot be differentiated: with create_graph, {raised(error)}")
-        return
-    except RuntimeError as error:
-        yield remark("GV501", f"backward cannot be differentiated: {str(error).splitlines()[0]}")
+        if not isinstance(error.original, NotImplementedError):  # which declares it
+            yield remark("GV501", f"backward cannot be differentiated: with create_graph, {raised(error)}")
         return
     if missing:
         text = "backward is not differentiable by its cotangent and does not say so: @once_differentiable would"
@@ -57,13 +55,22 @@ def _missing(subject: Subject, cotangents: Cotangents, grads: tuple[Tensor | Non
     if not total.requires_grad:
         return True
     # the derivative of |B(g)|² by g, times g, is 2|B(g)|²
-    derivatives = torch.autograd.grad(total, cotangents, allow_unused=True)
+    derivatives = _derivatives(total, cotangents)
     found = sum(
         float((as_coordinates(derivative, cotangent) * flatten([cotangent])).sum())
         for derivative, cotangent in zip(derivatives, cotangents, strict=True)
     )
     eps = max(torch.finfo(dtype).eps for dtype in subject.dtypes)
     return abs(found - 2 * expected) > max(_PART, _ROUNDING * eps) * expected
+
+
+def _derivatives(total: Tensor, cotangents: Cotangents) -> tuple[Tensor | None, ...]:
+    try:
+        return torch.autograd.grad(total, cotangents, allow_unused=True)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of a backward that backward called, and so of the user's
+        raise EvaluationError("backward", error) from error
 
 
 def _intermediates(subject: Subject) -> Iterator[Finding]:

@@ -214,6 +214,22 @@ def test_rounding_is_no_missing_part_of_backwards_derivative(dtype: torch.dtype)
     assert remarked(contract(sine(lambda ctx, x, g: g.detach() * x.cos()), point)) == {"GV501"}
 
 
+@pytest.mark.parametrize("error", [KeyError("oops"), RuntimeError(""), NotImplementedError("no")])
+def test_a_backward_whose_own_backward_raises(error: Exception) -> None:
+    class Slope(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+            return g * x.cos()
+
+        @staticmethod
+        def backward(ctx: Any, h: Tensor) -> Any:
+            raise error
+
+    result = contract(sine(lambda ctx, x, g: Slope.apply(x, g)), X)
+    assert result.verdict is Verdict.PASS
+    assert remarked(result) == (set() if isinstance(error, NotImplementedError) else {"GV501"})
+
+
 @pytest.mark.parametrize("said", ["", "no second derivative"])
 def test_a_backward_whose_own_backward_is_not_implemented_declares_it(said: str) -> None:
     class Slope(Function):
