@@ -16,8 +16,9 @@ from gradverify.checks.contract.differences import directional
 from gradverify.checks.contract.nodes import class_of, custom_nodes
 from gradverify.checks.contract.passed import differs
 from gradverify.checks.contract.subject import Subject, judged, random_like
-from gradverify.checks.contract.wording import accusation, allowance, raised, told_apart
+from gradverify.checks.contract.wording import accusation, allowance, raised
 from gradverify.checks.failures import evaluations, skipped
+from gradverify.checks.wording import told_apart
 from gradverify.core.coordinates import flatten
 from gradverify.core.evidence import undiagnosed
 from gradverify.core.problem import Problem, call

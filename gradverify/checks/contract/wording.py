@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Answer, Subject
+from gradverify.checks.wording import told_apart
 from gradverify.core.coordinates import Block, blocks, flatten, unravel
 from gradverify.core.problem import Named
 from gradverify.errors import EvaluationError
@@ -98,15 +99,6 @@ def _worst(subject: Subject, number: int, found: Tensor, wanted: Tensor, wrong: 
     entries = f"{count} of {found.numel()} {noun} {'differs' if count == 1 else 'differ'}"
     got, right = told_apart(float(found[position]), float(wanted[position]))
     return f"{entries} by {subject.primals[number].name}, {place_in(subject, number, position)} is {got}, not {right}"
-
-
-def told_apart(one: float, other: float) -> tuple[str, str]:
-    """Return both numbers with as many digits as it takes to see that they are not the same, six or more."""
-    for digits in range(6, 17):
-        texts = f"{one:.{digits}g}", f"{other:.{digits}g}"
-        if texts[0] != texts[1]:
-            return texts
-    return f"{one:.17g}", f"{other:.17g}"
 
 
 def place_in(subject: Subject, number: int, position: int) -> str:
