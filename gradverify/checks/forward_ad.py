@@ -14,9 +14,11 @@ from gradverify.checks import gradcheck
 from gradverify.checks.contract.build import subject_for
 from gradverify.checks.contract.differences import directional
 from gradverify.checks.contract.nodes import class_of, custom_nodes
+from gradverify.checks.contract.passed import differs
 from gradverify.checks.contract.subject import Subject, judged, random_like
 from gradverify.checks.contract.wording import accusation, allowance, raised
 from gradverify.checks.failures import evaluations, skipped
+from gradverify.checks.wording import told_apart
 from gradverify.core.coordinates import flatten
 from gradverify.core.evidence import undiagnosed
 from gradverify.core.problem import Problem, call
@@ -25,6 +27,7 @@ from gradverify.result import CheckResult, Finding, Verdict, worst
 
 NAME = "forward_ad"
 _STEADY = 1e-6  # an error bound above this part of the largest entry says that nothing can be said
+_NO_TANGENT = "new_grad_base.is_floating_point()"  # torch's words where jvp returns None for a differentiable output
 _CLOSE = 1e-5  # relative to the largest entry: what extrapolated differences can tell apart
 
 
@@ -35,7 +38,11 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
         return skipped(NAME, problem, "nothing to differentiate, or a forward that does not repeat")
     if not defines_jvp(subject):
         return skipped(NAME, subject.problem, "no Function here defines jvp")
-    found = tuple(findings(subject)) or tuple(_against_differences(subject))
+    refusals: list[str] = []
+    found = tuple(findings(subject, refusals))
+    if not found and refusals:
+        return skipped(NAME, subject.problem, f"forward mode ends on the way: {refusals[0]}")
+    found = found or tuple(_against_differences(subject))
     return CheckResult(
         check=NAME,
         verdict=worst([finding.verdict for finding in found] or [Verdict.PASS]),
@@ -51,26 +58,34 @@ def defines_jvp(subject: Subject) -> bool:
     return any(class_of(node).jvp is not inherited for node in custom_nodes(subject.tape))
 
 
-def findings(subject: Subject) -> Iterator[Finding]:
-    """GV503: <g, jvp(t)> = <B(g), t>, for tangents of each input alone."""
+def findings(subject: Subject, refusals: list[str] | None = None) -> Iterator[Finding]:
+    """GV503: <g, jvp(t)> = <B(g), t>, for tangents of each input alone.
+
+    Where something on the way has no forward mode, or declares it with NotImplementedError, that goes into `refusals`.
+    """
     cotangent = flatten(subject.cotangents)
     for number, primal in enumerate(subject.primals):
         tangents = _tangents(subject, [number])
         try:
-            pushed = _jvp(subject, tangents)
+            pushed, written = _jvp(subject, tangents)
         except EvaluationError as error:
-            yield accusation("GV503", f"jvp by {primal.name}: {raised(error)}", wrt=primal.name)
+            if not isinstance(error.original, NotImplementedError):
+                yield accusation("GV503", f"jvp by {primal.name}{_why(error)}", wrt=primal.name)
+            elif refusals is not None:
+                refusals.append(raised(error))
             continue
+        if written:
+            yield accusation("GV503", f"jvp by {primal.name} modifies {written} in place", wrt=primal.name)
         direction = flatten([tangent for tangent in tangents if tangent is not None])
         forwards = float((cotangent * pushed).nan_to_num().sum())
         backwards = float((subject.answer[number] * direction).nan_to_num().sum())
         spread = allowance(subject, number, 1.0, subject.answer[number]) * float(direction.abs().sum())
         sizes = float((cotangent * pushed).nan_to_num().abs().sum())
         if abs(forwards - backwards) > spread + allowance(subject, number, 1.0, torch.tensor([sizes])):
-            text = (
-                f"jvp and backward disagree by {primal.name}: <g, jvp(t)> = {forwards:.6g}, <B(g), t> = {backwards:.6g}"
-            )
-            yield accusation("GV503", f"{text}{_third_opinion(subject, tangents, pushed)}", wrt=primal.name)
+            one, other = told_apart(forwards, backwards)
+            text = f"jvp and backward disagree by {primal.name}: <g, jvp(t)> = {one}, <B(g), t> = {other}"
+            opinion = _third_opinion(subject, tangents, forwards, backwards)
+            yield accusation("GV503", f"{text}{opinion}", wrt=primal.name)
 
 
 def _against_differences(subject: Subject) -> Iterator[Finding]:
@@ -81,23 +96,28 @@ def _against_differences(subject: Subject) -> Iterator[Finding]:
         yield accusation("GV503", f"jvp agrees with backward, and differences with neither: {result.message}")
 
 
-def _third_opinion(subject: Subject, tangents: Sequence[Tensor | None], pushed: Tensor) -> str:
+def _why(error: EvaluationError) -> str:
+    if _NO_TANGENT in str(error.original):
+        return " returns None for an output: zeros where there is no tangent"
+    return f": {raised(error)}"
+
+
+def _third_opinion(subject: Subject, tangents: Sequence[Tensor | None], forwards: float, backwards: float) -> str:
+    """Return which of <g, jvp(t)> and <B(g), t> differences confirm, "" where they cannot tell."""
     try:
-        agrees = _agrees(subject, tangents, pushed)
+        value, bound = directional(subject, tangents)
     except EvaluationError:
         return ""
-    if agrees is None:
-        return ""
-    return "; differences agree with jvp" if agrees else "; differences do not agree with jvp"
-
-
-def _agrees(subject: Subject, tangents: Sequence[Tensor | None], pushed: Tensor) -> bool | None:
-    """Tell whether differences confirm a jvp, None where they cannot say."""
-    value, bound = directional(subject, tangents)
-    size = float(torch.maximum(value.abs(), pushed.abs()).nan_to_num(0.0, 0.0, 0.0).max()) if len(value) else 0.0
+    weighted = flatten(subject.cotangents) * value
+    size = float(weighted.abs().nan_to_num(0.0, 0.0, 0.0).sum())
     if bound > _STEADY * size:
-        return None
-    return bool(((value - pushed).abs().nan_to_num() <= 10 * bound + _CLOSE * size).all())
+        return ""
+    found = float(weighted.nan_to_num().sum())
+    allowed = 10 * bound * float(flatten(subject.cotangents).abs().sum()) + _CLOSE * max(size, abs(forwards))
+    agree = [name for name, said in (("jvp", forwards), ("backward", backwards)) if abs(found - said) <= allowed]
+    if len(agree) == 2:
+        return "; differences cannot tell them apart"
+    return f"; differences agree with {agree[0] if agree else 'neither'}"
 
 
 def _tangents(subject: Subject, moving: Sequence[int]) -> tuple[Tensor | None, ...]:
@@ -106,15 +126,35 @@ def _tangents(subject: Subject, moving: Sequence[int]) -> tuple[Tensor | None, .
     return tuple(value if number in moving else None for number, value in enumerate(values))
 
 
-def _jvp(subject: Subject, tangents: Sequence[Tensor | None]) -> Tensor:
-    """Return J·tangents in forward mode as coordinates of all outputs; raises EvaluationError."""
+def _jvp(subject: Subject, tangents: Sequence[Tensor | None]) -> tuple[Tensor, str]:
+    """Return J·tangents in forward mode as coordinates of all outputs, and what was overwritten on the way, if any.
+
+    Raises EvaluationError.
+    """
+    points = [_dense(primal.tensor) for primal in subject.primals]
+    moving = [None if tangent is None else tangent.clone() for tangent in tangents]
     with dual.dual_level(), torch.enable_grad():
-        points = [
-            primal.tensor.clone() if tangent is None else _dual(_dense(primal.tensor), tangent)
-            for primal, tangent in zip(subject.primals, tangents, strict=True)
-        ]
-        outputs = [output.tensor for output in judged(subject, call(subject.problem, points))]
-        return flatten([_tangent_of(output).detach() for output in outputs]).clone()
+        pairs = zip(points, moving, strict=True)
+        given = [point.clone() if tangent is None else _dual(point, tangent) for point, tangent in pairs]
+        outputs = [output.tensor for output in judged(subject, call(subject.problem, given))]
+        pushed = flatten([_tangent_of(output).detach() for output in outputs]).clone()
+    for primal, point, tangent, before in zip(subject.primals, points, moving, tangents, strict=True):
+        if tangent is None or before is None:
+            continue
+        overwritten = differs(point, _dense(primal.tensor))
+        if overwritten and not _works_in_place(subject):
+            return pushed, primal.name
+        if not overwritten and differs(tangent, before):
+            return pushed, "its tangent"
+    return pushed, ""
+
+
+def _works_in_place(subject: Subject) -> bool:
+    """Tell whether forward overwrites its inputs by itself; then it is for jvp to overwrite tangents."""
+    points = [_dense(primal.tensor) for primal in subject.primals]
+    with torch.no_grad():
+        call(subject.problem, points)
+    return any(differs(point, _dense(primal.tensor)) for point, primal in zip(points, subject.primals, strict=True))
 
 
 def _dual(tensor: Tensor, tangent: Tensor) -> Tensor:

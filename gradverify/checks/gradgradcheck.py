@@ -84,8 +84,10 @@ def _second(first: Steady, settings: Settings) -> Steady:
 
 def _failed(problem: Problem, error: EvaluationError) -> CheckResult:
     """Return the result where backward raises: nothing is wrong where, by its own word, it cannot be differentiated."""
-    if isinstance(error.original, NotImplementedError | RuntimeError) and "is not implemented" in str(error.original):
-        reason = str(error.original).splitlines()[0]
+    original, said = error.original, str(error.original)
+    torchs = isinstance(original, RuntimeError) and "is not implemented" in said
+    if error.stage == "backward" and (torchs or isinstance(original, NotImplementedError)):
+        reason = said.splitlines()[0] if said else "it raises NotImplementedError"
         return skipped(NAME, problem, f"backward has no derivative of its own: {reason}")
     return failed_call(NAME, problem, error)
 

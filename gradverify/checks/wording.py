@@ -60,6 +60,15 @@ def along(group: Entries, ties: Sequence[Tie], sampled: Sampler) -> str:
     )
 
 
+def told_apart(one: float, other: float) -> tuple[str, str]:
+    """Return both numbers with as many digits as it takes to see that they are not the same, six or more."""
+    for digits in range(6, 17):
+        texts = f"{one:.{digits}g}", f"{other:.{digits}g}"
+        if texts[0] != texts[1]:
+            return texts
+    return f"{one:.17g}", f"{other:.17g}"
+
+
 _TERMS = 4  # of a direction that are written out
 
 
@@ -101,7 +110,9 @@ def _code(group: Entries, *, missing: bool) -> tuple[int, Verdict]:
 def _message(group: Entries, worst: Element, series: int, code: int) -> str:
     block = f"d {group.of.name} / d {group.wrt.name}"
     place = f"{group.of.name}{_index(worst.output_index)} by {group.wrt.name}{_index(worst.input_index)}"
-    found = f"backward says {worst.analytic:.6g}, differences say {worst.numeric:.6g} ± {worst.error_bar:.1g}"
+    wrong = group.code is Code.MISMATCH
+    said = told_apart(worst.analytic, worst.numeric) if wrong else (f"{worst.analytic:.6g}", f"{worst.numeric:.6g}")
+    found = f"backward says {said[0]}, differences say {said[1]} ± {worst.error_bar:.1g}"
     count = f"{_entries(group.total)} of {block}"
     if code == 2 and series == 200:
         return (

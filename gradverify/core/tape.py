@@ -13,11 +13,18 @@ from gradverify.core.problem import Named, Problem, call, fresh
 from gradverify.errors import EvaluationError
 
 _LEAF, _IN_PLACE = "leaf Variable that requires grad", "in-place operation"  # words of torch's refusal
+_REFUSALS = (  # torch's words for a gradient that it does not take
+    "returned an invalid gradient",
+    "returned an incorrect number of gradients",
+    "returned a gradient different than None",
+    "expected Variable or None",
+    "input_is_complex == grad_is_complex",
+)
 _ONCE_DIFFERENTIABLE = "torch::autograd::Error"  # name of the node that @once_differentiable leaves behind
 
 
 class Rejected(EvaluationError):
-    """Autograd refused what backward returned: wrong shape, or wrong number of gradients."""
+    """Autograd refused what backward returned: a wrong shape, a wrong number of gradients, or no gradient at all."""
 
 
 class Passing(Enum):
@@ -123,5 +130,5 @@ def _overwrites_leaf(error: BaseException) -> bool:
 
 def _classified(error: BaseException) -> EvaluationError:
     text = str(error)
-    refused = "returned an invalid gradient" in text or "returned an incorrect number of gradients" in text
+    refused = isinstance(error, RuntimeError) and any(words in text for words in _REFUSALS)
     return Rejected("backward", error) if refused else EvaluationError("backward", error)

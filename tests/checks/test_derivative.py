@@ -179,3 +179,10 @@ def test_a_forward_that_draws_is_said_to(check: str) -> None:
 def test_one_wrong_entry_differs() -> None:
     one = claimed(torch.sin, lambda x: torch.cos(x) * torch.tensor([1.5, 1.0]))
     assert checked(one, double([1.0, 2.0])).message == "1 of 4 entries differs"
+
+
+def test_two_numbers_that_differ_late_are_shown_with_the_digits_in_which_they_do() -> None:
+    slightly = claimed(lambda x: torch.pi * x, lambda x: torch.full_like(x, 3.14159))
+    (finding,) = checked(slightly, double([1.0])).findings
+    assert "backward says 3.14159, differences say 3.14159 " not in finding.message
+    assert "backward says 3.14159, differences say 3.141593 ±" in finding.message

@@ -68,12 +68,16 @@ ON_MANY_GRAPHS: tuple[Question, ...] = (
 _COMPARED = ("GV301", "GV303", "GV304", "GV305", "GV307", "GV308", "GV403", "GV404", "GV405", "GV408", "GV411")
 # What a finding explains: these are not said a second time in other words.
 _EXPLAINS: dict[str, tuple[str, ...]] = {
-    "GV303": ("GV301",),
-    "GV304": ("GV301",),
-    "GV305": ("GV301",),
-    "GV310": ("GV601",),
-    "GV402": ("GV411",),
+    "GV301": ("GV501",),
+    "GV302": ("GV501",),
+    "GV303": ("GV301", "GV501"),
+    "GV304": ("GV301", "GV501"),
+    "GV305": ("GV301", "GV501"),
+    "GV306": ("GV307", "GV501"),
+    "GV310": ("GV601", "GV501"),
+    "GV402": ("GV405", "GV411"),
     "GV407": _COMPARED,
+    "GV408": ("GV307", "GV308", "GV403", "GV404", "GV405", "GV411"),
     "GV409": (*_COMPARED, "GV302", "GV407"),
     "GV501": ("GV502",),
 }
@@ -88,6 +92,8 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     if reason:
         return skipped(NAME, problem, reason)
     ready = steady(problem, settings)
+    if any(finding.verdict is Verdict.FAIL for finding in ready.findings):
+        return _result(ready.problem, ready.findings, "")
     if not any(output.tensor.requires_grad for output in ready.tape.outputs):
         return skipped(NAME, problem, "no output has a graph: there is no backward to question")
     refused = refusals(ready.problem, ready.tape)

@@ -6,9 +6,12 @@ Autograd sums, casts and moves what `backward` returns before anybody sees it, h
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -18,6 +21,9 @@ from torch.autograd.function import BackwardCFunction
 from gradverify.core.tape import Tape
 
 Relay = Callable[[Tensor], Tensor]
+
+_DEPTH = 4  # objects inside each other that are looked into
+_ELEMENTARY = (type(None), bool, int, float, complex, str, bytes, type, ModuleType)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +102,11 @@ def slots(node: Any) -> tuple[Slot, ...]:
 
 
 def held(node: Any) -> dict[str, Tensor]:
-    """Return the tensors among a node's own attributes by their path, `ctx.cache[0]`."""
+    """Return the tensors that a node's own attributes hold by their path, `ctx.cache[0]`, `ctx.closure.x`."""
     found: dict[str, Tensor] = {}
+    seen: set[int] = set()
     for name, value in vars(node).items():
-        _collect(f"ctx.{name}", value, found)
+        _collect(f"ctx.{name}", value, found, seen, _DEPTH)
     return found
 
 
@@ -128,12 +135,29 @@ def _is_foreign(node: Any) -> bool:
     return class_of(node).__module__.split(".")[0] in ("torch", "gradverify")
 
 
-def _collect(path: str, value: Any, found: dict[str, Tensor]) -> None:
+def _collect(path: str, value: Any, found: dict[str, Tensor], seen: set[int], depth: int) -> None:
     if isinstance(value, Tensor):
         found[path] = value
-    elif isinstance(value, list | tuple):
-        for number, entry in enumerate(value):
-            _collect(f"{path}[{number}]", entry, found)
+    elif depth and not isinstance(value, _ELEMENTARY) and id(value) not in seen:
+        seen.add(id(value))
+        for name, entry in _parts(value):
+            _collect(f"{path}{name}", entry, found, seen, depth - 1)
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what a value holds and nobody else need hold, with how it is called there."""
+    if isinstance(value, FunctionType):
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            with suppress(ValueError):  # a cell that nothing was put into
+                yield f".{name}", cell.cell_contents
+    elif isinstance(value, partial):
+        yield from _parts((value.func, *value.args))
+        yield from _parts(value.keywords)
+    elif isinstance(value, MethodType):
+        yield "", value.__self__
     elif isinstance(value, dict):
-        for key, entry in value.items():
-            _collect(f"{path}[{key!r}]", entry, found)
+        yield from ((f"[{key!r}]", entry) for key, entry in list(value.items()))
+    elif isinstance(value, list | tuple | set | frozenset | deque):
+        yield from ((f"[{number}]", entry) for number, entry in enumerate(value))
+    else:
+        yield from ((f".{name}", entry) for name, entry in list(getattr(value, "__dict__", {}).items()))

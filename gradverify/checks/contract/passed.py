@@ -42,7 +42,8 @@ def differs(tensor: Tensor, before: Tensor) -> bool:
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    return plain.contiguous().reshape(-1).view(torch.uint8)
 
 
 def alike(tape: Tape, other: Tape) -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
+from gradverify.checks.contract import reused
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Answer, Subject, answer_of, graph, outputs_of
 from gradverify.checks.contract.wording import differences, minus, remark
@@ -35,8 +36,11 @@ class Steady:
 def steady(problem: Problem, settings: Settings) -> Steady:
     """GV406: make the forward repeatable, or say that it is not; raises EvaluationError."""
     seed_everywhere(settings.seed)
-    tape = record(problem)
-    spread = _spread(tape, record(problem))
+    tape, other = record(problem), record(problem)
+    overwritten = tuple(reused.outputs(problem, tape, other))
+    if overwritten:
+        return Steady(problem=problem, tape=tape, reuse=Reuse.SHARED, findings=overwritten)
+    spread = _spread(tape, other)
     if spread <= _FEW and untouched(settings.seed):
         return Steady(problem=problem, tape=tape, reuse=Reuse.FRESH, findings=_wobble(spread))
     seeded = replace(problem, seed=settings.seed if problem.seed is None else problem.seed)

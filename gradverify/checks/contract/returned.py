@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from gradverify.core.tape import Rejected, Tape, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
-_NOT_A_TENSOR = "expected Variable or None"  # torch's words for a gradient of another type
+_NO_TENSOR = re.compile(r"different than None at position (\d+)")  # torch's words, counted from 1
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
@@ -37,32 +38,38 @@ def refusals(problem: Problem, tape: Tape) -> tuple[Finding, ...]:
         except EvaluationError as error:
             if not heard:
                 raise
-            found = [finding for exchange in heard[-1:] for finding in _refused(exchange)]
-            if not found and not _is_refusal(error):
-                raise
             said = str(error.original).strip().splitlines()[0]
+            found = [finding for exchange in heard[-1:] for finding in _refused(exchange, said)]
+            if not found and not isinstance(error, Rejected):
+                raise
             return tuple(found) or (accusation("GV312", f"autograd rejects what backward returned: {said}"),)
     return ()
 
 
-def _is_refusal(error: EvaluationError) -> bool:
-    return isinstance(error, Rejected) or _NOT_A_TENSOR in str(error.original)
-
-
-def _refused(exchange: Exchange) -> Iterator[Finding]:
+def _refused(exchange: Exchange, said: str) -> Iterator[Finding]:
     name = class_of(exchange.node).__name__
     wanted = len(exchange.node.needs_input_grad)
     if len(exchange.returned) < wanted or any(entry is not None for entry in exchange.returned[wanted:]):
-        text = f"backward of {name} returns {len(exchange.returned)} gradients for the {wanted} arguments of forward"
-        yield accusation("GV312", f"{text}, and autograd rejects it: one per argument, None where there is none")
+        text = f"backward of {name} returns {_counted(len(exchange.returned), 'gradient')}, forward takes"
+        text = f"{text} {_counted(wanted, 'argument')}, and autograd rejects it"
+        yield accusation("GV312", f"{text}: one gradient per argument, None where there is none")
         return
+    superfluous = _NO_TENSOR.search(said)
+    if superfluous:
+        place = f"backward of {name}, argument {int(superfluous[1]) - 1}"
+        text = f"{place}: returns a gradient for what is no tensor, and autograd rejects it: None there"
+        yield accusation("GV312", text)
     for slot in slots(exchange.node):
         gradient = exchange.returned[slot.place]
         place = f"backward of {name}, argument {slot.place}"
         if gradient is not None and not isinstance(gradient, Tensor):
-            yield accusation("GV312", f"{place}: returns {type(gradient).__name__}, not a tensor; autograd rejects it")
+            text = f"{place}: returns a value of type {type(gradient).__name__}, which is no tensor"
+            yield accusation("GV312", f"{text}, and autograd rejects it")
         elif gradient is not None and gradient.device != slot.device:
             yield _device(place, gradient, slot)
+        elif gradient is not None and gradient.is_complex() and not slot.dtype.is_complex:
+            dtypes = f"returns {_name(gradient.dtype)} for an input of {_name(slot.dtype)}"
+            yield accusation("GV310", f"{place}: {dtypes}, and autograd rejects it: the real part is the gradient")
         elif gradient is not None and not _sums_to(gradient.shape, slot.shape):
             shapes = f"a gradient of shape {list(gradient.shape)} for an input of shape {list(slot.shape)}"
             yield accusation("GV312", f"{place}: returns {shapes}, and autograd rejects it")
@@ -101,6 +108,10 @@ def _eps(dtype: torch.dtype) -> float:
 def _sums_to(shape: torch.Size, wanted: torch.Size) -> bool:
     lead = len(shape) - len(wanted)
     return lead >= 0 and all(small in (1, large) for small, large in zip(wanted, shape[lead:], strict=True))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _name(dtype: torch.dtype) -> str:

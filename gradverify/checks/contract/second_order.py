@@ -20,6 +20,7 @@ from gradverify.result import Finding
 _STEP = 2.0**-20  # relative displacement that a smooth intermediate feels
 _SMOOTH = 1e-3  # largest relative change that it may cause
 _PART = 1e-6  # of <g, B'(g)> that may be missing
+_ROUNDING = 32.0  # units of rounding that may be
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
@@ -34,10 +35,8 @@ def findings(subject: Subject) -> Iterator[Finding]:
                 return  # declared
             missing = _missing(subject, cotangents, grads)
     except EvaluationError as error:
-        yield remark("GV501", f"backward cannot be differentiated: with create_graph, {raised(error)}")
-        return
-    except RuntimeError as error:
-        yield remark("GV501", f"backward cannot be differentiated: {str(error).splitlines()[0]}")
+        if not isinstance(error.original, NotImplementedError):  # which declares it
+            yield remark("GV501", f"backward cannot be differentiated: with create_graph, {raised(error)}")
         return
     if missing:
         text = "backward is not differentiable by its cotangent and does not say so: @once_differentiable would"
@@ -56,12 +55,22 @@ def _missing(subject: Subject, cotangents: Cotangents, grads: tuple[Tensor | Non
     if not total.requires_grad:
         return True
     # the derivative of |B(g)|² by g, times g, is 2|B(g)|²
-    derivatives = torch.autograd.grad(total, cotangents, allow_unused=True)
+    derivatives = _derivatives(total, cotangents)
     found = sum(
         float((as_coordinates(derivative, cotangent) * flatten([cotangent])).sum())
         for derivative, cotangent in zip(derivatives, cotangents, strict=True)
     )
-    return abs(found - 2 * expected) > _PART * expected
+    eps = max(torch.finfo(dtype).eps for dtype in subject.dtypes)
+    return abs(found - 2 * expected) > max(_PART, _ROUNDING * eps) * expected
+
+
+def _derivatives(total: Tensor, cotangents: Cotangents) -> tuple[Tensor | None, ...]:
+    try:
+        return torch.autograd.grad(total, cotangents, allow_unused=True)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of a backward that backward called, and so of the user's
+        raise EvaluationError("backward", error) from error
 
 
 def _intermediates(subject: Subject) -> Iterator[Finding]:
@@ -71,8 +80,8 @@ def _intermediates(subject: Subject) -> Iterator[Finding]:
         if other is not None and other.shape == tensor.shape and _follows(tensor, other):
             yield remark(
                 "GV502",
-                f"{name} depends on the inputs and is a constant for autograd: a derivative of backward misses "
-                "its part; save inputs or outputs, or declare @once_differentiable",
+                f"{name} depends on the inputs and is a constant for autograd: where backward uses it, backward's own "
+                "derivative misses its part; save inputs or outputs, or declare @once_differentiable",
             )
 
 

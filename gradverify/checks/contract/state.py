@@ -2,43 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 
+import torch
 from torch import Tensor
 
-from gradverify.checks.contract.subject import Subject, answer_of, graph_at, new_graph
+from gradverify.checks.contract import reused, stale
+from gradverify.checks.contract.subject import Answer, Subject, answer_of, as_coordinates, graph_at, new_graph
 from gradverify.checks.contract.wording import differences
-from gradverify.core.problem import fresh
-from gradverify.core.tape import Tape
+from gradverify.core.problem import Named, fresh
+from gradverify.core.tape import Tape, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV408: a call between forward and backward changes nothing."""
-    own = new_graph(subject)
-    other = _elsewhere(subject)
+    """GV408: neither a forward nor a backward elsewhere changes anything, and no call lives on the first one."""
+    own, after = new_graph(subject), new_graph(subject)
+    points, other = _elsewhere(subject)
     if other is None:
         return
-    with suppress(EvaluationError):  # the other point need not have a gradient
-        answer_of(subject, other, subject.cotangents)
-    got = answer_of(subject, own, subject.cotangents)
+    found = [*_changed(subject, own)]
+    yield from found
+    if found:
+        return
+    try:
+        grads = _grads(subject, other)
+    except EvaluationError:
+        return  # the other point need not have a gradient
+    before = [gradient.tensor.clone() for gradient in grads]
+    answer = _coordinates(subject, other, grads)
+    yield from _changed(subject, after)
+    yield from reused.gradients(grads, before)
+    yield from stale.findings(subject, points, other, answer)
+
+
+def _changed(subject: Subject, tape: Tape) -> Iterator[Finding]:
+    got = answer_of(subject, tape, subject.cotangents)
     claim = "backward answers differently after another call in between: state is carried from one call to the next"
     yield from differences(subject, "GV408", claim, got, subject.answer)
 
 
-def _elsewhere(subject: Subject) -> Tape | None:
+def _grads(subject: Subject, tape: Tape) -> tuple[Named, ...]:
+    """Return the gradients as backward handed them out, without those that are None."""
+    with torch.no_grad():
+        grads = vjp(subject.problem, tape, [fresh(cotangent) for cotangent in subject.cotangents])
+    pairs = zip(subject.primals, grads, strict=True)
+    return tuple(Named(name=primal.name, tensor=grad) for primal, grad in pairs if grad is not None)
+
+
+def _coordinates(subject: Subject, tape: Tape, grads: Sequence[Named]) -> Answer:
+    found = {gradient.name: gradient.tensor for gradient in grads}
+    pairs = zip(subject.primals, tape.leaves, strict=True)
+    return tuple(as_coordinates(found.get(primal.name), leaf) for primal, leaf in pairs)
+
+
+def _elsewhere(subject: Subject) -> tuple[Sequence[Tensor], Tape | None]:
     """Return a graph at another point: the same values in other places, or where that is no input, near by."""
     for moved in _MOVES:
+        points = [moved(primal.tensor) for primal in subject.primals]
         try:
-            tape = graph_at(subject, [moved(primal.tensor) for primal in subject.primals])
+            tape = graph_at(subject, points)
         except EvaluationError:
             continue
         same = [output.tensor.shape for output in tape.outputs] == [c.shape for c in subject.cotangents]
         if same and all(bool(output.tensor.isfinite().all()) for output in tape.outputs):
-            return tape
-    return None
+            return points, tape
+    return (), None
 
 
 def _rolled(tensor: Tensor) -> Tensor:

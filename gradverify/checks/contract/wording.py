@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Answer, Subject
+from gradverify.checks.wording import told_apart
 from gradverify.core.coordinates import Block, blocks, flatten, unravel
 from gradverify.core.problem import Named
 from gradverify.errors import EvaluationError
@@ -79,9 +80,10 @@ def scaled(answer: Answer, factor: float) -> Answer:
 
 
 def raised(error: EvaluationError) -> str:
-    """Return `backward raises TypeError: what it says`."""
+    """Return `backward raises TypeError: what it says`, without a full stop, for a sentence that goes on."""
     lines = [line.strip() for line in str(error.original).splitlines() if line.strip()]
-    return f"{error.stage} raises {type(error.original).__name__}: {lines[0] if lines else '(no message)'}"
+    kind = f"{error.stage} raises {type(error.original).__name__}"
+    return f"{kind}: {lines[0].rstrip('.')}" if lines else kind
 
 
 def _apart(found: Tensor, wanted: Tensor, allowed: float) -> Tensor:
@@ -93,9 +95,10 @@ def _worst(subject: Subject, number: int, found: Tensor, wanted: Tensor, wrong: 
     distance = torch.where(wrong, (found - wanted).abs().nan_to_num(torch.inf, torch.inf), -1.0)
     position = int(distance.argmax())
     count = int(wrong.sum())
-    entries = f"{count} of {found.numel()} {'entry differs' if found.numel() == 1 else 'entries differ'}"
-    place = place_in(subject, number, position)
-    return f"{entries} by {subject.primals[number].name}, {place} is {found[position]:.6g}, not {wanted[position]:.6g}"
+    noun = "entry" if found.numel() == 1 else "entries"
+    entries = f"{count} of {found.numel()} {noun} {'differs' if count == 1 else 'differ'}"
+    got, right = told_apart(float(found[position]), float(wanted[position]))
+    return f"{entries} by {subject.primals[number].name}, {place_in(subject, number, position)} is {got}, not {right}"
 
 
 def place_in(subject: Subject, number: int, position: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -189,6 +190,14 @@ def test_the_switches_of_determinism_are_put_back() -> None:
     assert not torch.are_deterministic_algorithms_enabled()
 
 
+class Times:
+    def __init__(self, y: Tensor) -> None:
+        self.y = y
+
+    def times(self, g: Tensor) -> Tensor:
+        return g * self.y
+
+
 class Exp(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, how: str) -> Tensor:
@@ -198,17 +207,25 @@ class Exp(Function):
             ctx.y = y
         elif how == "list":
             ctx.kept = [{"y": y}]
+        elif how == "closure":
+            ctx.times = lambda g: g * y
+        elif how == "partial":
+            ctx.times = partial(torch.mul, y)
+        elif how == "method":
+            ctx.times = Times(y).times
         else:
             ctx.save_for_backward(y)
         return y
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        if hasattr(ctx, "times"):
+            return ctx.times(g), None
         y = {"attribute": lambda: ctx.y, "list": lambda: ctx.kept[0]["y"]}.get(ctx.how, lambda: ctx.saved_tensors[0])()
         return g * y, None
 
 
-@pytest.mark.parametrize("how", ["attribute", "list"])
+@pytest.mark.parametrize("how", ["attribute", "list", "closure", "partial", "method"])
 def test_an_output_kept_on_ctx_leaks(how: str) -> None:
     result = contract(lambda x: Exp.apply(x, how), X)
     assert failing(result) == {"GV410"}
@@ -293,3 +310,20 @@ def test_dimensions_of_size_one() -> None:
 
 def test_two_outputs_share_nothing() -> None:
     assert contract(pair(lambda ctx, x, y, g, h: (y * g + h, x * g + h)), X, Y).findings == ()
+
+
+def test_a_size_that_is_fixed_is_not_taken_for_one_that_may_be_one() -> None:
+    bias = torch.ones(3, dtype=torch.float64)
+
+    class Shifted(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return (x + bias).square()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return 2 * (g * (x + bias)).view(len(x), 3).view(x.shape)
+
+    assert failing(contract(Shifted.apply, M)) == set()

@@ -99,7 +99,7 @@ def test_jvp_and_backward() -> None:
     assert contract(right, X, check="forward_ad").verdict is Verdict.PASS
     wrong = contract(with_jvp(lambda x, t: t * x.sin()), X)
     assert failing(wrong) == {"GV503"}
-    assert "differences do not agree with jvp" in wrong.message
+    assert "differences agree with backward" in wrong.message
     backward_wrong = contract(with_jvp(lambda x, t: t * x.cos(), torch.sin), X)
     assert failing(backward_wrong) == {"GV503"}
     assert "differences agree with jvp" in backward_wrong.message
@@ -142,6 +142,7 @@ def test_vmap_and_a_loop(right: bool) -> None:
         def vmap(info: Any, in_dims: Any, x: Tensor, y: Tensor) -> Any:
             if not right and in_dims[1] is None:
                 return x * y.flip(0), 0
+            x, y = (t if dim is None else t.movedim(dim, 0) for t, dim in zip((x, y), in_dims, strict=True))
             return Scaled.apply(x, y), 0
 
     def _summed(gradient: Tensor, like: Tensor) -> Tensor:
@@ -183,3 +184,174 @@ def test_constants_in_float32_and_float32_inputs_are_right() -> None:
     assert contract(constants, X, Y).findings == ()
     single = contract(sine(lambda ctx, x, g: g * x.cos()), X.detach().float().requires_grad_())
     assert single.findings == ()
+
+
+def test_a_jvp_in_place_is_asked_with_a_tangent_of_its_own() -> None:
+    class Exp(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.mark_dirty(x.exp_())
+            ctx.save_for_backward(x)
+            ctx.save_for_forward(x)
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * ctx.saved_tensors[0]
+
+        @staticmethod
+        def jvp(ctx: Any, t: Tensor) -> Tensor:
+            return t.mul_(ctx.saved_tensors[0])
+
+    assert contract(Exp.apply, X).findings == ()
+    assert contract(Exp.apply, X, check="forward_ad").verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rounding_is_no_missing_part_of_backwards_derivative(dtype: torch.dtype) -> None:
+    point = X.detach().to(dtype).requires_grad_()
+    assert contract(sine(lambda ctx, x, g: g * x.cos()), point).findings == ()
+    assert remarked(contract(sine(lambda ctx, x, g: g.detach() * x.cos()), point)) == {"GV501"}
+
+
+@pytest.mark.parametrize("error", [KeyError("oops"), RuntimeError(""), NotImplementedError("no")])
+def test_a_backward_whose_own_backward_raises(error: Exception) -> None:
+    class Slope(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+            return g * x.cos()
+
+        @staticmethod
+        def backward(ctx: Any, h: Tensor) -> Any:
+            raise error
+
+    result = contract(sine(lambda ctx, x, g: Slope.apply(x, g)), X)
+    assert result.verdict is Verdict.PASS
+    assert remarked(result) == (set() if isinstance(error, NotImplementedError) else {"GV501"})
+
+
+@pytest.mark.parametrize("said", ["", "no second derivative"])
+def test_a_backward_whose_own_backward_is_not_implemented_declares_it(said: str) -> None:
+    class Slope(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+            return g * x.cos()
+
+        @staticmethod
+        def backward(ctx: Any, h: Tensor) -> Any:
+            raise NotImplementedError(said)
+
+    result = contract(sine(lambda ctx, x, g: Slope.apply(x, g)), X, check="gradgradcheck")
+    assert result.verdict is Verdict.SKIP
+    reason = said or "it raises NotImplementedError"
+    assert result.message == f"backward has no derivative of its own: {reason}"
+
+
+def test_a_jvp_that_differs_in_few_digits_is_shown_with_them() -> None:
+    result = contract(with_jvp(lambda x, t: t * x.cos() * (1 + 3e-7)), X)
+    (_, jvp), (_, backward) = (part.split(" = ") for part in result.message.split(";")[0].split(": ")[1].split(", <B"))
+    assert jvp != backward
+    assert result.message.endswith("; differences cannot tell them apart")
+
+
+@pytest.mark.parametrize(
+    ("jvp", "said"),
+    [
+        (lambda x, t: t.mul_(x.cos()), "jvp by x modifies its tangent in place"),
+        (lambda x, t: t * x.data.cos_(), "jvp by x modifies x in place"),
+        (lambda x, t: None, "jvp by x returns None for an output: zeros where there is no tangent"),
+    ],
+)
+def test_a_jvp_that_overwrites_or_returns_nothing(jvp: Any, said: str) -> None:
+    assert contract(with_jvp(jvp), X).message == said
+
+
+def _refused(x: Tensor, t: Tensor) -> Tensor:
+    raise NotImplementedError("no forward mode")
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_forward_mode_that_ends_on_the_way_is_no_mistake(declared: bool) -> None:
+    right = with_jvp(lambda x, t: t * x.cos())
+    function = with_jvp(_refused) if declared else lambda x: _Plain.apply(right(x))
+    assert contract(function, X).findings == ()
+    result = contract(function, X, check="forward_ad")
+    assert result.verdict is Verdict.SKIP
+    assert result.message.startswith("forward mode ends on the way: ")
+
+
+class _Plain(Function):
+    """Has no jvp."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return 2 * g
+
+
+@pytest.mark.parametrize("around", [lambda y: y * float(y.detach().sum() > -9), lambda y: y if y.sum() > -9 else -y])
+def test_vmap_that_ends_outside_of_the_function_is_no_mistake(around: Callable[[Tensor], Tensor]) -> None:
+    def function(x: Tensor) -> Tensor:
+        return around(_Plain.apply(x))
+
+    assert contract(function, X).findings == ()
+    result = contract(function, X, check="batching")
+    assert result.verdict is Verdict.SKIP
+    assert result.message.startswith("vmap ends on the way: ")
+
+
+@pytest.mark.parametrize(("rule", "right"), [("first", False), ("given", True), ("refuses", True)])
+def test_a_batch_in_the_last_dimension(rule: str, right: bool) -> None:
+    class Doubled(Function):
+        @staticmethod
+        def forward(x: Tensor) -> Tensor:
+            return 2 * x
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            pass
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return 2 * g
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, x: Tensor) -> Any:
+            if rule == "refuses":
+                raise NotImplementedError("no batches")
+            return Doubled.apply(x), in_dims[0] if rule == "given" else 0
+
+    result = contract(Doubled.apply, X)
+    assert failing(result) == (set() if right else {"GV504"})
+    assert right or "vmap over x in the last dimension: output is not what a loop gives" in result.message
+
+
+def test_a_batch_in_float32_need_not_agree_to_more_than_rounding() -> None:
+    class Dot(Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(a: Tensor, b: Tensor) -> Tensor:
+            return a @ b
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Any:
+            a, b = ctx.saved_tensors
+            return g @ b.mT, a.mT @ g
+
+    a = torch.linspace(-1, 1, 600).sin().mul(100).cos().view(20, 30).requires_grad_()
+    b = torch.linspace(-2, 1, 600).sin().mul(99).cos().view(30, 20).requires_grad_()
+    assert contract(Dot.apply, a, b).findings == ()

@@ -46,13 +46,40 @@ def test_a_shape_that_autograd_rejects() -> None:
 def test_a_count_that_autograd_rejects() -> None:
     result = contract(product(lambda ctx, x, y, g: g * y), X, Y)
     assert failing(result) == {"GV312"}
-    assert "returns 1 gradients for the 2 arguments of forward" in result.message
+    assert "returns 1 gradient, forward takes 2 arguments, and autograd rejects it" in result.message
+    result = contract(sine(lambda ctx, x, g: (g, g)), X)
+    assert "returns 2 gradients, forward takes 1 argument, and autograd rejects it" in result.message
+
+
+def test_a_gradient_for_what_is_no_tensor() -> None:
+    class Scaled(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+            return factor * x
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+            return 2 * g, g
+
+    result = contract(lambda x: Scaled.apply(x, 2.0), X)
+    assert failing(result) == {"GV312"}
+    assert "argument 1: returns a gradient for what is no tensor, and autograd rejects it" in result.message
+    first = contract(lambda x: Scaled.apply(x, 2.0), X, check="gradcheck")
+    assert failing(first) == {"GV312"}
+
+
+def test_a_complex_gradient_for_a_real_input() -> None:
+    result = contract(sine(lambda ctx, x, g: (g * x.cos()).to(torch.complex128)), X)
+    assert failing(result) == {"GV310"}
+    assert "returns complex128 for an input of float64, and autograd rejects it" in result.message
 
 
 def test_something_that_is_no_tensor() -> None:
     result = contract(sine(lambda ctx, x, g: 1.0), X)
     assert failing(result) == {"GV312"}
-    assert "returns float, not a tensor" in result.message
+    assert "returns a value of type float, which is no tensor, and autograd rejects it" in result.message
+    assert failing(contract(sine(lambda ctx, x, g: 1.0), X, check="gradcheck")) == {"GV312"}
+    assert contract(sine(lambda ctx, x, g: 1.0), X, check="gradgradcheck").verdict is Verdict.SKIP
 
 
 def test_gradients_for_inputs_that_did_not_ask_are_right() -> None:

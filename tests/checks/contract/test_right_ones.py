@@ -180,3 +180,34 @@ def test_the_eleven(file: str, name: str, inputs: tuple[Any, ...], codes: set[st
     result = contract(getattr(ops(file), name).apply, *inputs)
     assert failing(result) == codes
     assert {finding.code for finding in result.findings} == codes
+
+
+@pytest.mark.parametrize("lazy", [lambda z: z.conj(), lambda z: z.conj().imag])
+def test_an_output_that_is_lazily_conjugated_or_negated(lazy: Callable[[Tensor], Tensor]) -> None:
+    class Lazy(Function):
+        @staticmethod
+        def forward(ctx: Any, z: Tensor) -> Tensor:
+            return lazy(z)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g.conj() if g.is_complex() else torch.complex(torch.zeros_like(g), -g)
+
+    point = torch.complex(X.detach(), Y.detach()).requires_grad_()
+    assert contract(Lazy.apply, point).findings == ()
+
+
+def test_numbers_drawn_in_the_order_of_memory_are_others_for_a_transposed_input() -> None:
+    class Dropout(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            mask = torch.rand_like(x) < 0.5
+            ctx.save_for_backward(mask)
+            return x * mask
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * ctx.saved_tensors[0]
+
+    point = torch.linspace(-1, 1, 12, dtype=torch.float64).view(3, 4).requires_grad_()
+    assert contract(Dropout.apply, point).findings == ()

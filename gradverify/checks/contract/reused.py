@@ -1,0 +1,56 @@
+"""GV408: what one call returned belongs to whoever called, and the next call leaves it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from torch import Tensor
+
+from gradverify.checks.contract.passed import differs
+from gradverify.checks.contract.wording import accusation
+from gradverify.core.problem import Named, Problem, fresh
+from gradverify.core.tape import Tape, record
+from gradverify.errors import EvaluationError
+from gradverify.result import Finding
+
+_ELSEWHERE = 1 + 2.0**-6  # times the point
+
+
+def outputs(problem: Problem, tape: Tape, other: Tape) -> Iterator[Finding]:
+    """GV408: no forward overwrites the outputs of the one before; `tape` and `other` are two calls at one point.
+
+    Asked before all else, since a graph whose outputs are overwritten answers nothing. Costs a forward where two calls
+    return the same memory, as they may where it is a constant.
+    """
+    common = [
+        output
+        for output, again in zip(tape.outputs, other.outputs, strict=False)
+        if _memory(output.tensor) == _memory(again.tensor) != 0
+    ]
+    if not common:
+        return
+    before = [output.tensor.detach().clone() for output in common]
+    moved = [replace(primal, tensor=fresh(primal.tensor) * _ELSEWHERE) for primal in problem.primals]
+    with suppress(EvaluationError):
+        record(replace(problem, primals=tuple(moved)))
+    for output, values in zip(common, before, strict=True):
+        if differs(output.tensor, values):
+            yield _overwritten(f"forward returns {output.name}", of=output.name)
+
+
+def gradients(named: Sequence[Named], before: Sequence[Tensor]) -> Iterator[Finding]:
+    """GV408: no backward overwrites the gradients that the one before it returned, whose values were `before`."""
+    for gradient, values in zip(named, before, strict=True):
+        if differs(gradient.tensor, values):
+            yield _overwritten(f"backward returns the gradient by {gradient.name}", wrt=gradient.name)
+
+
+def _overwritten(what: str, *, of: str | None = None, wrt: str | None = None) -> Finding:
+    text = "in memory that it keeps, and the next call overwrites it: return a new tensor from every call"
+    return accusation("GV408", f"{what} {text}", of=of, wrt=wrt)
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr() if tensor.numel() else 0

@@ -1,0 +1,113 @@
+"""GV408: what is kept from one call to the next, on the class, in a cache, in a buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from tests.checks.contract.support import X, contract, failing, sine
+
+
+def remembering(keep: Callable[[Tensor], None], slope: Callable[[], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return sin with a forward that keeps something of x elsewhere, and a backward that takes its slope from there."""
+
+    class Remembering(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            keep(x.detach().clone())
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * slope()
+
+    return Remembering.apply
+
+
+def test_values_of_the_last_call() -> None:
+    kept: dict[str, Tensor] = {}
+    result = contract(remembering(lambda x: kept.update(x=x), lambda: kept["x"].cos()), X)
+    assert failing(result) == {"GV408"}
+    assert "after another call in between" in result.message
+
+
+def test_values_from_a_stack_that_other_calls_put_theirs_on() -> None:
+    stack: list[Tensor] = []
+    assert "GV408" in failing(contract(remembering(stack.append, lambda: stack.pop().cos()), X))
+
+
+def test_values_of_the_first_call() -> None:
+    kept: dict[str, Tensor] = {}
+
+    def keep(x: Tensor) -> None:
+        kept.setdefault("x", x)
+
+    result = contract(remembering(keep, lambda: kept["x"].cos()), X)
+    assert failing(result) == {"GV408"}
+    assert "answers at another point what it answered at the first" in result.message
+
+
+@pytest.mark.parametrize("forward", [lambda x: 3 * x, torch.round, lambda x: 3 * x + x.floor()])
+def test_the_same_slope_everywhere_is_not_kept(forward: Callable[[Tensor], Tensor]) -> None:
+    class Straight(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return forward(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return 3 * g
+
+    assert contract(Straight.apply, X).findings == ()
+
+
+@pytest.mark.parametrize("kept", ["tensor", "view", "array"])
+def test_an_output_that_the_next_call_overwrites(kept: str) -> None:
+    array = np.empty(len(X))
+    buffer = torch.from_numpy(array)
+
+    class Buffered(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            if kept == "array":
+                np.sin(x.detach().numpy(), out=array)
+                return torch.from_numpy(array)
+            buffer.copy_(x.detach().sin())
+            return buffer[:] if kept == "view" else buffer.detach()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * ctx.saved_tensors[0].cos()
+
+    result = contract(Buffered.apply, X)
+    assert failing(result) == {"GV408"}
+    assert "forward returns output in memory that it keeps" in result.message
+
+
+def test_a_gradient_that_the_next_call_overwrites() -> None:
+    buffer = torch.empty_like(X)
+    result = contract(sine(lambda ctx, x, g: buffer.copy_(g * x.cos()).detach()), X)
+    assert failing(result) == {"GV408"}
+    assert "backward returns the gradient by x in memory that it keeps" in result.message
+
+
+def test_a_constant_that_every_call_returns_is_right() -> None:
+    ones = torch.ones(3, dtype=torch.float64)
+
+    class Constant(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+            return 2 * x, ones.detach()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor, h: Tensor) -> Tensor:
+            return 2 * g
+
+    assert contract(Constant.apply, X).findings == ()
