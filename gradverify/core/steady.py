@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gradverify.core.chance import seed_everywhere, untouched
+from gradverify.core.chance import forward_seed, seed_everywhere, untouched
 from gradverify.core.noise import repeats
 from gradverify.core.problem import Problem
 from gradverify.core.sampler import Mode, Sampler, sampler
@@ -30,7 +30,7 @@ def steady(problem: Problem, tape: Tape, seed: int) -> Steady | None:
     found = Steady(problem=problem, tape=tape, sampled=sampler(problem, tape))
     repeated = _repeats(found.sampled)
     if problem.seed is None and (not repeated or not untouched(seed)):
-        seeded = replace(problem, seed=seed)
+        seeded = replace(problem, seed=forward_seed(seed))
         tape = record(seeded)
         found = Steady(problem=seeded, tape=tape, sampled=sampler(seeded, tape))
         repeated = _repeats(found.sampled)

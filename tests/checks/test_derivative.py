@@ -166,7 +166,7 @@ def test_an_output_that_has_no_derivative_is_not_remarked_on(beside: Any) -> Non
 @pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
 def test_a_forward_that_draws_is_said_to(check: str) -> None:
     settings = Settings(seed=5)
-    said = " (the forward draws random numbers; seeded with 5 before every call)"
+    said = " (the forward draws random numbers; seeded with 24306 before every call)"
     found = checked(lambda x: x * torch.rand_like(x), double([1.0, 2.0]), check=check, settings=settings)
     assert found.verdict is Verdict.PASS
     assert found.message.endswith(said)
@@ -174,6 +174,22 @@ def test_a_forward_that_draws_is_said_to(check: str) -> None:
     assert "random" not in steady.message
     asked = replace(problem_of(lambda x: x * torch.rand_like(x), double([1.0])), seed=3)  # who says so knows
     assert "random" not in run_check(check, asked, settings).message
+
+
+@pytest.mark.parametrize("seed", [0, 1, 42])
+def test_a_mask_drawn_anew_from_a_usual_seed_is_not_right_by_accident(seed: int) -> None:
+    class Dropout(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x * (torch.rand(x.shape) < 0.5)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            drawn = torch.rand(grad.shape, generator=torch.Generator().manual_seed(seed))
+            return grad * (drawn < 0.5)
+
+    point = torch.linspace(1.0, 2.0, 16, dtype=torch.float64).requires_grad_()
+    assert checked(Dropout.apply, point, settings=Settings(seed=seed)).verdict is Verdict.FAIL
 
 
 def test_one_wrong_entry_differs() -> None:

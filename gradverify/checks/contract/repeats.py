@@ -14,7 +14,7 @@ from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Answer, Subject, answer_of, graph, outputs_of
 from gradverify.checks.contract.wording import differences, minus, remark
 from gradverify.core.analytic import Reuse
-from gradverify.core.chance import seed_everywhere, untouched
+from gradverify.core.chance import forward_seed, seed_everywhere, untouched
 from gradverify.core.problem import Problem
 from gradverify.core.tape import Tape, record
 from gradverify.result import Finding, Verdict
@@ -43,7 +43,7 @@ def steady(problem: Problem, settings: Settings) -> Steady:
     spread = _spread(tape, other)
     if spread <= _FEW and untouched(settings.seed):
         return Steady(problem=problem, tape=tape, reuse=Reuse.FRESH, findings=_wobble(spread))
-    seeded = replace(problem, seed=settings.seed if problem.seed is None else problem.seed)
+    seeded = replace(problem, seed=forward_seed(settings.seed) if problem.seed is None else problem.seed)
     tape = record(seeded)
     spread = _spread(tape, record(seeded))
     if spread <= _FEW:
