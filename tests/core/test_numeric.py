@@ -134,3 +134,17 @@ def test_rounding_that_goes_up_evenly_is_heard(function: Any, scale: float) -> N
 def test_what_is_wrong_beside_such_rounding_is_found_all_the_same() -> None:
     wrong = claimed(lambda x: (x.exp() - 1) / x, lambda x: 1.01 * (x * x.exp() - x.exp() + 1) / x**2)
     assert gradcheck(wrong, double([1e-2, -2e-2, 3e-2])).mismatched == 3
+
+
+@pytest.mark.parametrize("count", [1, 4, 8])
+@pytest.mark.parametrize(
+    "function", [lambda z: z * z.conj(), lambda z: torch.fft.fft(z).conj() * torch.fft.fft(z), lambda z: z / z.abs()]
+)
+def test_an_imaginary_part_of_nothing_but_rounding_is_small_beside_the_real_one(function: Any, count: int) -> None:
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        z = torch.randn(count, generator=generator, dtype=torch.complex128).requires_grad_()
+        result = gradcheck(function, z)
+        assert (result.verdict, result.undetermined) == ("pass", 0)
+        assert result.detection_limit is not None
+        assert result.detection_limit < 1e-6
