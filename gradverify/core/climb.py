@@ -15,6 +15,7 @@ from gradverify.core.moves import members
 from gradverify.core.nonsmooth import Local, examine
 from gradverify.core.replaced import replaced
 from gradverify.core.samples import Samples, Steps, joined, of_rows, sample
+from gradverify.core.steep import unseen
 
 DEPTH = 32  # rungs of a ladder, about
 
@@ -77,4 +78,11 @@ def _held_against(at: Bench, samples: Samples, local: Local) -> Judged:
     claimed, allowance = at.claimed[samples.moves], of_moves(at.allowance, samples.moves)
     judged = judge_local(claimed, local, allowance, torch.zeros_like(claimed))
     faint = excused(at, samples.moves, judged)
-    return judged if faint is None else judge_local(claimed, local, allowance, faint)
+    if faint is not None:
+        judged = judge_local(claimed, local, allowance, faint)
+    wrong = (judged.code == Code.MISMATCH) & ~(local.idle | local.edge | local.kink)
+    if not bool(wrong.any()):
+        return judged
+    return replace(
+        judged, code=judged.code.masked_fill(wrong & unseen(at.sampled, at.noise, samples, claimed), Code.UNDETERMINED)
+    )

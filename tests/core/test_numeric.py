@@ -148,3 +148,21 @@ def test_an_imaginary_part_of_nothing_but_rounding_is_small_beside_the_real_one(
         assert (result.verdict, result.undetermined) == ("pass", 0)
         assert result.detection_limit is not None
         assert result.detection_limit < 1e-6
+
+
+@pytest.mark.parametrize("speed", [1e9, 1e12, 1e14, 1e18])
+def test_what_varies_too_quickly_for_any_step_is_not_accused(speed: float) -> None:
+    fast = claimed(lambda x: torch.sin(1e3 * torch.sin(speed * x)), lambda x: _slope_of_waves(x, speed))
+    for seed in range(5):
+        x = torch.randn(3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        assert gradcheck(fast, x.requires_grad_()).verdict == "inconclusive"
+
+
+def _slope_of_waves(x: Tensor, speed: float) -> Tensor:
+    return 1e3 * speed * torch.cos(speed * x) * torch.cos(1e3 * torch.sin(speed * x))
+
+
+@pytest.mark.parametrize("share", [-1.0, 1.1, 1e3])
+def test_what_is_wrong_in_single_precision_is_found_beside_its_noise(share: float) -> None:
+    single = claimed(lambda x: x.float().sin().double(), lambda x: share * x.cos())
+    assert gradcheck(single, double([0.3, 1.7, -2.0])).mismatched == 3
