@@ -15,7 +15,7 @@ from gradverify.core.ground import as_judged
 from gradverify.core.jacobians import investigate, whole
 from gradverify.core.steady import steady
 from gradverify.core.tape import record
-from tests.core.support import ALONE, claimed, double, gradcheck, gradgradcheck, problem_of
+from tests.core.support import ALONE, claimed, double, gradcheck, gradgradcheck, problem_of, with_backward
 
 SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], list[float]]] = {
     "sin": (torch.sin, torch.cos, [0.3, 1.7, -2.0]),
@@ -156,6 +156,25 @@ def test_what_varies_too_quickly_for_any_step_is_not_accused(speed: float) -> No
     for seed in range(5):
         x = torch.randn(3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         assert gradcheck(fast, x.requires_grad_()).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("speed", [1e2, 1e3, 1e4, 1e5, 1e6])
+def test_a_zero_for_what_varies_quickly_is_found(speed: float, place: int) -> None:
+    def partly(grad: Tensor, x: Tensor) -> Tensor:
+        rising = speed * grad * (speed * x).cos() / (2 + (speed * x).sin())
+        return torch.where(torch.arange(3) == place, 0.0, rising)
+
+    wrong = with_backward(lambda x: (2 + (speed * x).sin()).log().sum(), partly)
+    for seed in range(3):
+        x = 100 * torch.randn(3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        assert gradcheck(wrong, x.requires_grad_()).mismatched == 1
+
+
+@pytest.mark.parametrize("share", [-1.0, 1.001, 2.0])
+def test_what_is_steep_at_the_point_alone_is_accused(share: float) -> None:
+    wrong = claimed(lambda x: x / x.abs().clamp(min=1e-12), lambda x: share * 1e12 * (x.abs() < 1e-12))
+    assert gradcheck(wrong, double([0.0])).verdict == "fail"
 
 
 def _slope_of_waves(x: Tensor, speed: float) -> Tensor:
