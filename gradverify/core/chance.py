@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-
 _UNUSUAL = 24_301  # a backward that draws its mask anew from the seed 0 is not to be right by accident
 
 

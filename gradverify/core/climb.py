@@ -15,6 +15,7 @@ from gradverify.core.moves import members
 from gradverify.core.nonsmooth import Local, examine
 from gradverify.core.replaced import replaced
 from gradverify.core.samples import Samples, Steps, joined, of_rows, sample
+from gradverify.core.steep import drowned, heard, unseen
 
 DEPTH = 32  # rungs of a ladder, about
 
@@ -22,16 +23,17 @@ DEPTH = 32  # rungs of a ladder, about
 def thorough(at: Bench, chosen: Tensor) -> Judged:
     """Judge the moves by the first part of the ladder, and those that it leaves open by the next parts too."""
     samples = sample(at.sampled, at.moves, chosen, halving_steps(at.lengths))
-    judged, height = _judged(at, samples, None)
+    judged, local = _judged(at, samples, None)
     every = torch.arange(at.sampled.value.numel(), device=chosen.device)
     rows = torch.arange(len(chosen), device=chosen.device)
     for part in (_coarse, _fine):
-        still = (~_settled(at, chosen, judged)[rows]).any(dim=1)
+        lost = drowned(at.sampled, heard(at.noise, local), samples)
+        still = (~_settled(at, chosen, judged)[rows] | lost).any(dim=1)
         if not bool(still.any()):
             break
         rows = rows[still]
         samples = joined(of_rows(samples, still), sample(at.sampled, at.moves, chosen[rows], part(at, chosen[rows])))
-        again, height = _judged(at, samples, height[still])
+        again, local = _judged(at, samples, local.height[still])
         judged = replaced(judged, torch.ones_like(judged.kinked), rows, every, again)
     return judged
 
@@ -55,8 +57,8 @@ def _fine(at: Bench, chosen: Tensor) -> Steps:
     return fine_steps(at.lengths, members(at.moves, chosen)[0])
 
 
-def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged, Tensor]:
-    """Return the verdicts, and the heights of the stairs that the samples show.
+def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged, Local]:
+    """Return the verdicts, and what the samples show.
 
     Where it is open whether there is noise or a kink far off, what agrees with either is not accused.
     """
@@ -69,7 +71,7 @@ def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged,
         every = torch.arange(len(open_), device=open_.device), torch.arange(open_.shape[1], device=open_.device)
         code = other.code.masked_fill((other.code == Code.MATCH) & ~at.noise.lasting, Code.UNDETERMINED)
         judged = replaced(judged, open_, *every, replace(other, code=code))
-    return judged, local.height
+    return judged, local
 
 
 def _held_against(at: Bench, samples: Samples, local: Local) -> Judged:
@@ -77,4 +79,10 @@ def _held_against(at: Bench, samples: Samples, local: Local) -> Judged:
     claimed, allowance = at.claimed[samples.moves], of_moves(at.allowance, samples.moves)
     judged = judge_local(claimed, local, allowance, torch.zeros_like(claimed))
     faint = excused(at, samples.moves, judged)
-    return judged if faint is None else judge_local(claimed, local, allowance, faint)
+    if faint is not None:
+        judged = judge_local(claimed, local, allowance, faint)
+    wrong = (judged.code == Code.MISMATCH) & ~(local.idle | local.edge | local.kink)
+    if not bool(wrong.any()):
+        return judged
+    wrong &= unseen(at.sampled, heard(at.noise, local), samples, claimed, judged.numeric)
+    return replace(judged, code=judged.code.masked_fill(wrong, Code.UNDETERMINED))

@@ -59,6 +59,7 @@ class Local:
     height: Tensor  # of the stair that the point lies on, 0 where on none
     far: tuple[Tensor, Tensor]  # between what the differences at larger steps lie
     unsteady: Tensor  # bool: the samples themselves show noise, or something that is not smooth
+    scatter: Tensor  # the noise that the samples themselves show
     leap: Tensor  # by how much they depart from the estimate all at once, see `leap`
 
 
@@ -72,12 +73,17 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | No
         height = torch.maximum(height, known)
     difference, nothing = central(samples), void(samples)
     finite = to_the_end(torch.isfinite(difference) | nothing) & ~nothing
+    scatter = _scatter(samples)
     measured = difference_noise(sampled, noise, samples)
-    level, shape, smooth = _smooth(sampled, samples, finite, _raised(samples, height, measured))
+    level, shape, smooth = _smooth(
+        sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured)
+    )
     tilted = tilted_stair(sampled, samples, smooth)
     if bool((tilted > height).any()):
         height = torch.maximum(height, tilted)
-        level, shape, smooth = _smooth(sampled, samples, finite, _raised(samples, height, measured))
+        level, shape, smooth = _smooth(
+            sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured)
+        )
     left, right = sides(sampled, samples, level, up_to_the_last(shape.rough) | ~shape.rough.any(dim=1, keepdim=True))
     size = at_last(shape.rough, shape.size)
     seen_smooth = (shape.calm & ~up_to_the_last(shape.rough)).sum(dim=1) >= _SEEN
@@ -109,7 +115,8 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | No
         stairs=height > _FLIGHT * sampled.value.abs(),
         height=height,
         far=_far(difference),
-        unsteady=shape.rough.any(dim=1) | (_scatter(samples).amax(dim=1) > noise.level),
+        unsteady=shape.rough.any(dim=1) | (scatter[:, 0] > noise.level),
+        scatter=scatter[:, 0],
         leap=leap(sampled, samples, measured, estimate),
         outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
@@ -124,9 +131,8 @@ def _smooth(sampled: Sampler, samples: Samples, finite: Tensor, level: Tensor) -
     return level, shape, tableau(central(samples), level, usable, lengths)
 
 
-def _raised(samples: Samples, height: Tensor, level: Tensor) -> Tensor:
-    """Return the noise of the differences, with stairs of this height (C, m) and the ladder's scatter; (C, K, m)."""
-    unsteady = torch.maximum(height.unsqueeze(1), _scatter(samples))
+def _raised(samples: Samples, unsteady: Tensor, level: Tensor) -> Tensor:
+    """Return the noise of the differences, where the forward is off by as much as `unsteady`; all (C, K, m)."""
     raised = torch.maximum(level, NOISE_FACTOR * unsteady / samples.forth)
     return raised.nan_to_num(torch.inf, torch.inf)
 

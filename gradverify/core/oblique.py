@@ -22,7 +22,8 @@ from gradverify.core.pieces import slopes
 from gradverify.core.sampler import along
 from gradverify.core.scale import own_or_shared
 
-_TRIALS = 3  # pairs of random directions whose derivatives should add up
+_TRIALS = 6  # pairs of random directions whose derivatives should add up
+_LEAD = 8.0  # by how much the input in the lead moves further than it would
 _ASIDE = 2.0**-3  # how far the last of these leads off the line on which all inputs rise alike
 _SHORT, _SHORTER = 2.0**-36, 2.0**-40  # steps of these trials, relative to the length scale
 _BROKEN = 1e-3  # a sum off by this part of its terms, at both steps, is no rounding
@@ -77,7 +78,7 @@ def _not_additive(at: Bench, generator: torch.Generator) -> tuple[Tensor, Tensor
     which tell every kink. Where many inputs meet at zero, only all of them rising may show it.
     """
     oblique, kinked = (torch.zeros_like(at.sampled.value, dtype=torch.bool) for _ in range(2))
-    pairs = [(_random(at, generator), _random(at, generator)) for _ in range(_TRIALS)]
+    pairs = [(_random(at, generator), _led(at, generator)) for _ in range(_TRIALS)]
     for one, other in (*pairs, (own_or_shared(at.lengths), _ASIDE * _random(at, generator))):
         found = [_broken(at, one, other, step) for step in (_SHORT, _SHORTER)]
         oblique |= found[0][0] & found[1][0]
@@ -112,6 +113,7 @@ def _neighbours(at: Bench, column: int, generator: torch.Generator) -> Iterator[
     """Yield displacements, in length scales, to points that may lie in different pieces."""
     yield from _ranks(at, column, generator)
     yield from (_random(at, generator) for _ in range(_NEIGHBOURS))
+    yield from _seconds(at, column, generator)
     alone = by_owner(at.moves, at.claimed.abs()) > 0  # where others move too, eigenvectors mix and hide a piece
     if bool(alone.any()) and not bool(alone.all()):
         yield from (neighbour * alone for neighbour in _ranks(at, column, generator, alone))
@@ -135,6 +137,28 @@ def _ranks(at: Bench, column: int, generator: torch.Generator, among: Tensor | N
         displaced = spread + shift * length
         displaced[column] = (2.0 * (gap - 0.5) / count - 1.0 + shift) * length[column]
         yield displaced
+
+
+def _led(at: Bench, generator: torch.Generator) -> Tensor:
+    """Return a random direction in which one of the inputs moves further than all others."""
+    direction = _random(at, generator)
+    leader = int(torch.randint(len(direction), (), generator=generator))
+    direction[leader] *= _LEAD
+    return direction
+
+
+def _seconds(at: Bench, column: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield displacements that put one coordinate next to the largest and next to the smallest, whichever that is.
+
+    A maximum over some of the coordinates and one over more of them then differ in what this one means to them.
+    """
+    length = own_or_shared(at.lengths)
+    others = torch.randperm(len(length), generator=generator).tolist()
+    for other in [number for number in others if number != column][:_RANKS]:
+        for sign in (1.0, -1.0):
+            displaced = _random(at, generator).clamp(-length, length)
+            displaced[column], displaced[other] = 2 * sign * length[column], 3 * sign * length[other]
+            yield displaced
 
 
 def _random(at: Bench, generator: torch.Generator) -> Tensor:

@@ -139,7 +139,8 @@ def _largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
     sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
     for block in outputs:
         if block.stop > block.start:
-            sizes[block.coordinates] = sizes[block.coordinates].max()
+            whole = slice(block.start, block.stop)  # of a complex tensor, both parts: what rounds one rounds the other
+            sizes[whole] = sizes[whole].max()
     return sizes
 
 

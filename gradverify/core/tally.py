@@ -126,7 +126,8 @@ class Tally:
         )
 
     def _extremes(self, claimed: Tensor, judged: Judged, allowance: Allowance) -> None:
-        size = torch.maximum(claimed.abs(), judged.numeric.abs())
+        measured = judged.numeric.abs()  # nothing, within its bar: rounding in place of a zero is of no size
+        size = torch.maximum(claimed.abs(), measured.masked_fill(measured <= judged.bar, 0.0))
         telling = matters(size, allowance).logical_and_(size < torch.inf)
         error, bar = judged.error, judged.bar
         if not agrees(judged):

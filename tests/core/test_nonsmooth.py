@@ -314,3 +314,11 @@ def test_one_enormous_input_excuses_nothing_of_the_others(share: float) -> None:
 @pytest.mark.parametrize("function", [torch.norm, torch.std, lambda x: torch.dist(x, x.flip(0))])
 def test_a_gradient_of_nothing_but_zeros_at_a_kink_breaks_nothing(function: Any) -> None:
     assert gradgradcheck(function, double([0.0, 0.0, 0.0])).entries == 12  # of 3 gradients by 3 inputs and 1 cotangent
+
+
+@pytest.mark.parametrize("count", [3, 5, 6, 8, 12])
+def test_maxima_over_more_and_fewer_of_the_tied_are_no_mistake(count: int) -> None:
+    ties = double([1.0] * count)
+    for fewer in range(1, count):
+        assert gradcheck(lambda x, fewer=fewer: x.amax() - x[:fewer].amax(), ties).verdict == "pass"
+        assert gradcheck(lambda x, fewer=fewer: x[fewer:].amax() - x[: fewer + 1].amax(), ties).verdict == "pass"

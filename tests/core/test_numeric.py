@@ -16,7 +16,7 @@ from gradverify.core.jacobians import investigate, whole
 from gradverify.core.steady import steady
 from gradverify.core.tape import record
 from gradverify.result import Verdict
-from tests.core.support import ALONE, claimed, double, gradcheck, gradgradcheck, problem_of
+from tests.core.support import ALONE, claimed, double, gradcheck, gradgradcheck, problem_of, with_backward
 
 SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], list[float]]] = {
     "sin": (torch.sin, torch.cos, [0.3, 1.7, -2.0]),
@@ -154,3 +154,54 @@ def test_rounding_that_goes_up_evenly_is_heard(function: Any, scale: float) -> N
 def test_what_is_wrong_beside_such_rounding_is_found_all_the_same() -> None:
     wrong = claimed(lambda x: (x.exp() - 1) / x, lambda x: 1.01 * (x * x.exp() - x.exp() + 1) / x**2)
     assert gradcheck(wrong, double([1e-2, -2e-2, 3e-2])).mismatched == 3
+
+
+@pytest.mark.parametrize("count", [1, 4, 8])
+@pytest.mark.parametrize(
+    "function", [lambda z: z * z.conj(), lambda z: torch.fft.fft(z).conj() * torch.fft.fft(z), lambda z: z / z.abs()]
+)
+def test_an_imaginary_part_of_nothing_but_rounding_is_small_beside_the_real_one(function: Any, count: int) -> None:
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        z = torch.randn(count, generator=generator, dtype=torch.complex128).requires_grad_()
+        result = gradcheck(function, z)
+        assert (result.verdict, result.undetermined) == ("pass", 0)
+        assert result.detection_limit is not None
+        assert result.detection_limit < 1e-6
+
+
+@pytest.mark.parametrize("speed", [1e9, 1e12, 1e14, 1e18])
+def test_what_varies_too_quickly_for_any_step_is_not_accused(speed: float) -> None:
+    fast = claimed(lambda x: torch.sin(1e3 * torch.sin(speed * x)), lambda x: _slope_of_waves(x, speed))
+    for seed in range(5):
+        x = torch.randn(3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        assert gradcheck(fast, x.requires_grad_()).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("speed", [1e2, 1e3, 1e4, 1e5, 1e6])
+def test_a_zero_for_what_varies_quickly_is_found(speed: float, place: int) -> None:
+    def partly(grad: Tensor, x: Tensor) -> Tensor:
+        rising = speed * grad * (speed * x).cos() / (2 + (speed * x).sin())
+        return torch.where(torch.arange(3) == place, 0.0, rising)
+
+    wrong = with_backward(lambda x: (2 + (speed * x).sin()).log().sum(), partly)
+    for seed in range(3):
+        x = 100 * torch.randn(3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        assert gradcheck(wrong, x.requires_grad_()).mismatched == 1
+
+
+@pytest.mark.parametrize("share", [-1.0, 1.001, 2.0])
+def test_what_is_steep_at_the_point_alone_is_accused(share: float) -> None:
+    wrong = claimed(lambda x: x / x.abs().clamp(min=1e-12), lambda x: share * 1e12 * (x.abs() < 1e-12))
+    assert gradcheck(wrong, double([0.0])).verdict == "fail"
+
+
+def _slope_of_waves(x: Tensor, speed: float) -> Tensor:
+    return 1e3 * speed * torch.cos(speed * x) * torch.cos(1e3 * torch.sin(speed * x))
+
+
+@pytest.mark.parametrize("share", [-1.0, 1.1, 1e3])
+def test_what_is_wrong_in_single_precision_is_found_beside_its_noise(share: float) -> None:
+    single = claimed(lambda x: x.float().sin().double(), lambda x: share * x.cos())
+    assert gradcheck(single, double([0.3, 1.7, -2.0])).mismatched == 3

@@ -112,6 +112,16 @@ def test_what_cannot_is_found_out(name: str) -> None:
     assert gradcheck(function, *inputs).verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize("count", range(4, 12))
+def test_a_batch_that_is_turned_round_is_not_mistaken_for_copies_that_are(count: int) -> None:
+    turned = with_backward(lambda x: x.flip(0), lambda grad, x: grad.flip(0))
+    sampled = sampled_of(turned, drawn(5))
+    points = points_of(sampled)[:count]
+    into = torch.empty(count, 5, dtype=torch.float64)
+    evaluate(sampled, points.clone(), into)
+    assert torch.equal(into, points.flip(1))
+
+
 def test_a_vectorised_backward_is_compared_with_single_answers() -> None:
     class Hasty(torch.autograd.Function):
         generate_vmap_rule = False
