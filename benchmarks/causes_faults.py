@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from benchmarks.planting import Claim, linear
 from benchmarks.subject import Subject
-from gradverify.core.coordinates import Block
+from gradverify.core.function.coordinates import Block
 
 UNKNOWN = "(no known kind)"
 _ROOM = 6  # coordinates from which a region shows

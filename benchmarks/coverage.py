@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from benchmarks.subject import judge_right, problem_of
-from gradverify.core.analytic import jacobian, reverse
-from gradverify.core.compare import Code
-from gradverify.core.problem import Problem
-from gradverify.core.tape import record
+from gradverify.core.function.analytic import jacobian, reverse
+from gradverify.core.function.problem import Problem
+from gradverify.core.function.tape import record
+from gradverify.core.judging.compare import Code
 from tests.zoo.specimen import Specimen
 
 _OWN = 4.0  # eps that the exact value itself may be off, relative to its row and column

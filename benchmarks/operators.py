@@ -19,8 +19,8 @@ import torch
 
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import CHECKS, run_check
-from gradverify.core.evidence import undiagnosed
-from gradverify.core.problem import Problem, bind
+from gradverify.core.function.problem import Problem, bind
+from gradverify.core.whole.evidence import undiagnosed
 from gradverify.result import CheckResult, Verdict
 
 _LARGEST = 20_000  # entries of a Jacobian that is worth the time here

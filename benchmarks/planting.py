@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from benchmarks.subject import Subject
-from gradverify.core.coordinates import flatten, unflatten
-from gradverify.core.problem import Meter, Problem, call
+from gradverify.core.function.coordinates import flatten, unflatten
+from gradverify.core.function.problem import Meter, Problem, call
 
 Claim = Callable[[Tensor], Tensor]  # cotangent (m,) -> gradient (n,), both as real coordinates
 

@@ -27,7 +27,7 @@ from torch.nn import functional
 from benchmarks.growth import Point, drawn
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.problem import Problem, bind
+from gradverify.core.function.problem import Problem, bind
 from gradverify.result import CheckResult
 
 ALONE = Settings(torch_gradcheck=TorchGradcheck.NEVER)

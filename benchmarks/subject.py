@@ -9,16 +9,16 @@ from torch import Tensor
 
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.analytic import jacobian, reverse
-from gradverify.core.compare import Code
-from gradverify.core.coordinates import Block, blocks
-from gradverify.core.ground import as_judged
+from gradverify.core.function.analytic import jacobian, reverse
+from gradverify.core.function.coordinates import Block, blocks
+from gradverify.core.function.problem import Named, Problem, bind
+from gradverify.core.function.sampler import Sampler
+from gradverify.core.function.steady import steady
+from gradverify.core.function.tape import record
 from gradverify.core.jacobians import investigate
-from gradverify.core.problem import Named, Problem, bind
-from gradverify.core.sampler import Sampler
-from gradverify.core.steady import steady
-from gradverify.core.tally import Measured, measured
-from gradverify.core.tape import record
+from gradverify.core.judging.compare import Code
+from gradverify.core.judging.ground import as_judged
+from gradverify.core.judging.tally import Measured, measured
 from gradverify.result import CheckResult, Verdict
 from tests.zoo.specimen import Specimen
 

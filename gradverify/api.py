@@ -10,8 +10,8 @@ import torch
 
 from gradverify.case import Settings, Tolerances, TorchGradcheck
 from gradverify.checks.registry import CHECKS
-from gradverify.core.chance import generators_kept
-from gradverify.core.problem import Problem, bind, gpus_of
+from gradverify.core.function.chance import generators_kept
+from gradverify.core.function.problem import Problem, bind, gpus_of
 from gradverify.report.case_detail import DetailOptions, case_detail
 from gradverify.report.lines import to_text
 from gradverify.report.screen import Screen

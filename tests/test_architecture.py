@@ -31,6 +31,8 @@ MAY_IMPORT = {
     "cli": GROUND | {"run", "report", "spec", "baseline", "api"},
     "testing": GROUND | {"run", "report", "spec"},
 }
+# The rooms of core: each may import from itself and from those before it.
+CORE = ("function", "numeric", "judging", "ways", "whole", "jacobians")
 LIGHT = {*GROUND, "spec", "baseline", "report", "cli", "testing"}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or not path.name.startswith("__"))
 
@@ -56,6 +58,15 @@ def test_nothing_imports_upwards(path: Path) -> None:
         parts = name.split(".")
         if parts[0] == "gradverify" and len(parts) > 1 and parts[1] != room:
             assert parts[1] in MAY_IMPORT[room], f"{room} may not import {name}"
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "core").rglob("*.py")), ids=lambda path: path.name)
+def test_the_rooms_of_core_have_one_way_through(path: Path) -> None:
+    own, *_ = path.relative_to(PACKAGE / "core").parts
+    order = CORE.index(own.removesuffix(".py")) if own != "__init__.py" else -1
+    for name in imports(path):
+        if name.startswith("gradverify.core."):
+            assert CORE.index(name.split(".")[2]) <= order, f"core/{own} may not import {name}"
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if room_of(path) in LIGHT], ids=lambda path: path.name)

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from gradverify.core.chance import scattered
-from gradverify.core.coordinates import flatten, unflatten
-from gradverify.core.problem import call
-from gradverify.core.scale import scales
-from gradverify.core.steady import Steady
+from gradverify.core.function.chance import scattered
+from gradverify.core.function.coordinates import flatten, unflatten
+from gradverify.core.function.problem import call
+from gradverify.core.function.scale import scales
+from gradverify.core.function.steady import Steady
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from gradverify.case import Settings
 from gradverify.checks.failures import evaluations, inconclusive, not_dense, nothing_to_differentiate
 from gradverify.checks.wording import along, finding_of, summary_of
-from gradverify.core.compare import ACCEPTED, WRONG, Code
-from gradverify.core.evidence import Diagnose, Diagnosis, Whole
-from gradverify.core.ground import Reconsider
+from gradverify.core.function.problem import Problem
+from gradverify.core.function.steady import Steady
+from gradverify.core.function.tape import Tape
 from gradverify.core.jacobians import Investigation, evidence, investigate, whole
-from gradverify.core.probed import UnnamedError
-from gradverify.core.problem import Problem
-from gradverify.core.steady import Steady
-from gradverify.core.sums import Sums
-from gradverify.core.tally import Comparison, Entries
-from gradverify.core.tape import Tape
+from gradverify.core.judging.compare import ACCEPTED, WRONG, Code
+from gradverify.core.judging.ground import Reconsider
+from gradverify.core.judging.tally import Comparison, Entries
+from gradverify.core.ways.probed import UnnamedError
+from gradverify.core.whole.evidence import Diagnose, Diagnosis, Whole
+from gradverify.core.whole.sums import Sums
 from gradverify.result import CheckResult, ElementVerdict, Finding, Method, Verdict
 
 

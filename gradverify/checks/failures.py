@@ -9,8 +9,8 @@ from types import TracebackType
 
 import torch
 
-from gradverify.core.problem import Named, Problem
-from gradverify.core.tape import Rejected
+from gradverify.core.function.problem import Named, Problem
+from gradverify.core.function.tape import Rejected
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Evaluations, Finding, Verdict
 

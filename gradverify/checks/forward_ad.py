@@ -19,9 +19,9 @@ from gradverify.checks.contract.subject import Subject, judged, random_like
 from gradverify.checks.contract.wording import accusation, allowance, raised
 from gradverify.checks.failures import evaluations, skipped
 from gradverify.checks.wording import told_apart
-from gradverify.core.coordinates import flatten
-from gradverify.core.evidence import undiagnosed
-from gradverify.core.problem import Problem, call
+from gradverify.core.function.coordinates import flatten
+from gradverify.core.function.problem import Problem, call
+from gradverify.core.whole.evidence import undiagnosed
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding, Verdict, worst
 

@@ -10,11 +10,11 @@ from gradverify.checks.derivative import Question, judge, seeded, unjudgeable
 from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import failed_call, inconclusive
 from gradverify.checks.torch_gradcheck import run_gradcheck
-from gradverify.core.evidence import Diagnose, undiagnosed
-from gradverify.core.ground import as_judged
-from gradverify.core.problem import Problem
-from gradverify.core.steady import steady
-from gradverify.core.tape import record
+from gradverify.core.function.problem import Problem
+from gradverify.core.function.steady import steady
+from gradverify.core.function.tape import record
+from gradverify.core.judging.ground import as_judged
+from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding
 

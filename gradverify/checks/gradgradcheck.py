@@ -14,16 +14,16 @@ from gradverify.checks.failures import failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.symmetry import asymmetric
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
-from gradverify.core.bench import Bench
-from gradverify.core.compare import Code, Judged
-from gradverify.core.evidence import Diagnose, undiagnosed
-from gradverify.core.ground import Reconsider
-from gradverify.core.kinks import kinked_columns
-from gradverify.core.problem import Problem
-from gradverify.core.sampler import sampler
-from gradverify.core.second_order import once_differentiable, vjp_problem
-from gradverify.core.steady import Steady, steady
-from gradverify.core.tape import Rejected, record
+from gradverify.core.function.problem import Problem
+from gradverify.core.function.sampler import sampler
+from gradverify.core.function.second_order import once_differentiable, vjp_problem
+from gradverify.core.function.steady import Steady, steady
+from gradverify.core.function.tape import Rejected, record
+from gradverify.core.judging.bench import Bench
+from gradverify.core.judging.compare import Code, Judged
+from gradverify.core.judging.ground import Reconsider
+from gradverify.core.numeric.kinks import kinked_columns
+from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult
 

@@ -11,9 +11,9 @@ from gradverify.case import Settings
 from gradverify.checks import batching, forward_ad, gradcheck, gradgradcheck
 from gradverify.checks.contract import check as contract
 from gradverify.checks.failures import failed_call, skipped
-from gradverify.core.chance import seed_everywhere
-from gradverify.core.evidence import Diagnose, undiagnosed
-from gradverify.core.problem import Meter, Problem
+from gradverify.core.function.chance import seed_everywhere
+from gradverify.core.function.problem import Meter, Problem
+from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult
 

@@ -9,14 +9,14 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from gradverify.core.analytic import row
-from gradverify.core.chance import scattered
-from gradverify.core.directional import slope
-from gradverify.core.ground import Ground
+from gradverify.core.function.analytic import row
+from gradverify.core.function.chance import scattered
+from gradverify.core.function.sampler import Sampler
+from gradverify.core.function.steady import Steady
 from gradverify.core.jacobians import Investigation
-from gradverify.core.sampler import Sampler
-from gradverify.core.samples import BAR_FACTOR, Estimate
-from gradverify.core.steady import Steady
+from gradverify.core.judging.ground import Ground
+from gradverify.core.numeric.directional import slope
+from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 

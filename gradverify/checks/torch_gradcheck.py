@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
 from gradverify.case import Settings, TorchGradcheck
-from gradverify.core.coordinates import coordinates_in
-from gradverify.core.problem import Meter, Problem, call, fresh
-from gradverify.core.tape import Tape, call_on_leaves
+from gradverify.core.function.coordinates import coordinates_in
+from gradverify.core.function.problem import Meter, Problem, call, fresh
+from gradverify.core.function.tape import Tape, call_on_leaves
 from gradverify.errors import EvaluationError
 from gradverify.result import TorchOutcome, Verdict
 

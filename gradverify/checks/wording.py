@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradverify.core.compare import ACCEPTED, UNDERFLOW, VERDICTS, WRONG, Code
-from gradverify.core.coordinates import Block
-from gradverify.core.sampler import Sampler
-from gradverify.core.tally import Comparison, Entries
-from gradverify.core.ties import Tie
+from gradverify.core.function.coordinates import Block
+from gradverify.core.function.sampler import Sampler
+from gradverify.core.judging.compare import ACCEPTED, UNDERFLOW, VERDICTS, WRONG, Code
+from gradverify.core.judging.tally import Comparison, Entries
+from gradverify.core.judging.ties import Tie
 from gradverify.result import Element, Finding, Verdict
 
 _ACCEPTED = {Code.KINK: "at a kink", Code.EDGE: "at the edge of the domain"}

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradverify.case import Settings
-from gradverify.core import dense
-from gradverify.core.analytic import Reverse
-from gradverify.core.compare import Code
-from gradverify.core.coordinates import Block
-from gradverify.core.dense import compare_densely
-from gradverify.core.evidence import Evidence, Whole
-from gradverify.core.ground import Ground, Reconsider, ground_of
-from gradverify.core.probed import compare_by_probing
-from gradverify.core.sampler import Sampler
-from gradverify.core.steady import Steady
-from gradverify.core.structured import compare_by_structure
-from gradverify.core.tally import Comparison, measured
+from gradverify.core.function.analytic import Reverse
+from gradverify.core.function.coordinates import Block
+from gradverify.core.function.sampler import Sampler
+from gradverify.core.function.steady import Steady
+from gradverify.core.judging.compare import Code
+from gradverify.core.judging.ground import Ground, Reconsider, ground_of
+from gradverify.core.judging.tally import Comparison, measured
+from gradverify.core.ways import dense
+from gradverify.core.ways.dense import compare_densely
+from gradverify.core.ways.probed import compare_by_probing
+from gradverify.core.ways.structured import compare_by_structure
+from gradverify.core.whole.evidence import Evidence, Whole
 from gradverify.result import Method
 
 

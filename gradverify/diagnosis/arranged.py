@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.arrangement import Arrangement, rolls, share_when, transpositions
 from gradverify.diagnosis.permutation import permutations
 from gradverify.diagnosis.seen import Seen, share_of

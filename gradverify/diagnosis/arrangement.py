@@ -9,8 +9,8 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from gradverify.core.coordinates import Block, total
-from gradverify.core.evidence import Site
+from gradverify.core.function.coordinates import Block, total
+from gradverify.core.whole.evidence import Site
 from gradverify.diagnosis.seen import Seen, resembles, share_of
 
 _FAR = 64  # places that something is rolled by, at most

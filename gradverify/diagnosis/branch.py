@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradverify.core.evidence import Diagnosis, Evidence, Site
+from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.located import Search, located
 from gradverify.diagnosis.region import Region, regions
 from gradverify.diagnosis.seen import Seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence, Site
+from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.seen import Seen, share_of
 from gradverify.diagnosis.wording import part
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.coordinates import Block
-from gradverify.core.evidence import Diagnosis, Evidence, Site
+from gradverify.core.function.coordinates import Block
+from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.seen import Seen, see, share_of
 from gradverify.diagnosis.tensors import places_of
 from gradverify.diagnosis.wording import part

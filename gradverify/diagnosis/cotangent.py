@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.analytic import asked_with, row
-from gradverify.core.evidence import Diagnosis, Evidence, Site
+from gradverify.core.function.analytic import asked_with, row
+from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.constants import number
 from gradverify.diagnosis.described import described
 from gradverify.diagnosis.seen import Seen, share_of

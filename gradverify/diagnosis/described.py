@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gradverify.core.evidence import Site
+from gradverify.core.whole.evidence import Site
 from gradverify.diagnosis.region import Region, regions
 from gradverify.diagnosis.variables import Axis, scalars, variables
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradverify.core.evidence import Diagnosis, Evidence, Site
+from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.seen import Seen
 
 DETACHED = "detached"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gradverify.core.evidence import Diagnosis, Evidence
-from gradverify.core.sums import Sums
+from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.core.whole.sums import Sums
 from gradverify.diagnosis.arranged import permuted, transposed
 from gradverify.diagnosis.branch import wrong_branch
 from gradverify.diagnosis.broadcast import missing_broadcast_sum

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence, Site
+from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.constants import Constant, number, recognise
 from gradverify.diagnosis.seen import Ratio, Seen, ratio_of, share_of
 from gradverify.diagnosis.wording import everywhere

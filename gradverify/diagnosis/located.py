@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from gradverify.core.coordinates import total
-from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.core.function.coordinates import total
+from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.region import Region, chance
 from gradverify.diagnosis.relation import confined, relation
 from gradverify.diagnosis.seen import Seen

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from gradverify.core.coordinates import total
-from gradverify.core.evidence import Diagnosis, Evidence
-from gradverify.core.samples import BAR_FACTOR
+from gradverify.core.function.coordinates import total
+from gradverify.core.numeric.samples import BAR_FACTOR
+from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.described import described
 from gradverify.diagnosis.relation import confined, multiple_of_cotangent
 from gradverify.diagnosis.seen import Seen

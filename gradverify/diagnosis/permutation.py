@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from gradverify.core.coordinates import Block
-from gradverify.core.evidence import Evidence
+from gradverify.core.function.coordinates import Block
+from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.arrangement import Arrangement
 from gradverify.diagnosis.seen import Seen
 from gradverify.diagnosis.wording import listed, place

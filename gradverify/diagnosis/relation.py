@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.coordinates import total
-from gradverify.core.evidence import Evidence
+from gradverify.core.function.coordinates import total
+from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.constants import number, recognise
 from gradverify.diagnosis.seen import Ratio, Seen, ratio_of, share_of
 from gradverify.diagnosis.structure import is_elementwise, on_diagonal

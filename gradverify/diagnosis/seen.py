@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Tolerances
-from gradverify.core.analytic import Reverse
-from gradverify.core.compare import relative_tolerance
-from gradverify.core.evidence import Evidence
-from gradverify.core.samples import BAR_FACTOR
+from gradverify.core.function.analytic import Reverse
+from gradverify.core.judging.compare import relative_tolerance
+from gradverify.core.numeric.samples import BAR_FACTOR
+from gradverify.core.whole.evidence import Evidence
 
 ENOUGH = 0.99  # share of the squared error that a pattern has to explain
 _REPRODUCED = 0.9  # share of the entries that a pattern has to hit one by one

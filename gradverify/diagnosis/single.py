@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gradverify.core.coordinates import total
-from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.core.function.coordinates import total
+from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.relation import confined, named
 from gradverify.diagnosis.seen import Seen, follows, ratio_of
 from gradverify.diagnosis.structure import over

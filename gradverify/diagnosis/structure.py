@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.coordinates import Block, total
-from gradverify.core.evidence import Evidence
+from gradverify.core.function.coordinates import Block, total
+from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.seen import Seen
 from gradverify.diagnosis.variables import Axis
 

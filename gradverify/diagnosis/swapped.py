@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradverify.core.coordinates import Block
-from gradverify.core.evidence import Diagnosis, Evidence, Site
+from gradverify.core.function.coordinates import Block
+from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.seen import Seen, see, share_of
 from gradverify.diagnosis.tensors import name_of, numbers_of, places_of
 from gradverify.diagnosis.variables import Axis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
+from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.seen import Seen, share_of
 from gradverify.diagnosis.wording import part
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from gradverify.core.coordinates import Block
-from gradverify.core.evidence import Diagnosis, Evidence, Site
+from gradverify.core.function.coordinates import Block
+from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.located import Search, located
 from gradverify.diagnosis.region import Region, chance, regions
 from gradverify.diagnosis.seen import Seen

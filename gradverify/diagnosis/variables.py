@@ -9,8 +9,8 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from gradverify.core.coordinates import Block, flatten, total
-from gradverify.core.evidence import Site
+from gradverify.core.function.coordinates import Block, flatten, total
+from gradverify.core.whole.evidence import Site
 
 
 class Axis(Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradverify.core.coordinates import Block, unravel
+from gradverify.core.function.coordinates import Block, unravel
 
 _WHOLE = 0.9995  # a share that is printed as all of it
 _NAMED = 3  # places that are listed by name

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Case, TargetKind
-from gradverify.core.problem import Problem, Projection, bind, fresh, named_tensors
+from gradverify.core.function.problem import Problem, Projection, bind, fresh, named_tensors
 from gradverify.errors import InputError
 from gradverify.run.arguments import make_argument, seed_everything
 from gradverify.run.call import Call, arrange

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gradverify.case import Case, Settings, Tolerances
 from gradverify.checks.registry import run_check
-from gradverify.core.problem import Problem
+from gradverify.core.function.problem import Problem
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult
 

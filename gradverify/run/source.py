@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from gradverify.checks.contract.nodes import class_of, custom_nodes
-from gradverify.core.chance import generators_kept
-from gradverify.core.problem import Problem, gpus_of
-from gradverify.core.tape import record
+from gradverify.core.function.chance import generators_kept
+from gradverify.core.function.problem import Problem, gpus_of
+from gradverify.core.function.tape import record
 from gradverify.result import Source
 from gradverify.run.blame import shown_path
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gradverify.core.chance import seed_everywhere, untouched
+from gradverify.core.function.chance import seed_everywhere, untouched
 
 _SEEDS = (0, 7, 2**40 + 1)
 _DRAWS: dict[str, Callable[[], object]] = {

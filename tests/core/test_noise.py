@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.noise import lasting, measure
-from gradverify.core.sampler import Sampler, sampler
-from gradverify.core.scale import scales
-from gradverify.core.tape import record
+from gradverify.core.function.noise import lasting, measure
+from gradverify.core.function.sampler import Sampler, sampler
+from gradverify.core.function.scale import scales
+from gradverify.core.function.tape import record
 from tests.core.support import claimed, double, gradcheck, gradgradcheck, problem_of, with_backward
 
 SMALL = [1e-6, 1e-8, 1e-10, 1e-14, 1e-20]

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.ground import as_judged
+from gradverify.core.function.steady import steady
+from gradverify.core.function.tape import record
 from gradverify.core.jacobians import investigate, whole
-from gradverify.core.steady import steady
-from gradverify.core.tape import record
+from gradverify.core.judging.ground import as_judged
 from gradverify.result import Verdict
 from tests.core.support import ALONE, claimed, double, gradcheck, gradgradcheck, problem_of, with_backward
 

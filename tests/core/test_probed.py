@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.registry import run_check
-from gradverify.core import probed
+from gradverify.core.ways import probed
 from gradverify.result import CheckResult, Method, Verdict
 from tests.core.support import ALONE, gradcheck, problem_of, with_backward
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradverify.core.sampler import Sampler, sampler, single
-from gradverify.core.tape import record
-from gradverify.core.together import evaluate
+from gradverify.core.function.sampler import Sampler, sampler, single
+from gradverify.core.function.tape import record
+from gradverify.core.function.together import evaluate
 from gradverify.result import Verdict
 from tests.core.support import gradcheck, problem_of, with_backward
 

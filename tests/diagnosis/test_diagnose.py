@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.analytic import reverse
-from gradverify.core.coordinates import blocks
-from gradverify.core.evidence import Evidence, Whole
-from gradverify.core.problem import Named
-from gradverify.core.tape import record
+from gradverify.core.function.analytic import reverse
+from gradverify.core.function.coordinates import blocks
+from gradverify.core.function.problem import Named
+from gradverify.core.function.tape import record
+from gradverify.core.whole.evidence import Evidence, Whole
 from gradverify.diagnosis.diagnose import CAUSES, diagnose
 from tests.core.support import problem_of
 from tests.diagnosis.support import drawn, found, only

@@ -10,7 +10,7 @@ from gradverify.checks.contract.nodes import class_of, custom_nodes, saved
 from gradverify.checks.contract.passed import differs
 from gradverify.checks.contract.subject import Subject, answer_of, graph
 from gradverify.checks.contract.wording import accusation, differences, raised, remark
-from gradverify.core.tape import Tape
+from gradverify.core.function.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

@@ -7,8 +7,8 @@ from gradverify.checks.contract.casts import casts_of
 from gradverify.checks.contract.noise import loudness, with_noise
 from gradverify.checks.contract.repeats import spread_of, spreads, steady
 from gradverify.checks.contract.subject import Subject, subject_of
-from gradverify.core.analytic import Reuse
-from gradverify.core.problem import Problem
+from gradverify.core.function.analytic import Reuse
+from gradverify.core.function.problem import Problem
 
 
 def subject_for(problem: Problem, settings: Settings) -> Subject | None:

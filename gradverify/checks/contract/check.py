@@ -34,8 +34,8 @@ from gradverify.checks.contract.returned import refusals
 from gradverify.checks.contract.subject import Subject, new_graph, subject_of
 from gradverify.checks.contract.wording import raised
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
-from gradverify.core.analytic import Reuse
-from gradverify.core.problem import Problem
+from gradverify.core.function.analytic import Reuse
+from gradverify.core.function.problem import Problem
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding, Verdict, worst
 

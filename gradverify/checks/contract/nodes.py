@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
-from gradverify.core.tape import Tape
+from gradverify.core.function.tape import Tape
 
 Relay = Callable[[Tensor], Tensor]
 

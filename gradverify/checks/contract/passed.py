@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.contract.subject import Subject, judged
-from gradverify.core.problem import Named, call, fresh
-from gradverify.core.tape import Tape
+from gradverify.core.function.problem import Named, call, fresh
+from gradverify.core.function.tape import Tape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,10 @@ from gradverify.checks.contract import reused
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Answer, Subject, answer_of, graph, outputs_of
 from gradverify.checks.contract.wording import differences, minus, remark
-from gradverify.core.analytic import Reuse
-from gradverify.core.chance import forward_seed, seed_everywhere, untouched
-from gradverify.core.problem import Problem
-from gradverify.core.tape import Tape, record
+from gradverify.core.function.analytic import Reuse
+from gradverify.core.function.chance import forward_seed, seed_everywhere, untouched
+from gradverify.core.function.problem import Problem
+from gradverify.core.function.tape import Tape, record
 from gradverify.result import Finding, Verdict
 
 _FEW = 512.0  # ulps that the order of a sum may explain

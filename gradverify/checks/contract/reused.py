@@ -10,8 +10,8 @@ from torch import Tensor
 
 from gradverify.checks.contract.passed import differs
 from gradverify.checks.contract.wording import accusation
-from gradverify.core.problem import Named, Problem, fresh
-from gradverify.core.tape import Tape, record
+from gradverify.core.function.problem import Named, Problem, fresh
+from gradverify.core.function.tape import Tape, record
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

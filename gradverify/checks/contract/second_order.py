@@ -11,9 +11,9 @@ from gradverify.checks.contract.nodes import class_of, custom_nodes, held, saved
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Cotangents, Subject, as_coordinates, graph_at, new_graph
 from gradverify.checks.contract.wording import raised, remark
-from gradverify.core.coordinates import flatten
-from gradverify.core.problem import fresh
-from gradverify.core.tape import refuses_second_order, vjp
+from gradverify.core.function.coordinates import flatten
+from gradverify.core.function.problem import fresh
+from gradverify.core.function.tape import refuses_second_order, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from gradverify.checks.contract import reused, stale
 from gradverify.checks.contract.subject import Answer, Subject, answer_of, as_coordinates, graph_at, new_graph
 from gradverify.checks.contract.wording import differences
-from gradverify.core.problem import Named, fresh
-from gradverify.core.tape import Tape, vjp
+from gradverify.core.function.problem import Named, fresh
+from gradverify.core.function.tape import Tape, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.checks.contract.nodes import Exchange, custom_nodes, overheard
-from gradverify.core.analytic import Reuse
-from gradverify.core.coordinates import flatten
-from gradverify.core.problem import Named, Primal, Problem, fresh
-from gradverify.core.tape import Tape, call_on_leaves, vjp
+from gradverify.core.function.analytic import Reuse
+from gradverify.core.function.coordinates import flatten
+from gradverify.core.function.problem import Named, Primal, Problem, fresh
+from gradverify.core.function.tape import Tape, call_on_leaves, vjp
 
 Cotangents = tuple[Tensor, ...]  # one per judged output
 Answer = tuple[Tensor, ...]  # per primal its gradient's real coordinates, float64

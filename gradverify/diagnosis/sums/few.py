@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.coordinates import total
-from gradverify.core.evidence import Diagnosis
-from gradverify.core.portions import Part, agrees, columns, of_inputs, of_outputs, rest, rows
-from gradverify.core.sums import Asked, Summed
+from gradverify.core.function.coordinates import total
+from gradverify.core.whole.evidence import Diagnosis
+from gradverify.core.whole.portions import Part, agrees, columns, of_inputs, of_outputs, rest, rows
+from gradverify.core.whole.sums import Asked, Summed
 from gradverify.diagnosis.relation import named
 from gradverify.diagnosis.single import FEW, RIGHT, SINGLE_ELEMENTS
 from gradverify.diagnosis.sums.look import Look

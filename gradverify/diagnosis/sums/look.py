@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.coordinates import Block, total
-from gradverify.core.portions import Column, Row, columns, rows
-from gradverify.core.sums import Asked
+from gradverify.core.function.coordinates import Block, total
+from gradverify.core.whole.portions import Column, Row, columns, rows
+from gradverify.core.whole.sums import Asked
 
 _RANDOM = 16  # places looked at, spread over the block
 _KNOWN = 8  # and of the wrong ones

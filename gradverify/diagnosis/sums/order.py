@@ -8,11 +8,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.coordinates import Block
-from gradverify.core.evidence import Diagnosis
-from gradverify.core.patterns import Pattern, exchanged, explains, holds
-from gradverify.core.samples import BAR_FACTOR, Estimate
-from gradverify.core.sums import Asked
+from gradverify.core.function.coordinates import Block
+from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
+from gradverify.core.whole.evidence import Diagnosis
+from gradverify.core.whole.patterns import Pattern, exchanged, explains, holds
+from gradverify.core.whole.sums import Asked
 from gradverify.diagnosis.arranged import PERMUTED, TRANSPOSED
 from gradverify.diagnosis.arrangement import Arrangement, rolls, transpositions
 from gradverify.diagnosis.sums.look import Look

@@ -9,11 +9,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from gradverify.core.coordinates import Block, total
-from gradverify.core.evidence import Diagnosis
-from gradverify.core.patterns import holds
-from gradverify.core.portions import Column, Part, Row, agrees, columns, of_inputs, of_outputs, rest, rows
-from gradverify.core.sums import Asked, scaled
+from gradverify.core.function.coordinates import Block, total
+from gradverify.core.whole.evidence import Diagnosis
+from gradverify.core.whole.patterns import holds
+from gradverify.core.whole.portions import Column, Part, Row, agrees, columns, of_inputs, of_outputs, rest, rows
+from gradverify.core.whole.sums import Asked, scaled
 from gradverify.diagnosis.branch import LIMIT as BY_VALUE
 from gradverify.diagnosis.branch import WRONG_BRANCH, by_value
 from gradverify.diagnosis.described import described

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradverify.core.evidence import Diagnosis
-from gradverify.core.sums import Asked, Sums, ask
+from gradverify.core.whole.evidence import Diagnosis
+from gradverify.core.whole.sums import Asked, Sums, ask
 from gradverify.diagnosis.sums.few import few
 from gradverify.diagnosis.sums.look import Look, look
 from gradverify.diagnosis.sums.order import permuted, transposed

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.coordinates import total
-from gradverify.core.evidence import Diagnosis
-from gradverify.core.portions import agrees, of_outputs, rest
-from gradverify.core.sums import Asked
+from gradverify.core.function.coordinates import total
+from gradverify.core.whole.evidence import Diagnosis
+from gradverify.core.whole.portions import agrees, of_outputs, rest
+from gradverify.core.whole.sums import Asked
 from gradverify.diagnosis.broadcast import ALMOST_ALL, as_one_slice
 from gradverify.diagnosis.sums.look import Look
 

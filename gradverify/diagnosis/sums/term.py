@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis
+from gradverify.core.whole.evidence import Diagnosis
 from gradverify.diagnosis.sums.look import Look
 from gradverify.diagnosis.term import MISSING_TERM, mixing
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.coordinates import Block
-from gradverify.core.evidence import Diagnosis
-from gradverify.core.patterns import Pattern, explains, holds
-from gradverify.core.portions import Part, of_inputs
-from gradverify.core.sums import Asked, Summed, Sums, ask, scaled
+from gradverify.core.function.coordinates import Block
+from gradverify.core.whole.evidence import Diagnosis
+from gradverify.core.whole.patterns import Pattern, explains, holds
+from gradverify.core.whole.portions import Part, of_inputs
+from gradverify.core.whole.sums import Asked, Summed, Sums, ask, scaled
 from gradverify.diagnosis.conjugate import as_unconjugated, is_complex, signs
 from gradverify.diagnosis.cotangent import ADDED, REPLACED, answer_to_zero
 from gradverify.diagnosis.cotangent import as_constant as as_cotangent

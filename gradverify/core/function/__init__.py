@@ -1,0 +1,1 @@
+"""The function under test: called, recorded, asked backward, sampled around its point, and its noise measured."""

@@ -1,0 +1,171 @@
+"""The Jacobian that backward claims, row by row in reverse mode."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.coordinates import coordinates_in, flatten, unflatten
+from gradverify.core.function.problem import Problem
+from gradverify.core.function.tape import Rejected, Tape, record, vjp
+from gradverify.errors import EvaluationError
+
+_WORTH = 12  # fewer cotangents are asked one by one
+_HELD = 2_000_000  # numbers held at a time
+_NOT_ONE = 0.25  # a power of two, so that nothing is rounded
+
+
+class Reuse(Enum):
+    """Whether one recorded graph serves many vjps."""
+
+    SHARED = "shared"
+    FRESH = "fresh"  # backward destroys what it saved, or answers differently the second time
+
+
+@dataclass(slots=True, kw_only=True)
+class Batched:
+    """Whether many cotangents may go through backward in one call; its values change."""
+
+    believed: bool = True  # until a call of it fails, or says something else than a single one
+    calls: int = 0  # made so far
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reverse:
+    """Backward as a function of its cotangents, ready to be asked many times."""
+
+    problem: Problem
+    tape: Tape
+    reuse: Reuse
+    missing: tuple[bool, ...]  # per primal: autograd gave None for a random cotangent
+    batched: Batched = field(default_factory=lambda: Batched())
+
+
+def reverse(problem: Problem, tape: Tape, seed: int) -> Reverse:
+    """Find out whether the tape may be reused by asking it the same question twice; raises EvaluationError."""
+    generator = torch.Generator().manual_seed(seed)
+    cotangent = torch.randn(_outputs(tape), generator=generator, dtype=torch.float64)
+    once = _ask(problem, tape, cotangent)
+    missing = tuple(grad is None for grad in once)
+    expected = _flat(problem, once)
+    try:
+        again = _flat(problem, _ask(problem, tape, cotangent))
+    except Rejected:
+        raise
+    except EvaluationError:
+        return Reverse(problem=problem, tape=record(problem), reuse=Reuse.FRESH, missing=missing)
+    same = torch.equal(again, expected) or torch.allclose(again, expected, rtol=1e-12, atol=0.0, equal_nan=True)
+    return Reverse(problem=problem, tape=tape, reuse=Reuse.SHARED if same else Reuse.FRESH, missing=missing)
+
+
+def row(backward: Reverse, cotangent: Tensor) -> Tensor:
+    """Return cotangent·A as coordinates of the primals, (n,); `cotangent` is (m,) in output coordinates."""
+    tape = backward.tape if backward.reuse is Reuse.SHARED else record(backward.problem)
+    return _flat(backward.problem, _ask(backward.problem, tape, cotangent))
+
+
+def answers(backward: Reverse, cotangents: Tensor) -> Tensor:
+    """Return cotangent·A for each of the cotangents, (K, m) -> (K, n), in one call where backward allows it.
+
+    One answer of every such call, another one each time, is compared with a call of its own.
+    """
+    if len(cotangents) >= _WORTH and backward.reuse is Reuse.SHARED and backward.batched.believed:
+        found = _at_once(backward, cotangents)
+        state = backward.batched
+        state.calls += 1
+        place = (state.calls * 7919) % len(cotangents)
+        if found is not None and torch.equal(found[place], row(backward, cotangents[place])):
+            return found
+        state.believed = False
+    return torch.stack([row(backward, cotangent) for cotangent in cotangents])
+
+
+def rows(backward: Reverse, places: Sequence[int]) -> Iterator[Tensor]:
+    """Yield the rows of A for these output coordinates, each (n,)."""
+    for some in _some_rows(backward, places):
+        yield from some
+
+
+def jacobian(backward: Reverse) -> Tensor:
+    """Return the whole claimed Jacobian, (m, n), at the cost of m vjps."""
+    found = list(_some_rows(backward, range(_outputs(backward.tape))))
+    return torch.cat(found) if found else torch.zeros(0, _inputs(backward.problem), dtype=torch.float64)
+
+
+def asked_with(backward: Reverse) -> float:
+    """Return the cotangent that rows are asked with, and divided by.
+
+    That of a single output is not 1: with that one, nobody would see it forgotten.
+    """
+    return _NOT_ONE if _outputs(backward.tape) == 1 else 1.0
+
+
+def _some_rows(backward: Reverse, places: Sequence[int]) -> Iterator[Tensor]:
+    """Yield the rows of A for these output coordinates, as many at a time as may be held; (k, n)."""
+    size, cotangent = _outputs(backward.tape), asked_with(backward)
+    most = max(1, _HELD // max(1, size + _inputs(backward.problem)))
+    for first in range(0, len(places), most):
+        some = torch.tensor(places[first : first + most])
+        cotangents = torch.zeros(len(some), size, dtype=torch.float64)
+        found = answers(backward, cotangents.scatter_(1, some.unsqueeze(1), cotangent))
+        yield found if cotangent == 1.0 else found / cotangent
+
+
+def _outputs(tape: Tape) -> int:
+    return sum(coordinates_in(output.tensor) for output in tape.outputs)
+
+
+def _inputs(problem: Problem) -> int:
+    return sum(coordinates_in(primal.tensor) for primal in problem.primals)
+
+
+def _at_once(backward: Reverse, cotangents: Tensor) -> Tensor | None:
+    """Return the answers of a vectorised backward, None where it cannot be vectorised."""
+    tape, primals = backward.tape, [primal.tensor for primal in backward.problem.primals]
+    outputs = [output.tensor for output in tape.outputs]
+    if not all(output.requires_grad for output in outputs) or any(map(torch.is_complex, (*outputs, *primals))):
+        return None
+    pieces = torch.split(cotangents.to(outputs[0].device), [output.numel() for output in outputs], dim=1)
+    asked = [
+        piece.reshape(len(cotangents), *output.shape).to(output.dtype)
+        for piece, output in zip(pieces, outputs, strict=True)
+    ]
+    backward.problem.meter.backward += 1
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            grads = torch.autograd.grad(
+                outputs, tape.leaves, asked, retain_graph=True, allow_unused=True, is_grads_batched=True
+            )
+    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
+        return None
+    flat = [
+        torch.zeros(len(cotangents), primal.numel(), dtype=torch.float64, device=primal.device)
+        if grad is None
+        else grad.reshape(len(cotangents), -1).to(primal.dtype).to(torch.float64)
+        for grad, primal in zip(grads, primals, strict=True)
+    ]
+    return torch.cat([each.to(flat[0].device) for each in flat], dim=1)
+
+
+def _ask(problem: Problem, tape: Tape, cotangent: Tensor) -> tuple[Tensor | None, ...]:
+    outputs = [output.tensor for output in tape.outputs]
+    with torch.no_grad():
+        return vjp(problem, tape, unflatten(cotangent.to(outputs[0].device), outputs))
+
+
+def _flat(problem: Problem, grads: Sequence[Tensor | None]) -> Tensor:
+    return flatten(
+        torch.zeros_like(primal.tensor) if grad is None else _as_primal(grad, primal.tensor)
+        for grad, primal in zip(grads, problem.primals, strict=True)
+    ).clone()  # a backward may hand out one buffer again and again
+
+
+def _as_primal(grad: Tensor, primal: Tensor) -> Tensor:
+    dense = grad.to_dense() if grad.layout is not torch.strided else grad
+    return dense.to(primal.dtype) if dense.dtype != primal.dtype else dense

@@ -1,0 +1,210 @@
+"""How well the forward repeats and how finely it resolves: measured, never assumed.
+
+The estimate is ECnoise: differences of high order of a smooth function along a line vanish faster than those of its
+rounding noise, so what is left of them is the noise (Moré & Wild, SIAM J. Sci. Comput. 33(3), 2011, section 3). The
+samples are not equispaced, as there, but the differences divided: rounding that goes up by the same at every step, as
+that of 1 + x may over eight of them, would vanish like something smooth. The line is sampled on either side of the
+point, each side for itself and without the point, because a kink or a jump there would look like noise; a side that
+hears far more than the other is taken to have crossed one.
+
+What is left when the samples stand closer together tells noise from a function that varies on a length below their
+distance: noise stays, smooth variation vanishes. So the distance shrinks for as long as the estimate follows it. One
+fall is not enough: samples that all lie within one stair of rounding are quiet too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.chance import scattered
+from gradverify.core.function.line import on_line
+from gradverify.core.function.portion import portion
+from gradverify.core.function.sampler import Sampler, along, identical
+from gradverify.core.function.scale import Scales, own_or_shared
+
+_POINTS = 8  # samples on each side of the point
+_PLACES = tuple(k + 0.8 * (k * 0.6180339887498949 % 1) for k in range(1, _POINTS + 1))  # no two distances alike
+_ORDERS = (3, 4, 5)  # orders of difference taken into account
+_SPACING = 1.3 * 2.0**-20  # of the length scale: many float32 ulps, and far below what most functions feel
+_CLOSER = 4.0  # by which the samples then move together
+_CLOSEST = 11  # times, at most
+_FOLLOWS = 30.0  # an estimate that falls by this much was no noise: order 3 of a smooth function falls by 64
+_FALLS_A_LITTLE = 3.0  # noise seldom does, from one distance to the next
+_CLEARLY = 3.0  # two large falls in a row, or three small ones: once, samples may come to lie within one stair
+_FASTEST = 1e5  # an estimate that falls by more fell into a stair of the forward: order 5 falls by 1024
+_FALLS = 8.0  # an estimate that falls by less over two distances is noise
+_PATIENCE = 3  # distances that are tried in any case
+_RELIABLE = 1e-5  # but not above this part of the output, which is more than float32 has
+_LOUD = 256.0  # noise above this multiple of rounding, beside the largest output, is worth a closer look
+_SAFETY = 8.0  # from a standard deviation, the smallest of three estimates, to a bound
+_CLEAN = 16.0  # a forward with noise below this multiple of rounding is not listened to twice
+_CROSSED = 1e3  # a side that hears this many times more than the other has crossed a kink or a jump
+_SPACINGS = tuple(2.0**-k for k in range(3, 20))  # relative to the length scale, from where rounding may be heard
+_STAYS = 4.0  # noise falls by less from one of these to the next
+_TINY = torch.finfo(torch.float64).tiny
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """A bound on each output's own error, (m,) float64, in the output's units."""
+
+    level: Tensor
+    loud: Tensor  # the level, or more where it cannot be told whether what was heard far off was noise or a kink
+    lasting: Tensor  # bool: that was as loud at several distances, as noise would be
+    rounding: Tensor  # the part that rounding the value to its own dtype explains
+
+    def of(self, outputs: Tensor | slice) -> Noise:
+        """Return the noise of some of the outputs."""
+        return Noise(**{field.name: getattr(self, field.name)[outputs] for field in fields(self)})
+
+
+def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
+    """Measure the noise of every output along one random direction; costs 8 forwards, more where it is large."""
+    direction = _direction(lengths, seed) * _spacing(sampled)
+    size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
+    # An output that is exactly zero beside others that are not may be a sum that cancels.
+    rounding = torch.where(size > 0, size, sampled.size) * sampled.unit + _TINY
+    worth = _LOUD * torch.fmax(rounding, sampled.size * sampled.unit)
+    finite = torch.isfinite(sampled.value)
+    level = before = earlier = _estimate(sampled, direction, rounding, worth, finite)
+    open_ = level > worth
+    fallen = torch.zeros_like(level)  # how clearly it has fallen, one distance after the other
+    quiet, lasting = torch.full_like(level, torch.inf), torch.zeros_like(open_)
+    for times in range(_CLOSEST):
+        if not bool(open_.any()):
+            break
+        direction = direction / _CLOSER
+        closer = _estimate(sampled, direction, rounding, worth, finite)
+        unknown = before == torch.inf
+        level, before = torch.where(unknown, closer, level), torch.where(unknown, closer, before)
+        gone, fell = before > closer * _FASTEST, fallen > 0
+        fallen = torch.where(closer * _FALLS_A_LITTLE < before, fallen + 1.0, 0.0)
+        fallen += 0.5 * (closer * _FOLLOWS < before)
+        follows = ~gone & (fallen >= _CLEARLY)
+        level = torch.where(open_ & follows & (closer * _FOLLOWS < level), closer, level)
+        # Samples within one stair of noise, or on this side of the first kink.
+        silent = open_ & (gone | ((closer <= worth) & (closer * _FOLLOWS < before) & ~follows))
+        quiet = torch.where(silent, closer, quiet)
+        lasting |= silent & ~fell & (times > 0)
+        falling = closer * _FALLS < torch.fmax(before, earlier)
+        uncertain = falling | (closer > _RELIABLE * size) | (times < _PATIENCE)
+        open_ &= uncertain & (closer > worth) & ~gone
+        before, earlier = closer, before
+    loud = level = _pooled(sampled, torch.where(level < torch.inf, level, rounding))
+    if bool((quiet < torch.inf).any()):
+        level = torch.fmin(loud, _pooled(sampled, quiet))
+    return Noise(level=level, loud=loud, lasting=lasting, rounding=rounding)
+
+
+def heard_at(sampled: Sampler, lengths: Scales, spacing: float) -> Tensor:
+    """Return the noise that samples at this distance show, relative to the length scale, and nothing more; (m,)."""
+    return _one_side(sampled, _direction(lengths, 0) * spacing).nan_to_num(0.0)
+
+
+def lasting(sampled: Sampler, lengths: Scales) -> Tensor:
+    """Return the loudest noise that samples at some distance show, and at a half and a quarter of it too; (m,).
+
+    So stairs of rounding are heard that are wider than the samples of `measure` are apart, and nothing smooth is, which
+    falls by 8 each time, but for accidents. Infinite where the forward is not finite at any of these distances.
+    """
+    direction = _direction(lengths, 0)
+    heard = torch.stack([_one_side(sampled, direction * spacing) for spacing in _SPACINGS])
+    stays = heard[:-1] <= _STAYS * heard[1:]
+    loudest = torch.where(stays[:-1] & stays[1:], heard[:-2], 0.0).amax(dim=0)
+    return loudest.masked_fill_(heard.isnan().all(dim=0), torch.inf)
+
+
+def repeats(sampled: Sampler) -> bool:
+    """Tell whether a second forward at the same point gives bit for bit the same outputs."""
+    again = along(sampled, torch.zeros_like(sampled.point))
+    return identical(again, sampled.value)
+
+
+def _direction(lengths: Scales, seed: int) -> Tensor:
+    """Return a random direction in which every input moves by about its own length, (n,)."""
+    generator = torch.Generator().manual_seed(seed)
+    return scattered(own_or_shared(lengths), generator)
+
+
+def _estimate(sampled: Sampler, direction: Tensor, rounding: Tensor, worth: Tensor, finite: Tensor) -> Tensor:
+    """Return a bound on the noise from samples on one side of the point, and the other where the first is loud.
+
+    It is infinite where neither side is in the domain, though the point is (`finite`).
+    """
+    left = _one_side(sampled, -direction)
+    if bool((left * _SAFETY <= worth * (_CLEAN / _LOUD)).all()):
+        return torch.fmax(left.mul_(_SAFETY), rounding)
+    right = _one_side(sampled, direction)
+    quiet, loud = torch.fmax(torch.fmin(left, right), rounding), torch.fmax(left, right)
+    measured = torch.where(loud <= _CROSSED * quiet, loud, quiet).mul_(_SAFETY)
+    return torch.fmax(measured, rounding).masked_fill_(finite & loud.isnan(), torch.inf)
+
+
+def _pooled(sampled: Sampler, level: Tensor) -> Tensor:
+    """Raise what an output seems to vary by to what its tensor's outputs vary by, relative to their size.
+
+    Eight samples sometimes show far less noise than there is, but seldom for most outputs.
+    """
+    size = sampled.value.abs()
+    known = torch.isfinite(size) & (size > 0)
+    share = torch.where(known, level / size, torch.nan)
+    for block in sampled.outputs:
+        own = share[block.coordinates]
+        share[block.coordinates] = own.nanmedian() if own.numel() else own
+    return torch.where(known, torch.fmax(level, share * size), level)
+
+
+def _one_side(sampled: Sampler, direction: Tensor) -> Tensor:
+    samples = on_line(sampled, direction, _PLACES)
+    found = torch.empty_like(samples[0])
+    width = portion(found)
+    for start in range(0, len(found), width):
+        some = slice(start, start + width)
+        found[some] = _from_differences(samples[:, some])
+    return found
+
+
+def _spacing(sampled: Sampler) -> float:
+    """Return the distance of the samples: coarser where the inputs' own dtype could not hold it."""
+    coarsest = max(torch.finfo(primal.tensor.dtype).eps for primal in sampled.problem.primals)
+    return max(_SPACING, 8 * coarsest)
+
+
+def _from_differences(samples: Tensor) -> Tensor:
+    """Return the smallest of the noise estimates of the difference orders; (points, m) -> (m,)."""
+    apart = samples[1:] - samples[0]
+    size = apart.abs().amax(dim=0).clamp_(min=_TINY)  # whose square may underflow
+    squares = (_weights().to(apart.device) @ apart.div_(size)).square_()
+    return (_means().to(apart.device) @ squares).amin(dim=0).sqrt_().mul_(size)
+
+
+@cache
+def _weights() -> Tensor:
+    """Return the weights of all differences of all orders between neighbouring samples; (differences, points - 1).
+
+    Divided differences, scaled such that independent noise of variance 1 gives variance 1. Those of the first sample
+    are left out: the others are taken relative to it, and weights add up to zero.
+    """
+    return torch.cat([_weights_of(order) for order in _ORDERS])[:, 1:].contiguous()
+
+
+@cache
+def _means() -> Tensor:
+    """Return the weights of the mean over the differences of each order; (orders, differences)."""
+    order = torch.tensor([order for order in _ORDERS for _ in range(_POINTS - order)])
+    mine = (order == torch.tensor(_ORDERS).unsqueeze(1)).to(torch.float64)
+    return mine / mine.sum(dim=1, keepdim=True)
+
+
+def _weights_of(order: int) -> Tensor:
+    rows = torch.zeros(_POINTS - order, _POINTS, dtype=torch.float64)
+    for start, row in enumerate(rows):
+        nodes = _PLACES[start : start + order + 1]
+        for number, node in enumerate(nodes):
+            row[start + number] = 1 / math.prod(node - other for other in nodes if other != node)
+    return rows / rows.square().sum(dim=1, keepdim=True).sqrt()

@@ -1,0 +1,192 @@
+"""The forward as a function of its real coordinates, sampled one moved coordinate at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.coordinates import Block, blocks, coordinates_in, flatten, real_view, unflatten
+from gradverify.core.function.problem import Named, Problem, call, fresh, overlaps
+from gradverify.core.function.tape import Tape
+from gradverify.errors import EvaluationError
+
+
+class Mode(Enum):
+    """Whether the forward is sampled with or without recording a graph; the results may differ."""
+
+    WITHOUT_GRAPH = "without"
+    WITH_GRAPH = "with"
+
+
+@dataclass(slots=True, kw_only=True)
+class Together:
+    """Which ways of evaluating many points in one call have not failed yet; its values change."""
+
+    ways: list[str] = field(default_factory=lambda: ["batch", "vmap", "batch in part"])
+    calls: int = 0  # made so far
+    batches: set[tuple[bool, ...]] = field(default_factory=set)  # primals whose copies stood the test side by side
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampler:
+    """The forward around one point."""
+
+    problem: Problem
+    point: Tensor  # (n,) float64: the coordinates of all primals
+    value: Tensor  # (m,) float64: the coordinates of all judged outputs at the point
+    unit: Tensor  # (m,) unit roundoff of each output's own dtype
+    size: Tensor  # (m,) the largest finite magnitude in each output's tensor
+    inputs: tuple[Block, ...]
+    outputs: tuple[Block, ...]
+    names: tuple[str, ...]  # outputs that are judged
+    shapes: tuple[torch.Size, ...]
+    mode: Mode
+    together: Together = field(default_factory=Together)
+    kept: Tensor | None = None  # outputs looked at, None for all; `value` and `unit` are theirs
+
+
+def sampler(problem: Problem, tape: Tape) -> Sampler:
+    """Return the sampler of the tape's outputs; raises EvaluationError when the forward does."""
+    tensors = [primal.tensor for primal in problem.primals]
+    recorded = flatten(output.tensor for output in tape.outputs).clone()
+    outputs = blocks(tape.outputs)
+    draft = Sampler(
+        problem=problem,
+        point=flatten(tensors),
+        value=recorded,
+        unit=_unit_roundoff(tape.outputs, recorded),
+        size=_largest(recorded, outputs),
+        inputs=blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals),
+        outputs=outputs,
+        names=tuple(output.name for output in tape.outputs),
+        shapes=tuple(output.tensor.shape for output in tape.outputs),
+        mode=Mode.WITHOUT_GRAPH,
+    )
+    again = at(draft, tensors)
+    return draft if identical(again, recorded) else replace(draft, mode=Mode.WITH_GRAPH)
+
+
+def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:
+    """Return the output coordinates for these primals, (m,) float64; NaN where the forward raises or changes shape."""
+    return _run(sampled, [fresh(tensor) for tensor in tensors])
+
+
+def identical(one: Tensor, other: Tensor) -> bool:
+    """Tell whether two tensors of one shape hold the same numbers, bit for bit; what is no number is like its like."""
+    return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+def magnitudes(sampled: Sampler, values: Tensor) -> Tensor:
+    """Return for each output looked at the largest finite magnitude among `values` (m,) in its tensor; (m,)."""
+    if sampled.kept is None:
+        return _largest(values, sampled.outputs)
+    sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
+    for block in sampled.outputs:
+        mine = (sampled.kept >= block.start) & (sampled.kept < block.stop)
+        if bool(mine.any()):
+            sizes[mine] = sizes[mine].max()
+    return sizes
+
+
+def places(sampled: Sampler, outputs: Tensor | slice) -> Tensor:
+    """Return where the outputs looked at, given by their numbers, stand among all outputs; (k,)."""
+    if sampled.kept is not None:
+        return sampled.kept[outputs]
+    if isinstance(outputs, slice):
+        return torch.arange(outputs.start, outputs.stop, device=sampled.value.device)
+    return outputs
+
+
+def focused(sampled: Sampler, outputs: Tensor | slice) -> Sampler:
+    """Return a sampler that looks at some of the outputs only, given by their numbers."""
+    return replace(
+        sampled,
+        value=sampled.value[outputs],
+        unit=sampled.unit[outputs],
+        size=sampled.size[outputs],
+        kept=places(sampled, outputs),
+    )
+
+
+def along(sampled: Sampler, displacement: Tensor) -> Tensor:
+    """Return the outputs at point + displacement, (m,); `displacement` is (n,) float64."""
+    return single(sampled, sampled.point + displacement)
+
+
+def single(sampled: Sampler, point: Tensor) -> Tensor:
+    """Return the outputs at one point (n,), which is used up; (m,)."""
+    return _run(sampled, _tensors(point, [primal.tensor for primal in sampled.problem.primals]))
+
+
+def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
+    """Round values (..., k) of the coordinates `columns` (k,) to what their own dtype can hold."""
+    dtypes = {primal.tensor.dtype for primal in sampled.problem.primals}
+    if dtypes <= {torch.float64, torch.complex128}:
+        return values
+    rounded = values.clone()
+    for block in sampled.inputs:
+        real = real_view(sampled.problem.primals[block.tensor].tensor).dtype
+        mine = (columns >= block.start) & (columns < block.stop)
+        rounded[..., mine] = values[..., mine].to(real).to(torch.float64)
+    return rounded
+
+
+def _largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
+    sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
+    for block in outputs:
+        if block.stop > block.start:
+            whole = slice(block.start, block.stop)  # of a complex tensor, both parts: what rounds one rounds the other
+            sizes[whole] = sizes[whole].max()
+    return sizes
+
+
+def _unit_roundoff(outputs: Sequence[Named], like: Tensor) -> Tensor:
+    units = torch.empty_like(like)
+    start = 0
+    for output in outputs:
+        stop = start + coordinates_in(output.tensor)
+        units[start:stop] = torch.finfo(output.tensor.dtype).eps / 2
+        start = stop
+    return units
+
+
+def _run(sampled: Sampler, copies: Sequence[Tensor]) -> Tensor:
+    try:
+        if sampled.mode is Mode.WITH_GRAPH:
+            with torch.enable_grad():
+                outputs = call(sampled.problem, [copy.requires_grad_().clone() for copy in copies])
+        else:
+            with torch.no_grad():
+                outputs = call(sampled.problem, copies)
+    except EvaluationError:
+        return torch.full_like(sampled.value, torch.nan)
+    return _judged(sampled, outputs)
+
+
+def _judged(sampled: Sampler, outputs: Sequence[Named]) -> Tensor:
+    found = {output.name: output.tensor for output in outputs}
+    kept = [found[name] for name in sampled.names if name in found]
+    if tuple(tensor.shape for tensor in kept) != sampled.shapes:
+        return torch.full_like(sampled.value, torch.nan)
+    vector = flatten(kept)
+    # A forward may hand out one buffer again and again, so the numbers are copied.
+    return vector.clone() if sampled.kept is None else vector[sampled.kept]
+
+
+def _tensors(point: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Return one point as tensors of its own, in the primals' dtypes, devices and, where it can be, layouts."""
+    pieces = [point] if len(like) == 1 else torch.split(point, [coordinates_in(tensor) for tensor in like])
+    return [_laid_out(piece, tensor) for piece, tensor in zip(pieces, like, strict=True)]
+
+
+def _laid_out(piece: Tensor, like: Tensor) -> Tensor:
+    (shaped,) = unflatten(piece, [like])
+    if like.is_contiguous() or overlaps(like):
+        # Kernels may count on memory that is theirs from its start, and aligned as an allocation is.
+        return shaped.clone() if shaped.storage_offset() else shaped
+    copy = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+    return copy.copy_(shaped)

@@ -1,0 +1,134 @@
+"""Reverse mode as autograd does it: one recorded forward, and vector-Jacobian products over its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.problem import Named, Problem, call, fresh
+from gradverify.errors import EvaluationError
+
+_LEAF, _IN_PLACE = "leaf Variable that requires grad", "in-place operation"  # words of torch's refusal
+_REFUSALS = (  # torch's words for a gradient that it does not take
+    "returned an invalid gradient",
+    "returned an incorrect number of gradients",
+    "returned a gradient different than None",
+    "expected Variable or None",
+    "input_is_complex == grad_is_complex",
+)
+_ONCE_DIFFERENTIABLE = "torch::autograd::Error"  # name of the node that @once_differentiable leaves behind
+
+
+class Rejected(EvaluationError):
+    """Autograd refused what backward returned: a wrong shape, a wrong number of gradients, or no gradient at all."""
+
+
+class Passing(Enum):
+    """How leaves reach the forward."""
+
+    DIRECT = "direct"
+    COPIES = "copies"  # the forward overwrites its inputs, which autograd forbids for leaves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tape:
+    """One forward and the graph it left."""
+
+    leaves: tuple[Tensor, ...]  # one per primal, requiring grad
+    outputs: tuple[Named, ...]  # the outputs that are judged
+    cut_off: tuple[str, ...] = ()  # names of the others, which have no graph
+    passing: Passing
+
+
+def record(problem: Problem) -> Tape:
+    """Run the forward on fresh leaves with gradients enabled; raises EvaluationError.
+
+    An output without a graph is taken for declared non-differentiable, except where no output has one, and at order
+    2, where it is a gradient that does not depend on anything: it stays, and backward claims zero for it.
+    """
+    leaves, outputs, passing = _run(problem)
+    connected = tuple(output for output in outputs if output.tensor.requires_grad)
+    judged = connected if connected and problem.order == 1 else outputs
+    names = {output.name for output in judged}
+    cut_off = tuple(output.name for output in outputs if output.name not in names)
+    return Tape(leaves=leaves, outputs=judged, cut_off=cut_off, passing=passing)
+
+
+def call_on_leaves(problem: Problem, leaves: Sequence[Tensor], passing: Passing) -> tuple[Named, ...]:
+    """Run the forward on leaves that require grad, or on differentiable copies of them."""
+    return call(problem, [leaf.clone() for leaf in leaves] if passing is Passing.COPIES else leaves)
+
+
+def vjp(problem: Problem, tape: Tape, cotangents: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+    """Return cotangents·J, one tensor per primal, or None where autograd found no path.
+
+    `cotangents` has one tensor per `tape.outputs`. The graph is kept, and the result is differentiable where
+    gradients are enabled. Raises EvaluationError, and Rejected when autograd refuses what backward returned.
+    """
+    problem.meter.backward += 1
+    pairs = [
+        (output.tensor, cotangent)
+        for output, cotangent in zip(tape.outputs, cotangents, strict=True)
+        if output.tensor.requires_grad
+    ]
+    if not pairs:
+        return (None,) * len(tape.leaves)
+    try:
+        return torch.autograd.grad(
+            [output for output, _ in pairs],
+            tape.leaves,
+            grad_outputs=[cotangent for _, cotangent in pairs],
+            retain_graph=True,
+            create_graph=torch.is_grad_enabled(),
+            allow_unused=True,
+        )
+    except KeyboardInterrupt:
+        raise
+    except EvaluationError:
+        raise
+    except BaseException as error:
+        raise _classified(error) from error
+
+
+def refuses_second_order(grads: Sequence[Tensor | None]) -> bool:
+    """Tell whether the graph of a vjp holds the node that `@once_differentiable` leaves.
+
+    `autograd.grad(..., allow_unused=True)` walks past that node and answers zero, so it has to be looked for.
+    """
+    pending = [grad.grad_fn for grad in grads if grad is not None and grad.grad_fn is not None]
+    seen = set(pending)
+    while pending:
+        node = pending.pop()
+        if node.name() == _ONCE_DIFFERENTIABLE:
+            return True
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                pending.append(following)
+    return False
+
+
+def _run(problem: Problem) -> tuple[tuple[Tensor, ...], tuple[Named, ...], Passing]:
+    for passing in Passing:
+        leaves = tuple(fresh(primal.tensor).requires_grad_() for primal in problem.primals)
+        try:
+            with torch.enable_grad():
+                return leaves, call_on_leaves(problem, leaves, passing), passing
+        except EvaluationError as error:
+            if passing is Passing.COPIES or not _overwrites_leaf(error.original):
+                raise
+    raise AssertionError("the last way of passing leaves returns or raises")
+
+
+def _overwrites_leaf(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and _LEAF in str(error) and _IN_PLACE in str(error)
+
+
+def _classified(error: BaseException) -> EvaluationError:
+    text = str(error)
+    refused = isinstance(error, RuntimeError) and any(words in text for words in _REFUSALS)
+    return Rejected("backward", error) if refused else EvaluationError("backward", error)

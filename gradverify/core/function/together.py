@@ -1,0 +1,215 @@
+"""Many points in one call, where the forward can be vectorised and gives bit for bit what it gives one by one.
+
+Two ways are tried: `torch.vmap`, which plain compositions of torch allow, and copies side by side along the first
+dimension, which functions of a batch allow, hand-written ones included. Either is believed only while it agrees with
+single calls at some of the points.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.chance import scattered
+from gradverify.core.function.coordinates import coordinates_in, real_view
+from gradverify.core.function.problem import call
+from gradverify.core.function.sampler import Mode, Sampler, Together, identical, single
+from gradverify.errors import EvaluationError
+
+_WORTH = 4  # fewer points are evaluated one by one
+_HELD = 2_000_000  # numbers in one call, at most
+_FACTORS = (1.0, 2.0)  # of the points that are put to the test side by side
+
+
+def evaluate(sampled: Sampler, points: Tensor, into: Tensor) -> None:
+    """Write the outputs at each of the points (N, n) to `into` (N, m); the points are used up."""
+    few = len(points) < _WORTH or points.numel() + into.numel() > _HELD
+    if not few and _together(sampled, points, into):
+        return
+    for point, row in zip(points, into, strict=True):
+        row.copy_(single(sampled, point))
+
+
+def _together(sampled: Sampler, points: Tensor, into: Tensor) -> bool:
+    """Evaluate all points in one call; tell whether that was possible and can be believed."""
+    state = sampled.together
+    if sampled.mode is not Mode.WITHOUT_GRAPH or sampled.problem.seed is not None:
+        return False
+    for way in list(state.ways):
+        try:
+            with warnings.catch_warnings(), torch.no_grad():
+                warnings.simplefilter("ignore")
+                found = _WAYS[way](sampled, points)
+        except _ElsewhereError:
+            continue
+        except (EvaluationError, RuntimeError, ValueError, TypeError, IndexError):
+            found = None
+        if found is not None and _agrees(sampled, points, found, state):
+            into.copy_(found)
+            return True
+        state.ways.remove(way)
+    return False
+
+
+def _agrees(sampled: Sampler, points: Tensor, found: Tensor, state: Together) -> bool:
+    """Compare one row, another one each time, with a call of its own: at first always, later now and then."""
+    state.calls += 1
+    if found.shape != (len(points), sampled.value.numel()):
+        return False
+    if state.calls & (state.calls - 1):
+        return True  # no power of two
+    place = (state.calls * 7919) % len(points)
+    return identical(found[place], single(sampled, points[place].clone()))
+
+
+def _by_vmap(sampled: Sampler, points: Tensor) -> Tensor:
+    def function(*tensors: Tensor) -> tuple[Tensor, ...]:
+        found = {output.name: output.tensor for output in call(sampled.problem, tensors)}
+        return tuple(found[name] for name in sampled.names)
+
+    return _joined(sampled, torch.vmap(function)(*_stacked(sampled, points)))
+
+
+class _ElsewhereError(Exception):
+    """These points are not for this way, others may be."""
+
+
+def _by_batch(sampled: Sampler, points: Tensor) -> Tensor | None:
+    """Put the copies one after the other along the first dimension of whatever has the outputs' batch."""
+    if len({shape[0] if shape else 0 for shape in sampled.shapes}) != 1 or not _may_be_longer(sampled):
+        return None
+    matching = _matching(sampled)
+    tried = [matching]
+    if not all(matching):
+        moved = _moved(sampled, points)
+        if bool(moved[:, _others(matching)].any()):
+            raise _ElsewhereError
+        tried.append(tuple(moved.any(dim=0).tolist()))
+    for copied in dict.fromkeys(tried):
+        if copied not in sampled.together.batches:
+            if not _copies_agree(sampled, len(points), copied):
+                continue
+            sampled.together.batches.add(copied)
+            sampled.together.calls += 2  # every row of two kinds has just been compared
+        return _side_by_side(sampled, _stacked(sampled, points), copied)
+    return None
+
+
+def _by_batch_in_part(sampled: Sampler, points: Tensor) -> Tensor | None:
+    """Do so with the points that differ in nothing else, and evaluate the others one by one."""
+    mine = ~_moved(sampled, points)[:, _others(_matching(sampled))].any(dim=1)
+    if int(mine.sum()) < _WORTH:
+        raise _ElsewhereError
+    found = _by_batch(sampled, points[mine])
+    if found is None:
+        return None
+    whole = found.new_empty(len(points), found.shape[1])
+    whole[mine] = found
+    for place in (~mine).nonzero().squeeze(1).tolist():
+        whole[place] = single(sampled, points[place].clone())
+    return whole
+
+
+def _may_be_longer(sampled: Sampler) -> bool:
+    """Tell whether inputs of another length do no harm.
+
+    Other tensors may hold lengths or offsets that a kernel trusts, and a kernel on a GPU that reads beyond its inputs
+    may take everything down with it.
+    """
+    beside = any(isinstance(bound.value, Tensor) for bound in sampled.problem.bound)
+    return not beside and all(primal.tensor.device.type == "cpu" for primal in sampled.problem.primals)
+
+
+def _moved(sampled: Sampler, points: Tensor) -> Tensor:
+    """Tell which inputs differ from those at the point, (N, primals) bool."""
+    sizes = [coordinates_in(primal.tensor) for primal in sampled.problem.primals]
+    return torch.stack([piece.any(dim=1) for piece in torch.split(points != sampled.point, sizes, dim=1)], dim=1)
+
+
+def _matching(sampled: Sampler) -> tuple[bool, ...]:
+    """Tell which inputs have as many entries along their first dimension as the outputs."""
+    sizes = {shape[0] if shape else 0 for shape in sampled.shapes}
+    shapes = (primal.tensor.shape for primal in sampled.problem.primals)
+    return tuple(len(sizes) == 1 and len(shape) > 0 and shape[0] in sizes for shape in shapes)
+
+
+def _others(matching: Sequence[bool]) -> list[int]:
+    return [number for number, matches in enumerate(matching) if not matches]
+
+
+def _copies_agree(sampled: Sampler, count: int, copied: Sequence[bool]) -> bool:
+    """Tell whether every one of several points side by side gives what it gives alone.
+
+    Other points than the one in question, where something that depends on the place in the batch may be zero, and of
+    different sizes, so that each sees the others where a largest or smallest entry of the whole batch counts.
+    """
+    generator = torch.Generator().manual_seed(count)
+    size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
+    typical = size.mean()
+    other = sampled.point + scattered(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), generator)
+    kinds = other * _factors(sampled, copied)
+    alone = torch.stack([single(sampled, kind.clone()) for kind in kinds])
+    places = torch.arange(count, device=other.device) % len(_FACTORS)
+    places[-1] = 1  # so that they read differently from the end, which a forward may begin at
+    together = _side_by_side(sampled, _stacked(sampled, kinds[places]), copied)
+    return together is not None and identical(together, alone[places])
+
+
+def _factors(sampled: Sampler, copied: Sequence[bool]) -> Tensor:
+    """Return the factors of what is copied, 1 for everything else; (factors, 1 or n)."""
+    factors = sampled.point.new_tensor(_FACTORS).unsqueeze(1)
+    if all(copied):
+        return factors
+    sizes = [coordinates_in(primal.tensor) for primal in sampled.problem.primals]
+    moving = sampled.point.new_tensor(copied, dtype=torch.bool).repeat_interleave(
+        sampled.point.new_tensor(sizes, dtype=torch.long)
+    )
+    return torch.where(moving, factors, 1.0)
+
+
+def _side_by_side(sampled: Sampler, stacked: Sequence[Tensor], copied: Sequence[bool]) -> Tensor | None:
+    count = len(stacked[0])
+    inputs = [
+        many.reshape(-1, *many.shape[2:]) if mine else many[0].clone()
+        for many, mine in zip(stacked, copied, strict=True)
+    ]
+    try:
+        found = {output.name: output.tensor for output in call(sampled.problem, inputs)}
+    except EvaluationError:
+        return None
+    outputs = [found[name] for name in sampled.names if name in found]
+    if any(
+        output.shape != (count * shape[0], *shape[1:]) for output, shape in zip(outputs, sampled.shapes, strict=False)
+    ):
+        return None
+    return _joined(sampled, [each.reshape(count, -1, *each.shape[1:]) for each in outputs])
+
+
+def _stacked(sampled: Sampler, points: Tensor) -> list[Tensor]:
+    """Return one tensor per primal, with the points along a new first dimension; none shares memory with them."""
+    primals = [primal.tensor for primal in sampled.problem.primals]
+    pieces = torch.split(points, [coordinates_in(primal) for primal in primals], dim=1)
+    found = []
+    for piece, primal in zip(pieces, primals, strict=True):
+        shape = (len(points), *primal.shape, *((2,) if primal.is_complex() else ()))
+        real = piece.reshape(shape).clone(memory_format=torch.contiguous_format)
+        values = torch.view_as_complex(real) if primal.is_complex() else real
+        found.append(values.to(device=primal.device, dtype=primal.dtype))
+    return found
+
+
+def _joined(sampled: Sampler, outputs: Sequence[Tensor]) -> Tensor:
+    """Return the outputs' real coordinates, (N, m)."""
+    flat = [real_view(output).reshape(len(output), -1).to(torch.float64) for output in outputs]
+    joined = torch.cat(flat, dim=1) if len(flat) > 1 else flat[0]
+    return joined if sampled.kept is None else joined[:, sampled.kept]
+
+
+_WAYS: dict[str, Callable[[Sampler, Tensor], Tensor | None]] = {
+    "batch": _by_batch,
+    "vmap": _by_vmap,
+    "batch in part": _by_batch_in_part,
+}

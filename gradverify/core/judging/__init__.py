@@ -1,0 +1,1 @@
+"""What backward claims held against what differences say: a verdict for every entry."""

@@ -1,0 +1,86 @@
+"""What moves are judged with, put together once, and the part of it that some moves and outputs need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+
+from torch import Tensor
+
+from gradverify.case import Settings
+from gradverify.core.function import sampler
+from gradverify.core.function.noise import Noise, lasting
+from gradverify.core.function.sampler import Sampler, magnitudes
+from gradverify.core.function.scale import Scales
+from gradverify.core.judging.compare import Allowance, entry_scale, relative_tolerance, resolution_scale
+from gradverify.core.numeric.moves import Moves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What is needed to judge columns: the sampled forward, its noise and scales, and the claimed Jacobian."""
+
+    sampled: Sampler
+    noise: Noise
+    lengths: Scales
+    moves: Moves
+    claimed: Tensor  # (M, m): what backward claims of each output and the coordinate that owns it in each move
+    allowance: Allowance
+    loudest: Callable[[], Tensor]  # () -> (m,) of all outputs, however few are looked at: see `noise.lasting`
+
+    @property
+    def width(self) -> int:
+        """How many numbers a move takes: those of a point, and of the outputs looked at there."""
+        return self.sampled.value.numel() + self.sampled.point.numel()
+
+
+def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed: Tensor, settings: Settings) -> Bench:
+    """Put together what every move is judged with; `claimed` is (M, m)."""
+    dtypes = {primal.tensor.dtype for primal in sampled.problem.primals}
+    allowance = Allowance(
+        rtol=relative_tolerance(settings.tolerances, dtypes),
+        floor=settings.tolerances.atol or 0.0,
+        beside=entry_scale(moves, claimed),
+        scale=resolution_scale(moves, claimed, sampled.size, lengths.step),
+        largest=magnitudes(sampled, claimed.abs().amax(dim=0)) if len(claimed) else sampled.value,
+        order=sampled.problem.order,
+    )
+    return Bench(
+        sampled=sampled,
+        noise=noise,
+        lengths=lengths,
+        moves=moves,
+        claimed=claimed,
+        allowance=allowance,
+        loudest=cache(lambda: lasting(sampled, lengths)),
+    )
+
+
+def focused(at: Bench, outputs: Tensor | slice) -> Bench:
+    """Return the bench with some of the outputs only, given by their numbers."""
+    if isinstance(outputs, slice) and outputs == slice(0, at.sampled.value.numel()):
+        return at
+    moves = replace(at.moves, owner=at.moves.owner[:, outputs], direct=False)
+    allowance = part_of(at.allowance, slice(None), outputs)
+    sampled, claimed = sampler.focused(at.sampled, outputs), at.claimed[:, outputs]
+    return replace(at, sampled=sampled, noise=at.noise.of(outputs), moves=moves, claimed=claimed, allowance=allowance)
+
+
+def of_moves(allowance: Allowance, chosen: Tensor) -> Allowance:
+    """Return the allowance of some of the moves, which are in order."""
+    if len(chosen) == len(allowance.beside):
+        return allowance
+    return part_of(allowance, chosen, slice(None))
+
+
+def part_of(allowance: Allowance, moves: Tensor | slice, outputs: Tensor | slice) -> Allowance:
+    """Return the allowance of some of the moves and some of the outputs, one of which is a slice."""
+    return Allowance(
+        rtol=allowance.rtol,
+        floor=allowance.floor,
+        beside=allowance.beside[moves, outputs],
+        scale=allowance.scale[moves, outputs],
+        largest=allowance.largest[outputs],
+        order=allowance.order,
+    )

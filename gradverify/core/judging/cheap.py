@@ -1,0 +1,93 @@
+"""The cheap pass: three differences per entry, and which of them that leaves in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function import sampler
+from gradverify.core.function.noise import Noise
+from gradverify.core.function.portion import portion
+from gradverify.core.function.sampler import Sampler
+from gradverify.core.judging.bench import Bench, of_moves, part_of
+from gradverify.core.judging.compare import Allowance, Judged, in_doubt, judge_smooth
+from gradverify.core.numeric import richardson
+from gradverify.core.numeric.samples import Samples, Steps, finest_noise, samples_of, unmoved, walked
+from gradverify.core.numeric.shape import suspicious
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """What the cheap pass says, all (C, m)."""
+
+    judged: Judged
+    bends: Tensor  # bool: the function bends as no smooth one does
+    doubt: Tensor  # bool: deserves the thorough pass
+
+
+def first_look(at: Bench, chosen: Tensor, steps: Steps) -> First:
+    """Go through all entries of the moves (C,) by the cheap pass, as many at a time as stay in a cache."""
+    walk = walked(at.sampled, at.moves, chosen, steps)
+    claimed = at.claimed if len(chosen) == at.moves.count else at.claimed[chosen]
+    allowance = of_moves(at.allowance, chosen)
+    whole: First | None = None
+    for outputs, tiles in _tiles(len(claimed), claimed.shape[1], portion(claimed)):
+        sampled, noise = _looking_at(at, outputs)
+        for rows in tiles:
+            limits = part_of(allowance, rows, outputs)
+            samples = samples_of(at.sampled, walk, rows, outputs)
+            found = _cheap(sampled, noise, samples, claimed[rows, outputs], limits)
+            if found.doubt.shape == claimed.shape:
+                return found
+            whole = _blank(claimed) if whole is None else whole
+            _write(whole, found, rows, outputs)
+    return _blank(claimed) if whole is None else whole
+
+
+def _cheap(sampled: Sampler, noise: Noise, samples: Samples, claimed: Tensor, allowance: Allowance) -> First:
+    level, zero = finest_noise(sampled, noise, samples), allowance.zero
+    judged = judge_smooth(claimed, richardson.extrapolate(samples, level), allowance, zero)
+    own = claimed.abs()
+    bends = suspicious(sampled, samples, level).logical_or_(judged.bar == torch.inf)
+    # An output that never moved says most at the largest steps, where backward claims that it does.
+    idle = (judged.numeric == 0).logical_and_(own > zero)
+    if bool(idle.any()):
+        idle &= unmoved(sampled, samples).all(dim=1)
+    return First(judged=judged, bends=bends, doubt=in_doubt(judged, bends | idle, own, allowance))
+
+
+def _looking_at(at: Bench, outputs: slice) -> tuple[Sampler, Noise]:
+    """Return the forward and its noise for some of the outputs."""
+    if outputs == slice(0, at.sampled.value.numel()):
+        return at.sampled, at.noise
+    return sampler.focused(at.sampled, outputs), at.noise.of(outputs)
+
+
+def _tiles(moves: int, outputs: int, most: int) -> Iterator[tuple[slice, list[slice]]]:
+    """Yield outputs, and with them moves, such that about so many entries are judged at a time."""
+    width = min(max(1, outputs), most)
+    height = max(1, most // width)
+    rows = [slice(start, min(moves, start + height)) for start in range(0, moves, height)]
+    for start in range(0, outputs, width):
+        yield slice(start, min(outputs, start + width)), rows
+
+
+def _blank(like: Tensor) -> First:
+    """Return room for what is said of so many entries."""
+    numeric, bar, error, allowed = like.new_empty(4, *like.shape)
+    bends, doubt = torch.empty((2, *like.shape), dtype=torch.bool, device=like.device)
+    none = torch.zeros(like.shape, dtype=torch.bool, device=like.device)
+    code = torch.empty(like.shape, dtype=torch.int8, device=like.device)
+    judged = Judged(numeric=numeric, bar=bar, error=error, allowed=allowed, code=code, kinked=none, bent=none)
+    return First(judged=judged, bends=bends, doubt=doubt)
+
+
+def _write(whole: First, found: First, rows: slice, outputs: slice) -> None:
+    """Put what is said of some entries in its place."""
+    for name in ("numeric", "bar", "error", "allowed", "code"):
+        getattr(whole.judged, name)[rows, outputs] = getattr(found.judged, name)
+    whole.bends[rows, outputs] = found.bends
+    whole.doubt[rows, outputs] = found.doubt

@@ -1,0 +1,88 @@
+"""The thorough pass: a ladder of steps, of which those left open climb down further."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradverify.core.judging.bench import Bench, of_moves
+from gradverify.core.judging.compare import Code, Judged, in_doubt, is_resolved, judge_local
+from gradverify.core.judging.faint import excused
+from gradverify.core.judging.replaced import replaced
+from gradverify.core.judging.steep import drowned, heard, unseen
+from gradverify.core.numeric.ladder import coarse_steps, fine_steps, halving_steps
+from gradverify.core.numeric.moves import members
+from gradverify.core.numeric.nonsmooth import Local, examine
+from gradverify.core.numeric.samples import Samples, Steps, joined, of_rows, sample
+
+DEPTH = 32  # rungs of a ladder, about
+
+
+def thorough(at: Bench, chosen: Tensor) -> Judged:
+    """Judge the moves by the first part of the ladder, and those that it leaves open by the next parts too."""
+    samples = sample(at.sampled, at.moves, chosen, halving_steps(at.lengths))
+    judged, local = _judged(at, samples, None)
+    every = torch.arange(at.sampled.value.numel(), device=chosen.device)
+    rows = torch.arange(len(chosen), device=chosen.device)
+    for part in (_coarse, _fine):
+        lost = drowned(at.sampled, heard(at.noise, local), samples)
+        still = (~_settled(at, chosen, judged)[rows] | lost).any(dim=1)
+        if not bool(still.any()):
+            break
+        rows = rows[still]
+        samples = joined(of_rows(samples, still), sample(at.sampled, at.moves, chosen[rows], part(at, chosen[rows])))
+        again, local = _judged(at, samples, local.height[still])
+        judged = replaced(judged, torch.ones_like(judged.kinked), rows, every, again)
+    return judged
+
+
+def _settled(at: Bench, chosen: Tensor, judged: Judged) -> Tensor:
+    """Tell which entries agree beyond doubt, (C, m).
+
+    Not those that agree for want of precision alone, beside the steep slopes that the largest steps have seen.
+    """
+    allowance, claimed = of_moves(at.allowance, chosen), at.claimed[chosen]
+    doubt = in_doubt(judged, torch.zeros_like(judged.kinked), claimed.abs(), allowance)
+    return ~doubt & is_resolved(judged.bar, claimed.abs(), allowance)
+
+
+def _coarse(at: Bench, chosen: Tensor) -> Steps:
+    del chosen
+    return coarse_steps(at.lengths)
+
+
+def _fine(at: Bench, chosen: Tensor) -> Steps:
+    return fine_steps(at.lengths, members(at.moves, chosen)[0])
+
+
+def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged, Local]:
+    """Return the verdicts, and what the samples show.
+
+    Where it is open whether there is noise or a kink far off, what agrees with either is not accused.
+    """
+    local = examine(at.sampled, at.noise, samples, height)
+    judged = _held_against(at, samples, local)
+    open_ = (at.noise.loud > at.noise.level) & local.unsteady & (judged.code == Code.MISMATCH)
+    if bool(open_.any()):
+        loud = replace(at.noise, level=at.noise.loud)
+        other = _held_against(at, samples, examine(at.sampled, loud, samples, height))
+        every = torch.arange(len(open_), device=open_.device), torch.arange(open_.shape[1], device=open_.device)
+        code = other.code.masked_fill((other.code == Code.MATCH) & ~at.noise.lasting, Code.UNDETERMINED)
+        judged = replaced(judged, open_, *every, replace(other, code=code))
+    return judged, local
+
+
+def _held_against(at: Bench, samples: Samples, local: Local) -> Judged:
+    """Return the verdicts on what the samples show, after another look at what rounding inside may excuse."""
+    claimed, allowance = at.claimed[samples.moves], of_moves(at.allowance, samples.moves)
+    judged = judge_local(claimed, local, allowance, torch.zeros_like(claimed))
+    faint = excused(at, samples.moves, judged)
+    if faint is not None:
+        judged = judge_local(claimed, local, allowance, faint)
+    wrong = (judged.code == Code.MISMATCH) & ~(local.idle | local.edge | local.kink)
+    if not bool(wrong.any()):
+        return judged
+    wrong &= unseen(at.sampled, heard(at.noise, local), samples, claimed, judged.numeric)
+    return replace(judged, code=judged.code.masked_fill(wrong, Code.UNDETERMINED))

@@ -1,0 +1,73 @@
+"""Columns of the Jacobian judged: the cheap pass for all, from closer by where it doubts, then the thorough one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.portion import chunks
+from gradverify.core.judging.bench import Bench, focused
+from gradverify.core.judging.cheap import First, first_look
+from gradverify.core.judging.climb import DEPTH, thorough
+from gradverify.core.judging.compare import Code, Judged, hopeless
+from gradverify.core.judging.replaced import copy_of, put
+from gradverify.core.numeric import richardson
+from gradverify.core.numeric.moves import owned
+from gradverify.core.numeric.samples import NOISE_FACTOR
+
+_MANY = 20_000  # entries in doubt that are all looked at again
+_CLEARLY = 30.0  # beyond those, not the ones that are wrong by this many times what is allowed
+
+
+def judge_all(at: Bench) -> Iterator[tuple[Tensor, Judged]]:
+    """Yield moves and the verdicts on their entries, a few moves at a time, until all are judged."""
+    every = torch.arange(at.moves.count, device=at.sampled.point.device)
+    for chosen in chunks(every, richardson.DEPTH * at.width):
+        yield chosen, judge_moves(at, chosen)
+
+
+def judge_moves(at: Bench, chosen: Tensor) -> Judged:
+    """Judge all entries of the moves (C,): the cheap pass for all, the thorough one for those in doubt."""
+    first = first_look(at, chosen, richardson.steps(at.lengths))
+    if not bool(first.doubt.any()):
+        return first.judged
+    judged = copy_of(first.judged)
+    doubt = _bounded(_left_by_closer_steps(at, chosen, first, judged), first.judged, first.bends)
+    rows = doubt.any(dim=1).nonzero().squeeze(1)
+    for some in chunks(rows, 2 * DEPTH * at.width):
+        outputs = doubt[some].any(dim=0).nonzero().squeeze(1)  # those that are in doubt for these moves
+        put(judged, doubt, some, outputs, thorough(focused(at, outputs), chosen[some]))
+    return judged
+
+
+def _left_by_closer_steps(at: Bench, chosen: Tensor, first: First, judged: Judged) -> Tensor:
+    """Return what stays in doubt after a look from closer by; the verdicts on the rest are put in their place.
+
+    Most functions that leave a doubt do so because they vary, or have a kink, within the first look's steps.
+    """
+    steps = richardson.closer_steps(at.lengths)
+    finest = owned(at.moves, chosen, steps.base * steps.factors[-1])
+    loud = hopeless(NOISE_FACTOR * at.noise.level / finest, at.claimed[chosen].abs())
+    blurred = first.doubt & (first.bends | (first.judged.code != Code.MISMATCH)) & ~loud
+    rows, outputs = blurred.any(dim=1).nonzero().squeeze(1), blurred.any(dim=0).nonzero().squeeze(1)
+    if not len(rows):
+        return first.doubt
+    again = first_look(focused(at, outputs), chosen[rows], steps)
+    place = (rows.unsqueeze(1), outputs.unsqueeze(0))
+    settled = torch.zeros_like(blurred)
+    settled[place] = blurred[place] & ~again.doubt
+    put(judged, settled, rows, outputs, again.judged)
+    return first.doubt & ~settled
+
+
+def _bounded(doubt: Tensor, judged: Judged, bends: Tensor) -> Tensor:
+    """Leave entries that are wrong beyond any doubt at that, where there are too many to look at each again."""
+    flat = doubt.reshape(-1).nonzero().squeeze(1)
+    if len(flat) <= _MANY:
+        return doubt
+    clear = (judged.code == Code.MISMATCH) & (judged.error > _CLEARLY * judged.allowed) & ~bends
+    first = torch.zeros_like(doubt)
+    first.reshape(-1)[flat[:_MANY]] = True
+    return doubt & (first | ~clear)

@@ -1,0 +1,246 @@
+"""Claimed against measured, entry by entry: what is allowed, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Tolerances
+from gradverify.core.numeric.moves import Moves, largest_by_owner, owned
+from gradverify.core.numeric.nonsmooth import Local
+from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
+from gradverify.result import ElementVerdict
+
+UNDERFLOW = 1e-290  # bars that only keep room for denormal numbers
+_RESOLVING = 1e-3  # an entry is judged when its bar, times the factor, is below this part of its scale
+_NEGLIGIBLE = 1e-6  # derivatives below this part of |f|/|x| are of no consequence
+ROUNDING = 100 * torch.finfo(torch.float64).eps  # what sums in backward may leave, beside the row and the column
+ZERO = 1e-10  # what they may leave in place of a zero
+_RTOL = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 1e-1}
+
+
+class Code(IntEnum):
+    """Element verdicts as numbers that a tensor can hold."""
+
+    MATCH = 0
+    MISMATCH = 1
+    KINK = 2
+    JUMP = 3
+    EDGE = 4
+    UNDETERMINED = 5
+    OUTSIDE = 6  # the forward is not finite at the point
+    ASTRAY = 7  # at a kink and between the slopes, but the row as a whole is the gradient of no piece
+
+
+ACCEPTED = frozenset({Code.MATCH, Code.KINK, Code.EDGE})
+WRONG = frozenset({Code.MISMATCH, Code.ASTRAY})
+
+
+VERDICTS = {
+    Code.MATCH: ElementVerdict.MATCH,
+    Code.MISMATCH: ElementVerdict.MISMATCH,
+    Code.KINK: ElementVerdict.KINK,
+    Code.JUMP: ElementVerdict.JUMP,
+    Code.EDGE: ElementVerdict.EDGE,
+    Code.UNDETERMINED: ElementVerdict.UNDETERMINED,
+    Code.OUTSIDE: ElementVerdict.UNDETERMINED,
+    Code.ASTRAY: ElementVerdict.MISMATCH,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What the tolerances leave per entry, beside the error bars."""
+
+    rtol: float
+    floor: float  # the part of atol that is the same for all entries
+    beside: Tensor  # (C, m) the smaller of the largest claims in the entry's row and in its column
+    scale: Tensor  # (C, m) what "resolved" is measured against, beside the entry's own size
+    largest: Tensor  # (m,) the largest claimed entry of each output tensor, which an edge is resolved against
+    order: int  # of the derivative: 2 where the forward is a vjp
+
+    @property
+    def atol(self) -> Tensor:
+        """What rounding in backward may leave, and what is allowed besides; (C, m)."""
+        return (ROUNDING * self.beside).add_(self.floor)
+
+    @property
+    def zero(self) -> Tensor:
+        """What may stand where the derivative is zero: next to nothing beside its row and its column; (C, m)."""
+        return ZERO * self.beside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The verdict on every entry of some columns, each (C, m)."""
+
+    numeric: Tensor  # at a kink the derivative nearest to what is claimed
+    bar: Tensor
+    error: Tensor
+    allowed: Tensor
+    code: Tensor  # int8, see Code
+    kinked: Tensor  # bool: an axis shows a kink or jump here, so that the interval of slopes has been consulted
+    bent: Tensor  # bool: the kink is at the point itself
+
+
+def agrees(judged: Judged) -> bool:
+    """Tell whether every entry matches."""
+    return not bool(judged.code.any())  # Code.MATCH is zero
+
+
+def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) -> float:
+    """Return the relative tolerance: the user's, or the coarsest default of the dtypes at hand."""
+    if tolerances.rtol is not None:
+        return tolerances.rtol
+    real = [torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype for dtype in dtypes]
+    return max((_RTOL[dtype] for dtype in real if dtype in _RTOL), default=_RTOL[torch.float64])
+
+
+def entry_scale(moves: Moves, claimed: Tensor) -> Tensor:
+    """Return for each entry the smaller of the largest claims in its row and in its column; (M, m)."""
+    size = claimed.abs().nan_to_num(0.0, 0.0, 0.0)
+    if not size.numel():
+        return size
+    every = torch.arange(moves.count, device=size.device)
+    return torch.minimum(size.amax(dim=0, keepdim=True), owned(moves, every, largest_by_owner(moves, size)))
+
+
+def resolution_scale(moves: Moves, claimed: Tensor, value: Tensor, length: Tensor) -> Tensor:
+    """Return per entry the size below which a derivative is of no consequence; (M, m).
+
+    `claimed` is (M, m), `value` (m,) the outputs' magnitudes and `length` (n,) the inputs' scales. An entry
+    matters as far as it moves the output beside the output's other inputs, and beside the output's own size.
+    """
+    if not claimed.numel():
+        return claimed
+    lengths = owned(moves, torch.arange(moves.count, device=claimed.device), length)
+    size = (claimed.abs().nan_to_num(0.0, 0.0, 0.0) * lengths).amax(dim=0)
+    return torch.maximum(size, _NEGLIGIBLE * value).unsqueeze(0) / lengths
+
+
+def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance, zero: Tensor) -> Judged:
+    """Judge entries of which nothing but a smooth derivative is known; `zero` (C, m) may stand in place of a zero."""
+    own, size = claimed.abs(), estimate.value.abs()
+    larger = torch.fmax(own, size).nan_to_num_(0.0, 0.0, 0.0)
+    allowed = allowance.atol.add_(larger, alpha=allowance.rtol).add_(estimate.bar, alpha=BAR_FACTOR)
+    allowed = torch.where(size <= estimate.bar, torch.maximum(allowed, zero), allowed)
+    error = _distance(claimed, estimate.value)
+    resolved = is_resolved(estimate.bar, larger, allowance)
+    code = torch.full(error.shape, Code.UNDETERMINED, dtype=torch.int8, device=error.device)
+    code.masked_fill_(resolved & (error <= allowed), Code.MATCH)
+    # A claim that is no number can only be held against a derivative that is known to be one.
+    certain = resolved.logical_or_(own < torch.inf).logical_and_(estimate.bar < torch.inf)
+    code.masked_fill_(certain.logical_and_(error > allowed), Code.MISMATCH)
+    none = code < 0
+    return Judged(
+        numeric=estimate.value, bar=estimate.bar, error=error, allowed=allowed, code=code, kinked=none, bent=none
+    )
+
+
+def is_resolved(bar: Tensor, size: Tensor, allowance: Allowance) -> Tensor:
+    """Tell which error bars are small beside the entry's size, or beside what an entry of any consequence has."""
+    wide = BAR_FACTOR * bar > torch.maximum(size, allowance.scale).mul_(_threshold(allowance))
+    return wide.logical_not_().logical_or_(bar <= UNDERFLOW)
+
+
+def judge_local(claimed: Tensor, local: Local, allowance: Allowance, faint: Tensor) -> Judged:
+    """Judge entries after the thorough pass: kinks by the interval of one-sided derivatives, jumps not at all.
+
+    Derivatives as small as `faint` (C, m) may be the rounding of something that cancels inside.
+    """
+    allowance = replace(
+        allowance,
+        # A wrong branch would show by the steepest slope around, be it that of another input.
+        scale=torch.maximum(allowance.scale, local.seen.amax(dim=0, keepdim=True)),
+    )
+    zero = torch.maximum(allowance.zero, BAR_FACTOR * local.hidden)
+    judged = judge_smooth(claimed, local.estimate, allowance, zero)
+    code = judged.code.clone()
+    code[local.idle & (claimed == 0)] = Code.MATCH
+    code[local.stairs & (claimed == 0) & (code == Code.MISMATCH)] = Code.UNDETERMINED  # flat here, and yet it rises
+    cancels = (code == Code.MISMATCH) & ~local.kink & _may_cancel(claimed, judged, local, faint, allowance.order)
+    bar = torch.where(cancels, judged.error, judged.bar)
+    judged = replace(judged, bar=bar, allowed=torch.where(cancels, BAR_FACTOR * bar, judged.allowed))
+    of_consequence = ~is_resolved(bar, claimed.abs(), allowance)
+    code[cancels] = Code.MATCH
+    code[cancels & of_consequence] = Code.UNDETERMINED
+    outside = torch.maximum(local.low - claimed, claimed - local.high).clamp(min=0.0)
+    allowed = judged.allowed
+    inside = local.kink & (outside <= allowed)
+    code[local.kink] = Code.MISMATCH
+    code[inside] = Code.KINK
+    fine = BAR_FACTOR * judged.bar <= _threshold(allowance) * allowance.largest
+    code[local.edge & (judged.error <= allowed) & fine] = Code.EDGE
+    code[local.jump] = Code.JUMP
+    code[local.outside] = Code.OUTSIDE
+    error = torch.where(local.kink, outside, judged.error)
+    kinked = local.kink | local.jump | local.close
+    nearest = torch.where(local.kink, claimed.clamp(local.low, local.high), judged.numeric)
+    return Judged(
+        numeric=nearest, bar=judged.bar, error=error, allowed=allowed, code=code, kinked=kinked, bent=local.kink
+    )
+
+
+def _may_cancel(claimed: Tensor, judged: Judged, local: Local, faint: Tensor, order: int) -> Tensor:
+    """Tell where an error is so small that cancellation in the forward may have made it, however steady it looks.
+
+    A quantity that moves in stairs of rounding, multiplied by one that moves smoothly, is smooth between the stairs,
+    with a slope that is none of the function's. Larger steps cross the stairs, so what they show is possible too. In a
+    backward that is differentiated again, a linear dependence on the cotangent is smooth at every step.
+    """
+    low, high = local.far
+    slack = (high - low).abs() + judged.bar
+    shown = (claimed >= low - slack) & (claimed <= high + slack)
+    small = judged.error <= faint
+    leaps = (judged.error <= _LEAPS * local.leap) & shown
+    return leaps | (small if order > 1 else small & shown)
+
+
+_LEAPS = 2.0  # an error is explained by a leap up to this many times what the leap does to a difference
+
+
+def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowance) -> Tensor:
+    """Tell which entries of the cheap pass deserve the thorough one, (C, m): those not settled beyond doubt.
+
+    An entry that matters (see `matters`) is also looked at again when its bar would hide a small relative error.
+    """
+    bar, doubt = BAR_FACTOR * judged.bar, (judged.code != Code.MATCH).logical_or_(suspicious)
+    unsure = bar > _DOUBT * own
+    if not bool(unsure.any()):
+        return doubt
+    unsure &= matters(own, allowance)
+    blind = (bar > _BLIND * own).logical_and_(own > _FAINT * allowance.beside)
+    return doubt.logical_or_(unsure).logical_or_(blind)
+
+
+def hopeless(noise: Tensor, own: Tensor) -> Tensor:
+    """Tell which entries would stay in doubt for the `noise` of their differences alone; both (C, m)."""
+    return BAR_FACTOR * noise > _DOUBT * own
+
+
+def matters(size: Tensor, allowance: Allowance) -> Tensor:
+    """Tell which entries are of some size beside the largest of their row or of their column."""
+    return size > _MATTERS * allowance.beside
+
+
+_DOUBT = 5e-7  # a bar above this part of the entry's own size is worth a second look
+_BLIND, _FAINT = 1e-3, 1e-8  # much smaller entries, only where the bar would hide much more
+_MATTERS = 1e-4  # where the entry is at least this part of the largest in its row or column
+
+
+def _threshold(allowance: Allowance) -> float:
+    return max(4 * allowance.rtol, _RESOLVING)  # in low precision, what is allowed itself is a good part of the entry
+
+
+def _distance(claimed: Tensor, numeric: Tensor) -> Tensor:
+    """Return |claimed - numeric|: zero for equal infinities, infinite where only one of them is a number."""
+    apart = (claimed - numeric).abs_()
+    if not bool(apart.isnan().any()):
+        return apart
+    apart = torch.where(claimed == numeric, 0.0, apart)
+    only_one = torch.isnan(claimed) & torch.isfinite(numeric)
+    return torch.where(only_one, torch.inf, apart)

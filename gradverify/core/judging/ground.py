@@ -1,0 +1,59 @@
+"""What every way of comparing Jacobians stands on: the sampled forward, backward, length scales and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gradverify.case import Settings
+from gradverify.core.function.analytic import Reverse, reverse
+from gradverify.core.function.noise import Noise, measure
+from gradverify.core.function.sampler import Sampler
+from gradverify.core.function.scale import Scales, scales
+from gradverify.core.function.steady import Steady
+from gradverify.core.judging.bench import Bench
+from gradverify.core.judging.compare import Code, Judged, agrees
+from gradverify.core.judging.flight import excuse_flights
+from gradverify.core.judging.oblique import excuse_oblique
+from gradverify.core.judging.spread import excuse
+
+Reconsider = Callable[[Bench, Tensor, Judged], Judged]  # another look at the verdicts on some moves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """A problem measured out."""
+
+    sampled: Sampler
+    backward: Reverse
+    lengths: Scales
+    noise: Noise
+
+    @property
+    def entries(self) -> int:
+        """How many entries the Jacobian has."""
+        return self.sampled.point.numel() * self.sampled.value.numel()
+
+
+def ground_of(steady: Steady, settings: Settings) -> Ground:
+    """Measure a problem out; raises EvaluationError."""
+    sampled = steady.sampled
+    backward = reverse(steady.problem, steady.tape, settings.seed)
+    lengths = scales(sampled)
+    return Ground(sampled=sampled, backward=backward, lengths=lengths, noise=measure(sampled, lengths, settings.seed))
+
+
+def second_look(at: Bench, ground: Ground, chosen: Tensor, judged: Judged, settings: Settings) -> Judged:
+    """Look at accusations again before they are raised."""
+    if agrees(judged) or not bool((judged.code == Code.MISMATCH).any()):
+        return judged
+    judged = excuse_flights(at, chosen, excuse(at, ground.backward, chosen, judged))
+    return excuse_oblique(at, chosen, judged, settings.seed)
+
+
+def as_judged(at: Bench, chosen: Tensor, judged: Judged) -> Judged:
+    """Leave the verdicts as they are: the Reconsider of order 1."""
+    del at, chosen
+    return judged

@@ -1,0 +1,99 @@
+"""Rows whose claim, each entry fine alone, is off along a direction in which the pieces close by do not differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.chance import scattered
+from gradverify.core.function.scale import own_or_shared
+from gradverify.core.judging.bench import Bench
+from gradverify.core.numeric.moves import to_owners
+from gradverify.core.numeric.pieces import DISTANCE, STEP, slopes
+
+_DIRECTIONS = 3  # random ones, beside that of all kinked coordinates rising alike
+_PIECES = 8  # points close by at which they are taken
+ALIKE = 1e-4  # derivatives of pieces that differ by no more than this part of their terms are the same
+CLEARLY = 30.0  # a claim off by this many times what they may differ is none of any piece
+AUDIBLE = 8.0  # how far above the noise a difference must stand
+_GROUPS = 4  # of outputs without an input in common, looked at together before they are accused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One output with several kinked inputs, and the direction in which its claim may be wrong."""
+
+    number: int  # among the rows looked at
+    moves: Tensor  # (k,) of its kinked entries
+    inputs: Tensor  # (k,) coordinates
+    direction: Tensor  # (k,) the largest is 1
+    length: float  # of the shortest input
+
+
+def suspects(near: Bench, kinked: Tensor, generator: torch.Generator) -> Iterator[Row]:
+    """Yield the rows whose claim is off along a direction in which the pieces close by do not differ; worst first."""
+    length = own_or_shared(near.lengths)
+    mine = torch.zeros_like(length, dtype=torch.bool)
+    mine[near.moves.owner[kinked]] = True
+    alike = torch.where(mine, length[mine].min(), 0.0)
+    directions = [alike, *(torch.where(mine, scattered(length, generator), 0.0) for _ in range(_DIRECTIONS))]
+    half = [DISTANCE * scattered(length, generator) for _ in range(_PIECES // 2)]
+    around = [*half, *(-place for place in half)]  # a kink in one sum of inputs shows both its sides
+    found = slopes(near.sampled, around, directions).permute(2, 0, 1)  # (rows, pieces, directions)
+    claimed = torch.stack([_terms(near, direction).sum(dim=0) for direction in directions], dim=1)
+    sizes = torch.stack([_terms(near, direction).abs().sum(dim=0) for direction in directions], dim=1)
+    size = torch.maximum(sizes, found.abs().amax(dim=1)).clamp(min=torch.finfo(torch.float64).tiny)
+    noise = (near.noise.level.unsqueeze(1) / (STEP * size)).amax(dim=1)
+    usable = torch.isfinite(found).flatten(1).all(dim=1) & torch.isfinite(claimed).all(dim=1) & torch.isfinite(noise)
+    same = ALIKE + AUDIBLE * torch.where(usable, noise, 0.0)
+    found = torch.where(usable[:, None, None], found / size.unsqueeze(1), 0.0)
+    off = torch.where(usable.unsqueeze(1), claimed / size - found.mean(dim=1), 0.0)
+    centred = found - found.mean(dim=1, keepdim=True)
+    _, spread, axes = torch.linalg.svd(centred, full_matrices=False)
+    flat = spread <= (same * _PIECES**0.5).unsqueeze(1)  # the pieces do not differ along these
+    weights = (torch.where(flat, (axes @ off.unsqueeze(2)).squeeze(2), 0.0).unsqueeze(1) @ axes).squeeze(1)
+    rising = (centred[:, :, 0].abs().amax(dim=1) <= same) & (off[:, 0].abs() > CLEARLY * same)
+    weights[rising] = torch.nn.functional.one_hot(torch.tensor(0), _DIRECTIONS + 1) * off[rising, :1]
+    misfit = weights.norm(dim=1)
+    wrong = (misfit > CLEARLY * same).nonzero().squeeze(1)
+    for number in wrong[misfit[wrong].argsort(descending=True, stable=True)].tolist():
+        moves = kinked[:, number].nonzero().squeeze(1)
+        inputs = near.moves.owner[moves, number]
+        direction = torch.stack([each[inputs] for each in directions], dim=1) @ (weights[number] / size[number])
+        largest = direction[direction.abs().argmax()]
+        if float(largest) != 0:
+            yield Row(
+                number=number,
+                moves=moves,
+                inputs=inputs,
+                direction=direction / largest,
+                length=float(length[inputs].min()),
+            )
+
+
+def groups(near: Bench, rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Yield sets of rows that have no input in common, as few as hold them all, and not more than a few."""
+    left = list(rows)
+    for _ in range(_GROUPS):
+        taken = torch.zeros_like(near.sampled.point, dtype=torch.bool)
+        group: list[Row] = []
+        rest: list[Row] = []
+        for row in left:
+            owner = near.moves.owner[:, row.number]
+            reach = owner[owner >= 0]
+            if bool(taken[reach].any()):
+                rest.append(row)
+            else:
+                taken[reach] = True
+                group.append(row)
+        if group:
+            yield group
+        left = rest
+
+
+def _terms(near: Bench, direction: Tensor) -> Tensor:
+    """Return the terms that make up what backward says of each row along a direction, (M, m)."""
+    return near.claimed * to_owners(near.moves, direction)

@@ -1,0 +1,166 @@
+"""Kinks that no coordinate axis shows: ties in a sort, norms of differences, maxima over pairs.
+
+At such a point the derivatives along the axes may all exist while the function is not differentiable: they do not
+add up to its derivatives along other directions. What backward returns is the derivative of one of the smooth pieces
+that meet there. So before an entry is accused that no axis shows to be on a kink, its output is tried for additivity,
+and if it fails, the pieces are looked up: the derivatives at points close by span the values that are accepted
+(Clarke's generalised gradient; F. H. Clarke, Optimization and Nonsmooth Analysis, 1983, section 2.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.sampler import along
+from gradverify.core.function.scale import own_or_shared
+from gradverify.core.judging.bench import Bench
+from gradverify.core.judging.compare import Code, Judged
+from gradverify.core.numeric.moves import by_owner
+from gradverify.core.numeric.pieces import slopes
+
+_TRIALS = 6  # pairs of random directions whose derivatives should add up
+_LEAD = 8.0  # by how much the input in the lead moves further than it would
+_ASIDE = 2.0**-3  # how far the last of these leads off the line on which all inputs rise alike
+_SHORT, _SHORTER = 2.0**-36, 2.0**-40  # steps of these trials, relative to the length scale
+_BROKEN = 1e-3  # a sum off by this part of its terms, at both steps, is no rounding
+_NEIGHBOURS = 8  # random points close by whose derivatives are looked up
+_RANKS = 48  # places among the others that a coordinate is put in
+_DISTANCE = 2.0**-26  # of these points, relative to the length scale
+_STEP = 2.0**-36  # of the differences there, well inside one smooth piece
+_COLUMNS = 96  # coordinates looked up, at most
+_AUDIBLE = 8.0  # how far above the noise a difference must stand
+
+
+def excuse_oblique(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judged:
+    """Turn accusations that lie between the derivatives of the pieces meeting at an oblique kink into kinks.
+
+    At such a kink there may be more pieces than are looked up: what lies between slopes that other inputs were seen to
+    have is not accused either, and nor is what there was no time to look at.
+    """
+    wrong = judged.code == Code.MISMATCH
+    # Where an axis does show a kink, the pieces may still have more than its two slopes, as differences in a sort.
+    beyond = judged.error > _BROKEN * at.claimed.abs().amax(dim=0)
+    accused = wrong & (~judged.kinked | judged.bent & beyond)
+    if not bool(accused.any()):
+        return judged
+    generator = torch.Generator().manual_seed(seed)
+    oblique, kinked = _not_additive(at, generator)
+    claimed, owner = at.claimed[chosen], at.moves.owner[chosen]
+    accused = accused & kinked
+    unsure = accused & ~judged.kinked & oblique
+    doubtful = set(owner[unsure].tolist())
+    code = judged.code.clone()
+    columns = torch.unique(owner[accused])
+    unseen = torch.isin(owner, columns[_COLUMNS:])
+    lowest = torch.zeros_like(at.sampled.value)
+    highest = torch.zeros_like(at.sampled.value)
+    for column in columns[:_COLUMNS].tolist():
+        low, high = _pieces(at, column, generator)
+        if column in doubtful:
+            lowest, highest = torch.fmin(lowest, low), torch.fmax(highest, high)
+        margin = judged.allowed + _AUDIBLE * at.noise.level / (_STEP * own_or_shared(at.lengths)[column])
+        inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
+        code[accused & inside & (owner == column)] = Code.KINK
+    slack = _BROKEN * (highest - lowest)
+    possible = (claimed >= lowest - slack) & (claimed <= highest + slack) & (highest > lowest) | unseen
+    code[unsure & (code == Code.MISMATCH) & possible] = Code.UNDETERMINED
+    return replace(judged, code=code)
+
+
+def _not_additive(at: Bench, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Tell which outputs have derivatives along two directions that do not add up to that along their sum.
+
+    The first (m,) asks derivatives to both sides, which along the axes may all exist; the second those to one side,
+    which tell every kink. Where many inputs meet at zero, only all of them rising may show it.
+    """
+    oblique, kinked = (torch.zeros_like(at.sampled.value, dtype=torch.bool) for _ in range(2))
+    pairs = [(_random(at, generator), _led(at, generator)) for _ in range(_TRIALS)]
+    for one, other in (*pairs, (own_or_shared(at.lengths), _ASIDE * _random(at, generator))):
+        found = [_broken(at, one, other, step) for step in (_SHORT, _SHORTER)]
+        oblique |= found[0][0] & found[1][0]
+        kinked |= found[0][1] & found[1][1]
+    return oblique, kinked
+
+
+def _broken(at: Bench, one: Tensor, other: Tensor, step: float) -> tuple[Tensor, Tensor]:
+    forth, back = [], []
+    for direction in (one, other, one + other):
+        forth.append((along(at.sampled, direction * step) - at.sampled.value) / step)
+        back.append((at.sampled.value - along(at.sampled, direction * -step)) / step)
+    both = [(right + left) / 2 for right, left in zip(forth, back, strict=True)]
+    return _gap(at, both, step), _gap(at, forth, step) | _gap(at, back, step)
+
+
+def _gap(at: Bench, slopes: list[Tensor], step: float) -> Tensor:
+    size = torch.stack(slopes).abs().amax(dim=0)
+    return (slopes[0] + slopes[1] - slopes[2]).abs() > _BROKEN * size + _AUDIBLE * at.noise.level / step
+
+
+def _pieces(at: Bench, column: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return the smallest and the largest derivative by one coordinate at points close by, each (m,)."""
+    direction = torch.zeros_like(at.sampled.point)
+    direction[column] = own_or_shared(at.lengths)[column]
+    around = (neighbour * _DISTANCE for neighbour in _neighbours(at, column, generator))
+    found = slopes(at.sampled, around, [direction], _STEP).squeeze(1) / direction[column]
+    return found.amin(dim=0), found.amax(dim=0)
+
+
+def _neighbours(at: Bench, column: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield displacements, in length scales, to points that may lie in different pieces."""
+    yield from _ranks(at, column, generator)
+    yield from (_random(at, generator) for _ in range(_NEIGHBOURS))
+    yield from _seconds(at, column, generator)
+    alone = by_owner(at.moves, at.claimed.abs()) > 0  # where others move too, eigenvectors mix and hide a piece
+    if bool(alone.any()) and not bool(alone.all()):
+        yield from (neighbour * alone for neighbour in _ranks(at, column, generator, alone))
+
+
+def _ranks(at: Bench, column: int, generator: torch.Generator, among: Tensor | None = None) -> Iterator[Tensor]:
+    """Yield displacements that put one coordinate between any two of the others, which are spread out evenly.
+
+    Of coordinates that are tied, it is then the smallest once, the second smallest once, and so on; the smallest and
+    the largest also while all of them rise, or all fall. The others are those `among` which (n,) bool it is, if given.
+    """
+    length = own_or_shared(at.lengths)
+    others = torch.ones_like(length, dtype=torch.bool) if among is None else among
+    count = int(others.sum())
+    places = torch.zeros_like(length)
+    places[others] = torch.randperm(count, generator=generator).to(length)
+    spread = (2.0 * places / count - 1.0) * length
+    gaps = torch.linspace(0, count, min(count + 1, _RANKS + 1)).round()
+    ends = [(gap, shift) for shift in (-2.0, 2.0) for gap in (0.0, float(count))]
+    for gap, shift in (*((gap, 0.0) for gap in gaps.tolist()), *ends):
+        displaced = spread + shift * length
+        displaced[column] = (2.0 * (gap - 0.5) / count - 1.0 + shift) * length[column]
+        yield displaced
+
+
+def _led(at: Bench, generator: torch.Generator) -> Tensor:
+    """Return a random direction in which one of the inputs moves further than all others."""
+    direction = _random(at, generator)
+    leader = int(torch.randint(len(direction), (), generator=generator))
+    direction[leader] *= _LEAD
+    return direction
+
+
+def _seconds(at: Bench, column: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield displacements that put one coordinate next to the largest and next to the smallest, whichever that is.
+
+    A maximum over some of the coordinates and one over more of them then differ in what this one means to them.
+    """
+    length = own_or_shared(at.lengths)
+    others = torch.randperm(len(length), generator=generator).tolist()
+    for other in [number for number in others if number != column][:_RANKS]:
+        for sign in (1.0, -1.0):
+            displaced = _random(at, generator).clamp(-length, length)
+            displaced[column], displaced[other] = 2 * sign * length[column], 3 * sign * length[other]
+            yield displaced
+
+
+def _random(at: Bench, generator: torch.Generator) -> Tensor:
+    values = torch.randn(at.sampled.point.shape, generator=generator, dtype=torch.float64)
+    return values.to(at.sampled.point.device) * own_or_shared(at.lengths)

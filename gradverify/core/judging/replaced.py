@@ -1,0 +1,33 @@
+"""Verdicts put in the place of others."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import torch
+from torch import Tensor
+
+from gradverify.core.judging.compare import Judged
+
+_FIELDS = tuple(field.name for field in fields(Judged))
+
+
+def replaced(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> Judged:
+    """Return the verdicts with those at `rows` and `outputs`, as far as they are in `where`, put in their place."""
+    copy = copy_of(judged)
+    put(copy, where, rows, outputs, found)
+    return copy
+
+
+def copy_of(judged: Judged) -> Judged:
+    """Return verdicts that may be written over."""
+    return Judged(**{name: getattr(judged, name).clone() for name in _FIELDS})
+
+
+def put(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> None:
+    """Put what was found at `rows` and `outputs`, as far as they are in `where`, into its place."""
+    place = (rows.unsqueeze(1), outputs.unsqueeze(0))
+    mine = where[place]
+    for name in _FIELDS:
+        value = getattr(judged, name)
+        value[place] = torch.where(mine, getattr(found, name), value[place])

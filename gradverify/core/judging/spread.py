@@ -1,0 +1,73 @@
+"""How well the claimed value is defined: what repetition and rounding of the inputs leave of it.
+
+An accusation that is small beside its row is looked at again before it is raised: backward is asked once more on a
+fresh graph, and at points a few ulps away, and what varies between the answers is not held against it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.analytic import Reuse, Reverse, rows
+from gradverify.core.function.coordinates import unflatten
+from gradverify.core.function.problem import Problem
+from gradverify.core.function.sampler import places as standing
+from gradverify.core.function.tape import record
+from gradverify.core.judging.bench import Bench
+from gradverify.core.judging.compare import Code, Judged
+from gradverify.core.numeric.samples import BAR_FACTOR
+from gradverify.errors import EvaluationError
+
+_MARGINAL = 1e-2  # an error below this part of its row may be rounding in backward
+_NUMBERS = 4_000_000  # held for them, at most
+_SPOILED = 1e-6  # where backward's own answers are further apart than this, nothing is known of the entry
+_ROWS = 64  # rows looked at again, at most
+_ULPS = (0.0, 2.0, 8.0, 64.0)  # sizes of the displacements, in ulps of each coordinate, with random signs
+
+
+def excuse(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -> Judged:
+    """Take back accusations that the spread of backward's own answers explains."""
+    row_size = at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
+    marginal = (judged.code == Code.MISMATCH) & (judged.error <= _MARGINAL * row_size)
+    most = max(1, min(_ROWS, _NUMBERS // max(1, at.sampled.point.numel())))
+    places = marginal.any(dim=0).nonzero().squeeze(1)[:most]
+    if not len(places):
+        return judged
+    spread = torch.zeros_like(judged.error)
+    owner = at.moves.owner[chosen][:, places].clamp(min=0)
+    spread[:, places] = _spread(at, backward, places).gather(1, owner.T).T
+    allowed = judged.allowed + BAR_FACTOR * spread
+    code = judged.code.clone()
+    excused = marginal & (judged.error <= allowed)
+    code[excused] = Code.MATCH
+    code[excused & (BAR_FACTOR * spread > _SPOILED * row_size)] = Code.UNDETERMINED
+    return replace(judged, allowed=torch.where(excused, allowed, judged.allowed), code=code)
+
+
+def _spread(at: Bench, backward: Reverse, places: Tensor) -> Tensor:
+    """Return how far backward's answers are apart in the rows of these outputs; (k, n)."""
+    answers, asked = [], standing(at.sampled, places).tolist()
+    for ulps in _ULPS:
+        try:
+            answers.append(torch.stack(list(rows(_nearby(backward, at.sampled.point, ulps), asked))))
+        except EvaluationError:
+            continue
+    found = torch.stack(answers) if answers else torch.zeros(1, len(places), at.sampled.point.numel())
+    return (found.amax(dim=0) - found.amin(dim=0)).nan_to_num(0.0)
+
+
+def _nearby(backward: Reverse, point: Tensor, ulps: float) -> Reverse:
+    generator = torch.Generator().manual_seed(int(ulps))
+    signs = torch.where(torch.rand(point.shape, generator=generator) < 0.5, -1.0, 1.0).to(point.device)
+    displaced = point * (1 + ulps * signs * torch.finfo(torch.float64).eps)
+    problem = _at(backward.problem, displaced)
+    return replace(backward, problem=problem, tape=record(problem), reuse=Reuse.FRESH)
+
+
+def _at(problem: Problem, point: Tensor) -> Problem:
+    tensors = unflatten(point, [primal.tensor for primal in problem.primals])
+    primals = tuple(replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True))
+    return replace(problem, primals=primals)

@@ -1,0 +1,92 @@
+"""The thorough pass: a ladder of steps over many orders of magnitude, and the best entry of its whole tableau.
+
+Ridders, Adv. Eng. Softw. 4(2), 1982, and Numerical Recipes (`dfridr`) keep the entry with the smallest error
+estimate. Two coarse steps may agree by accident, though, so an entry also answers for how far the differences at
+finer steps contradict it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.scale import Scales
+from gradverify.core.numeric.samples import Estimate, Steps
+
+HALVINGS = 8  # rungs a factor of two apart, before they are a factor of four apart
+_COARSE = 2.0**-20  # where the coarse part of the ladder ends, relative to the larger length scale
+_FINE = 2.0**-47  # where the fine part ends, relative to the smaller one: some tens of ulps
+_FINEST = 28  # rungs of the fine part that are a factor of four apart in any case
+_BRIDGE = 32  # those above them are this many at most, further apart where a coordinate is tiny beside others
+_ORDERS = 5  # columns of the tableau beyond the first
+_DOUBT = 3.0  # how many times its noise a difference may be off without contradicting anything
+
+
+def halving_steps(lengths: Scales) -> Steps:
+    """Return the first steps, from the larger length scale down, each half the one before."""
+    return Steps(base=_top(lengths), factors=_powers(range(HALVINGS), lengths))
+
+
+def coarse_steps(lengths: Scales) -> Steps:
+    """Return the steps that follow, by fours, to where smooth functions have long become straight."""
+    exponents = range(HALVINGS + 1, round(-math.log2(_COARSE)) + 2, 2)
+    return Steps(base=_top(lengths), factors=_powers(exponents, lengths))
+
+
+def fine_steps(lengths: Scales, chosen: Tensor) -> Steps:
+    """Return the steps that follow, by fours, to what the chosen coordinates themselves can barely resolve."""
+    own, shared = lengths.own[chosen], lengths.shared[chosen]
+    smallest = torch.where(own > 0, torch.minimum(own, shared), shared * 2.0**-24) * _FINE
+    span = float(torch.log2(_top(lengths)[chosen] * _COARSE / 2 / smallest).max())
+    depth, first = math.ceil(span / 2), round(-math.log2(_COARSE)) + 1
+    apart = [1 + round((depth - _FINEST - 1) * k / _BRIDGE) for k in range(_BRIDGE)]  # rungs down to the finest ones
+    rungs = [*apart, *range(depth - _FINEST, depth + 1)] if depth > _FINEST + _BRIDGE else range(1, depth + 1)
+    return Steps(base=_top(lengths), factors=_powers([first + 2 * k for k in rungs], lengths))
+
+
+def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor) -> Estimate:
+    """Return the best entry of Neville's tableau over the rungs of a ladder.
+
+    `start` (C, K, m) holds the differences, `noise` what noise alone may change in each, `usable` which to trust;
+    `lengths` (C, K, 1 or m) is what the error is a power series in: the squared steps for central differences, the
+    steps for one-sided ones.
+    """
+    entry = torch.where(usable, start, torch.nan)
+    low, high = _envelope(entry, noise)
+    values, bars = [], []
+    for order in range(1, min(_ORDERS, start.shape[1] - 1) + 1):
+        coarse, fine = entry[:, :-1], entry[:, 1:]
+        ratio = lengths[:, :-order] / lengths[:, order:]
+        entry = fine + (fine - coarse) / (ratio - 1)
+        moved_by = torch.maximum((entry - fine).abs(), (entry - coarse).abs())
+        contradicted = torch.maximum(low[:, order:] - entry, entry - high[:, order:]).clamp(min=0.0)
+        values.append(entry)
+        bars.append(moved_by + noise[:, order:] + contradicted)
+    value, bar = torch.cat(values, dim=1), torch.cat(bars, dim=1)
+    bar = torch.where(torch.isfinite(bar), bar, torch.inf)
+    best = bar.argmin(dim=1, keepdim=True)
+    return Estimate(value=value.gather(1, best).squeeze(1), bar=bar.gather(1, best).squeeze(1))
+
+
+def _top(lengths: Scales) -> Tensor:
+    return torch.maximum(lengths.own, lengths.shared)  # a larger step would change the coordinate's sign
+
+
+def _powers(exponents: Sequence[int], lengths: Scales) -> Tensor:
+    return 2.0 ** -torch.tensor(exponents, dtype=torch.float64, device=lengths.own.device)
+
+
+def _envelope(difference: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Return between what each rung and all finer ones allow the derivative to lie; both (C, K, m).
+
+    A difference is taken to be off by no more than twice its distance from the coarser one before it, which for
+    errors of any order in h is an overestimate, and some of its noise.
+    """
+    doubt = 2 * difference.diff(dim=1).abs() + _DOUBT * noise[:, 1:]
+    doubt = torch.cat([torch.full_like(doubt[:, :1], torch.inf), doubt], dim=1)
+    low = (difference - doubt).nan_to_num(-torch.inf, torch.inf, -torch.inf)
+    high = (difference + doubt).nan_to_num(torch.inf, torch.inf, -torch.inf)
+    return low.flip(1).cummax(dim=1).values.flip(1), high.flip(1).cummin(dim=1).values.flip(1)

@@ -1,0 +1,181 @@
+"""Kinks, jumps and edges of the domain, told apart from a wrong gradient.
+
+A kink at distance d from the point looks smooth for h < d, so only steps finer than the finest one that looks nonsmooth
+are trusted; if none of those can tell, the point counts as lying on the kink.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.noise import Noise
+from gradverify.core.function.sampler import Sampler
+from gradverify.core.numeric.ladder import HALVINGS, tableau
+from gradverify.core.numeric.leap import leap
+from gradverify.core.numeric.plateau import stair, tilted_stair
+from gradverify.core.numeric.samples import (
+    NOISE_FACTOR,
+    Estimate,
+    Samples,
+    central,
+    difference_noise,
+    one_sided,
+    to_the_end,
+    unmoved,
+    void,
+)
+from gradverify.core.numeric.shape import Shape, at_last, is_steady, largest_moves, or_before, shape_of, up_to_the_last
+from gradverify.core.numeric.sides import between, finite_one, sides
+
+_SEEN = 2  # steps at which a bend is calm, to say that the point is smooth
+_RESOLVED = 1e-5  # a bar this small against the bend tells the two sides apart
+_CANCELLED = 4.0  # units of rounding, of the steepest slope around
+_GROWN = 2.0**7  # by how much an output that is a difference of equal numbers may have amplified the inputs
+_FAR = slice(5, 12)  # rungs that are neither as long as the input's scale nor so short as to lie within one stair
+_FLIGHT = 2.0**-16  # stairs above this part of the output are none of float32
+_CLOSE = 2.0**-20  # of the largest step: nearer than that, what lies there has been looked at
+_SETTLED = 0.05  # one-sided derivatives this sure, relative to their distance, make a kink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """What the thorough pass says of each entry, all (C, m)."""
+
+    estimate: Estimate  # of the derivative, or at an edge of the one-sided one
+    low: Tensor  # smallest value that is a derivative here: below estimate.value only at a kink
+    high: Tensor
+    kink: Tensor  # bool
+    jump: Tensor  # bool
+    edge: Tensor  # bool: one side of the point is outside the domain
+    outside: Tensor  # bool: the forward is not finite at the point itself
+    seen: Tensor  # the steepest slope within the length scale, which zeros are resolved against
+    close: Tensor  # bool: an axis shows a kink or jump so close that only the finest steps tell it from the point
+    idle: Tensor  # bool: the output never moved
+    hidden: Tensor  # what may stand in place of a zero, because cancellation would hide it
+    stairs: Tensor  # bool: the point lies on a stair of a flight, too high for one of float32: flat here, steep beyond
+    height: Tensor  # of the stair that the point lies on, 0 where on none
+    far: tuple[Tensor, Tensor]  # between what the differences at larger steps lie
+    unsteady: Tensor  # bool: the samples themselves show noise, or something that is not smooth
+    scatter: Tensor  # the noise that the samples themselves show
+    leap: Tensor  # by how much they depart from the estimate all at once, see `leap`
+
+
+def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | None = None) -> Local:
+    """Judge every entry of a ladder of samples: smooth, kink, jump or edge, with the derivative where there is one.
+
+    `known` (C, m) is the height of stairs that a shorter ladder has shown: finer steps may hide them again.
+    """
+    height = stair(sampled, samples)
+    if known is not None:
+        height = torch.maximum(height, known)
+    difference, nothing = central(samples), void(samples)
+    finite = to_the_end(torch.isfinite(difference) | nothing) & ~nothing
+    scatter = _scatter(samples)
+    measured = difference_noise(sampled, noise, samples)
+    level, shape, smooth = _smooth(
+        sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured)
+    )
+    tilted = tilted_stair(sampled, samples, smooth)
+    if bool((tilted > height).any()):
+        height = torch.maximum(height, tilted)
+        level, shape, smooth = _smooth(
+            sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured)
+        )
+    left, right = sides(sampled, samples, level, up_to_the_last(shape.rough) | ~shape.rough.any(dim=1, keepdim=True))
+    size = at_last(shape.rough, shape.size)
+    seen_smooth = (shape.calm & ~up_to_the_last(shape.rough)).sum(dim=1) >= _SEEN
+    nonsmooth = shape.rough.any(dim=1) & (smooth.bar > _RESOLVED * size) & ~seen_smooth
+    edge = ~finite.any(dim=1)
+    torn = at_last(shape.rough, or_before(shape.torn).double()).bool()
+    jump = nonsmooth & torn & is_steady(shape.rough, largest_moves(sampled, samples))
+    settled = (left.bar + right.bar) < _SETTLED * size
+    kink = nonsmooth & ~jump & settled & ~edge & is_steady(shape.rough, shape.size)
+    one = finite_one(left, right)
+    reach = samples.forth.expand_as(shape.size)
+    seen = _steepest(sampled, samples)
+    low, high, outer = between(left, right, smooth, size)
+    estimate = Estimate(
+        value=torch.where(edge, one.value, torch.where(kink, (low + high) / 2, smooth.value)),
+        bar=torch.where(edge, one.bar, torch.where(kink & outer, torch.maximum(left.bar, right.bar), smooth.bar)),
+    )
+    return Local(
+        estimate=estimate,
+        low=torch.where(kink, low, estimate.value),
+        high=torch.where(kink, high, estimate.value),
+        kink=kink,
+        jump=jump & ~edge,
+        edge=edge,
+        seen=seen,
+        close=shape.rough.any(dim=1) & (at_last(shape.rough, reach) < _CLOSE * samples.forth[:, 0]),
+        idle=unmoved(sampled, samples).all(dim=1),
+        hidden=_cancelled(sampled, samples, seen),
+        stairs=height > _FLIGHT * sampled.value.abs(),
+        height=height,
+        far=_far(difference),
+        unsteady=shape.rough.any(dim=1) | (scatter[:, 0] > noise.level),
+        scatter=scatter[:, 0],
+        leap=leap(sampled, samples, measured, estimate),
+        outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
+    )
+
+
+def _smooth(sampled: Sampler, samples: Samples, finite: Tensor, level: Tensor) -> tuple[Tensor, Shape, Estimate]:
+    """Return the noise of the differences again, how the function looks, and the derivative if it is smooth."""
+    shape = shape_of(sampled, samples, level)
+    usable = finite & ~up_to_the_last(shape.rough)
+    largest = samples.forth.amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    lengths = (samples.forth / largest).square()  # the square of a step may underflow
+    return level, shape, tableau(central(samples), level, usable, lengths)
+
+
+def _raised(samples: Samples, unsteady: Tensor, level: Tensor) -> Tensor:
+    """Return the noise of the differences, where the forward is off by as much as `unsteady`; all (C, K, m)."""
+    raised = torch.maximum(level, NOISE_FACTOR * unsteady / samples.forth)
+    return raised.nan_to_num(torch.inf, torch.inf)
+
+
+def _scatter(samples: Samples) -> Tensor:
+    """Return for each rung the noise of the forward that finer rungs give away; (C, K, m).
+
+    From step to step, a smooth function's differences settle and a jump's gap stays. Where neither happens and the
+    differences drift apart instead, it is noise, and coarser steps have at least as much of it.
+    """
+    difference, step = torch.where(void(samples), torch.nan, central(samples)), samples.forth
+    change = difference.diff(dim=1).abs()
+    drifting = change[:, 1:] > change[:, :-1]
+    gap_change = (difference * step).diff(dim=1).abs()[:, 1:]
+    found = torch.where(drifting, torch.minimum(change[:, 1:] * step[:, 2:], gap_change), 0.0).nan_to_num(0.0, 0.0)
+    noise = torch.cat([torch.zeros_like(difference[:, :2]), found], dim=1)
+    return noise.flip(1).cummax(dim=1).values.flip(1)
+
+
+def _cancelled(sampled: Sampler, samples: Samples, seen: Tensor) -> Tensor:
+    """Return what cancellation may hide where an output does not move at all but for the largest steps; (C, m).
+
+    Where terms cancel, they leave rounding of their own size, as the steepest slope around shows it, and where nothing
+    at all is left, of the size that the inputs may have grown to.
+    """
+    unmoving = unmoved(sampled, samples)
+    inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).amax() / samples.forth[:, 0]
+    size = torch.where(sampled.value == 0, torch.maximum(seen, _GROWN * inputs), seen)
+    # What does not move it may still do so by less than the rounding of its tensor's largest.
+    longest = torch.where(to_the_end(unmoving), samples.forth, 0.0).amax(dim=1)
+    least = sampled.size / longest.clamp(min=torch.finfo(torch.float64).tiny)
+    return _CANCELLED * sampled.unit * torch.where(unmoving[:, HALVINGS - 1], torch.maximum(size, least), 0.0)
+
+
+def _far(difference: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the smallest and the largest difference at steps well above the finest; both (C, m)."""
+    some = difference[:, _FAR]
+    low, high = some.nan_to_num(torch.inf).amin(dim=1), some.nan_to_num(-torch.inf, -torch.inf, -torch.inf).amax(dim=1)
+    return torch.where(torch.isfinite(low), low, torch.nan), torch.where(torch.isfinite(high), high, torch.nan)
+
+
+def _steepest(sampled: Sampler, samples: Samples) -> Tensor:
+    """Return the largest slope from the point to any sample on the coarsest rungs; (C, m)."""
+    left, right = one_sided(sampled, samples)
+    slopes = torch.maximum(left.abs().nan_to_num(0.0, 0.0), right.abs().nan_to_num(0.0, 0.0))
+    return slopes[:, :HALVINGS].amax(dim=1)

@@ -1,0 +1,33 @@
+"""Derivatives, along a few directions, of the smooth pieces that meet at a kink: differences at points close by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.sampler import Sampler
+from gradverify.core.function.together import evaluate
+
+DISTANCE = 2.0**-18  # of the points, relative to the length scale
+STEP = 2.0**-27  # of the differences there, well inside one smooth piece
+_HELD = 4_000_000  # numbers at a time
+
+
+def slopes(sampled: Sampler, places: Iterable[Tensor], directions: Sequence[Tensor], step: float = STEP) -> Tensor:
+    """Return the derivatives along the directions (q of them) at point + place (N of them), (N, q, m).
+
+    `step` is relative to the directions' length. Costs q + 1 forwards for each place.
+    """
+    count = len(directions) + 1
+    most = max(1, _HELD // (count * (sampled.point.numel() + sampled.value.numel())))
+    found, left = [], iter(places)
+    while held := list(islice(left, most)):
+        some = torch.stack(held) + sampled.point
+        points = torch.stack([some, *(some + step * direction for direction in directions)], dim=1)
+        values = sampled.value.new_empty(len(held), count, sampled.value.numel())
+        evaluate(sampled, points.flatten(0, 1), values.flatten(0, 1))
+        found.append((values[:, 1:] - values[:, :1]) / step)
+    return torch.cat(found)

@@ -1,0 +1,73 @@
+"""Forwards that move in small stairs: what is computed in a lower precision inside, or quantised.
+
+At steps within one stair nothing moves, and a difference of exactly zero looks like a derivative of exactly zero.
+Stairs are told from a function that is flat at the point, such as a clamp, by what happens beyond: it moves on both
+sides, in opposite directions, and close by. The height of a stair then counts as noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.sampler import Sampler
+from gradverify.core.numeric.samples import Estimate, Samples, to_the_end, void
+
+_FEW = 4.0  # units of rounding by which a tilted stair may seem to move
+_ROUNDING = 64.0  # units of rounding of the output or the input, that a tilted stair is high at most
+_NEAR, _FAR = 4, 10  # rungs beyond the stair that are looked at
+_EVEN = 2.0**-6  # slopes beyond a stretch that differ by no more than this part are one slope
+_BOTH = 2  # of them, at least, must move on both sides
+_NARROW = 2.0**-7  # widest stair that counts, relative to the largest step, if it moves on both sides near by
+_LOW = 2.0**-7  # highest stair that counts, relative to the output, if it does so far off: bfloat16 has such stairs
+
+
+def stair(sampled: Sampler, samples: Samples) -> Tensor:
+    """Return the height of the stair that the point lies on, 0 where it lies on none; (C, m)."""
+    return _height(sampled, samples, torch.zeros_like(sampled.value))
+
+
+def tilted_stair(sampled: Sampler, samples: Samples, slope: Estimate) -> Tensor:
+    """Return the height of a stair with this slope (C, m): of a quantity in stairs, times one that moves smoothly."""
+    value, bar = (each.nan_to_num(0.0, 0.0, 0.0).unsqueeze(1) for each in (slope.value, slope.bar))
+    level = replace(samples, plus=samples.plus - value * samples.forth, minus=samples.minus + value * samples.back)
+    height = _height(sampled, level, _FEW * (sampled.unit * sampled.value.abs() + bar * samples.forth))
+    rounding = _ROUNDING * sampled.unit * torch.maximum(sampled.value.abs(), samples.forth[:, 0])
+    return torch.where(height <= rounding, height, 0.0)  # what is higher is none of rounding: a kink on either side
+
+
+def _height(sampled: Sampler, samples: Samples, unheard: Tensor) -> Tensor:
+    """Return the height of the stair, where moves up to `unheard` (m,) or (C, K, m) are none."""
+    nothing = void(samples)
+    still = ((samples.plus - sampled.value).abs() <= unheard) & ((samples.minus - sampled.value).abs() <= unheard)
+    tail = to_the_end(still | nothing) & ~nothing
+    first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
+    up, down = samples.plus - sampled.value, sampled.value - samples.minus
+    opposite = (up * down > 0) & torch.isfinite(up) & torch.isfinite(down)
+    distance = first - torch.arange(still.shape[1], device=still.device).view(1, -1, 1)
+    near, far = ((opposite & (distance > 0) & (distance <= reach)).sum(dim=1) >= _BOTH for reach in (_NEAR, _FAR))
+    moves, floor = torch.cat([up.abs(), down.abs()], dim=1), unheard.expand_as(up)
+    beyond = (distance > 0) & (distance <= _FAR)
+    smallest = torch.where(
+        torch.cat([beyond, beyond], dim=1) & (moves > torch.cat([floor, floor], dim=1)), moves, torch.inf
+    ).amin(dim=1)
+    width = samples.forth.expand_as(up).gather(1, first).squeeze(1)
+    narrow = near & (width <= _NARROW * samples.forth[:, 0])
+    low = far & (smallest <= _LOW * sampled.value.abs())
+    ragged = _ragged(up, samples.forth, first) | _ragged(down, samples.back, first)
+    return torch.where(tail.any(dim=1) & (narrow | low) & ragged, smallest, 0.0)
+
+
+def _ragged(moves: Tensor, steps: Tensor, first: Tensor) -> Tensor:
+    """Tell whether an output moves unevenly beyond its flat stretch: stairs do, the slope beyond a dead zone does not.
+
+    `moves` (C, K, m) is by how much, `first` (C, 1, m) the first rung within the stretch.
+    """
+    near = [(first - number).clamp(min=0) for number in (1, 2, 3)]
+    there = [moves.gather(1, place) for place in near]
+    at = [steps.expand_as(moves).gather(1, place) for place in near]
+    one, other = ((there[k + 1] - there[k]) / (at[k + 1] - at[k]) for k in range(2))
+    even = (one - other).abs() <= _EVEN * torch.maximum(one.abs(), other.abs())
+    return (~even | (first < len(near))).squeeze(1)

@@ -1,0 +1,43 @@
+"""The cheap pass: three central differences per coordinate, extrapolated twice (Richardson)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.scale import Scales, own_or_shared
+from gradverify.core.numeric.samples import Estimate, Samples, Steps, central
+
+DEPTH = 3  # steps taken
+_FIRST = 2.0**-7  # the largest of them, relative to the length scale
+_CLOSER = 2.0**-15  # and where the function varies on a shorter length: rounding then leaves 1e-10 of f/x
+
+
+def steps(lengths: Scales) -> Steps:
+    """Return the steps of the cheap pass, each half the one before."""
+    return _halving(lengths.step * _FIRST)
+
+
+def closer_steps(lengths: Scales) -> Steps:
+    """Return steps close to the point even beside each input's own length, where those of `steps` were too long."""
+    return _halving(own_or_shared(lengths) * _CLOSER)
+
+
+def _halving(largest: Tensor) -> Steps:
+    return Steps(base=largest, factors=0.5 ** torch.arange(DEPTH, dtype=torch.float64, device=largest.device))
+
+
+def extrapolate(samples: Samples, noise: Tensor) -> Estimate:
+    """Return the extrapolated derivatives, where `noise` (C, m) is what it may change in the finest difference."""
+    return extrapolated(central(samples), noise)
+
+
+def extrapolated(difference: Tensor, noise: Tensor) -> Estimate:
+    """Return what differences (C, 3, m) tend to; the bar is how far the last extrapolation moved it, plus noise.
+
+    The bar is infinite where a difference is none.
+    """
+    once = torch.lerp(difference[:, :-1], difference[:, 1:], 4 / 3)
+    value = torch.lerp(once[:, 0], once[:, 1], 16 / 15)
+    bar = (value - once[:, 1]).abs_().add_(noise)
+    return Estimate(value=value, bar=bar.nan_to_num_(torch.inf, torch.inf))

@@ -1,0 +1,227 @@
+"""The forward on both sides of the point, and the difference quotients that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.noise import Noise
+from gradverify.core.function.sampler import Sampler, representable
+from gradverify.core.function.together import evaluate
+from gradverify.core.numeric.moves import Kind, Moves, members
+
+BAR_FACTOR = 10.0  # an error counts from this many error bars on
+NOISE_FACTOR = 1.5  # by how much extrapolation amplifies the noise of a difference
+_AT_ONCE = 1 << 17  # numbers in the points of one call: beyond them a call of its own costs nothing
+_TINY = torch.finfo(torch.float64).tiny
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """K steps for each of n coordinates: base times factor, coarse to fine."""
+
+    base: Tensor  # (n,)
+    factors: Tensor  # (K,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """The forward on both sides of the point for C moves and K steps, coarse to fine."""
+
+    moves: Tensor  # (C,) which moves
+    forth: (
+        Tensor  # (C, K, 1 or m) x + h - x of the coordinate moved, exactly; zero where its dtype cannot hold the step
+    )
+    back: Tensor  # (C, K, 1 or m) x - (x - h), exactly
+    plus: Tensor  # (C, K, m)
+    minus: Tensor  # (C, K, m)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Derivatives with their error bars, each (C, m); the bar is infinite where nothing could be said."""
+
+    value: Tensor
+    bar: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """The outputs at x ± h for C moves and K steps, from which samples of any of them are made."""
+
+    chosen: Tensor  # (C,) which moves
+    steps: Steps
+    lengths: Tensor  # (2 K, L) how far coordinates moved, forth and back; empty of direct moves, which make them again
+    spot: Tensor  # (C, 1 or m) whose of these lengths counts for each entry
+    values: Tensor  # (2 K, C, m)
+
+
+def sample(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Samples:
+    """Evaluate the forward at x ± h for every chosen move (C,) and step."""
+    return samples_of(sampled, walked(sampled, moves, chosen, steps), slice(None), slice(None))
+
+
+def walked(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Walk:
+    """Evaluate the forward at x ± h for every chosen move (C,) and step."""
+    count = 2 * len(steps.factors)
+    values = sampled.value.new_empty(count, len(chosen), sampled.value.numel())
+    parts = _parts(count, len(chosen) * (sampled.point.numel() + sampled.value.numel()))
+    if moves.direct:
+        for some in parts:
+            evaluate(sampled, _moved(sampled, slice(None), steps, some), values[some].flatten(0, 1))
+        return Walk(chosen=chosen, steps=steps, lengths=values[:, :0, 0], spot=moves.owner[:, :0], values=values)
+    inside, place = members(moves, chosen)
+    spot, kept = _spots(sampled, moves, chosen)
+    lengths = []
+    for some in parts:
+        moved = _moved(sampled, inside, steps, some)
+        far = _far(sampled, inside, steps, some, moved)
+        lengths.append(far if moves.kind is Kind.SINGLE else _of_every(sampled, inside, far, kept))
+        points = sampled.point.expand(len(moved), len(chosen), -1).clone()
+        points[:, place, inside] = moved
+        evaluate(sampled, points.flatten(0, 1), values[some].flatten(0, 1))
+    return Walk(chosen=chosen, steps=steps, lengths=torch.cat(lengths), spot=spot, values=values)
+
+
+def _spots(sampled: Sampler, moves: Moves, chosen: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return whose length counts for each entry, (C, 1 or m), and of which coordinates they are kept; None for all."""
+    if moves.kind is Kind.SINGLE:
+        return torch.arange(len(chosen), device=chosen.device).unsqueeze(1), None
+    owner = (moves.owner if len(chosen) == moves.count else moves.owner[chosen]).clamp(min=0)
+    if owner.numel() >= len(sampled.point):
+        return owner, None
+    return torch.arange(owner.numel(), device=owner.device).view_as(owner), owner.reshape(-1)
+
+
+def _of_every(sampled: Sampler, inside: Tensor, far: Tensor, kept: Tensor | None) -> Tensor:
+    """Return how far all coordinates, or those kept, have moved, from those that have; (S, L)."""
+    every = far.new_zeros(len(far), len(sampled.point))
+    every[:, inside] = far
+    return every if kept is None else every.index_select(1, kept)
+
+
+def samples_of(sampled: Sampler, walk: Walk, rows: slice, outputs: slice) -> Samples:
+    """Return the samples of some of the moves and outputs; `sampled` looks at all of those that were walked."""
+    half = len(walk.steps.factors)
+    lengths = _lengths(sampled, walk, rows, outputs).transpose(0, 1)
+    values = walk.values[:, rows, outputs].transpose(0, 1)
+    return Samples(
+        moves=walk.chosen[rows],
+        forth=lengths[:, :half],
+        back=lengths[:, half:],
+        plus=values[:, :half],
+        minus=values[:, half:],
+    )
+
+
+def _signed(steps: Steps) -> Tensor:
+    return torch.cat([steps.factors, -steps.factors]).unsqueeze(1)
+
+
+def _moved(sampled: Sampler, inside: Tensor | slice, steps: Steps, some: slice) -> Tensor:
+    """Return where coordinates end up after some of the steps, forth and back; (S, k)."""
+    moved = torch.addcmul(sampled.point[inside], _signed(steps)[some], steps.base[inside])
+    if not isinstance(inside, slice):
+        return representable(sampled, inside, moved)
+    if all(primal.tensor.dtype is torch.float64 for primal in sampled.problem.primals):
+        return moved  # numbers of coordinates are as large as they are
+    return representable(sampled, torch.arange(*inside.indices(len(sampled.point)), device=moved.device), moved)
+
+
+def _far(sampled: Sampler, inside: Tensor | slice, steps: Steps, some: slice, moved: Tensor) -> Tensor:
+    """Return how far they have gone, in their direction."""
+    return (moved - sampled.point[inside]).mul_(_signed(steps)[some].sign())
+
+
+def _parts(count: int, numbers: int) -> list[slice]:
+    """Return steps whose points go through one call: as many as are small together, else one after the other."""
+    size = min(count, max(1, _AT_ONCE // max(1, numbers)))
+    return [slice(start, start + size) for start in range(0, count, size)]
+
+
+def _lengths(sampled: Sampler, walk: Walk, rows: slice, outputs: slice) -> Tensor:
+    """Return the steps of the coordinate that owns each entry, (2 K, C, 1) or (2 K, C, m)."""
+    every = slice(None)
+    if not walk.spot.shape[1]:  # of a direct move, made again: they are as large as the samples
+        moved = _moved(sampled, outputs, walk.steps, every)
+        return _far(sampled, outputs, walk.steps, every, moved).unsqueeze(1)
+    spot = walk.spot[rows] if walk.spot.shape[1] == 1 else walk.spot[rows, outputs]
+    return walk.lengths.index_select(1, spot.reshape(-1)).view(-1, *spot.shape)
+
+
+def joined(coarse: Samples, fine: Samples) -> Samples:
+    """Return the samples of the same moves at both sets of steps."""
+    return Samples(
+        moves=coarse.moves,
+        forth=torch.cat([coarse.forth, fine.forth], dim=1),
+        back=torch.cat([coarse.back, fine.back], dim=1),
+        plus=torch.cat([coarse.plus, fine.plus], dim=1),
+        minus=torch.cat([coarse.minus, fine.minus], dim=1),
+    )
+
+
+def of_rows(samples: Samples, rows: Tensor) -> Samples:
+    """Return the samples of some of the moves."""
+    return Samples(
+        moves=samples.moves[rows],
+        forth=samples.forth[rows],
+        back=samples.back[rows],
+        plus=samples.plus[rows],
+        minus=samples.minus[rows],
+    )
+
+
+def finest(samples: Samples, count: int) -> Samples:
+    """Return the samples at the last, finest steps only."""
+    some = slice(-count, None)
+    return Samples(
+        moves=samples.moves,
+        forth=samples.forth[:, some],
+        back=samples.back[:, some],
+        plus=samples.plus[:, some],
+        minus=samples.minus[:, some],
+    )
+
+
+def void(samples: Samples) -> Tensor:
+    """Tell which steps vanish in the input's own dtype, so that nothing was sampled; (C, K, 1 or m)."""
+    return (samples.forth <= 0) | (samples.back <= 0)
+
+
+def central(samples: Samples) -> Tensor:
+    """Return (f(x+h) - f(x-h)) / 2h, (C, K, m)."""
+    return (samples.plus - samples.minus) / (samples.forth + samples.back)
+
+
+def one_sided(sampled: Sampler, samples: Samples) -> tuple[Tensor, Tensor]:
+    """Return the difference quotients to the left and to the right of the point, each (C, K, m)."""
+    left = (sampled.value - samples.minus) / samples.back
+    right = (samples.plus - sampled.value) / samples.forth
+    return left, right
+
+
+def unmoved(sampled: Sampler, samples: Samples) -> Tensor:
+    """Tell where the forward is bit for bit the same on both sides of the point; (C, K, m)."""
+    return (samples.plus == sampled.value) & (samples.minus == sampled.value)
+
+
+def to_the_end(flags: Tensor) -> Tensor:
+    """Mark the steps from which on all finer ones are flagged; (C, K, m) bool."""
+    return flags.to(torch.int8).flip(1).cummin(dim=1).values.flip(1).bool()
+
+
+def finest_noise(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:
+    """Return what the forward's noise may change in the difference at the finest step, (C, m).
+
+    Not a number or infinite where that difference is, or where the step vanishes.
+    """
+    larger = torch.maximum(samples.plus[:, -1].abs(), samples.minus[:, -1].abs()).mul_(sampled.unit)
+    return torch.maximum(larger, noise.level, out=larger).mul_(NOISE_FACTOR).div_(samples.forth[:, -1])
+
+
+def difference_noise(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:
+    """Return what the forward's noise may change in a central difference, (C, K, m)."""
+    larger = torch.maximum(samples.plus.abs(), samples.minus.abs()).nan_to_num(0.0, 0.0, 0.0) * sampled.unit + _TINY
+    return NOISE_FACTOR * torch.maximum(noise.level, larger) / samples.forth

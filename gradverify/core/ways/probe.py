@@ -1,0 +1,167 @@
+"""A Jacobian too large to write down, asked with random vectors: u·(J v) from differences against (u·A)·v.
+
+Every entry of u and v lies within a factor of three of its scale and has a random sign, so that no single wrong entry
+can hide, however the vectors fall; several hide only where they cancel, which other vectors do not repeat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from gradverify.core.function.analytic import Reverse, row
+from gradverify.core.function.chance import scattered
+from gradverify.core.function.noise import Noise
+from gradverify.core.function.sampler import Sampler, magnitudes
+from gradverify.core.function.scale import Scales
+from gradverify.core.numeric.directional import slope
+from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
+
+_COTANGENTS = 2  # of each of the two kinds: the outputs by their tensor's scale, and each by its own
+_TANGENTS = 2  # moving every input by its own scale; one more moves them such that they matter alike
+FIRST = 2.0**-6  # first step along a direction, relative to the length scale: far off, where noise hardly counts
+CLOSER = (2.0**-14, 2.0**-26)  # those tried where the function bends too much, or has kinks, on the way
+_FAINT = 1e-4  # of the largest output change of a tensor: smaller ones are not weighted up further
+_ROUNDING, _ULP = 1e-12, 4 * torch.finfo(torch.float64).eps  # what summing up in backward may leave
+_VANISHED = 0.1  # of an error at larger steps is left of it: kinks on the way were the cause
+_SHARP = 1e-8  # a bar below this part of the sum is good enough to do without closer steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """The forward and backward, with K cotangents and what backward says to each."""
+
+    sampled: Sampler
+    noise: Noise
+    lengths: Scales
+    backward: Reverse
+    rtol: float
+    cotangents: Tensor  # (K, m)
+    answers: Tensor  # (K, n)
+    left_out: Tensor  # (m,) bool: outputs that are not finite around the point, which no cotangent weighs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """What differences and backward say of each cotangent along one direction, each (K,)."""
+
+    error: Tensor  # numeric - claimed
+    bar: Tensor
+    allowed: Tensor  # by rounding alone
+    size: Tensor  # of the sum's terms
+    rtol: float  # the part of it that is tolerated besides
+    first: float  # the first step that did best
+
+    @property
+    def tolerable(self) -> bool:
+        """Whether all sums come out right but for what is tolerated and rounding."""
+        return bool((self.error.abs() <= self.allowed + self.rtol * self.size).all())
+
+    @property
+    def close(self) -> bool:
+        """Whether all do, to what is tolerated alone."""
+        return bool((self.error.abs() <= self.rtol * self.size).all())
+
+
+def probe(
+    sampled: Sampler, noise: Noise, lengths: Scales, backward: Reverse, rtol: float, generator: Generator
+) -> tuple[Probe, list[Tensor], list[Gap]]:
+    """Return the cotangents with backward's answers, the directions to go in, each (n,), and what was seen along them.
+
+    Costs 6 forwards for each of 3 directions, where steps of the first size do, and 4 vjps.
+    """
+    directions = [scattered(lengths.step, generator) for _ in range(_TANGENTS)]
+    slopes = [slope(sampled, noise, direction, FIRST) for direction in directions]
+    values = torch.stack([found.value for found in slopes])
+    finite = torch.isfinite(values).all(dim=0) & torch.isfinite(sampled.value)
+    kinds = weights(sampled, values)
+    cotangents = torch.stack([scattered(weight, generator) for weight in kinds for _ in range(_COTANGENTS)])
+    ready = Probe(
+        sampled=sampled,
+        noise=noise,
+        lengths=lengths,
+        backward=backward,
+        rtol=rtol,
+        cotangents=cotangents,
+        answers=torch.stack([row(backward, cotangent) for cotangent in cotangents]),
+        left_out=~finite,
+    )
+    gaps = [_gap(ready, direction, known) for direction, known in zip(directions, slopes, strict=True)]
+    even = scattered(levelled(lengths.step, ready.answers), generator)
+    return ready, [*directions, even], [*gaps, gap(ready, even)]
+
+
+def weights(sampled: Sampler, changes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how cotangents weigh outputs that change like this, (L, m): by their tensor's scale, and each by its own.
+
+    Outputs that are not finite are not weighed.
+    """
+    finite = torch.isfinite(changes).all(dim=0) & torch.isfinite(sampled.value)
+    change = changes.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
+    tensor_wide = magnitudes(sampled, change)
+    own = torch.maximum(change, _FAINT * tensor_wide)
+    wide, each = (torch.where(size > 0, 1 / size, 1.0) * finite for size in (tensor_wide, own))
+    return wide, each
+
+
+def gap(asked: Probe, direction: Tensor) -> Gap:
+    """Compare both sides along a direction; costs 6 forwards, and 6 more for each size of step that will not do."""
+    return _gap(asked, direction, slope(asked.sampled, asked.noise, direction, FIRST))
+
+
+def gap_at(asked: Probe, direction: Tensor, first: float) -> Gap:
+    """Compare both sides along a direction with steps of one size; costs 6 forwards."""
+    terms = asked.answers * direction
+    error, bar = _against(asked, slope(asked.sampled, asked.noise, direction, first), terms.sum(dim=1))
+    return _judged(asked, terms, error, bar, first)
+
+
+def _gap(asked: Probe, direction: Tensor, known: Estimate) -> Gap:
+    terms = asked.answers * direction
+    found = _judged(asked, terms, *_against(asked, known, terms.sum(dim=1)), FIRST)
+    sharp = _SHARP * terms.square().sum(dim=1).sqrt()
+    for first in CLOSER:
+        if bool(((found.error.abs() <= found.allowed) & (found.bar <= sharp)).all()):
+            break
+        closer = gap_at(asked, direction, first)
+        # However wide the bars: so many sums do not come out right by accident, and a wrong entry stays wrong.
+        vanishes = closer.close and float(closer.error.abs().max()) <= _VANISHED * float(found.error.abs().max())
+        found = closer if vanishes or float(closer.bar.sum()) < float(found.bar.sum()) else found
+    return found
+
+
+def _judged(asked: Probe, terms: Tensor, error: Tensor, bar: Tensor, first: float) -> Gap:
+    size = terms.square().sum(dim=1).sqrt()
+    allowed = BAR_FACTOR * bar + _ROUNDING * size + _ULP * terms.abs().sum(dim=1)
+    return Gap(error=error, bar=bar, allowed=allowed, size=size, rtol=asked.rtol, first=first)
+
+
+def wide(found: Gap) -> bool:
+    """Tell whether the two sides differ by more than rounding."""
+    return bool((~(found.error.abs() <= found.allowed)).any())
+
+
+def ratio(found: Gap) -> float:
+    """Return how far the gap exceeds what is allowed."""
+    return float((found.error.abs() / found.allowed.clamp(min=torch.finfo(torch.float64).tiny)).nan_to_num(1e300).max())
+
+
+def _against(asked: Probe, found: Estimate, claimed: Tensor) -> tuple[Tensor, Tensor]:
+    """Return by how much the sums differ from what is claimed, and the error bar of that, each (K,)."""
+    value = torch.where(asked.left_out, 0.0, found.value)
+    bars = torch.where(asked.left_out, 0.0, found.bar)
+    # The signs are random, so that what the outputs are off by adds up like a random walk.
+    bar = (asked.cotangents * bars).square().sum(dim=1).sqrt()
+    error = asked.cotangents @ value - claimed
+    return error, torch.where(torch.isfinite(error), bar, torch.inf)
+
+
+def levelled(lengths: Tensor, answers: Tensor) -> Tensor:
+    """Return moves under which inputs of great influence weigh no more than one of middling influence."""
+    influence = answers.abs().amax(dim=0) * lengths
+    known = influence[influence > 0]
+    if not known.numel():
+        return lengths
+    return lengths * (known.median() / influence.clamp(min=torch.finfo(torch.float64).tiny)).clamp(max=1.0)

@@ -1,0 +1,177 @@
+"""The comparison of Jacobians that are too large to write down: random sums first, then whatever they point to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Settings
+from gradverify.core.function import sampler as sampling
+from gradverify.core.judging.bench import Bench, bench
+from gradverify.core.judging.columns import judge_moves
+from gradverify.core.judging.compare import Code, Judged, relative_tolerance
+from gradverify.core.judging.ground import Ground, Reconsider, second_look
+from gradverify.core.judging.tally import Comparison, Tally
+from gradverify.core.numeric.moves import single_moves
+from gradverify.core.ways.probe import Gap, Probe, gap, probe, ratio, wide
+from gradverify.core.ways.search import Rows, Suspect, wrong_columns, wrong_rows
+from gradverify.errors import GradverifyError
+
+_COLUMNS = 8  # wrong columns that are named; more of them are "at least"
+_ROUNDS = 3  # of probing again without the columns found
+_SPREAD = 9.0  # the product of two random entries is at most so many times another one's
+_BLIND = 0.1  # of a sum: if more is allowed, not even a wrong factor of all entries shows
+_SAMPLED = 2  # rows looked at to say how large an entry is
+
+
+class UnnamedError(GradverifyError):
+    """Random sums differ, and no entry could be found to be the cause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """What the search has come to."""
+
+    suspects: tuple[Suspect, ...]
+    clean: bool  # without the columns of the suspects, all sums come out right
+    ended: bool = False  # by the number of calls that a search may take
+
+
+def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison:
+    """Compare random sums over all entries, and name the wrong entries where they differ.
+
+    Raises EvaluationError, and UnnamedError where the sums differ for no reason that can be found.
+    """
+    generator = torch.Generator().manual_seed(settings.seed + 4)
+    dtypes = {primal.tensor.dtype for primal in ground.sampled.problem.primals}
+    rtol = relative_tolerance(settings.tolerances, dtypes)
+    asked, directions, gaps = probe(ground.sampled, ground.noise, ground.lengths, ground.backward, rtol, generator)
+    answers = Rows(asked)
+    limit = _limit(asked, answers, directions, [_heard(found) for found in gaps], generator)
+    outcome = _searched(asked, answers, directions, gaps, settings)
+    found = _judged(ground, answers, outcome.suspects, settings, reconsider) if outcome.suspects else None
+    entries = ground.sampled.point.numel() * ground.sampled.value.numel()
+    counts = Counter() if found is None else found.counts
+    if not counts[Code.MISMATCH]:
+        if not outcome.clean:
+            why = f"; the search ended after {settings.max_evaluations:,} calls" if outcome.ended else ""
+            raise UnnamedError(f"random sums over the Jacobian differ, but no single entry was found to be wrong{why}")
+        if bool(asked.left_out.any()):
+            raise UnnamedError(f"{int(asked.left_out.sum())} outputs are not finite around the point")
+        if any(bool((_heard(found).allowed > _BLIND * found.size).any()) for found in gaps):
+            raise UnnamedError("random sums over the Jacobian are too noisy here to show anything")
+    counts[Code.MATCH] = 0
+    counts[Code.MATCH] = entries - counts.total()
+    return Comparison(
+        entries=entries,
+        counts=counts,
+        groups=() if found is None else found.groups,
+        max_error=0.0 if found is None else found.max_error,
+        max_error_bar=0.0 if found is None else found.max_error_bar,
+        detection_limit=limit,
+        vacuous=found is None and not bool((asked.answers != 0).any()),
+        parts=(),
+        at_least=bool(counts[Code.MISMATCH]),
+        sums=len(asked.cotangents) * len(directions),
+    )
+
+
+def _searched(asked: Probe, answers: Rows, directions: list[Tensor], gaps: list[Gap], settings: Settings) -> _Outcome:
+    """Find wrong entries, column after column, probing again without those found."""
+    suspects: list[Suspect] = []
+    meter = asked.sampled.problem.meter
+    begun = meter.forward + meter.backward
+    for _ in range(_ROUNDS):
+        off = [number for number, found in enumerate(gaps) if wide(found)]
+        if not off:
+            return _Outcome(suspects=tuple(suspects), clean=True)
+        left = settings.max_evaluations - (meter.forward + meter.backward - begun)
+        number = max(off, key=lambda each: ratio(gaps[each]))
+        columns: list[int] = []
+        named = True
+        for column in wrong_columns(asked, directions[number], gaps[number], left):
+            rows = wrong_rows(asked, answers, column)
+            columns.append(column)
+            named &= bool(rows)
+            suspects += [Suspect(row=place, column=column) for place in rows]
+            if len(columns) == _COLUMNS:
+                return _Outcome(suspects=tuple(suspects), clean=False)
+        if not columns or not named:
+            # Too small for a search to follow: many entries may be off by what the tolerance allows each.
+            tolerable = all(found.tolerable for found in gaps)
+            ended = meter.forward + meter.backward - begun >= settings.max_evaluations
+            return _Outcome(suspects=tuple(suspects), clean=tolerable, ended=ended)
+        for direction in directions:
+            direction[columns] = 0.0
+        gaps = [gap(asked, direction) for direction in directions]
+    return _Outcome(suspects=tuple(suspects), clean=not any(map(wide, gaps)))
+
+
+def _judged(
+    ground: Ground, answers: Rows, suspects: tuple[Suspect, ...], settings: Settings, reconsider: Reconsider
+) -> Comparison:
+    """Judge the suspects one by one, as every entry of a small Jacobian is."""
+    places = torch.tensor(sorted({suspect.row for suspect in suspects}))
+    chosen = torch.tensor(sorted({suspect.column for suspect in suspects}))
+    device = ground.sampled.point.device
+    at = _focused_bench(ground, answers, places.to(device), settings)
+    chosen = chosen.to(device)
+    judged = second_look(at, ground, chosen, judge_moves(at, chosen), settings)
+    tally = Tally(at=at, keep=settings.max_elements)
+    tally.add(chosen, _only_suspects(reconsider(at, chosen, judged), chosen, places, suspects))
+    return tally.comparison()
+
+
+def _only_suspects(judged: Judged, chosen: Tensor, places: Tensor, suspects: tuple[Suspect, ...]) -> Judged:
+    """Leave out what no search pointed to: entries in a row of one suspect and the column of another."""
+    mine = torch.zeros_like(judged.kinked)
+    rows = {column: number for number, column in enumerate(chosen.tolist())}
+    columns = {place: number for number, place in enumerate(places.tolist())}
+    for suspect in suspects:
+        mine[rows[suspect.column], columns[suspect.row]] = True
+    return replace(judged, code=torch.where(mine, judged.code, Code.MATCH).to(torch.int8))
+
+
+def _focused_bench(ground: Ground, answers: Rows, places: Tensor, settings: Settings) -> Bench:
+    sampled = sampling.focused(ground.sampled, places)
+    noise = ground.noise.of(places)
+    claimed = torch.stack([answers[place] for place in places.tolist()], dim=1)
+    moves = single_moves(sampled.point.numel(), len(places), sampled.point.device)
+    return bench(sampled, noise, ground.lengths, moves, claimed, settings)
+
+
+def _heard(found: Gap) -> Gap:
+    """Return a gap with what its sums show: where bars hide everything and the sums are right, what is tolerated.
+
+    Noise that could have hidden something would have been heard in some of them.
+    """
+    blind = bool((found.allowed > _BLIND * found.size).any())
+    return replace(found, allowed=found.rtol * found.size) if blind and found.close else found
+
+
+def _limit(
+    asked: Probe, answers: Rows, directions: list[Tensor], gaps: list[Gap], generator: torch.Generator
+) -> float | None:
+    """Return the relative error of one entry of ordinary size that no random vectors would have hidden.
+
+    Ordinary is the median of the non-zero entries of a few rows, each weighed as the sums weigh it.
+    """
+    limits = []
+    live = (~asked.left_out).nonzero().squeeze(1)
+    if not len(live):
+        return None
+    for place in live[torch.randint(len(live), (_SAMPLED,), generator=generator).to(live.device)].tolist():
+        entries = answers[place].abs()
+        seen = []
+        for direction, found in zip(directions, gaps, strict=True):
+            shares = entries * direction.abs()
+            ordinary = shares[shares > 0]
+            if ordinary.numel():
+                own = asked.cotangents[:, place].abs()
+                seen.append(float((_SPREAD * found.allowed / (own * ordinary.median())).nan_to_num(torch.inf).min()))
+        if seen:
+            limits.append(min(seen))
+    return max(limits, default=None)

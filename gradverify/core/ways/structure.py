@@ -1,0 +1,203 @@
+"""Columns that share no output: which inputs may be moved together, and whose each output's change is then.
+
+From the windows of `windows`, input indices far enough apart to move no common output get one colour (Curtis, Powell &
+Reid, J. Inst. Math. Appl. 13, 1974).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.sampler import Sampler
+from gradverify.core.function.scale import Scales
+from gradverify.core.numeric.moves import Kind, Moves
+from gradverify.core.ways.windows import Part, Reach, Window, parts, reaches
+
+_WORTH = 0.7  # colouring is worth it when it leaves at most this part of the columns
+_LONGEST = 64  # periods tried
+_MOST = 50_000_000  # entries that are written down
+_SMALLEST = 32  # fewer coordinates than this are moved one by one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """How one input part reaches one output part."""
+
+    source: Part
+    target: Part
+    windows: tuple[Window | None, ...]  # per input dimension; None where it reaches every index
+    moved: bool  # whether any output moved at all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    """A hypothesis: which coordinates may be moved together, and how each input reaches each output."""
+
+    moves: Moves
+    links: tuple[Link, ...]
+
+
+def find_structure(sampled: Sampler, lengths: Scales, seed: int, most: int | None = None) -> Structure | None:
+    """Return a structure that saves work, or None; costs a forward per slice of every input dimension.
+
+    `most` is how many moves it may need, None for as many as are less than one per coordinate.
+    """
+    coordinates = sampled.point.numel()
+    worth = _WORTH * coordinates if most is None else most
+    if coordinates < _SMALLEST or not sampled.value.numel():
+        return None
+    generator = torch.Generator().manual_seed(seed)
+    sources = _input_parts(sampled)
+    targets = _output_parts(sampled)
+    links, colours, owners, count = [], [], [], 0
+    for source, found in zip(sources, reaches(sampled, lengths, sources, targets, generator), strict=True):
+        mine = [_link(source, target, reach) for target, reach in zip(targets, found, strict=True)]
+        periods = _periods(source, mine)
+        count += math.prod(periods)
+        if count > worth or count * sampled.value.numel() > _MOST:
+            return None
+        colours.append(colours_of(source, periods) + count - math.prod(periods))
+        owners.append(_owners(source, periods, mine, sampled.value.numel()))
+        links += mine
+    device = sampled.point.device
+    colour, owner = torch.cat(colours).to(device), torch.cat(owners).to(device)
+    direct = len(owner) == 1 and torch.equal(owner[0], torch.arange(coordinates, device=device))
+    if direct:
+        colour = torch.zeros((), dtype=torch.long, device=device).expand(coordinates)
+    return Structure(moves=Moves(kind=Kind.SHARED, colour=colour, owner=owner, direct=direct), links=tuple(links))
+
+
+def confined_dimensions(structure: Structure) -> list[tuple[Part, int]]:
+    """Return every input part with the number of each dimension whose slices reach some output apart."""
+    found = {
+        (link.source.start, dimension): (link.source, dimension)
+        for link in structure.links
+        for dimension, window in enumerate(link.windows)
+        if window is not None
+    }
+    return list(found.values())
+
+
+def _link(source: Part, target: Part, reach: Reach) -> Link:
+    """Give every input dimension the output dimension that confines it best, each one used once."""
+    taken: set[int] = set()
+    chosen: list[Window | None] = []
+    for size, candidates in zip(source.shape, reach.windows, strict=True):
+        free = [window for window in candidates if window.dimension not in taken]
+        best = min(free, key=_period, default=None)
+        useful = best is not None and (_period(best) < size or size == 1)
+        chosen.append(best if useful else None)
+        if best is not None and useful:
+            taken.add(best.dimension)
+    return Link(source=source, target=target, windows=tuple(chosen), moved=reach.moved)
+
+
+def _period(window: Window) -> int:
+    """Return how far apart two slices must be to move no common index."""
+    size = len(window.first)
+    lasts = window.last.cummax(dim=0).values
+    for period in range(1, min(size, _LONGEST)):
+        if bool((lasts[: size - period] < window.first[period:]).all()):
+            return period
+    return size
+
+
+def _periods(source: Part, links: Sequence[Link]) -> list[int]:
+    """Return for every input dimension the period that suits all outputs."""
+    found = []
+    for dimension, size in enumerate(source.shape):
+        mine = [link.windows[dimension] for link in links if link.moved]
+        found.append(max((size if window is None else _period(window) for window in mine), default=1))
+    return found
+
+
+def colours_of(source: Part, periods: Sequence[int]) -> Tensor:
+    """Return the colour of every coordinate of the part, counted from zero."""
+    if all(period == 1 for period in periods):
+        return torch.zeros((), dtype=torch.long).expand(torch.Size(source.shape).numel())
+    colour = torch.zeros(source.shape, dtype=torch.long)
+    for dimension, (size, period) in enumerate(zip(source.shape, periods, strict=True)):
+        shape = [1] * len(source.shape)
+        shape[dimension] = size
+        colour = colour * period + (torch.arange(size) % period).reshape(shape)
+    return colour.reshape(-1)
+
+
+def _owners(source: Part, periods: Sequence[int], links: Sequence[Link], outputs: int) -> Tensor:
+    """Return for every colour of the part and every output the coordinate that owns it, -1 for none; (colours, m)."""
+    count = math.prod(periods)
+    owner = torch.full((count, outputs), -1, dtype=torch.long)
+    grids = torch.meshgrid(*[torch.arange(period) for period in periods], indexing="ij") if periods else ()
+    residues = torch.stack([grid.reshape(-1) for grid in grids], dim=1) if grids else torch.zeros(1, 0).long()
+    for link in links:
+        if not link.moved:
+            continue
+        owner[:, link.target.place] = _owner_of(source, periods, residues, link)
+    return owner
+
+
+def _owner_of(source: Part, periods: Sequence[int], residues: Tensor, link: Link) -> Tensor:
+    colours, size = len(residues), torch.Size(link.target.shape).numel()
+    if colours == 1 and _is_elementwise(source, link):
+        return torch.arange(source.start, source.start + size).unsqueeze(0)
+    owner = torch.full((colours, size), source.start, dtype=torch.long)
+    alone = torch.ones((colours, size), dtype=torch.bool)
+    stride = torch.Size(source.shape).numel()
+    for dimension, (length, period) in enumerate(zip(source.shape, periods, strict=True)):
+        stride //= length
+        window = link.windows[dimension]
+        if window is None:
+            owner += (residues[:, dimension] * stride).unsqueeze(1)
+            continue
+        table = _table(window, period, link.target.shape[window.dimension])
+        index = _index_along(link.target.shape, window.dimension)
+        found = table[residues[:, dimension]][:, index]
+        owner += found * stride
+        alone &= found >= 0
+    return torch.where(alone, owner, -1)
+
+
+def _is_elementwise(source: Part, link: Link) -> bool:
+    """Tell whether every coordinate moves the output of its own place and no other."""
+    return source.shape == link.target.shape and all(
+        window is not None and window.dimension == dimension and _moves_its_own(window)
+        for dimension, window in enumerate(link.windows)
+    )
+
+
+def _moves_its_own(window: Window) -> bool:
+    every = torch.arange(len(window.first))
+    return torch.equal(window.first, every) and torch.equal(window.last, every)
+
+
+def _table(window: Window, period: int, length: int) -> Tensor:
+    """Return which slice of a residue moves each output index, -1 for none; (period, length)."""
+    every = torch.arange(len(window.first))
+    if period == 1 and _moves_its_own(window) and length == len(every):
+        return every.unsqueeze(0)
+    table = torch.full((period, length), -1, dtype=torch.long)
+    for offset in range(int((window.last - window.first).max()) + 1):
+        inside = window.first + offset <= window.last
+        table[every[inside] % period, window.first[inside] + offset] = every[inside]
+    return table
+
+
+def _index_along(shape: Sequence[int], dimension: int) -> Tensor:
+    size = [1] * len(shape)
+    size[dimension] = shape[dimension]
+    return torch.arange(shape[dimension]).reshape(size).expand(*shape).reshape(-1)
+
+
+def _input_parts(sampled: Sampler) -> tuple[Part, ...]:
+    tensors = [primal.tensor for primal in sampled.problem.primals]
+    return parts([tuple(tensor.shape) for tensor in tensors], [tensor.is_complex() for tensor in tensors])
+
+
+def _output_parts(sampled: Sampler) -> tuple[Part, ...]:
+    complexes = {block.tensor: block.step == 2 for block in sampled.outputs}
+    return parts([tuple(shape) for shape in sampled.shapes], [complexes[k] for k in range(len(sampled.shapes))])

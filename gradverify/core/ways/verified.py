@@ -1,0 +1,127 @@
+"""A structure is believed only after it has been put to the test, on both sides, with fresh random vectors.
+
+Backward: u·A as the entries give it must be the vjp of u. Forward: J·v as the entries give it must be the difference
+along a v without small components. And what is accused must be seen again when its coordinate is moved alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.analytic import Reverse, row
+from gradverify.core.function.chance import scattered
+from gradverify.core.function.sampler import along
+from gradverify.core.judging.bench import Bench
+from gradverify.core.numeric import richardson
+from gradverify.core.numeric.directional import slope
+from gradverify.core.numeric.moves import Moves, by_owner, single_moves
+from gradverify.core.numeric.samples import BAR_FACTOR, Estimate, finest_noise, sample
+from gradverify.core.ways import added as found_by
+from gradverify.core.ways.added import Added
+from gradverify.core.ways.structure import Structure, confined_dimensions
+
+_ROUNDING = 1e-9  # of a sum, relative to the sum of its terms' sizes
+_ULPS = 64.0  # of the inputs' own dtype, where that is coarser
+_FAINT = 1e-4  # of the largest sum: what rounding elsewhere may leave in a sum of nothing
+_FIRST, _CLOSE = 2.0**-12, 2.0**-26  # first steps along a direction, relative to the length scale
+_NUDGE = 2.0**-8  # how far they move, relative to the length scale
+_CONFIRMED = 6  # accused coordinates that are moved alone
+
+
+def claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, seed: int) -> bool:
+    """Tell whether the claimed entries, and no others, make up backward's answer to random cotangents.
+
+    The second cotangent gives every row the same weight, so that a stray entry is seen beside its own row, however
+    small that is beside others.
+    """
+    if not bool(torch.isfinite(claimed).all()):
+        return False
+    generator = torch.Generator().manual_seed(seed + 1)
+    row_size = claimed.abs().amax(dim=0)
+    weights = torch.where(row_size > 0, row_size, 1.0).reciprocal()
+    rounding = max(_ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
+    return all(
+        _claims_hold(backward, moves, claimed, scattered(weight, generator), rounding)
+        for weight in (torch.ones_like(weights), weights)
+    )
+
+
+def _claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, cotangent: Tensor, rounding: float) -> bool:
+    answer = row(backward, cotangent)
+    terms = claimed * cotangent
+    off = answer.sub_(by_owner(moves, terms)).abs_()
+    size = by_owner(moves, terms.abs_())
+    return bool((off <= torch.add(size, _FAINT * size.max()).mul_(rounding)).all())
+
+
+def differences_hold(at: Bench, added: Added, seed: int) -> bool:
+    """Tell whether the measured entries, and no others, make up the differences along random directions."""
+    if found_by.strays(added):
+        return False
+    generator = torch.Generator().manual_seed(seed + 2)
+    direction = scattered(at.lengths.step, generator)
+    total, judged = found_by.along(added, direction), found_by.smooth(added)
+    off = judged & _off(at, direction, total, _FIRST)
+    # A kink between the point and the end of a step looks like a dependence; a true one is there at any step.
+    return not bool(off.any()) or not bool((off & _off(at, direction, total, _CLOSE)).any())
+
+
+def pattern_holds(at: Bench, added: Added, structure: Structure, seed: int) -> bool:
+    """Tell whether outputs stay bit for bit the same while coordinates move that should not reach them.
+
+    Asked where outputs with a kink cannot be added up, so that `differences_hold` has nothing to say of them. First all
+    coordinates move but those that own such an output; then, dimension by dimension, the slices whose number has a
+    certain bit, and those that have it not, which keeps every two slices apart once.
+    """
+    rough = ~found_by.smooth(added)
+    if not bool(rough.any()):
+        return True
+    generator = torch.Generator().manual_seed(seed + 3)
+    owner = at.moves.owner[:, rough]
+    mine = torch.zeros_like(at.sampled.point, dtype=torch.bool)
+    mine[owner[owner >= 0]] = True
+    return all(_untouched(at, moving, generator) for moving in (~mine, *_halves(at, structure)))
+
+
+def _halves(at: Bench, structure: Structure) -> Iterator[Tensor]:
+    """Yield sets of coordinates, (n,) bool: half of the slices of a confined input dimension at a time."""
+    for source, dimension in confined_dimensions(structure):
+        size = source.shape[dimension]
+        shape = [size if axis == dimension else 1 for axis in range(len(source.shape))]
+        for bit in range((size - 1).bit_length()):
+            for value in (0, 1):
+                slices = (torch.arange(size) >> bit) % 2 == value
+                moving = torch.zeros(at.sampled.point.shape, dtype=torch.bool)
+                place = slice(source.start, source.start + torch.Size(source.shape).numel())
+                moving[place] = slices.reshape(shape).expand(source.shape).reshape(-1)
+                yield moving.to(at.sampled.point.device)
+
+
+def _untouched(at: Bench, moving: Tensor, generator: torch.Generator) -> bool:
+    displacement = scattered(at.lengths.step * _NUDGE, generator)
+    there = along(at.sampled, torch.where(moving, displacement, 0.0))
+    reached = (moving[at.moves.owner.clamp(min=0)] & (at.moves.owner >= 0)).any(dim=0)
+    return bool((reached | (there == at.sampled.value) | ~torch.isfinite(at.sampled.value)).all())
+
+
+def accusations_hold(at: Bench, added: Added) -> bool:
+    """Tell whether accused coordinates, moved alone, give the same derivatives as moved together with others."""
+    accused = found_by.accused(added, _CONFIRMED)
+    if not len(accused):
+        return True
+    alone = single_moves(at.sampled.point.numel(), at.sampled.value.numel(), at.sampled.point.device)
+    samples = sample(at.sampled, alone, accused, richardson.steps(at.lengths))
+    found = richardson.extrapolate(samples, finest_noise(at.sampled, at.noise, samples))
+    together = found_by.columns(added, accused)
+    apart = (found.value - together.value).abs() > BAR_FACTOR * (found.bar + together.bar)
+    return not bool((apart & torch.isfinite(found.bar) & torch.isfinite(together.bar)).any())
+
+
+def _off(at: Bench, direction: Tensor, total: Estimate, first: float) -> Tensor:
+    """Tell which outputs change otherwise along a direction than the entries add up to, (m,)."""
+    found = slope(at.sampled, at.noise, direction, first)
+    allowed = BAR_FACTOR * (found.bar + total.bar) + _ROUNDING * total.value.abs()
+    return ((found.value - total.value).abs() > allowed) & torch.isfinite(found.bar)

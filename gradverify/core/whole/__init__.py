@@ -1,0 +1,1 @@
+"""A whole block of a Jacobian at a time, as a diagnosis looks at it."""
