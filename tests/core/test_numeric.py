@@ -108,6 +108,26 @@ def test_the_printed_detection_limit_is_true() -> None:
         assert (wrong.verdict, wrong.mismatched) == ("fail", 1)
 
 
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (50,)])
+def test_a_buffer_that_grows_with_the_batch_is_given_away_again(shape: tuple[int, ...]) -> None:
+    buffer = torch.empty(0, dtype=torch.float64)
+
+    class Sin(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return torch.sin(x.detach(), out=buffer)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return grad * x.cos()
+
+    point = torch.rand(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert gradcheck(Sin.apply, point.requires_grad_()).verdict is Verdict.PASS
+
+
 def test_a_forward_that_hands_out_one_buffer_is_not_fooled_by_it() -> None:
     buffer = numpy.zeros(2)
 
