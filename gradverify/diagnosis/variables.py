@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.coordinates import Block, flatten, total
+from gradverify.core.function.tape import is_intact, record
 from gradverify.core.whole.evidence import Site
 
 
@@ -80,7 +81,8 @@ def _coordinates(evidence: Site) -> tuple[Tensor, Tensor]:
     """Return the point and the value there, as coordinates of all inputs and of all outputs."""
     backward, device = evidence.backward, evidence.device
     point = flatten(primal.tensor for primal in backward.problem.primals)
-    return point.to(device), flatten(output.tensor for output in backward.tape.outputs).to(device)
+    tape = backward.tape if is_intact(backward.tape) else record(backward.problem)
+    return point.to(device), flatten(output.tensor for output in tape.outputs).to(device)
 
 
 def _given(evidence: Site, own: Block, point: Tensor) -> Iterator[tuple[str, Tensor]]:

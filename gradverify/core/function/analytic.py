@@ -6,14 +6,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from gradverify.core.function.coordinates import coordinates_in, flatten, unflatten
 from gradverify.core.function.problem import Problem
-from gradverify.core.function.tape import Rejected, Tape, record, vjp
+from gradverify.core.function.tape import Rejected, Tape, is_intact, record, vjp
 from gradverify.errors import EvaluationError
 
 _WORTH = 12  # fewer cotangents are asked one by one
@@ -44,31 +43,26 @@ class Reverse:
     tape: Tape
     reuse: Reuse
     missing: tuple[bool, ...]  # per primal: autograd gave None for a random cotangent
-    shapes: tuple[torch.Size, ...]  # of the outputs, when they were recorded
-    nodes: tuple[Any, ...]  # that made them
     batched: Batched = field(default_factory=lambda: Batched())
 
 
 def reverse(problem: Problem, tape: Tape, seed: int) -> Reverse:
     """Find out whether the tape may be reused by asking it the same question twice; raises EvaluationError."""
+    tape = tape if is_intact(tape) else record(problem)
     generator = torch.Generator().manual_seed(seed)
     cotangent = torch.randn(_outputs(tape), generator=generator, dtype=torch.float64)
     once = _ask(problem, tape, cotangent)
     missing = tuple(grad is None for grad in once)
-    shapes = tuple(output.tensor.shape for output in tape.outputs)
-    nodes = _nodes(tape)
     expected = _flat(problem, once)
     try:
         again = _flat(problem, _ask(problem, tape, cotangent))
     except Rejected:
         raise
     except EvaluationError:
-        return Reverse(
-            problem=problem, tape=record(problem), reuse=Reuse.FRESH, missing=missing, shapes=shapes, nodes=nodes
-        )
+        return Reverse(problem=problem, tape=record(problem), reuse=Reuse.FRESH, missing=missing)
     same = torch.equal(again, expected) or torch.allclose(again, expected, rtol=1e-12, atol=0.0, equal_nan=True)
     reuse = Reuse.SHARED if same else Reuse.FRESH
-    return Reverse(problem=problem, tape=tape, reuse=reuse, missing=missing, shapes=shapes, nodes=nodes)
+    return Reverse(problem=problem, tape=tape, reuse=reuse, missing=missing)
 
 
 def row(backward: Reverse, cotangent: Tensor) -> Tensor:
@@ -101,7 +95,7 @@ def rows(backward: Reverse, places: Sequence[int]) -> Iterator[Tensor]:
 
 def jacobian(backward: Reverse) -> Tensor:
     """Return the whole claimed Jacobian, (m, n), at the cost of m vjps."""
-    found = list(_some_rows(backward, range(outputs_of(backward))))
+    found = list(_some_rows(backward, range(_outputs(backward.tape))))
     return torch.cat(found) if found else torch.zeros(0, _inputs(backward.problem), dtype=torch.float64)
 
 
@@ -110,29 +104,17 @@ def asked_with(backward: Reverse) -> float:
 
     That of a single output is not 1: with that one, nobody would see it forgotten.
     """
-    return _NOT_ONE if outputs_of(backward) == 1 else 1.0
-
-
-def outputs_of(backward: Reverse) -> int:
-    """Return how many coordinates the outputs have."""
-    outputs = zip(backward.tape.outputs, backward.shapes, strict=True)
-    return sum(shape.numel() * (2 if output.tensor.is_complex() else 1) for output, shape in outputs)
+    return _NOT_ONE if _outputs(backward.tape) == 1 else 1.0
 
 
 def _may_be_asked(backward: Reverse) -> bool:
-    """Tell whether the recorded graph serves: a forward may have given its one buffer away again, as another output."""
-    if backward.reuse is not Reuse.SHARED or _nodes(backward.tape) != backward.nodes:
-        return False
-    return tuple(output.tensor.shape for output in backward.tape.outputs) == backward.shapes
-
-
-def _nodes(tape: Tape) -> tuple[Any, ...]:
-    return tuple(output.tensor.grad_fn for output in tape.outputs)
+    """Tell whether the recorded graph serves."""
+    return backward.reuse is Reuse.SHARED and is_intact(backward.tape)
 
 
 def _some_rows(backward: Reverse, places: Sequence[int]) -> Iterator[Tensor]:
     """Yield the rows of A for these output coordinates, as many at a time as may be held; (k, n)."""
-    size, cotangent = outputs_of(backward), asked_with(backward)
+    size, cotangent = _outputs(backward.tape), asked_with(backward)
     most = max(1, _HELD // max(1, size + _inputs(backward.problem)))
     for first in range(0, len(places), most):
         some = torch.tensor(places[first : first + most])
@@ -142,7 +124,8 @@ def _some_rows(backward: Reverse, places: Sequence[int]) -> Iterator[Tensor]:
 
 
 def _outputs(tape: Tape) -> int:
-    return sum(coordinates_in(output.tensor) for output in tape.outputs)
+    outputs = zip(tape.outputs, tape.shapes, strict=True)
+    return sum(shape.numel() * (2 if output.tensor.is_complex() else 1) for output, shape in outputs)
 
 
 def _inputs(problem: Problem) -> int:

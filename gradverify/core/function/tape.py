@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,6 +43,8 @@ class Tape:
     outputs: tuple[Named, ...]  # the outputs that are judged
     cut_off: tuple[str, ...] = ()  # names of the others, which have no graph
     passing: Passing
+    shapes: tuple[torch.Size, ...] = ()  # of the outputs, when they were recorded
+    nodes: tuple[Any, ...] = ()  # that made them
 
 
 def record(problem: Problem) -> Tape:
@@ -55,7 +58,20 @@ def record(problem: Problem) -> Tape:
     judged = connected if connected and problem.order == 1 else outputs
     names = {output.name for output in judged}
     cut_off = tuple(output.name for output in outputs if output.name not in names)
-    return Tape(leaves=leaves, outputs=judged, cut_off=cut_off, passing=passing)
+    return Tape(
+        leaves=leaves,
+        outputs=judged,
+        cut_off=cut_off,
+        passing=passing,
+        shapes=tuple(output.tensor.shape for output in judged),
+        nodes=tuple(output.tensor.grad_fn for output in judged),
+    )
+
+
+def is_intact(tape: Tape) -> bool:
+    """Tell whether a recorded graph still serves: a forward may have given its one buffer away again since."""
+    outputs = zip(tape.outputs, tape.shapes, tape.nodes, strict=True)
+    return all(output.tensor.shape == shape and output.tensor.grad_fn is node for output, shape, node in outputs)
 
 
 def call_on_leaves(problem: Problem, leaves: Sequence[Tensor], passing: Passing) -> tuple[Named, ...]:
