@@ -1,0 +1,121 @@
+"""Every question of the contract, asked the cheap way first, and carefully where that leaves a doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+
+from gradverify.checks import batching, forward_ad
+from gradverify.checks.contract import (
+    aliased,
+    backward_writes,
+    cotangent_layouts,
+    cotangents_kept,
+    forward_writes,
+    input_layouts,
+    kept_alive,
+    linearity,
+    needs,
+    precision,
+    repeats,
+    returned,
+    second_order,
+    sizes,
+    state,
+    undefined,
+    uninitialised,
+)
+from gradverify.checks.contract.casts import Casts, casts_of
+from gradverify.checks.contract.noise import loudness, with_noise
+from gradverify.checks.contract.repeats import spread_of, spreads
+from gradverify.checks.contract.subject import Subject, new_graph
+from gradverify.checks.contract.wording import raised
+from gradverify.core.function.analytic import Reuse
+from gradverify.errors import EvaluationError
+from gradverify.result import Finding, Verdict
+
+Question = Callable[[Subject], Iterator[Finding]]
+
+# Questions that one graph can answer, and those that need a forward which repeats.
+ON_ONE_GRAPH: tuple[Question, ...] = (
+    linearity.zero_for_zero,
+    linearity.one_output_at_a_time,
+    linearity.combination,
+    cotangents_kept.findings,
+    cotangent_layouts.findings,
+    undefined.findings,
+    returned.findings,
+)
+ON_MANY_GRAPHS: tuple[Question, ...] = (
+    forward_writes.findings,
+    backward_writes.findings,
+    input_layouts.findings,
+    needs.findings,
+    aliased.findings,
+    state.findings,
+    uninitialised.findings,
+    kept_alive.findings,
+    sizes.findings,
+    second_order.findings,
+)
+
+
+def asked(subject: Subject) -> tuple[Finding, ...]:
+    """Return what every question brought to light; raises EvaluationError."""
+    if subject.reuse is Reuse.SHARED:
+        return tuple(_answers(subject, ON_ONE_GRAPH))
+    casts = casts_of(subject)
+    found = None if casts.seen else _cheaply(subject)
+    return tuple(_carefully(subject, casts)) if found is None else found
+
+
+def _cheaply(subject: Subject) -> tuple[Finding, ...] | None:
+    """Ask as if rounding left nothing, and one graph for all questions that allow it; None where something differs.
+
+    What differs may be noise, or a graph that serves one backward only, or be wrong. What agrees so, agrees.
+    """
+    shared = replace(subject, reuse=Reuse.SHARED, tape=new_graph(subject))
+    try:
+        again = spreads(shared)
+    except EvaluationError:
+        return None
+    spread = spread_of(subject, again)
+    found: list[Finding] = []
+    for finding in chain(
+        repeats.findings(subject, again),
+        _answers(replace(shared, noise=spread), ON_ONE_GRAPH),
+        _on_many_graphs(replace(subject, noise=spread)),
+    ):
+        if finding.verdict is not Verdict.PASS:
+            return None
+        found.append(finding)
+    return tuple(found)
+
+
+def _carefully(subject: Subject, casts: Casts) -> Iterator[Finding]:
+    """Ask every question on a graph of its own, with the noise measured."""
+    again = spreads(subject)
+    yield from repeats.findings(subject, again)
+    noise = loudness(subject, casts.seen)
+    subject = with_noise(subject, noise, spread_of(subject, again), casts.seen)
+    yield from _answers(subject, ON_ONE_GRAPH)
+    yield from _on_many_graphs(subject)
+    yield from precision.findings(subject, noise, casts)
+
+
+def _on_many_graphs(subject: Subject) -> Iterator[Finding]:
+    yield from _answers(subject, ON_MANY_GRAPHS)
+    if forward_ad.defines_jvp(subject):
+        yield from forward_ad.findings(subject)
+    if batching.defines_vmap(subject):
+        yield from batching.findings(subject)
+
+
+def _answers(subject: Subject, questions: Iterable[Question]) -> Iterator[Finding]:
+    for question in questions:
+        try:
+            yield from question(subject)
+        except EvaluationError as error:
+            code = "GV903" if error.stage == "backward" else "GV902"
+            yield Finding(code=code, verdict=Verdict.ERROR, message=f"{raised(error)}, though it did not before")
