@@ -46,7 +46,10 @@ def judge(question: Question, steady: Steady) -> Judgement:
         found = investigate(steady, question.settings, question.reconsider)
     except UnnamedError as error:
         return Judgement(result=inconclusive(check, problem, f"GV{series + 4}", str(error)), found=None)
-    return Judgement(result=_told(question, problem, found), found=found)
+    result = _told(question, problem, found)
+    if found.sampled.coarse and result.entries:
+        result = replace(result, message=f"{result.message}; differences are those of the same numbers in float64")
+    return Judgement(result=result, found=found)
 
 
 def _told(question: Question, problem: Problem, found: Investigation) -> CheckResult:

@@ -45,6 +45,8 @@ class Sampler:
     names: tuple[str, ...]  # outputs that are judged
     shapes: tuple[torch.Size, ...]
     mode: Mode
+    dtypes: frozenset[torch.dtype]  # that backward answers in, and tolerances go by
+    coarse: float = 0.0  # their eps, where the forward is sampled in a finer one; see `widened`
     together: Together = field(default_factory=Together)
     kept: Tensor | None = None  # outputs looked at, None for all; `value` and `unit` are theirs
 
@@ -65,6 +67,7 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         names=tuple(output.name for output in tape.outputs),
         shapes=tuple(output.tensor.shape for output in tape.outputs),
         mode=Mode.WITHOUT_GRAPH,
+        dtypes=frozenset(tensor.dtype for tensor in tensors),
     )
     again = at(draft, tensors)
     return draft if identical(again, recorded) else replace(draft, mode=Mode.WITH_GRAPH)

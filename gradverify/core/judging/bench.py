@@ -37,14 +37,14 @@ class Bench:
 
 def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed: Tensor, settings: Settings) -> Bench:
     """Put together what every move is judged with; `claimed` is (M, m)."""
-    dtypes = {primal.tensor.dtype for primal in sampled.problem.primals}
     allowance = Allowance(
-        rtol=relative_tolerance(settings.tolerances, dtypes),
+        rtol=relative_tolerance(settings.tolerances, sampled.dtypes),
         floor=settings.tolerances.atol or 0.0,
         beside=entry_scale(moves, claimed),
         scale=resolution_scale(moves, claimed, sampled.size, lengths.step),
         largest=magnitudes(sampled, claimed.abs().amax(dim=0)) if len(claimed) else sampled.value,
         order=sampled.problem.order,
+        coarse=sampled.coarse,
     )
     return Bench(
         sampled=sampled,
@@ -83,4 +83,5 @@ def part_of(allowance: Allowance, moves: Tensor | slice, outputs: Tensor | slice
         scale=allowance.scale[moves, outputs],
         largest=allowance.largest[outputs],
         order=allowance.order,
+        coarse=allowance.coarse,
     )

@@ -20,6 +20,7 @@ _RESOLVING = 1e-3  # an entry is judged when its bar, times the factor, is below
 _NEGLIGIBLE = 1e-6  # derivatives below this part of |f|/|x| are of no consequence
 ROUNDING = 100 * torch.finfo(torch.float64).eps  # what sums in backward may leave, beside the row and the column
 ZERO = 1e-10  # what they may leave in place of a zero
+_COARSELY = 8.0  # and in half precision, units of its rounding in either case
 _RTOL = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 1e-1}
 
 
@@ -62,16 +63,17 @@ class Allowance:
     scale: Tensor  # (C, m) what "resolved" is measured against, beside the entry's own size
     largest: Tensor  # (m,) the largest claimed entry of each output tensor, which an edge is resolved against
     order: int  # of the derivative: 2 where the forward is a vjp
+    coarse: float = 0.0  # eps of backward's own dtype, where it is coarser than that of the forward sampled
 
     @property
     def atol(self) -> Tensor:
         """What rounding in backward may leave, and what is allowed besides; (C, m)."""
-        return (ROUNDING * self.beside).add_(self.floor)
+        return (max(ROUNDING, _COARSELY * self.coarse) * self.beside).add_(self.floor)
 
     @property
     def zero(self) -> Tensor:
         """What may stand where the derivative is zero: next to nothing beside its row and its column; (C, m)."""
-        return ZERO * self.beside
+        return max(ZERO, _COARSELY * self.coarse) * self.beside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales, scales
 from gradverify.core.function.steady import Steady
 from gradverify.core.judging.bench import Bench
+from gradverify.core.judging.coarse import excuse_coarse
 from gradverify.core.judging.compare import Code, Judged, agrees
 from gradverify.core.judging.flight import excuse_flights
 from gradverify.core.judging.oblique import excuse_oblique
@@ -49,6 +50,7 @@ def second_look(at: Bench, ground: Ground, chosen: Tensor, judged: Judged, setti
     """Look at accusations again before they are raised."""
     if agrees(judged) or not bool((judged.code == Code.MISMATCH).any()):
         return judged
+    judged = excuse_coarse(at, chosen, judged, settings.seed)
     judged = excuse_flights(at, chosen, excuse(at, ground.backward, chosen, judged))
     return excuse_oblique(at, chosen, judged, settings.seed)
 

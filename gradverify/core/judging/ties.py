@@ -99,7 +99,7 @@ def _rows(at: Bench, parts: Parts, kinked: Tensor) -> Tensor:
 
 def _fine(at: Bench) -> bool:
     """Tell whether the inputs can hold the steps."""
-    return all(primal.tensor.dtype in (torch.float64, torch.complex128) for primal in at.sampled.problem.primals)
+    return at.sampled.dtypes <= {torch.float64, torch.complex128}
 
 
 def _proven(near: Bench, group: Sequence[Row], generator: torch.Generator) -> Iterator[_Proof]:

@@ -46,7 +46,7 @@ def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconside
     Raises EvaluationError, and UnnamedError where the sums differ for no reason that can be found.
     """
     generator = torch.Generator().manual_seed(settings.seed + 4)
-    dtypes = {primal.tensor.dtype for primal in ground.sampled.problem.primals}
+    dtypes = ground.sampled.dtypes
     rtol = relative_tolerance(settings.tolerances, dtypes)
     asked, directions, gaps = probe(ground.sampled, ground.noise, ground.lengths, ground.backward, rtol, generator)
     answers = Rows(asked)

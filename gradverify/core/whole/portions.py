@@ -133,7 +133,7 @@ def _row(asked: Asked, place: int) -> Row:
 
 def _verdict(ground: Ground, claimed: Tensor, numeric: Tensor, bar: Tensor) -> tuple[bool, bool]:
     """Tell whether one side is wrong, and whether it is right: neither where an error might not show."""
-    rtol = relative_tolerance(Tolerances(), {primal.tensor.dtype for primal in ground.sampled.problem.primals})
+    rtol = relative_tolerance(Tolerances(), ground.sampled.dtypes)
     larger = torch.maximum(claimed.abs(), numeric.abs())
     apart, allowed = (claimed - numeric).abs(), BAR_FACTOR * bar + rtol * larger.max()
     within, shows = bool((apart <= allowed).all()), bool((allowed <= _SHOWS * larger).any())

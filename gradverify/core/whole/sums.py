@@ -155,5 +155,5 @@ def summed_up(cotangents: Tensor, slopes: Sequence[Estimate]) -> Summed:
 
 
 def _eps(ground: Ground) -> float:
-    dtypes = {primal.tensor.dtype for primal in ground.sampled.problem.primals}
+    dtypes = ground.sampled.dtypes
     return max((torch.finfo(dtype).eps for dtype in dtypes), default=torch.finfo(torch.float64).eps)

@@ -1,0 +1,76 @@
+"""Gradients in low precision: backward as it is, differences of the same numbers in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.result import Verdict
+from tests.core.support import claimed, gradcheck, gradgradcheck, with_backward
+
+NARROW = [torch.bfloat16, torch.float16, torch.float32]
+
+
+def drawn(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return values.to(dtype).requires_grad_()
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize(
+    "function", [torch.sin, torch.exp, torch.sigmoid, lambda x: x.softmax(-1), lambda x: x.cumsum(0)]
+)
+def test_right_gradients_pass(function: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
+    for check in (gradcheck, gradgradcheck):
+        result = check(function, drawn(5, dtype=dtype))
+        assert result.verdict is Verdict.PASS, result
+        assert result.message.endswith("differences are those of the same numbers in float64")
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("slope", [lambda x: 1.5 * x.cos(), lambda x: -x.cos(), torch.zeros_like])
+def test_wrong_ones_fail(slope: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
+    result = gradcheck(claimed(torch.sin, slope), drawn(5, dtype=dtype))
+    assert result.verdict is Verdict.FAIL
+    assert result.mismatched == 5
+
+
+def rows_above_zero(x: Tensor) -> Tensor:
+    return x[:, 0] + x[:, 1] + x[:, 2]
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (3.0, Verdict.FAIL)])
+def test_a_branch_that_rounding_decides_is_a_kink(factor: float, verdict: Verdict) -> None:
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        mask = (rows_above_zero(x) > 0).to(grad.dtype) * grad
+        return factor * mask.unsqueeze(1).expand_as(x)
+
+    # in bfloat16 1 + 2^-9 is 1, so that the first row's sum is zero there, and above zero in float64
+    point = torch.tensor([[1.0, 2.0**-9, -1.0], [1.0, 2.0, 0.5]], dtype=torch.bfloat16, requires_grad=True)
+    result = gradcheck(with_backward(lambda x: rows_above_zero(x).relu(), backward), point)
+    assert result.verdict is verdict
+    assert result.kinks == 3
+
+
+def test_a_forward_that_takes_no_float64_is_sampled_as_it_is() -> None:
+    def narrow(x: Tensor) -> Tensor:
+        if x.dtype is torch.float64:
+            raise TypeError("float32 only")
+        return x.sin()
+
+    result = gradcheck(claimed(narrow, torch.cos), drawn(5, dtype=torch.float32))
+    assert result.verdict is Verdict.PASS
+    assert "float64" not in result.message
+
+
+def test_another_function_in_float64_is_not_believed() -> None:
+    def forward(x: Any) -> Tensor:
+        return x.sin() if x.dtype is torch.float32 else 2 * x.sin()
+
+    result = gradcheck(claimed(forward, torch.cos), drawn(5, dtype=torch.float32))
+    assert result.verdict is Verdict.PASS
+    assert "float64" not in result.message
