@@ -52,8 +52,8 @@ def verify(
     inputs. What user code raises becomes an `error` finding.
 
     Raises ValueError for a name in `checks` that no check has, for tolerances below zero, a seed that is no whole
-    number from zero on, or a wrong number of `names`; TypeError for what cannot be called, inputs that are a tensor or a
-    mapping rather than a tuple, or `names` that are one text.
+    number from zero on, or a wrong number of `names`; TypeError for what cannot be called, inputs that are a tensor
+    or a mapping rather than a tuple, or `names` that are one text.
     """
     started = time.perf_counter()
     _require(function, inputs, checks)
