@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -51,8 +51,9 @@ def verify(
     called in the result, by default what forward calls them. The same numbers come out as from a spec with these
     inputs. What user code raises becomes an `error` finding.
 
-    Raises ValueError for a name in `checks` that no check has, for tolerances or a seed below zero, or for a wrong
-    number of `names`; TypeError for what cannot be called, or inputs that are a tensor rather than a tuple of them.
+    Raises ValueError for a name in `checks` that no check has, for tolerances below zero, a seed that is no whole
+    number from zero on, or a wrong number of `names`; TypeError for what cannot be called, inputs that are a tensor
+    or a mapping rather than a tuple, or `names` that are one text.
     """
     started = time.perf_counter()
     _require(function, inputs, checks)
@@ -91,17 +92,21 @@ def assert_gradients(
 
 def _require(function: Any, inputs: Any, checks: Any) -> None:
     known = [check.name for check in CHECKS]
-    unknown = [name for name in checks if name not in known]
-    if isinstance(checks, str) or not checks or unknown:
+    several = isinstance(checks, Collection) and not isinstance(checks, str)
+    if not several or not checks or any(name not in known for name in checks):
         raise ValueError(f"checks: expected a tuple of {', '.join(known)}; found {checks!r}")
     if isinstance(inputs, torch.Tensor):
         raise TypeError("inputs: expected a tuple of forward's arguments, found a tensor; write (x,)")
+    if isinstance(inputs, str | Mapping) or not isinstance(inputs, Iterable):
+        raise TypeError(f"inputs: expected a tuple of forward's arguments, found {type(inputs).__name__}")
     if not callable(function):
         raise TypeError(f"function: expected a Function class or a callable, found {type(function).__name__}")
 
 
 def _settings(rtol: float | None, atol: float | None, seed: int, torch_gradcheck: str) -> Settings:
-    for name, value in (("rtol", rtol), ("atol", atol), ("seed", seed)):
+    if isinstance(seed, bool) or not (isinstance(seed, int) and 0 <= seed < 2**63):
+        raise ValueError(f"seed: expected a whole number from 0 to {2**63 - 1}, found {seed!r}")
+    for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not (isinstance(value, int | float) and value >= 0):
             raise ValueError(f"{name}: expected a number that is not below zero, found {value!r}")
     if torch_gradcheck not in tuple(TorchGradcheck):
@@ -114,6 +119,8 @@ def _settings(rtol: float | None, atol: float | None, seed: int, torch_gradcheck
 def _problem(
     function: Callable[..., Any] | type[torch.autograd.Function], inputs: tuple[Any, ...], names: Sequence[str] | None
 ) -> Problem:
+    if isinstance(names, str):
+        raise TypeError(f"names: expected a tuple of names, found text {names!r}")
     called = _names(function, len(inputs)) if names is None else tuple(names)
     if len(called) != len(inputs):
         raise ValueError(f"names: expected one per input, {len(inputs)} in all, found {len(called)}")

@@ -57,7 +57,7 @@ def test_a_wrong_gradient_raises_with_the_table() -> None:
     assert caught.value.result.verdict == "fail"
 
 
-@pytest.mark.parametrize("checks", ["gradcheck", (), ("gradchek",)])
+@pytest.mark.parametrize("checks", ["gradcheck", (), ("gradchek",), None, 3])
 def test_checks_that_are_none_are_refused(checks: Any) -> None:
     with pytest.raises(ValueError, match="checks: expected a tuple of gradcheck, gradgradcheck"):
         gradverify.assert_gradients(WRONG, (double([0.5]),), checks=checks)
@@ -69,7 +69,16 @@ def test_a_skip_is_no_proof() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"rtol": -1}, {"atol": float("nan")}, {"seed": -1}, {"rtol": "x"}, {"torch_gradcheck": "foo"}]
+    "options",
+    [
+        {"rtol": -1},
+        {"atol": float("nan")},
+        {"seed": -1},
+        {"seed": 1.5},
+        {"seed": True},
+        {"rtol": "x"},
+        {"torch_gradcheck": "foo"},
+    ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
@@ -82,6 +91,11 @@ def test_mistakes_in_the_call_are_said() -> None:
         gradverify.verify(torch.sin, x)
     with pytest.raises(TypeError, match="expected a Function class or a callable, found NoneType"):
         gradverify.verify(None, (x,))  # type: ignore[arg-type]
+    for inputs, found in (({"x": x}, "dict"), (None, "NoneType"), (3, "int"), ("x", "str")):
+        with pytest.raises(TypeError, match=f"inputs: expected a tuple of forward's arguments, found {found}"):
+            gradverify.verify(torch.sin, inputs)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="names: expected a tuple of names, found text 'ab'"):
+        gradverify.verify(torch.add, (x, x), names="ab")
     with pytest.raises(ValueError, match="names: expected one per input, 1 in all, found 2"):
         gradverify.verify(torch.sin, (x,), names=("a", "b"))
 

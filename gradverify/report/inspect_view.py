@@ -81,8 +81,11 @@ def _check(case: CaseResult, group: Sequence[CheckResult], screen: Screen, optio
     check = group[0]
     rows = [line(span(f"{names_of(group)}: ", HEAD), badge_span(badge_of(check.verdict, screen.glyphs)))]
     inner = narrowed(screen, 2 * _INDENT)
+    pictured = False
     for finding in check.findings:
+        rows += [EMPTY] if pictured else []
+        pictured = options.picture is Picture.HEATMAP and bool(finding.elements)
         rows += indented(finding_lines(case, finding, inner, DetailOptions(rows=options.worst)), _INDENT)
-        if options.picture is Picture.HEATMAP and finding.elements:
-            rows += indented([EMPTY, *heatmap(finding, inner), EMPTY], _INDENT)
+        if pictured:
+            rows += indented([EMPTY, *heatmap(finding, inner)], _INDENT)
     return rows

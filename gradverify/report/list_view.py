@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from gradverify.case import Case
-from gradverify.report.lines import DIM, Line, line, pad, span, widest
+from gradverify.report.lines import DIM, Line, cells, line, pad, span, widest
 from gradverify.report.safe import safe
 from gradverify.report.screen import Screen
 from gradverify.report.words import counted
@@ -24,7 +24,7 @@ def case_table(cases: Sequence[Case], screen: Screen) -> list[Line]:
     texts = [("case", "function", "checks", "device", "dtype"), *map(_columns, cases)]
     widths = [widest(column) for column in zip(*texts, strict=True)]
     if sum(widths) + len(_GAP) * (len(widths) - 1) > screen.width:
-        rows = [row for columns in texts[1:] for row in _stacked(columns)]
+        rows = [row for columns in texts[1:] for row in _stacked(columns, screen.width)]
     else:
         rows = [line(*_aligned(columns, widths)) for columns in texts]
         rows[0] = line(span("".join(part.text for part in rows[0]), DIM))
@@ -41,5 +41,8 @@ def _aligned(columns: Sequence[str], widths: Sequence[int]) -> list[str]:
     return [pad(text, width) + _GAP for text, width in zip(columns, widths, strict=True)]
 
 
-def _stacked(columns: Sequence[str]) -> list[Line]:
-    return [line(columns[0]), line(span(_GAP + _GAP.join(columns[1:3]), DIM))]
+def _stacked(columns: Sequence[str], width: int) -> list[Line]:
+    case, *about = columns[:3]
+    joined = _GAP.join(about)
+    rows = [joined] if cells(_GAP + joined) <= width else about
+    return [line(case), *(line(span(_GAP + row, DIM)) for row in rows)]

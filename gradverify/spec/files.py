@@ -11,7 +11,7 @@ from pathlib import Path
 from gradverify.errors import SpecError, Where
 from gradverify.spec.limits import MAX_BYTES, MAX_FILES
 from gradverify.spec.node import Place, error
-from gradverify.spec.wording import meant, visible
+from gradverify.spec.wording import meant_file, visible
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -117,7 +117,7 @@ def _specs_of(path: Path) -> Iterator[Path | SpecError]:
         yield file_error(path, "not a regular file")
     else:
         beside = tuple(str(path.parent / name) for name in names_in(path.parent, SUFFIXES))
-        yield file_error(path, "no such file or folder", meant(str(path), beside))
+        yield file_error(path, "no such file or folder", meant_file(str(path), beside))
 
 
 def _walk(folder: Path) -> Iterator[Path | SpecError]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from gradverify.case import DataFile, Target
 from gradverify.spec.files import is_file, names_in
 from gradverify.spec.readers import BadValueError, bad
-from gradverify.spec.wording import listed, meant, shortened
+from gradverify.spec.wording import listed, meant_file, shortened
 
 _DATA_SUFFIXES = (".pt", ".pth", ".npy", ".npz")
 _NAMED_ARRAY = re.compile(r"(?P<file>.+\.(?:pt|pth|npy|npz)):(?P<name>[^:]+)", re.IGNORECASE)
@@ -46,7 +46,7 @@ def _existing(written: str, folder: Path, suffixes: tuple[str, ...]) -> Path:
     if not is_file(path):
         names = names_in(path.parent, suffixes)
         beside = tuple(str(Path(written).parent / name) for name in names)
-        near = meant(written, beside) or (f"there is: {listed(beside)}" if names else "")
+        near = meant_file(written, beside) or (f"there is: {listed(beside)}" if names else "")
         hint = near or f"nothing ends in {' or '.join(suffixes)} there; paths are relative to the spec"
         raise bad(f"no such file `{shortened(written)}`", hint)
     return path

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from itertools import islice
 from math import isfinite
+from pathlib import PurePath
 
 _LONGEST = 60  # characters of a value that a message repeats
 _MOST_NAMES = 12  # names that a hint lists
@@ -49,6 +50,13 @@ def meant(name: str, known: Sequence[str]) -> str:
     """Return a hint with the known name that is nearest to `name`, or "" where none is near."""
     near = get_close_matches(name[:_LONGEST], known, n=1, cutoff=0.6)
     return f"did you mean `{shortened(near[0])}`?" if near else ""
+
+
+def meant_file(name: str, files: Sequence[str]) -> str:
+    """Return a hint as `meant` does; that two files end alike makes them no nearer."""
+    by_stem = {PurePath(file).stem: file for file in files}
+    near = get_close_matches(PurePath(name).stem[:_LONGEST], by_stem, n=1, cutoff=0.6)
+    return f"did you mean `{shortened(by_stem[near[0]])}`?" if near else ""
 
 
 def misspelt(name: str, keys: Iterable[str], known: Sequence[str]) -> bool:

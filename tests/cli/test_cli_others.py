@@ -141,6 +141,13 @@ def test_list_on_a_terminal_is_a_table(fake, call, monkeypatch: pytest.MonkeyPat
     ]
     monkeypatch.setenv("COLUMNS", "80")
     assert call("list", "a.yaml").stdout.splitlines() == ["a/one/cpu-float64", f"  {function}  {checks}", "1 case"]
+    monkeypatch.setenv("COLUMNS", "60")
+    assert call("list", "a.yaml").stdout.splitlines() == [
+        "a/one/cpu-float64",
+        f"  {function}",
+        f"  {checks}",
+        "1 case",
+    ]
 
 
 def test_schema(call) -> None:

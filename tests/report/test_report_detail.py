@@ -9,7 +9,7 @@ from report_specimens import case, check, contract, everything, failing_check, f
 
 from gradverify.report.case_detail import DetailOptions, case_detail
 from gradverify.report.case_lines import case_lines
-from gradverify.report.inspect_view import InspectOptions, inspect_lines
+from gradverify.report.inspect_view import InspectOptions, Picture, inspect_lines
 from gradverify.report.lines import to_text
 from gradverify.report.screen import Detail, Screen
 from gradverify.report.summary import summary_lines
@@ -29,6 +29,14 @@ def raising(*findings: Finding) -> CaseResult:
         for name, found in zip(names, findings, strict=True)
     ]
     return case(verdict=Verdict.ERROR, as_expected=False, checks=tuple(checks))
+
+
+def test_a_picture_is_followed_by_one_blank_line() -> None:
+    for shown in (masked(), replace(masked(), checks=(failing_check(findings=(finding(),) * 2),))):
+        text = to_text(inspect_lines([shown], Screen(), InspectOptions(picture=Picture.HEATMAP)))
+        assert "no element among those saved" in text
+        assert "\n\n\n" not in text
+        assert "\n\n  reproduce:" in text
 
 
 def test_what_all_checks_say_is_said_once() -> None:

@@ -76,6 +76,16 @@ def test_the_output_of_a_lost_worker_is_a_block() -> None:
     assert "**GV904**: timed out after 2 s; the last it printed:\n\n````text\nstep 1\n```\n<b>step 2\n````\n" in text
 
 
+def test_of_a_flood_the_end_is_kept() -> None:
+    flood = "".join(f"step {number}\n" for number in range(500))
+    message = f"GV905: crashed: SIGSEGV; the last it printed:\n{flood}freed twice"
+    text = to_markdown(report(replace(timed_out(), message=message)))
+    assert "**GV905**: crashed: SIGSEGV; the last it printed:\n" in text
+    assert "step 499\nfreed twice\n```\n" in text
+    assert "step 1\n" not in text
+    assert "```text\nstep " in text
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_text_comes_out_as_it_went_in(text: str) -> None:
     shown = text.encode("unicode_escape").decode() if not text.isprintable() else text

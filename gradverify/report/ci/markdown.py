@@ -12,12 +12,12 @@ from gradverify.report.element_table import FULL, columns_of
 from gradverify.report.reproduce import reproduce_command
 from gradverify.report.screen import Screen
 from gradverify.report.words import counted
-from gradverify.result import CaseResult, Finding, Report, Verdict
+from gradverify.result import PRINTED, CaseResult, Finding, Report, Verdict
 
 _CASES = 50  # told in full; a page of a job holds one megabyte
 _PROBLEMS = 4  # told of one case
 _ROWS = 5  # elements of one finding
-_LONGEST = 1000  # characters of a message
+_LONGEST = 1000  # characters of a message, and of what was printed
 
 
 def to_markdown(report: Report) -> str:
@@ -72,7 +72,7 @@ def _origin(case: CaseResult) -> Iterator[str]:
 
 
 def _problem(problem: Problem) -> Iterator[str]:
-    says, _, more = problem.message[:_LONGEST].partition("\n")
+    says, _, more = _cut(problem.message).partition("\n")
     name = " ".join(part for part in (problem.check, problem.code) if part)
     yield f"**{prose(name)}**: {prose(says)}" if name else prose(says)
     finding = problem.finding
@@ -82,6 +82,14 @@ def _problem(problem: Problem) -> Iterator[str]:
         yield from ("", f"Cause **{prose(finding.cause)}**: {prose(' '.join(more.split()))}".rstrip(": "))
     elif more.strip():
         yield from ("", *block(more))
+
+
+def _cut(message: str) -> str:
+    """Return the beginning of what is said, and the end of what was printed: that is next to what went wrong."""
+    says, mark, printed = message.partition(PRINTED)
+    if len(printed) > _LONGEST:
+        printed = printed[-_LONGEST:].partition("\n")[2] or printed[-_LONGEST:]  # whole lines, where there are any
+    return says[:_LONGEST] + mark + printed
 
 
 def _elements(finding: Finding) -> Iterator[str]:
