@@ -26,8 +26,15 @@ def transposed(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 
 def permuted(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """The columns or the rows of the numeric Jacobian are all there, in another order."""
-    found = _first(PERMUTED, seen, rolls(evidence))
+    found = _first(PERMUTED, seen, (each for each in rolls(evidence) if _several(each, seen)))
     return found if found is not None else _first(PERMUTED, seen, permutations(evidence, seen))
+
+
+def _several(arrangement: Arrangement, seen: Seen) -> bool:
+    """Tell whether more than one line is moved: one alone is always rolled by some number of places."""
+    entries = ~seen.zero
+    moved = [(arrangement.columns, 0), (arrangement.rows, 1)]
+    return any(order is not None and int(entries.any(axis).sum()) > 1 for order, axis in moved)
 
 
 def _first(cause: str, seen: Seen, candidates: Iterator[Arrangement]) -> Diagnosis | None:

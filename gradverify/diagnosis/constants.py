@@ -1,4 +1,4 @@
-"""Numbers that people forget: small rationals, roots, logarithms of small numbers, π."""
+"""Numbers that people forget: small rationals, roots, logarithms of small numbers, π, degrees in a radian."""
 
 from __future__ import annotations
 
@@ -57,10 +57,12 @@ def _constants(sizes: Iterable[int]) -> Iterator[Constant]:
             yield from _both(f"√{size}", math.sqrt(size))
     for text, value in _TRANSCENDENTAL:
         yield from _both(text, value)
+    yield Constant(value=180 / math.pi, text="180/π", inverse="")
+    yield Constant(value=math.pi / 180, text="π/180", inverse="180/π")
 
 
 def _rational(value: Fraction) -> Constant:
-    inverse = str(value.denominator) if value.numerator == 1 else ""
+    inverse = str(1 / value) if value < 1 else ""
     return Constant(value=float(value), text=str(value), inverse=inverse)
 
 

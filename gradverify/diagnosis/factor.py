@@ -134,7 +134,11 @@ def _summands(site: Site, value: float, counts: Summands) -> set[int]:
     for block in site.inputs:
         if block != site.wrt:
             found |= summed(block.shape, shape, None)
-    return found if value > 1 else found | summed(shape, site.wrt.shape, counts.of_gradient)
+    if value > 1:
+        return found
+    if counts.of_output == 1 and counts.of_gradient is not None:
+        found = found | {counts.of_gradient}  # each input has outputs of its own: copies of it
+    return found | summed(shape, site.wrt.shape, counts.of_gradient)
 
 
 def _number(counts: Tensor) -> int | None:

@@ -38,6 +38,7 @@ def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, re
             yield from _two_sided(variable, known, wrong, right)
     for variable in found:
         if variable.form is Form.OTHER:
+            yield from _level(variable, wrong, right)
             yield from _one_sided(variable, known, wrong, right)
 
 
@@ -66,7 +67,8 @@ def _level(variable: Variable, wrong: Tensor, right: Tensor) -> Iterator[Region]
     bad, good = variable.values[wrong], variable.values[right]
     if len(bad) >= 2 and bool((bad == bad[0]).all()) and not bool((good == bad[0]).any()):
         likely = chance(1 + len(torch.unique(good)), len(bad) + len(good), len(bad))
-        yield Region(text=f"{variable.name} = {float(bad[0]):.6g}", chance=likely, anchored=False, one_sided=False)
+        text = f"{variable.name} = {float(bad[0]) + 0.0:.6g}"  # no -0
+        yield Region(text=text, chance=likely, anchored=False, one_sided=False)
 
 
 def _two_sided(variable: Variable, known: Sequence[float], wrong: Tensor, right: Tensor) -> Iterator[Region]:

@@ -40,6 +40,7 @@ def edges(evidence: Site, group: Group) -> Iterator[Region]:
         if slices is not None:
             yield from _periodic(slices)
             yield from _contiguous(slices)
+            yield from _all_but_edge(slices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,18 @@ def _contiguous(slices: _Slices) -> Iterator[Region]:
                 last_of_three = word == "last" and size > 2 * count
                 likely = min(likely, LIMIT) if likely <= _WIDE_LIMIT or last_of_three else likely
             yield Region(text=text, chance=likely, anchored=False, one_sided=False)
+
+
+def _all_but_edge(slices: _Slices) -> Iterator[Region]:
+    """Yield all slices but the first, or the last: a batch of which one sample alone is worked on.
+
+    What holds there has to be known: a recurrence has a first step that is right whatever is wrong with the others.
+    """
+    if slices.size > 2 and slices.width >= _WIDE and len(slices.alive) == slices.size:
+        for edge, word in ((0, "first"), (slices.size - 1, "last")):
+            if slices.wrong == slices.alive - {edge}:
+                text = f"{slices.where}, all but the {word} of {slices.size}"
+                yield Region(text=text, chance=LIMIT, anchored=False, one_sided=False)
 
 
 def _named(block: Block, dimension: int, places: list[int]) -> str:

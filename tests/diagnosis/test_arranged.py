@@ -153,3 +153,11 @@ def test_a_complex_gradient_with_the_opposite_sign_is_conjugated_rightly() -> No
 def test_a_gradient_that_is_not_finite_has_no_cause() -> None:
     answers = found(torch.sin, lambda g, x: g * x.cos() / x * x, double([0.0, 1.0]))
     assert answers == {"output by x": (None, "")}
+
+
+def test_one_line_alone_is_not_rolled() -> None:
+    """The gradient of a maximum that goes to the minimum is some number of places away from where it belongs."""
+    given = double((0.3, -0.7, 1.9, -2.1, 0.8))
+    answer = only(torch.max, lambda g, x: g * torch.eye(5, dtype=x.dtype)[x.argmin()], given)
+    text = "the gradients by x are in another order: x[2] has what belongs to x[3] and x[3] has what belongs to x[2]"
+    assert answer == ("permuted", text)

@@ -32,6 +32,9 @@ def gradients(function: Callable[..., Tensor], g: Tensor, *inputs: Tensor) -> An
         (1 / math.pi, "analytic = 1/π × numeric in every entry: a factor of π is missing"),
         (math.log(2), "analytic = ln 2 × numeric in every entry: a factor of ln 2 too many"),
         (-2.0, "analytic = -2 × numeric in every entry"),
+        (2 / 3, "analytic = 2/3 × numeric in every entry: a factor of 3/2 is missing"),
+        (180 / math.pi, "analytic = 180/π × numeric in every entry: a factor of 180/π too many"),
+        (math.pi / 180, "analytic = π/180 × numeric in every entry: a factor of 180/π is missing"),
         (1.37, "analytic = 1.37 × numeric in every entry"),
         (1.000001, "analytic = 1.000001 × numeric in every entry"),
     ],
@@ -63,6 +66,11 @@ def test_a_mean_for_a_sum_and_the_reverse() -> None:
         "mean-for-sum",
         "analytic = 12 × numeric in every entry: a sum over 12 instead of their mean",
     )
+
+
+def test_a_mean_over_copies_of_an_input() -> None:
+    answer = only(lambda x: x.repeat(4), lambda g, x: g.reshape(4, 3).mean(0), drawn(3))
+    assert answer == ("mean-for-sum", "analytic = numeric / 4 in every entry: a mean over 4 instead of their sum")
 
 
 def test_the_size_of_a_dimension_is_a_plain_factor_where_nothing_is_summed() -> None:

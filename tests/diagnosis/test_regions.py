@@ -218,3 +218,21 @@ def test_a_loss_that_forgets_its_cotangent_says_what_it_was_asked_with() -> None
         "analytic = a constant whatever the cotangent is (asked with a cotangent of 0.25, it counts 4 times as much)"
     )
     assert (cause, text) == ("missing-cotangent", expected)
+
+
+def test_only_the_first_sample_of_a_batch_gets_a_gradient() -> None:
+    first = (torch.arange(6) == 0).unsqueeze(1)
+    answer = only(torch.sin, lambda g, x: g * x.cos() * first, drawn(6, 4))
+    text = "20 of 24 elements differ; analytic = 0 where x is in rows 1, 2, 3 and 2 more, all but the first of 6"
+    assert answer == ("boundary-tile", text)
+
+
+def test_a_first_step_that_is_right_by_itself_is_no_edge() -> None:
+    wrong = lambda g, x: g * torch.cat([x[:1].cos(), (1.3 * x[1:]).cos()])  # noqa: E731
+    assert only(torch.sin, wrong, drawn(6, 4)) == (None, "")
+
+
+def test_a_mask_of_zeros_and_ones_is_described_by_its_value() -> None:
+    mask = (torch.arange(10) % 3 > 0).double()
+    answer = only(lambda x, mask: x * mask, lambda g, x, mask: (g, None), drawn(10), mask)
+    assert answer == ("missing-mask", "4 of 10 elements differ; analytic = cotangent where numeric = 0, at y = 0")
