@@ -34,9 +34,10 @@ def test_right_gradients_pass(function: Callable[[Tensor], Tensor], dtype: torch
 @pytest.mark.parametrize("dtype", NARROW)
 @pytest.mark.parametrize("slope", [lambda x: 1.5 * x.cos(), lambda x: -x.cos(), torch.zeros_like])
 def test_wrong_ones_fail(slope: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
-    result = gradcheck(claimed(torch.sin, slope), drawn(5, dtype=dtype))
+    point = torch.tensor([0.25, -0.5, 1.0, 2.0], dtype=dtype, requires_grad=True)
+    result = gradcheck(claimed(torch.sin, slope), point)
     assert result.verdict is Verdict.FAIL
-    assert result.mismatched == 5
+    assert result.mismatched == 4
 
 
 def rows_above_zero(x: Tensor) -> Tensor:

@@ -29,10 +29,11 @@ def in_double(steady: Steady) -> Steady:
     if steady.sampled.point.numel() * steady.sampled.value.numel() > _MOST:
         return steady
     eps = max(torch.finfo(dtype).eps for dtype in dtypes)
+    least = max(torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps for dtype in dtypes)
     wide = _sampled(steady.problem)
     if wide is None or not _alike(wide, steady.sampled, eps):
         return steady
-    return replace(steady, sampled=replace(wide, dtypes=dtypes, coarse=eps))
+    return replace(steady, sampled=replace(wide, dtypes=dtypes, coarse=eps, least=least))
 
 
 def _sampled(problem: Problem) -> Sampler | None:

@@ -16,6 +16,8 @@ from gradverify.core.function.scale import Scales
 from gradverify.core.judging.compare import Allowance, entry_scale, relative_tolerance, resolution_scale
 from gradverify.core.numeric.moves import Moves
 
+_LEAST = 8.0  # times the smallest number of backward's dtype, which what underflows inside may leave
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
@@ -39,7 +41,7 @@ def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed
     """Put together what every move is judged with; `claimed` is (M, m)."""
     allowance = Allowance(
         rtol=relative_tolerance(settings.tolerances, sampled.dtypes),
-        floor=settings.tolerances.atol or 0.0,
+        floor=(settings.tolerances.atol or 0.0) + _LEAST * sampled.least,
         beside=entry_scale(moves, claimed),
         scale=resolution_scale(moves, claimed, sampled.size, lengths.step),
         largest=magnitudes(sampled, claimed.abs().amax(dim=0)) if len(claimed) else sampled.value,

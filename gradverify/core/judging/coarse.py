@@ -16,14 +16,18 @@ from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.numeric.pieces import slopes
 
-_UNITS = 4.0  # of its rounding, that every input is moved by
+_UNITS = 1.0  # of its rounding, that every input is moved by
 _PAIRS = 8  # of opposite points at which derivatives are taken
+_DEEP = 16.0  # units of rounding of the largest in its row, that one rounding after the other may leave
 _UNEVEN = 0.1  # of the range of slopes: a kink takes at least half of it, and a smooth function next to nothing
 _COLUMNS = 96  # coordinates looked up, at most
 
 
 def excuse_coarse(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judged:
-    """Turn accusations that lie between derivatives at points within backward's own rounding into kinks."""
+    """Take back accusations that lie between derivatives at points within backward's own rounding.
+
+    Where these are those of two pieces, it is a kink. What sums of roundings might leave is not accused either.
+    """
     wrong = judged.code == Code.MISMATCH
     if not at.sampled.coarse or not bool(wrong.any()):
         return judged
@@ -32,7 +36,9 @@ def excuse_coarse(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judge
     half = [scattered(_UNITS * at.sampled.coarse * length, generator) for _ in range(_PAIRS)]
     around = [torch.zeros_like(length), *half, *(-place for place in half)]
     claimed, owner = at.claimed[chosen], at.moves.owner[chosen]
-    code = judged.code.clone()
+    code, allowed = judged.code.clone(), judged.allowed.clone()
+    row = at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
+    code[wrong & (judged.error <= _DEEP * at.sampled.coarse * row)] = Code.UNDETERMINED
     columns = torch.unique(owner[wrong])
     code[wrong & torch.isin(owner, columns[_COLUMNS:])] = Code.UNDETERMINED
     for column in columns[:_COLUMNS].tolist():
@@ -41,8 +47,10 @@ def excuse_coarse(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judge
         found = slopes(at.sampled, around, [direction]).squeeze(1) / length[column]
         low, high = found.amin(dim=0), found.amax(dim=0)
         between = (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)
-        code[wrong & (owner == column) & between & _broken(found, high - low)] = Code.KINK
-    return replace(judged, code=code)
+        explained, broken = wrong & (owner == column) & between, _broken(found, high - low)
+        code[explained] = torch.where(broken, Code.KINK, Code.MATCH).to(code.dtype).expand_as(code)[explained]
+        allowed[explained] = torch.maximum(allowed, judged.error)[explained]
+    return replace(judged, code=code, allowed=allowed)
 
 
 def _broken(found: Tensor, spread: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ _RESOLVING = 1e-3  # an entry is judged when its bar, times the factor, is below
 _NEGLIGIBLE = 1e-6  # derivatives below this part of |f|/|x| are of no consequence
 ROUNDING = 100 * torch.finfo(torch.float64).eps  # what sums in backward may leave, beside the row and the column
 ZERO = 1e-10  # what they may leave in place of a zero
-_COARSELY = 8.0  # and in half precision, units of its rounding in either case
+_COARSELY = 4.0  # and in half precision, units of its rounding in either case
 _RTOL = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 1e-1}
 
 
