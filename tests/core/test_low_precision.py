@@ -40,6 +40,12 @@ def test_wrong_ones_fail(slope: Callable[[Tensor], Tensor], dtype: torch.dtype) 
     assert result.mismatched == 4
 
 
+def test_all_of_many_wrong_entries_are_named() -> None:
+    point = torch.linspace(0.1, 1.4, 300, dtype=torch.float32, requires_grad=True)
+    result = gradcheck(claimed(torch.sin, lambda x: 1.5 * x.cos()), point)
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 300)
+
+
 def rows_above_zero(x: Tensor) -> Tensor:
     return x[:, 0] + x[:, 1] + x[:, 2]
 

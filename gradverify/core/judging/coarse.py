@@ -40,7 +40,7 @@ def excuse_coarse(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judge
     row = at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     code[wrong & (judged.error <= _DEEP * at.sampled.coarse * row)] = Code.UNDETERMINED
     columns = torch.unique(owner[wrong])
-    code[wrong & torch.isin(owner, columns[_COLUMNS:])] = Code.UNDETERMINED
+    taken_back = torch.zeros_like(wrong)
     for column in columns[:_COLUMNS].tolist():
         direction = torch.zeros_like(length)
         direction[column] = length[column]
@@ -50,6 +50,9 @@ def excuse_coarse(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judge
         explained, broken = wrong & (owner == column) & between, _broken(found, high - low)
         code[explained] = torch.where(broken, Code.KINK, Code.MATCH).to(code.dtype).expand_as(code)[explained]
         allowed[explained] = torch.maximum(allowed, judged.error)[explained]
+        taken_back |= explained
+    if bool(taken_back.any()):  # those that there was no time to look up may be explained as well
+        code[wrong & torch.isin(owner, columns[_COLUMNS:])] = Code.UNDETERMINED
     return replace(judged, code=code, allowed=allowed)
 
 
