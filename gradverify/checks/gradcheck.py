@@ -13,7 +13,6 @@ from gradverify.checks.torch_gradcheck import run_gradcheck
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.steady import steady
 from gradverify.core.function.tape import record
-from gradverify.core.function.widened import in_double
 from gradverify.core.judging.ground import as_judged
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
@@ -36,7 +35,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     torchs = run_gradcheck(ready.problem, settings, ready.tape)
     try:
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=as_judged, diagnose=diagnose)
-        found = seeded(_with_remarks(judge(question, in_double(ready)).result, tuple(cut_off(ready))), problem, ready)
+        found = seeded(_with_remarks(judge(question, ready).result, tuple(cut_off(ready))), problem, ready)
     except EvaluationError as error:
         found = failed_call(NAME, ready.problem, error)
     return beside(found, torchs)

@@ -19,7 +19,6 @@ from gradverify.core.function.sampler import sampler
 from gradverify.core.function.second_order import once_differentiable, vjp_problem
 from gradverify.core.function.steady import Steady, steady
 from gradverify.core.function.tape import Rejected, record
-from gradverify.core.function.widened import in_double
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.judging.ground import Reconsider
@@ -55,7 +54,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     try:
         reconsider = _kinks_of(ready, settings)
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
-        found = seeded(_with_remarks(judge(question, in_double(second)), ready, settings.seed), problem, ready)
+        found = seeded(_with_remarks(judge(question, second), ready, settings.seed), problem, ready)
     except EvaluationError as error:
         found = _failed(problem, error)
     return beside(found, torchs)

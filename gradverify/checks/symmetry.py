@@ -85,7 +85,7 @@ def _rounding(first: Sampler, second: Ground) -> float:
 
 
 def _eps(sampled: Sampler) -> float:
-    return max(torch.finfo(primal.tensor.dtype).eps for primal in sampled.problem.primals)
+    return max(torch.finfo(dtype).eps for dtype in sampled.dtypes)
 
 
 def _suspicious(asked: _Asked) -> bool:

@@ -9,6 +9,7 @@ from gradverify.core.function.analytic import Reverse
 from gradverify.core.function.coordinates import Block
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.steady import Steady
+from gradverify.core.function.widened import in_double
 from gradverify.core.judging.compare import Code
 from gradverify.core.judging.ground import Ground, Reconsider, ground_of
 from gradverify.core.judging.tally import Comparison, measured
@@ -44,12 +45,14 @@ def investigate(steady: Steady, settings: Settings, reconsider: Reconsider) -> I
 
     Where the Jacobian has a structure that stands every test, shared moves and cotangents do it; else one move per
     input coordinate and one vjp per output coordinate, and where those are too many, random sums over all entries.
+    Entries in low precision are held against float64, sums of them are not: they would have to know of its rounding.
     """
-    ground = ground_of(steady, settings)
+    ground = ground_of(in_double(steady), settings)
     method, comparison = Method.STRUCTURED, compare_by_structure(ground, settings, reconsider)
     if comparison is None and dense.affordable(ground):
         method, comparison = Method.DENSE, compare_densely(ground, settings, reconsider)
     elif comparison is None:
+        ground = ground_of(steady, settings) if ground.sampled.coarse else ground
         method, comparison = Method.PROBED, compare_by_probing(ground, settings, reconsider)
     return Investigation(comparison=comparison, ground=ground, method=method)
 

@@ -17,7 +17,6 @@ from gradverify.core.function.tape import record
 from gradverify.errors import EvaluationError
 
 _NARROW = {torch.float16, torch.bfloat16, torch.float32}
-_MOST = 1_000_000  # entries of a Jacobian: sums over more of them would have to know of backward's rounding
 _FEW = 32.0  # units of rounding of the largest output, by which the two forwards may be apart
 
 
@@ -25,8 +24,6 @@ def in_double(steady: Steady) -> Steady:
     """Return the problem with its forward sampled in float64, or as it is where that is not possible."""
     dtypes = frozenset(primal.tensor.dtype for primal in steady.problem.primals)
     if not dtypes or not dtypes <= _NARROW:
-        return steady
-    if steady.sampled.point.numel() * steady.sampled.value.numel() > _MOST:
         return steady
     eps = max(torch.finfo(dtype).eps for dtype in dtypes)
     least = max(torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps for dtype in dtypes)

@@ -311,18 +311,8 @@ def test_vmap_that_ends_outside_of_the_function_is_no_mistake(around: Callable[[
 
 @pytest.mark.parametrize(("rule", "right"), [("first", False), ("given", True), ("refuses", True)])
 def test_a_batch_in_the_last_dimension(rule: str, right: bool) -> None:
-    class Doubled(Function):
-        @staticmethod
-        def forward(x: Tensor) -> Tensor:
-            return 2 * x
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            pass
-
-        @staticmethod
-        def backward(ctx: Any, g: Tensor) -> Tensor:
-            return 2 * g
+    class Doubled(_Plain):
+        generate_vmap_rule = False
 
         @staticmethod
         def vmap(info: Any, in_dims: Any, x: Tensor) -> Any:
