@@ -12,8 +12,9 @@ from gradverify.core.function.steady import Steady
 from gradverify.core.function.tape import Tape
 from gradverify.core.jacobians import Investigation, evidence, investigate, whole
 from gradverify.core.judging.compare import ACCEPTED, WRONG, Code
+from gradverify.core.judging.entries import Entries
 from gradverify.core.judging.ground import Reconsider
-from gradverify.core.judging.tally import Comparison, Entries
+from gradverify.core.judging.tally import Comparison
 from gradverify.core.ways.probed import UnnamedError
 from gradverify.core.whole.evidence import Diagnose, Diagnosis, Whole
 from gradverify.core.whole.sums import Sums

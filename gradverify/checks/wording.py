@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from gradverify.core.function.coordinates import Block
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.judging.compare import ACCEPTED, UNDERFLOW, VERDICTS, WRONG, Code
-from gradverify.core.judging.tally import Comparison, Entries
+from gradverify.core.judging.entries import Entries
+from gradverify.core.judging.tally import Comparison
 from gradverify.core.judging.ties import Tie
 from gradverify.result import Element, Finding, Verdict
 

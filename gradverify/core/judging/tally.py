@@ -14,30 +14,11 @@ from gradverify.core.function.coordinates import Block
 from gradverify.core.function.sampler import places
 from gradverify.core.judging.bench import Bench, of_moves
 from gradverify.core.judging.compare import WRONG, Allowance, Code, Judged, agrees, matters
+from gradverify.core.judging.entries import Entries, Places, entries_of, inside, worst_of
 from gradverify.core.judging.ground import Reconsider
 from gradverify.core.judging.ties import Tie, Tied
 
 KEPT = 4_000_000  # entries of a Jacobian that are kept whole for a diagnosis
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entries:
-    """The entries of one block that got the same verdict: the worst of them, and how many there are."""
-
-    code: Code
-    of: Block
-    wrt: Block
-    total: int
-    output: Tensor  # (k,) position in the output block, worst first
-    input: Tensor  # (k,) position in the input block
-    value: Tensor  # (k,) the input's value
-    analytic: Tensor  # (k,)
-    numeric: Tensor
-    bar: Tensor
-    error: Tensor
-    allowed: Tensor
-    outputs: Tensor  # (p,) all positions in the output block that have such an entry
-    inputs: Tensor  # (q,) all positions in the input block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,19 +127,17 @@ class Tally:
         inputs = owner[rows, outputs]
         standing = places(self._at.sampled, outputs)
         for wrt in self._at.sampled.inputs:
-            by = _inside(wrt, inputs)
+            by = inside(wrt, inputs)
             for of in self._at.sampled.outputs:
-                mine = by & _inside(of, standing)
+                mine = by & inside(of, standing)
                 if bool(mine.any()):
-                    spots = _Places(
-                        rows=rows[mine], outputs=outputs[mine], inputs=inputs[mine], standing=standing[mine]
-                    )
-                    self._merge(_entries(self._at, code, of, wrt, chosen, judged, spots, self._keep))
+                    spots = Places(rows=rows[mine], outputs=outputs[mine], inputs=inputs[mine], standing=standing[mine])
+                    self._merge(entries_of(self._at, code, of, wrt, chosen, judged, spots, self._keep))
 
     def _merge(self, found: Entries) -> None:
         key = (found.code, found.of, found.wrt)
         known = self._groups.get(key)
-        self._groups[key] = found if known is None else _worst_of(known, found, self._keep)
+        self._groups[key] = found if known is None else worst_of(known, found, self._keep)
 
 
 def tallied(at: Bench, tied: Tied, settings: Settings, reconsider: Reconsider) -> Comparison:
@@ -188,64 +167,3 @@ def measured(comparison: Comparison, inputs: int, outputs: int) -> Measured | No
         whole.bar[spot] = part.judged.bar[rows, places]
         whole.code[spot] = part.judged.code[rows, places]
     return whole
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Places:
-    """Where entries stand, each (k,)."""
-
-    rows: Tensor  # in the judged chunk
-    outputs: Tensor  # number of the output among those looked at
-    inputs: Tensor  # coordinate of the input
-    standing: Tensor  # coordinate of the output
-
-
-def _entries(
-    at: Bench, code: Code, of: Block, wrt: Block, chosen: Tensor, judged: Judged, spots: _Places, keep: int
-) -> Entries:
-    spot = (spots.rows, spots.outputs)
-    worst = _badness(judged.error[spot], judged.allowed[spot]).argsort(descending=True, stable=True)[:keep]
-    rows, outputs, inputs = spots.rows[worst], spots.outputs[worst], spots.inputs[worst]
-    standing, owners = ((spots.standing - of.start) // of.step, (spots.inputs - wrt.start) // wrt.step)
-    return Entries(
-        code=code,
-        of=of,
-        wrt=wrt,
-        total=len(spots.rows),
-        outputs=torch.unique(standing),
-        inputs=torch.unique(owners),
-        output=(spots.standing[worst] - of.start) // of.step,
-        input=(inputs - wrt.start) // wrt.step,
-        value=at.sampled.point[inputs],
-        analytic=at.claimed[chosen[rows], outputs],
-        numeric=judged.numeric[rows, outputs],
-        bar=judged.bar[rows, outputs],
-        error=judged.error[rows, outputs],
-        allowed=judged.allowed[rows, outputs],
-    )
-
-
-_COLUMNS = ("output", "input", "value", "analytic", "numeric", "bar", "error", "allowed")
-
-
-def _worst_of(known: Entries, found: Entries, keep: int) -> Entries:
-    joined = {name: torch.cat([getattr(known, name), getattr(found, name)]) for name in _COLUMNS}
-    order = _badness(joined["error"], joined["allowed"]).argsort(descending=True, stable=True)[:keep]
-    return Entries(
-        code=known.code,
-        of=known.of,
-        wrt=known.wrt,
-        total=known.total + found.total,
-        outputs=torch.unique(torch.cat([known.outputs, found.outputs])),
-        inputs=torch.unique(torch.cat([known.inputs, found.inputs])),
-        **{name: values[order] for name, values in joined.items()},
-    )
-
-
-def _badness(error: Tensor, allowed: Tensor) -> Tensor:
-    """Return how far an error exceeds what is allowed; not-a-number counts as worst."""
-    return (error / allowed.clamp(min=torch.finfo(torch.float64).tiny)).nan_to_num(torch.inf)
-
-
-def _inside(block: Block, coordinates: Tensor) -> Tensor:
-    return (coordinates >= block.start) & (coordinates < block.stop) & ((coordinates - block.start) % block.step == 0)

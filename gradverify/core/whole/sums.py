@@ -15,8 +15,8 @@ from torch import Tensor
 from gradverify.core.function.analytic import Reverse, row
 from gradverify.core.function.chance import scattered
 from gradverify.core.function.coordinates import Block
+from gradverify.core.judging.entries import Entries
 from gradverify.core.judging.ground import Ground
-from gradverify.core.judging.tally import Entries
 from gradverify.core.numeric.directional import slope
 from gradverify.core.numeric.samples import Estimate
 from gradverify.core.ways.probe import CLOSER, FIRST, levelled, weights
