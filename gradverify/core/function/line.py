@@ -20,9 +20,14 @@ def on_line(sampled: Sampler, direction: Tensor, distances: Sequence[float]) -> 
     """
     found = sampled.value.new_empty(len(distances), sampled.value.numel())
     if sampled.point.numel() + sampled.value.numel() < _LARGE:
-        far = torch.tensor(distances, dtype=direction.dtype, device=direction.device)
-        evaluate(sampled, sampled.point + far.unsqueeze(1) * direction, found)
+        evaluate(sampled, points_on_line(sampled, direction, distances), found)
         return found
     for distance, into in zip(distances, torch.split(found, 1), strict=True):
         evaluate(sampled, torch.add(sampled.point, direction, alpha=distance).unsqueeze(0), into)
     return found
+
+
+def points_on_line(sampled: Sampler, direction: Tensor, distances: Sequence[float]) -> Tensor:
+    """Return the points at some distances along a direction (n,); (K, n)."""
+    far = torch.tensor(distances, dtype=direction.dtype, device=direction.device)
+    return sampled.point + far.unsqueeze(1) * direction

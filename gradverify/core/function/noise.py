@@ -28,7 +28,7 @@ from gradverify.core.function.sampler import Sampler, along, identical
 from gradverify.core.function.scale import Scales, own_or_shared
 
 _POINTS = 8  # samples on each side of the point
-_PLACES = tuple(k + 0.8 * (k * 0.6180339887498949 % 1) for k in range(1, _POINTS + 1))  # no two distances alike
+PLACES = tuple(k + 0.8 * (k * 0.6180339887498949 % 1) for k in range(1, _POINTS + 1))  # no two distances alike
 _ORDERS = (3, 4, 5)  # orders of difference taken into account
 _SPACING = 1.3 * 2.0**-20  # of the length scale: many float32 ulps, and far below what most functions feel
 _CLOSER = 4.0  # by which the samples then move together
@@ -65,13 +65,23 @@ class Noise:
 
 def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
     """Measure the noise of every output along one random direction; costs 8 forwards, more where it is large."""
-    direction = _direction(lengths, seed) * _spacing(sampled)
+    direction = first_direction(sampled, lengths, seed)
+    return measured(sampled, direction, on_line(sampled, direction, PLACES))
+
+
+def first_direction(sampled: Sampler, lengths: Scales, seed: int) -> Tensor:
+    """Return the direction that is listened along first, at the distances `PLACES`; (n,)."""
+    return _direction(lengths, seed) * -_spacing(sampled)
+
+
+def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
+    """Measure the noise of every output, where `heard` (8, m) are those at the distances `PLACES` along `direction`."""
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
     # An output that is exactly zero beside others that are not may be a sum that cancels.
     rounding = torch.where(size > 0, size, sampled.size) * sampled.unit + _TINY
     worth = _LOUD * torch.fmax(rounding, sampled.size * sampled.unit)
     finite = torch.isfinite(sampled.value)
-    level = before = earlier = _estimate(sampled, direction, rounding, worth, finite)
+    level = before = earlier = _estimate(sampled, direction, _from_samples(heard), rounding, worth, finite)
     open_ = level > worth
     fallen = torch.zeros_like(level)  # how clearly it has fallen, one distance after the other
     quiet, lasting = torch.full_like(level, torch.inf), torch.zeros_like(open_)
@@ -79,7 +89,7 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
         if not bool(open_.any()):
             break
         direction = direction / _CLOSER
-        closer = _estimate(sampled, direction, rounding, worth, finite)
+        closer = _estimate(sampled, direction, _one_side(sampled, direction), rounding, worth, finite)
         unknown = before == torch.inf
         level, before = torch.where(unknown, closer, level), torch.where(unknown, closer, before)
         gone, fell = before > closer * _FASTEST, fallen > 0
@@ -131,16 +141,17 @@ def _direction(lengths: Scales, seed: int) -> Tensor:
     return scattered(own_or_shared(lengths), generator)
 
 
-def _estimate(sampled: Sampler, direction: Tensor, rounding: Tensor, worth: Tensor, finite: Tensor) -> Tensor:
-    """Return a bound on the noise from samples on one side of the point, and the other where the first is loud.
+def _estimate(
+    sampled: Sampler, direction: Tensor, one: Tensor, rounding: Tensor, worth: Tensor, finite: Tensor
+) -> Tensor:
+    """Return a bound on the noise from that of `one` side of the point, and of the other where the first is loud.
 
     It is infinite where neither side is in the domain, though the point is (`finite`).
     """
-    left = _one_side(sampled, -direction)
-    if bool((left * _SAFETY <= worth * (_CLEAN / _LOUD)).all()):
-        return torch.fmax(left.mul_(_SAFETY), rounding)
-    right = _one_side(sampled, direction)
-    quiet, loud = torch.fmax(torch.fmin(left, right), rounding), torch.fmax(left, right)
+    if bool((one * _SAFETY <= worth * (_CLEAN / _LOUD)).all()):
+        return torch.fmax(one.mul_(_SAFETY), rounding)
+    other = _one_side(sampled, -direction)
+    quiet, loud = torch.fmax(torch.fmin(one, other), rounding), torch.fmax(one, other)
     measured = torch.where(loud <= _CROSSED * quiet, loud, quiet).mul_(_SAFETY)
     return torch.fmax(measured, rounding).masked_fill_(finite & loud.isnan(), torch.inf)
 
@@ -160,7 +171,11 @@ def _pooled(sampled: Sampler, level: Tensor) -> Tensor:
 
 
 def _one_side(sampled: Sampler, direction: Tensor) -> Tensor:
-    samples = on_line(sampled, direction, _PLACES)
+    return _from_samples(on_line(sampled, direction, PLACES))
+
+
+def _from_samples(samples: Tensor) -> Tensor:
+    """Return the noise that samples on one side of the point show, (8, m) -> (m,); a few outputs at a time."""
     found = torch.empty_like(samples[0])
     width = portion(found)
     for start in range(0, len(found), width):
@@ -204,7 +219,7 @@ def _means() -> Tensor:
 def _weights_of(order: int) -> Tensor:
     rows = torch.zeros(_POINTS - order, _POINTS, dtype=torch.float64)
     for start, row in enumerate(rows):
-        nodes = _PLACES[start : start + order + 1]
+        nodes = PLACES[start : start + order + 1]
         for number, node in enumerate(nodes):
             row[start + number] = 1 / math.prod(node - other for other in nodes if other != node)
     return rows / rows.square().sum(dim=1, keepdim=True).sqrt()

@@ -15,7 +15,7 @@ from gradverify.core.function.sampler import Sampler
 from gradverify.core.judging.bench import Bench, of_moves, part_of
 from gradverify.core.judging.compare import Allowance, Judged, in_doubt, judge_smooth
 from gradverify.core.numeric import richardson
-from gradverify.core.numeric.samples import Samples, Steps, finest_noise, samples_of, unmoved, walked
+from gradverify.core.numeric.samples import Samples, Walk, finest_noise, samples_of, unmoved
 from gradverify.core.numeric.shape import suspicious
 
 
@@ -28,11 +28,10 @@ class First:
     doubt: Tensor  # bool: deserves the thorough pass
 
 
-def first_look(at: Bench, chosen: Tensor, steps: Steps) -> First:
-    """Go through all entries of the moves (C,) by the cheap pass, as many at a time as stay in a cache."""
-    walk = walked(at.sampled, at.moves, chosen, steps)
-    claimed = at.claimed if len(chosen) == at.moves.count else at.claimed[chosen]
-    allowance = of_moves(at.allowance, chosen)
+def first_look(at: Bench, walk: Walk) -> First:
+    """Go through all entries of the moves walked by the cheap pass, as many at a time as stay in a cache."""
+    claimed = at.claimed if len(walk.chosen) == at.moves.count else at.claimed[walk.chosen]
+    allowance = of_moves(at.allowance, walk.chosen)
     whole: First | None = None
     for outputs, tiles in _tiles(len(claimed), claimed.shape[1], portion(claimed)):
         sampled, noise = _looking_at(at, outputs)

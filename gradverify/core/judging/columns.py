@@ -15,14 +15,20 @@ from gradverify.core.judging.compare import Code, Judged, hopeless
 from gradverify.core.judging.replaced import copy_of, put
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.moves import owned
-from gradverify.core.numeric.samples import NOISE_FACTOR
+from gradverify.core.numeric.samples import NOISE_FACTOR, Walk, walked
 
 _MANY = 20_000  # entries in doubt that are all looked at again
 _CLEARLY = 30.0  # beyond those, not the ones that are wrong by this many times what is allowed
 
 
-def judge_all(at: Bench) -> Iterator[tuple[Tensor, Judged]]:
-    """Yield moves and the verdicts on their entries, a few moves at a time, until all are judged."""
+def judge_all(at: Bench, walk: Walk | None = None) -> Iterator[tuple[Tensor, Judged]]:
+    """Yield moves and the verdicts on their entries, a few moves at a time, until all are judged.
+
+    `walk` is that of all moves by the first steps, where they have been taken.
+    """
+    if walk is not None:
+        yield walk.chosen, _judge(at, walk)
+        return
     every = torch.arange(at.moves.count, device=at.sampled.point.device)
     for chosen in chunks(every, richardson.DEPTH * at.width):
         yield chosen, judge_moves(at, chosen)
@@ -30,7 +36,11 @@ def judge_all(at: Bench) -> Iterator[tuple[Tensor, Judged]]:
 
 def judge_moves(at: Bench, chosen: Tensor) -> Judged:
     """Judge all entries of the moves (C,): the cheap pass for all, the thorough one for those in doubt."""
-    first = first_look(at, chosen, richardson.steps(at.lengths))
+    return _judge(at, walked(at.sampled, at.moves, chosen, richardson.steps(at.lengths)))
+
+
+def _judge(at: Bench, walk: Walk) -> Judged:
+    first, chosen = first_look(at, walk), walk.chosen
     if not bool(first.doubt.any()):
         return first.judged
     judged = copy_of(first.judged)
@@ -54,7 +64,8 @@ def _left_by_closer_steps(at: Bench, chosen: Tensor, first: First, judged: Judge
     rows, outputs = blurred.any(dim=1).nonzero().squeeze(1), blurred.any(dim=0).nonzero().squeeze(1)
     if not len(rows):
         return first.doubt
-    again = first_look(focused(at, outputs), chosen[rows], steps)
+    near = focused(at, outputs)
+    again = first_look(near, walked(near.sampled, near.moves, chosen[rows], steps))
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
     settled = torch.zeros_like(blurred)
     settled[place] = blurred[place] & ~again.doubt

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.function.analytic import Reverse, reverse
-from gradverify.core.function.noise import Noise, measure
+from gradverify.core.function.noise import Noise
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales, scales
 from gradverify.core.function.steady import Steady
@@ -19,6 +19,7 @@ from gradverify.core.judging.compare import Code, Judged, agrees
 from gradverify.core.judging.flight import excuse_flights
 from gradverify.core.judging.oblique import excuse_oblique
 from gradverify.core.judging.spread import excuse
+from gradverify.core.numeric.opening import Opening, opening
 
 Reconsider = Callable[[Bench, Tensor, Judged], Judged]  # another look at the verdicts on some moves
 
@@ -30,7 +31,12 @@ class Ground:
     sampled: Sampler
     backward: Reverse
     lengths: Scales
-    noise: Noise
+    opening: Opening
+
+    @property
+    def noise(self) -> Noise:
+        """A bound on each output's own error."""
+        return self.opening.noise
 
     @property
     def entries(self) -> int:
@@ -43,7 +49,8 @@ def ground_of(steady: Steady, settings: Settings) -> Ground:
     sampled = steady.sampled
     backward = reverse(steady.problem, steady.tape, settings.seed)
     lengths = scales(sampled)
-    return Ground(sampled=sampled, backward=backward, lengths=lengths, noise=measure(sampled, lengths, settings.seed))
+    first = opening(sampled, lengths, settings.seed)
+    return Ground(sampled=sampled, backward=backward, lengths=lengths, opening=first)
 
 
 def second_look(at: Bench, ground: Ground, chosen: Tensor, judged: Judged, settings: Settings) -> Judged:

@@ -79,10 +79,36 @@ def walked(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Walk
         moved = _moved(sampled, inside, steps, some)
         far = _far(sampled, inside, steps, some, moved)
         lengths.append(far if moves.kind is Kind.SINGLE else _of_every(sampled, inside, far, kept))
-        points = sampled.point.expand(len(moved), len(chosen), -1).clone()
-        points[:, place, inside] = moved
+        points = _displaced(sampled, inside, place, moved, len(chosen))
         evaluate(sampled, points.flatten(0, 1), values[some].flatten(0, 1))
     return Walk(chosen=chosen, steps=steps, lengths=torch.cat(lengths), spot=spot, values=values)
+
+
+def walked_beside(sampled: Sampler, moves: Moves, steps: Steps, others: Tensor) -> tuple[Tensor, Walk]:
+    """Evaluate the forward at `others` (N, n) and at x ± h for every single move and step, all in one call.
+
+    Returns the outputs at the others, (N, m), beside the walk.
+    """
+    every, count = moves.colour, 2 * len(steps.factors)
+    moved = _moved(sampled, every, steps, slice(None))
+    points = torch.cat([others, _displaced(sampled, every, every, moved, len(every)).flatten(0, 1)])
+    values = sampled.value.new_empty(len(points), sampled.value.numel())
+    evaluate(sampled, points, values)
+    walk = Walk(
+        chosen=every,
+        steps=steps,
+        lengths=_far(sampled, every, steps, slice(None), moved),
+        spot=every.unsqueeze(1),
+        values=values[len(others) :].view(count, len(every), -1),
+    )
+    return values[: len(others)], walk
+
+
+def _displaced(sampled: Sampler, inside: Tensor, place: Tensor, moved: Tensor, count: int) -> Tensor:
+    """Return the points of so many moves where coordinates `inside` (k,) of the moves `place` are at `moved` (S, k)."""
+    points = sampled.point.expand(len(moved), count, -1).clone()
+    points[:, place, inside] = moved
+    return points
 
 
 def _spots(sampled: Sampler, moves: Moves, chosen: Tensor) -> tuple[Tensor, Tensor | None]:

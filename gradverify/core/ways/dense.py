@@ -22,9 +22,11 @@ def affordable(ground: Ground) -> bool:
 
 def compare_densely(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison:
     """Compare every entry, column by column; raises EvaluationError."""
-    sampled = ground.sampled
-    moves = single_moves(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
+    sampled, first = ground.sampled, ground.opening
+    moves = first.moves or single_moves(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
     claimed = jacobian(ground.backward).T.contiguous()
     at = bench(sampled, ground.noise, ground.lengths, moves, claimed, settings)
-    judged = [(chosen, second_look(at, ground, chosen, part, settings)) for chosen, part in judge_all(at)]
+    judged = [
+        (chosen, second_look(at, ground, chosen, part, settings)) for chosen, part in judge_all(at, ground.opening.walk)
+    ]
     return tallied(at, judge_together(at, judged, settings.seed), settings, reconsider)

@@ -16,12 +16,12 @@ from torch import Tensor
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales
 from gradverify.core.numeric.moves import Kind, Moves
+from gradverify.core.numeric.opening import FEW
 from gradverify.core.ways.windows import Part, Reach, Window, parts, reaches
 
 _WORTH = 0.7  # colouring is worth it when it leaves at most this part of the columns
 _LONGEST = 64  # periods tried
 _MOST = 50_000_000  # entries that are written down
-_SMALLEST = 32  # fewer coordinates than this are moved one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ def find_structure(sampled: Sampler, lengths: Scales, seed: int, most: int | Non
     """
     coordinates = sampled.point.numel()
     worth = _WORTH * coordinates if most is None else most
-    if coordinates < _SMALLEST or not sampled.value.numel():
+    if coordinates < FEW or not sampled.value.numel():
         return None
     generator = torch.Generator().manual_seed(seed)
     sources = _input_parts(sampled)
