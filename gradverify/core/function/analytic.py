@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import torch
 from torch import Tensor
 
 from gradverify.core.function.coordinates import coordinates_in, flatten, unflatten
+from gradverify.core.function.portion import FEW
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.tape import Rejected, Tape, is_intact, record, vjp
 from gradverify.errors import EvaluationError
 
 _WORTH = 12  # fewer cotangents are asked one by one
 _HELD = 2_000_000  # numbers held at a time
+_ROUNDING = 1e-13  # of the sizes of the terms of a sum
 _NOT_ONE = 0.25  # a power of two, so that nothing is rounded
 
 
@@ -44,25 +46,45 @@ class Reverse:
     reuse: Reuse
     missing: tuple[bool, ...]  # per primal: autograd gave None for a random cotangent
     batched: Batched = field(default_factory=lambda: Batched())
+    known: Tensor | None = None  # all rows (m, n), where inputs and outputs are few
 
 
 def reverse(problem: Problem, tape: Tape, seed: int) -> Reverse:
-    """Find out whether the tape may be reused by asking it the same question twice; raises EvaluationError."""
+    """Find out whether the tape may be reused, by asking it again what it has said; raises EvaluationError.
+
+    The same question or, where there are few rows, for all of them, which must add up to the first answer.
+    """
     tape = tape if is_intact(tape) else record(problem)
     generator = torch.Generator().manual_seed(seed)
     cotangent = torch.randn(_outputs(tape), generator=generator, dtype=torch.float64)
     once = _ask(problem, tape, cotangent)
     missing = tuple(grad is None for grad in once)
     expected = _flat(problem, once)
+    shared = Reverse(problem=problem, tape=tape, reuse=Reuse.SHARED, missing=missing)
     try:
-        again = _flat(problem, _ask(problem, tape, cotangent))
+        if len(cotangent) < _WORTH and len(expected) < FEW and _is_double(problem, tape):
+            known = jacobian(shared)
+            if _adds_up(cotangent, known, expected):
+                return replace(shared, known=known)
+        again = row(shared, cotangent)
     except Rejected:
         raise
     except EvaluationError:
-        return Reverse(problem=problem, tape=record(problem), reuse=Reuse.FRESH, missing=missing)
+        return replace(shared, tape=record(problem), reuse=Reuse.FRESH)
     same = torch.equal(again, expected) or torch.allclose(again, expected, rtol=1e-12, atol=0.0, equal_nan=True)
-    reuse = Reuse.SHARED if same else Reuse.FRESH
-    return Reverse(problem=problem, tape=tape, reuse=reuse, missing=missing)
+    return shared if same else replace(shared, reuse=Reuse.FRESH)
+
+
+def _is_double(problem: Problem, tape: Tape) -> bool:
+    tensors = [primal.tensor for primal in problem.primals] + [output.tensor for output in tape.outputs]
+    return all(tensor.dtype in (torch.float64, torch.complex128) for tensor in tensors)
+
+
+def _adds_up(cotangent: Tensor, known: Tensor, expected: Tensor) -> bool:
+    """Tell whether the rows make up the answer to a cotangent, but for rounding."""
+    weights = cotangent.to(known.device).unsqueeze(1)
+    terms = known * weights
+    return bool(((terms.sum(dim=0) - expected).abs() <= _ROUNDING * terms.abs().sum(dim=0)).all())
 
 
 def row(backward: Reverse, cotangent: Tensor) -> Tensor:
@@ -95,6 +117,8 @@ def rows(backward: Reverse, places: Sequence[int]) -> Iterator[Tensor]:
 
 def jacobian(backward: Reverse) -> Tensor:
     """Return the whole claimed Jacobian, (m, n), at the cost of m vjps."""
+    if backward.known is not None:
+        return backward.known
     found = list(_some_rows(backward, range(_outputs(backward.tape))))
     return torch.cat(found) if found else torch.zeros(0, _inputs(backward.problem), dtype=torch.float64)
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+_SMALL = 1024  # entries of vectors that are kept
 _UNUSUAL = 24_301  # a backward that draws its mask anew from the seed 0 is not to be right by accident
 
 
@@ -65,3 +66,15 @@ def scattered(scale: Tensor, generator: Generator) -> Tensor:
     size = torch.rand(scale.shape, generator=generator, dtype=torch.float64) + 0.5
     sign = torch.where(torch.rand(scale.shape, generator=generator) < 0.5, -1.0, 1.0)
     return (size * sign).to(scale.device) * scale
+
+
+def scattered_from(scale: Tensor, seed: int) -> Tensor:
+    """Return what `scattered` gives first of a generator seeded with `seed`, for a vector (n,)."""
+    if len(scale) > _SMALL:
+        return scattered(scale, Generator().manual_seed(seed))
+    return _units(len(scale), seed).to(scale.device) * scale
+
+
+@lru_cache(maxsize=256)
+def _units(count: int, seed: int) -> Tensor:
+    return scattered(torch.ones(count, dtype=torch.float64), Generator().manual_seed(seed))

@@ -21,7 +21,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from gradverify.core.function.chance import scattered
+from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.line import on_line
 from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import Sampler, along, identical
@@ -80,8 +80,12 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
     # An output that is exactly zero beside others that are not may be a sum that cancels.
     rounding = torch.where(size > 0, size, sampled.size) * sampled.unit + _TINY
     worth = _LOUD * torch.fmax(rounding, sampled.size * sampled.unit)
+    one = _from_samples(heard)
+    if _is_clean(one, worth):
+        level = _pooled(sampled, torch.fmax(one.mul_(_SAFETY), rounding))
+        return Noise(level=level, loud=level, lasting=torch.zeros_like(level, dtype=torch.bool), rounding=rounding)
     finite = torch.isfinite(sampled.value)
-    level = before = earlier = _estimate(sampled, direction, _from_samples(heard), rounding, worth, finite)
+    level = before = earlier = _estimate(sampled, direction, one, rounding, worth, finite)
     open_ = level > worth
     fallen = torch.zeros_like(level)  # how clearly it has fallen, one distance after the other
     quiet, lasting = torch.full_like(level, torch.inf), torch.zeros_like(open_)
@@ -137,8 +141,7 @@ def repeats(sampled: Sampler) -> bool:
 
 def _direction(lengths: Scales, seed: int) -> Tensor:
     """Return a random direction in which every input moves by about its own length, (n,)."""
-    generator = torch.Generator().manual_seed(seed)
-    return scattered(own_or_shared(lengths), generator)
+    return scattered_from(own_or_shared(lengths), seed)
 
 
 def _estimate(
@@ -148,12 +151,17 @@ def _estimate(
 
     It is infinite where neither side is in the domain, though the point is (`finite`).
     """
-    if bool((one * _SAFETY <= worth * (_CLEAN / _LOUD)).all()):
+    if _is_clean(one, worth):
         return torch.fmax(one.mul_(_SAFETY), rounding)
     other = _one_side(sampled, -direction)
     quiet, loud = torch.fmax(torch.fmin(one, other), rounding), torch.fmax(one, other)
     measured = torch.where(loud <= _CROSSED * quiet, loud, quiet).mul_(_SAFETY)
     return torch.fmax(measured, rounding).masked_fill_(finite & loud.isnan(), torch.inf)
+
+
+def _is_clean(one: Tensor, worth: Tensor) -> bool:
+    """Tell whether one side of the point shows so little noise that the other need not be heard."""
+    return bool((one <= worth * (_CLEAN / _LOUD / _SAFETY)).all())
 
 
 def _pooled(sampled: Sampler, level: Tensor) -> Tensor:
@@ -162,12 +170,12 @@ def _pooled(sampled: Sampler, level: Tensor) -> Tensor:
     Eight samples sometimes show far less noise than there is, but seldom for most outputs.
     """
     size = sampled.value.abs()
-    known = torch.isfinite(size) & (size > 0)
-    share = torch.where(known, level / size, torch.nan)
+    size = torch.where((size > 0) & (size < torch.inf), size, torch.nan)  # no number where nothing is known
+    share = level / size
     for block in sampled.outputs:
         own = share[block.coordinates]
         share[block.coordinates] = own.nanmedian() if own.numel() else own
-    return torch.where(known, torch.fmax(level, share * size), level)
+    return torch.fmax(level, share * size)
 
 
 def _one_side(sampled: Sampler, direction: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from gradverify.core.function.chance import scattered
+from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.coordinates import coordinates_in, real_view
 from gradverify.core.function.problem import call
 from gradverify.core.function.sampler import Mode, Sampler, Together, identical, single
@@ -146,10 +146,9 @@ def _copies_agree(sampled: Sampler, count: int, copied: Sequence[bool]) -> bool:
     Other points than the one in question, where something that depends on the place in the batch may be zero, and of
     different sizes, so that each sees the others where a largest or smallest entry of the whole batch counts.
     """
-    generator = torch.Generator().manual_seed(count)
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
     typical = size.mean()
-    other = sampled.point + scattered(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), generator)
+    other = sampled.point + scattered_from(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), count)
     kinds = other * _factors(sampled, copied)
     alone = torch.stack([single(sampled, kind.clone()) for kind in kinds])
     places = torch.arange(count, device=other.device) % len(_FACTORS)

@@ -107,8 +107,7 @@ def entry_scale(moves: Moves, claimed: Tensor) -> Tensor:
     size = claimed.abs().nan_to_num(0.0, 0.0, 0.0)
     if not size.numel():
         return size
-    every = torch.arange(moves.count, device=size.device)
-    return torch.minimum(size.amax(dim=0, keepdim=True), owned(moves, every, largest_by_owner(moves, size)))
+    return torch.minimum(size.amax(dim=0, keepdim=True), owned(moves, slice(None), largest_by_owner(moves, size)))
 
 
 def resolution_scale(moves: Moves, claimed: Tensor, value: Tensor, length: Tensor) -> Tensor:
@@ -119,7 +118,7 @@ def resolution_scale(moves: Moves, claimed: Tensor, value: Tensor, length: Tenso
     """
     if not claimed.numel():
         return claimed
-    lengths = owned(moves, torch.arange(moves.count, device=claimed.device), length)
+    lengths = owned(moves, slice(None), length)
     size = (claimed.abs().nan_to_num(0.0, 0.0, 0.0) * lengths).amax(dim=0)
     return torch.maximum(size, _NEGLIGIBLE * value).unsqueeze(0) / lengths
 
@@ -132,12 +131,14 @@ def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance, zero
     allowed = torch.where(size <= estimate.bar, torch.maximum(allowed, zero), allowed)
     error = _distance(claimed, estimate.value)
     resolved = is_resolved(estimate.bar, larger, allowance)
-    code = torch.full(error.shape, Code.UNDETERMINED, dtype=torch.int8, device=error.device)
-    code.masked_fill_(resolved & (error <= allowed), Code.MATCH)
-    # A claim that is no number can only be held against a derivative that is known to be one.
-    certain = resolved.logical_or_(own < torch.inf).logical_and_(estimate.bar < torch.inf)
-    code.masked_fill_(certain.logical_and_(error > allowed), Code.MISMATCH)
-    none = code < 0
+    match = (error <= allowed).logical_and_(resolved)
+    code = match.logical_not().to(torch.int8)
+    if bool(code.any()):
+        code.mul_(Code.UNDETERMINED)
+        # A claim that is no number can only be held against a derivative that is known to be one.
+        certain = resolved.logical_or_(own < torch.inf).logical_and_(estimate.bar < torch.inf)
+        code.masked_fill_(certain.logical_and_(error > allowed), Code.MISMATCH)
+    none = torch.zeros_like(match)
     return Judged(
         numeric=estimate.value, bar=estimate.bar, error=error, allowed=allowed, code=code, kinked=none, bent=none
     )

@@ -78,7 +78,9 @@ class Tally:
 
     def add(self, chosen: Tensor, judged: Judged) -> None:
         """Add the verdicts on the entries of the moves (C,)."""
-        owner, claimed = self._at.moves.owner[chosen], self._at.claimed[chosen]
+        owner, claimed = self._at.moves.owner, self._at.claimed
+        if len(chosen) < self._at.moves.count:
+            owner, claimed = owner[chosen], claimed[chosen]
         if not agrees(judged):
             judged = replace(judged, code=judged.code.masked_fill(owner < 0, Code.MATCH))
             for code in torch.unique(judged.code[judged.code != Code.MATCH]).tolist():

@@ -41,12 +41,12 @@ def single_moves(coordinates: int, outputs: int, device: torch.device) -> Moves:
     return Moves(kind=Kind.SINGLE, colour=every, owner=every.unsqueeze(1).expand(coordinates, outputs))
 
 
-def owned(moves: Moves, chosen: Tensor, values: Tensor) -> Tensor:
+def owned(moves: Moves, chosen: Tensor | slice, values: Tensor) -> Tensor:
     """Return `values` (n,) of the coordinate that owns each entry of the chosen moves: (C, 1) or (C, m)."""
     if moves.kind is Kind.SINGLE:
         return values[chosen].unsqueeze(1)
     if moves.direct:
-        return values.expand(len(chosen), -1)
+        return values.unsqueeze(0)
     return values[moves.owner[chosen].clamp(min=0)]
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from gradverify.core.function.line import points_on_line
 from gradverify.core.function.noise import PLACES, Noise, first_direction, measure, measured
+from gradverify.core.function.portion import FEW
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.moves import Moves, single_moves
 from gradverify.core.numeric.samples import Walk, walked_beside
 
-FEW = 32  # inputs: with fewer than these, each is moved alone, and no structure is looked for
 _SMALL = 1 << 16  # numbers in all points of the call and their outputs
 
 

@@ -99,7 +99,7 @@ def walked_beside(sampled: Sampler, moves: Moves, steps: Steps, others: Tensor) 
         steps=steps,
         lengths=_far(sampled, every, steps, slice(None), moved),
         spot=every.unsqueeze(1),
-        values=values[len(others) :].view(count, len(every), -1),
+        values=values[len(others) :].view(count, len(every), values.shape[1]),
     )
     return values[: len(others)], walk
 

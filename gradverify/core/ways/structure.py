@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.core.function.portion import FEW
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales
 from gradverify.core.numeric.moves import Kind, Moves
-from gradverify.core.numeric.opening import FEW
 from gradverify.core.ways.windows import Part, Reach, Window, parts, reaches
 
 _WORTH = 0.7  # colouring is worth it when it leaves at most this part of the columns
