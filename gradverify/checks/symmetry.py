@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.analytic import row
-from gradverify.core.function.chance import scattered
+from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.steady import Steady
 from gradverify.core.jacobians import Investigation
@@ -69,9 +69,8 @@ class _Pair:
 
 def _directions(second: Ground, seed: int) -> Tensor:
     """Return random directions in which every input moves by as much of its own size; (k, n)."""
-    generator = torch.Generator().manual_seed(seed + 6)
     size = second.sampled.value.numel()  # the gradient has the coordinates of the inputs, cotangents come after them
-    return scattered(second.lengths.step[:size].expand(_DIRECTIONS, -1), generator)
+    return scattered_from(second.lengths.step[:size].repeat(_DIRECTIONS), seed + 6).view(_DIRECTIONS, size)
 
 
 def _rounding(first: Sampler, second: Ground) -> float:
@@ -90,21 +89,21 @@ def _eps(sampled: Sampler) -> float:
 
 def _suspicious(asked: _Asked) -> bool:
     """Tell whether what autograd makes of the second derivative is not symmetric."""
-    values = torch.stack([_claimed(asked.second, direction) for direction in asked.directions])
+    values = _claimed(asked.second, asked.directions)
     pairs = _pairs(asked, Estimate(value=values, bar=torch.zeros_like(values)))
     return any(abs(pair.one - pair.other) > pair.allowed for pair in pairs)
 
 
-def _claimed(second: Investigation, direction: Tensor) -> Tensor:
-    """Return what backward claims of a direction, (n,): from the entries compared or, where none are kept, by a vjp."""
-    size = len(direction)
+def _claimed(second: Investigation, directions: Tensor) -> Tensor:
+    """Return what backward claims of directions, (k, n): from the entries compared or, where none are kept, by vjps."""
+    size = directions.shape[1]
     if not second.comparison.parts:
-        return row(second.backward, direction)[:size]
-    found = torch.zeros_like(second.sampled.point)
+        return torch.stack([row(second.backward, direction)[:size] for direction in directions])
+    found = directions.new_zeros(len(directions), len(second.sampled.point))
     for part in second.comparison.parts:
-        mine = torch.where(part.owner >= 0, part.claimed * direction, 0.0)
-        found.index_add_(0, part.owner.clamp(min=0).reshape(-1), mine.reshape(-1))
-    return found[:size]
+        mine = torch.where(part.owner >= 0, part.claimed * directions.unsqueeze(1), 0.0)
+        found.index_add_(1, part.owner.clamp(min=0).reshape(-1), mine.flatten(1))
+    return found[:, :size]
 
 
 def _worst(asked: _Asked) -> _Pair | None:
