@@ -15,7 +15,7 @@ from gradverify.core.judging.compare import Code, Judged, hopeless
 from gradverify.core.judging.replaced import copy_of, put
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.moves import owned
-from gradverify.core.numeric.samples import NOISE_FACTOR, Walk, walked
+from gradverify.core.numeric.samples import NOISE_FACTOR, Steps, Walk, walked
 
 _MANY = 20_000  # entries in doubt that are all looked at again
 _CLEARLY = 30.0  # beyond those, not the ones that are wrong by this many times what is allowed
@@ -44,7 +44,7 @@ def _judge(at: Bench, walk: Walk) -> Judged:
     if not bool(first.doubt.any()):
         return first.judged
     judged = copy_of(first.judged)
-    doubt = _bounded(_left_by_closer_steps(at, chosen, first, judged), first.judged, first.bends)
+    doubt = _bounded(_left_by_other_steps(at, chosen, first, judged), first.judged, first.bends)
     rows = doubt.any(dim=1).nonzero().squeeze(1)
     for some in chunks(rows, 2 * DEPTH * at.width):
         outputs = doubt[some].any(dim=0).nonzero().squeeze(1)  # those that are in doubt for these moves
@@ -52,25 +52,39 @@ def _judge(at: Bench, walk: Walk) -> Judged:
     return judged
 
 
-def _left_by_closer_steps(at: Bench, chosen: Tensor, first: First, judged: Judged) -> Tensor:
-    """Return what stays in doubt after a look from closer by; the verdicts on the rest are put in their place.
+def _left_by_other_steps(at: Bench, chosen: Tensor, first: First, judged: Judged) -> Tensor:
+    """Return what stays in doubt after another look; the verdicts on the rest are put in their place.
 
-    Most functions that leave a doubt do so because they vary, or have a kink, within the first look's steps.
+    Most functions that leave a doubt vary, or have a kink, within the first look's steps: they are seen from closer by.
+    Of the others most were drowned by rounding, and if they hardly bend they are seen from farther off.
     """
-    steps = richardson.closer_steps(at.lengths)
-    finest = owned(at.moves, chosen, steps.base * steps.factors[-1])
-    loud = hopeless(NOISE_FACTOR * at.noise.level / finest, at.claimed[chosen].abs())
+    closer, farther = richardson.closer_steps(at.lengths), richardson.farther_steps(at.lengths)
+    loud = _drowned(at, chosen, closer)
     blurred = first.doubt & (first.bends | (first.judged.code != Code.MISMATCH)) & ~loud
-    rows, outputs = blurred.any(dim=1).nonzero().squeeze(1), blurred.any(dim=0).nonzero().squeeze(1)
-    if not len(rows):
-        return first.doubt
+    faint = first.doubt & loud & ~first.bends & (first.judged.code == Code.MATCH) & ~_drowned(at, chosen, farther)
+    left = first.doubt
+    for steps, unsure in ((closer, blurred), (farther, faint)):
+        if bool(unsure.any()):
+            left = left & ~_settled(at, chosen, steps, unsure, judged)
+    return left
+
+
+def _drowned(at: Bench, chosen: Tensor, steps: Steps) -> Tensor:
+    """Tell which entries noise would leave in doubt at these steps."""
+    finest = owned(at.moves, chosen, steps.base * steps.factors[-1])
+    return hopeless(NOISE_FACTOR * at.noise.level / finest, at.claimed[chosen].abs())
+
+
+def _settled(at: Bench, chosen: Tensor, steps: Steps, unsure: Tensor, judged: Judged) -> Tensor:
+    """Look at unsure entries by other steps, put in their place the verdicts that leave no doubt, and tell which."""
+    rows, outputs = unsure.any(dim=1).nonzero().squeeze(1), unsure.any(dim=0).nonzero().squeeze(1)
     near = focused(at, outputs)
     again = first_look(near, walked(near.sampled, near.moves, chosen[rows], steps))
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
-    settled = torch.zeros_like(blurred)
-    settled[place] = blurred[place] & ~again.doubt
+    settled = torch.zeros_like(unsure)
+    settled[place] = unsure[place] & ~again.doubt
     put(judged, settled, rows, outputs, again.judged)
-    return first.doubt & ~settled
+    return settled
 
 
 def _bounded(doubt: Tensor, judged: Judged, bends: Tensor) -> Tensor:
