@@ -56,8 +56,9 @@ def _height(sampled: Sampler, samples: Samples, unheard: Tensor) -> Tensor:
     width = samples.forth.expand_as(up).gather(1, first).squeeze(1)
     narrow = near & (width <= _NARROW * samples.forth[:, 0])
     low = far & (smallest <= _LOW * sampled.value.abs())
-    ragged = _ragged(up, samples.forth, first) | _ragged(down, samples.back, first)
-    return torch.where(tail.any(dim=1) & (narrow | low) & ragged, smallest, 0.0)
+    sides, steps = torch.cat([up, down]), torch.cat([samples.forth, samples.back])
+    one, other = _ragged(sides, steps, first.repeat(2, 1, 1)).chunk(2)
+    return torch.where(tail.any(dim=1) & (narrow | low) & (one | other), smallest, 0.0)
 
 
 def _ragged(moves: Tensor, steps: Tensor, first: Tensor) -> Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -18,14 +16,13 @@ _AUDIBLE = 5.0  # how far above the noise a difference must stand to be heard
 
 def sides(sampled: Sampler, samples: Samples, level: Tensor, beyond: Tensor) -> tuple[Estimate, Estimate]:
     """Return the one-sided derivatives, from steps that reach `beyond` (C, K, m) what is rough."""
-    nothing = void(samples)
-    found = []
-    for quotient, steps in zip(one_sided(sampled, samples), (samples.back, samples.forth), strict=True):
-        usable = to_the_end(torch.isfinite(quotient) | nothing) & ~nothing & beyond
-        slope = tableau(quotient, 2 * level, usable, steps)
-        grows = _grows_to_the_end(quotient, usable, level)
-        found.append(replace(slope, bar=torch.where(grows, torch.inf, slope.bar)))
-    return found[0], found[1]
+    quotient, steps = torch.cat(one_sided(sampled, samples)), torch.cat([samples.back, samples.forth])
+    nothing, level, beyond = (torch.cat([each, each]) for each in (void(samples), level, beyond))
+    usable = to_the_end(torch.isfinite(quotient) | nothing) & ~nothing & beyond
+    slope = tableau(quotient, 2 * level, usable, steps)
+    values = slope.value.chunk(2)
+    bars = torch.where(_grows_to_the_end(quotient, usable, level), torch.inf, slope.bar).chunk(2)
+    return Estimate(value=values[0], bar=bars[0]), Estimate(value=values[1], bar=bars[1])
 
 
 def between(left: Estimate, right: Estimate, smooth: Estimate, size: Tensor) -> tuple[Tensor, Tensor, Tensor]:
