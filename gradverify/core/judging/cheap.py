@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -15,8 +15,22 @@ from gradverify.core.function.sampler import Sampler
 from gradverify.core.judging.bench import Bench, of_moves, part_of
 from gradverify.core.judging.compare import Allowance, Judged, in_doubt, judge_smooth
 from gradverify.core.numeric import richardson
-from gradverify.core.numeric.samples import Samples, Walk, finest_noise, samples_of, unmoved
+from gradverify.core.numeric.ladder import central_tableau
+from gradverify.core.numeric.samples import (
+    Estimate,
+    Samples,
+    Walk,
+    central,
+    difference_noise,
+    finest_noise,
+    samples_of,
+    to_the_end,
+    unmoved,
+    void,
+)
 from gradverify.core.numeric.shape import suspicious
+
+_Extrapolate = Callable[[Sampler, Noise, Samples, Tensor], Estimate]  # with what noise may do to the finest difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +43,17 @@ class First:
 
 
 def first_look(at: Bench, walk: Walk) -> First:
-    """Go through all entries of the moves walked by the cheap pass, as many at a time as stay in a cache."""
+    """Go through all entries of the moves walked by the cheap pass: three steps, extrapolated twice."""
+    return _looked(at, walk, _by_richardson)
+
+
+def look_from_afar(at: Bench, walk: Walk) -> First:
+    """Go through entries again by longer steps, and as many as it takes to hear the derivative above the rounding."""
+    return _looked(at, walk, _by_tableau)
+
+
+def _looked(at: Bench, walk: Walk, extrapolate: _Extrapolate) -> First:
+    """Go through all entries of the moves walked, as many at a time as stay in a cache."""
     claimed = at.claimed if len(walk.chosen) == at.moves.count else at.claimed[walk.chosen]
     allowance = of_moves(at.allowance, walk.chosen)
     whole: First | None = None
@@ -38,7 +62,7 @@ def first_look(at: Bench, walk: Walk) -> First:
         for rows in tiles:
             limits = part_of(allowance, rows, outputs)
             samples = samples_of(at.sampled, walk, rows, outputs)
-            found = _cheap(sampled, noise, samples, claimed[rows, outputs], limits)
+            found = _judged(sampled, noise, samples, claimed[rows, outputs], limits, extrapolate)
             if found.doubt.shape == claimed.shape:
                 return found
             whole = _blank(claimed) if whole is None else whole
@@ -46,9 +70,27 @@ def first_look(at: Bench, walk: Walk) -> First:
     return _blank(claimed) if whole is None else whole
 
 
-def _cheap(sampled: Sampler, noise: Noise, samples: Samples, claimed: Tensor, allowance: Allowance) -> First:
+def _by_richardson(sampled: Sampler, noise: Noise, samples: Samples, level: Tensor) -> Estimate:
+    del sampled, noise
+    return richardson.extrapolate(samples, level)
+
+
+def _by_tableau(sampled: Sampler, noise: Noise, samples: Samples, level: Tensor) -> Estimate:
+    del level
+    usable = to_the_end(torch.isfinite(central(samples))) & ~void(samples)
+    return central_tableau(samples, difference_noise(sampled, noise, samples), usable)
+
+
+def _judged(
+    sampled: Sampler,
+    noise: Noise,
+    samples: Samples,
+    claimed: Tensor,
+    allowance: Allowance,
+    extrapolate: _Extrapolate,
+) -> First:
     level, zero = finest_noise(sampled, noise, samples), allowance.zero
-    judged = judge_smooth(claimed, richardson.extrapolate(samples, level), allowance, zero)
+    judged = judge_smooth(claimed, extrapolate(sampled, noise, samples, level), allowance, zero)
     own = claimed.abs()
     bends = suspicious(sampled, samples, level).logical_or_(judged.bar == torch.inf)
     # An output that never moved says most at the largest steps, where backward claims that it does.

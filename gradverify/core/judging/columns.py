@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from gradverify.core.function.portion import chunks
 from gradverify.core.judging.bench import Bench, focused
-from gradverify.core.judging.cheap import First, first_look
+from gradverify.core.judging.cheap import First, first_look, look_from_afar
 from gradverify.core.judging.climb import DEPTH, thorough
 from gradverify.core.judging.compare import Code, Judged, hopeless
 from gradverify.core.judging.replaced import copy_of, put
 from gradverify.core.numeric import richardson
+from gradverify.core.numeric.ladder import halving_steps
 from gradverify.core.numeric.moves import owned
 from gradverify.core.numeric.samples import NOISE_FACTOR, Steps, Walk, walked
 
@@ -58,14 +59,14 @@ def _left_by_other_steps(at: Bench, chosen: Tensor, first: First, judged: Judged
     Most functions that leave a doubt vary, or have a kink, within the first look's steps: they are seen from closer by.
     Of the others most were drowned by rounding, and if they hardly bend they are seen from farther off.
     """
-    closer, farther = richardson.closer_steps(at.lengths), richardson.farther_steps(at.lengths)
+    closer, farther = richardson.closer_steps(at.lengths), halving_steps(at.lengths)
     loud = _drowned(at, chosen, closer)
     blurred = first.doubt & (first.bends | (first.judged.code != Code.MISMATCH)) & ~loud
     faint = first.doubt & loud & ~first.bends & (first.judged.code == Code.MATCH) & ~_drowned(at, chosen, farther)
     left = first.doubt
-    for steps, unsure in ((closer, blurred), (farther, faint)):
+    for look, steps, unsure in ((first_look, closer, blurred), (look_from_afar, farther, faint)):
         if bool(unsure.any()):
-            left = left & ~_settled(at, chosen, steps, unsure, judged)
+            left = left & ~_settled(at, chosen, look, steps, unsure, judged)
     return left
 
 
@@ -75,11 +76,13 @@ def _drowned(at: Bench, chosen: Tensor, steps: Steps) -> Tensor:
     return hopeless(NOISE_FACTOR * at.noise.level / finest, at.claimed[chosen].abs())
 
 
-def _settled(at: Bench, chosen: Tensor, steps: Steps, unsure: Tensor, judged: Judged) -> Tensor:
+def _settled(
+    at: Bench, chosen: Tensor, look: Callable[[Bench, Walk], First], steps: Steps, unsure: Tensor, judged: Judged
+) -> Tensor:
     """Look at unsure entries by other steps, put in their place the verdicts that leave no doubt, and tell which."""
     rows, outputs = unsure.any(dim=1).nonzero().squeeze(1), unsure.any(dim=0).nonzero().squeeze(1)
     near = focused(at, outputs)
-    again = first_look(near, walked(near.sampled, near.moves, chosen[rows], steps))
+    again = look(near, walked(near.sampled, near.moves, chosen[rows], steps))
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
     settled = torch.zeros_like(unsure)
     settled[place] = unsure[place] & ~again.doubt

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.scale import Scales
-from gradverify.core.numeric.samples import Estimate, Steps
+from gradverify.core.numeric.samples import Estimate, Samples, Steps, central
 
 HALVINGS = 8  # rungs a factor of two apart, before they are a factor of four apart
 _COARSE = 2.0**-20  # where the coarse part of the ladder ends, relative to the larger length scale
@@ -45,6 +45,16 @@ def fine_steps(lengths: Scales, chosen: Tensor) -> Steps:
     apart = [1 + round((depth - _FINEST - 1) * k / _BRIDGE) for k in range(_BRIDGE)]  # rungs down to the finest ones
     rungs = [*apart, *range(depth - _FINEST, depth + 1)] if depth > _FINEST + _BRIDGE else range(1, depth + 1)
     return Steps(base=_top(lengths), factors=_powers([first + 2 * k for k in rungs], lengths))
+
+
+def central_tableau(samples: Samples, noise: Tensor, usable: Tensor) -> Estimate:
+    """Return the derivatives of functions that are smooth wherever they are `usable`, from their central differences.
+
+    `noise` (C, K, m) is what noise alone may change in each difference.
+    """
+    largest = samples.forth.amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    lengths = (samples.forth / largest).square()  # the square of a step may underflow
+    return tableau(central(samples), noise, usable, lengths)
 
 
 def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor) -> Estimate:

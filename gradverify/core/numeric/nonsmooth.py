@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gradverify.core.function.noise import Noise
 from gradverify.core.function.sampler import Sampler
-from gradverify.core.numeric.ladder import HALVINGS, tableau
+from gradverify.core.numeric.ladder import HALVINGS, central_tableau
 from gradverify.core.numeric.leap import leap
 from gradverify.core.numeric.plateau import stair, tilted_stair
 from gradverify.core.numeric.samples import (
@@ -126,9 +126,7 @@ def _smooth(sampled: Sampler, samples: Samples, finite: Tensor, level: Tensor) -
     """Return the noise of the differences again, how the function looks, and the derivative if it is smooth."""
     shape = shape_of(sampled, samples, level)
     usable = finite & ~up_to_the_last(shape.rough)
-    largest = samples.forth.amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-    lengths = (samples.forth / largest).square()  # the square of a step may underflow
-    return level, shape, tableau(central(samples), level, usable, lengths)
+    return level, shape, central_tableau(samples, level, usable)
 
 
 def _raised(samples: Samples, unsteady: Tensor, level: Tensor) -> Tensor:

@@ -10,18 +10,12 @@ from gradverify.core.numeric.samples import Estimate, Samples, Steps, central
 
 DEPTH = 3  # steps taken
 _FIRST = 2.0**-7  # the largest of them, relative to the length scale
-_FARTHER = 2.0**-2  # where rounding hides what a function does that hardly bends, such as a product
 _CLOSER = 2.0**-15  # and where the function varies on a shorter length: rounding then leaves 1e-10 of f/x
 
 
 def steps(lengths: Scales) -> Steps:
     """Return the steps of the cheap pass, each half the one before."""
     return _halving(lengths.step * _FIRST)
-
-
-def farther_steps(lengths: Scales) -> Steps:
-    """Return steps as long as the input can take, where rounding was too loud for those of `steps`."""
-    return _halving(lengths.step * _FARTHER)
 
 
 def closer_steps(lengths: Scales) -> Steps:
