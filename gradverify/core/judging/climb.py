@@ -1,4 +1,4 @@
-"""The thorough pass: a ladder of steps, of which those left open climb down further."""
+"""The thorough pass: a ladder of steps, which those left open climb down to its end."""
 
 from __future__ import annotations
 
@@ -12,30 +12,27 @@ from gradverify.core.judging.compare import Code, Judged, in_doubt, is_resolved,
 from gradverify.core.judging.faint import excused
 from gradverify.core.judging.replaced import replaced
 from gradverify.core.judging.steep import drowned, heard, unseen
-from gradverify.core.numeric.ladder import coarse_steps, fine_steps, halving_steps
+from gradverify.core.numeric.ladder import coarse_steps, fine_steps
 from gradverify.core.numeric.moves import members
 from gradverify.core.numeric.nonsmooth import Local, examine
-from gradverify.core.numeric.samples import Samples, Steps, joined, of_rows, sample
+from gradverify.core.numeric.samples import Samples, joined, of_rows, sample
 
 DEPTH = 32  # rungs of a ladder, about
 
 
 def thorough(at: Bench, chosen: Tensor) -> Judged:
-    """Judge the moves by the first part of the ladder, and those that it leaves open by the next parts too."""
-    samples = sample(at.sampled, at.moves, chosen, halving_steps(at.lengths))
+    """Judge the moves by the coarse part of the ladder, and those that it leaves open by the fine part too."""
+    samples = sample(at.sampled, at.moves, chosen, coarse_steps(at.lengths))
     judged, local = _judged(at, samples, None)
+    open_ = ~_settled(at, chosen, judged) | drowned(at.sampled, heard(at.noise, local), samples)
+    rows = open_.any(dim=1).nonzero().squeeze(1)
+    if not len(rows):
+        return judged
+    finer = fine_steps(at.lengths, members(at.moves, chosen[rows])[0])
+    samples = joined(of_rows(samples, rows), sample(at.sampled, at.moves, chosen[rows], finer))
+    again, _ = _judged(at, samples, local.height[rows])
     every = torch.arange(at.sampled.value.numel(), device=chosen.device)
-    rows = torch.arange(len(chosen), device=chosen.device)
-    for part in (_coarse, _fine):
-        lost = drowned(at.sampled, heard(at.noise, local), samples)
-        still = (~_settled(at, chosen, judged)[rows] | lost).any(dim=1)
-        if not bool(still.any()):
-            break
-        rows = rows[still]
-        samples = joined(of_rows(samples, still), sample(at.sampled, at.moves, chosen[rows], part(at, chosen[rows])))
-        again, local = _judged(at, samples, local.height[still])
-        judged = replaced(judged, torch.ones_like(judged.kinked), rows, every, again)
-    return judged
+    return replaced(judged, torch.ones_like(judged.kinked), rows, every, again)
 
 
 def _settled(at: Bench, chosen: Tensor, judged: Judged) -> Tensor:
@@ -46,15 +43,6 @@ def _settled(at: Bench, chosen: Tensor, judged: Judged) -> Tensor:
     allowance, claimed = of_moves(at.allowance, chosen), at.claimed[chosen]
     doubt = in_doubt(judged, torch.zeros_like(judged.kinked), claimed.abs(), allowance)
     return ~doubt & is_resolved(judged.bar, claimed.abs(), allowance)
-
-
-def _coarse(at: Bench, chosen: Tensor) -> Steps:
-    del chosen
-    return coarse_steps(at.lengths)
-
-
-def _fine(at: Bench, chosen: Tensor) -> Steps:
-    return fine_steps(at.lengths, members(at.moves, chosen)[0])
 
 
 def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged, Local]:

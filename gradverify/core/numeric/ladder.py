@@ -31,8 +31,8 @@ def halving_steps(lengths: Scales) -> Steps:
 
 
 def coarse_steps(lengths: Scales) -> Steps:
-    """Return the steps that follow, by fours, to where smooth functions have long become straight."""
-    exponents = range(HALVINGS + 1, round(-math.log2(_COARSE)) + 2, 2)
+    """Return the first steps and those that follow, by fours, to where smooth functions have long become straight."""
+    exponents = [*range(HALVINGS), *range(HALVINGS + 1, round(-math.log2(_COARSE)) + 2, 2)]
     return Steps(base=_top(lengths), factors=_powers(exponents, lengths))
 
 
