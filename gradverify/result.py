@@ -137,6 +137,7 @@ class CaseResult:
     message: str = ""  # why, where the checks do not say it
     checks: tuple[CheckResult, ...] = ()
     known: str | None = field(default=None, metadata=LATER)  # why it may fail, where a baseline knows that it does
+    rerun: tuple[str, ...] = field(default=(), metadata=LATER)  # options of its run that the command to repeat it needs
 
     def to_dict(self) -> dict[str, Any]:
         """Return the case as plain JSON values, non-finite numbers as strings."""

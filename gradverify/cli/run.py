@@ -92,14 +92,14 @@ def run(
     request = with_defaults(given, defaults)
     check_request(request)
     kept = kept_failures(baseline, write_baseline, defaults.baseline)
-    request = replace(request, known=kept.baseline)
+    request = replace(request, known=kept.baseline, rerun=rerun_options(given))
     destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown, "html": html}
     check_destinations(destinations)
     refuse_overlap(kept, destinations)
     gathered = gather(paths or defaults.paths, expression, request)
     refuse_devices_of_no_case(given.require_devices, gathered)  # a default of the project holds for other specs too
     cases = failed_before(gathered.cases) if last_failed else gathered.cases
-    look = replace(look, rerun=rerun_options(given), listing=_listing(look, kept))
+    look = replace(look, listing=_listing(look, kept))
     return _run(gathered, cases, request, kept, destinations, look)
 
 
@@ -122,8 +122,7 @@ def _run(
         if problems and not outcome.report.cases and not outcome.interrupted:
             raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run")
         settled = settle(outcome.report, kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
-        report = replace(settled.report, not_run=still_failing(settled.report.not_run))
-        outcome = replace(outcome, report=report)
+        outcome = replace(outcome, report=_completed(settled.report, request))
         lost = [*settled.lost, *_save(outcome, destinations)]  # before the screen: a pipe may end early
         with interrupts.finishing():
             printer.check()
@@ -144,6 +143,12 @@ def _listing(look: Look, kept: Kept) -> Listing:
     """Return when lines are printed: not before it is known what a baseline that is being written makes of a case."""
     later = look.detail is Detail.QUIET or kept.use is Use.WRITE
     return Listing.AFTERWARDS if later else usual_listing()
+
+
+def _completed(report: Report, request: Request) -> Report:
+    """Return the report with how its cases are repeated, and what was known of those that it did not come to."""
+    cases = tuple(replace(case, rerun=request.rerun) for case in report.cases)
+    return replace(report, cases=cases, not_run=still_failing(report.not_run))
 
 
 def _has_news(outcome: Outcome) -> bool:

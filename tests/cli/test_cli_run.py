@@ -287,6 +287,15 @@ def test_the_memory_limit_is_repeated_as_it_was_given(fake, call) -> None:
     assert " --memory 1536M\n" in call("run", "a.yaml", "--memory", "1.5G").stdout
 
 
+def test_every_file_and_command_repeats_a_case_as_the_screen_does(fake, call) -> None:
+    fake.results = [masked()]
+    files = ("--json", "r.json", "--markdown", "r.md", "--junit", "r.xml", "--html", "r.html")
+    call("run", "a.yaml", "--memory", "2G", "--seed", "3", *files)
+    later = (call("inspect").stdout, call("merge", "r.json").stdout)
+    for text in (*later, *(Path(name).read_text(encoding="utf-8") for name in ("r.md", "r.xml", "r.html"))):
+        assert "--seed 3 --memory 2G" in text
+
+
 def test_last_failed(fake, call) -> None:
     fake.results = [case("a/one/cpu"), masked(), undetermined()]
     first = call("run", "a.yaml", "--last-failed")
