@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gradverify.case import KNOWN_CHECKS, Settings, TorchGradcheck
+from gradverify.cli.values import choice, seconds, whole
 
 
 def _several(flag: str, metavar: str, text: str) -> typer.models.OptionInfo:
@@ -37,11 +38,15 @@ Expression = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option("-j", "--jobs", metavar="N", min=0, help=_JOBS),
+    typer.Option("-j", "--jobs", metavar="N", parser=whole(0), help=_JOBS),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", metavar="N", min=0, help="In place of the specs' seeds.")]
-Samples = Annotated[int | None, typer.Option("--samples", metavar="N", min=1, help="Independent draws per case.")]
-Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Longest time for one case.")]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", parser=whole(0), help="In place of the specs' seeds.")]
+Samples = Annotated[
+    int | None, typer.Option("--samples", metavar="N", parser=whole(1), help="Independent draws per case.")
+]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", metavar="SECONDS", parser=seconds, help="Longest time for one case.")
+]
 Memory = Annotated[
     str | None, typer.Option("--memory", metavar="SIZE", help="Most memory that a case may take, as 512M or 2G.")
 ]
@@ -49,7 +54,7 @@ ShardName = Annotated[
     str | None, typer.Option("--shard", metavar="I/N", help="Only part I of N: each case is in exactly one part.")
 ]
 Durations = Annotated[
-    int | None, typer.Option("--durations", metavar="N", min=1, help="List the N cases that took longest.")
+    int | None, typer.Option("--durations", metavar="N", parser=whole(1), help="List the N cases that took longest.")
 ]
 FailFast = Annotated[bool, typer.Option("-x", "--fail-fast", help="Stop at the first case that is not as expected.")]
 LastFailed = Annotated[
@@ -61,14 +66,20 @@ RequireDevices = Annotated[
 ]
 Torch = Annotated[
     TorchGradcheck | None,
-    typer.Option("--torch-gradcheck", metavar="WHEN", help="Run torch's own check beside: small, always or never."),
+    typer.Option(
+        "--torch-gradcheck",
+        metavar="WHEN",
+        parser=choice(TorchGradcheck),
+        help="Run torch's own check beside: small, always or never.",
+    ),
 ]
 Elements = Annotated[
-    int | None, typer.Option("--elements", metavar="N", min=1, help="Elements saved per finding.  [default: 100]")
+    int | None,
+    typer.Option("--elements", metavar="N", parser=whole(1), help="Elements saved per finding.  [default: 100]"),
 ]
 Evaluations = Annotated[
     int | None,
-    typer.Option("--max-evaluations", metavar="N", min=1, help=_EVALUATIONS),
+    typer.Option("--max-evaluations", metavar="N", parser=whole(1), help=_EVALUATIONS),
 ]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")]
 Sarif = Annotated[
@@ -100,6 +111,6 @@ CaseName = Annotated[
 ReportFile = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="A report of run --json.  [default: the last run]")
 ]
-Worst = Annotated[int, typer.Option("--worst", metavar="N", min=1, help="Elements shown of each finding.")]
+Worst = Annotated[int, typer.Option("--worst", metavar="N", parser=whole(1), help="Elements shown of each finding.")]
 All = Annotated[bool, typer.Option("--all", help="Every element that was saved.")]
 Heatmap = Annotated[bool, typer.Option("--heatmap", help="Draw analytic, numeric and error as a picture too.")]
