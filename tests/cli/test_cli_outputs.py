@@ -35,6 +35,21 @@ def test_a_destination_that_cannot_be_written_is_2_before_anything_runs(fake, ca
     assert fake.ran == []
 
 
+def test_every_destination_that_cannot_be_written_is_named(fake, call, tmp_path: Path) -> None:
+    fake.results = [masked()]
+    Path("here").mkdir()
+    words = ("--json", "no/a", "--html", "here", "--junit", "fine", "--write-baseline", "no/b")
+    reasons = [f"no/a: there is no folder {tmp_path}/no; make it first", "here: it is not a file"]
+    reasons.append(f"no/b: there is no folder {tmp_path}/no; make it first")
+    told = "".join(f"gradverify: cannot write {reason}\n" for reason in reasons)
+    ran = call("run", "specs", *words)
+    assert (ran.exit_code, ran.stdout, ran.stderr) == (2, "", told)
+    Path("part.json").write_text(to_json(report(masked())), encoding="utf-8")
+    assert call("merge", "part.json", *words).stderr == told
+    assert fake.ran == []
+    assert not Path("fine").exists()
+
+
 def test_two_formats_never_share_a_file(fake, call) -> None:
     fake.results = [masked()]
     ran = call("run", "specs", "--json", "out", "--junit", "./out")
