@@ -24,6 +24,12 @@ def check_destinations(paths: Iterable[Path | None]) -> None:
 
 def _obstacle(path: Path) -> str:
     """Return what keeps a file from being written, "" where nothing does."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:  # a name that is too long, links in a circle
+        return (error.strerror or str(error)).lower()
     folder = path.resolve().parent
     if not folder.is_dir():
         return f"there is no folder {folder}; make it first"

@@ -50,6 +50,19 @@ def test_every_destination_that_cannot_be_written_is_named(fake, call, tmp_path:
     assert not Path("fine").exists()
 
 
+def test_no_name_is_too_odd_to_be_refused(fake, call) -> None:
+    fake.results = [masked()]
+    Path("one").symlink_to("two")
+    Path("two").symlink_to("one")
+    long = "x" * 300
+    ran = call("run", "specs", "--json", "one", "--html", long)
+    assert ran.exit_code == 2
+    assert ran.stderr == (
+        "gradverify: cannot write one: too many levels of symbolic links\n"
+        f"gradverify: cannot write {long}: file name too long\n"
+    )
+
+
 def test_two_formats_never_share_a_file(fake, call) -> None:
     fake.results = [masked()]
     ran = call("run", "specs", "--json", "out", "--junit", "./out")
