@@ -203,6 +203,11 @@ class Report:
 WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.SKIP)
 
 
+def without_output(message: str) -> str:
+    """Return what happened, as one sentence: a case's message without the end of what it had printed."""
+    return message.partition(PRINTED)[0]
+
+
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the verdict that decides: a proven fail before an error, skip only when nothing ran."""
     found = set(verdicts)
