@@ -15,7 +15,8 @@ def reproduce_command(case: CaseResult) -> str:
     """Return the shell command for this case alone, with the options its run was given; "" without a spec."""
     if not case.spec:
         return ""
-    words = ["gradverify run", shlex.quote(safe(case.spec)), f"-k {always_quoted(safe(case.id))}"]
+    spec = f"./{case.spec}" if case.spec.startswith("-") else case.spec  # a name, not an option
+    words = ["gradverify run", shlex.quote(safe(spec)), f"-k {always_quoted(safe(case.id))}"]
     return " ".join([*words, *map(shlex.quote, _fitting(case))])
 
 
