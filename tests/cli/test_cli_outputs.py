@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -61,6 +62,18 @@ def test_no_name_is_too_odd_to_be_refused(fake, call) -> None:
         "gradverify: cannot write one: too many levels of symbolic links\n"
         f"gradverify: cannot write {long}: file name too long\n"
     )
+
+
+def test_files_that_may_not_be_read_are_left_to_us(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.results = [masked()]
+    for name in ("a.yaml", "r.json", "r.md", "known.yaml"):
+        Path(name).touch()
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK and allowed(path, mode))
+    words = ("--json", "r.json", "--markdown", "r.md", "--write-baseline", "fresh.yaml")
+    assert "Usage:" not in call("run", "a.yaml", *words).stderr
+    assert "Usage:" not in call("merge", "r.json", "--baseline", "known.yaml").stderr
+    assert "Usage:" not in call("inspect", "--report", "r.json").stderr
 
 
 def test_two_formats_never_share_a_file(fake, call) -> None:
