@@ -8,6 +8,9 @@ from gradverify.errors import GradverifyError
 def main() -> None:
     """Run the command line."""
     try:
+        from gradverify.cli.streams import open_closed_streams
+
+        open_closed_streams()
         from gradverify.cli.app import app
         from gradverify.cli.exits import unwritten
     except KeyboardInterrupt:  # the first tenth of a second is spent on imports

@@ -84,6 +84,7 @@ def assert_gradients(
     function: Callable[..., Any] | type[torch.autograd.Function], inputs: Sequence[Any], **options: Any
 ) -> None:
     """Raise GradientMismatch with the table of elements unless every check passes; takes what `verify` takes."""
+    __tracebackhide__ = True  # pytest then ends with the line that called this
     result = verify(function, inputs, **options)
     if any(check.verdict is not Verdict.PASS for check in result.checks):
         text = to_text(case_detail(result, Screen(width=_WIDTH), DetailOptions()))

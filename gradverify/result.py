@@ -137,6 +137,7 @@ class CaseResult:
     message: str = ""  # why, where the checks do not say it
     checks: tuple[CheckResult, ...] = ()
     known: str | None = field(default=None, metadata=LATER)  # why it may fail, where a baseline knows that it does
+    rerun: tuple[str, ...] = field(default=(), metadata=LATER)  # options of its run that the command to repeat it needs
 
     def to_dict(self) -> dict[str, Any]:
         """Return the case as plain JSON values, non-finite numbers as strings."""
@@ -200,6 +201,11 @@ class Report:
 
 
 WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.SKIP)
+
+
+def without_output(message: str) -> str:
+    """Return what happened, as one sentence: a case's message without the end of what it had printed."""
+    return message.partition(PRINTED)[0]
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

@@ -55,6 +55,7 @@ def test_a_wrong_gradient_raises_with_the_table() -> None:
         gradverify.assert_gradients(WRONG, (double([0.5, -1.0]),))
     assert isinstance(caught.value, AssertionError)
     assert caught.value.result.verdict == "fail"
+    assert caught.traceback[-1].ishidden(caught)  # pytest shows the user's line and the table, and nothing of ours
 
 
 @pytest.mark.parametrize("checks", ["gradcheck", (), ("gradchek",), None, 3])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,9 @@ class Reading:
 
 def read_baseline(path: Path, codes: Sequence[str]) -> Reading:
     """Return the baseline in a file; `codes` are those that there are."""
+    if not os.path.lexists(path):
+        missing = text_error(str(path), "", "no such file", f"--write-baseline {path} makes it")
+        return Reading(baseline=NOTHING_KNOWN, errors=(missing,))
     content = read_text(path)
     if isinstance(content, SpecError):
         return Reading(baseline=NOTHING_KNOWN, errors=(content,))

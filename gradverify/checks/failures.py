@@ -28,7 +28,8 @@ def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckRe
         text = f"autograd rejects what backward returned: {_said(original)}"
         return _single(check, problem, "GV312", Verdict.FAIL, text)
     place = _place(original.__traceback__)
-    text = f"{error.stage} raised {type(original).__name__}: {_said(original)}{place}"
+    name, said = type(original).__name__, _said(original)
+    text = f"{error.stage} raised {name if said == name else f'{name}: {said}'}{place}"
     return _single(check, problem, _CODES[error.stage], Verdict.ERROR, text)
 
 
@@ -72,12 +73,13 @@ def _single(check: str, problem: Problem, code: str, verdict: Verdict, text: str
 
 
 def _said(error: BaseException) -> str:
+    """Return the first line of what an exception says; its type, where it says nothing."""
     try:
         text = str(error)
     except Exception:  # an exception whose own __str__ raises
         return "its text could not be read"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else "(no message)"
+    return lines[0] if lines else type(error).__name__
 
 
 def _place(trace: TracebackType | None) -> str:

@@ -28,7 +28,9 @@ class ExitCode(IntEnum):
 
 
 class UsageProblem(GradverifyError):
-    """The command cannot do what was asked: one line that says why and what to do next."""
+    """The command cannot do what was asked: one line, or several, that say why and what to do next."""
+
+    args: tuple[str, ...]
 
 
 def guarded(command: Command) -> Callable[..., None]:
@@ -55,6 +57,10 @@ def _outcome(command: Command, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return command(*args, **kwargs)
     except SpecError as error:
         print_problems([error])
+        return ExitCode.USAGE
+    except UsageProblem as error:
+        for problem in error.args:
+            complain(problem)
         return ExitCode.USAGE
     except GradverifyError as error:
         complain(str(error))

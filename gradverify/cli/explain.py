@@ -16,7 +16,7 @@ from gradverify.cli.terminal import say
 
 _WIDEST = 100  # columns that a paragraph fills at most
 
-Name = Annotated[str | None, typer.Argument(metavar="[CODE|CAUSE]", help="GV307, missing-mask; all where left out.")]
+Name = Annotated[str | None, typer.Argument(metavar="CODE|CAUSE", help="GV307, missing-mask; all where left out.")]
 
 
 def explain(name: Name = None) -> ExitCode:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from gradverify.cli.exits import UsageProblem
@@ -14,15 +15,29 @@ from gradverify.serial import ReportError
 LAST_REPORT = Path(".gradverify/last.json")
 
 
-def check_destination(path: Path) -> None:
-    """Raise UsageProblem now when `path` could not be written later."""
+def check_destinations(paths: Iterable[Path | None]) -> None:
+    """Raise UsageProblem now when some of these files could not be written later."""
+    problems = [f"cannot write {path}: {why}" for path in paths if path is not None and (why := _obstacle(path))]
+    if problems:
+        raise UsageProblem(*problems)
+
+
+def _obstacle(path: Path) -> str:
+    """Return what keeps a file from being written, "" where nothing does."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:  # a name that is too long, links in a circle
+        return (error.strerror or str(error)).lower()
     folder = path.resolve().parent
     if not folder.is_dir():
-        raise UsageProblem(f"cannot write {path}: there is no folder {folder}; make it first")
+        return f"there is no folder {folder}; make it first"
     if path.exists() and not path.is_file():
-        raise UsageProblem(f"cannot write {path}: it is not a file")
+        return "it is not a file"
     if not os.access(folder, os.W_OK | os.X_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise UsageProblem(f"cannot write {path}: permission denied")
+        return "permission denied"
+    return ""
 
 
 def write_whole(path: Path, text: str) -> None:

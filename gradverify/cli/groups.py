@@ -36,14 +36,19 @@ class GroupedCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                groups[_group(parameter)].append(record)
+                name = (_is_argument(parameter) and parameter.metavar) or record[0]  # an argument's without its type
+                groups[_group(parameter)].append((name, record[1]))
         for name, records in groups.items():
             if records:
                 with formatter.section(name):
                     formatter.write_dl(records)
 
 
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
+
+
 def _group(parameter: Any) -> str:
-    if parameter.param_type_name == "argument":
+    if _is_argument(parameter):
         return "Arguments"
     return next((_GROUP_OF[flag] for flag in parameter.opts if flag in _GROUP_OF), _REST)

@@ -26,7 +26,7 @@ def inspect(
     if report is None and not LAST_REPORT.exists():
         raise UsageProblem(f"there is no {LAST_REPORT}: `gradverify run` makes it; or name a report with --report FILE")
     saved = read_report(report or LAST_REPORT)
-    cases, seed = saved.cases, saved.environment.seed
+    cases = saved.cases
     chosen = with_something(cases) if case is None else _named(cases, case)
     if not chosen:
         say(f"nothing to look at: {counted(len(cases), 'case')} as expected\n")
@@ -34,7 +34,6 @@ def inspect(
     options = InspectOptions(
         worst=None if everything else worst,
         picture=Picture.HEATMAP if heatmap else Picture.TABLE,
-        rerun=() if seed is None else ("--seed", str(seed)),
     )
     terminal = stdout_terminal(ColourWish.NEVER if no_color else ColourWish.AUTO)
     show(inspect_lines(chosen, terminal.screen, options), terminal)

@@ -11,7 +11,7 @@ from pathlib import Path
 from gradverify.baseline.model import NOTHING_KNOWN, Baseline, Entry, described
 from gradverify.catalogue import sections
 from gradverify.cli.exits import UsageProblem
-from gradverify.cli.files import check_destination, write_whole
+from gradverify.cli.files import write_whole
 from gradverify.cli.outputs import Destinations
 from gradverify.cli.request import one_of_two
 from gradverify.cli.terminal import print_problems
@@ -58,7 +58,6 @@ def kept_failures(read: Path | None, write: Path | None, default: Path | None) -
     """Return the baseline that options or the project name; prints mistakes in it, raises UsageProblem."""
     one_of_two(("--baseline", read is not None), ("--write-baseline", write is not None))
     if write is not None:
-        check_destination(write)
         return Kept(use=Use.WRITE, path=write, baseline=_read(write) if write.exists() else NOTHING_KNOWN)
     path = read or default
     return Kept() if path is None else Kept(use=Use.READ, path=path, baseline=_read(path))

@@ -8,7 +8,7 @@ from pathlib import Path
 from gradverify.catalogue import sections
 from gradverify.cli.checkout import current_checkout
 from gradverify.cli.exits import UsageProblem
-from gradverify.cli.files import check_destination, write_whole
+from gradverify.cli.files import write_whole
 from gradverify.report.ci.junit import to_junit
 from gradverify.report.ci.markdown import to_markdown
 from gradverify.report.ci.sarif import to_sarif
@@ -28,13 +28,12 @@ FORMATS: tuple[tuple[str, Callable[[Report], str]], ...] = (
 Destinations = Mapping[str, Path | None]  # option name -> file, None where it was not given
 
 
-def check_destinations(destinations: Destinations) -> None:
-    """Raise UsageProblem when a file could not be written, or two formats want the same one."""
+def refuse_one_for_two(destinations: Destinations) -> None:
+    """Raise UsageProblem when two formats want the same file."""
     seen: dict[Path, str] = {}
     for name, path in destinations.items():
         if path is None:
             continue
-        check_destination(path)
         other = seen.setdefault(path.resolve(), name)
         if other != name:
             raise UsageProblem(f"--{other} and --{name} both name {path}")

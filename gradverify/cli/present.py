@@ -23,7 +23,6 @@ class Look:
     detail: Detail
     wish: ColourWish
     durations: int  # slowest cases listed
-    rerun: tuple[str, ...] = ()  # options that belong into the command that repeats a case
     listing: Listing = Listing.AFTERWARDS
 
 
@@ -40,7 +39,7 @@ def look_of(*, no_color: bool, quiet: bool, verbose: bool, durations: int | None
 def present(report: Report, look: Look) -> None:
     """Draw a report on stdout, and tell GitHub about it in its jobs."""
     terminal = stdout_terminal(look.wish)
-    options = DetailOptions(detail=look.detail, rerun=look.rerun)
+    options = DetailOptions(detail=look.detail)
     if look.listing is Listing.AFTERWARDS:
         show(report_lines(report, terminal.screen, options, look.durations), terminal)
     else:

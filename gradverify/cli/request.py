@@ -40,6 +40,7 @@ class Request:
     keep_going: bool = False
     require_devices: tuple[str, ...] = ()
     known: Baseline = NOTHING_KNOWN  # failures that are as expected
+    rerun: tuple[str, ...] = ()  # what was given of this that the command to repeat a case needs
 
 
 # Options that change what a case is: they belong into the command that repeats it.

@@ -10,11 +10,11 @@ from gradverify.cli import engine
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.failed import failed_before, still_failing
-from gradverify.cli.files import LAST_REPORT, save_last
+from gradverify.cli.files import LAST_REPORT, check_destinations, save_last
 from gradverify.cli.gather import Gathered, gather, refuse_devices_of_no_case, warn_about
 from gradverify.cli.known import Extent, Kept, Use, kept_failures, refuse_overlap, settle
 from gradverify.cli.listing import Listing, Printer, printing, usual_listing
-from gradverify.cli.outputs import Destinations, check_destinations, write_outputs
+from gradverify.cli.outputs import Destinations, refuse_one_for_two, write_outputs
 from gradverify.cli.present import Look, exit_code, look_of, present
 from gradverify.cli.progress import progress
 from gradverify.cli.project import project_defaults, with_defaults
@@ -91,15 +91,16 @@ def run(
     defaults = project_defaults()
     request = with_defaults(given, defaults)
     check_request(request)
-    kept = kept_failures(baseline, write_baseline, defaults.baseline)
-    request = replace(request, known=kept.baseline)
     destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown, "html": html}
-    check_destinations(destinations)
+    check_destinations([*destinations.values(), write_baseline])
+    refuse_one_for_two(destinations)
+    kept = kept_failures(baseline, write_baseline, defaults.baseline)
+    request = replace(request, known=kept.baseline, rerun=rerun_options(given))
     refuse_overlap(kept, destinations)
     gathered = gather(paths or defaults.paths, expression, request)
     refuse_devices_of_no_case(given.require_devices, gathered)  # a default of the project holds for other specs too
     cases = failed_before(gathered.cases) if last_failed else gathered.cases
-    look = replace(look, rerun=rerun_options(given), listing=_listing(look, kept))
+    look = replace(look, listing=_listing(look, kept))
     return _run(gathered, cases, request, kept, destinations, look)
 
 
@@ -122,8 +123,7 @@ def _run(
         if problems and not outcome.report.cases and not outcome.interrupted:
             raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run")
         settled = settle(outcome.report, kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
-        report = replace(settled.report, not_run=still_failing(settled.report.not_run))
-        outcome = replace(outcome, report=report)
+        outcome = replace(outcome, report=_completed(settled.report, request))
         lost = [*settled.lost, *_save(outcome, destinations)]  # before the screen: a pipe may end early
         with interrupts.finishing():
             printer.check()
@@ -144,6 +144,12 @@ def _listing(look: Look, kept: Kept) -> Listing:
     """Return when lines are printed: not before it is known what a baseline that is being written makes of a case."""
     later = look.detail is Detail.QUIET or kept.use is Use.WRITE
     return Listing.AFTERWARDS if later else usual_listing()
+
+
+def _completed(report: Report, request: Request) -> Report:
+    """Return the report with how its cases are repeated, and what was known of those that it did not come to."""
+    cases = tuple(replace(case, rerun=request.rerun) for case in report.cases)
+    return replace(report, cases=cases, not_run=still_failing(report.not_run))
 
 
 def _has_news(outcome: Outcome) -> bool:

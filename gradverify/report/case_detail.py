@@ -23,7 +23,6 @@ class DetailOptions:
 
     detail: Detail = Detail.NORMAL
     rows: int | None = 10  # elements per finding, None for all that the report holds
-    rerun: tuple[str, ...] = ()  # options of this run that belong into the command that repeats it
 
 
 def case_detail(case: CaseResult, screen: Screen, options: DetailOptions) -> list[Line]:
@@ -33,7 +32,7 @@ def case_detail(case: CaseResult, screen: Screen, options: DetailOptions) -> lis
         rows += indented(_prose(case.message, screen.width - _INDENT), _INDENT)
     for group in alike([check for check in case.checks if _speaks(check, options.detail)]):
         rows += [EMPTY, *indented(_check(case, group, screen, options), _INDENT)]
-    command = reproduce_command(case, options.rerun)
+    command = reproduce_command(case)
     if command and not case.as_expected:
         rows += [EMPTY, *indented(command_lines("reproduce:", command, screen.width - _INDENT), _INDENT)]
     return rows

@@ -10,7 +10,7 @@ from gradverify.report.lines import DIM, Line, cells, indented, line, pad, pad_l
 from gradverify.report.safe import safe, shortened
 from gradverify.report.screen import Glyphs, Screen
 from gradverify.report.words import badge_span, case_badge
-from gradverify.result import CaseResult, CheckResult, Verdict
+from gradverify.result import CaseResult, CheckResult, Verdict, without_output
 
 _GAP = "  "
 _BADGE = 7  # columns of the usual badges
@@ -78,7 +78,7 @@ def _entry(case: CaseResult, glyphs: Glyphs) -> Entry:
         seconds=time_text(case.seconds),
         parts=tuple(each_check(case.checks, glyphs)),
         forms=_forms(case.checks, glyphs),
-        reason=safe(" ".join(case.message.split())) if not case.checks else "",
+        reason=safe(" ".join(without_output(case.message).split())) if not case.checks else "",
     )
 
 

@@ -33,7 +33,6 @@ class InspectOptions:
 
     worst: int | None = 20  # elements, None for all that were saved
     picture: Picture = Picture.TABLE
-    rerun: tuple[str, ...] = ()  # options of the run that belong into the command that repeats a case
 
 
 def with_something(cases: Sequence[CaseResult]) -> list[CaseResult]:
@@ -71,7 +70,7 @@ def _case(case: CaseResult, screen: Screen, options: InspectOptions) -> list[Lin
         rows.append(line("  no finding: there are no elements to look at"))
     for group in alike(shown):
         rows += [EMPTY, *indented(_check(case, group, screen, options), _INDENT)]
-    command = reproduce_command(case, options.rerun)
+    command = reproduce_command(case)
     if not command:
         return rows
     return [*rows, EMPTY, *indented(command_lines("reproduce:", command, width), _INDENT)]

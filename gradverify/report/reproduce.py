@@ -11,20 +11,20 @@ from gradverify.result import CaseResult
 _REQUIRED = "--require-device"
 
 
-def reproduce_command(case: CaseResult, options: tuple[str, ...] = ()) -> str:
-    """Return the shell command for this case alone, with the `options` the run was given; "" without a spec."""
+def reproduce_command(case: CaseResult) -> str:
+    """Return the shell command for this case alone, with the options its run was given; "" without a spec."""
     if not case.spec:
         return ""
-    words = ["gradverify run", shlex.quote(safe(case.spec)), f"-k {always_quoted(safe(case.id))}"]
-    return " ".join([*words, *map(shlex.quote, _fitting(case, options))])
+    spec = f"./{case.spec}" if case.spec.startswith("-") else case.spec  # a name, not an option
+    words = ["gradverify run", shlex.quote(safe(spec)), f"-k {always_quoted(safe(case.id))}"]
+    return " ".join([*words, *map(shlex.quote, _fitting(case))])
 
 
-def _fitting(case: CaseResult, options: tuple[str, ...]) -> list[str]:
+def _fitting(case: CaseResult) -> list[str]:
     """Leave out devices that have to be there for other cases: perhaps none of this spec is for them."""
     own = (case.device, case.device.partition(":")[0])
-    required = {number for number, word in enumerate(options) if word == _REQUIRED and options[number + 1] not in own}
-    left_out = required | {number + 1 for number in required}
-    return [word for number, word in enumerate(options) if number not in left_out]
+    options = zip(case.rerun[::2], case.rerun[1::2], strict=False)
+    return [safe(word) for option in options if option[0] != _REQUIRED or option[1] in own for word in option]
 
 
 def command_lines(lead: str, command: str, width: int, style: str = "") -> list[Line]:

@@ -22,7 +22,7 @@ def describe(error: BaseException) -> str:
     name = type(original).__name__
     said = f"{name}: {text}" if text else name
     if isinstance(original, SystemExit):
-        said = f"called sys.exit({text})"
+        said = f"SystemExit by sys.exit({text})"
     line = _user_line(original)
     return f"{said} ({line})" if line else said
 
@@ -42,7 +42,8 @@ def _relative(file: str, folder: Path) -> str:
 
 def _text_of(error: BaseException) -> str:
     try:
-        text = "".join(["", str(error)])  # a str of ours, even where the exception returns a subclass of str
+        said = error.msg if isinstance(error, SyntaxError) and error.lineno else error  # the place is named anyway
+        text = "".join(["", str(said)])  # a str of ours, even where the exception returns a subclass of str
     except BaseException:
         return "its text could not be read"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

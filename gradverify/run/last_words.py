@@ -14,6 +14,7 @@ from gradverify.run.blame import is_ours, is_users, shown_path
 _EARLY = 0.25  # seconds before the time limit, at most
 _EARLY_PART = 0.1  # of the time limit, at most
 _SHORTEST, _LONGEST = 1e-3, 1e6  # seconds that can be waited for
+_MOST_LINES, _MOST_TEXT = 12, 1200  # of what was printed that are told
 _HEADER = re.compile(r"(?:Fatal Python error: [^\n]*|Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!)\n")
 _THREAD = re.compile(r"(?P<current>Current thread|Thread) 0x[0-9a-f]+ .*")
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>[0-9]+) in (?P<name>.*)')
@@ -61,6 +62,18 @@ def last_words(output: str) -> Words:
     frame = _innermost([text.rstrip("\n") for text in lines[:rest]])
     place = f"{shown_path(frame.file)}:{frame.line} in {frame.name}" if frame else ""
     return Words(printed=output[: header.start()] + "".join(lines[rest:]), place=place)
+
+
+def end_of(printed: str) -> str:
+    """Return the last lines of what was printed, whole ones; of a line that is too long by itself the end."""
+    text = printed.rstrip()
+    kept = text[-_MOST_TEXT:]
+    if len(kept) < len(text):
+        before, _, kept = kept.partition("\n")
+        kept = kept or f"…{before[1:]}"
+    lines = kept.splitlines()[-_MOST_LINES:]
+    begun = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    return "\n".join(lines[begun:])
 
 
 def _belongs(text: str) -> bool:

@@ -23,5 +23,4 @@ def lost_target(target: Target, lost: TaskLost, timeout: float) -> TargetProblem
 def _why(lost: TaskLost, timeout: float) -> tuple[str, str]:
     code, said = ("GV904", f"timed out after {timeout:g} s") if lost.loss is Loss.TIMEOUT else ("GV905", lost.detail)
     said = f"{said}, last in {lost.place}" if lost.place else said
-    output = lost.output.strip()
-    return code, f"{said}{PRINTED}{output}" if output else said
+    return code, f"{said}{PRINTED}{lost.output}" if lost.output else said

@@ -15,13 +15,12 @@ from collections.abc import Iterator
 
 from gradverify.run.backlog import Backlog
 from gradverify.run.interrupts import Waiting
-from gradverify.run.last_words import last_words
+from gradverify.run.last_words import end_of, last_words
 from gradverify.run.launch import Server, ServerError, order_end, order_worker, receive_news, start_server, stop_server
 from gradverify.run.link import Doom, Link, drain, ending, give, hang_up, hear
 from gradverify.run.task import Begun, EngineEvent, Loss, Reply, Task, TaskDone, TaskLost, TaskStarted
 from gradverify.run.wire import DIED, FORKED, READY
 
-_SHOWN = 2000  # characters of output that are told
 _DYING = 0.25  # seconds
 
 
@@ -202,7 +201,7 @@ class LocalPool:
         self._backlog.settle(task)
         seconds = time.monotonic() - link.begun if link.begun is not None else 0.0
         words = last_words(link.tail.decode("utf-8", "replace"))
-        output = words.printed[-_SHOWN:]
+        output = end_of(words.printed)
         lost = TaskLost(key=task.key, loss=loss, detail=detail, output=output, place=words.place, seconds=seconds)
         self._events.append(lost)
 

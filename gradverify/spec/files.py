@@ -113,11 +113,8 @@ def _specs_of(path: Path) -> Iterator[Path | SpecError]:
             yield file_error(path, "no spec in this folder", "specs end in .yaml or .yml")
     elif is_file(path):
         yield path if path.suffix in SUFFIXES else file_error(path, "not a spec", "specs end in .yaml or .yml")
-    elif _is_something(path):
-        yield file_error(path, "not a regular file")
     else:
-        beside = tuple(str(path.parent / name) for name in names_in(path.parent, SUFFIXES))
-        yield file_error(path, "no such file or folder", meant_file(str(path), beside))
+        yield _no_spec(path)
 
 
 def _walk(folder: Path) -> Iterator[Path | SpecError]:
@@ -125,9 +122,32 @@ def _walk(folder: Path) -> Iterator[Path | SpecError]:
     for root, folders, names in os.walk(folder, onerror=failures.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         specs = (Path(root, name) for name in sorted(names) if not name.startswith("."))
-        yield from (path for path in specs if path.suffix in SUFFIXES and is_file(path))
+        yield from (path if is_file(path) else _no_spec(path) for path in specs if path.suffix in SUFFIXES)
     for failure in failures:
         yield file_error(Path(failure.filename), f"cannot be read: {failure.strerror}")
+
+
+def _no_spec(path: Path) -> SpecError:
+    """Return what is wrong with a path that is neither a file nor a folder."""
+    if _is_something(path):
+        return file_error(path, "not a regular file")
+    if os.path.islink(path):  # noqa: PTH114 (unlike is_symlink, it never raises)
+        return file_error(path, "a link that leads nowhere")
+    return file_error(path, "no such file or folder", _near(path))
+
+
+def _near(path: Path) -> str:
+    """Return a hint with the file or folder whose name is like the first part of the path that is not there."""
+    missing = next((part for part in (path, *path.parents) if _is_folder(part.parent)), path)
+    folder, rest = missing.parent, path.relative_to(missing)
+    names = _folders_in(folder) + (names_in(folder, SUFFIXES) if missing == path else ())
+    complete = {name: folder / name / rest for name in names if _is_something(folder / name / rest)}
+    found = complete or {name: folder / name for name in names}
+    return meant_file(missing.name, {name: str(file) for name, file in found.items()})
+
+
+def _folders_in(folder: Path) -> tuple[str, ...]:
+    return tuple(name for name in names_in(folder, ("",)) if _is_folder(folder / name) and not name.startswith("."))
 
 
 def _is_folder(path: Path) -> bool:

@@ -45,8 +45,8 @@ def _existing(written: str, folder: Path, suffixes: tuple[str, ...]) -> Path:
     path = Path(os.path.abspath(folder / written))  # noqa: PTH100 (links are kept)
     if not is_file(path):
         names = names_in(path.parent, suffixes)
-        beside = tuple(str(Path(written).parent / name) for name in names)
-        near = meant_file(written, beside) or (f"there is: {listed(beside)}" if names else "")
+        beside = {name: str(Path(written).parent / name) for name in names}
+        near = meant_file(written, beside) or (f"there is: {listed(beside.values())}" if names else "")
         hint = near or f"nothing ends in {' or '.join(suffixes)} there; paths are relative to the spec"
         raise bad(f"no such file `{shortened(written)}`", hint)
     return path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import islice
 from math import isfinite
@@ -52,9 +52,9 @@ def meant(name: str, known: Sequence[str]) -> str:
     return f"did you mean `{shortened(near[0])}`?" if near else ""
 
 
-def meant_file(name: str, files: Sequence[str]) -> str:
-    """Return a hint as `meant` does; that two files end alike makes them no nearer."""
-    by_stem = {PurePath(file).stem: file for file in files}
+def meant_file(name: str, paths: Mapping[str, str]) -> str:
+    """Return a hint as `meant` does, with the path of the name meant; that two files end alike makes them no nearer."""
+    by_stem = {PurePath(known).stem: path for known, path in paths.items()}
     near = get_close_matches(PurePath(name).stem[:_LONGEST], by_stem, n=1, cutoff=0.6)
     return f"did you mean `{shortened(by_stem[near[0]])}`?" if near else ""
 

@@ -10,7 +10,7 @@ from gradverify.report.case_detail import DetailOptions, case_detail
 from gradverify.report.lines import to_text
 from gradverify.report.safe import safe
 from gradverify.report.screen import Screen
-from gradverify.result import CaseResult
+from gradverify.result import CaseResult, without_output
 
 _WIDTH = 100  # columns; pytest does not say how many there are
 
@@ -68,5 +68,5 @@ def _sentence(result: CaseResult) -> str:
     messages = [result.message]
     messages += [finding.message for check in result.checks for finding in check.findings]
     messages += [check.message for check in result.checks if check.verdict is result.verdict]
-    first = next((message for message in messages if message), "").partition("\n")[0]
+    first = without_output(next((message for message in messages if message), "")).partition("\n")[0]
     return f"{result.verdict.value}: {first}" if first else result.verdict.value

@@ -23,8 +23,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--gradverify"):
         return
     from gradverify.testing.bench import Bench
+    from gradverify.testing.carried import Carrying
     from gradverify.testing.collecting import Collecting
 
     bench = Bench(in_process=config.getoption("--gradverify-in-process"))
     config.add_cleanup(bench.close)
     config.pluginmanager.register(Collecting(bench, tuple(config.getini("gradverify_files"))), "gradverify-collecting")
+    config.pluginmanager.register(Carrying(), "gradverify-carrying")

@@ -128,7 +128,7 @@ def test_a_mistake_in_it_is_2_before_anything_runs(fake, call, option: str) -> N
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--baseline absent.yaml", "absent.yaml:1:1: cannot be read: No such file or directory\n"),
+        ("--baseline absent.yaml", "absent.yaml:1:1: no such file (--write-baseline absent.yaml makes it)\n"),
         ("--write-baseline no/b.yaml", "gradverify: cannot write no/b.yaml: there is no folder "),
         ("--baseline a --write-baseline b", "gradverify: --baseline and --write-baseline exclude each other\n"),
     ],

@@ -14,6 +14,16 @@ def test_help_fits_80_columns(call, monkeypatch: pytest.MonkeyPatch, command: st
     assert all(len(row) <= 80 for row in shown.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("command", "argument"), [("run", "PATH"), ("inspect", "CASE"), ("merge", "REPORT"), ("explain", "CODE|CAUSE")]
+)
+def test_help_calls_an_argument_by_its_name_alone(call, command: str, argument: str) -> None:
+    shown = call(command, "--help").stdout
+    assert shown.partition("\nArguments:\n")[2].split("  ")[1] == argument
+    assert "[[" not in shown
+    assert "<" not in shown
+
+
 def test_options_of_run_are_in_groups(call) -> None:
     shown = call("run", "--help").stdout
     groups = [row[:-1] for row in shown.splitlines() if row.endswith(":") and not row.startswith(" ")]

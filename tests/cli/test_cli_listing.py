@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from report_specimens import case, masked, report
 from gradverify.cli import engine, listing
 from gradverify.cli.exits import ExitCode
 from gradverify.cli.terminal import is_pipe
-from gradverify.report.to_json import from_json
+from gradverify.report.to_json import from_json, to_json
 from gradverify.run.options import Outcome
 
 FULL = Path("/dev/full")
@@ -77,6 +78,16 @@ def test_help_and_version_too(words: tuple[str, ...]) -> None:
         )
     assert done.returncode == 2
     assert done.stderr == "gradverify: could not write to standard output: No space left on device\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_defect(closed: str, tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text(to_json(report(masked())), encoding="utf-8")
+    for words, code in (("merge r.json --markdown r.md", 1), ("list nowhere.yaml", 2), ("explain GV101", 0)):
+        command = f"{sys.executable} -m gradverify {words} {closed}"
+        assert subprocess.run(command, shell=True, cwd=tmp_path, check=False).returncode == code, words
+    assert (tmp_path / "r.md").read_text(encoding="utf-8").startswith("## gradverify: ")
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")

@@ -29,8 +29,8 @@ def test_inspect_shows_every_case_with_elements(call, saved) -> None:
 
 
 def test_inspect_shows_what_has_no_elements_too_worst_first(call) -> None:
-    seeded = report(case("a/good/cpu"), undetermined(), timed_out(), crashed(), second_order(), masked())
-    Path("r.json").write_text(to_json(replace(seeded, environment=replace(seeded.environment, seed=7))))
+    cases = (case("a/good/cpu"), undetermined(), timed_out(), crashed(), second_order(), masked())
+    Path("r.json").write_text(to_json(report(*(replace(one, rerun=("--seed", "7")) for one in cases))))
     stdout = call("inspect", "--report", "r.json").stdout
     heads = [row for row in stdout.splitlines() if row[:1] in "✓✗?!" and row]
     found = [next(word for word in row.split() if "/" in word) for row in heads]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -33,6 +34,46 @@ def test_a_destination_that_cannot_be_written_is_2_before_anything_runs(fake, ca
     assert ran.exit_code == 2
     assert ran.stderr.startswith("gradverify: cannot write absent/out: there is no folder ")
     assert fake.ran == []
+
+
+def test_every_destination_that_cannot_be_written_is_named(fake, call, tmp_path: Path) -> None:
+    fake.results = [masked()]
+    Path("here").mkdir()
+    words = ("--json", "no/a", "--html", "here", "--junit", "fine", "--write-baseline", "no/b")
+    reasons = [f"no/a: there is no folder {tmp_path}/no; make it first", "here: it is not a file"]
+    reasons.append(f"no/b: there is no folder {tmp_path}/no; make it first")
+    told = "".join(f"gradverify: cannot write {reason}\n" for reason in reasons)
+    ran = call("run", "specs", *words)
+    assert (ran.exit_code, ran.stdout, ran.stderr) == (2, "", told)
+    Path("part.json").write_text(to_json(report(masked())), encoding="utf-8")
+    assert call("merge", "part.json", *words).stderr == told
+    assert fake.ran == []
+    assert not Path("fine").exists()
+
+
+def test_no_name_is_too_odd_to_be_refused(fake, call) -> None:
+    fake.results = [masked()]
+    Path("one").symlink_to("two")
+    Path("two").symlink_to("one")
+    long = "x" * 300
+    ran = call("run", "specs", "--json", "one", "--html", long)
+    assert ran.exit_code == 2
+    assert ran.stderr == (
+        "gradverify: cannot write one: too many levels of symbolic links\n"
+        f"gradverify: cannot write {long}: file name too long\n"
+    )
+
+
+def test_files_that_may_not_be_read_are_left_to_us(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.results = [masked()]
+    for name in ("a.yaml", "r.json", "r.md", "known.yaml"):
+        Path(name).touch()
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK and allowed(path, mode))
+    words = ("--json", "r.json", "--markdown", "r.md", "--write-baseline", "fresh.yaml")
+    assert "Usage:" not in call("run", "a.yaml", *words).stderr
+    assert "Usage:" not in call("merge", "r.json", "--baseline", "known.yaml").stderr
+    assert "Usage:" not in call("inspect", "--report", "r.json").stderr
 
 
 def test_two_formats_never_share_a_file(fake, call) -> None:

@@ -117,11 +117,29 @@ def test_bad_values_are_2_and_one_line(fake, call, words: str, message: str) -> 
     assert fake.ran == []
 
 
-@pytest.mark.parametrize("words", ["--seed x", "-j -1", "--samples 0", "--torch-gradcheck often", "--nonsense"])
-def test_values_that_typer_refuses_are_2(fake, call, words: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--seed x", "Invalid value for '--seed': expected a whole number from 0 on, found 'x'"),
+        ("--seed 1.0", "Invalid value for '--seed': expected a whole number from 0 on, found '1.0'"),
+        (
+            f"--seed {2**63}",
+            f"Invalid value for '--seed': expected a whole number from 0 to {2**63 - 1}, found '{2**63}'",
+        ),
+        ("-j -1", "Invalid value for '-j' / '--jobs': expected a whole number from 0 on, found '-1'"),
+        ("--samples 0", "Invalid value for '--samples': expected a whole number from 1 on, found '0'"),
+        ("--timeout abc", "Invalid value for '--timeout': expected a number of seconds, found 'abc'"),
+        (
+            "--torch-gradcheck often",
+            "Invalid value for '--torch-gradcheck': expected one of small, always, never, found 'often'",
+        ),
+        ("--nonsense", "No such option: --nonsense"),
+    ],
+)
+def test_values_that_are_none_are_2_and_said_in_words(fake, call, words: str, message: str) -> None:
     result = call("run", "a.yaml", *words.split())
     assert result.exit_code == 2
-    assert result.stderr.splitlines()[-1].startswith("Error: ")
+    assert result.stderr.splitlines()[-1].startswith(f"Error: {message}")
     assert fake.ran == []
 
 
@@ -285,6 +303,15 @@ def test_the_slowest_cases_are_listed(fake, call) -> None:
 def test_the_memory_limit_is_repeated_as_it_was_given(fake, call) -> None:
     fake.results = [masked()]
     assert " --memory 1536M\n" in call("run", "a.yaml", "--memory", "1.5G").stdout
+
+
+def test_every_file_and_command_repeats_a_case_as_the_screen_does(fake, call) -> None:
+    fake.results = [masked()]
+    files = ("--json", "r.json", "--markdown", "r.md", "--junit", "r.xml", "--html", "r.html")
+    call("run", "a.yaml", "--memory", "2G", "--seed", "3", *files)
+    later = (call("inspect").stdout, call("merge", "r.json").stdout)
+    for text in (*later, *(Path(name).read_text(encoding="utf-8") for name in ("r.md", "r.xml", "r.html"))):
+        assert "--seed 3 --memory 2G" in text
 
 
 def test_last_failed(fake, call) -> None:

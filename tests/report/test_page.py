@@ -32,11 +32,16 @@ from report_specimens import (
 )
 
 from gradverify.catalogue import sections
+from gradverify.report.case_detail import DetailOptions
+from gradverify.report.lines import plain
 from gradverify.report.page.explained import blocks_of
 from gradverify.report.page.picture import picture_of
 from gradverify.report.page.rows import element_rows, rows_per_finding
 from gradverify.report.page.to_html import embedded, to_html
-from gradverify.result import Report, Source, Verdict
+from gradverify.report.screen import Screen
+from gradverify.report.terminal import report_lines
+from gradverify.result import PRINTED, Report, Source, Verdict
+from gradverify.testing.failure import UnexpectedCase
 
 HOSTILE = "</script><script>hit()</script><!--<script><img src=x onerror='hit()'>\"'><svg/onload=hit()>&lt;{{ 7*7 }}"
 VOID = {"meta", "input", "link", "img", "br", "hr"}
@@ -197,9 +202,17 @@ def test_a_case_tells_everything() -> None:
 
 
 def test_the_command_names_what_a_spec_may_not_imply() -> None:
-    environment = replace(report().environment, seed=7)
-    told = page(case("a/b/cuda-float32", device="cuda", dtype="float32"), environment=environment).data[0]
-    assert told["reproduce"].endswith("-k 'a/b/cuda-float32' --device cuda --dtype float32 --seed 7")
+    told = page(case("a/b/cuda-float32", rerun=("--device", "cuda", "--memory", "2G"))).data[0]
+    assert told["reproduce"].endswith("-k 'a/b/cuda-float32' --device cuda --memory 2G")
+
+
+def test_the_line_of_a_case_ends_before_what_it_printed() -> None:
+    lost = case("a/b", verdict=Verdict.ERROR, as_expected=False, checks=(), message=f"GV905: crashed{PRINTED}step 1")
+    listed = [text for _, text in page(lost).texts if text.startswith("GV905:")]
+    assert listed == ["GV905: crashed"]
+    row = plain(report_lines(report(lost), Screen(width=200), DetailOptions())[0])
+    assert row.split(maxsplit=3)[3].rsplit(maxsplit=2)[0] == "GV905: crashed"
+    assert str(UnexpectedCase(lost)) == "error: GV905: crashed"
 
 
 def test_output_and_tracebacks_keep_their_lines() -> None:

@@ -90,13 +90,14 @@ def test_scalars_have_no_brackets() -> None:
 
 
 def test_reproduce_command() -> None:
-    assert reproduce_command(case("a/b c/cpu", spec="my specs/a.yaml"), ("--dtype", "float32")) == (
+    assert reproduce_command(case("a/b c/cpu", spec="my specs/a.yaml", rerun=("--dtype", "float32"))) == (
         "gradverify run 'my specs/a.yaml' -k 'a/b c/cpu' --dtype float32"
     )
     assert reproduce_command(case("it's", spec="a.yaml")) == "gradverify run a.yaml -k 'it'\"'\"'s'"
     assert reproduce_command(case(spec="")) == ""
+    assert reproduce_command(case("-a/b", spec="-a.yaml")) == "gradverify run ./-a.yaml -k '-a/b'"
     required = ("--require-device", "cuda", "--seed", "3", "--require-device", "mps")
-    assert reproduce_command(case("a/b/cuda:1", spec="a.yaml", device="cuda:1"), required) == (
+    assert reproduce_command(case("a/b/cuda:1", spec="a.yaml", device="cuda:1", rerun=required)) == (
         "gradverify run a.yaml -k 'a/b/cuda:1' --require-device cuda --seed 3"
     )
 

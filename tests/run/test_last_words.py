@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gradverify
-from gradverify.run.last_words import last_words, watched
+from gradverify.run.last_words import end_of, last_words, watched
 
 OURS = f'  File "{Path(gradverify.__file__).parent}/run/worker.py", line 60 in serve\n'
 TORCH = '  File "/usr/lib/python3/site-packages/torch/autograd/graph.py", line 9 in _engine\n'
@@ -57,6 +57,19 @@ def test_no_line_of_the_users_is_no_place() -> None:
 def test_letters_are_read_as_they_were_written(tmp_path: Path) -> None:
     text = 'Timeout (0:00:04)!\nThread 0x1f (most recent call first):\n  File "/a/\\xe4.py", line 2 in f\n'
     assert last_words(text).place == "/a/ä.py:2 in f"
+
+
+def test_of_a_flood_the_last_lines_are_told_whole() -> None:
+    flood = "".join(f"line {number}\n" for number in range(3000))
+    assert end_of(flood).splitlines() == [f"line {number}" for number in range(2988, 3000)]
+    wide = "".join(f"{number} {'x' * 300}\n" for number in range(9))
+    assert [text[:2] for text in end_of(wide).splitlines()] == ["6 ", "7 ", "8 "]
+
+
+def test_little_output_is_told_as_it_is_and_a_line_without_end_by_its_own() -> None:
+    assert end_of("one\n\n  two\n") == "one\n\n  two"
+    assert end_of("x" * 5000) == "…" + "x" * 1199
+    assert end_of("\n\n") == ""
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 1e300])

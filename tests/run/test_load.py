@@ -83,7 +83,7 @@ def test_an_absent_module() -> None:
     ("file", "said"),
     [
         ("raises.py", "raised ZeroDivisionError: division by zero (tests/run/ops/raises.py:4)"),
-        ("exits.py", "raised called sys.exit(5) (tests/run/ops/exits.py:3)"),
+        ("exits.py", "raised SystemExit by sys.exit(5) (tests/run/ops/exits.py:3)"),
     ],
 )
 def test_a_module_that_raises_is_not_a_missing_one(file: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_a_module_that_raises_is_not_a_missing_one(file: str, said: str, monkeyp
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("def broken(:\n", "raised SyntaxError: "),
+        ("def broken(:\n", "raised SyntaxError: invalid syntax (user.py:1)"),
         ("\nimport not_installed_xyz\n", "raised ModuleNotFoundError: No module named 'not_installed_xyz' (user.py:2)"),
         ("from . import other\n", "a module with relative imports is named as package.module:Name"),
     ],

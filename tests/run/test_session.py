@@ -123,7 +123,7 @@ def test_fail_fast_goes_on_where_a_failure_is_judged_to_be_known(engine: Engine)
     ("file", "said"),
     [
         ("raises.py", f"GV901: importing {SHOWN}/raises.py raised ZeroDivisionError: division by zero"),
-        ("exits.py", f"GV901: importing {SHOWN}/exits.py raised called sys.exit(5)"),
+        ("exits.py", f"GV901: importing {SHOWN}/exits.py raised SystemExit by sys.exit(5)"),
         ("aborts.py", "GV905: importing aborts.py:square: crashed: SIGABRT (Aborted)"),
         ("hangs.py", "GV904: importing hangs.py:square: timed out after 0.5 s"),
     ],

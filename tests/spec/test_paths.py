@@ -57,6 +57,45 @@ def test_paths_that_name_no_spec(folder: Folder) -> None:
     assert errors() == [".:1:1: nothing to read (name a spec, or a folder with specs)"]
 
 
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [
+        ("spces", "specs"),
+        ("spces/", "specs"),
+        ("specs/iner", "specs/inner"),
+        ("specs/iner/clipped.yaml", "specs/inner/clipped.yaml"),
+        ("spec/inner/clipped.yaml", "specs/inner/clipped.yaml"),
+        ("spec/inner/gone.yaml", "specs"),
+        ("specs/inner/clipped", "specs/inner/clipped.yaml"),
+        ("./spec", "specs"),
+        ("elsewhere", ""),
+        ("", ""),
+        ("specs/.hiden", ""),
+        ("specs/inner/clipped.yaml/x.yaml", ""),
+    ],
+)
+def test_a_folder_that_was_mistyped(folder: Folder, path: str, near: str) -> None:
+    folder.write("specs/inner/clipped.yaml", MODULE)
+    folder.write("specs/.hidden/a.yaml", MODULE)
+    hint = f" (did you mean `{near}`?)" if near else ""
+    expected = [f"{path.strip('/').removeprefix('./')}:1:1: no such file or folder{hint}"] if path else []
+    assert errors(path) == expected
+
+
+def test_links_that_lead_nowhere(folder: Folder) -> None:
+    folder.write("specs/a.yaml", MODULE)
+    (folder.path / "specs" / "gone.yaml").symlink_to("nowhere.yaml")
+    (folder.path / "specs" / "self.yaml").symlink_to("self.yaml")
+    (folder.path / "specs" / "gone.txt").symlink_to("nowhere.txt")
+    assert errors("specs/gone.yaml") == ["specs/gone.yaml:1:1: a link that leads nowhere"]
+    assert errors("specs") == [
+        "specs/gone.yaml:1:1: a link that leads nowhere",
+        "specs/self.yaml:1:1: a link that leads nowhere",
+    ]
+    os.mkfifo(folder.path / "specs" / "pipe.yaml")
+    assert "specs/pipe.yaml:1:1: not a regular file" in errors("specs")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
 def test_a_file_that_may_not_be_read(folder: Folder) -> None:
     folder.write("a.yaml", MODULE)

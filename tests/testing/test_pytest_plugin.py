@@ -109,10 +109,13 @@ def test_side_by_side(pytester: pytest.Pytester, project: Project) -> None:
     result = pytester.runpytest_subprocess("--gradverify", "specs", "-n", "2", "--junitxml", "junit.xml")
     result.assert_outcomes(passed=2, failed=1)
     assert "cause constant-factor" in result.stdout.str()
-    names = {
-        found.attrib["name"] for found in ElementTree.parse(pytester.path / "junit.xml").getroot().iter("testcase")
-    }
+    result.stdout.fnmatch_lines(["FAILED specs/b.yaml::b/Wrong/cpu-float64 - fail: 3 entries of d*"])
+    root = ElementTree.parse(pytester.path / "junit.xml").getroot()
+    names = {found.attrib["name"] for found in root.iter("testcase")}
     assert names == {"a/Right/cpu-float64", "b/Wrong/cpu-float64", "c/Right/cpu-float64"}
+    (failure,) = root.iter("failure")
+    assert failure.attrib["message"].startswith("fail: 3 entries of d output / d x differ")
+    assert "cause constant-factor" in (failure.text or "")
 
 
 WATCH = """

@@ -7,7 +7,7 @@ from gradverify.report.case_detail import DetailOptions, case_detail
 from gradverify.report.lines import to_text
 from gradverify.report.safe import safe
 from gradverify.report.screen import Screen
-from gradverify.result import PRINTED, CaseResult
+from gradverify.result import CaseResult, without_output
 
 _WIDTH = 100  # columns of plain text; nobody knows the window that will show it
 _ROWS = 10  # elements per finding
@@ -22,7 +22,7 @@ def headline(case: CaseResult) -> str:
 def sentence(problem: Problem) -> str:
     """Return one problem as one line: check, code, what is wrong, cause."""
     lead = " ".join(part for part in (problem.check, problem.code) if part)
-    says = safe(problem.message.partition(PRINTED)[0].partition("\n")[0].strip())
+    says = safe(without_output(problem.message).partition("\n")[0].strip())
     cause = problem.finding.cause if problem.finding else None
     text = f"{safe(lead)}: {says}" if lead else says
     return f"{text}; cause {safe(cause)}" if cause else text
@@ -31,7 +31,7 @@ def sentence(problem: Problem) -> str:
 def remark(case: CaseResult) -> str:
     """Return what is to be said of a case besides its findings: what a spec or a baseline expected of it."""
     told = any(problem.check for problem in problems_of(case))
-    return " ".join(safe(case.message.partition(PRINTED)[0]).split()) if told else ""
+    return " ".join(safe(without_output(case.message)).split()) if told else ""
 
 
 def details(case: CaseResult) -> str:

@@ -47,7 +47,7 @@ class CaseDetails:
     reproduce: str  # "" where there is no spec to run
 
 
-def case_details(case: CaseResult, most_rows: int, rerun: tuple[str, ...] = ()) -> CaseDetails:
+def case_details(case: CaseResult, most_rows: int) -> CaseDetails:
     """Return the details of a case with at most so many elements per finding."""
     message, output = _parted(case.message)
     return CaseDetails(
@@ -55,7 +55,7 @@ def case_details(case: CaseResult, most_rows: int, rerun: tuple[str, ...] = ()) 
         message=message,
         output=output,
         checks=tuple(_check(check, most_rows) for check in case.checks),
-        reproduce=reproduce_command(case, rerun),
+        reproduce=reproduce_command(case),
     )
 
 

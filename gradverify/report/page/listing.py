@@ -13,7 +13,7 @@ from gradverify.report.lines import plain
 from gradverify.report.page.texts import one_line
 from gradverify.report.screen import UNICODE
 from gradverify.report.words import case_badge, counted
-from gradverify.result import CaseResult, Environment, Report, Verdict
+from gradverify.result import CaseResult, Environment, Report, Verdict, without_output
 
 _WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SKIP, Verdict.PASS)
 _SENTENCE = 200  # characters of a sentence in the listing; the whole of it is in the details
@@ -131,5 +131,5 @@ def _why(case: CaseResult) -> str:
     told = [finding.message for check in case.checks for finding in check.findings if finding.verdict is case.verdict]
     told += [check.message for check in case.checks if check.verdict is case.verdict]
     reason = next((text for text in (case.message, *told) if text), "")
-    line = one_line(next(iter(reason.splitlines()), ""))
+    line = one_line(next(iter(without_output(reason).splitlines()), ""))
     return line if len(line) <= _SENTENCE else f"{line[:_SENTENCE].rstrip()} …"

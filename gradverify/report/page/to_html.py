@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from gradverify.case import DEFAULT_DEVICES, DEFAULT_DTYPES
 from gradverify.report.page import assets
 from gradverify.report.page.details import case_details
 from gradverify.report.page.explained import explanations
@@ -19,7 +18,7 @@ from gradverify.report.page.listing import (
     verdict_counts,
 )
 from gradverify.report.page.rows import rows_per_finding
-from gradverify.result import CaseResult, Report
+from gradverify.result import Report
 from gradverify.serial import to_plain
 
 
@@ -46,7 +45,7 @@ def to_html(report: Report) -> str:
         devices=_choices(line.device for line in lines),
         dtypes=_choices(line.dtype for line in lines),
         groups=_groups(lines),
-        data=[Markup(embedded(case_details(case, most_rows, _rerun(case, report)))) for case in report.cases],
+        data=[Markup(embedded(case_details(case, most_rows))) for case in report.cases],
         explanations=explanations(report),
     )
 
@@ -66,11 +65,3 @@ def _groups(lines: list[Line]) -> tuple[tuple[str, str, list[Line]], ...]:
     bad = [line for line in lines if not line.as_expected]
     good = [line for line in lines if line.as_expected]
     return tuple(group for group in (("bad", "Not as expected", bad), ("good", "As expected", good)) if group[2])
-
-
-def _rerun(case: CaseResult, report: Report) -> tuple[str, ...]:
-    """Return the options that a spec may not imply: those that this run is known to have been given."""
-    seed = report.environment.seed
-    device = () if case.device in DEFAULT_DEVICES else ("--device", case.device)
-    dtype = () if case.dtype in DEFAULT_DTYPES else ("--dtype", case.dtype)
-    return (*device, *dtype, *(() if seed is None else ("--seed", str(seed))))

@@ -1,0 +1,41 @@
+"""What is said of user code that raised."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.case import Settings
+from gradverify.checks.registry import run_check
+from tests.core.support import claimed, double, problem_of
+
+
+def said(error: Exception) -> str:
+    def forward(x: Tensor) -> Tensor:
+        raise error
+
+    return run_check("gradcheck", problem_of(forward, double([1.0])), Settings()).message
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (MemoryError(), "out of memory in forward: MemoryError"),
+        (MemoryError("16 GiB"), "out of memory in forward: 16 GiB"),
+        (ValueError(), "forward raised ValueError ("),
+        (ValueError(" \n"), "forward raised ValueError ("),
+        (ValueError("\nodd\nlines"), "forward raised ValueError: odd ("),
+        (KeyError("x"), "forward raised KeyError: 'x' ("),
+    ],
+)
+def test_an_exception_is_named_also_where_it_says_nothing(error: Exception, text: str) -> None:
+    assert said(error).startswith(text)
+
+
+def test_so_it_is_in_backward() -> None:
+    def backward(x: Tensor) -> Tensor:
+        raise AssertionError
+
+    message = run_check("gradcheck", problem_of(claimed(torch.sin, backward), double([1.0])), Settings()).message
+    assert message.startswith("backward raised AssertionError (")
