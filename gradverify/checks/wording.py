@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, Context
 
 from gradverify.core.function.coordinates import Block
 from gradverify.core.function.sampler import Sampler
@@ -113,7 +114,7 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
     place = f"{group.of.name}{_index(worst.output_index)} by {group.wrt.name}{_index(worst.input_index)}"
     wrong = group.code is Code.MISMATCH
     said = told_apart(worst.analytic, worst.numeric) if wrong else (f"{worst.analytic:.6g}", f"{worst.numeric:.6g}")
-    found = f"backward says {said[0]}, differences say {said[1]} ± {worst.error_bar:.1g}"
+    found = f"backward says {said[0]}, differences say {said[1]} ± {_bar(worst.error_bar)}"
     count = f"{_entries(group.total)} of {block}"
     if code == 2 and series == 200:
         return (
@@ -134,6 +135,11 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
         Code.UNDETERMINED: f"{count} undetermined: the error bar is too wide to judge ({place}: {found})",
     }
     return reasons[group.code]
+
+
+def _bar(bar: float) -> str:
+    """Return an error bar rounded up, as tables have it: a bound must not look smaller than it is."""
+    return f"{float(Context(prec=1, rounding=ROUND_CEILING).create_decimal(repr(bar))):.1g}"
 
 
 def _each(count: int) -> str:

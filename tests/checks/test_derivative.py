@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gradverify.case import Settings, Tolerances, TorchGradcheck
 from gradverify.checks.registry import run_check
+from gradverify.report.numbers import with_bar
 from gradverify.result import CheckResult, Verdict
 from tests.core.support import claimed, double, problem_of
 
@@ -202,3 +203,11 @@ def test_two_numbers_that_differ_late_are_shown_with_the_digits_in_which_they_do
     (finding,) = checked(slightly, double([1.0])).findings
     assert "backward says 3.14159, differences say 3.14159 " not in finding.message
     assert "backward says 3.14159, differences say 3.141593 ±" in finding.message
+
+
+def test_the_sentence_and_the_table_round_an_error_bar_alike() -> None:
+    for seed in range(20):
+        x = double(np.random.default_rng(seed).normal(size=3).tolist())
+        (finding,) = checked(claimed(torch.sin, torch.sin), x).findings
+        bar = with_bar(0.0, finding.elements[0].error_bar).partition(" ± ")[2]
+        assert finding.message.endswith(f" ± {bar.replace('e-', 'e-0')}" if bar[-2] == "-" else f" ± {bar}")
