@@ -23,7 +23,7 @@ from gradverify.result import CheckResult, Verdict
 from tests.zoo.specimen import Specimen
 
 ALL_ELEMENTS = 1_000_000
-UNDEFINED = (Code.KINK, Code.JUMP, Code.OUTSIDE)
+UNDEFINED = (Code.KINK, Code.JUMP, Code.OUTSIDE, Code.SPILT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

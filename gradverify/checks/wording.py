@@ -17,6 +17,7 @@ _ACCEPTED = {Code.KINK: "at a kink", Code.EDGE: "at the edge of the domain"}
 _UNJUDGED = {
     Code.JUMP: "at a jump",
     Code.OUTSIDE: "where the forward is not finite",
+    Code.SPILT: "beside an infinite derivative",
     Code.UNDETERMINED: "undetermined",
 }
 
@@ -132,6 +133,10 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
         Code.JUMP: f"{count} cannot be judged: the function jumps at the point ({place})",
         Code.EDGE: f"{count} at the edge of the domain: judged by the one-sided derivative ({place})",
         Code.OUTSIDE: f"{count} cannot be judged: the forward is not finite at the point ({place})",
+        Code.SPILT: (
+            f"{count} cannot be judged: backward says nan, zero times the infinite derivative of another entry by the"
+            f" same input ({place})"
+        ),
         Code.UNDETERMINED: f"{count} undetermined: the error bar is too wide to judge ({place}: {found})",
     }
     return reasons[group.code]

@@ -35,6 +35,7 @@ class Code(IntEnum):
     UNDETERMINED = 5
     OUTSIDE = 6  # the forward is not finite at the point
     ASTRAY = 7  # at a kink and between the slopes, but the row as a whole is the gradient of no piece
+    SPILT = 8  # no number in place of a zero, by an input that has an infinite derivative elsewhere
 
 
 ACCEPTED = frozenset({Code.MATCH, Code.KINK, Code.EDGE})
@@ -50,6 +51,7 @@ VERDICTS = {
     Code.UNDETERMINED: ElementVerdict.UNDETERMINED,
     Code.OUTSIDE: ElementVerdict.UNDETERMINED,
     Code.ASTRAY: ElementVerdict.MISMATCH,
+    Code.SPILT: ElementVerdict.UNDETERMINED,
 }
 
 

@@ -18,6 +18,7 @@ from gradverify.core.judging.coarse import excuse_coarse
 from gradverify.core.judging.compare import Code, Judged, agrees
 from gradverify.core.judging.flight import excuse_flights
 from gradverify.core.judging.oblique import excuse_oblique
+from gradverify.core.judging.spilt import excuse_spilt
 from gradverify.core.judging.spread import excuse
 from gradverify.core.numeric.opening import Opening, opening
 
@@ -57,6 +58,7 @@ def second_look(at: Bench, ground: Ground, chosen: Tensor, judged: Judged, setti
     """Look at accusations again before they are raised."""
     if agrees(judged) or not bool((judged.code == Code.MISMATCH).any()):
         return judged
+    judged = excuse_spilt(at, chosen, judged)
     judged = excuse_coarse(at, chosen, judged, settings.seed)
     judged = excuse_flights(at, chosen, excuse(at, ground.backward, chosen, judged))
     return excuse_oblique(at, chosen, judged, settings.seed)

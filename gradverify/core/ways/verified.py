@@ -34,13 +34,11 @@ _CONFIRMED = 6  # accused coordinates that are moved alone
 def claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, seed: int) -> bool:
     """Tell whether the claimed entries, and no others, make up backward's answer to random cotangents.
 
-    The second cotangent gives every row the same weight, so that a stray entry is seen beside its own row, however
-    small that is beside others.
+    Of coordinates with a claim that is no number, sums say nothing. The second cotangent gives every row the same
+    weight, so that a stray entry is seen beside its own row, however small that is beside others.
     """
-    if not bool(torch.isfinite(claimed).all()):
-        return False
     generator = torch.Generator().manual_seed(seed + 1)
-    row_size = claimed.abs().amax(dim=0)
+    row_size = claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     weights = torch.where(row_size > 0, row_size, 1.0).reciprocal()
     rounding = max(_ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
     return all(
@@ -54,7 +52,8 @@ def _claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, cotangent: Te
     terms = claimed * cotangent
     off = answer.sub_(by_owner(moves, terms)).abs_()
     size = by_owner(moves, terms.abs_())
-    return bool((off <= torch.add(size, _FAINT * size.max()).mul_(rounding)).all())
+    largest = size.nan_to_num(0.0, 0.0).max()
+    return bool((off <= torch.add(size, _FAINT * largest).mul_(rounding)).logical_or_(~size.isfinite()).all())
 
 
 def differences_hold(at: Bench, added: Added, seed: int) -> bool:

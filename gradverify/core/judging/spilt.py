@@ -1,0 +1,31 @@
+"""Claims that are no number because backward multiplied a zero of the cotangent by an infinite derivative.
+
+At the edge of a domain, as of a square root at zero, the derivative of one output is infinite. Backward is asked for
+the others with a cotangent that is zero there, and zero times infinity is no number: it spills into rows that do not
+depend on this input at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradverify.core.judging.bench import Bench
+from gradverify.core.judging.compare import Code, Judged
+
+_UNKNOWN = (Code.UNDETERMINED, Code.OUTSIDE, Code.JUMP)
+
+
+def excuse_spilt(at: Bench, chosen: Tensor, judged: Judged) -> Judged:
+    """Leave undetermined what is nan in place of a zero, by an input that has an infinite derivative elsewhere."""
+    claimed, owner = at.claimed[chosen], at.moves.owner[chosen]
+    nan = (judged.code == Code.MISMATCH) & claimed.isnan() & (judged.numeric.abs() <= judged.bar)
+    if not bool(nan.any()):
+        return judged
+    unknown = torch.isin(judged.code, torch.tensor(_UNKNOWN, dtype=torch.int8, device=owner.device))
+    infinite = torch.zeros_like(at.sampled.point, dtype=torch.bool)
+    infinite[owner[~claimed.isfinite() & unknown & (owner >= 0)]] = True
+    spilt = nan & infinite[owner.clamp(min=0)]
+    return replace(judged, code=judged.code.masked_fill(spilt, Code.SPILT))

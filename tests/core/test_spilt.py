@@ -1,0 +1,55 @@
+"""No number where backward multiplied a cotangent of zero by an infinite derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.result import Verdict
+from tests.core.support import claimed, double, gradcheck, gradgradcheck
+
+SMALL = [0.0, 1.0, 2.0]
+LARGE = [0.0, *(0.1 * k for k in range(1, 60))]  # so many that a structure is looked for
+
+
+@pytest.mark.parametrize("values", [SMALL, LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("function", [torch.sqrt, torch.reciprocal, torch.log, torch.rsqrt, lambda x: x**0.5])
+def test_one_infinite_derivative_accuses_no_other_entry(
+    function: Callable[[Tensor], Tensor], values: list[float]
+) -> None:
+    for check in (gradcheck, gradgradcheck):
+        result = check(function, double(values))
+        assert (result.verdict, result.mismatched) == (Verdict.INCONCLUSIVE, 0)
+
+
+def test_what_is_not_a_number_beside_an_infinite_derivative_is_explained() -> None:
+    messages = [finding.message for finding in gradcheck(torch.sqrt, double(SMALL)).findings]
+    assert any("2 entries" in text and "zero times the infinite derivative" in text for text in messages)
+
+
+@pytest.mark.parametrize("values", [SMALL, LARGE], ids=["small", "large"])
+def test_no_number_where_every_derivative_is_finite_is_wrong(values: list[float]) -> None:
+    function = claimed(torch.sin, lambda x: torch.where(x == 0, torch.nan, x.cos()))
+    result = gradcheck(function, double(values))
+    assert result.verdict is Verdict.FAIL
+    assert result.mismatched >= 1
+    assert {finding.code for finding in result.findings} <= {"GV103"}
+
+
+@pytest.mark.parametrize("values", [SMALL, LARGE], ids=["small", "large"])
+def test_a_wrong_entry_beside_an_infinite_derivative_is_found(values: list[float]) -> None:
+    def slope(x: Tensor) -> Tensor:
+        found = 0.5 / x.sqrt()
+        return torch.where(x == 2.0 if len(x) == 3 else x == x.max(), found * (1 + 1e-6), found)
+
+    result = gradcheck(claimed(torch.sqrt, slope), double(values))
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
+
+
+def test_no_number_in_place_of_a_derivative_is_wrong_beside_an_infinite_one() -> None:
+    function = claimed(lambda x: x.sqrt() + x.roll(1), lambda x: 0.5 / x.sqrt() + 1)
+    result = gradcheck(function, double(SMALL))
+    assert result.verdict is Verdict.FAIL
