@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -78,3 +79,29 @@ def test_what_lasts_is_noise_and_nothing_smooth() -> None:
     assert float(lasting(stairs, scales(stairs))) > 1e-17
     nowhere = sampled_at(lambda x: torch.where(x == 1.0, x, math.nan), double([1.0]))
     assert float(lasting(nowhere, scales(nowhere))) == math.inf
+
+
+@pytest.mark.parametrize("fast", [lambda x: x.exp(), lambda x: (-x).exp(), lambda x: 1e-13 * (40 * x).sin()])
+def test_what_varies_faster_than_the_samples_follow_is_no_noise(fast: Callable[[Tensor], Tensor]) -> None:
+    for value in (33.4, -33.4):
+        sampled = sampled_at(fast, double([value]))
+        assert float(lasting(sampled, scales(sampled))) < 1e-12 * float(sampled.value.abs())
+
+
+def test_a_saturated_slope_is_judged_as_strictly_as_any() -> None:
+    def slope(x: Tensor) -> Tensor:
+        return x.sigmoid() * (1 + x * (-x).sigmoid())
+
+    far = double([-33.4, 1.0, 0.3, -24.0, 2.0])
+    assert gradcheck(claimed(torch.nn.functional.silu, slope), far).verdict == "pass"
+    for error in (1e-6, 1e-4):
+        for place in torch.eye(5, dtype=torch.float64)[[0, 3]]:
+            wrong = claimed(torch.nn.functional.silu, lambda x, by=1 + error * place: slope(x) * by)  # type: ignore[misc]
+            assert gradcheck(wrong, far).mismatched == 1
+
+
+def test_a_slope_is_judged_strictly_beside_one_that_is_far_steeper() -> None:
+    steep = double([28.4, 50.7])
+    wrong = claimed(torch.expm1, lambda x: x.exp() * (1 + 1e-6 * double([1.0, 0.0])))
+    assert gradcheck(claimed(torch.expm1, torch.exp), steep).verdict == "pass"
+    assert gradcheck(wrong, steep).mismatched == 1

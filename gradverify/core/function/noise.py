@@ -46,6 +46,7 @@ _CLEAN = 16.0  # a forward with noise below this multiple of rounding is not lis
 _CROSSED = 1e3  # a side that hears this many times more than the other has crossed a kink or a jump
 _SPACINGS = tuple(2.0**-k for k in range(3, 20))  # relative to the length scale, from where rounding may be heard
 _STAYS = 4.0  # noise falls by less from one of these to the next
+_AT_ONCE = 1024.0  # and by more where the samples come to lie within one stair, which smooth variation does seldom
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -110,13 +111,29 @@ def lasting(sampled: Sampler, lengths: Scales) -> Tensor:
     """Return the loudest noise that samples at some distance show, and at a half and a quarter of it too; (m,).
 
     So stairs of rounding are heard that are wider than the samples of `measure` are apart, and nothing smooth is, which
-    falls by 8 each time, but for accidents. Infinite where the forward is not finite at any of these distances.
+    falls by 8 each time, but for accidents: at once, or after distances that it varies too quickly for. Infinite where
+    the forward is not finite at any of these distances.
     """
     direction = _direction(lengths, 0)
     heard = torch.stack([_one_side(sampled, direction * spacing) for spacing in _SPACINGS])
     stays = heard[:-1] <= _STAYS * heard[1:]
-    loudest = torch.where(stays[:-1] & stays[1:], heard[:-2], 0.0).amax(dim=0)
+    noise = stays[:-1] & stays[1:] & ~_fades(heard)[:-2]
+    loudest = torch.where(noise, heard[:-2], 0.0).amax(dim=0)
     return loudest.masked_fill_(heard.isnan().all(dim=0), torch.inf)
+
+
+def _fades(heard: Tensor) -> Tensor:
+    """Tell at which distances something smooth is heard: what is left of it later falls again and again; (K, m).
+
+    Noise stays, or is gone at once. It may fall once by accident.
+    """
+    fall = heard[:-1] / heard[1:].clamp(min=_TINY)
+    little = (fall > _STAYS) & (fall <= _AT_ONCE)
+    fading = torch.zeros_like(heard, dtype=torch.bool)
+    for number in range(len(fall) - 2, -1, -1):
+        twice = little[number] & little[number + 1]
+        fading[number] = twice | (fading[number + 1] & (fall[number] <= _AT_ONCE))
+    return fading
 
 
 def repeats(sampled: Sampler) -> bool:
