@@ -105,3 +105,25 @@ def test_a_slope_is_judged_strictly_beside_one_that_is_far_steeper() -> None:
     wrong = claimed(torch.expm1, lambda x: x.exp() * (1 + 1e-6 * double([1.0, 0.0])))
     assert gradcheck(claimed(torch.expm1, torch.exp), steep).verdict == "pass"
     assert gradcheck(wrong, steep).mismatched == 1
+
+
+@pytest.mark.parametrize("logit", [22.0, 30.0, 36.0, 40.0])
+def test_what_cancels_in_backward_itself_is_within_its_grain(logit: float) -> None:
+    def loss(x: Tensor) -> Tensor:
+        return x.clamp(min=0) - x + (-x.abs()).exp().log1p()
+
+    for point in ([logit], [logit, 0.3, -1.2]):
+        assert gradcheck(claimed(loss, lambda x: x.sigmoid() - 1), double(point)).verdict == "pass"
+    accurate = claimed(loss, lambda x: -(-x).sigmoid())
+    assert gradcheck(accurate, double([logit])).verdict == "pass"
+    for factor in (1 + 1e-6, 2.0) if logit < 36 else ():
+        wrong = claimed(loss, lambda x, factor=factor: -(-x).sigmoid() * factor)  # type: ignore[misc]
+        assert gradcheck(wrong, double([logit])).mismatched == 1
+
+
+def test_cross_entropy_of_a_sure_prediction_is_right_at_order_2() -> None:
+    def loss(x: Tensor) -> Tensor:
+        return torch.nn.functional.cross_entropy(torch.stack([x, -x], 1), torch.zeros(len(x), dtype=torch.long))
+
+    for logit in (19.2, 21.3, 24.0):
+        assert gradgradcheck(loss, double([logit, 0.3])).verdict == "pass"

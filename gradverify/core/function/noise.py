@@ -28,7 +28,7 @@ from gradverify.core.function.sampler import Sampler, along, identical
 from gradverify.core.function.scale import Scales, own_or_shared
 
 _POINTS = 8  # samples on each side of the point
-_PLACES = tuple(k + 0.8 * (k * 0.6180339887498949 % 1) for k in range(1, _POINTS + 1))  # no two distances alike
+PLACES = tuple(k + 0.8 * (k * 0.6180339887498949 % 1) for k in range(1, _POINTS + 1))  # no two distances alike
 _ORDERS = (3, 4, 5)  # orders of difference taken into account
 _SPACING = 1.3 * 2.0**-20  # of the length scale: many float32 ulps, and far below what most functions feel
 _CLOSER = 4.0  # by which the samples then move together
@@ -41,10 +41,10 @@ _FALLS = 8.0  # an estimate that falls by less over two distances is noise
 _PATIENCE = 3  # distances that are tried in any case
 _RELIABLE = 1e-5  # but not above this part of the output, which is more than float32 has
 _LOUD = 256.0  # noise above this multiple of rounding, beside the largest output, is worth a closer look
-_SAFETY = 8.0  # from a standard deviation, the smallest of three estimates, to a bound
+SAFETY = 8.0  # from a standard deviation, the smallest of three estimates, to a bound
 _CLEAN = 16.0  # a forward with noise below this multiple of rounding is not listened to twice
 _CROSSED = 1e3  # a side that hears this many times more than the other has crossed a kink or a jump
-_SPACINGS = tuple(2.0**-k for k in range(3, 20))  # relative to the length scale, from where rounding may be heard
+SPACINGS = tuple(2.0**-k for k in range(3, 20))  # relative to the length scale, from where rounding may be heard
 _STAYS = 4.0  # noise falls by less from one of these to the next
 _AT_ONCE = 1024.0  # and by more where the samples come to lie within one stair, which smooth variation does seldom
 _TINY = torch.finfo(torch.float64).tiny
@@ -115,11 +115,15 @@ def lasting(sampled: Sampler, lengths: Scales) -> Tensor:
     the forward is not finite at any of these distances.
     """
     direction = _direction(lengths, 0)
-    heard = torch.stack([_one_side(sampled, direction * spacing) for spacing in _SPACINGS])
+    heard = torch.stack([_one_side(sampled, direction * spacing) for spacing in SPACINGS])
+    return lasting_in(heard).masked_fill_(heard.isnan().all(dim=0), torch.inf)
+
+
+def lasting_in(heard: Tensor) -> Tensor:
+    """Return the loudest noise that lasts, of what is heard (K, m) at distances each half the one before; (m,)."""
     stays = heard[:-1] <= _STAYS * heard[1:]
     noise = stays[:-1] & stays[1:] & ~_fades(heard)[:-2]
-    loudest = torch.where(noise, heard[:-2], 0.0).amax(dim=0)
-    return loudest.masked_fill_(heard.isnan().all(dim=0), torch.inf)
+    return torch.where(noise, heard[:-2], 0.0).amax(dim=0)
 
 
 def _fades(heard: Tensor) -> Tensor:
@@ -154,11 +158,11 @@ def _estimate(sampled: Sampler, direction: Tensor, rounding: Tensor, worth: Tens
     It is infinite where neither side is in the domain, though the point is (`finite`).
     """
     left = _one_side(sampled, -direction)
-    if bool((left * _SAFETY <= worth * (_CLEAN / _LOUD)).all()):
-        return torch.fmax(left.mul_(_SAFETY), rounding)
+    if bool((left * SAFETY <= worth * (_CLEAN / _LOUD)).all()):
+        return torch.fmax(left.mul_(SAFETY), rounding)
     right = _one_side(sampled, direction)
     quiet, loud = torch.fmax(torch.fmin(left, right), rounding), torch.fmax(left, right)
-    measured = torch.where(loud <= _CROSSED * quiet, loud, quiet).mul_(_SAFETY)
+    measured = torch.where(loud <= _CROSSED * quiet, loud, quiet).mul_(SAFETY)
     return torch.fmax(measured, rounding).masked_fill_(finite & loud.isnan(), torch.inf)
 
 
@@ -177,12 +181,12 @@ def _pooled(sampled: Sampler, level: Tensor) -> Tensor:
 
 
 def _one_side(sampled: Sampler, direction: Tensor) -> Tensor:
-    samples = on_line(sampled, direction, _PLACES)
+    samples = on_line(sampled, direction, PLACES)
     found = torch.empty_like(samples[0])
     width = portion(found)
     for start in range(0, len(found), width):
         some = slice(start, start + width)
-        found[some] = _from_differences(samples[:, some])
+        found[some] = noise_in(samples[:, some])
     return found
 
 
@@ -192,8 +196,8 @@ def _spacing(sampled: Sampler) -> float:
     return max(_SPACING, 8 * coarsest)
 
 
-def _from_differences(samples: Tensor) -> Tensor:
-    """Return the smallest of the noise estimates of the difference orders; (points, m) -> (m,)."""
+def noise_in(samples: Tensor) -> Tensor:
+    """Return the noise in samples at `PLACES` of a line, (points, m) -> (m,): the smallest estimate of all orders."""
     apart = samples[1:] - samples[0]
     size = apart.abs().amax(dim=0).clamp_(min=_TINY)  # whose square may underflow
     squares = (_weights().to(apart.device) @ apart.div_(size)).square_()
@@ -221,7 +225,7 @@ def _means() -> Tensor:
 def _weights_of(order: int) -> Tensor:
     rows = torch.zeros(_POINTS - order, _POINTS, dtype=torch.float64)
     for start, row in enumerate(rows):
-        nodes = _PLACES[start : start + order + 1]
+        nodes = PLACES[start : start + order + 1]
         for number, node in enumerate(nodes):
             row[start + number] = 1 / math.prod(node - other for other in nodes if other != node)
     return rows / rows.square().sum(dim=1, keepdim=True).sqrt()
