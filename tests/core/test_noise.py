@@ -127,3 +127,24 @@ def test_cross_entropy_of_a_sure_prediction_is_right_at_order_2() -> None:
 
     for logit in (19.2, 21.3, 24.0):
         assert gradgradcheck(loss, double([logit, 0.3])).verdict == "pass"
+
+
+def test_a_term_that_has_saturated_in_backward_is_no_mistake_of_order_2() -> None:
+    def vjp(error: float) -> Callable[[Tensor], Tensor]:
+        def density(x: Tensor) -> Tensor:
+            return (-x * x / 2).exp() / math.sqrt(2 * math.pi)
+
+        inner = with_backward(
+            lambda g, x: g * ((1 + torch.erf(x / math.sqrt(2))) / 2 + x * density(x)),
+            lambda h, g, x: (
+                h * ((1 + torch.erf(x / math.sqrt(2))) / 2 + x * density(x)),
+                h * g * density(x) * (2 - x * x) * (1 + error),
+            ),
+        )
+        return with_backward(torch.nn.functional.gelu, lambda g, x: inner(g, x))
+
+    for place in (-8.5, -10.0, -16.0):
+        assert gradgradcheck(vjp(0.0), double([place])).verdict == "pass"
+        assert gradgradcheck(vjp(0.0), double([place, 0.3])).verdict == "pass"
+    for place in (-2.0, -4.0):
+        assert gradgradcheck(vjp(1e-6), double([place, 0.3])).verdict == "fail"
