@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -78,3 +79,72 @@ def test_what_lasts_is_noise_and_nothing_smooth() -> None:
     assert float(lasting(stairs, scales(stairs))) > 1e-17
     nowhere = sampled_at(lambda x: torch.where(x == 1.0, x, math.nan), double([1.0]))
     assert float(lasting(nowhere, scales(nowhere))) == math.inf
+
+
+@pytest.mark.parametrize("fast", [lambda x: x.exp(), lambda x: (-x).exp(), lambda x: 1e-13 * (40 * x).sin()])
+def test_what_varies_faster_than_the_samples_follow_is_no_noise(fast: Callable[[Tensor], Tensor]) -> None:
+    for value in (33.4, -33.4):
+        sampled = sampled_at(fast, double([value]))
+        assert float(lasting(sampled, scales(sampled))) < 1e-12 * float(sampled.value.abs())
+
+
+def test_a_saturated_slope_is_judged_as_strictly_as_any() -> None:
+    def slope(x: Tensor) -> Tensor:
+        return x.sigmoid() * (1 + x * (-x).sigmoid())
+
+    far = double([-33.4, 1.0, 0.3, -24.0, 2.0])
+    assert gradcheck(claimed(torch.nn.functional.silu, slope), far).verdict == "pass"
+    for error in (1e-6, 1e-4):
+        for place in torch.eye(5, dtype=torch.float64)[[0, 3]]:
+            wrong = claimed(torch.nn.functional.silu, lambda x, by=1 + error * place: slope(x) * by)  # type: ignore[misc]
+            assert gradcheck(wrong, far).mismatched == 1
+
+
+def test_a_slope_is_judged_strictly_beside_one_that_is_far_steeper() -> None:
+    steep = double([28.4, 50.7])
+    wrong = claimed(torch.expm1, lambda x: x.exp() * (1 + 1e-6 * double([1.0, 0.0])))
+    assert gradcheck(claimed(torch.expm1, torch.exp), steep).verdict == "pass"
+    assert gradcheck(wrong, steep).mismatched == 1
+
+
+@pytest.mark.parametrize("logit", [22.0, 30.0, 36.0, 40.0])
+def test_what_cancels_in_backward_itself_is_within_its_grain(logit: float) -> None:
+    def loss(x: Tensor) -> Tensor:
+        return x.clamp(min=0) - x + (-x.abs()).exp().log1p()
+
+    for point in ([logit], [logit, 0.3, -1.2]):
+        assert gradcheck(claimed(loss, lambda x: x.sigmoid() - 1), double(point)).verdict == "pass"
+    accurate = claimed(loss, lambda x: -(-x).sigmoid())
+    assert gradcheck(accurate, double([logit])).verdict == "pass"
+    for factor in (1 + 1e-6, 2.0) if logit < 36 else ():
+        wrong = claimed(loss, lambda x, factor=factor: -(-x).sigmoid() * factor)  # type: ignore[misc]
+        assert gradcheck(wrong, double([logit])).mismatched == 1
+
+
+def test_cross_entropy_of_a_sure_prediction_is_right_at_order_2() -> None:
+    def loss(x: Tensor) -> Tensor:
+        return torch.nn.functional.cross_entropy(torch.stack([x, -x], 1), torch.zeros(len(x), dtype=torch.long))
+
+    for logit in (19.2, 21.3, 24.0):
+        assert gradgradcheck(loss, double([logit, 0.3])).verdict == "pass"
+
+
+def test_a_term_that_has_saturated_in_backward_is_no_mistake_of_order_2() -> None:
+    def vjp(error: float) -> Callable[[Tensor], Tensor]:
+        def density(x: Tensor) -> Tensor:
+            return (-x * x / 2).exp() / math.sqrt(2 * math.pi)
+
+        inner = with_backward(
+            lambda g, x: g * ((1 + torch.erf(x / math.sqrt(2))) / 2 + x * density(x)),
+            lambda h, g, x: (
+                h * ((1 + torch.erf(x / math.sqrt(2))) / 2 + x * density(x)),
+                h * g * density(x) * (2 - x * x) * (1 + error),
+            ),
+        )
+        return with_backward(torch.nn.functional.gelu, lambda g, x: inner(g, x))
+
+    for place in (-8.5, -10.0, -16.0):
+        assert gradgradcheck(vjp(0.0), double([place])).verdict == "pass"
+        assert gradgradcheck(vjp(0.0), double([place, 0.3])).verdict == "pass"
+    for place in (-2.0, -4.0):
+        assert gradgradcheck(vjp(1e-6), double([place, 0.3])).verdict == "fail"

@@ -234,6 +234,14 @@ def test_half_precision_inside_is_no_missing_mask(precision: torch.dtype) -> Non
         assert gradcheck(attention, *(each.requires_grad_() for each in inputs)).verdict == "inconclusive"
 
 
+def test_a_point_in_the_middle_of_a_stair_lies_in_no_dead_zone() -> None:
+    def loss(x: Tensor) -> Tensor:
+        return torch.nn.functional.binary_cross_entropy_with_logits(x, torch.ones_like(x), reduction="none")
+
+    for value in (4.0, 8.0, 10.0):
+        assert gradgradcheck(loss, torch.tensor([value], requires_grad=True)).verdict == "pass"
+
+
 def test_a_dead_zone_with_a_straight_through_gradient_is_wrong() -> None:
     wrong = claimed(lambda x: torch.nn.functional.softshrink(x, 0.5), torch.ones_like)
     assert gradcheck(wrong, double([0.1, -0.2, 1.0])).mismatched == 2

@@ -41,11 +41,12 @@ _FALLS = 8.0  # an estimate that falls by less over two distances is noise
 _PATIENCE = 3  # distances that are tried in any case
 _RELIABLE = 1e-5  # but not above this part of the output, which is more than float32 has
 _LOUD = 256.0  # noise above this multiple of rounding, beside the largest output, is worth a closer look
-_SAFETY = 8.0  # from a standard deviation, the smallest of three estimates, to a bound
+SAFETY = 8.0  # from a standard deviation, the smallest of three estimates, to a bound
 _CLEAN = 16.0  # a forward with noise below this multiple of rounding is not listened to twice
 _CROSSED = 1e3  # a side that hears this many times more than the other has crossed a kink or a jump
-_SPACINGS = tuple(2.0**-k for k in range(3, 20))  # relative to the length scale, from where rounding may be heard
+SPACINGS = tuple(2.0**-k for k in range(3, 20))  # relative to the length scale, from where rounding may be heard
 _STAYS = 4.0  # noise falls by less from one of these to the next
+_AT_ONCE = 1024.0  # and by more where the samples come to lie within one stair, which smooth variation does seldom
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -80,9 +81,9 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
     # An output that is exactly zero beside others that are not may be a sum that cancels.
     rounding = torch.where(size > 0, size, sampled.size) * sampled.unit + _TINY
     worth = _LOUD * torch.fmax(rounding, sampled.size * sampled.unit)
-    one = _from_samples(heard)
+    one = noise_in(heard)
     if _is_clean(one, worth):
-        level = _pooled(sampled, torch.fmax(one.mul_(_SAFETY), rounding))
+        level = _pooled(sampled, torch.fmax(one.mul_(SAFETY), rounding))
         return Noise(level=level, loud=level, lasting=torch.zeros_like(level, dtype=torch.bool), rounding=rounding)
     finite = torch.isfinite(sampled.value)
     level = before = earlier = _estimate(sampled, direction, one, rounding, worth, finite)
@@ -124,13 +125,33 @@ def lasting(sampled: Sampler, lengths: Scales) -> Tensor:
     """Return the loudest noise that samples at some distance show, and at a half and a quarter of it too; (m,).
 
     So stairs of rounding are heard that are wider than the samples of `measure` are apart, and nothing smooth is, which
-    falls by 8 each time, but for accidents. Infinite where the forward is not finite at any of these distances.
+    falls by 8 each time, but for accidents: at once, or after distances that it varies too quickly for. Infinite where
+    the forward is not finite at any of these distances.
     """
     direction = _direction(lengths, 0)
-    heard = torch.stack([_one_side(sampled, direction * spacing) for spacing in _SPACINGS])
+    heard = torch.stack([_one_side(sampled, direction * spacing) for spacing in SPACINGS])
+    return lasting_in(heard).masked_fill_(heard.isnan().all(dim=0), torch.inf)
+
+
+def lasting_in(heard: Tensor) -> Tensor:
+    """Return the loudest noise that lasts, of what is heard (K, m) at distances each half the one before; (m,)."""
     stays = heard[:-1] <= _STAYS * heard[1:]
-    loudest = torch.where(stays[:-1] & stays[1:], heard[:-2], 0.0).amax(dim=0)
-    return loudest.masked_fill_(heard.isnan().all(dim=0), torch.inf)
+    noise = stays[:-1] & stays[1:] & ~_fades(heard)[:-2]
+    return torch.where(noise, heard[:-2], 0.0).amax(dim=0)
+
+
+def _fades(heard: Tensor) -> Tensor:
+    """Tell at which distances something smooth is heard: what is left of it later falls again and again; (K, m).
+
+    Noise stays, or is gone at once. It may fall once by accident.
+    """
+    fall = heard[:-1] / heard[1:].clamp(min=_TINY)
+    little = (fall > _STAYS) & (fall <= _AT_ONCE)
+    fading = torch.zeros_like(heard, dtype=torch.bool)
+    for number in range(len(fall) - 2, -1, -1):
+        twice = little[number] & little[number + 1]
+        fading[number] = twice | (fading[number + 1] & (fall[number] <= _AT_ONCE))
+    return fading
 
 
 def repeats(sampled: Sampler) -> bool:
@@ -152,16 +173,16 @@ def _estimate(
     It is infinite where neither side is in the domain, though the point is (`finite`).
     """
     if _is_clean(one, worth):
-        return torch.fmax(one.mul_(_SAFETY), rounding)
+        return torch.fmax(one.mul_(SAFETY), rounding)
     other = _one_side(sampled, -direction)
     quiet, loud = torch.fmax(torch.fmin(one, other), rounding), torch.fmax(one, other)
-    measured = torch.where(loud <= _CROSSED * quiet, loud, quiet).mul_(_SAFETY)
+    measured = torch.where(loud <= _CROSSED * quiet, loud, quiet).mul_(SAFETY)
     return torch.fmax(measured, rounding).masked_fill_(finite & loud.isnan(), torch.inf)
 
 
 def _is_clean(one: Tensor, worth: Tensor) -> bool:
     """Tell whether one side of the point shows so little noise that the other need not be heard."""
-    return bool((one <= worth * (_CLEAN / _LOUD / _SAFETY)).all())
+    return bool((one <= worth * (_CLEAN / _LOUD / SAFETY)).all())
 
 
 def _pooled(sampled: Sampler, level: Tensor) -> Tensor:
@@ -179,11 +200,11 @@ def _pooled(sampled: Sampler, level: Tensor) -> Tensor:
 
 
 def _one_side(sampled: Sampler, direction: Tensor) -> Tensor:
-    return _from_samples(on_line(sampled, direction, PLACES))
+    return noise_in(on_line(sampled, direction, PLACES))
 
 
-def _from_samples(samples: Tensor) -> Tensor:
-    """Return the noise that samples on one side of the point show, (8, m) -> (m,); a few outputs at a time."""
+def noise_in(samples: Tensor) -> Tensor:
+    """Return the noise in samples at `PLACES` of a line, (8, m) -> (m,); a few outputs at a time, in a cache."""
     found = torch.empty_like(samples[0])
     width = portion(found)
     for start in range(0, len(found), width):

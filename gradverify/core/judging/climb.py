@@ -66,7 +66,7 @@ def _held_against(at: Bench, samples: Samples, local: Local) -> Judged:
     """Return the verdicts on what the samples show, after another look at what rounding inside may excuse."""
     claimed, allowance = at.claimed[samples.moves], of_moves(at.allowance, samples.moves)
     judged = judge_local(claimed, local, allowance, torch.zeros_like(claimed))
-    faint = excused(at, samples.moves, judged)
+    faint = excused(at, samples.moves, judged, local.seen)
     if faint is not None:
         judged = judge_local(claimed, local, allowance, faint)
     wrong = (judged.code == Code.MISMATCH) & ~(local.idle | local.edge | local.kink)

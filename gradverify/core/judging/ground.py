@@ -17,6 +17,7 @@ from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.coarse import excuse_coarse
 from gradverify.core.judging.compare import Code, Judged, agrees
 from gradverify.core.judging.flight import excuse_flights
+from gradverify.core.judging.grain import excuse_grain
 from gradverify.core.judging.oblique import excuse_oblique
 from gradverify.core.judging.spilt import excuse_spilt
 from gradverify.core.judging.spread import excuse
@@ -60,7 +61,8 @@ def second_look(at: Bench, ground: Ground, chosen: Tensor, judged: Judged, setti
         return judged
     judged = excuse_spilt(at, chosen, judged)
     judged = excuse_coarse(at, chosen, judged, settings.seed)
-    judged = excuse_flights(at, chosen, excuse(at, ground.backward, chosen, judged))
+    judged = excuse_grain(at, ground.backward, chosen, excuse(at, ground.backward, chosen, judged))
+    judged = excuse_flights(at, chosen, judged)
     return excuse_oblique(at, chosen, judged, settings.seed)
 
 

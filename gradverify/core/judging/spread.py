@@ -52,19 +52,23 @@ def _spread(at: Bench, backward: Reverse, places: Tensor) -> Tensor:
     answers, asked = [], standing(at.sampled, places).tolist()
     for ulps in _ULPS:
         try:
-            answers.append(torch.stack(list(rows(_nearby(backward, at.sampled.point, ulps), asked))))
+            answers.append(torch.stack(list(rows(nearby(backward, _displaced(at.sampled.point, ulps)), asked))))
         except EvaluationError:
             continue
     found = torch.stack(answers) if answers else torch.zeros(1, len(places), at.sampled.point.numel())
     return (found.amax(dim=0) - found.amin(dim=0)).nan_to_num(0.0)
 
 
-def _nearby(backward: Reverse, point: Tensor, ulps: float) -> Reverse:
+def nearby(backward: Reverse, point: Tensor) -> Reverse:
+    """Return backward at another point (n,), asked on fresh graphs; raises EvaluationError."""
+    problem = _at(backward.problem, point)
+    return replace(backward, problem=problem, tape=record(problem), reuse=Reuse.FRESH, known=None)
+
+
+def _displaced(point: Tensor, ulps: float) -> Tensor:
     generator = torch.Generator().manual_seed(int(ulps))
     signs = torch.where(torch.rand(point.shape, generator=generator) < 0.5, -1.0, 1.0).to(point.device)
-    displaced = point * (1 + ulps * signs * torch.finfo(torch.float64).eps)
-    problem = _at(backward.problem, displaced)
-    return replace(backward, problem=problem, tape=record(problem), reuse=Reuse.FRESH)
+    return point * (1 + ulps * signs * torch.finfo(torch.float64).eps)
 
 
 def _at(problem: Problem, point: Tensor) -> Problem:

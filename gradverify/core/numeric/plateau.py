@@ -64,11 +64,14 @@ def _height(sampled: Sampler, samples: Samples, unheard: Tensor) -> Tensor:
 def _ragged(moves: Tensor, steps: Tensor, first: Tensor) -> Tensor:
     """Tell whether an output moves unevenly beyond its flat stretch: stairs do, the slope beyond a dead zone does not.
 
-    `moves` (C, K, m) is by how much, `first` (C, 1, m) the first rung within the stretch.
+    That slope also begins where the stretch ends, where stairs that happen to look even begin with a leap. `moves`
+    (C, K, m) is by how much it moves, `first` (C, 1, m) the first rung within the stretch.
     """
     near = [(first - number).clamp(min=0) for number in (1, 2, 3)]
     there = [moves.gather(1, place) for place in near]
     at = [steps.expand_as(moves).gather(1, place) for place in near]
     one, other = ((there[k + 1] - there[k]) / (at[k + 1] - at[k]) for k in range(2))
     even = (one - other).abs() <= _EVEN * torch.maximum(one.abs(), other.abs())
-    return (~even | (first < len(near))).squeeze(1)
+    reach = one * (at[0] - steps.expand_as(moves).gather(1, first))
+    leaps = (there[0] - reach) * there[0].sign() > _EVEN * there[0].abs()
+    return (~even | leaps | (first < len(near))).squeeze(1)
