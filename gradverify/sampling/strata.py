@@ -32,6 +32,8 @@ def cover(quantiles: Tensor, breaks: Iterable[float], generator: torch.Generator
     The nearest quantile that is not the only one of its piece is moved.
     """
     edges = [0.0, *sorted({point for point in breaks if 0 < point < 1}), 1.0]
+    if len(edges) == 2:
+        return quantiles
     inner = torch.tensor(edges[1:-1], dtype=torch.float64)
     covered = quantiles.clone()
     for piece, (low, high) in enumerate(pairwise(edges)):

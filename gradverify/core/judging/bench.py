@@ -39,12 +39,13 @@ class Bench:
 
 def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed: Tensor, settings: Settings) -> Bench:
     """Put together what every move is judged with; `claimed` is (M, m)."""
+    size = claimed.abs().nan_to_num(0.0, 0.0, 0.0)
     allowance = Allowance(
         rtol=relative_tolerance(settings.tolerances, sampled.dtypes),
         floor=(settings.tolerances.atol or 0.0) + _LEAST * sampled.least,
-        beside=entry_scale(moves, claimed),
-        scale=resolution_scale(moves, claimed, sampled.size, lengths.step),
-        largest=magnitudes(sampled, claimed.abs().amax(dim=0)) if len(claimed) else sampled.value,
+        beside=entry_scale(moves, size),
+        scale=resolution_scale(moves, size, sampled.size, lengths.step),
+        largest=magnitudes(sampled, size.amax(dim=0)) if len(claimed) else sampled.value,
         order=sampled.problem.order,
         coarse=sampled.coarse,
     )

@@ -104,25 +104,23 @@ def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) ->
     return max((_RTOL[dtype] for dtype in real if dtype in _RTOL), default=_RTOL[torch.float64])
 
 
-def entry_scale(moves: Moves, claimed: Tensor) -> Tensor:
-    """Return for each entry the smaller of the largest claims in its row and in its column; (M, m)."""
-    size = claimed.abs().nan_to_num(0.0, 0.0, 0.0)
+def entry_scale(moves: Moves, size: Tensor) -> Tensor:
+    """Return for each entry the smaller of the largest claims in its row and in its column; `size` is theirs, (M, m)."""
     if not size.numel():
         return size
     return torch.minimum(size.amax(dim=0, keepdim=True), owned(moves, slice(None), largest_by_owner(moves, size)))
 
 
-def resolution_scale(moves: Moves, claimed: Tensor, value: Tensor, length: Tensor) -> Tensor:
+def resolution_scale(moves: Moves, size: Tensor, value: Tensor, length: Tensor) -> Tensor:
     """Return per entry the size below which a derivative is of no consequence; (M, m).
 
-    `claimed` is (M, m), `value` (m,) the outputs' magnitudes and `length` (n,) the inputs' scales. An entry
+    `size` is that of the claims, (M, m), `value` (m,) the outputs' magnitudes and `length` (n,) the inputs' scales. An entry
     matters as far as it moves the output beside the output's other inputs, and beside the output's own size.
     """
-    if not claimed.numel():
-        return claimed
+    if not size.numel():
+        return size
     lengths = owned(moves, slice(None), length)
-    size = (claimed.abs().nan_to_num(0.0, 0.0, 0.0) * lengths).amax(dim=0)
-    return torch.maximum(size, _NEGLIGIBLE * value).unsqueeze(0) / lengths
+    return torch.maximum((size * lengths).amax(dim=0), _NEGLIGIBLE * value).unsqueeze(0) / lengths
 
 
 def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance, zero: Tensor) -> Judged:
