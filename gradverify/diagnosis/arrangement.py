@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradverify.core.function.coordinates import Block, total
 from gradverify.core.whole.evidence import Site
-from gradverify.diagnosis.seen import Seen, resembles, share_of
+from gradverify.diagnosis.seen import Seen, resembles, share_of, spoils
 
 _FAR = 64  # places that something is rolled by, at most
 
@@ -95,8 +95,15 @@ def _distances(size: int) -> Iterator[int]:
 
 
 def _plausible(seen: Seen, arrangement: Arrangement) -> bool:
-    rows, columns = seen.looks
-    return resembles(seen, seen.numeric[_at(arrangement.rows, rows), _at(arrangement.columns, columns)])
+    return resembles(seen, _expected(seen, arrangement, seen.looks)) and not spoils(
+        seen, _expected(seen, arrangement, seen.right)
+    )
+
+
+def _expected(seen: Seen, arrangement: Arrangement, places: tuple[Tensor, Tensor]) -> Tensor:
+    """Return what the arrangement expects at some places (k,)."""
+    rows, columns = places
+    return seen.numeric[_at(arrangement.rows, rows), _at(arrangement.columns, columns)]
 
 
 def _at(order: Tensor | None, places: Tensor) -> Tensor:

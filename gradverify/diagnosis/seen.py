@@ -38,6 +38,8 @@ class Seen:
     left_out: Tensor  # (m, n) bool: not finite, or not judged
     slack: Tensor  # (m, n) what measurement and rounding leave; of right entries, what was allowed
     looks: tuple[Tensor, Tensor]  # rows and columns of some wrong entries, spread over all of them
+    right: tuple[Tensor, Tensor]  # and of some right ones that are not zero
+    spared: float  # how many right entries each of those stands for, for every wrong one
     largest: float  # error of an entry; squares are taken relative to it, so that none of them underflows
     squared: float  # the sum of the squared error over all entries that are wrong
 
@@ -72,6 +74,8 @@ def see(backward: Reverse, claimed: Tensor, numeric: Tensor, bar: Tensor, wrong:
         claimed, numeric = claimed.masked_fill(left_out, 0.0), numeric.masked_fill(left_out, 0.0)
     errors = torch.cat([(claimed[part] - numeric[part])[wrong[part]] for part in parts])
     largest = float(errors.abs().max())
+    fine = ~(wrong | zero)
+    right = _looks(fine)
     return Seen(
         claimed=claimed,
         numeric=numeric,
@@ -80,6 +84,8 @@ def see(backward: Reverse, claimed: Tensor, numeric: Tensor, bar: Tensor, wrong:
         left_out=left_out,
         slack=slack,
         looks=_looks(wrong),
+        right=right,
+        spared=int(fine.sum()) / max(1, len(right[0])) / int(wrong.sum()),
         largest=largest,
         squared=float(torch.linalg.vector_norm(errors.div_(largest))) ** 2,
     )
@@ -117,6 +123,15 @@ def resembles(seen: Seen, predicted: Tensor, scale: float = 1.0) -> bool:
     slack = torch.minimum(max(scale, 1.0) * seen.slack[at], _CAP * error)
     near = (claimed - predicted).abs() <= slack + _CLOSE * error
     return int(near.sum()) >= _RESEMBLES * len(near)
+
+
+def spoils(seen: Seen, predicted: Tensor) -> bool:
+    """Tell whether a pattern would have more right entries wrong than there are wrong ones, by those in `seen.right`.
+
+    `predicted` (k,) is what it expects there.
+    """
+    off = (seen.claimed[seen.right] - predicted).abs() > seen.slack[seen.right]
+    return int(off.sum()) * seen.spared > 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,7 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
     rounding = torch.where(size > 0, size, sampled.size) * sampled.unit + _TINY
     worth = _LOUD * torch.fmax(rounding, sampled.size * sampled.unit)
     one = noise_in(heard)
+    del heard  # of all that is held here, the largest
     if _is_clean(one, worth):
         level = _pooled(sampled, torch.fmax(one.mul_(SAFETY), rounding))
         return Noise(level=level, loud=level, lasting=torch.zeros_like(level, dtype=torch.bool), rounding=rounding)

@@ -105,7 +105,7 @@ def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) ->
 
 
 def entry_scale(moves: Moves, size: Tensor) -> Tensor:
-    """Return for each entry the smaller of the largest claims in its row and in its column; `size` is theirs, (M, m)."""
+    """Return per entry the smaller of the largest in its row and in its column; `size` is that of claims, (M, m)."""
     if not size.numel():
         return size
     return torch.minimum(size.amax(dim=0, keepdim=True), owned(moves, slice(None), largest_by_owner(moves, size)))
@@ -114,8 +114,8 @@ def entry_scale(moves: Moves, size: Tensor) -> Tensor:
 def resolution_scale(moves: Moves, size: Tensor, value: Tensor, length: Tensor) -> Tensor:
     """Return per entry the size below which a derivative is of no consequence; (M, m).
 
-    `size` is that of the claims, (M, m), `value` (m,) the outputs' magnitudes and `length` (n,) the inputs' scales. An entry
-    matters as far as it moves the output beside the output's other inputs, and beside the output's own size.
+    `size` is that of the claims, (M, m), `value` (m,) the outputs' magnitudes and `length` (n,) the inputs' scales. An
+    entry matters as far as it moves the output beside the output's other inputs, and beside the output's own size.
     """
     if not size.numel():
         return size
