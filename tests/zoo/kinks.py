@@ -85,14 +85,20 @@ KINKS: tuple[Specimen, ...] = (
         "near a kink",
         x=at([[1.0, 1 + 1e-9, 2.0, 3.0]]),
     ),
-    specimen("2-norm at zero", torch.linalg.vector_norm, _K, "on a kink", x=at(0.0, 0.0)),
+    # torch's second derivative of a norm at zero is nan
+    specimen("2-norm at zero", torch.linalg.vector_norm, _K, "on a kink", "wrong at order 2", x=at(0.0, 0.0)),
     specimen("2-norm at 1e-12", torch.linalg.vector_norm, _K, "near a kink", x=at(1e-12, -2e-12)),
     specimen("2-norm at 1e-8", torch.linalg.vector_norm, _K, "near a kink", x=at(1e-8, -2e-8)),
     specimen("2-norm with one coordinate at zero", torch.linalg.vector_norm, _K, x=at(0.0, 3.0)),
     specimen("1-norm with zeros", lambda x: x.norm(1), _K, "on a kink", x=at(0.0, 3.0, 0.0)),
     specimen("max norm", lambda x: x.norm(float("inf")), _K, x=at(1.0, -3.0, 2.0)),
     specimen(
-        "norm of a zero row beside another", lambda x: x.norm(dim=1), _K, "on a kink", x=at([0.0, 0.0], [3.0, 4.0])
+        "norm of a zero row beside another",
+        lambda x: x.norm(dim=1),
+        _K,
+        "on a kink",
+        "wrong at order 2",
+        x=at([0.0, 0.0], [3.0, 4.0]),
     ),
     specimen("normalised 1e-3 from zero", lambda x: functional.normalize(x, dim=0), _K, x=at(1e-3, 2e-3)),
     specimen(
