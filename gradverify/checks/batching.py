@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gradverify.case import Settings
-from gradverify.checks.contract.build import subject_for
+from gradverify.checks.contract.build import heard, subject_for
 from gradverify.checks.contract.nodes import class_of, custom_nodes
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Answer, Subject, answer_of, as_coordinates, graph_at, judged, outputs_of
@@ -33,6 +33,7 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
         return skipped(NAME, problem, "nothing to differentiate, or a forward that does not repeat")
     if not defines_vmap(subject):
         return skipped(NAME, subject.problem, "not every Function here defines vmap or generate_vmap_rule")
+    subject = heard(subject)
     refusals: list[str] = []
     found = tuple(findings(subject, refusals))
     if not found and refusals:

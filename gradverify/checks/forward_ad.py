@@ -11,7 +11,7 @@ from torch.autograd import forward_ad as dual
 
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks import gradcheck
-from gradverify.checks.contract.build import subject_for
+from gradverify.checks.contract.build import heard, subject_for
 from gradverify.checks.contract.differences import directional
 from gradverify.checks.contract.nodes import class_of, custom_nodes
 from gradverify.checks.contract.passed import differs
@@ -38,6 +38,7 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
         return skipped(NAME, problem, "nothing to differentiate, or a forward that does not repeat")
     if not defines_jvp(subject):
         return skipped(NAME, subject.problem, "no Function here defines jvp")
+    subject = heard(subject)
     refusals: list[str] = []
     found = tuple(findings(subject, refusals))
     if not found and refusals:

@@ -12,16 +12,20 @@ from gradverify.core.function.problem import Problem
 
 
 def subject_for(problem: Problem, settings: Settings) -> Subject | None:
-    """Return the problem as a subject with its noise, None where there is nothing to ask or the forward is random.
+    """Return the problem as a subject, None where there is nothing to ask or the forward is random.
 
-    Raises EvaluationError.
+    Its noise is not known yet, see `heard`. Raises EvaluationError.
     """
     if not problem.primals:
         return None
     ready = steady(problem, settings)
     if ready.reuse is Reuse.SHARED or not any(output.tensor.requires_grad for output in ready.tape.outputs):
         return None
-    subject = subject_of(ready.problem, settings, ready.tape, ready.reuse)
+    return subject_of(ready.problem, settings, ready.tape, ready.reuse)
+
+
+def heard(subject: Subject) -> Subject:
+    """Return the subject with the noise of its forward and backward, which costs a dozen of each."""
     casts = casts_of(subject)
     dtypes = casts.forward | casts.backward
     spread = spread_of(subject, spreads(subject))
