@@ -63,8 +63,8 @@ def generators_kept(devices: Sequence[int]) -> Iterator[None]:
 
 def scattered(scale: Tensor, generator: Generator) -> Tensor:
     """Return random entries of either sign, between half and one and a half times their scale; none is small."""
-    size = torch.rand(scale.shape, generator=generator, dtype=torch.float64) + 0.5
-    sign = torch.where(torch.rand(scale.shape, generator=generator) < 0.5, -1.0, 1.0)
+    size = torch.rand(scale.shape, generator=generator, dtype=torch.float64, device="cpu") + 0.5
+    sign = torch.where(torch.rand(scale.shape, generator=generator, device="cpu") < 0.5, -1.0, 1.0)
     return (size * sign).to(scale.device) * scale
 
 
@@ -77,4 +77,4 @@ def scattered_from(scale: Tensor, seed: int) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _units(count: int, seed: int) -> Tensor:
-    return scattered(torch.ones(count, dtype=torch.float64), Generator().manual_seed(seed))
+    return scattered(torch.ones(count, dtype=torch.float64, device="cpu"), Generator().manual_seed(seed))

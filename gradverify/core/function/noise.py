@@ -241,13 +241,13 @@ def _weights() -> Tensor:
 @cache
 def _means() -> Tensor:
     """Return the weights of the mean over the differences of each order; (orders, differences)."""
-    order = torch.tensor([order for order in _ORDERS for _ in range(_POINTS - order)])
-    mine = (order == torch.tensor(_ORDERS).unsqueeze(1)).to(torch.float64)
+    order = torch.tensor([order for order in _ORDERS for _ in range(_POINTS - order)], device="cpu")
+    mine = (order == torch.tensor(_ORDERS, device="cpu").unsqueeze(1)).to(torch.float64)
     return mine / mine.sum(dim=1, keepdim=True)
 
 
 def _weights_of(order: int) -> Tensor:
-    rows = torch.zeros(_POINTS - order, _POINTS, dtype=torch.float64)
+    rows = torch.zeros(_POINTS - order, _POINTS, dtype=torch.float64, device="cpu")
     for start, row in enumerate(rows):
         nodes = PLACES[start : start + order + 1]
         for number, node in enumerate(nodes):
