@@ -80,11 +80,7 @@ def _rounding(first: Sampler, second: Ground) -> float:
     largest = first.size.max() if first.size.numel() else 0.0
     value = cotangents.abs().sum() * largest
     change = (second.sampled.value.abs() * second.lengths.step[:size]).sum()
-    return _CANCELLED * _eps(second.sampled) * float(value + change)
-
-
-def _eps(sampled: Sampler) -> float:
-    return max(torch.finfo(dtype).eps for dtype in sampled.dtypes)
+    return _CANCELLED * second.sampled.eps * float(value + change)
 
 
 def _suspicious(asked: _Asked) -> bool:
@@ -136,7 +132,7 @@ def _adds_up(along: Estimate, total: Estimate) -> bool:
 
 def _pairs(asked: _Asked, along: Estimate) -> list[_Pair]:
     """Return p·(H q) and q·(H p) of every two directions; `along` has H of each of them, (k, n)."""
-    relative = max(_ROUNDING, _UNITS * _eps(asked.second.sampled))
+    relative = max(_ROUNDING, _UNITS * asked.second.sampled.eps)
     size, ones = asked.directions.abs(), asked.directions @ along.value.T
     bars, terms = size @ along.bar.T, size @ along.value.abs().T
     bar = bars + bars.T

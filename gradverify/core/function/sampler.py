@@ -51,6 +51,11 @@ class Sampler:
     together: Together = field(default_factory=Together)
     kept: Tensor | None = None  # outputs looked at, None for all; `value` and `unit` are theirs
 
+    @property
+    def eps(self) -> float:
+        """That of the coarsest dtype that backward answers in."""
+        return max(torch.finfo(dtype).eps for dtype in self.dtypes)
+
 
 def sampler(problem: Problem, tape: Tape) -> Sampler:
     """Return the sampler of the tape's outputs; raises EvaluationError when the forward does."""

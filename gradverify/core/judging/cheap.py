@@ -1,4 +1,4 @@
-"""The cheap pass: three differences per entry, and which of them that leaves in doubt."""
+"""The cheap looks at entries, by few steps or from afar, and which entries they leave in doubt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gradverify.core.numeric.samples import (
     difference_noise,
     finest_noise,
     samples_of,
-    to_the_end,
+    trusted,
     unmoved,
     void,
 )
@@ -77,7 +77,7 @@ def _by_richardson(sampled: Sampler, noise: Noise, samples: Samples, level: Tens
 
 def _by_tableau(sampled: Sampler, noise: Noise, samples: Samples, level: Tensor) -> Estimate:
     del level
-    usable = to_the_end(torch.isfinite(central(samples))) & ~void(samples)
+    usable = trusted(central(samples), void(samples))
     return central_tableau(samples, difference_noise(sampled, noise, samples), usable)
 
 

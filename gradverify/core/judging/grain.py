@@ -15,7 +15,6 @@ from torch import Tensor
 
 from gradverify.core.function.analytic import Reverse, rows
 from gradverify.core.function.noise import PLACES, SAFETY, SPACINGS, lasting_in, noise_in
-from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.sampler import places as standing
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench, of_moves
@@ -34,7 +33,7 @@ def excuse_grain(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -
     """Take back accusations that are within what backward's answers resolve."""
     claimed = at.claimed[chosen]
     largest = float(at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if at.claimed.numel() else 0.0
-    small = (judged.code == Code.MISMATCH) & (judged.error <= min(_MOST, _UNITS * _eps(at.sampled)) * max(1.0, largest))
+    small = (judged.code == Code.MISMATCH) & (judged.error <= min(_MOST, _UNITS * at.sampled.eps) * max(1.0, largest))
     places = small.any(dim=0).nonzero().squeeze(1)[: max(1, min(_ROWS, _NUMBERS // max(1, at.claimed.shape[0])))]
     if not len(places):
         return judged
@@ -42,7 +41,7 @@ def excuse_grain(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -
     owner = at.moves.owner[chosen][:, places].clamp(min=0)
     for found, into in zip(_grain(at, backward, places), (heard, around), strict=True):
         into[:, places] = found.gather(1, owner.T).T
-    unit = _eps(at.sampled) * around.clamp(max=1.0)
+    unit = at.sampled.eps * around.clamp(max=1.0)
     lost = claimed == 0  # no digit is left, and what stands still moves in no stairs
     allowed = judged.allowed + torch.where(lost, _UNITS * unit, BAR_FACTOR * heard)
     excused = small & (judged.error <= allowed)
@@ -50,10 +49,6 @@ def excuse_grain(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -
     known = is_resolved(heard, torch.maximum(claimed.abs(), around), allowance)
     code = judged.code.masked_fill(excused, Code.MATCH).masked_fill(excused & ~known, Code.UNDETERMINED)
     return replace(judged, allowed=torch.where(excused, allowed, judged.allowed), code=code)
-
-
-def _eps(sampled: Sampler) -> float:
-    return max(torch.finfo(dtype).eps for dtype in sampled.dtypes)
 
 
 def _grain(at: Bench, backward: Reverse, places: Tensor) -> tuple[Tensor, Tensor]:

@@ -24,6 +24,7 @@ from gradverify.core.numeric.samples import (
     difference_noise,
     one_sided,
     to_the_end,
+    trusted,
     unmoved,
     void,
 )
@@ -72,7 +73,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | No
     if known is not None:
         height = torch.maximum(height, known)
     difference, nothing = central(samples), void(samples)
-    finite = to_the_end(torch.isfinite(difference) | nothing) & ~nothing
+    finite = trusted(difference, nothing)
     scatter = _scatter(samples)
     measured = difference_noise(sampled, noise, samples)
     level, shape, smooth = _smooth(

@@ -10,7 +10,6 @@ from gradverify.core.function.portion import FEW
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales
 from gradverify.core.numeric import richardson
-from gradverify.core.numeric.moves import Moves, single_moves
 from gradverify.core.numeric.samples import Walk, walked_beside
 
 _SMALL = 1 << 16  # numbers in all points of the call and their outputs
@@ -21,8 +20,7 @@ class Opening:
     """What the first call of the forward has shown."""
 
     noise: Noise
-    moves: Moves | None = None  # each input alone; None where there are too many to try them all at once
-    walk: Walk | None = None  # by the steps of `richardson`, where there are such moves
+    walk: Walk | None = None  # of each input alone, by the steps of `richardson`; None where there are too many
 
 
 def opening(sampled: Sampler, lengths: Scales, seed: int) -> Opening:
@@ -35,7 +33,6 @@ def opening(sampled: Sampler, lengths: Scales, seed: int) -> Opening:
     if inputs >= FEW or points * (inputs + outputs) > _SMALL:
         return Opening(noise=measure(sampled, lengths, seed))
     direction = first_direction(sampled, lengths, seed)
-    moves = single_moves(inputs, outputs, sampled.point.device)
     line = points_on_line(sampled, direction, PLACES)
-    heard, walk = walked_beside(sampled, moves, richardson.steps(lengths), line)
-    return Opening(noise=measured(sampled, direction, heard), moves=moves, walk=walk)
+    heard, walk = walked_beside(sampled, richardson.steps(lengths), line)
+    return Opening(noise=measured(sampled, direction, heard), walk=walk)

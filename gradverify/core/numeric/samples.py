@@ -84,12 +84,12 @@ def walked(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Walk
     return Walk(chosen=chosen, steps=steps, lengths=torch.cat(lengths), spot=spot, values=values)
 
 
-def walked_beside(sampled: Sampler, moves: Moves, steps: Steps, others: Tensor) -> tuple[Tensor, Walk]:
-    """Evaluate the forward at `others` (N, n) and at x ± h for every single move and step, all in one call.
+def walked_beside(sampled: Sampler, steps: Steps, others: Tensor) -> tuple[Tensor, Walk]:
+    """Evaluate the forward at `others` (N, n) and at x ± h for every coordinate alone and every step, all in one call.
 
     Returns the outputs at the others, (N, m), beside the walk.
     """
-    every, count = moves.colour, 2 * len(steps.factors)
+    every, count = torch.arange(len(sampled.point), device=sampled.point.device), 2 * len(steps.factors)
     moved = _moved(sampled, every, steps, slice(None))
     points = torch.cat([others, _displaced(sampled, every, every, moved, len(every)).flatten(0, 1)])
     values = sampled.value.new_empty(len(points), sampled.value.numel())
@@ -214,6 +214,11 @@ def finest(samples: Samples, count: int) -> Samples:
 def void(samples: Samples) -> Tensor:
     """Tell which steps vanish in the input's own dtype, so that nothing was sampled; (C, K, 1 or m)."""
     return (samples.forth <= 0) | (samples.back <= 0)
+
+
+def trusted(quotient: Tensor, nothing: Tensor) -> Tensor:
+    """Tell which steps give a number, and all finer ones too, those aside that vanish (`nothing`); (C, K, m)."""
+    return to_the_end(torch.isfinite(quotient) | nothing) & ~nothing
 
 
 def central(samples: Samples) -> Tensor:

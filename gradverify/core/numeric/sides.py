@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.numeric.ladder import tableau
-from gradverify.core.numeric.samples import BAR_FACTOR, Estimate, Samples, one_sided, to_the_end, void
+from gradverify.core.numeric.samples import BAR_FACTOR, Estimate, Samples, one_sided, trusted, void
 
 _ROUGHLY = 1e-2  # a bar this small against the bend tells on which of the two sides the point lies
 _LATELY, _GROWTH = 4, 4.0  # rungs over which a quotient that has a limit does not grow by this much
@@ -18,7 +18,7 @@ def sides(sampled: Sampler, samples: Samples, level: Tensor, beyond: Tensor) -> 
     """Return the one-sided derivatives, from steps that reach `beyond` (C, K, m) what is rough."""
     quotient, steps = torch.cat(one_sided(sampled, samples)), torch.cat([samples.back, samples.forth])
     nothing, level, beyond = (torch.cat([each, each]) for each in (void(samples), level, beyond))
-    usable = to_the_end(torch.isfinite(quotient) | nothing) & ~nothing & beyond
+    usable = trusted(quotient, nothing) & beyond
     slope = tableau(quotient, 2 * level, usable, steps)
     values = slope.value.chunk(2)
     bars = torch.where(_grows_to_the_end(quotient, usable, level), torch.inf, slope.bar).chunk(2)

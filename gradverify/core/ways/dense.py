@@ -22,11 +22,10 @@ def affordable(ground: Ground) -> bool:
 
 def compare_densely(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison:
     """Compare every entry, column by column; raises EvaluationError."""
-    sampled, first = ground.sampled, ground.opening
-    moves = first.moves or single_moves(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
+    sampled = ground.sampled
+    moves = single_moves(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
     claimed = jacobian(ground.backward).T.contiguous()
     at = bench(sampled, ground.noise, ground.lengths, moves, claimed, settings)
-    judged = [
-        (chosen, second_look(at, ground, chosen, part, settings)) for chosen, part in judge_all(at, ground.opening.walk)
-    ]
+    looked = judge_all(at, ground.opening.walk)
+    judged = [(chosen, second_look(at, ground, chosen, part, settings)) for chosen, part in looked]
     return tallied(at, judge_together(at, judged, settings.seed), settings, reconsider)

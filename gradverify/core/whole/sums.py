@@ -110,7 +110,7 @@ def ask(sums: Sums) -> Asked:
         slopes=slopes,
         claimed=claimed,
         numeric=numeric,
-        rounding=_ROUNDINGS * _eps(ground) * size + _ULP * answers.abs() @ stacked.T.abs(),
+        rounding=_ROUNDINGS * ground.sampled.eps * size + _ULP * answers.abs() @ stacked.T.abs(),
         typical=error.square().mean(1, keepdim=True).sqrt().expand_as(error).reshape(claimed.shape),
     )
 
@@ -152,8 +152,3 @@ def summed_up(cotangents: Tensor, slopes: Sequence[Estimate]) -> Summed:
     bars = torch.stack([torch.where(used, found.bar, 0.0) for found in slopes])
     bar = (cotangents.square() @ bars.T.square()).sqrt()
     return Summed(value=cotangents @ values.T, bar=torch.where(torch.isfinite(bar), bar, torch.inf))
-
-
-def _eps(ground: Ground) -> float:
-    dtypes = ground.sampled.dtypes
-    return max((torch.finfo(dtype).eps for dtype in dtypes), default=torch.finfo(torch.float64).eps)
