@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gradverify.core.function import noise
+from gradverify.core.function import ecnoise
 from gradverify.core.function.chance import _units, seed_everywhere, untouched
 
 _SEEDS = (0, 7, 2**40 + 1)
@@ -56,16 +56,16 @@ def test_reseeding_is_seen() -> None:
 
 
 def test_what_is_kept_does_not_depend_on_the_default_device_of_the_moment() -> None:
-    forgotten = (_units, noise._weights, noise._means)
+    forgotten = (_units, ecnoise._weights, ecnoise._means)
     for each in forgotten:
         each.cache_clear()
     torch.set_default_device("meta")  # as a forward may, which other cases must not notice
     try:
-        kept = [_units(5, 3), noise._weights(), noise._means()]
+        kept = [_units(5, 3), ecnoise._weights(), ecnoise._means()]
     finally:
         torch.set_default_device(None)
         for each in forgotten:
             each.cache_clear()
-    for found, expected in zip(kept, [_units(5, 3), noise._weights(), noise._means()], strict=True):
+    for found, expected in zip(kept, [_units(5, 3), ecnoise._weights(), ecnoise._means()], strict=True):
         assert found.device.type == "cpu"
         assert torch.equal(found, expected)

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.analytic import Reverse, rows
-from gradverify.core.function.noise import PLACES, SAFETY, SPACINGS, lasting_in, noise_in
+from gradverify.core.function.ecnoise import PLACES, noise_in
+from gradverify.core.function.noise import SAFETY, SPACINGS, lasting_in
 from gradverify.core.function.sampler import places as standing
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench, of_moves
