@@ -31,13 +31,14 @@ def shown_path(file: str) -> str:
     """Return a path relative to the current directory where it lies below it."""
     try:
         return _relative(file, Path.cwd())
-    except (ValueError, OSError):
+    except OSError:
         return file
 
 
 @lru_cache(maxsize=256)
 def _relative(file: str, folder: Path) -> str:
-    return str(Path(file).resolve().relative_to(folder.resolve()))
+    path, above = Path(file).resolve(), folder.resolve()
+    return str(path.relative_to(above)) if path.is_relative_to(above) else file
 
 
 def _text_of(error: BaseException) -> str:

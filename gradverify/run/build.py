@@ -57,7 +57,7 @@ def _require_outputs(case: Case, problem: Problem) -> None:
         raise
     except BaseException:
         return
-    count = len(tuple(named_tensors("", found)))
+    count = len(named_tensors("", found))
     absent = [number for number in case.outputs if number >= count]
     if absent:
         place = f"{case.outputs_at}: " if case.outputs_at else ""

@@ -16,7 +16,7 @@ import torch
 from gradverify.case import Absence, Target, TargetProblem
 from gradverify.errors import TargetError
 from gradverify.run.blame import describe, shown_path
-from gradverify.run.siblings import importable, private_name
+from gradverify.run.siblings import importable, private_name, resolved
 
 _MOST_NAMES = 20
 
@@ -44,7 +44,7 @@ def find(target: Target) -> Any:
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise LoadError(_missing(f"there is no file {shown_path(str(path))}", _python_files(path), path.name))
-    path = path.resolve()
+    path = resolved(str(path))
     name = private_name("file", path)
     if name in sys.modules:
         return sys.modules[name]

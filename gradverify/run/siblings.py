@@ -6,6 +6,7 @@ import hashlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -24,11 +25,18 @@ def importable(target: Target) -> Iterator[None]:
         with _first_on_path(Path.cwd()):
             yield
     else:
-        folder = Path(target.file).resolve().parent
+        folder = resolved(target.file).parent
         with _first_on_path(folder), _private_modules(folder):
             yield
 
 
+@lru_cache(maxsize=1024)
+def resolved(file: str) -> Path:
+    """Return where a file lies, links followed: once per process, since every case asks."""
+    return Path(file).resolve()
+
+
+@lru_cache(maxsize=1024)
 def private_name(kind: str, path: Path) -> str:
     """Return a module name that belongs to `path` alone."""
     digest = hashlib.blake2b(str(path).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
@@ -72,7 +80,8 @@ def _joined(before: Sequence[str]) -> set[str]:
 
 def _kept_modules(folder: Path) -> dict[str, ModuleType]:
     """Return the modules of this folder that wait for their next use; a module of its own holds them."""
-    holder = sys.modules.setdefault(private_name("folder", folder), ModuleType(private_name("folder", folder)))
+    name = private_name("folder", folder)
+    holder = sys.modules.get(name) or sys.modules.setdefault(name, ModuleType(name))
     kept: dict[str, ModuleType] = vars(holder).setdefault("modules", {})
     return kept
 

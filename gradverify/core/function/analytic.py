@@ -13,7 +13,7 @@ from torch import Tensor
 from gradverify.core.function.coordinates import coordinates_in, flatten, unflatten
 from gradverify.core.function.portion import FEW
 from gradverify.core.function.problem import Problem
-from gradverify.core.function.tape import Rejected, Tape, is_intact, record, vjp
+from gradverify.core.function.tape import Rejected, Tape, is_intact, pulled_back, record
 from gradverify.errors import EvaluationError
 
 _WORTH = 12  # fewer cotangents are asked one by one
@@ -187,8 +187,8 @@ def _at_once(backward: Reverse, cotangents: Tensor) -> Tensor | None:
 
 def _ask(problem: Problem, tape: Tape, cotangent: Tensor) -> tuple[Tensor | None, ...]:
     outputs = [output.tensor for output in tape.outputs]
-    with torch.no_grad():
-        return vjp(problem, tape, unflatten(cotangent.to(outputs[0].device), outputs))
+    cotangents = unflatten(cotangent.to(outputs[0].device), outputs)
+    return pulled_back(problem, tape.leaves, outputs, cotangents, differentiable=False)
 
 
 def _flat(problem: Problem, grads: Sequence[Tensor | None]) -> Tensor:

@@ -64,7 +64,7 @@ def flatten(tensors: Iterable[Tensor]) -> Tensor:
 
     It may share memory with a single contiguous tensor.
     """
-    parts = [_double(real_view(tensor.detach()).reshape(-1)) for tensor in tensors]
+    parts = [_coordinates(tensor.detach()) for tensor in tensors]
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -110,8 +110,9 @@ def _shaped(piece: Tensor, like: Tensor) -> Tensor:
     return shaped if same else shaped.to(device=like.device, dtype=like.dtype)
 
 
-def _double(vector: Tensor) -> Tensor:
-    return vector if vector.dtype is torch.float64 else vector.to(torch.float64)
+def _coordinates(tensor: Tensor) -> Tensor:
+    flat = real_view(tensor).reshape(-1)
+    return flat if flat.dtype is torch.float64 else flat.to(torch.float64)
 
 
 def total(shape: Sequence[int]) -> int:

@@ -119,19 +119,21 @@ def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
         raise
     except BaseException as error:
         raise EvaluationError("forward", error) from error
-    return _selected(problem, tuple(named_tensors(problem.output, raw)))
+    return _selected(problem, named_tensors(problem.output, raw))
 
 
-def named_tensors(name: str, value: Any) -> Iterator[Named]:
-    """Yield every tensor inside nested lists, tuples and dicts with its path."""
+def named_tensors(name: str, value: Any) -> list[Named]:
+    """Return every tensor inside nested lists, tuples and dicts with its path."""
     if isinstance(value, Tensor):
-        yield Named(name=name, tensor=value)
-    elif isinstance(value, list | tuple):
+        return [Named(name=name, tensor=value)]
+    found = []
+    if isinstance(value, list | tuple):
         for number, entry in enumerate(value):
-            yield from named_tensors(f"{name}[{number}]", entry)
+            found += named_tensors(f"{name}[{number}]", entry)
     elif isinstance(value, Mapping):
         for key, entry in value.items():
-            yield from named_tensors(f"{name}.{key}" if name else str(key), entry)
+            found += named_tensors(f"{name}.{key}" if name else str(key), entry)
+    return found
 
 
 def gpus_of(problem: Problem) -> tuple[int, ...]:
@@ -188,15 +190,15 @@ def _fill(value: Any, replacements: Iterator[Tensor]) -> Any:
     return value
 
 
-def _selected(problem: Problem, outputs: tuple[Named, ...]) -> tuple[Named, ...]:
+def _selected(problem: Problem, outputs: list[Named]) -> tuple[Named, ...]:
     if problem.outputs is not None:
         missing = [number for number in problem.outputs if number >= len(outputs)]
         if missing:
             raise EvaluationError(
                 "forward", IndexError(f"outputs: {missing} asked for, but forward returns {len(outputs)} tensors")
             )
-        outputs = tuple(outputs[number] for number in problem.outputs)
-    return tuple(output for output in outputs if output.tensor.is_floating_point() or output.tensor.is_complex())
+        outputs = [outputs[number] for number in problem.outputs]
+    return tuple([output for output in outputs if output.tensor.is_floating_point() or output.tensor.is_complex()])
 
 
 def _name_of(function: Callable[..., Any]) -> str:

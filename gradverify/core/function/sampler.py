@@ -179,7 +179,7 @@ def _run(sampled: Sampler, copies: Sequence[Tensor]) -> Tensor:
 def _judged(sampled: Sampler, outputs: Sequence[Named]) -> Tensor:
     found = {output.name: output.tensor for output in outputs}
     kept = [found[name] for name in sampled.names if name in found]
-    if tuple(tensor.shape for tensor in kept) != sampled.shapes:
+    if tuple([tensor.shape for tensor in kept]) != sampled.shapes:
         return torch.full_like(sampled.value, torch.nan)
     vector = flatten(kept)
     # A forward may hand out one buffer again and again, so the numbers are copied.

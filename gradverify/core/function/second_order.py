@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.problem import Primal, Problem
-from gradverify.core.function.tape import Tape, call_on_leaves, refuses_second_order, vjp
+from gradverify.core.function.tape import Tape, call_on_leaves, pulled_back, refuses_second_order
 
 
 def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
@@ -25,10 +25,9 @@ def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
         differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
         points = [_leaf(tensor) for tensor in tensors[:count]]
         with torch.enable_grad():
-            outputs = {output.name: output for output in call_on_leaves(problem, points, tape.passing)}
-        here = replace(tape, leaves=tuple(points), outputs=tuple(outputs[name] for name in names))
-        with torch.set_grad_enabled(differentiable):
-            grads = vjp(problem, here, tensors[count:])
+            found = {output.name: output.tensor for output in call_on_leaves(problem, points, tape.passing)}
+        outputs = [found[name] for name in names]
+        grads = pulled_back(problem, points, outputs, tensors[count:], differentiable=differentiable)
         return {
             f"grad {primal.name}": torch.zeros_like(point) if grad is None else grad
             for primal, point, grad in zip(problem.primals, points, grads, strict=True)

@@ -85,21 +85,30 @@ def vjp(problem: Problem, tape: Tape, cotangents: Sequence[Tensor]) -> tuple[Ten
     `cotangents` has one tensor per `tape.outputs`. The graph is kept, and the result is differentiable where
     gradients are enabled. Raises EvaluationError, and Rejected when autograd refuses what backward returned.
     """
+    outputs = [output.tensor for output in tape.outputs]
+    return pulled_back(problem, tape.leaves, outputs, cotangents, differentiable=torch.is_grad_enabled())
+
+
+def pulled_back(
+    problem: Problem,
+    leaves: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    cotangents: Sequence[Tensor],
+    *,
+    differentiable: bool,
+) -> tuple[Tensor | None, ...]:
+    """Return what `vjp` returns, of outputs and leaves that are on no tape; differentiable where that is asked for."""
     problem.meter.backward += 1
-    pairs = [
-        (output.tensor, cotangent)
-        for output, cotangent in zip(tape.outputs, cotangents, strict=True)
-        if output.tensor.requires_grad
-    ]
+    pairs = [pair for pair in zip(outputs, cotangents, strict=True) if pair[0].requires_grad]
     if not pairs:
-        return (None,) * len(tape.leaves)
+        return (None,) * len(leaves)
     try:
         return torch.autograd.grad(
             [output for output, _ in pairs],
-            tape.leaves,
+            leaves,
             grad_outputs=[cotangent for _, cotangent in pairs],
             retain_graph=True,
-            create_graph=torch.is_grad_enabled(),
+            create_graph=differentiable,
             allow_unused=True,
         )
     except KeyboardInterrupt:
