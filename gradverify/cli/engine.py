@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -15,6 +16,7 @@ from gradverify.run.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from gradverify.run.options import Event, Outcome
+    from gradverify.run.task import Engine
     from gradverify.spec.model import Spec
     from gradverify.spec.read import Reading
 
@@ -53,10 +55,27 @@ def expand(specs: Sequence[Spec], request: Request) -> tuple[Case, ...]:
     return expand_specs(specs, overrides)
 
 
+@contextmanager
+def opened(workers: int | None) -> Iterator[Engine]:
+    """Hold the engine that cases will run in until the block ends; it gets ready meanwhile. Raises ServerError."""
+    from gradverify.run.session import open_engine
+
+    made = open_engine(workers)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
 def run(
-    cases: tuple[Case, ...], specs: Sequence[Spec], request: Request, listener: Listener, interrupts: Interrupts
+    engine: Engine,
+    cases: tuple[Case, ...],
+    specs: Sequence[Spec],
+    request: Request,
+    listener: Listener,
+    interrupts: Interrupts,
 ) -> Outcome:
-    """Run cases in workers and tell the listener; a failure that is known is as expected from the start."""
+    """Run cases in an engine and tell the listener; a failure that is known is as expected from the start."""
     from gradverify.baseline.apply import judge_of, judged
     from gradverify.run.options import RunOptions, Started
     from gradverify.run.session import run_cases
@@ -77,7 +96,7 @@ def run(
         keep_going=request.keep_going,
         judge=lambda result: judged(result, judge),
     )
-    return run_cases(cases, specs, options, on_event, interrupts=interrupts)
+    return run_cases(cases, specs, options, on_event, engine=engine, interrupts=interrupts)
 
 
 def schema() -> dict[str, Any]:

@@ -25,10 +25,11 @@ from gradverify.report.screen import Detail
 from gradverify.report.to_json import to_json
 from gradverify.report.words import counted
 from gradverify.result import Report
-from gradverify.run.interrupts import held_interrupts
+from gradverify.run.interrupts import Interrupts, held_interrupts
 
 if TYPE_CHECKING:
     from gradverify.run.options import Outcome
+    from gradverify.run.task import Engine
 
 
 def run(
@@ -97,14 +98,19 @@ def run(
     kept = kept_failures(baseline, write_baseline, defaults.baseline)
     request = replace(request, known=kept.baseline, rerun=rerun_options(given))
     refuse_overlap(kept, destinations)
-    gathered = gather(paths or defaults.paths, expression, request)
-    refuse_devices_of_no_case(given.require_devices, gathered)  # a default of the project holds for other specs too
-    cases = failed_before(gathered.cases) if last_failed else gathered.cases
     look = replace(look, listing=_listing(look, kept))
-    return _run(gathered, cases, request, kept, destinations, look)
+    # Torch takes longer to load than the specs to be read.
+    with held_interrupts() as interrupts, engine.opened(request.workers) as opened:
+        with interrupts.waiting():
+            gathered = gather(paths or defaults.paths, expression, request)
+            refuse_devices_of_no_case(given.require_devices, gathered)  # a project's default holds for other specs too
+            cases = failed_before(gathered.cases) if last_failed else gathered.cases
+        return _run(opened, interrupts, gathered, cases, request, kept, destinations, look)
 
 
 def _run(
+    opened: Engine,
+    interrupts: Interrupts,
     gathered: Gathered,
     cases: tuple[Case, ...],
     request: Request,
@@ -113,31 +119,30 @@ def _run(
     look: Look,
 ) -> ExitCode:
     printer = Printer(cases, stdout_terminal(look.wish))
-    with held_interrupts() as interrupts:
-        with progress(len(cases), look.listing) as listener:
-            if look.listing is Listing.MEANWHILE:
-                listener = replace(listener, finished=printing(listener.finished, printer))
-            outcome = engine.run(cases, gathered.specs, request, listener, interrupts)
-        print_problems(outcome.errors)
-        problems = gathered.problems + len(outcome.errors)
-        if problems and not outcome.report.cases and not outcome.interrupted:
-            raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run")
-        settled = settle(outcome.report, kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
-        outcome = replace(outcome, report=_completed(settled.report, request))
-        lost = [*settled.lost, *_save(outcome, destinations)]  # before the screen: a pipe may end early
-        with interrupts.finishing():
-            printer.check()
-            if _has_news(outcome):
-                present(outcome.report, look)
-            for note in settled.notes:
-                complain(note)
-            warn_about(problems)
-            for problem in lost:
-                complain(problem)
-        if outcome.interrupted or interrupts:
-            complain(f"interrupted: {len(outcome.report.cases):,} of {counted(len(cases), 'case')} had finished")
-            return ExitCode.INTERRUPTED
-        return ExitCode.USAGE if problems or lost else exit_code(outcome.report)
+    with progress(len(cases), look.listing) as listener:
+        if look.listing is Listing.MEANWHILE:
+            listener = replace(listener, finished=printing(listener.finished, printer))
+        outcome = engine.run(opened, cases, gathered.specs, request, listener, interrupts)
+    print_problems(outcome.errors)
+    problems = gathered.problems + len(outcome.errors)
+    if problems and not outcome.report.cases and not outcome.interrupted:
+        raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run")
+    settled = settle(outcome.report, kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
+    outcome = replace(outcome, report=_completed(settled.report, request))
+    lost = [*settled.lost, *_save(outcome, destinations)]  # before the screen: a pipe may end early
+    with interrupts.finishing():
+        printer.check()
+        if _has_news(outcome):
+            present(outcome.report, look)
+        for note in settled.notes:
+            complain(note)
+        warn_about(problems)
+        for problem in lost:
+            complain(problem)
+    if outcome.interrupted or interrupts:
+        complain(f"interrupted: {len(outcome.report.cases):,} of {counted(len(cases), 'case')} had finished")
+        return ExitCode.INTERRUPTED
+    return ExitCode.USAGE if problems or lost else exit_code(outcome.report)
 
 
 def _listing(look: Look, kept: Kept) -> Listing:

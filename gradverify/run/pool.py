@@ -37,6 +37,12 @@ class LocalPool:
         self._server: Server | None = None
         self._ready = False  # the server has said that it is there
 
+    def start(self) -> None:
+        """Start the server, which takes a moment to load torch, before the first task needs it. Raises ServerError."""
+        if self._server is None:
+            self._server, self._ready = start_server(), False
+            self._selector.register(self._server.control, selectors.EVENT_READ, None)
+
     def submit(self, task: Task) -> None:
         """Take a task; it starts when there is a worker for it."""
         self._backlog.add(task)
@@ -52,6 +58,7 @@ class LocalPool:
             for key, _ in ready:
                 self._notice(key.data, key.fd)
             self._expire()
+        self._assign()  # no worker waits while somebody looks at the event
         return self._events.popleft()
 
     def cancel(self) -> None:
@@ -97,9 +104,8 @@ class LocalPool:
         return None
 
     def _order(self) -> Link:
-        if self._server is None:
-            self._server, self._ready = start_server(), False
-            self._selector.register(self._server.control, selectors.EVENT_READ, None)
+        self.start()
+        assert self._server is not None
         channel, output = order_worker(self._server)
         link = Link(channel=channel, output=output)
         self._links.append(link)

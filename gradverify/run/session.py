@@ -82,10 +82,15 @@ def run_cases(
 
 
 def open_engine(workers: int | None) -> Engine:
-    """Return the engine for `workers`: None for one worker per core, 0 for this process."""
+    """Return the engine for `workers`, getting ready: None for one worker per core, 0 for this process.
+
+    It is the caller's to close. Raises ServerError where workers cannot be had.
+    """
     if workers == 0:
         return InProcess()
-    return LocalPool(_cores() if workers is None else workers)
+    pool = LocalPool(_cores() if workers is None else workers)
+    pool.start()
+    return pool
 
 
 def _run_all(

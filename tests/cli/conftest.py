@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -41,6 +42,8 @@ class Fake:
     paths: tuple[Path, ...] = ()
     request: Request | None = None
     interrupts: Interrupts | None = None  # those of the last run
+    workers: int | None = None
+    closed: bool | None = None  # whether the engine is, None where none was opened
     ran: list[str] = field(default_factory=list)
 
     def read(self, paths: Sequence[Path]) -> Any:
@@ -51,8 +54,18 @@ class Fake:
         self.request = request
         return tuple(case_of(result) for result in self.results)
 
+    @contextmanager
+    def opened(self, workers: int | None) -> Iterator[None]:
+        self.workers = workers
+        self.closed = False
+        try:
+            yield
+        finally:
+            self.closed = True
+
     def run(
         self,
+        opened: None,
         cases: tuple[Case, ...],
         specs: object,
         request: Request,
@@ -91,7 +104,7 @@ def case_of(result: CaseResult) -> Case:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fake:
     made = Fake()
-    for name in ("read", "expand", "run"):
+    for name in ("read", "expand", "opened", "run"):
         monkeypatch.setattr(engine, name, getattr(made, name))
     monkeypatch.setattr(engine, "schema", lambda: {"type": "object"})
     monkeypatch.chdir(tmp_path)

@@ -24,7 +24,7 @@ def test_a_line_is_there_as_soon_as_its_case_is_finished_and_never_twice(fake, c
     fake.results = [first, second]
     seen: list[str] = []
 
-    def run(cases, specs, request, listener, interrupts):
+    def run(opened, cases, specs, request, listener, interrupts):
         for result in (second, first):  # in the order of completion
             listener.started(result.id)
             listener.finished(result)

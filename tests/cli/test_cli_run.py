@@ -449,3 +449,15 @@ def test_two_formats_cannot_share_a_file(fake, call) -> None:
     fake.results = [masked()]
     result = call("run", "a.yaml", "--html", "out", "--json", "./out")
     assert (result.exit_code, result.stderr) == (2, "gradverify: --json and --html both name out\n")
+
+
+def test_workers_get_ready_while_specs_are_read_and_are_gone_after_a_mistake(fake, call) -> None:
+    fake.results = [case("a/one/cpu-float64")]
+    assert call("run", "a.yaml", "-j", "3").exit_code == 0
+    assert (fake.workers, fake.closed) == (3, True)
+    fake.closed, fake.results = None, []
+    assert call("run", "a.yaml").exit_code == 2
+    assert fake.closed is True
+    fake.closed = None
+    assert call("run", "a.yaml", "--shard", "9").exit_code == 2
+    assert fake.closed is None  # a word that is no option's starts nothing

@@ -103,9 +103,13 @@ def test_while_workers_start(tmp_path: Path, number: signal.Signals) -> None:
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
     assert time.monotonic() - began < 2
-    assert process.returncode == 130
+    # Python ends itself by SIGINT where that came in the middle of certain imports: a shell makes 130 of it, too.
+    assert process.returncode in (130, -signal.SIGINT)
     assert out == ""
-    assert err == "gradverify: interrupted: 0 of 2 cases had finished\n"
-    assert saved(tmp_path, "out.json").cases == ()
+    if err == "gradverify: interrupted\n":  # the specs were being read meanwhile: nothing to say of any case
+        assert not (tmp_path / "out.json").exists()
+    else:
+        assert err == "gradverify: interrupted: 0 of 2 cases had finished\n"
+        assert saved(tmp_path, "out.json").cases == ()
     assert not (tmp_path / ".gradverify").exists()
     assert not left_over(descendants)
