@@ -16,6 +16,7 @@ from gradverify.result import CheckResult, Evaluations, Finding, Verdict
 
 _CODES = {"forward": "GV902", "backward": "GV903"}
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
+_LONGEST = 500  # characters of an exception's text that are told
 _OURS = ("gradverify", "torch")  # packages whose frames say nothing to the author of a Function
 
 
@@ -73,13 +74,15 @@ def _single(check: str, problem: Problem, code: str, verdict: Verdict, text: str
 
 
 def _said(error: BaseException) -> str:
-    """Return the first line of what an exception says; its type, where it says nothing."""
+    """Return the first line of what an exception says, as much of it as one reads; its type, where it says nothing."""
     try:
         text = str(error)
     except Exception:  # an exception whose own __str__ raises
         return "its text could not be read"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    return lines[0] if len(lines[0]) <= _LONGEST else f"{lines[0][:_LONGEST]} …"
 
 
 def _place(trace: TracebackType | None) -> str:

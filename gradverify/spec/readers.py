@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import keyword
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -129,7 +130,8 @@ def list_of(read: Reader[T], what: str) -> Reader[tuple[T, ...]]:
 
     def read_list(value: Any) -> tuple[T, ...]:
         if not isinstance(value, list):
-            hint = f"write [{value}]" if isinstance(value, str | int | float) and len(str(value)) < 20 else ""
+            short = isinstance(value, str | int | float) and len(str(value)) < 20
+            hint = f"write [{json.dumps(value)}]" if short else ""  # in quotes it is a list in TOML, too
             raise expected(f"a list of {what}", value, hint)
         return tuple(gather((index, read, entry) for index, entry in enumerate(value)).values())
 

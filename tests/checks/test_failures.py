@@ -39,3 +39,7 @@ def test_so_it_is_in_backward() -> None:
 
     message = run_check("gradcheck", problem_of(claimed(torch.sin, backward), double([1.0])), Settings()).message
     assert message.startswith("backward raised AssertionError (")
+
+
+def test_of_a_long_text_only_so_much_is_told_as_one_reads() -> None:
+    assert said(ValueError("x" * 5000)).startswith(f"forward raised ValueError: {'x' * 500} … (")

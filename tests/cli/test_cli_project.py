@@ -123,7 +123,10 @@ def test_the_nearest_one_counts_alone(fake, call, monkeypatch: pytest.MonkeyPatc
         ("workers = -1", "tool.gradverify.workers: expected a whole number from 0 to"),
         ("memory = 512", "tool.gradverify.memory: expected a size, as '512M' or '2G', found the whole number 512"),
         ("memory = 'much'", "tool.gradverify.memory: expected a size above 0"),
-        ("paths = 'specs'", "tool.gradverify.paths: expected a list of paths, found text 'specs' (write [specs])"),
+        (
+            "paths = 'specs'",
+            "tool.gradverify.paths: expected a list of paths, found text 'specs' (write [\"specs\"])",
+        ),
         ("torch_gradcheck = 'allways'", "tool.gradverify.torch_gradcheck: `allways` is not known (did you mean"),
         ("json = 'out.json'", "tool.gradverify.json: unknown key (known: paths, checks, devices, dtypes, samples,"),
         ("x = ", "cannot be read: Invalid value (at line 2, column 5)"),
