@@ -30,8 +30,9 @@ class InProcess:
         task, self._started = self._started, None
         with waiting():
             from gradverify.run.perform import perform  # torch is loaded here, and only if it comes to this
+            from gradverify.run.state import state_now
 
-            answer = perform(task.work)
+            answer = perform(task.work, state_now())
         return TaskDone(key=task.key, answer=answer)
 
     def cancel(self) -> None:

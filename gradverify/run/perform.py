@@ -13,13 +13,13 @@ from gradverify.run.load import LoadError, load
 from gradverify.run.outcome import could_not_run
 from gradverify.run.signature import signature_of
 from gradverify.run.source import source_of
-from gradverify.run.state import undisturbed
+from gradverify.run.state import State, undisturbed
 from gradverify.run.task import Answer, Devices, Loaded, Work
 
 
-def perform(work: Work) -> Answer:
-    """Return the answer, with the process's state put back; raises nothing but KeyboardInterrupt."""
-    with undisturbed():
+def perform(work: Work, state: State) -> Answer:
+    """Return the answer, with the process put back to `state`; raises nothing but KeyboardInterrupt."""
+    with undisturbed(state):
         torch.set_num_threads(1)  # sums come out the same with and without workers
         seed_everything("import")  # and so does what a module draws when it is imported, whichever case is the first
         if isinstance(work, Case):

@@ -29,15 +29,26 @@ class _Aspect:
     write: Callable[[Any], object]
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything in the table below, as it was at one time."""
+
+    values: tuple[Any, ...]
+
+
+def state_now() -> State:
+    """Return the state as it is; reading all of it takes a tenth of a millisecond or two."""
+    return State(tuple(aspect.read() for aspect in _ASPECTS))
+
+
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Put everything in the table below back on leaving, one by one, whatever else went wrong."""
-    saved = [aspect.read() for aspect in _ASPECTS]
+def undisturbed(state: State) -> Iterator[None]:
+    """Put everything back on leaving to what it was in `state`, one by one, whatever else went wrong."""
     try:
         with warnings.catch_warnings():
             yield
     finally:
-        for aspect, value in reversed(list(zip(_ASPECTS, saved, strict=True))):
+        for aspect, value in reversed(list(zip(_ASPECTS, state.values, strict=True))):
             with suppress(Exception):
                 aspect.write(value)
 

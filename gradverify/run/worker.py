@@ -15,7 +15,7 @@ from gradverify.run.frames import receive_frame, send_frame
 from gradverify.run.last_words import watched
 from gradverify.run.memory import blaming_limit, limited
 from gradverify.run.perform import interrupted_by_itself, perform
-from gradverify.run.state import marks
+from gradverify.run.state import State, marks, state_now
 from gradverify.run.task import Assignment, Begun, Reply
 from gradverify.run.wire import DEAF_EXIT
 
@@ -30,7 +30,7 @@ def serve(channel: socket.socket, output: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     place = os.fstat(channel.fileno()).st_ino
     pid = os.getpid()
-    before = marks()
+    before, state = marks(), state_now()
     while True:
         _direct_streams(nothing, output)
         try:
@@ -39,7 +39,7 @@ def serve(channel: socket.socket, output: int) -> None:
             return
         send_frame(channel, Begun())
         with watched(output, assignment.timeout):
-            reply = _handle(assignment, before)
+            reply = _handle(assignment, before, state)
         _flush()
         if os.getpid() != pid:
             os._exit(0)  # user code forked, and this is the copy
@@ -48,10 +48,10 @@ def serve(channel: socket.socket, output: int) -> None:
             return
 
 
-def _handle(assignment: Assignment, before: tuple[object, ...]) -> Reply:
+def _handle(assignment: Assignment, before: tuple[object, ...], state: State) -> Reply:
     try:
         with limited(assignment.memory):
-            answer = perform(assignment.work)
+            answer = perform(assignment.work, state)
     except KeyboardInterrupt as error:  # a worker has no terminal: user code raised it
         answer = interrupted_by_itself(assignment.work, error)
     if isinstance(answer, CaseResult) and assignment.memory is not None:

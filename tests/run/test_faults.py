@@ -14,6 +14,7 @@ from gradverify.case import Normal, TensorInput
 from gradverify.result import CaseResult, Verdict
 from gradverify.run.perform import perform
 from gradverify.run.pool import LocalPool
+from gradverify.run.state import state_now
 from gradverify.run.task import Engine, Task, TaskLost, TaskStarted
 from tests.run.making import OPS, SHOWN, case, run
 from tests.run.processes import left_over
@@ -141,11 +142,11 @@ def test_a_killed_server_is_replaced() -> None:
 def test_state_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sees = case("sees", "faults.py", inputs={"x": TensorInput(origin=Normal(), shape=(2,))})
-    before = perform(sees)
+    before = perform(sees, state_now())
     assert isinstance(before, CaseResult)
     assert "GRADVERIFY" not in os.environ
-    perform(case("pollute", "faults.py"))
-    after = perform(sees)
+    perform(case("pollute", "faults.py"), state_now())
+    after = perform(sees, state_now())
     assert isinstance(after, CaseResult)
     assert text_of(after) == text_of(before)
     assert "'dtype': torch.float32" in text_of(after)
