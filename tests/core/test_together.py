@@ -11,8 +11,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from gradverify.core.function.sampler import Sampler, sampler, single
+from gradverify.core.function.scale import scales
 from gradverify.core.function.tape import record
 from gradverify.core.function.together import evaluate
+from gradverify.core.numeric.opening import opening
 from gradverify.result import Verdict
 from tests.core.support import gradcheck, problem_of, with_backward
 
@@ -167,3 +169,53 @@ def test_a_largest_entry_of_the_whole_batch_is_not_mistaken_for_that_of_one_copy
     scaled = with_backward(lambda x: x / x.abs().max(), lambda grad, x: grad / x.abs().max())
     for seed in range(12):
         assert gradcheck(scaled, drawn(*shape, seed=seed)).verdict == "fail"
+
+
+def rounding_long_ones_up(x: Tensor, by: float = 2.0**-52) -> Tensor:
+    """Round otherwise where there is more to do, as kernels do that fill vector registers."""
+    y = x * x
+    return y * (1.0 + by) if len(y) > 3 else y
+
+
+def test_where_a_kernel_rounds_otherwise_for_many_they_are_one_call_only_roughly() -> None:
+    sampled = sampled_of(rounding_long_ones_up, drawn(3))
+    points = points_of(sampled)
+    alone = torch.stack([single(sampled, point.clone()) for point in points])
+    before = sampled.problem.meter.forward
+    found = torch.empty_like(alone)
+    evaluate(sampled, points.clone(), found, roughly=True)
+    assert sampled.problem.meter.forward - before == 4  # two alone, many of those two, and the points
+    assert not torch.equal(found, alone)
+    assert torch.allclose(found, alone, rtol=1e-15)
+    assert 1.0 < sampled.together.rough <= 4.0
+    evaluate(sampled, points.clone(), found)
+    assert torch.equal(found, alone)
+
+
+def test_what_is_rough_is_heard_as_noise() -> None:
+    smooth, rough = sampled_of(lambda x: x * x, drawn(3)), sampled_of(rounding_long_ones_up, drawn(3))
+    levels = [opening(sampled, scales(sampled), 0).noise.level for sampled in (smooth, rough)]
+    assert bool((levels[1] >= rough.together.rough / 2**53 * rough.value).all())
+    assert bool((levels[1] < 100 * levels[0]).all())
+
+
+@pytest.mark.parametrize("by", [1e-14, 1e-9])
+def test_more_than_a_few_units_of_rounding_are_no_rounding(by: float) -> None:
+    sampled = sampled_of(lambda x: rounding_long_ones_up(x, by), drawn(3))
+    points = points_of(sampled)
+    alone = torch.stack([single(sampled, point.clone()) for point in points])
+    found = torch.empty_like(alone)
+    evaluate(sampled, points.clone(), found, roughly=True)
+    assert torch.equal(found, alone)
+    assert sampled.together.rough == 0.0
+
+
+def test_a_sigmoid_of_a_few_entries_costs_a_handful_of_calls_and_its_errors_are_found() -> None:
+    x = drawn(2, 3)
+    right = gradcheck(with_backward(torch.sigmoid, lambda grad, x: grad * x.sigmoid() * (1 - x.sigmoid())), x)
+    assert right.verdict is Verdict.PASS
+    assert right.evaluations.forward <= 8
+    off = torch.ones(2, 3, dtype=torch.float64)
+    off[1, 2] += 1e-6
+    wrong = gradcheck(with_backward(torch.sigmoid, lambda grad, x: off * grad * x.sigmoid() * (1 - x.sigmoid())), x)
+    assert (wrong.verdict, wrong.mismatched) == (Verdict.FAIL, 1)

@@ -74,7 +74,7 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
     """Measure the noise of every output, where `heard` (8, m) are those at the distances `PLACES` along `direction`."""
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
     # An output that is exactly zero beside others that are not may be a sum that cancels.
-    rounding = torch.where(size > 0, size, sampled.size) * sampled.unit + _TINY
+    rounding = torch.where(size > 0, size, sampled.size) * (sampled.unit * max(1.0, sampled.together.rough)) + _TINY
     worth = _LOUD * torch.fmax(rounding, sampled.size * sampled.unit)
     one = noise_in(heard)
     del heard  # of all that is held here, the largest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -28,7 +29,14 @@ class Together:
 
     ways: list[str] = field(default_factory=lambda: ["batch", "vmap", "batch in part"])
     calls: int = 0  # made so far
-    batches: set[tuple[bool, ...]] = field(default_factory=set)  # primals whose copies stood the test side by side
+    # By how many units of rounding ways, and primals copied side by side, were seen to be apart from single calls;
+    # infinite where that is too many.
+    apart: dict[str | tuple[bool, ...], float] = field(default_factory=dict)
+
+    @property
+    def rough(self) -> float:
+        """The most units of rounding that samples of one call may be apart from others."""
+        return max((units for units in self.apart.values() if units < math.inf), default=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +95,15 @@ def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:
 def identical(one: Tensor, other: Tensor) -> bool:
     """Tell whether two tensors of one shape hold the same numbers, bit for bit; what is no number is like its like."""
     return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+def units_apart(sampled: Sampler, one: Tensor, other: Tensor) -> float:
+    """Return by how many units of rounding outputs (..., m) differ at most; infinite where only one is a number."""
+    if identical(one, other):
+        return 0.0
+    alike = (one == other) | (one.isnan() & other.isnan())
+    units = (one - other).abs() / (sampled.unit * other.abs())
+    return float(units.masked_fill(alike, 0.0).nan_to_num(math.inf, math.inf).max())
 
 
 def magnitudes(sampled: Sampler, values: Tensor) -> Tensor:

@@ -3,10 +3,15 @@
 Two ways are tried: `torch.vmap`, which plain compositions of torch allow, and copies side by side along the first
 dimension, which functions of a batch allow, hand-written ones included. Either is believed only while it agrees with
 single calls at some of the points.
+
+Kernels may round entries that fill a vector register otherwise than the last few of a tensor: a sigmoid of three
+entries is not bit for bit that of three among seventy. Where it is enough to know how loud that is, samples may differ
+`roughly`.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 
@@ -16,56 +21,67 @@ from torch import Tensor
 from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.coordinates import coordinates_in, real_view
 from gradverify.core.function.problem import call
-from gradverify.core.function.sampler import Mode, Sampler, Together, identical, single
+from gradverify.core.function.sampler import Mode, Sampler, single, units_apart
 from gradverify.errors import EvaluationError
 
 _WORTH = 4  # fewer points are evaluated one by one
 _HELD = 2_000_000  # numbers in one call, at most
+_ROUGH = 8.0  # units of rounding by which a vector register and single entries may be apart
 _FACTORS = (1.0, 2.0)  # of the points that are put to the test side by side
 
 
-def evaluate(sampled: Sampler, points: Tensor, into: Tensor) -> None:
-    """Write the outputs at each of the points (N, n) to `into` (N, m); the points are used up."""
+def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, roughly: bool = False) -> None:
+    """Write the outputs at each of the points (N, n) to `into` (N, m); the points are used up.
+
+    `roughly`, they may differ from those of single calls by as many units of rounding as `Together.rough` then says.
+    """
     few = len(points) < _WORTH or points.numel() + into.numel() > _HELD
-    if not few and _together(sampled, points, into):
+    if not few and _together(sampled, points, into, _ROUGH if roughly else 0.0):
         return
     for point, row in zip(points, into, strict=True):
         row.copy_(single(sampled, point))
 
 
-def _together(sampled: Sampler, points: Tensor, into: Tensor) -> bool:
-    """Evaluate all points in one call; tell whether that was possible and can be believed."""
+def _together(sampled: Sampler, points: Tensor, into: Tensor, most: float) -> bool:
+    """Evaluate all points in one call; tell whether that was possible and can be believed.
+
+    They may be so many units of rounding apart from single calls.
+    """
     state = sampled.together
     if sampled.mode is not Mode.WITHOUT_GRAPH or sampled.problem.seed is not None:
         return False
-    for way in list(state.ways):
+    for way in [way for way in state.ways if state.apart.get(way, 0.0) <= most]:
         try:
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")
-                found = _WAYS[way](sampled, points)
+                found = _WAYS[way](sampled, points, most)
         except _ElsewhereError:
             continue
         except (EvaluationError, RuntimeError, ValueError, TypeError, IndexError):
             found = None
-        if found is not None and _agrees(sampled, points, found, state):
+        apart = math.inf if found is None else _apart(sampled, points, found)
+        if apart > 0.0:
+            state.apart[way] = max(apart, state.apart.get(way, 0.0)) if apart <= _ROUGH else math.inf
+        if found is not None and apart <= most:
             into.copy_(found)
             return True
-        state.ways.remove(way)
+    state.ways[:] = [way for way in state.ways if state.apart.get(way, 0.0) < math.inf]
     return False
 
 
-def _agrees(sampled: Sampler, points: Tensor, found: Tensor, state: Together) -> bool:
-    """Compare one row, another one each time, with a call of its own: at first always, later now and then."""
+def _apart(sampled: Sampler, points: Tensor, found: Tensor) -> float:
+    """Return how far one row is from a call of its own; another one each time, at first always, later now and then."""
+    state = sampled.together
     state.calls += 1
     if found.shape != (len(points), sampled.value.numel()):
-        return False
+        return math.inf
     if state.calls & (state.calls - 1):
-        return True  # no power of two
+        return 0.0  # no power of two
     place = (state.calls * 7919) % len(points)
-    return identical(found[place], single(sampled, points[place].clone()))
+    return units_apart(sampled, found[place], single(sampled, points[place].clone()))
 
 
-def _by_vmap(sampled: Sampler, points: Tensor) -> Tensor:
+def _by_vmap(sampled: Sampler, points: Tensor, _most: float) -> Tensor:
     def function(*tensors: Tensor) -> tuple[Tensor, ...]:
         found = {output.name: output.tensor for output in call(sampled.problem, tensors)}
         return tuple(found[name] for name in sampled.names)
@@ -77,7 +93,7 @@ class _ElsewhereError(Exception):
     """These points are not for this way, others may be."""
 
 
-def _by_batch(sampled: Sampler, points: Tensor) -> Tensor | None:
+def _by_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
     """Put the copies one after the other along the first dimension of whatever has the outputs' batch."""
     if len({shape[0] if shape else 0 for shape in sampled.shapes}) != 1 or not _may_be_longer(sampled):
         return None
@@ -88,22 +104,25 @@ def _by_batch(sampled: Sampler, points: Tensor) -> Tensor | None:
         if bool(moved[:, _others(matching)].any()):
             raise _ElsewhereError
         tried.append(tuple(moved.any(dim=0).tolist()))
+    apart = sampled.together.apart
     for copied in dict.fromkeys(tried):
-        if copied not in sampled.together.batches:
-            if not _copies_agree(sampled, len(points), copied):
-                continue
-            sampled.together.batches.add(copied)
+        if copied not in apart:
+            units = _copies_apart(sampled, len(points), copied)
+            apart[copied] = units if units <= _ROUGH else math.inf
             sampled.together.calls += 2  # every row of two kinds has just been compared
-        return _side_by_side(sampled, _stacked(sampled, points), copied)
+        if apart[copied] <= most:
+            return _side_by_side(sampled, _stacked(sampled, points), copied)
+    if any(apart[copied] < math.inf for copied in tried):
+        raise _ElsewhereError
     return None
 
 
-def _by_batch_in_part(sampled: Sampler, points: Tensor) -> Tensor | None:
+def _by_batch_in_part(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
     """Do so with the points that differ in nothing else, and evaluate the others one by one."""
     mine = ~_moved(sampled, points)[:, _others(_matching(sampled))].any(dim=1)
     if int(mine.sum()) < _WORTH:
         raise _ElsewhereError
-    found = _by_batch(sampled, points[mine])
+    found = _by_batch(sampled, points[mine], most)
     if found is None:
         return None
     whole = found.new_empty(len(points), found.shape[1])
@@ -140,8 +159,8 @@ def _others(matching: Sequence[bool]) -> list[int]:
     return [number for number, matches in enumerate(matching) if not matches]
 
 
-def _copies_agree(sampled: Sampler, count: int, copied: Sequence[bool]) -> bool:
-    """Tell whether every one of several points side by side gives what it gives alone.
+def _copies_apart(sampled: Sampler, count: int, copied: Sequence[bool]) -> float:
+    """Return by how many units of rounding several points side by side are apart from what each gives alone.
 
     Other points than the one in question, where something that depends on the place in the batch may be zero, and of
     different sizes, so that each sees the others where a largest or smallest entry of the whole batch counts.
@@ -154,7 +173,7 @@ def _copies_agree(sampled: Sampler, count: int, copied: Sequence[bool]) -> bool:
     places = torch.arange(count, device=other.device) % len(_FACTORS)
     places[-1] = 1  # so that they read differently from the end, which a forward may begin at
     together = _side_by_side(sampled, _stacked(sampled, kinds[places]), copied)
-    return together is not None and identical(together, alone[places])
+    return math.inf if together is None else units_apart(sampled, together, alone[places])
 
 
 def _factors(sampled: Sampler, copied: Sequence[bool]) -> Tensor:
@@ -207,7 +226,7 @@ def _joined(sampled: Sampler, outputs: Sequence[Tensor]) -> Tensor:
     return joined if sampled.kept is None else joined[:, sampled.kept]
 
 
-_WAYS: dict[str, Callable[[Sampler, Tensor], Tensor | None]] = {
+_WAYS: dict[str, Callable[[Sampler, Tensor, float], Tensor | None]] = {
     "batch": _by_batch,
     "vmap": _by_vmap,
     "batch in part": _by_batch_in_part,

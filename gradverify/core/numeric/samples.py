@@ -87,13 +87,13 @@ def walked(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Walk
 def walked_beside(sampled: Sampler, steps: Steps, others: Tensor) -> tuple[Tensor, Walk]:
     """Evaluate the forward at `others` (N, n) and at x ± h for every coordinate alone and every step, all in one call.
 
-    Returns the outputs at the others, (N, m), beside the walk.
+    Returns the outputs at the others, (N, m), beside the walk. Roughly: see `evaluate`.
     """
     every, count = torch.arange(len(sampled.point), device=sampled.point.device), 2 * len(steps.factors)
     moved = _moved(sampled, every, steps, slice(None))
     points = torch.cat([others, _displaced(sampled, every, every, moved, len(every)).flatten(0, 1)])
     values = sampled.value.new_empty(len(points), sampled.value.numel())
-    evaluate(sampled, points, values)
+    evaluate(sampled, points, values, roughly=True)
     walk = Walk(
         chosen=every,
         steps=steps,
