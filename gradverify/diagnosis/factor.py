@@ -122,7 +122,7 @@ def _sizes(site: Site) -> set[int]:
     return {
         math.prod(part)
         for shape in shapes
-        for count in (1, 2, len(shape))
+        for count in range(1, len(shape) + 1)
         for part in combinations(shape[:_DIMENSIONS], count)
     }
 

@@ -15,6 +15,7 @@ from gradverify.diagnosis.variables import Axis, side
 from gradverify.diagnosis.wording import differ, part
 
 _BY_CHANCE = 1e-3  # where nothing is known to hold inside, the region alone has to be beyond coincidence
+_TOLERATED = 0.5  # share of the right entries that only the tolerance makes right: an error that fades, and has no edge
 
 Regions = Callable[[Evidence, Group], Iterable[Region]]
 
@@ -52,7 +53,8 @@ def _in(evidence: Evidence, seen: Seen, found: Group, search: Search) -> Diagnos
         text = f"{count}; {holds.text} where {region.text}{part(holds.share)}"
         return Diagnosis(cause=search.cause, explanation=text, share=holds.share)
     blind = chance(1, int(found.relevant.sum()), int(found.wrong.sum()))
-    share = confined(seen, inside) if max(blind, region.chance**2) <= _BY_CHANCE else None
+    vague = max(blind, region.chance**2) > _BY_CHANCE or seen.tolerated > _TOLERATED
+    share = None if vague else confined(seen, inside)
     if share is None:
         return None
     text = f"{count}, exactly where {region.text}{part(share)}"

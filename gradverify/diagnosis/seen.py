@@ -40,6 +40,7 @@ class Seen:
     looks: tuple[Tensor, Tensor]  # rows and columns of some wrong entries, spread over all of them
     right: tuple[Tensor, Tensor]  # and of some right ones that are not zero
     spared: float  # how many right entries each of those stands for, for every wrong one
+    tolerated: float  # share of the right entries, zeros aside, that are off by more than measurement leaves
     largest: float  # error of an entry; squares are taken relative to it, so that none of them underflows
     squared: float  # the sum of the squared error over all entries that are wrong
 
@@ -63,6 +64,7 @@ def see(backward: Reverse, claimed: Tensor, numeric: Tensor, bar: Tensor, wrong:
     dtypes = {primal.tensor.dtype for primal in backward.problem.primals}
     rtol, roundings = relative_tolerance(Tolerances(), dtypes), _ROUNDINGS * _eps(dtypes)
     own, other = _Sums.of(claimed), _Sums.of(numeric)
+    off = 0
     for part in parts:
         error, bars = (claimed[part] - numeric[part]).abs(), BAR_FACTOR * bar[part]
         noise = roundings * claimed[part].abs() + own.rounding(part)
@@ -70,6 +72,7 @@ def see(backward: Reverse, claimed: Tensor, numeric: Tensor, bar: Tensor, wrong:
         left_out[part] = ~finite[part] | (~wrong[part] & (error > allowed))
         zero[part] = left_out[part] | (numeric[part].abs() <= bars + other.rounding(part))
         slack[part] = torch.where(wrong[part], bars + noise, allowed)
+        off += int(((error > bars + noise) & ~(wrong[part] | zero[part])).sum())
     if bool(left_out.any()):
         claimed, numeric = claimed.masked_fill(left_out, 0.0), numeric.masked_fill(left_out, 0.0)
     errors = torch.cat([(claimed[part] - numeric[part])[wrong[part]] for part in parts])
@@ -86,6 +89,7 @@ def see(backward: Reverse, claimed: Tensor, numeric: Tensor, bar: Tensor, wrong:
         looks=_looks(wrong),
         right=right,
         spared=int(fine.sum()) / max(1, len(right[0])) / int(wrong.sum()),
+        tolerated=off / max(1, int(fine.sum())),
         largest=largest,
         squared=float(torch.linalg.vector_norm(errors.div_(largest))) ** 2,
     )

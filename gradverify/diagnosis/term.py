@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.apart import parts
 from gradverify.diagnosis.seen import Seen, share_of
 from gradverify.diagnosis.wording import part
 
@@ -46,23 +47,40 @@ def _by_diagonal(seen: Seen) -> Diagnosis | None:
 
 def _of_low_rank(seen: Seen) -> Diagnosis | None:
     error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
-    reach = min(int(seen.wrong.any(0).sum()), int(seen.wrong.any(1).sum()))
+    found, ranks = torch.zeros_like(error), []
+    for each in parts((seen.claimed != 0) | ~seen.zero | seen.wrong):
+        if bool(seen.wrong[each.place].any()):
+            low = _low_rank(error[each.place], seen.numeric[each.place])
+            if low is None:
+                return None
+            found[each.place] = low[0]
+            ranks.append(low[1])
+    share = share_of(seen, seen.numeric + found)
+    if share is None:
+        return None
+    return Diagnosis(cause=MISSING_TERM, explanation=f"{mixing(max(ranks), len(ranks))}{part(share)}", share=share)
+
+
+def _low_rank(error: Tensor, numeric: Tensor) -> tuple[Tensor, int] | None:
+    """Return an error (k, l) by its first singular vectors, and how many; None where it takes too many for a term."""
+    reach = min(int((error != 0).any(0).sum()), int((error != 0).any(1).sum()))
     if reach < _BREADTH:
         return None
     left, values, right = _factors(error)
     rank = _rank(values)
-    if rank == 0 or reach < _BREADTH * rank or _RATIO * rank > _rank(_factors(seen.numeric)[1]):
+    if rank == 0 or reach < _BREADTH * rank or _RATIO * rank > _rank(_factors(numeric)[1]):
         return None
-    share = share_of(seen, seen.numeric + (left[:, :rank] * values[:rank]) @ right[:rank])
-    if share is None:
-        return None
-    return Diagnosis(cause=MISSING_TERM, explanation=f"{mixing(rank)}{part(share)}", share=share)
+    return (left[:, :rank] * values[:rank]) @ right[:rank], rank
 
 
-def mixing(rank: int) -> str:
-    """Return what an error of low rank says."""
+def mixing(rank: int, times: int = 1) -> str:
+    """Return what an error of low rank says, be it of the whole or of so many parts."""
     what = "an outer product of two vectors" if rank == 1 else f"of rank {rank}"
-    return f"analytic - numeric is {what}: a term that mixes all elements through {_sums(rank)} is wrong or missing"
+    elements, sums = "all elements", _sums(rank)
+    if times > 1:
+        what = f"{what} in each of {times} parts that do not depend on each other"
+        elements = "the elements of a part"
+    return f"analytic - numeric is {what}: a term that mixes {elements} through {sums} is wrong or missing"
 
 
 def _sums(rank: int) -> str:

@@ -108,6 +108,19 @@ def test_a_missing_term() -> None:
     assert text.startswith("only the diagonal differs")
 
 
+@pytest.mark.parametrize("rows", [3, 24])
+def test_a_missing_term_of_every_sample(rows: int) -> None:
+    def centred(x: Tensor) -> Tensor:
+        return x.tanh() - x.tanh().mean(dim=-1, keepdim=True)
+
+    cause, text = only(centred, lambda g, x: g * (1 - x.tanh() ** 2), drawn(rows, 16))
+    assert cause == "missing-term"
+    assert text == (
+        f"analytic - numeric is an outer product of two vectors in each of {rows} parts that do not depend on each "
+        "other: a term that mixes the elements of a part through one sum is wrong or missing"
+    )
+
+
 def test_an_error_of_full_rank_is_no_term() -> None:
     wrong = drawn(8, 8, seed=2).detach()
     right = torch.eye(8, dtype=torch.float64) - 1 / 8

@@ -140,6 +140,14 @@ def test_a_mean_over_the_batch_for_a_bias_and_over_part_of_what_is_summed() -> N
     assert answer[0] == "mean-for-sum"
 
 
+def test_a_mean_over_several_dimensions_for_the_bias_of_a_convolution() -> None:
+    def biased(x: Tensor, b: Tensor) -> Tensor:
+        return x + b.view(1, -1, 1, 1)
+
+    answer = only(biased, lambda g, x, b: (g, g.mean((0, 2, 3))), drawn(2, 3, 4, 4), drawn(3, seed=1))
+    assert answer == ("mean-for-sum", "analytic = numeric / 32 in every entry: a mean over 32 instead of their sum")
+
+
 def test_a_gradient_that_is_conjugated_as_a_whole() -> None:
     a = torch.complex(drawn(4), drawn(4, seed=1)).detach().requires_grad_()
     b = torch.complex(drawn(4, seed=2), drawn(4, seed=3)).detach().requires_grad_()

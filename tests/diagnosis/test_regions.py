@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import gelu
 
 from gradverify.diagnosis.threshold import Gap, threshold
 from tests.core.support import double
@@ -94,6 +95,16 @@ def test_a_region_without_a_relation_needs_more_than_a_few_entries() -> None:
     cause, text = only(torch.sin, backward, drawn(30))
     assert cause == "wrong-branch"
     assert text.endswith("of 30 elements differ, exactly where x > 0")
+
+
+def test_an_error_too_small_to_count_in_some_places_is_no_branch() -> None:
+    def by_tanh(g: Tensor, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            near = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(gelu(near, approximate="tanh").sum(), near)
+        return g * slope
+
+    assert only(gelu, by_tanh, drawn(50, seed=6)) == (None, "")
 
 
 def _no_cotangent(where: Any) -> Any:

@@ -12,14 +12,12 @@ from gradverify.core.judging.bench import Bench, focused
 from gradverify.core.judging.cheap import First, first_look, look_from_afar
 from gradverify.core.judging.climb import DEPTH, thorough
 from gradverify.core.judging.compare import Code, Judged, hopeless
+from gradverify.core.judging.patience import Patience, clear_accusations
 from gradverify.core.judging.replaced import copy_of, put
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.ladder import halving_steps
 from gradverify.core.numeric.moves import owned
 from gradverify.core.numeric.samples import NOISE_FACTOR, Steps, Walk, walked
-
-_MANY = 20_000  # entries in doubt that are all looked at again
-_CLEARLY = 30.0  # beyond those, not the ones that are wrong by this many times what is allowed
 
 
 def judge_all(at: Bench, walk: Walk | None = None) -> Iterator[tuple[Tensor, Judged]]:
@@ -27,30 +25,41 @@ def judge_all(at: Bench, walk: Walk | None = None) -> Iterator[tuple[Tensor, Jud
 
     `walk` is that of all moves by the first steps, where they have been taken.
     """
+    patience = Patience()
     if walk is not None:
-        yield walk.chosen, _judge(at, walk)
+        yield walk.chosen, _judge(at, walk, patience)
         return
     every = torch.arange(at.moves.count, device=at.sampled.point.device)
     for chosen in chunks(every, richardson.DEPTH * at.width):
-        yield chosen, judge_moves(at, chosen)
+        yield chosen, judge_moves(at, chosen, patience)
 
 
-def judge_moves(at: Bench, chosen: Tensor) -> Judged:
+def judge_moves(at: Bench, chosen: Tensor, patience: Patience) -> Judged:
     """Judge all entries of the moves (C,): the cheap pass for all, the thorough one for those in doubt."""
-    return _judge(at, walked(at.sampled, at.moves, chosen, richardson.steps(at.lengths)))
+    return _judge(at, walked(at.sampled, at.moves, chosen, richardson.steps(at.lengths)), patience)
 
 
-def _judge(at: Bench, walk: Walk) -> Judged:
+def _judge(at: Bench, walk: Walk, patience: Patience) -> Judged:
     first, chosen = first_look(at, walk), walk.chosen
     if not bool(first.doubt.any()):
         return first.judged
     judged = copy_of(first.judged)
-    doubt = _bounded(_left_by_other_steps(at, chosen, first, judged), first.judged, first.bends)
+    doubt = _left_by_other_steps(at, chosen, first, judged)
+    clear = doubt & clear_accusations(at, chosen, first)
+    early = patience.first(clear)
+    later = clear & ~early
+    _climb(at, chosen, doubt & ~later, judged)
+    patience.learn(early, judged)
+    _climb(at, chosen, later & ~patience.spared(at, chosen, first, later), judged)
+    return judged
+
+
+def _climb(at: Bench, chosen: Tensor, doubt: Tensor, judged: Judged) -> None:
+    """Put in their place the verdicts of the thorough pass on entries in doubt (C, m)."""
     rows = doubt.any(dim=1).nonzero().squeeze(1)
     for some in chunks(rows, 2 * DEPTH * at.width):
         outputs = doubt[some].any(dim=0).nonzero().squeeze(1)  # those that are in doubt for these moves
         put(judged, doubt, some, outputs, thorough(focused(at, outputs), chosen[some]))
-    return judged
 
 
 def _left_by_other_steps(at: Bench, chosen: Tensor, first: First, judged: Judged) -> Tensor:
@@ -88,14 +97,3 @@ def _settled(
     settled[place] = unsure[place] & ~again.doubt
     put(judged, settled, rows, outputs, again.judged)
     return settled
-
-
-def _bounded(doubt: Tensor, judged: Judged, bends: Tensor) -> Tensor:
-    """Leave entries that are wrong beyond any doubt at that, where there are too many to look at each again."""
-    flat = doubt.reshape(-1).nonzero().squeeze(1)
-    if len(flat) <= _MANY:
-        return doubt
-    clear = (judged.code == Code.MISMATCH) & (judged.error > _CLEARLY * judged.allowed) & ~bends
-    first = torch.zeros_like(doubt)
-    first.reshape(-1)[flat[:_MANY]] = True
-    return doubt & (first | ~clear)

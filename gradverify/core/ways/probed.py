@@ -14,6 +14,7 @@ from gradverify.core.judging.bench import Bench, bench
 from gradverify.core.judging.columns import judge_moves
 from gradverify.core.judging.compare import Code, Judged, relative_tolerance
 from gradverify.core.judging.ground import Ground, Reconsider, second_look
+from gradverify.core.judging.patience import Patience
 from gradverify.core.judging.tally import Comparison, Tally
 from gradverify.core.numeric.moves import single_moves
 from gradverify.core.ways.probe import Gap, Probe, gap, probe, ratio, wide
@@ -119,7 +120,7 @@ def _judged(
     device = ground.sampled.point.device
     at = _focused_bench(ground, answers, places.to(device), settings)
     chosen = chosen.to(device)
-    judged = second_look(at, ground, chosen, judge_moves(at, chosen), settings)
+    judged = second_look(at, ground, chosen, judge_moves(at, chosen, Patience()), settings)
     tally = Tally(at=at, keep=settings.max_elements)
     tally.add(chosen, _only_suspects(reconsider(at, chosen, judged), chosen, places, suspects))
     return tally.comparison()
