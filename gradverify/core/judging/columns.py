@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -68,32 +68,33 @@ def _left_by_other_steps(at: Bench, chosen: Tensor, first: First, judged: Judged
     Most functions that leave a doubt vary, or have a kink, within the first look's steps: they are seen from closer by.
     Of the others most were drowned by rounding, and if they hardly bend they are seen from farther off.
     """
+    rows, outputs = _span(first.doubt)
+    place = (rows.unsqueeze(1), outputs.unsqueeze(0))
+    near, some = focused(at, outputs), chosen[rows]
+    doubt, bends, code = first.doubt[place], first.bends[place], first.judged.code[place]
     closer, farther = richardson.closer_steps(at.lengths), halving_steps(at.lengths)
-    loud = _drowned(at, chosen, closer)
-    blurred = first.doubt & (first.bends | (first.judged.code != Code.MISMATCH)) & ~loud
-    faint = first.doubt & loud & ~first.bends & (first.judged.code == Code.MATCH) & ~_drowned(at, chosen, farther)
+    loud = _drowned(near, some, closer)
+    blurred = doubt & (bends | (code != Code.MISMATCH)) & ~loud
+    faint = doubt & loud & ~bends & (code == Code.MATCH) & ~_drowned(near, some, farther)
     left = first.doubt
     for look, steps, unsure in ((first_look, closer, blurred), (look_from_afar, farther, faint)):
         if bool(unsure.any()):
-            left = left & ~_settled(at, chosen, look, steps, unsure, judged)
+            own, seen = _span(unsure)
+            nearest = focused(near, seen)
+            again = look(nearest, walked(nearest.sampled, nearest.moves, some[own], steps))
+            settled = torch.zeros_like(left)
+            settled[rows[own].unsqueeze(1), outputs[seen]] = unsure[own.unsqueeze(1), seen] & ~again.doubt
+            put(judged, settled, rows[own], outputs[seen], again.judged)
+            left = left & ~settled
     return left
+
+
+def _span(flags: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows and the columns in which some flag is set."""
+    return flags.any(dim=1).nonzero().squeeze(1), flags.any(dim=0).nonzero().squeeze(1)
 
 
 def _drowned(at: Bench, chosen: Tensor, steps: Steps) -> Tensor:
     """Tell which entries noise would leave in doubt at these steps."""
     finest = owned(at.moves, chosen, steps.base * steps.factors[-1])
     return hopeless(NOISE_FACTOR * at.noise.level / finest, at.claimed[chosen].abs())
-
-
-def _settled(
-    at: Bench, chosen: Tensor, look: Callable[[Bench, Walk], First], steps: Steps, unsure: Tensor, judged: Judged
-) -> Tensor:
-    """Look at unsure entries by other steps, put in their place the verdicts that leave no doubt, and tell which."""
-    rows, outputs = unsure.any(dim=1).nonzero().squeeze(1), unsure.any(dim=0).nonzero().squeeze(1)
-    near = focused(at, outputs)
-    again = look(near, walked(near.sampled, near.moves, chosen[rows], steps))
-    place = (rows.unsqueeze(1), outputs.unsqueeze(0))
-    settled = torch.zeros_like(unsure)
-    settled[place] = unsure[place] & ~again.doubt
-    put(judged, settled, rows, outputs, again.judged)
-    return settled
