@@ -10,6 +10,7 @@ from enum import Enum
 import torch
 from torch import Tensor
 
+from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.coordinates import coordinates_in, flatten, unflatten
 from gradverify.core.function.portion import FEW
 from gradverify.core.function.problem import Problem
@@ -45,6 +46,7 @@ class Reverse:
     tape: Tape
     reuse: Reuse
     missing: tuple[bool, ...]  # per primal: autograd gave None for a random cotangent
+    heard: tuple[Tensor, Tensor]  # that cotangent (m,), of which no entry is small, and the answer to it (n,)
     batched: Batched = field(default_factory=lambda: Batched())
     known: Tensor | None = None  # all rows (m, n), where inputs and outputs are few
 
@@ -55,12 +57,11 @@ def reverse(problem: Problem, tape: Tape, seed: int) -> Reverse:
     The same question or, where there are few rows, for all of them, which must add up to the first answer.
     """
     tape = tape if is_intact(tape) else record(problem)
-    generator = torch.Generator().manual_seed(seed)
-    cotangent = torch.randn(_outputs(tape), generator=generator, dtype=torch.float64)
+    cotangent = scattered_from(torch.ones(_outputs(tape), dtype=torch.float64, device="cpu"), seed)
     once = _ask(problem, tape, cotangent)
     missing = tuple(grad is None for grad in once)
     expected = _flat(problem, once)
-    shared = Reverse(problem=problem, tape=tape, reuse=Reuse.SHARED, missing=missing)
+    shared = Reverse(problem=problem, tape=tape, reuse=Reuse.SHARED, missing=missing, heard=(cotangent, expected))
     try:
         if len(cotangent) < _WORTH and len(expected) < FEW and _is_double(problem, tape):
             known = jacobian(shared)
