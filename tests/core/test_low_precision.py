@@ -70,6 +70,17 @@ def test_a_branch_that_rounding_decides_is_a_kink(factor: float, verdict: Verdic
     assert result.kinks == 3
 
 
+def test_what_is_hardly_more_than_allowed_is_no_kink() -> None:
+    factor, weights = torch.linspace(1.0005, 1.0015, 500), drawn(12, 500, dtype=torch.float32).detach()
+
+    def slightly_wrong(grad: Tensor, x: Tensor) -> Tensor:
+        return (weights.T @ grad) * x.exp() * factor
+
+    function = with_backward(lambda x: weights.to(x.dtype) @ x.exp(), slightly_wrong)
+    result = gradcheck(function, torch.linspace(1, 3, 500).requires_grad_())
+    assert (result.verdict, result.kinks) == (Verdict.FAIL, 0)
+
+
 def test_a_forward_that_takes_no_float64_is_sampled_as_it_is() -> None:
     def narrow(x: Tensor) -> Tensor:
         if x.dtype is torch.float64:

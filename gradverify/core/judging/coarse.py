@@ -26,7 +26,8 @@ _COLUMNS = 96  # coordinates looked up, at most
 def excuse_coarse(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judged:
     """Take back accusations that lie between derivatives at points within backward's own rounding.
 
-    Where these are those of two pieces, it is a kink. What sums of roundings might leave is not accused either.
+    Where these are those of two pieces, further apart than what is allowed, it is a kink. What sums of roundings might
+    leave is not accused either.
     """
     wrong = judged.code == Code.MISMATCH
     if not at.sampled.coarse or not bool(wrong.any()):
@@ -47,8 +48,9 @@ def excuse_coarse(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judge
         found = slopes(at.sampled, around, [direction]).squeeze(1) / length[column]
         low, high = found.amin(dim=0), found.amax(dim=0)
         between = (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)
-        explained, broken = wrong & (owner == column) & between, _broken(found, high - low)
-        code[explained] = torch.where(broken, Code.KINK, Code.MATCH).to(code.dtype).expand_as(code)[explained]
+        explained = wrong & (owner == column) & between
+        broken = _broken(found, high - low) & (high - low > judged.allowed)
+        code[explained] = torch.where(broken, Code.KINK, Code.MATCH).to(code.dtype)[explained]
         allowed[explained] = torch.maximum(allowed, judged.error)[explained]
         taken_back |= explained
     if bool(taken_back.any()):  # those that there was no time to look up may be explained as well
