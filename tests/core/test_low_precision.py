@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import batch_norm, layer_norm
 
 from gradverify.result import Verdict
 from tests.core.support import claimed, gradcheck, gradgradcheck, with_backward
@@ -18,6 +19,12 @@ NARROW = [torch.bfloat16, torch.float16, torch.float32]
 def drawn(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
     values = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return values.to(dtype).requires_grad_()
+
+
+def scaled(function: Callable[[Tensor], Tensor], factor: float) -> Callable[[Tensor], Tensor]:
+    """Return the function with a gradient that is wrong by a factor."""
+    wrong = with_backward(torch.clone, lambda grad, _: grad * factor)
+    return lambda x: function(wrong(x))
 
 
 @pytest.mark.parametrize("dtype", NARROW)
@@ -99,3 +106,29 @@ def test_another_function_in_float64_is_not_believed() -> None:
     result = gradcheck(claimed(forward, torch.cos), drawn(5, dtype=torch.float32))
     assert result.verdict is Verdict.PASS
     assert "float64" not in result.message
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("apart", [1.0, 0.3, 0.1, 0.03, 0.003, 0.0])
+def test_a_norm_over_two_elements_whose_backward_is_mostly_rounding_is_not_accused(
+    dtype: torch.dtype, apart: float
+) -> None:
+    point = torch.tensor([[0.6, 0.6 + apart], [0.6 - apart, 0.6]], dtype=dtype, requires_grad=True)
+    for norm in (lambda x: layer_norm(x, (2,)), lambda x: batch_norm(x.mT, None, None, training=True)):
+        assert gradcheck(norm, point).verdict in ("pass", "inconclusive")
+    assert gradcheck(scaled(lambda x: layer_norm(x, (3,)), 1.5), drawn(2, 3, dtype=dtype)).verdict == "fail"
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_a_threshold_in_the_wrong_place_is_no_rounding(dtype: torch.dtype) -> None:
+    function = claimed(torch.relu, lambda x: (x > 0.1).to(x.dtype))
+    point = torch.tensor([0.0996, 0.05, 0.7], dtype=dtype, requires_grad=True)  # the first within two units of 0.1
+    assert gradcheck(function, point).mismatched == 2
+
+
+def test_two_forwards_that_differ_by_what_rounding_of_the_input_makes_are_one_function() -> None:
+    point = torch.tensor([[0.6], [0.6]], dtype=torch.bfloat16, requires_grad=True)
+    result = gradcheck(lambda x: batch_norm(x, None, None, training=True), point)  # 0 in bfloat16, 4e-15 in float64
+    assert result.message.endswith("differences are those of the same numbers in float64")
+    other = gradcheck(lambda x: x.sin() if x.dtype is torch.float64 else x.cos(), point)
+    assert not other.message.endswith("in float64")

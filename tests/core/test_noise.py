@@ -148,3 +148,18 @@ def test_a_term_that_has_saturated_in_backward_is_no_mistake_of_order_2() -> Non
         assert gradgradcheck(vjp(0.0), double([place, 0.3])).verdict == "pass"
     for place in (-2.0, -4.0):
         assert gradgradcheck(vjp(1e-6), double([place, 0.3])).verdict == "fail"
+
+
+def test_what_has_saturated_by_one_input_is_no_mistake_by_another_at_order_2() -> None:
+    def tanh(error: float) -> Callable[[Tensor], Tensor]:
+        scaled = with_backward(torch.clone, lambda h, _: h * (1 + error))
+        return with_backward(torch.tanh, lambda g, z: scaled(g * (1 - z.tanh().square()).conj()))
+
+    def at(*places: complex) -> Tensor:
+        return torch.tensor(places, dtype=torch.complex128, requires_grad=True)
+
+    for place in (26 + 17j, 30 + 0.3j):
+        assert gradgradcheck(tanh(0.0), at(place)).verdict in ("pass", "inconclusive")
+    for place in (5 + 1j, 0.3 + 17j):
+        assert gradgradcheck(tanh(0.0), at(place)).verdict == "pass"
+        assert gradgradcheck(tanh(1e-6), at(place)).verdict == "fail"

@@ -272,6 +272,22 @@ def test_one_dead_zone_is_no_flight_of_stairs(shrink: Any, width: float) -> None
     assert gradcheck(wrong, double([1.3, -0.4, 0.3 * width, -0.6 * width])).mismatched >= 1
 
 
+@pytest.mark.parametrize(
+    "function", [torch.tanh, torch.nn.functional.softsign, lambda x: x + x**3, lambda x: x.sign() * x.abs().log1p()]
+)
+def test_a_function_that_rises_straight_through_zero_lies_on_no_stair(function: Any) -> None:
+    result = gradcheck(claimed(function, torch.zeros_like), double([0.0, 0.0]))
+    assert (result.verdict, result.mismatched) == ("fail", 2)
+    assert gradcheck(claimed(function, torch.ones_like), double([0.0, 0.0])).verdict == "pass"
+
+
+def test_zeros_for_the_slope_of_stairs_are_left_open() -> None:
+    def stairs(x: Tensor) -> Tensor:
+        return torch.round(2**12 * x) / 2**12
+
+    assert gradcheck(claimed(stairs, torch.zeros_like), double([0.0, 0.0])).verdict in ("pass", "inconclusive")
+
+
 def test_what_ripples_with_one_input_is_no_stair_of_another() -> None:
     rippling = with_backward(
         lambda x, t: 1 + x.relu() + 0.01 * (300 * t).sin(),

@@ -9,14 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
+from gradverify.core.function.chance import scattered
 from gradverify.core.function.problem import Problem
-from gradverify.core.function.sampler import Sampler, sampler
+from gradverify.core.function.sampler import Sampler, along, sampler
+from gradverify.core.function.scale import own_or_shared, scales
 from gradverify.core.function.steady import Steady
 from gradverify.core.function.tape import record
 from gradverify.errors import EvaluationError
 
 _NARROW = {torch.float16, torch.bfloat16, torch.float32}
+_UNITS, _TRIALS = 2.0, 8  # of rounding, by which all inputs are moved, and how often
 _FEW = 32.0  # units of rounding of the largest output, by which the two forwards may be apart
 
 
@@ -46,9 +50,17 @@ def _sampled(problem: Problem) -> Sampler | None:
 
 
 def _alike(wide: Sampler, narrow: Sampler, eps: float) -> bool:
-    """Tell whether two forwards give the same outputs but for rounding."""
+    """Tell whether two forwards give the same outputs but for rounding, inside or as if of the inputs."""
     if (wide.names, wide.shapes) != (narrow.names, narrow.shapes):
         return False
     apart = (wide.value - narrow.value).abs()
     near = (apart <= _FEW * eps * wide.size) | (wide.value == narrow.value)
-    return bool((near | (wide.value.isnan() & narrow.value.isnan())).all())
+    near |= wide.value.isnan() & narrow.value.isnan()
+    return bool(near.all()) or bool((near | (apart <= _moved(wide, eps))).all())
+
+
+def _moved(wide: Sampler, eps: float) -> Tensor:
+    """Return how far the outputs move where all inputs are off by about as much as rounding, (m,)."""
+    generator, length = torch.Generator().manual_seed(0), own_or_shared(scales(wide))
+    moved = [(along(wide, scattered(_UNITS * eps * length, generator)) - wide.value).abs() for _ in range(_TRIALS)]
+    return torch.stack(moved).nan_to_num(0.0, 0.0, 0.0).amax(dim=0)

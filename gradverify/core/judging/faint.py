@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gradverify.core.function.chance import scattered
+from gradverify.core.function.sampler import along
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
@@ -12,6 +14,7 @@ from gradverify.core.numeric.moves import owned
 
 _UNITS, _UNITS_OF_BACKWARD = 128.0, 16384.0  # of rounding, at order 1 and 2
 _UNITS_BESIDE = 32.0  # of rounding of the steepest slope around, at order 2
+_PARTS = (0.25, 0.5, 0.75, 1.0)  # of the way to zero, that all inputs go at once
 
 
 def excused(at: Bench, chosen: Tensor, judged: Judged, seen: Tensor) -> Tensor | None:
@@ -19,12 +22,12 @@ def excused(at: Bench, chosen: Tensor, judged: Judged, seen: Tensor) -> Tensor |
 
     Such rounding can be heard at some distance from the point. That is listened for only where it would change a
     verdict. A term of backward that has saturated is heard nowhere around: its rounding is that of the steepest slope
-    `seen` (C, m) within the length scale.
+    within the length scale, as it was `seen` (C, m), or as far as the output moves where other inputs move too.
     """
     wrong = judged.code == Code.MISMATCH
     if not bool(wrong.any()):
         return None
-    faint, beside = _faint(at, chosen), _beside(at, seen)
+    faint, beside = _faint(at, chosen), _beside(at, chosen, seen)
     if not bool((wrong & (judged.error <= torch.maximum(faint, beside))).any()):
         return None
     heard = at.loudest() if at.sampled.kept is None else at.loudest()[at.sampled.kept]
@@ -46,9 +49,20 @@ def _faint(at: Bench, chosen: Tensor) -> Tensor:
     return _units(at) * sampled.unit * torch.where(tiny, share, share.clamp(min=1.0))
 
 
-def _beside(at: Bench, seen: Tensor) -> Tensor:
+def _beside(at: Bench, chosen: Tensor, seen: Tensor) -> Tensor:
     """Return what rounding of a backward that has saturated may hide of its own derivative; (C, m)."""
-    return _UNITS_BESIDE * at.sampled.unit * seen if at.sampled.problem.order > 1 else torch.zeros_like(seen)
+    if at.sampled.problem.order == 1:
+        return torch.zeros_like(seen)
+    steepest = _farthest(at) / owned(at.moves, chosen, own_or_shared(at.lengths))
+    return _UNITS_BESIDE * at.sampled.unit * torch.maximum(seen, steepest)
+
+
+def _farthest(at: Bench) -> Tensor:
+    """Return how far each output moves while all inputs shrink or move at random within their length, (m,)."""
+    generator, length = torch.Generator().manual_seed(0), own_or_shared(at.lengths)
+    places = [-part * at.sampled.point for part in _PARTS] + [scattered(length, generator) for _ in _PARTS]
+    moved = torch.stack([(along(at.sampled, place) - at.sampled.value).abs() for place in places])
+    return moved.nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
 
 
 def _units(at: Bench) -> float:

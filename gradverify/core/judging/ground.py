@@ -21,6 +21,7 @@ from gradverify.core.judging.grain import excuse_grain
 from gradverify.core.judging.oblique import excuse_oblique
 from gradverify.core.judging.spilt import excuse_spilt
 from gradverify.core.judging.spread import excuse
+from gradverify.core.judging.unstable import excuse_unstable
 from gradverify.core.numeric.opening import Opening, opening
 
 Reconsider = Callable[[Bench, Tensor, Judged], Judged]  # another look at the verdicts on some moves
@@ -63,7 +64,8 @@ def second_look(at: Bench, ground: Ground, chosen: Tensor, judged: Judged, setti
     judged = excuse_coarse(at, chosen, judged, settings.seed)
     judged = excuse_grain(at, ground.backward, chosen, excuse(at, ground.backward, chosen, judged))
     judged = excuse_flights(at, chosen, judged)
-    return excuse_oblique(at, chosen, judged, settings.seed)
+    judged = excuse_oblique(at, chosen, judged, settings.seed)
+    return excuse_unstable(at, ground.backward, chosen, judged, settings.seed)
 
 
 def as_judged(at: Bench, chosen: Tensor, judged: Judged) -> Judged:

@@ -113,7 +113,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | No
         close=shape.rough.any(dim=1) & (at_last(shape.rough, reach) < _CLOSE * samples.forth[:, 0]),
         idle=unmoved(sampled, samples).all(dim=1),
         hidden=_cancelled(sampled, samples, seen),
-        stairs=height > _FLIGHT * sampled.value.abs(),
+        stairs=_is_flat(sampled, samples) & (height > _FLIGHT * sampled.value.abs()),
         height=height,
         far=_far(difference),
         unsteady=shape.rough.any(dim=1) | (scatter[:, 0] > noise.level),
@@ -121,6 +121,12 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | No
         leap=leap(sampled, samples, measured, estimate),
         outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
+
+
+def _is_flat(sampled: Sampler, samples: Samples) -> Tensor:
+    """Tell which outputs do not move at the finest step: those on a tilted stair do; (C, m)."""
+    unmoving = unmoved(sampled, samples)
+    return at_last(~void(samples).expand_as(unmoving), unmoving.double()).bool()
 
 
 def _smooth(sampled: Sampler, samples: Samples, finite: Tensor, level: Tensor) -> tuple[Tensor, Shape, Estimate]:
