@@ -1,10 +1,15 @@
-"""Time a whole run beside pytest with torch's own checks: `python -m benchmarks.suite [--cases N] [-j N]`."""
+"""Time a whole run beside pytest with torch's own checks: `python -m benchmarks.suite [--cases N] [-j N] [--repeat N]`.
+
+The commands take turns, so that a machine that slows down does so for all of them.
+"""
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.suite_files import write_files
@@ -19,7 +24,7 @@ _RUN = ("-m", "gradverify", "run", "spec.yaml", "-q")
 
 
 def main() -> None:
-    """Write the cases, run every command once, and print the tables."""
+    """Write the cases, run every command in turn, and print the tables."""
     options = _options()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -30,22 +35,33 @@ def main() -> None:
             "gradverify run, torch's checks beside": (*_RUN, *jobs),
             "gradverify run --torch-gradcheck never": (*_RUN, *jobs, "--torch-gradcheck", "never"),
         }
-        timings = {title: timed([sys.executable, *words], folder) for title, words in commands.items()}
-    reference, *ours = timings.values()
-    print(_times(timings, reference, count))
-    for title, timing in list(timings.items())[1:]:
-        print(f"\n{title}: resident memory in MiB\n{_memory(timing)}")
-    print(
-        f"\nratio {ours[0].seconds / reference.seconds:.2f}, without torch's {ours[1].seconds / reference.seconds:.2f}"
-    )
-    if any(timing.exit_code for timing in timings.values()):
+        rounds = [
+            {title: timed([sys.executable, *words], folder) for title, words in commands.items()}
+            for _ in range(options.repeat)
+        ]
+    for timings in rounds:
+        print(f"{_times(timings, next(iter(timings.values())), count)}\n")
+    for title, timing in list(rounds[-1].items())[1:]:
+        print(f"{title}: resident memory in MiB\n{_memory(timing)}\n")
+    beside, alone = (_ratios(rounds, place) for place in (1, 2))
+    print(f"ratio {beside}, without torch's {alone}")
+    if any(timing.exit_code for timings in rounds for timing in timings.values()):
         sys.exit("a command did not end with 0: its time says nothing")
+
+
+def _ratios(rounds: Sequence[dict[str, Timing]], place: int) -> str:
+    """Return the median of a command's time over that of the first, and how far it goes where there are several."""
+    seconds = [[timing.seconds for timing in timings.values()] for timings in rounds]
+    ratios = sorted(each[place] / each[0] for each in seconds)
+    spread = f" ({ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} rounds)" if len(ratios) > 1 else ""
+    return f"{statistics.median(ratios):.2f}{spread}"
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Time a whole run beside pytest with torch's own checks.")
     parser.add_argument("--cases", type=int, default=2000, metavar="N", help="how many cases")
     parser.add_argument("-j", "--jobs", type=int, metavar="N", help="worker processes of gradverify")
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="rounds, of which the median counts")
     return parser.parse_args()
 
 
