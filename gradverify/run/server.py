@@ -37,6 +37,7 @@ def main(control_fd: int) -> None:
     adopt_orphans()
     gc.collect()
     gc.freeze()  # what workers never free stays shared with them
+    gc.enable()
     control = socket.socket(fileno=control_fd)
     living: set[int] = set()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on there may be workers, which end first
