@@ -230,7 +230,7 @@ def matters(size: Tensor, allowance: Allowance) -> Tensor:
     return size > _MATTERS * allowance.beside
 
 
-_DOUBT = 5e-7  # a bar above this part of the entry's own size is worth a second look
+_DOUBT = 7.5e-7  # a bar above this part of the entry's own size, beside the tolerance, may hide an error of 1e-6
 _BLIND, _FAINT = 1e-3, 1e-8  # much smaller entries, only where the bar would hide much more
 _MATTERS = 1e-4  # where the entry is at least this part of the largest in its row or column
 
