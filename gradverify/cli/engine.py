@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,11 +58,17 @@ def expand(specs: Sequence[Spec], request: Request) -> tuple[Case, ...]:
 
 @contextmanager
 def opened(workers: int | None) -> Iterator[Engine]:
-    """Hold the engine that cases will run in until the block ends; it gets ready meanwhile. Raises ServerError."""
+    """Hold the engine that cases will run in until the block ends; it gets ready meanwhile. Raises ServerError.
+
+    The rooms that read specs are opened here, too: Python ends by SIGINT, not by an exit code, where an interrupt was
+    raised in the middle of certain imports.
+    """
     from gradverify.run.session import open_engine
 
     made = open_engine(workers)
     try:
+        for room in ("gradverify.spec.expand", "gradverify.spec.read"):
+            import_module(room)
         yield made
     finally:
         made.close()

@@ -103,8 +103,7 @@ def test_while_workers_start(tmp_path: Path, number: signal.Signals) -> None:
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
     assert time.monotonic() - began < 2
-    # Python ends itself by SIGINT where that came in the middle of certain imports: a shell makes 130 of it, too.
-    assert process.returncode in (130, -signal.SIGINT)
+    assert process.returncode == 130
     assert out == ""
     if err == "gradverify: interrupted\n":  # the specs were being read meanwhile: nothing to say of any case
         assert not (tmp_path / "out.json").exists()

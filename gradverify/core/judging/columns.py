@@ -13,7 +13,7 @@ from gradverify.core.judging.cheap import First, first_look, look_from_afar
 from gradverify.core.judging.climb import DEPTH, thorough
 from gradverify.core.judging.compare import Code, Judged, hopeless
 from gradverify.core.judging.patience import Patience, clear_accusations
-from gradverify.core.judging.replaced import copy_of, put
+from gradverify.core.judging.replaced import copy_of, put, span
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.ladder import halving_steps
 from gradverify.core.numeric.moves import owned
@@ -68,7 +68,7 @@ def _left_by_other_steps(at: Bench, chosen: Tensor, first: First, judged: Judged
     Most functions that leave a doubt vary, or have a kink, within the first look's steps: they are seen from closer by.
     Of the others most were drowned by rounding, and if they hardly bend they are seen from farther off.
     """
-    rows, outputs = _span(first.doubt)
+    rows, outputs = span(first.doubt)
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
     near, some = focused(at, outputs), chosen[rows]
     doubt, bends, code = first.doubt[place], first.bends[place], first.judged.code[place]
@@ -79,7 +79,7 @@ def _left_by_other_steps(at: Bench, chosen: Tensor, first: First, judged: Judged
     left = first.doubt
     for look, steps, unsure in ((first_look, closer, blurred), (look_from_afar, farther, faint)):
         if bool(unsure.any()):
-            own, seen = _span(unsure)
+            own, seen = span(unsure)
             nearest = focused(near, seen)
             again = look(nearest, walked(nearest.sampled, nearest.moves, some[own], steps))
             settled = torch.zeros_like(left)
@@ -87,11 +87,6 @@ def _left_by_other_steps(at: Bench, chosen: Tensor, first: First, judged: Judged
             put(judged, settled, rows[own], outputs[seen], again.judged)
             left = left & ~settled
     return left
-
-
-def _span(flags: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows and the columns in which some flag is set."""
-    return flags.any(dim=1).nonzero().squeeze(1), flags.any(dim=0).nonzero().squeeze(1)
 
 
 def _drowned(at: Bench, chosen: Tensor, steps: Steps) -> Tensor:

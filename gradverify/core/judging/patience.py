@@ -13,6 +13,7 @@ from torch import Tensor
 from gradverify.core.judging.bench import Bench, focused, of_moves
 from gradverify.core.judging.cheap import First, first_look
 from gradverify.core.judging.compare import Code, Judged
+from gradverify.core.judging.replaced import span
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.samples import BAR_FACTOR, walked
 
@@ -56,7 +57,7 @@ def clear_accusations(at: Bench, chosen: Tensor, first: First) -> Tensor:
 
 def _seen_twice(at: Bench, chosen: Tensor, first: First, clear: Tensor) -> Tensor:
     """Tell which clear accusations are as clear from closer by, where the derivative is the same."""
-    rows, outputs = clear.any(dim=1).nonzero().squeeze(1), clear.any(dim=0).nonzero().squeeze(1)
+    rows, outputs = span(clear)
     near, place = focused(at, outputs), (rows.unsqueeze(1), outputs.unsqueeze(0))
     closer = richardson.closer_steps(at.lengths)
     again = first_look(near, walked(near.sampled, near.moves, chosen[rows], closer))

@@ -31,3 +31,8 @@ def put(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Jud
     for name in _FIELDS:
         value = getattr(judged, name)
         value[place] = torch.where(mine, getattr(found, name), value[place])
+
+
+def span(flags: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows and the columns in which some flag (C, m) is set."""
+    return flags.any(dim=1).nonzero().squeeze(1), flags.any(dim=0).nonzero().squeeze(1)
