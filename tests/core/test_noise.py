@@ -75,8 +75,8 @@ def test_noise_is_heard_in_outputs_whose_square_underflows() -> None:
 def test_what_lasts_is_noise_and_nothing_smooth() -> None:
     smooth = sampled_at(lambda x: (3 * x).sin().exp(), double(SOME))
     assert bool((lasting(smooth, scales(smooth)) < 1e-14).all())
-    stairs = sampled_at(lambda x: (1 + x) - 1, double([3e-15]))  # fifteen ulps of 1
-    assert float(lasting(stairs, scales(stairs))) > 1e-17
+    stairs = sampled_at(lambda x: (1 + x) - 1, double([3e-15] * 20))  # fifteen ulps of 1
+    assert float((lasting(stairs, scales(stairs)) > 1e-17).double().mean()) > 0.5
     nowhere = sampled_at(lambda x: torch.where(x == 1.0, x, math.nan), double([1.0]))
     assert float(lasting(nowhere, scales(nowhere))) == math.inf
 

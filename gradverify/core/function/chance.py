@@ -12,6 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 _SMALL = 1024  # entries of vectors that are kept
+_HALF = torch.tensor(0.5, dtype=torch.float64, device="cpu")
 _UNUSUAL = 24_301  # a backward that draws its mask anew from the seed 0 is not to be right by accident
 
 
@@ -63,9 +64,7 @@ def generators_kept(devices: Sequence[int]) -> Iterator[None]:
 
 def scattered(scale: Tensor, generator: Generator) -> Tensor:
     """Return random entries of either sign, between half and one and a half times their scale; none is small."""
-    size = torch.rand(scale.shape, generator=generator, dtype=torch.float64, device="cpu") + 0.5
-    sign = torch.where(torch.rand(scale.shape, generator=generator, device="cpu") < 0.5, -1.0, 1.0)
-    return (size * sign).to(scale.device) * scale
+    return _spread(scale.shape, generator).to(scale.device).mul_(scale)
 
 
 def scattered_from(scale: Tensor, seed: int) -> Tensor:
@@ -77,4 +76,13 @@ def scattered_from(scale: Tensor, seed: int) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _units(count: int, seed: int) -> Tensor:
-    return scattered(torch.ones(count, dtype=torch.float64, device="cpu"), Generator().manual_seed(seed))
+    return _spread(torch.Size([count]), Generator().manual_seed(seed))
+
+
+def _spread(shape: torch.Size, generator: Generator) -> Tensor:
+    """Return random numbers of either sign with magnitudes between 1/2 and 3/2, from 32 random bits each."""
+    pairs = torch.empty((shape.numel() + 1) // 2, dtype=torch.long, device="cpu").random_(
+        -(2**63), None, generator=generator
+    )
+    between = pairs.view(torch.int32)[: shape.numel()].reshape(shape).to(torch.float64).add_(0.5).mul_(2.0**-31)
+    return torch.copysign(_HALF, between).add_(between)

@@ -73,8 +73,7 @@ def first_direction(sampled: Sampler, lengths: Scales, seed: int) -> Tensor:
 def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
     """Measure the noise of every output, where `heard` (8, m) are those at the distances `PLACES` along `direction`."""
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
-    # An output that is exactly zero beside others that are not may be a sum that cancels.
-    rounding = torch.where(size > 0, size, sampled.size) * (sampled.unit * max(1.0, sampled.together.rough)) + _TINY
+    rounding = rounding_of(sampled)
     worth = _LOUD * torch.fmax(rounding, sampled.size * sampled.unit)
     one = noise_in(heard)
     del heard  # of all that is held here, the largest
@@ -110,6 +109,14 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
     if bool((quiet < torch.inf).any()):
         level = torch.fmin(loud, _pooled(sampled, quiet))
     return Noise(level=level, loud=loud, lasting=lasting, rounding=rounding)
+
+
+def rounding_of(sampled: Sampler) -> Tensor:
+    """Return what rounding the outputs to their own dtype, and sampling many in one call, explains; (m,)."""
+    size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
+    # An output that is exactly zero beside others that are not may be a sum that cancels.
+    size = torch.where(size > 0, size, sampled.size)
+    return size * (sampled.unit * max(1.0, sampled.together.rough)) + _TINY
 
 
 def heard_at(sampled: Sampler, lengths: Scales, spacing: float) -> Tensor:

@@ -143,9 +143,9 @@ def along(sampled: Sampler, displacement: Tensor) -> Tensor:
     return single(sampled, sampled.point + displacement)
 
 
-def single(sampled: Sampler, point: Tensor) -> Tensor:
-    """Return the outputs at one point (n,), which is used up; (m,)."""
-    return _run(sampled, _tensors(point, [primal.tensor for primal in sampled.problem.primals]))
+def single(sampled: Sampler, point: Tensor, into: Tensor | None = None) -> Tensor:
+    """Return the outputs at one point (n,), which is used up; (m,), written to `into` where that is given."""
+    return _run(sampled, _tensors(point, [primal.tensor for primal in sampled.problem.primals]), into)
 
 
 def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
@@ -162,7 +162,9 @@ def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
 
 
 def _largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
-    sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
+    sizes = values.abs().nan_to_num_(0.0, 0.0, 0.0)
+    if len(outputs) == 1 and len(values):
+        return sizes.max().expand(len(values))
     for block in outputs:
         if block.stop > block.start:
             whole = slice(block.start, block.stop)  # of a complex tensor, both parts: what rounds one rounds the other
@@ -171,6 +173,8 @@ def _largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
 
 
 def _unit_roundoff(outputs: Sequence[Named], like: Tensor) -> Tensor:
+    if len(outputs) == 1:
+        return like.new_tensor(torch.finfo(outputs[0].tensor.dtype).eps / 2).expand(len(like))
     units = torch.empty_like(like)
     start = 0
     for output in outputs:
@@ -180,7 +184,8 @@ def _unit_roundoff(outputs: Sequence[Named], like: Tensor) -> Tensor:
     return units
 
 
-def _run(sampled: Sampler, copies: Sequence[Tensor]) -> Tensor:
+def _run(sampled: Sampler, copies: Sequence[Tensor], into: Tensor | None = None) -> Tensor:
+    into = torch.empty_like(sampled.value) if into is None else into
     try:
         if sampled.mode is Mode.WITH_GRAPH:
             with torch.enable_grad():
@@ -189,18 +194,18 @@ def _run(sampled: Sampler, copies: Sequence[Tensor]) -> Tensor:
             with torch.no_grad():
                 outputs = call(sampled.problem, copies)
     except EvaluationError:
-        return torch.full_like(sampled.value, torch.nan)
-    return _judged(sampled, outputs)
+        return into.fill_(torch.nan)
+    return _judged(sampled, outputs, into)
 
 
-def _judged(sampled: Sampler, outputs: Sequence[Named]) -> Tensor:
+def _judged(sampled: Sampler, outputs: Sequence[Named], into: Tensor) -> Tensor:
     found = {output.name: output.tensor for output in outputs}
     kept = [found[name] for name in sampled.names if name in found]
     if tuple([tensor.shape for tensor in kept]) != sampled.shapes:
-        return torch.full_like(sampled.value, torch.nan)
+        return into.fill_(torch.nan)
     vector = flatten(kept)
     # A forward may hand out one buffer again and again, so the numbers are copied.
-    return vector.clone() if sampled.kept is None else vector[sampled.kept]
+    return into.copy_(vector if sampled.kept is None else vector[sampled.kept])
 
 
 def _tensors(point: Tensor, like: Sequence[Tensor]) -> list[Tensor]:

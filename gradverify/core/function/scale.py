@@ -10,6 +10,7 @@ from torch import Tensor
 from gradverify.core.function.sampler import Sampler
 
 _FLOOR = 2.0**-2  # a cheap step never goes below this part of the tensor's own scale
+_MANY = 1 << 14  # sizes, of which a median is close enough to that of all
 _NOTHING = torch.finfo(torch.float64).tiny * 2.0**60  # what is smaller cannot be moved by a small part of itself
 
 
@@ -25,13 +26,21 @@ class Scales:
 def scales(sampled: Sampler) -> Scales:
     """Return the length scales of every input coordinate."""
     own = sampled.point.abs()
-    known = torch.where((own >= _NOTHING) & (own < torch.inf), own, torch.nan)
-    shared = torch.ones_like(own)
+    shared = torch.empty_like(own)
     for block in sampled.inputs:
-        shared[block.coordinates] = known[block.coordinates].nanmedian()
-    shared = shared.nan_to_num(1.0)
-    own = torch.where(own < _NOTHING, 0.0, torch.where(own < torch.inf, own, shared))
+        shared[block.coordinates] = _median(own[block.coordinates])
+    if not bool((own < torch.inf).all()):
+        own = torch.where(own < torch.inf, own, shared)
+    own.masked_fill_(own < _NOTHING, 0.0)
     return Scales(own=own, shared=shared, step=torch.maximum(own, shared * _FLOOR))
+
+
+def _median(size: Tensor) -> Tensor:
+    """Return the median of the finite sizes (n,) that are not zero, of some of them where they are many; 1 of none."""
+    if len(size) > _MANY:
+        size = size[torch.randint(len(size), (_MANY,), generator=torch.Generator().manual_seed(0)).to(size.device)]
+    known = torch.where((size >= _NOTHING) & (size < torch.inf), size, torch.nan)
+    return known.nanmedian().nan_to_num(1.0) if len(known) else size.new_ones(())
 
 
 def own_or_shared(lengths: Scales) -> Tensor:

@@ -39,7 +39,7 @@ def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, roughly: bool = 
     if not few and _together(sampled, points, into, _ROUGH if roughly else 0.0):
         return
     for point, row in zip(points, into, strict=True):
-        row.copy_(single(sampled, point))
+        single(sampled, point, row)
 
 
 def _together(sampled: Sampler, points: Tensor, into: Tensor, most: float) -> bool:

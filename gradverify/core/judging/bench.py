@@ -14,7 +14,7 @@ from gradverify.core.function.noise import Noise, lasting
 from gradverify.core.function.sampler import Sampler, magnitudes
 from gradverify.core.function.scale import Scales
 from gradverify.core.judging.compare import Allowance, entry_scale, relative_tolerance, resolution_scale
-from gradverify.core.numeric.moves import Moves
+from gradverify.core.numeric.moves import Moves, of_outputs
 
 _LEAST = 8.0  # times the smallest number of backward's dtype, which what underflows inside may leave
 
@@ -39,32 +39,47 @@ class Bench:
 
 def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed: Tensor, settings: Settings) -> Bench:
     """Put together what every move is judged with; `claimed` is (M, m)."""
-    size = claimed.abs().nan_to_num(0.0, 0.0, 0.0)
-    allowance = Allowance(
-        rtol=relative_tolerance(settings.tolerances, sampled.dtypes),
-        floor=(settings.tolerances.atol or 0.0) + _LEAST * sampled.least,
-        beside=entry_scale(moves, size),
-        scale=resolution_scale(moves, size, sampled.size, lengths.step),
-        largest=magnitudes(sampled, size.amax(dim=0)) if len(claimed) else sampled.value,
-        order=sampled.problem.order,
-        coarse=sampled.coarse,
-    )
     return Bench(
         sampled=sampled,
         noise=noise,
         lengths=lengths,
         moves=moves,
         claimed=claimed,
-        allowance=allowance,
+        allowance=allowance_of(sampled, lengths.step, moves, claimed, _largest(sampled, claimed), settings),
         loudest=cache(lambda: lasting(sampled, lengths)),
     )
+
+
+def allowance_of(
+    sampled: Sampler, step: Tensor, moves: Moves, claimed: Tensor, largest: Tensor, settings: Settings
+) -> Allowance:
+    """Return what the tolerances leave for every entry that is claimed, (M, m); `step` (n,) is what steps go by.
+
+    `largest` () or (m,) is that claimed of each output tensor.
+    """
+    size = claimed.abs().nan_to_num_(0.0, 0.0, 0.0)
+    return Allowance(
+        rtol=relative_tolerance(settings.tolerances, sampled.dtypes),
+        floor=(settings.tolerances.atol or 0.0) + _LEAST * sampled.least,
+        beside=entry_scale(moves, size),
+        scale=resolution_scale(moves, size, sampled.size, step),
+        largest=largest.expand(claimed.shape[1]),
+        order=sampled.problem.order,
+        coarse=sampled.coarse,
+    )
+
+
+def _largest(sampled: Sampler, claimed: Tensor) -> Tensor:
+    if not len(claimed):
+        return sampled.value
+    return magnitudes(sampled, claimed.abs().nan_to_num_(0.0, 0.0, 0.0).amax(dim=0))
 
 
 def focused(at: Bench, outputs: Tensor | slice) -> Bench:
     """Return the bench with some of the outputs only, given by their numbers."""
     if isinstance(outputs, slice) and outputs == slice(0, at.sampled.value.numel()):
         return at
-    moves = replace(at.moves, owner=at.moves.owner[:, outputs], direct=False)
+    moves = of_outputs(at.moves, outputs)
     allowance = part_of(at.allowance, slice(None), outputs)
     sampled, claimed = sampler.focused(at.sampled, outputs), at.claimed[:, outputs]
     return replace(at, sampled=sampled, noise=at.noise.of(outputs), moves=moves, claimed=claimed, allowance=allowance)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 from torch import Tensor
 
 from gradverify.case import Settings
+from gradverify.core.function import sampler
 from gradverify.core.function.analytic import Reverse, reverse
 from gradverify.core.function.noise import Noise
 from gradverify.core.function.sampler import Sampler
@@ -34,7 +36,12 @@ class Ground:
     sampled: Sampler
     backward: Reverse
     lengths: Scales
-    opening: Opening
+    open: Callable[[], Opening]  # asks the first questions, once: where they are not needed, they cost nothing
+
+    @property
+    def opening(self) -> Opening:
+        """What the first questions have shown."""
+        return self.open()
 
     @property
     def noise(self) -> Noise:
@@ -49,11 +56,16 @@ class Ground:
 
 def ground_of(steady: Steady, settings: Settings) -> Ground:
     """Measure a problem out; raises EvaluationError."""
-    sampled = steady.sampled
+    around, lengths = steady.sampled, scales(steady.sampled)
     backward = reverse(steady.problem, steady.tape, settings.seed)
-    lengths = scales(sampled)
-    first = opening(sampled, lengths, settings.seed)
-    return Ground(sampled=sampled, backward=backward, lengths=lengths, opening=first)
+    first = cache(lambda: opening(around, lengths, settings.seed))
+    return Ground(sampled=around, backward=backward, lengths=lengths, open=first)
+
+
+def focused(ground: Ground, outputs: Tensor, settings: Settings) -> Ground:
+    """Return the ground of some of the outputs only, given by their numbers."""
+    sampled = sampler.focused(ground.sampled, outputs)
+    return replace(ground, sampled=sampled, open=cache(lambda: opening(sampled, ground.lengths, settings.seed)))
 
 
 def second_look(at: Bench, ground: Ground, chosen: Tensor, judged: Judged, settings: Settings) -> Judged:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -13,8 +12,9 @@ from gradverify.case import Settings
 from gradverify.core.function.coordinates import Block
 from gradverify.core.function.sampler import places
 from gradverify.core.judging.bench import Bench, of_moves
-from gradverify.core.judging.compare import WRONG, Allowance, Code, Judged, agrees, matters
+from gradverify.core.judging.compare import WRONG, Code, Judged, agrees
 from gradverify.core.judging.entries import Entries, Places, entries_of, inside, worst_of
+from gradverify.core.judging.extremes import Extremes, with_extremes
 from gradverify.core.judging.ground import Reconsider
 from gradverify.core.judging.ties import Tie, Tied
 
@@ -70,9 +70,7 @@ class Tally:
         self._keep = keep
         self._counts: Counter[Code] = Counter()
         self._groups: dict[tuple[Code, Block, Block], Entries] = {}
-        self._max_error = self._max_bar = 0.0
-        self._limit = -math.inf  # of no entry
-        self._vacuous = True
+        self._extremes = Extremes()
         self._size = at.sampled.point.numel() * at.sampled.value.numel()
         self._parts: list[Part] = []
 
@@ -88,7 +86,7 @@ class Tally:
                 self._counts[Code(code)] += int(hit.sum())
                 self._add_entries(Code(code), chosen, owner, judged, hit)
         if judged.code.numel():
-            self._extremes(claimed, judged, of_moves(self._at.allowance, chosen))
+            self._extremes = with_extremes(self._extremes, claimed, judged, of_moves(self._at.allowance, chosen))
         if self._size <= KEPT:
             self._parts.append(Part(owner=owner, claimed=claimed, judged=judged))
 
@@ -101,28 +99,12 @@ class Tally:
             entries=self._size,
             counts=self._counts,
             groups=tuple(self._groups.values()),
-            max_error=self._max_error,
-            max_error_bar=self._max_bar,
-            detection_limit=None if self._limit == -math.inf else self._limit,
-            vacuous=self._vacuous,
+            max_error=self._extremes.error,
+            max_error_bar=self._extremes.bar,
+            detection_limit=self._extremes.detection_limit,
+            vacuous=self._extremes.vacuous,
             parts=tuple(self._parts),
         )
-
-    def _extremes(self, claimed: Tensor, judged: Judged, allowance: Allowance) -> None:
-        measured = judged.numeric.abs()  # nothing, within its bar: rounding in place of a zero is of no size
-        size = torch.maximum(claimed.abs(), measured.masked_fill(measured <= judged.bar, 0.0))
-        telling = matters(size, allowance).logical_and_(size < torch.inf)
-        error, bar = judged.error, judged.bar
-        if not agrees(judged):
-            code = judged.code
-            plain = (code == Code.MATCH) | (code == Code.MISMATCH) | (code == Code.ASTRAY)
-            error, bar = (torch.where(plain, values, -torch.inf) for values in (error, bar))
-            telling &= plain
-        limits = torch.where(telling, judged.allowed / size, -torch.inf)
-        largest, widest, limit = torch.stack([error.max(), bar.max(), limits.max()]).tolist()
-        self._max_error, self._max_bar = max(self._max_error, largest), max(self._max_bar, widest)
-        self._limit = max(self._limit, limit)
-        self._vacuous = self._vacuous and not bool((size > 0).any())
 
     def _add_entries(self, code: Code, chosen: Tensor, owner: Tensor, judged: Judged, hit: Tensor) -> None:
         rows, outputs = hit.nonzero(as_tuple=True)
@@ -140,6 +122,35 @@ class Tally:
         key = (found.code, found.of, found.wrt)
         known = self._groups.get(key)
         self._groups[key] = found if known is None else worst_of(known, found, self._keep)
+
+
+def matching(extremes: Extremes, entries: int) -> Comparison:
+    """Return the comparison of so many entries that all match."""
+    return Comparison(
+        entries=entries,
+        counts=Counter({Code.MATCH: entries}),
+        groups=(),
+        max_error=extremes.error,
+        max_error_bar=extremes.bar,
+        detection_limit=extremes.detection_limit,
+        vacuous=extremes.vacuous,
+        parts=(),
+    )
+
+
+def beside(rest: Comparison, extremes: Extremes, entries: int) -> Comparison:
+    """Return the comparison of so many entries, of which all that are not in `rest` match."""
+    limits = [limit for limit in (rest.detection_limit, extremes.detection_limit) if limit is not None]
+    return replace(
+        rest,
+        entries=entries,
+        counts=rest.counts + Counter({Code.MATCH: entries - rest.entries}),
+        max_error=max(rest.max_error, extremes.error),
+        max_error_bar=max(rest.max_error_bar, extremes.bar),
+        detection_limit=max(limits, default=None),
+        vacuous=rest.vacuous and extremes.vacuous,
+        parts=(),
+    )
 
 
 def tallied(at: Bench, tied: Tied, settings: Settings, reconsider: Reconsider) -> Comparison:

@@ -6,7 +6,7 @@ move serves them all (Curtis, Powell & Reid, J. Inst. Math. Appl. 13, 1974), and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import torch
@@ -39,6 +39,11 @@ def single_moves(coordinates: int, outputs: int, device: torch.device) -> Moves:
     """Return one move per coordinate."""
     every = torch.arange(coordinates, device=device)
     return Moves(kind=Kind.SINGLE, colour=every, owner=every.unsqueeze(1).expand(coordinates, outputs))
+
+
+def of_outputs(moves: Moves, outputs: Tensor | slice) -> Moves:
+    """Return the moves as some of the outputs see them."""
+    return replace(moves, owner=moves.owner[:, outputs], direct=False)
 
 
 def owned(moves: Moves, chosen: Tensor | slice, values: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -102,6 +102,14 @@ def walked_beside(sampled: Sampler, steps: Steps, others: Tensor) -> tuple[Tenso
         values=values[len(others) :].view(count, len(every), values.shape[1]),
     )
     return values[: len(others)], walk
+
+
+def of_direct(sampled: Sampler, walk: Walk, outputs: Tensor) -> Walk:
+    """Return the walk of a direct move as some of the outputs (k,) see it."""
+    every = slice(None)
+    lengths = _far(sampled, outputs, walk.steps, every, _moved(sampled, outputs, walk.steps, every))
+    spot = torch.arange(len(outputs), device=outputs.device).unsqueeze(0)
+    return replace(walk, lengths=lengths, spot=spot, values=walk.values[:, :, outputs])
 
 
 def _displaced(sampled: Sampler, inside: Tensor, place: Tensor, moved: Tensor, count: int) -> Tensor:

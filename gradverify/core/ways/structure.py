@@ -72,6 +72,14 @@ def find_structure(sampled: Sampler, lengths: Scales, seed: int, most: int | Non
     return Structure(moves=Moves(kind=Kind.SHARED, colour=colour, owner=owner, direct=direct), links=tuple(links))
 
 
+def entry_by_entry(sampled: Sampler, moves: Moves) -> Structure:
+    """Return the structure of one tensor in and one of its shape out, where every output has one input to itself."""
+    (source,), (target,) = _input_parts(sampled), _output_parts(sampled)
+    every = [torch.arange(size) for size in source.shape]
+    windows = tuple(Window(dimension=k, first=mine, last=mine) for k, mine in enumerate(every))
+    return Structure(moves=moves, links=(Link(source=source, target=target, windows=windows, moved=True),))
+
+
 def confined_dimensions(structure: Structure) -> list[tuple[Part, int]]:
     """Return every input part with the number of each dimension whose slices reach some output apart."""
     found = {

@@ -37,8 +37,8 @@ def claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, seed: int) -> 
     Of coordinates with a claim that is no number, sums say nothing. The second cotangent gives every row the same
     weight, so that a stray entry is seen beside its own row, however small that is beside others.
     """
-    row_size = claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
-    weights = torch.where(row_size > 0, row_size, 1.0).reciprocal()
+    row_size = claimed.abs().nan_to_num_(0.0, 0.0, 0.0).amax(dim=0)
+    weights = row_size.masked_fill_(row_size == 0, 1.0).reciprocal_()
     rounding = max(_ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
     if not _claims_hold(moves, claimed, *backward.heard, rounding):
         return False
@@ -50,8 +50,9 @@ def _claims_hold(moves: Moves, claimed: Tensor, cotangent: Tensor, answer: Tenso
     terms = claimed * cotangent.to(claimed.device)
     off = (answer - by_owner(moves, terms)).abs_()
     size = by_owner(moves, terms.abs_())
-    largest = size.nan_to_num(0.0, 0.0).max()
-    return bool((off <= torch.add(size, _FAINT * largest).mul_(rounding)).logical_or_(~size.isfinite()).all())
+    known = size.isfinite()
+    largest = size.max() if bool(known.all()) else size.nan_to_num(0.0, 0.0).max()
+    return bool((off <= size.add_(_FAINT * largest).mul_(rounding)).logical_or_(known.logical_not_()).all())
 
 
 def differences_hold(at: Bench, added: Added, seed: int) -> bool:

@@ -1,0 +1,91 @@
+"""The polynomial through the point and three steps to either side of it, and how far the forward is from it.
+
+Its slope at the point is what Richardson's two extrapolations of the three central differences come to. Its sixth
+difference is what no polynomial of lower degree explains: of a smooth function nothing but noise, else a kink, a jump
+or variation within the steps. So samples taken for a derivative say how noisy they are, where they say that they are
+quiet.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.noise import SAFETY
+from gradverify.core.numeric.samples import NOISE_FACTOR, Estimate
+
+PLACES = (1.0, 0.5, 0.25, -1.0, -0.5, -0.25)  # of the samples, in units of the largest step
+_FINEST = 0.25  # the smallest of them
+_DEGREE = len(PLACES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Polynomials in t = (x - point) / step, one per output, without their constant term."""
+
+    coefficients: Tensor  # (6, m) of t, t², … t⁶
+    shift: Tensor  # (m,) how far the last extrapolation moved the slope
+    residue: Tensor  # (m,) what the sixth difference leaves: noise of one standard deviation leaves about 1
+
+
+def series_through(samples: Tensor, value: Tensor) -> Series:
+    """Return the polynomials through `value` (m,) at the point and `samples` (6, m) at `PLACES`."""
+    terms = _weights().to(value.device) @ (samples - value)
+    return Series(
+        coefficients=terms[:_DEGREE], shift=terms[_DEGREE].abs_(), residue=terms[_DEGREE - 1].abs() * _noise_of_last()
+    )
+
+
+def slope_of(series: Series, step: Tensor, noise: Tensor) -> Estimate:
+    """Return the slopes at the point where `noise` (m,) bounds that of a sample; `step` is the largest one, (m,)."""
+    bar = torch.add(series.shift, noise, alpha=NOISE_FACTOR / _FINEST).div_(step)
+    return Estimate(value=series.coefficients[0] / step, bar=bar.nan_to_num_(torch.inf, torch.inf))
+
+
+def forecast(series: Series, places: Tensor) -> Tensor:
+    """Return by how much outputs differ at `places` (m,), between -1 and 1, from those at the point; (m,)."""
+    found = series.coefficients[-1] * places
+    for coefficient in reversed(series.coefficients[:-1]):
+        found = found.add_(coefficient).mul_(places)
+    return found
+
+
+def heard(series: Series) -> Tensor:
+    """Return a bound on the noise of each output from what its own samples leave, (m,)."""
+    return series.residue * SAFETY
+
+
+def reach(series: Series, value: Tensor) -> Tensor:
+    """Return how large the samples about are, (m,): noise goes by them, also where the output itself is zero."""
+    return series.coefficients[:3].abs().sum(dim=0).add_(value.abs())
+
+
+@cache
+def _weights() -> Tensor:
+    """Return the weights of samples, relative to the point, in every coefficient and in the shift; (7, 6)."""
+    rows = torch.tensor([_basis(node) for node in PLACES], dtype=torch.float64, device="cpu").T
+    finer = torch.tensor([[0.0, -1 / 3, 8 / 3, 0.0, 1 / 3, -8 / 3]], dtype=torch.float64, device="cpu")
+    return torch.cat([rows, rows[:1] - finer])  # `finer` is what the two smaller steps alone come to
+
+
+@cache
+def _noise_of_last() -> float:
+    """Return what turns the last coefficient into a sample's noise: that of independent samples and of the point."""
+    last = _weights()[_DEGREE - 1]
+    return 1 / math.sqrt(float(last.square().sum() + last.sum().square()))
+
+
+def _basis(node: float) -> list[float]:
+    """Return the coefficients of t … t⁶ of the polynomial that is 1 at the node and 0 at the others and at 0."""
+    product = [1.0]
+    for other in (0.0, *PLACES):
+        if other != node:
+            product = [
+                ahead - other * here for ahead, here in zip([0.0, *product], [*product, 0.0], strict=True)
+            ]  # times (t - other), lowest power first
+    scale = math.prod(node - other for other in (0.0, *PLACES) if other != node)
+    return [coefficient / scale for coefficient in product[1:]]

@@ -1,0 +1,137 @@
+"""Functions that go entry by entry are settled by eight samples, and by no fewer than they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from gradverify.core.function.chance import scattered
+from gradverify.core.numeric.series import PLACES, forecast, heard, series_through, slope_of
+from gradverify.result import Verdict
+from tests.core.support import claimed, gradcheck
+
+
+def drawn(size: int) -> Tensor:
+    """Return a vector of usual numbers, none of them close to zero."""
+    return scattered(torch.ones(size, dtype=torch.float64), torch.Generator().manual_seed(7)).requires_grad_()
+
+
+SMOOTH = [torch.sin, torch.exp, torch.tanh, lambda x: x * x, lambda x: 3 * x + 1, lambda x: torch.log1p(x * x)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-5, 5), min_size=7, max_size=7))
+def test_a_polynomial_of_degree_six_is_its_own_series(coefficients: list[float]) -> None:
+    def polynomial(t: Tensor) -> Tensor:
+        return sum((c * t**k for k, c in enumerate(coefficients)), torch.zeros_like(t))
+
+    samples = polynomial(torch.tensor(PLACES, dtype=torch.float64)).unsqueeze(1)
+    found = series_through(samples, torch.tensor([coefficients[0]], dtype=torch.float64))
+    torch.testing.assert_close(
+        found.coefficients.squeeze(1), torch.tensor(coefficients[1:], dtype=torch.float64), rtol=0, atol=1e-11
+    )
+    expected = polynomial(torch.tensor([0.8], dtype=torch.float64)) - coefficients[0]
+    foretold = forecast(found, torch.tensor([0.8], dtype=torch.float64))
+    torch.testing.assert_close(foretold, expected, rtol=0, atol=1e-11)
+
+
+def test_what_is_left_is_the_noise_of_a_sample() -> None:
+    generator = torch.Generator().manual_seed(0)
+    value = torch.randn(20_000, dtype=torch.float64, generator=generator)
+    samples = torch.randn(6, 20_000, dtype=torch.float64, generator=generator)
+    assert abs(float(series_through(samples, value).residue.square().mean()) - 1.0) < 0.05
+
+
+def test_the_slope_is_within_its_bar() -> None:
+    x = scattered(torch.ones(2000, dtype=torch.float64), torch.Generator().manual_seed(0))
+    step = x.abs() * 2.0**-7
+    for function, slope in ((torch.sin, torch.cos), (torch.exp, torch.exp), (torch.log1p, lambda x: 1 / (1 + x))):
+        x = x.abs() if function is torch.log1p else x
+        samples = torch.stack([function(x + place * step) for place in PLACES])
+        found = series_through(samples, function(x))
+        estimate = slope_of(found, step, heard(found) + 2.0**-53 * function(x).abs())
+        assert bool(((estimate.value - slope(x)).abs() <= 10 * estimate.bar).all())
+
+
+@pytest.mark.parametrize("function", SMOOTH)
+@pytest.mark.parametrize("size", [32, 1000])
+def test_a_smooth_function_takes_ten_forwards_and_four_backwards(function: Callable[..., Any], size: int) -> None:
+    result = gradcheck(function, drawn(size))
+    assert result.verdict is Verdict.PASS
+    assert result.entries == size * size
+    assert result.evaluations.forward <= 10
+    assert result.evaluations.backward <= 4
+
+
+@pytest.mark.parametrize("function", SMOOTH)
+@pytest.mark.parametrize("error", [1e-6, 1e-3, 2.0])
+def test_one_wrong_entry_of_many_is_found_and_named(function: Callable[..., Any], error: float) -> None:
+    x, place = drawn(500), 321
+
+    def slope(point: Tensor) -> Tensor:
+        inside = point.detach().clone().requires_grad_()
+        with torch.enable_grad():
+            (found,) = torch.autograd.grad(function(inside).sum(), inside)
+        return found * (1 + error * (torch.arange(500) == place))
+
+    result = gradcheck(claimed(function, slope), x)
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
+    assert result.findings[0].elements[0].input_index == (place,)
+
+
+def test_kinks_among_many_smooth_entries_are_judged_apart() -> None:
+    x = drawn(500).detach()
+    x[[3, 77]] = 0.0
+    x[200] = 1e-5
+    result = gradcheck(torch.relu, x.requires_grad_())
+    assert (result.verdict, result.kinks) == (Verdict.PASS, 2)
+    assert result.entries == 500 * 500
+    wrong = gradcheck(claimed(torch.relu, lambda x: torch.where(x > 0, 1.0, -0.5).double()), x)
+    assert wrong.verdict is Verdict.FAIL
+    assert wrong.mismatched == int((x <= 0).sum())
+
+
+class Leaks(torch.autograd.Function):
+    """sin, into one output of which another input leaks, in forward, in backward or in both."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, source: int, target: int, forth: float, back: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.leak = source, target, back
+        result = x.sin()
+        result[target] += forth * x[source]
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+        (x,) = ctx.saved_tensors
+        source, target, back = ctx.leak
+        result = grad * x.cos()
+        result[source] += back * grad[target]
+        return result, None, None, None, None
+
+
+@pytest.mark.parametrize(("source", "target"), [(0, 1), (7, 90), (90, 7), (98, 99), (50, 3)])
+@pytest.mark.parametrize("size", [1e-5, 1.0])
+def test_no_leak_between_entries_stays_unseen(source: int, target: int, size: float) -> None:
+    def leaking(forth: float, back: float) -> Callable[[Tensor], Tensor]:
+        return lambda x: Leaks.apply(x, source, target, forth, back)
+
+    assert gradcheck(leaking(size, size), drawn(100)).verdict is Verdict.PASS
+    for forth, back in ((size, 0.0), (0.0, size)):
+        result = gradcheck(leaking(forth, back), drawn(100))
+        assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
+
+
+def test_noise_that_the_samples_hear_is_left_to_a_closer_look() -> None:
+    def rounded(x: Tensor) -> Tensor:
+        return x.float().sin().double()
+
+    result = gradcheck(claimed(rounded, torch.cos), drawn(200))
+    assert result.verdict is not Verdict.FAIL
