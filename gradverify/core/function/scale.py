@@ -26,13 +26,20 @@ class Scales:
 def scales(sampled: Sampler) -> Scales:
     """Return the length scales of every input coordinate."""
     own = sampled.point.abs()
-    shared = torch.empty_like(own)
-    for block in sampled.inputs:
-        shared[block.coordinates] = _median(own[block.coordinates])
+    shared = _shared(sampled, own)
     if not bool((own < torch.inf).all()):
         own = torch.where(own < torch.inf, own, shared)
     own.masked_fill_(own < _NOTHING, 0.0)
     return Scales(own=own, shared=shared, step=torch.maximum(own, shared * _FLOOR))
+
+
+def _shared(sampled: Sampler, size: Tensor) -> Tensor:
+    if len(sampled.inputs) == 1:
+        return _median(size).expand(len(size))
+    shared = torch.empty_like(size)
+    for block in sampled.inputs:
+        shared[block.coordinates] = _median(size[block.coordinates])
+    return shared
 
 
 def _median(size: Tensor) -> Tensor:

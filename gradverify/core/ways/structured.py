@@ -56,21 +56,22 @@ def _compared_entry_by_entry(ground: Ground, settings: Settings, reconsider: Rec
     found = settled(ground.sampled, eight, claimed, ground.lengths.step, settings)
     if not len(found.doubt):
         return matching(found.extremes, ground.entries)
-    walk = walk_of(eight, ground.lengths)
+    steps = of_direct(ground.sampled, walk_of(eight, ground.lengths), found.doubt)
+    del eight  # of all that is held, the largest
     if len(found.doubt) <= _REST * len(ground.sampled.value):
-        rest = _rest(ground, structure, claimed, walk, found, settings, reconsider)
+        rest = _rest(ground, structure, claimed, found, steps, settings, reconsider)
         if rest is not None and not rest.wrong:
             return beside(rest, found.extremes, ground.entries)
     at = bench(ground.sampled, ground.noise, ground.lengths, structure.moves, claimed, settings)
-    return _compared(ground, structure, at, walk, settings, reconsider)
+    return _compared(ground, structure, at, None, settings, reconsider)
 
 
 def _rest(
     ground: Ground,
     structure: Structure,
     claimed: Tensor,
-    walk: Walk,
     found: Settled,
+    steps: Walk,
     settings: Settings,
     reconsider: Reconsider,
 ) -> Comparison | None:
@@ -78,9 +79,8 @@ def _rest(
     outputs, some = found.doubt, focused(ground, found.doubt, settings)
     moves = of_outputs(structure.moves, outputs)
     at = bench(some.sampled, some.noise, some.lengths, moves, claimed[:, outputs], settings)
-    largest = claimed.abs().nan_to_num(0.0, 0.0, 0.0).max().expand(len(outputs))
+    largest = claimed.abs().nan_to_num_(0.0, 0.0, 0.0).max().expand(len(outputs))
     at = replace(at, allowance=replace(at.allowance, largest=largest))
-    steps = of_direct(ground.sampled, walk, outputs)
     rest = replace(structure, moves=moves)
     return _compared(some, rest, at, steps, settings, reconsider, verified=found.foretold)
 

@@ -6,6 +6,7 @@ along a v without small components. And what is accused must be seen again when 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from gradverify.core.function.analytic import Reverse, row
 from gradverify.core.function.chance import scattered
+from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import along
 from gradverify.core.judging.bench import Bench
 from gradverify.core.numeric import richardson
@@ -37,8 +39,9 @@ def claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, seed: int) -> 
     Of coordinates with a claim that is no number, sums say nothing. The second cotangent gives every row the same
     weight, so that a stray entry is seen beside its own row, however small that is beside others.
     """
-    row_size = claimed.abs().nan_to_num_(0.0, 0.0, 0.0).amax(dim=0)
-    weights = row_size.masked_fill_(row_size == 0, 1.0).reciprocal_()
+    size = claimed.abs().nan_to_num_(0.0, 0.0, 0.0)
+    weights = size.amax(dim=0) if len(size) > 1 else size[0]
+    weights.masked_fill_(weights == 0, 1.0).reciprocal_()
     rounding = max(_ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
     if not _claims_hold(moves, claimed, *backward.heard, rounding):
         return False
@@ -47,12 +50,33 @@ def claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, seed: int) -> 
 
 
 def _claims_hold(moves: Moves, claimed: Tensor, cotangent: Tensor, answer: Tensor, rounding: float) -> bool:
-    terms = claimed * cotangent.to(claimed.device)
-    off = (answer - by_owner(moves, terms)).abs_()
-    size = by_owner(moves, terms.abs_())
+    cotangent = cotangent.to(claimed.device)
+    if not moves.direct:
+        terms = claimed * cotangent
+        off = (answer - by_owner(moves, terms)).abs_()
+        size = by_owner(moves, terms.abs_())
+        return _are_rounding(off, size, _largest(size), rounding)
+    width = portion(answer)  # every sum has one term
+    parts = list(zip(*(torch.split(values, width) for values in (claimed[0], cotangent, answer)), strict=True))
+    largest = max(_largest((mine * by).abs_()) for mine, by, _ in parts)
+    return all(
+        _are_rounding((told - term).abs_(), term.abs_(), largest, rounding)
+        for mine, by, told in parts
+        for term in [mine * by]
+    )
+
+
+def _largest(size: Tensor) -> float:
+    """Return the largest finite size."""
+    largest = float(size.max()) if size.numel() else 0.0
+    return largest if largest < math.inf else float(size.nan_to_num(0.0, 0.0).max())
+
+
+def _are_rounding(off: Tensor, size: Tensor, largest: float, rounding: float) -> bool:
+    """Tell whether sums with terms of such sizes are off by no more than rounding, where they are numbers at all."""
     known = size.isfinite()
-    largest = size.max() if bool(known.all()) else size.nan_to_num(0.0, 0.0).max()
-    return bool((off <= size.add_(_FAINT * largest).mul_(rounding)).logical_or_(known.logical_not_()).all())
+    allowed = size.add_(_FAINT * largest).mul_(rounding)
+    return bool((off <= allowed).logical_or_(known.logical_not_()).all())
 
 
 def differences_hold(at: Bench, added: Added, seed: int) -> bool:
