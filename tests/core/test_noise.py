@@ -176,3 +176,21 @@ def test_what_has_saturated_by_one_input_is_no_mistake_by_another_at_order_2() -
     for place in (5 + 1j, 0.3 + 17j):
         assert gradgradcheck(tanh(0.0), at(place)).verdict == "pass"
         assert gradgradcheck(tanh(1e-6), at(place)).verdict == "fail"
+
+
+@pytest.mark.parametrize(("count", "scale"), [(30, 36.0), (100, 16.0), (100, 60.0), (400, 25.0)])
+def test_what_cancels_in_many_rows_of_backward_is_within_its_grain(count: int, scale: float) -> None:
+    generator = torch.Generator().manual_seed(count)
+    x = scale * torch.randn(count, generator=generator, dtype=torch.float64)
+    loss = torch.nn.functional.logsigmoid
+    assert gradcheck(claimed(loss, lambda x: 1 - x.sigmoid()), x.requires_grad_()).verdict == "pass"
+    for factor in (1 + 1e-6, 1 - 1e-3):
+        wrong = claimed(loss, lambda x, factor=factor: (-x).sigmoid() * factor)  # type: ignore[misc]
+        assert gradcheck(wrong, x).mismatched == count
+
+
+@pytest.mark.parametrize("share", [0.5, 2.0])
+def test_a_whole_number_of_last_digits_is_no_excuse_beside_no_larger_answers(share: float) -> None:
+    digit = 2.0**-52
+    wrong = claimed(lambda x: digit * x.sin(), lambda x: share * digit * x.cos().round())
+    assert gradcheck(wrong, double([0.0, 1e-3])).mismatched == 2
