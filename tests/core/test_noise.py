@@ -129,25 +129,38 @@ def test_cross_entropy_of_a_sure_prediction_is_right_at_order_2() -> None:
         assert gradgradcheck(loss, double([logit, 0.3])).verdict == "pass"
 
 
+def written_out_gelu(error: float) -> Callable[[Tensor], Tensor]:
+    """Return gelu with its derivative as books have it, whose second derivative is off by a relative `error`."""
+
+    def density(x: Tensor) -> Tensor:
+        return (-x * x / 2).exp() / math.sqrt(2 * math.pi)
+
+    inner = with_backward(
+        lambda g, x: g * ((1 + torch.erf(x / math.sqrt(2))) / 2 + x * density(x)),
+        lambda h, g, x: (
+            h * ((1 + torch.erf(x / math.sqrt(2))) / 2 + x * density(x)),
+            h * g * density(x) * (2 - x * x) * (1 + error),
+        ),
+    )
+    return with_backward(torch.nn.functional.gelu, lambda g, x: inner(g, x))
+
+
 def test_a_term_that_has_saturated_in_backward_is_no_mistake_of_order_2() -> None:
-    def vjp(error: float) -> Callable[[Tensor], Tensor]:
-        def density(x: Tensor) -> Tensor:
-            return (-x * x / 2).exp() / math.sqrt(2 * math.pi)
-
-        inner = with_backward(
-            lambda g, x: g * ((1 + torch.erf(x / math.sqrt(2))) / 2 + x * density(x)),
-            lambda h, g, x: (
-                h * ((1 + torch.erf(x / math.sqrt(2))) / 2 + x * density(x)),
-                h * g * density(x) * (2 - x * x) * (1 + error),
-            ),
-        )
-        return with_backward(torch.nn.functional.gelu, lambda g, x: inner(g, x))
-
     for place in (-8.5, -10.0, -16.0):
-        assert gradgradcheck(vjp(0.0), double([place])).verdict == "pass"
-        assert gradgradcheck(vjp(0.0), double([place, 0.3])).verdict == "pass"
+        assert gradgradcheck(written_out_gelu(0.0), double([place])).verdict == "pass"
+        assert gradgradcheck(written_out_gelu(0.0), double([place, 0.3])).verdict == "pass"
     for place in (-2.0, -4.0):
-        assert gradgradcheck(vjp(1e-6), double([place, 0.3])).verdict == "fail"
+        assert gradgradcheck(written_out_gelu(1e-6), double([place, 0.3])).verdict == "fail"
+
+
+@pytest.mark.parametrize("seed", [105, 107, 116, 127, 128])
+def test_stairs_on_which_backward_bends_are_no_mistake_of_order_2(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x = 4 * torch.randn(64, generator=generator, dtype=torch.float64)
+    assert gradgradcheck(written_out_gelu(0.0), x.requires_grad_()).verdict == "pass"
+    for error in (1e-6, -1e-3):
+        x = torch.cat([x.detach(), torch.tensor([-5.0])])
+        assert gradgradcheck(written_out_gelu(error), x.requires_grad_()).verdict == "fail"
 
 
 def test_what_has_saturated_by_one_input_is_no_mistake_by_another_at_order_2() -> None:
@@ -163,3 +176,21 @@ def test_what_has_saturated_by_one_input_is_no_mistake_by_another_at_order_2() -
     for place in (5 + 1j, 0.3 + 17j):
         assert gradgradcheck(tanh(0.0), at(place)).verdict == "pass"
         assert gradgradcheck(tanh(1e-6), at(place)).verdict == "fail"
+
+
+@pytest.mark.parametrize(("count", "scale"), [(30, 36.0), (100, 16.0), (100, 60.0), (400, 25.0)])
+def test_what_cancels_in_many_rows_of_backward_is_within_its_grain(count: int, scale: float) -> None:
+    generator = torch.Generator().manual_seed(count)
+    x = scale * torch.randn(count, generator=generator, dtype=torch.float64)
+    loss = torch.nn.functional.logsigmoid
+    assert gradcheck(claimed(loss, lambda x: 1 - x.sigmoid()), x.requires_grad_()).verdict == "pass"
+    for factor in (1 + 1e-6, 1 - 1e-3):
+        wrong = claimed(loss, lambda x, factor=factor: (-x).sigmoid() * factor)  # type: ignore[misc]
+        assert gradcheck(wrong, x).mismatched == count
+
+
+@pytest.mark.parametrize("share", [0.5, 2.0])
+def test_a_whole_number_of_last_digits_is_no_excuse_beside_no_larger_answers(share: float) -> None:
+    digit = 2.0**-52
+    wrong = claimed(lambda x: digit * x.sin(), lambda x: share * digit * x.cos().round())
+    assert gradcheck(wrong, double([0.0, 1e-3])).mismatched == 2

@@ -225,3 +225,18 @@ def _slope_of_waves(x: Tensor, speed: float) -> Tensor:
 def test_what_is_wrong_in_single_precision_is_found_beside_its_noise(share: float) -> None:
     single = claimed(lambda x: x.float().sin().double(), lambda x: share * x.cos())
     assert gradcheck(single, double([0.3, 1.7, -2.0])).mismatched == 3
+
+
+@pytest.mark.parametrize("place", [-1.39051e6, 1.18743e6, 1772.06, 49965.3])
+@pytest.mark.parametrize("rise", [0.01, 30.0])
+def test_a_ripple_on_something_that_rises_is_no_noise(place: float, rise: float) -> None:
+    def slope(x: Tensor) -> Tensor:
+        return rise + (200 * x).sin()
+
+    def rippled(x: Tensor) -> Tensor:
+        return rise * x + (100 * x).sin().square() / 100
+
+    assert gradcheck(claimed(rippled, slope), double([place])).verdict != "fail"
+    for share in (0.0, 0.99, 1.01, -1.0):
+        wrong = claimed(rippled, lambda x, share=share: share * slope(x))  # type: ignore[misc]
+        assert gradcheck(wrong, double([place])).verdict == "fail"

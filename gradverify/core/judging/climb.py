@@ -15,9 +15,11 @@ from gradverify.core.judging.steep import drowned, heard, unseen
 from gradverify.core.numeric.ladder import coarse_steps, fine_steps
 from gradverify.core.numeric.moves import members
 from gradverify.core.numeric.nonsmooth import Local, examine
-from gradverify.core.numeric.samples import Samples, joined, of_rows, sample
+from gradverify.core.numeric.samples import BAR_FACTOR, Samples, joined, of_rows, sample
 
 DEPTH = 32  # rungs of a ladder, about
+_LOUD = 64.0  # times what rounding explains: noise that may be the function itself
+_DEFINITE = 0.25  # of how far two derivatives are apart, and of the finer one: ten bars of one that is told from both
 
 
 def thorough(at: Bench, chosen: Tensor) -> Judged:
@@ -59,7 +61,26 @@ def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged,
         every = torch.arange(len(open_), device=open_.device), torch.arange(open_.shape[1], device=open_.device)
         code = other.code.masked_fill((other.code == Code.MATCH) & ~at.noise.lasting, Code.UNDETERMINED)
         judged = replaced(judged, open_, *every, replace(other, code=code))
-    return judged, local
+    return _by_finer_steps(at, samples, height, judged), local
+
+
+def _by_finer_steps(at: Bench, samples: Samples, height: Tensor | None, judged: Judged) -> Judged:
+    """Judge accusations by the finest steps, where these show that what was taken for noise is the function itself.
+
+    A ripple on something that rises vanishes in the average, at every step longer than it. Where there is noise, finer
+    steps show no derivative; where they show a definite one, clearly another, it is that which backward has to say.
+    """
+    accused = (judged.code == Code.MISMATCH) & (at.noise.level > _LOUD * at.noise.rounding)
+    if not bool(accused.any()):
+        return judged
+    quiet = replace(at.noise, level=at.noise.rounding)
+    other = _held_against(at, samples, examine(at.sampled, quiet, samples, height))
+    apart = (other.numeric - judged.numeric).abs()
+    definite = BAR_FACTOR * other.bar <= _DEFINITE * torch.minimum(apart, other.numeric.abs())
+    agrees = (other.code == Code.MATCH) | ((other.code == Code.UNDETERMINED) & (other.error <= other.allowed))
+    definite &= accused & (agrees | (other.code == Code.MISMATCH)) & ~other.bent
+    every = torch.arange(len(definite), device=definite.device), torch.arange(definite.shape[1], device=definite.device)
+    return replaced(judged, definite, *every, other)
 
 
 def _held_against(at: Bench, samples: Samples, local: Local) -> Judged:

@@ -13,7 +13,7 @@ from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.numeric.moves import owned
 
 _UNITS, _UNITS_OF_BACKWARD = 128.0, 16384.0  # of rounding, at order 1 and 2
-_UNITS_BESIDE = 32.0  # of rounding of the steepest slope around, at order 2
+_UNITS_BESIDE = 512.0  # of rounding of the steepest slope around, at order 2: stairs as narrow as that show as leaps
 _PARTS = (0.25, 0.5, 0.75, 1.0)  # of the way to zero, that all inputs go at once
 
 

@@ -13,21 +13,22 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.function.analytic import Reverse, rows
+from gradverify.core.function.analytic import Reverse
 from gradverify.core.function.ecnoise import PLACES, noise_in
 from gradverify.core.function.noise import SAFETY, SPACINGS, lasting_in
-from gradverify.core.function.sampler import places as standing
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench, of_moves
 from gradverify.core.judging.compare import Code, Judged, is_resolved
+from gradverify.core.judging.sharing import Questions, answered, questions, told
 from gradverify.core.judging.spread import nearby
 from gradverify.core.numeric.samples import BAR_FACTOR
 from gradverify.errors import EvaluationError
 
 _UNITS = 128.0  # of rounding, that a claim may be off by
+_DIGITS = 2.0  # and one of which nothing but such digits is left
 _MOST = 2.0**-10  # but not by more than this, in whatever precision
 _NUMBERS = 1_000_000  # answers held at a time, at most
-_ROWS = 16  # rows listened to, at most
+_QUESTIONS = 16  # asked at every point, at most: a row each, or several rows that no input is common to
 
 
 def excuse_grain(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -> Judged:
@@ -35,41 +36,53 @@ def excuse_grain(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -
     claimed = at.claimed[chosen]
     largest = float(at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if at.claimed.numel() else 0.0
     small = (judged.code == Code.MISMATCH) & (judged.error <= min(_MOST, _UNITS * at.sampled.eps) * max(1.0, largest))
-    places = small.any(dim=0).nonzero().squeeze(1)[: max(1, min(_ROWS, _NUMBERS // max(1, at.claimed.shape[0])))]
-    if not len(places):
+    if not bool(small.any()):
         return judged
-    heard, around = (torch.zeros_like(judged.error) for _ in range(2))
-    owner = at.moves.owner[chosen][:, places].clamp(min=0)
-    for found, into in zip(_grain(at, backward, places), (heard, around), strict=True):
-        into[:, places] = found.gather(1, owner.T).T
+    asked = questions(at, backward, chosen, small, min(_QUESTIONS, _NUMBERS // max(1, at.sampled.point.numel())))
+    heard, around = (told(found, asked, at.moves.owner[chosen]) for found in _grain(at, backward, asked))
     unit = at.sampled.eps * around.clamp(max=1.0)
     lost = claimed == 0  # no digit is left, and what stands still moves in no stairs
-    allowed = judged.allowed + torch.where(lost, _UNITS * unit, BAR_FACTOR * heard)
+    grain = torch.where(_only_last_digits(claimed, unit), _DIGITS * unit, 0.0)
+    allowed = judged.allowed + torch.where(lost, _UNITS * unit, torch.maximum(BAR_FACTOR * heard, grain))
     excused = small & (judged.error <= allowed)
     allowance = of_moves(at.allowance, chosen)
     known = is_resolved(heard, torch.maximum(claimed.abs(), around), allowance)
     code = judged.code.masked_fill(excused, Code.MATCH).masked_fill(excused & ~known, Code.UNDETERMINED)
+    if bool(excused.any()):  # the rows that there was no time to listen to may be explained as well
+        unheard = torch.zeros_like(small[0])
+        unheard[asked.unasked] = True
+        code[small & unheard] = Code.UNDETERMINED
     return replace(judged, allowed=torch.where(excused, allowed, judged.allowed), code=code)
 
 
-def _grain(at: Bench, backward: Reverse, places: Tensor) -> tuple[Tensor, Tensor]:
-    """Return how finely the rows of these outputs resolve, and the largest answers around the point; both (k, n)."""
-    asked = standing(at.sampled, places).tolist()
+def _only_last_digits(claimed: Tensor, unit: Tensor) -> Tensor:
+    """Tell which claims are whole multiples of the last digit of numbers around, whose rounding is `unit`; all (C, m).
+
+    On the last stairs before zero there may be too few of them to be heard.
+    """
+    _, power = torch.frexp(unit / 2)
+    digit = torch.ldexp(torch.full_like(unit, 0.5), power)  # the power of two at or below half a unit
+    return (digit > 0) & (claimed.remainder(digit.clamp(min=torch.finfo(torch.float64).tiny)) == 0)
+
+
+def _grain(at: Bench, backward: Reverse, asked: Questions) -> tuple[Tensor, Tensor]:
+    """Return how finely the answers to these questions resolve, and the largest ones around the point; both (K, n)."""
     heard, around = [], []
     for side in (own_or_shared(at.lengths), -own_or_shared(at.lengths)):
         found = []
         for spacing in SPACINGS:
-            answers = torch.stack([_answers(at, backward, asked, place * spacing * side) for place in PLACES])
-            found.append(noise_in(answers))
-            around.append(answers.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0))
+            given = torch.stack([_answers(at, backward, asked, place * spacing * side) for place in PLACES])
+            found.append(noise_in(given))
+            around.append(given.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0))
         heard.append(lasting_in(torch.stack(found)))
-    shape = (len(asked), at.sampled.point.numel())
+    shape = (len(asked.cotangents), at.sampled.point.numel())
     return SAFETY * torch.stack(heard).amax(dim=0).view(shape), torch.stack(around).amax(dim=0).view(shape)
 
 
-def _answers(at: Bench, backward: Reverse, asked: list[int], displacement: Tensor) -> Tensor:
-    """Return the rows of these outputs at a point close by, one after the other; what raises is no number."""
+def _answers(at: Bench, backward: Reverse, asked: Questions, displacement: Tensor) -> Tensor:
+    """Return the answers at a point close by, one after the other; what raises is no number."""
     try:
-        return torch.cat(list(rows(nearby(backward, at.sampled.point + displacement), asked)))
+        return answered(nearby(backward, at.sampled.point + displacement), asked).reshape(-1)
     except EvaluationError:
-        return torch.full((len(asked) * len(displacement),), torch.nan, dtype=torch.float64, device=displacement.device)
+        shape = (len(asked.cotangents) * len(displacement),)
+        return torch.full(shape, torch.nan, dtype=torch.float64, device=displacement.device)

@@ -11,20 +11,20 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.function.analytic import Reuse, Reverse, rows
+from gradverify.core.function.analytic import Reuse, Reverse
 from gradverify.core.function.coordinates import unflatten
 from gradverify.core.function.problem import Problem
-from gradverify.core.function.sampler import places as standing
 from gradverify.core.function.tape import record
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
+from gradverify.core.judging.sharing import Questions, answered, questions, told
 from gradverify.core.numeric.samples import BAR_FACTOR
 from gradverify.errors import EvaluationError
 
 _MARGINAL = 1e-2  # an error below this part of its row may be rounding in backward
 _NUMBERS = 4_000_000  # held for them, at most
 _SPOILED = 1e-6  # where backward's own answers are further apart than this, nothing is known of the entry
-_ROWS = 64  # rows looked at again, at most
+_QUESTIONS = 64  # asked again, at most: a row each, or several rows that no input is common to
 _ULPS = (0.0, 2.0, 8.0, 64.0)  # sizes of the displacements, in ulps of each coordinate, with random signs
 
 
@@ -32,13 +32,10 @@ def excuse(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -> Judg
     """Take back accusations that the spread of backward's own answers explains."""
     row_size = at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     marginal = (judged.code == Code.MISMATCH) & (judged.error <= _MARGINAL * row_size)
-    most = max(1, min(_ROWS, _NUMBERS // max(1, at.sampled.point.numel())))
-    places = marginal.any(dim=0).nonzero().squeeze(1)[:most]
-    if not len(places):
+    if not bool(marginal.any()):
         return judged
-    spread = torch.zeros_like(judged.error)
-    owner = at.moves.owner[chosen][:, places].clamp(min=0)
-    spread[:, places] = _spread(at, backward, places).gather(1, owner.T).T
+    asked = questions(at, backward, chosen, marginal, min(_QUESTIONS, _NUMBERS // max(1, at.sampled.point.numel())))
+    spread = told(_spread(at, backward, asked), asked, at.moves.owner[chosen])
     allowed = judged.allowed + BAR_FACTOR * spread
     code = judged.code.clone()
     excused = marginal & (judged.error <= allowed)
@@ -47,16 +44,18 @@ def excuse(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -> Judg
     return replace(judged, allowed=torch.where(excused, allowed, judged.allowed), code=code)
 
 
-def _spread(at: Bench, backward: Reverse, places: Tensor) -> Tensor:
-    """Return how far backward's answers are apart in the rows of these outputs; (k, n)."""
-    answers, asked = [], standing(at.sampled, places).tolist()
+def _spread(at: Bench, backward: Reverse, asked: Questions) -> Tensor:
+    """Return how far backward's answers to these questions are apart; (K, n)."""
+    found = []
     for ulps in _ULPS:
         try:
-            answers.append(torch.stack(list(rows(nearby(backward, _displaced(at.sampled.point, ulps)), asked))))
+            found.append(answered(nearby(backward, _displaced(at.sampled.point, ulps)), asked))
         except EvaluationError:
             continue
-    found = torch.stack(answers) if answers else torch.zeros(1, len(places), at.sampled.point.numel())
-    return (found.amax(dim=0) - found.amin(dim=0)).nan_to_num(0.0)
+    if not found:
+        return torch.zeros(len(asked.cotangents), at.sampled.point.numel(), dtype=torch.float64)
+    every = torch.stack(found)
+    return (every.amax(dim=0) - every.amin(dim=0)).nan_to_num(0.0)
 
 
 def nearby(backward: Reverse, point: Tensor) -> Reverse:

@@ -1,0 +1,89 @@
+"""Rows that backward is asked for in one question, because no input is due to more than one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.analytic import Reverse, answers, asked_with
+from gradverify.core.function.sampler import places as standing
+from gradverify.core.judging.bench import Bench
+from gradverify.core.numeric.moves import Kind
+
+_ROUNDS = 8  # in which rows are added to a question, each time those that come before all of their neighbours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Questions:
+    """What backward is asked, to hear the rows of some entries."""
+
+    outputs: Tensor  # (k,) whose rows they are
+    number: Tensor  # (k,) of each output's question; -1 where there is none
+    cotangents: Tensor  # (K, m) of the questions: the sum of the unit vectors of their outputs
+
+    @property
+    def unasked(self) -> Tensor:
+        """The outputs whose rows would be one question too many."""
+        return self.outputs[self.number < 0]
+
+
+def questions(at: Bench, backward: Reverse, chosen: Tensor, wanted: Tensor, most: int) -> Questions:
+    """Return not more than so many questions that tell the entries `wanted` (C, m) of these moves apart.
+
+    Where nothing is known of which outputs share an input, those do whose rows claim something of the same one.
+    """
+    outputs = wanted.any(dim=0).nonzero().squeeze(1)
+    owner = at.moves.owner[:, outputs]
+    reaches = owner >= 0
+    if at.moves.kind is Kind.SINGLE:
+        reaches = at.claimed[:, outputs] != 0
+        reaches[chosen] |= wanted[:, outputs]
+    nobody = len(at.moves.colour)
+    number = _numbered(torch.where(reaches, owner, nobody).T, nobody, max(1, most))
+    asked = number >= 0
+    cotangents = torch.zeros(int(number.max()) + 1, len(backward.heard[0]), dtype=torch.float64)
+    cotangents[number[asked].cpu(), standing(at.sampled, outputs[asked]).cpu()] = 1.0
+    return Questions(outputs=outputs, number=number, cotangents=cotangents)
+
+
+def answered(backward: Reverse, asked: Questions) -> Tensor:
+    """Return backward's answers to the questions, (K, n)."""
+    unit = asked_with(backward)
+    found = answers(backward, unit * asked.cotangents)
+    return found if unit == 1.0 else found / unit
+
+
+def told(found: Tensor, asked: Questions, owner: Tensor) -> Tensor:
+    """Return what the answers (K, n) say of the entries of some moves, `owner` (C, m); 0 where nothing; (C, m)."""
+    mine = owner[:, asked.outputs]
+    known = (asked.number >= 0) & (mine >= 0)
+    every = torch.zeros(owner.shape, dtype=found.dtype, device=found.device)
+    every[:, asked.outputs] = torch.where(known, found[asked.number.clamp(min=0), mine.clamp(min=0)], 0.0)
+    return every
+
+
+def _numbered(reach: Tensor, nobody: int, most: int) -> Tensor:
+    """Return the question of each row (k,), -1 beyond so many; `reach` (k, M) is by which inputs, or `nobody`."""
+    number = torch.full_like(reach[:, 0], -1)
+    generator = torch.Generator().manual_seed(0)
+    for question in range(most):
+        taken = torch.zeros(nobody + 1, dtype=torch.bool, device=reach.device)
+        for _ in range(_ROUNDS):
+            free = ((number < 0) & ~taken[reach].any(dim=1)).nonzero().squeeze(1)
+            if not len(free):
+                break
+            chosen = free[_before_neighbours(reach[free], nobody, generator)]
+            number[chosen] = question
+            taken[reach[chosen]] = True
+            taken[nobody] = False
+    return number
+
+
+def _before_neighbours(reach: Tensor, nobody: int, generator: torch.Generator) -> Tensor:
+    """Tell which rows come before all that share an input with them, in some random order; (k,)."""
+    rank = torch.randperm(len(reach), generator=generator).to(reach.device).unsqueeze(1).expand_as(reach)
+    first = torch.full((nobody + 1,), len(reach), device=reach.device)
+    first.scatter_reduce_(0, reach.reshape(-1), rank.reshape(-1), "amin")
+    return ((first[reach] == rank) | (reach == nobody)).all(dim=1)
