@@ -299,6 +299,6 @@ _UNKNOWN: tuple[tuple[str, str, Change], ...] = (
     (UNKNOWN, "inputs scaled by a function", _scaled_smoothly),
     (UNKNOWN, "some entries scaled at random", _some_scaled),
     (UNKNOWN, "tanh of the derivative", _distorted(torch.tanh)),
-    (UNKNOWN, "square of the derivative", _distorted(lambda entries: entries * entries.abs())),
-    (UNKNOWN, "root of the derivative", _distorted(lambda entries: entries.sign() * entries.abs().sqrt())),
+    (UNKNOWN, "power 1.7 of the derivative", _distorted(lambda entries: entries.sign() * entries.abs() ** 1.7)),
+    (UNKNOWN, "power 0.7 of the derivative", _distorted(lambda entries: entries.sign() * entries.abs() ** 0.7)),
 )

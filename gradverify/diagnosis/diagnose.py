@@ -15,6 +15,7 @@ from gradverify.diagnosis.cotangent import missing_cotangent
 from gradverify.diagnosis.detached import detached
 from gradverify.diagnosis.factor import constant_factor, mean_for_sum, sign_flip
 from gradverify.diagnosis.mask import missing_mask
+from gradverify.diagnosis.scaled import missing_factor
 from gradverify.diagnosis.seen import Seen, block_of
 from gradverify.diagnosis.single import single_elements
 from gradverify.diagnosis.sums.search import diagnose_sums
@@ -47,6 +48,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="missing-broadcast-sum", find=missing_broadcast_sum),
     Cause(name="transposed", find=transposed),
     Cause(name="permuted", find=permuted),
+    Cause(name="missing-factor", find=missing_factor),
     Cause(name="boundary-tile", find=boundary_tile),
     Cause(name="wrong-branch", find=wrong_branch),
     Cause(name="missing-term", find=missing_term),
