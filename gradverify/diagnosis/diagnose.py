@@ -9,6 +9,7 @@ from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.core.whole.sums import Sums
 from gradverify.diagnosis.arranged import permuted, transposed
 from gradverify.diagnosis.branch import wrong_branch
+from gradverify.diagnosis.branches import wrong_branches
 from gradverify.diagnosis.broadcast import missing_broadcast_sum
 from gradverify.diagnosis.conjugate import missing_conjugate
 from gradverify.diagnosis.cotangent import missing_cotangent
@@ -34,14 +35,18 @@ class Cause:
     find: Find
 
 
+def _wrong_branch(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    return wrong_branch(evidence, seen) or wrong_branches(evidence, seen)
+
+
 # Simplest first: what has no free parameter before what has one, what holds everywhere before what holds in a region.
 CAUSES: tuple[Cause, ...] = (
     Cause(name="missing-cotangent", find=missing_cotangent),
-    Cause(name="detached", find=detached),
     Cause(name="missing-conjugate", find=missing_conjugate),
     Cause(name="sign-flip", find=sign_flip),
     Cause(name="swapped-inputs", find=swapped_inputs),
     Cause(name="swapped-outputs", find=swapped_outputs),
+    Cause(name="detached", find=detached),
     Cause(name="mean-for-sum", find=mean_for_sum),
     Cause(name="constant-factor", find=constant_factor),
     Cause(name="missing-mask", find=missing_mask),
@@ -50,7 +55,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="permuted", find=permuted),
     Cause(name="missing-factor", find=missing_factor),
     Cause(name="boundary-tile", find=boundary_tile),
-    Cause(name="wrong-branch", find=wrong_branch),
+    Cause(name="wrong-branch", find=_wrong_branch),
     Cause(name="missing-term", find=missing_term),
     Cause(name="single-elements", find=single_elements),
 )

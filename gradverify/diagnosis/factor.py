@@ -12,6 +12,7 @@ from torch import Tensor
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.arguments import Argument, argument
 from gradverify.diagnosis.constants import Constant, number, recognise
+from gradverify.diagnosis.counts import by_counts
 from gradverify.diagnosis.seen import Ratio, Seen, ratio_of, share_of
 from gradverify.diagnosis.wording import everywhere
 
@@ -32,7 +33,7 @@ def mean_for_sum(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """Every entry is divided, or multiplied, by the number of summands that an output or a gradient has."""
     found = _factor(evidence, seen)
     if found is None:
-        return None
+        return by_counts(evidence, seen, MEAN_FOR_SUM)
     entries = ~seen.zero
     return as_mean(evidence, found, Summands(of_output=_number(entries.sum(1)), of_gradient=_number(entries.sum(0))))
 
