@@ -29,6 +29,8 @@ def missing_summand(evidence: Evidence, seen: Seen) -> Diagnosis | None:
         held = pattern[seen.wrong]
         if len(held) < _SEVERAL or not bool((held != 0).all()):
             continue
+        if not _varies(seen.claimed[seen.wrong] / seen.numeric[seen.wrong]):
+            continue  # a factor says as much
         factor = float((error / held).median())
         slack = _SAME * error.abs() + torch.minimum(seen.slack[seen.wrong], 1e-3 * error.abs())
         if factor == 0 or bool(((error - factor * held).abs() > slack).any()):
@@ -49,6 +51,10 @@ def _summands(evidence: Evidence, seen: Seen) -> Iterator[tuple[Tensor, str]]:
         for each in laid(evidence, Axis.INPUT):
             if int(torch.unique(each.values).numel()) >= _SEVERAL:
                 yield on_diagonal(evidence, each.values), each.name
+
+
+def _varies(ratio: Tensor) -> bool:
+    return bool(((ratio - ratio[0]).abs() > 1e-3 * ratio[0].abs()).any()) or not bool(torch.isfinite(ratio).any())
 
 
 def _times(factor: float, words: str) -> str:

@@ -20,7 +20,7 @@ class Region:
     """A condition that holds for the wrong coordinates and for no right one."""
 
     text: str  # x < 0 or x > 1.5
-    chance: float  # that as many coordinates, picked blindly, could be described like this or more simply
+    chance: float  # that as many coordinates, picked blindly, could be described like this
     anchored: bool  # one threshold, and one that means something
     one_sided: bool  # all values on one side of one threshold
 
@@ -38,7 +38,7 @@ def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, re
     for form in (Form.OWN, Form.DISTANCE):
         for tried, variable in enumerate(found, start=1):
             if variable.form is form:
-                yield from _two_sided(variable, known, wrong, right, tried)
+                yield from _two_sided(variable, known, wrong, right, tried**2)
     for tried, variable in enumerate(found, start=1):
         if variable.form is Form.OTHER:
             yield from _level(variable, wrong, right)
@@ -94,5 +94,5 @@ def _two_sided(
         if variable.form is Form.OWN and 0.0 not in (lower, upper):
             size = Variable(name=f"|{name}|", form=Form.DISTANCE, values=variable.values.abs())
             text = next((region.text for region in _one_sided(size, known, wrong, right)), text)
-        likely = chance(tried * (len(bad) + len(good)), len(bad) + len(good), len(bad))
+        likely = chance(tried * max(1, len(bad) + len(good) - 2), len(bad) + len(good), len(bad))
         yield Region(text=text, chance=likely, anchored=False, one_sided=False)

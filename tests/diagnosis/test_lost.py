@@ -63,6 +63,11 @@ def test_summands_that_differ_are_none() -> None:
     assert only(lambda x: x.sin().sum(), lambda g, x: g * (x.cos() + shift), drawn(10)) == (None, "")
 
 
+def test_a_summand_that_is_a_factor_as_well_is_not_told_apart() -> None:
+    chosen = torch.tensor([1, 0, 0, 1, 0, 1, 1, 0, 1, 0], dtype=torch.float64)
+    assert only(lambda x: 3 * x, lambda g, x: 3 * g * (1 + chosen), drawn(10)) == (None, "")
+
+
 def test_a_mask_that_is_inverted() -> None:
     mask = torch.tensor([1, 1, 0, 1, 0, 1, 1, 0], dtype=torch.float64)
     answer = only(lambda x, m: x * m, lambda g, x, m: (g * (1 - m), None), drawn(8), mask)
