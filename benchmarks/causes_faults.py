@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 from benchmarks.planting import Claim, linear
 from benchmarks.subject import Subject
 from gradverify.core.function.coordinates import Block
+from gradverify.core.function.problem import call
 
 UNKNOWN = "(no known kind)"
 _ROOM = 6  # coordinates from which a region shows
@@ -238,6 +239,81 @@ def _one_entry(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor 
     return wrong
 
 
+def _by_input(power: int) -> Change:
+    def change(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+        block = _largest(subject)
+        values = subject.point[block.coordinates]
+        part = wrong[:, block.coordinates]
+        if len(values) < _ROOM or int((part != 0).any(0).sum()) < _ROOM:
+            return None
+        wrong[:, block.coordinates] = part * values**power
+        return wrong
+
+    return change
+
+
+def _by_output(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    if len(subject.outputs) > 1 or subject.outputs[0].step > 1 or int((wrong != 0).any(1).sum()) < _ROOM:
+        return None
+    (output,) = call(subject.problem, [primal.tensor for primal in subject.problem.primals])
+    return wrong * output.tensor.detach().reshape(-1, 1)
+
+
+def _half_lost(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    block = _largest(subject)
+    if len(block.shape) < 2 or block.step > 1 or block.shape[-1] % 2 or int((wrong != 0).sum()) < 2 * _ROOM:
+        return None
+    part = wrong[:, block.coordinates].reshape(len(wrong), *block.shape)
+    part[..., block.shape[-1] // 2 :] = 0
+    wrong[:, block.coordinates] = part.reshape(len(wrong), -1)
+    return wrong
+
+
+def _less(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    entries = (wrong != 0) & subject.defined
+    several = len(torch.unique(wrong[entries])) >= _ROOM
+    return wrong - 0.3 * entries if several and int(entries.sum(0).max()) == 1 else None
+
+
+def _swapped_branches(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    block = _largest(subject)
+    region = _above(subject, block, 0.6)
+    if region is None:
+        return None
+    live = (wrong[:, block.coordinates] != 0).any(0)
+    inside = region[block.coordinates]
+    if min(int((live & inside).sum()), int((live & ~inside).sum())) < 3:
+        return None
+    wrong[:, block.coordinates] *= torch.where(inside, 0.1, 10.0)
+    return wrong
+
+
+def _inverted_mask(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    dead = (wrong == 0).all(0) & subject.defined.all(0)
+    square = wrong.shape[0] == wrong.shape[1] and torch.equal(wrong, wrong.diagonal().diag())
+    return torch.diag(dead.to(wrong.dtype)) if square and 2 <= int(dead.sum()) <= len(dead) - 2 else None
+
+
+def _nearly_by_input(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor:
+    return wrong * subject.point * (1 + 1e-3 * (7 * subject.point).sin())
+
+
+def _by_neighbour(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor:
+    return wrong * subject.point.roll(2)
+
+
+def _half_doubled(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    size = wrong.shape[1]
+    chosen = torch.randperm(size, generator=generator)[: size // 2]
+    wrong[:, chosen] *= 2
+    return wrong if min(len(subject.point[block.coordinates]) for block in subject.inputs) >= 2 * _ROOM else None
+
+
+def _shifted_each(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor:
+    shift = 0.1 * torch.randn(wrong.shape, generator=generator, dtype=wrong.dtype)
+    return torch.where(wrong != 0, wrong + shift, wrong)
+
+
 def _noisy(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor:
     return wrong + wrong.abs().max() * torch.randn(wrong.shape, generator=generator, dtype=wrong.dtype)
 
@@ -271,10 +347,17 @@ _KNOWN: tuple[tuple[str, str, Change], ...] = (
     ("mean-for-sum", "sum", _sum),
     ("missing-mask", "of inputs", _unmasked),
     ("missing-mask", "triangular", _unmasked_triangle),
+    ("missing-mask", "inverted", _inverted_mask),
+    ("missing-factor", "of an input", _by_input(-1)),
+    ("missing-factor", "the square of an input", _by_input(2)),
+    ("missing-factor", "of the output", _by_output),
     ("wrong-branch", "doubled", _in_region(2.0)),
     ("wrong-branch", "zero", _in_region(0.0)),
     ("wrong-branch", "negative", _in_region(-1.0)),
     ("wrong-branch", "1 % on two sides", _in_region(1.01, two_sided=True)),
+    ("wrong-branch", "two branches swapped", _swapped_branches),
+    ("missing-term", "half an input", _half_lost),
+    ("missing-term", "0.3 of each", _less),
     ("missing-term", "an outer product", _mixing_term),
     ("missing-term", "all but the diagonal", _diagonal_alone),
     ("transposed", "gradient", _transposed_gradient),
@@ -298,7 +381,11 @@ _UNKNOWN: tuple[tuple[str, str, Change], ...] = (
     (UNKNOWN, "inputs scaled at random", _scaled_columns),
     (UNKNOWN, "inputs scaled by a function", _scaled_smoothly),
     (UNKNOWN, "some entries scaled at random", _some_scaled),
+    (UNKNOWN, "nearly the input for a factor", _nearly_by_input),
+    (UNKNOWN, "the neighbour for a factor", _by_neighbour),
+    (UNKNOWN, "half of the inputs doubled at random", _half_doubled),
+    (UNKNOWN, "something else added to each", _shifted_each),
     (UNKNOWN, "tanh of the derivative", _distorted(torch.tanh)),
-    (UNKNOWN, "square of the derivative", _distorted(lambda entries: entries * entries.abs())),
-    (UNKNOWN, "root of the derivative", _distorted(lambda entries: entries.sign() * entries.abs().sqrt())),
+    (UNKNOWN, "power 1.7 of the derivative", _distorted(lambda entries: entries.sign() * entries.abs() ** 1.7)),
+    (UNKNOWN, "power 0.7 of the derivative", _distorted(lambda entries: entries.sign() * entries.abs() ** 0.7)),
 )

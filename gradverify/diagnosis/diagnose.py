@@ -7,14 +7,20 @@ from dataclasses import dataclass
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.core.whole.sums import Sums
+from gradverify.diagnosis.added import missing_summand
 from gradverify.diagnosis.arranged import permuted, transposed
 from gradverify.diagnosis.branch import wrong_branch
+from gradverify.diagnosis.branches import wrong_branches
 from gradverify.diagnosis.broadcast import missing_broadcast_sum
 from gradverify.diagnosis.conjugate import missing_conjugate
 from gradverify.diagnosis.cotangent import missing_cotangent
 from gradverify.diagnosis.detached import detached
+from gradverify.diagnosis.elsewhere import wrong_point
 from gradverify.diagnosis.factor import constant_factor, mean_for_sum, sign_flip
+from gradverify.diagnosis.inverted import inverted_mask
+from gradverify.diagnosis.lost import lost_paths
 from gradverify.diagnosis.mask import missing_mask
+from gradverify.diagnosis.scaled import missing_factor
 from gradverify.diagnosis.seen import Seen, block_of
 from gradverify.diagnosis.single import single_elements
 from gradverify.diagnosis.sums.search import diagnose_sums
@@ -33,25 +39,36 @@ class Cause:
     find: Find
 
 
+def _wrong_branch(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    return wrong_branch(evidence, seen) or wrong_branches(evidence, seen)
+
+
+def _missing_mask(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    return missing_mask(evidence, seen) or inverted_mask(evidence, seen)
+
+
 # Simplest first: what has no free parameter before what has one, what holds everywhere before what holds in a region.
 CAUSES: tuple[Cause, ...] = (
     Cause(name="missing-cotangent", find=missing_cotangent),
-    Cause(name="detached", find=detached),
     Cause(name="missing-conjugate", find=missing_conjugate),
     Cause(name="sign-flip", find=sign_flip),
     Cause(name="swapped-inputs", find=swapped_inputs),
     Cause(name="swapped-outputs", find=swapped_outputs),
+    Cause(name="detached", find=detached),
     Cause(name="mean-for-sum", find=mean_for_sum),
     Cause(name="constant-factor", find=constant_factor),
-    Cause(name="missing-mask", find=missing_mask),
+    Cause(name="missing-mask", find=_missing_mask),
     Cause(name="missing-broadcast-sum", find=missing_broadcast_sum),
     Cause(name="transposed", find=transposed),
     Cause(name="permuted", find=permuted),
+    Cause(name="missing-factor", find=missing_factor),
     Cause(name="boundary-tile", find=boundary_tile),
-    Cause(name="wrong-branch", find=wrong_branch),
+    Cause(name="wrong-branch", find=_wrong_branch),
     Cause(name="missing-term", find=missing_term),
     Cause(name="single-elements", find=single_elements),
+    Cause(name="wrong-point", find=wrong_point),
 )
+_AT_LAST = (lost_paths, missing_summand)  # say least of where and why
 
 
 def diagnose(evidence: Evidence | Sums) -> Diagnosis | None:
@@ -61,4 +78,5 @@ def diagnose(evidence: Evidence | Sums) -> Diagnosis | None:
     seen = block_of(evidence)
     if seen is None:
         return None
-    return next(filter(None, (cause.find(evidence, seen) for cause in CAUSES)), None)
+    finds = (*(cause.find for cause in CAUSES), *_AT_LAST)
+    return next(filter(None, (find(evidence, seen) for find in finds)), None)

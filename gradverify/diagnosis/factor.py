@@ -10,7 +10,9 @@ from itertools import combinations
 from torch import Tensor
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
+from gradverify.diagnosis.arguments import Argument, argument
 from gradverify.diagnosis.constants import Constant, number, recognise
+from gradverify.diagnosis.counts import by_counts
 from gradverify.diagnosis.seen import Ratio, Seen, ratio_of, share_of
 from gradverify.diagnosis.wording import everywhere
 
@@ -31,7 +33,7 @@ def mean_for_sum(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """Every entry is divided, or multiplied, by the number of summands that an output or a gradient has."""
     found = _factor(evidence, seen)
     if found is None:
-        return None
+        return by_counts(evidence, seen, MEAN_FOR_SUM)
     entries = ~seen.zero
     return as_mean(evidence, found, Summands(of_output=_number(entries.sum(1)), of_gradient=_number(entries.sum(0))))
 
@@ -39,7 +41,9 @@ def mean_for_sum(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 def constant_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """Every entry is multiplied by one constant; a single entry tells so only if the constant is a known one."""
     found = _factor(evidence, seen)
-    if found is None or (found.known is None and int((~seen.zero).sum()) < 2):
+    if found is None:
+        return None
+    if found.known is None and found.argument is None and int((~seen.zero).sum()) < 2:
         return None
     return as_constant(evidence, found)
 
@@ -50,6 +54,7 @@ class Factor:
 
     value: float  # exactly, where it is a known one
     known: Constant | None
+    argument: Argument | None  # that it is a power of
     share: float
 
 
@@ -93,7 +98,7 @@ def factor_of(site: Site, ratio: Ratio | None) -> Factor | None:
         return None
     known = recognise(ratio.value, ratio.accuracy, _sizes(site))
     exact = ratio.value if known is None else math.copysign(known.value, ratio.value)
-    return Factor(value=exact, known=known, share=1.0)
+    return Factor(value=exact, known=known, argument=argument(site, exact, ratio.accuracy), share=1.0)
 
 
 def summed(many: tuple[int, ...], few: tuple[int, ...], number: int | None) -> set[int]:
@@ -155,6 +160,9 @@ def _signed(found: Factor) -> str:
 
 def _reading(site: Site, found: Factor) -> str:
     known, value = found.known, found.value
+    if found.argument is not None:
+        given, much = found.argument, "is missing" if abs(value) < 1 else "too many"
+        return f": a factor of {given.text} {much} ({given.name} is {number(given.value)})"
     if known is None or value < 0:
         return ""
     text = f": a factor of {known.inverse} is missing" if known.inverse else f": a factor of {known.text} too many"

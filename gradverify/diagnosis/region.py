@@ -12,6 +12,8 @@ from torch import Tensor
 from gradverify.diagnosis.threshold import Gap, threshold
 from gradverify.diagnosis.variables import Form, Variable
 
+_SIDES = 2  # of one threshold
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
@@ -31,15 +33,16 @@ def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, re
     for form in (Form.OWN, Form.DISTANCE):
         for variable in found:
             if variable.form is form:
+                yield from _level(variable, wrong, right)
                 yield from _one_sided(variable, known, wrong, right)
-    for variable in found:
-        if variable.form is Form.OWN:
-            yield from _level(variable, wrong, right)
-            yield from _two_sided(variable, known, wrong, right)
-    for variable in found:
+    for form in (Form.OWN, Form.DISTANCE):
+        for tried, variable in enumerate(found, start=1):
+            if variable.form is form:
+                yield from _two_sided(variable, known, wrong, right, tried**2)
+    for tried, variable in enumerate(found, start=1):
         if variable.form is Form.OTHER:
             yield from _level(variable, wrong, right)
-            yield from _one_sided(variable, known, wrong, right)
+            yield from _one_sided(variable, known, wrong, right, tried)
 
 
 def chance(families: int, total: int, chosen: int) -> float:
@@ -48,9 +51,11 @@ def chance(families: int, total: int, chosen: int) -> float:
     return min(1.0, families * math.exp(-ways))
 
 
-def _one_sided(variable: Variable, known: Sequence[float], wrong: Tensor, right: Tensor) -> Iterator[Region]:
+def _one_sided(
+    variable: Variable, known: Sequence[float], wrong: Tensor, right: Tensor, tried: int = 1
+) -> Iterator[Region]:
     bad, good = variable.values[wrong], variable.values[right]
-    families = 1 if variable.form is Form.DISTANCE else 2
+    families = 1 if variable.form is Form.DISTANCE else tried * _SIDES
     likely = chance(families, len(bad) + len(good), len(bad))
     for sign, gap in (
         ("<", Gap(inner=float(bad.max()), outer=float(good.min()))),
@@ -71,7 +76,10 @@ def _level(variable: Variable, wrong: Tensor, right: Tensor) -> Iterator[Region]
         yield Region(text=text, chance=likely, anchored=False, one_sided=False)
 
 
-def _two_sided(variable: Variable, known: Sequence[float], wrong: Tensor, right: Tensor) -> Iterator[Region]:
+def _two_sided(
+    variable: Variable, known: Sequence[float], wrong: Tensor, right: Tensor, tried: int
+) -> Iterator[Region]:
+    """Yield what lies between two thresholds, or beyond them: so many regions hold any one number of coordinates."""
     bad, good = variable.values[wrong], variable.values[right]
     name = variable.name
     for inner, outer, form in ((good, bad, "{0} < {1} or {0} > {2}"), (bad, good, "{1} < {0} < {2}")):
@@ -83,8 +91,8 @@ def _two_sided(variable: Variable, known: Sequence[float], wrong: Tensor, right:
             low, high = low[::-1], high[::-1]
         lower, upper = (threshold(Gap(inner=ends[0], outer=ends[1]), known).value for ends in (low, high))
         text = form.format(name, f"{lower:.6g}", f"{upper:.6g}")
-        if 0.0 not in (lower, upper):
+        if variable.form is Form.OWN and 0.0 not in (lower, upper):
             size = Variable(name=f"|{name}|", form=Form.DISTANCE, values=variable.values.abs())
             text = next((region.text for region in _one_sided(size, known, wrong, right)), text)
-        likely = chance(max(1, len(outer) - 1), len(bad) + len(good), len(bad))
+        likely = chance(tried * max(1, len(bad) + len(good) - 2), len(bad) + len(good), len(bad))
         yield Region(text=text, chance=likely, anchored=False, one_sided=False)

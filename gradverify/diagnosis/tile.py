@@ -87,7 +87,7 @@ def _contiguous(slices: _Slices) -> Iterator[Region]:
     for start, word in ((size - count, "last"), (0, "first")):
         if _EDGE * count <= size and slices.wrong == frozenset(range(start, start + count)):
             text = f"{slices.where}, the {word}{f' {count}' if count > 1 else ''} of {size}"
-            likely = chance(2, size, count)
+            likely = chance(2, len(slices.alive), count)
             if slices.width >= _WIDE:
                 last_of_three = word == "last" and size > 2 * count
                 likely = min(likely, LIMIT) if likely <= _WIDE_LIMIT or last_of_three else likely

@@ -46,7 +46,7 @@ def side(evidence: Site, axis: Axis) -> Block:
 def variables(evidence: Site, axis: Axis) -> tuple[Variable, ...]:
     """Return the variables along an axis, the most natural first; those that are not finite are left out."""
     block = side(evidence, axis)
-    point, value = _coordinates(evidence)
+    point, value = coordinates(evidence)
     own = (value if axis is Axis.OUTPUT else point)[block.coordinates]
     given = list(_given(evidence, block, point))
     found = [Variable(name=block.name, form=Form.OWN, values=own)]
@@ -77,7 +77,7 @@ def is_sorted(values: Tensor) -> bool:
     return bool((steps >= 0).all() or (steps <= 0).all())
 
 
-def _coordinates(evidence: Site) -> tuple[Tensor, Tensor]:
+def coordinates(evidence: Site) -> tuple[Tensor, Tensor]:
     """Return the point and the value there, as coordinates of all inputs and of all outputs."""
     backward, device = evidence.backward, evidence.device
     point = flatten(primal.tensor for primal in backward.problem.primals)

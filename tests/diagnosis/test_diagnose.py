@@ -54,7 +54,7 @@ def test_one_large_entry_does_not_speak_for_the_others() -> None:
         lambda slope, x: slope.abs().sqrt(),
         lambda slope, x: slope * (1 + 0.3 * (7 * x).sin()),
         lambda slope, x: (x + 0.1).cos(),
-        lambda slope, x: slope + 0.01 * x,
+        lambda slope, x: slope + 0.01 * (3 * x).sin(),
         lambda slope, x: slope.tanh(),
     ],
 )

@@ -155,3 +155,26 @@ def test_a_gradient_that_is_conjugated_as_a_whole() -> None:
     text = "the gradient by y is the conjugate of what it should be"
     assert {cause for cause, _ in causes.values()} == {"missing-conjugate"}
     assert all(said.startswith(text) for _, said in causes.values())
+
+
+INDEX = torch.tensor([0, 2, 1, 2, 0, 2, 3])
+
+
+def test_a_mean_over_the_uses_of_each_row_of_an_embedding() -> None:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        uses = torch.bincount(INDEX, minlength=len(x)).clamp(min=1)
+        return torch.zeros_like(x).index_add(0, INDEX, g) / uses.unsqueeze(1)
+
+    answer = only(lambda x: x[INDEX], backward, drawn(5, 3))
+    says = "analytic = numeric / k in every entry, where k is the number of outputs that each entry of x goes into"
+    assert answer == ("mean-for-sum", f"{says}: a mean over them instead of their sum")
+
+
+def test_a_sum_over_segments_of_different_length() -> None:
+    def forward(x: Tensor) -> Tensor:
+        return torch.zeros(4, 3, dtype=x.dtype).index_add(0, INDEX, x) / torch.bincount(INDEX).unsqueeze(1)
+
+    answer = only(forward, lambda g, x: g[INDEX], drawn(7, 3))
+    says = "analytic = k × numeric in every entry, where k is the number of entries of x that each output is made of"
+    assert answer == ("mean-for-sum", f"{says}: a sum over them instead of their mean")
+    assert only(forward, lambda g, x: (g * (1 + torch.arange(4.0).unsqueeze(1)))[INDEX], drawn(7, 3)) == (None, "")

@@ -247,3 +247,60 @@ def test_a_mask_of_zeros_and_ones_is_described_by_its_value() -> None:
     mask = (torch.arange(10) % 3 > 0).double()
     answer = only(lambda x, mask: x * mask, lambda g, x, mask: (g, None), drawn(10), mask)
     assert answer == ("missing-mask", "4 of 10 elements differ; analytic = cotangent where numeric = 0, at y = 0")
+
+
+def test_a_band_of_distances_is_not_a_band_of_values() -> None:
+    def backward(g: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        slope = torch.where((x - y).abs() < 1.6, x - y, 0.8 * (x - y).sign())  # where forward goes over at 0.8
+        return g * slope, -g * slope
+
+    def huber(x: Tensor, y: Tensor) -> Tensor:
+        return torch.nn.functional.huber_loss(x, y, reduction="none", delta=0.8)
+
+    cause, text = found(huber, backward, drawn(20), drawn(20, seed=1))["output by x"]
+    assert (cause, text) == ("wrong-branch", "6 of 20 elements differ, exactly where 0.5 < |x - y| < 1.7")
+
+
+@pytest.mark.parametrize("places", [[0, 4], [1, 2], [2, 3]])
+def test_two_of_five_lie_on_two_sides_or_in_the_middle_by_chance(places: list[int]) -> None:
+    factors = torch.ones(5, dtype=torch.float64)
+    factors[places] = 2.0
+    answer = only(torch.exp, lambda g, x: factors * g * x.exp(), double([-1.2, -0.3, 0.4, 0.9, 1.7]))
+    assert answer == (None, "")
+
+
+def test_elements_of_a_gather_that_are_lost_are_no_branch() -> None:
+    index = torch.tensor([3, 7, 1, 0, 9])
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        return torch.zeros_like(x).index_add(0, index[:3], (g * x[index].exp())[:3])
+
+    assert only(lambda x: x[index].exp(), backward, drawn(10))[0] not in ("wrong-branch", "boundary-tile")
+
+
+def test_outputs_of_one_value_are_told_by_it() -> None:
+    weights = drawn(9, 4, seed=1).detach()
+    layer = lambda x: (weights @ x).relu()  # noqa: E731
+    cause, text = only(layer, lambda g, x: g @ weights, drawn(4))
+    assert (cause, text.endswith("analytic ≠ 0 where numeric = 0, at output = 0")) == ("missing-mask", True)
+
+
+@pytest.mark.parametrize("given", [(-1.0, 0.5, 2.0, -0.3, 1.0), SPREAD])
+def test_two_branches_that_are_swapped(given: tuple[float, ...]) -> None:
+    answer = only(lambda x: gelu(x) * 0 + x.relu() - 0.1 * (-x).relu(), _leaky_swapped, double(given))
+    says = "all elements differ; analytic = 10 × numeric where x < 0 and 1/10 × numeric elsewhere"
+    assert answer == ("wrong-branch", f"{says}: one branch has the slope of the other")
+
+
+def _leaky_swapped(g: Tensor, x: Tensor) -> Tensor:
+    return g * torch.where(x > 0, 0.1, 1.0)
+
+
+def test_two_factors_in_no_two_regions_are_no_branches() -> None:
+    chosen = torch.tensor([1, 0, 0, 1, 0, 1, 1, 0], dtype=torch.bool)
+    assert only(torch.exp, lambda g, x: g * x.exp() * torch.where(chosen, 2.0, 0.5), double(SPREAD)) == (None, "")
+
+
+def test_one_factor_and_none_in_two_regions_are_no_branches() -> None:
+    wrong = lambda g, x: g * torch.where(x > 1, 2 * x.exp(), x.sin())  # noqa: E731
+    assert only(torch.exp, wrong, double(SPREAD)) == (None, "")

@@ -24,10 +24,10 @@ from gradverify.errors import GradverifyError
 
 _EVERYWHERE: tuple[Callable[[Asked], Diagnosis | None], ...] = (
     missing_cotangent,
-    detached,
     missing_conjugate,
     swapped_inputs,
     swapped_outputs,
+    detached,
     factor,
 )
 _SOMEWHERE: tuple[Callable[[Look], Diagnosis | None], ...] = (

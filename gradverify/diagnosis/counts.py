@@ -1,0 +1,36 @@
+"""Sums for means, or means for sums, that are over another number of entries in each place."""
+
+from __future__ import annotations
+
+from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.seen import Seen, share_of
+from gradverify.diagnosis.structure import over
+from gradverify.diagnosis.variables import Axis
+from gradverify.diagnosis.wording import everywhere
+
+_DIFFERENT = 2  # numbers of entries, beside one: else one factor says as much
+_SUMMED = {
+    Axis.INPUT: "outputs that each entry of {wrt} goes into",
+    Axis.OUTPUT: "entries of {wrt} that each output is made of",
+}
+
+
+def by_counts(evidence: Evidence, seen: Seen, cause: str) -> Diagnosis | None:
+    """Every entry is divided, or multiplied, by how many others its row, or its column, holds."""
+    entries = ~seen.zero
+    for axis in Axis:
+        counts = entries.sum(1 - axis.value)
+        live = counts[counts > 0]
+        if len(set(live[live > 1].tolist())) < _DIFFERENT:
+            continue
+        number = over(axis, counts.clamp(min=1)).to(seen.numeric.dtype)
+        what = _SUMMED[axis].format(wrt=evidence.wrt.name)
+        for predicted, scale, words, reading in (
+            (seen.numeric / number, 1.0, "numeric / k", "a mean over them instead of their sum"),
+            (seen.numeric * number, float(number.max()), "k × numeric", "a sum over them instead of their mean"),
+        ):
+            share = share_of(seen, predicted, scale)
+            if share is not None:
+                text = f"analytic = {words}{everywhere(share)}, where k is the number of {what}: {reading}"
+                return Diagnosis(cause=cause, explanation=text, share=share)
+    return None

@@ -1,0 +1,106 @@
+"""The derivative at another point: backward computes with the output what belongs to the input, or the other way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.analytic import reverse, row
+from gradverify.core.function.coordinates import flatten, unflatten
+from gradverify.core.function.problem import Problem, call
+from gradverify.core.function.tape import record
+from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.laid import laid
+from gradverify.diagnosis.seen import Seen, share_of
+from gradverify.diagnosis.structure import is_elementwise
+from gradverify.diagnosis.variables import Axis, coordinates
+from gradverify.errors import EvaluationError
+
+WRONG_POINT = "wrong-point"
+_SAME = 1e-5  # relative
+_SEVERAL = 4  # entries that agree
+_STEP = 1e-3  # of the size of the point: differences of fourth order leave some 1e-11
+
+
+def wrong_point(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    """The claimed derivatives are those at another tensor's values, or backward asked there says those of here."""
+    if not _may_be_moved(evidence, seen):
+        return None
+    wrt = evidence.wrt.name
+    for name, point in _points(evidence):
+        share = _agrees(seen, seen.claimed.diagonal(), _slopes(evidence, point), seen.claimed.diagonal())
+        if share is not None:
+            text = f"analytic is the derivative at {wrt} = {name}: backward computes with {name} where {wrt} belongs"
+            return Diagnosis(cause=WRONG_POINT, explanation=text, share=share)
+        share = _agrees(seen, seen.numeric.diagonal(), _answers(evidence, point), seen.claimed.diagonal())
+        if share is not None:
+            text = f"backward at {wrt} = {name} says what is right here: it computes with {wrt} where {name} belongs"
+            return Diagnosis(cause=WRONG_POINT, explanation=text, share=share)
+    return None
+
+
+def _may_be_moved(evidence: Evidence, seen: Seen) -> bool:
+    """Tell whether all entries of an input may be moved at once: each has an output of its own."""
+    if evidence.wrt.step != 1 or evidence.of.step != 1 or not is_elementwise(evidence, seen):
+        return False
+    wrong = seen.wrong.diagonal()
+    return int(wrong.sum()) >= _SEVERAL and all(primal.project is None for primal in evidence.backward.problem.primals)
+
+
+def _points(evidence: Evidence) -> Iterator[tuple[str, Tensor]]:
+    for each in laid(evidence, Axis.INPUT):
+        if not each.where and each.name != evidence.wrt.name:
+            yield each.name, each.values
+
+
+def _agrees(seen: Seen, expected: Tensor, found: Tensor | None, claimed: Tensor) -> float | None:
+    """Return the share of the error that is explained where two derivatives are the same, None where they are not."""
+    if found is None or not bool(torch.isfinite(found).all()):
+        return None
+    slack = _SAME * expected.abs() + seen.slack.diagonal()
+    near = (found - expected).abs() <= torch.minimum(slack, _SAME * expected.abs().max())
+    return share_of(seen, torch.diag(claimed)) if bool(near.all()) else None
+
+
+def _slopes(evidence: Evidence, point: Tensor) -> Tensor | None:
+    """Return the derivatives of all entries with the input somewhere else, None where forward fails there."""
+    step = _STEP * max(1.0, float(point.abs().max()))
+    values = [_value(evidence, point + k * step) for k in (-2, -1, 1, 2)]
+    if any(value is None for value in values):
+        return None
+    far_below, below, above, far_above = (value for value in values if value is not None)
+    return (8 * (above - below) - (far_above - far_below)) / (12 * step)
+
+
+def _value(evidence: Evidence, point: Tensor) -> Tensor | None:
+    problem = _moved(evidence, point)
+    try:
+        found = flatten(output.tensor for output in call(problem, [primal.tensor for primal in problem.primals]))
+    except EvaluationError:
+        return None
+    return found[evidence.of.coordinates].to(evidence.device).double() if len(found) >= evidence.of.stop else None
+
+
+def _answers(evidence: Evidence, point: Tensor) -> Tensor | None:
+    """Return what backward says to a cotangent of ones with the input somewhere else, None where it fails there."""
+    problem = _moved(evidence, point)
+    try:
+        backward = reverse(problem, record(problem), 0)
+        cotangent = torch.zeros(max(block.stop for block in evidence.outputs), dtype=torch.float64)
+        cotangent[evidence.of.coordinates] = 1.0
+        return row(backward, cotangent)[evidence.wrt.coordinates].to(evidence.device)
+    except EvaluationError:
+        return None
+
+
+def _moved(evidence: Evidence, point: Tensor) -> Problem:
+    """Return the problem with the input at another point and all others where they are."""
+    problem = evidence.backward.problem
+    whole = coordinates(evidence)[0].clone()
+    whole[evidence.wrt.coordinates] = point
+    tensors = unflatten(whole, [primal.tensor for primal in problem.primals])
+    moved = [replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True)]
+    return replace(problem, primals=tuple(moved))

@@ -1,0 +1,79 @@
+"""The tensors that a function sees, laid along the rows or the columns of a Jacobian."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, permutations
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.coordinates import Block, total
+from gradverify.core.whole.evidence import Site
+from gradverify.diagnosis.structure import over
+from gradverify.diagnosis.variables import Axis, coordinates, side
+
+_DIMENSIONS = 6  # of a tensor that others are laid along
+_TENSORS = 5  # of which differences are taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laid:
+    """One number per coordinate of an axis, which a tensor has there."""
+
+    name: str  # y, x - y
+    where: str  # " along dimension 1", "" where the tensor has the shape of the side
+    axis: Axis
+    values: Tensor  # (k,)
+
+    @property
+    def spread(self) -> Tensor:
+        """The values as something that broadcasts over the Jacobian."""
+        return over(self.axis, self.values)
+
+
+def laid(evidence: Site, axis: Axis) -> Iterator[Laid]:
+    """Yield every tensor that fits along an axis, other ones before the side's own."""
+    block = side(evidence, axis)
+    for name, tensor in sorted(_seen(evidence), key=lambda each: each[0] == block.name):
+        for where, values in _placed(tensor, block):
+            yield Laid(name=name, where=where, axis=axis, values=values)
+
+
+def differences(found: Sequence[Laid]) -> Iterator[Laid]:
+    """Yield one tensor minus another, of those that lie along an axis as a whole."""
+    for first, second in permutations([each for each in found if not each.where][:_TENSORS], 2):
+        if first.axis is second.axis:
+            name, values = f"{first.name} - {second.name}", first.values - second.values
+            yield Laid(name=name, where="", axis=first.axis, values=values)
+
+
+def _seen(evidence: Site) -> Iterator[tuple[str, Tensor]]:
+    """Yield what forward is given and what it returns, in float64 and in shape."""
+    point, value = coordinates(evidence)
+    for blocks, numbers in ((evidence.inputs, point), (evidence.outputs, value)):
+        for block in blocks:
+            yield block.name, numbers[block.coordinates].reshape(block.shape)
+    for entry in evidence.backward.problem.bound:
+        given = entry.value
+        if isinstance(given, Tensor) and given.layout is torch.strided and not given.is_complex():
+            yield entry.name, given.detach().to(device=evidence.device, dtype=torch.float64)
+
+
+def _placed(tensor: Tensor, block: Block) -> Iterator[tuple[str, Tensor]]:
+    """Yield the ways to lay a tensor along all entries of a block: its dimensions are some of the block's, in order."""
+    shape, size = tuple(tensor.shape), total(block.shape)
+    if tensor.numel() < 2 or len(block.shape) > _DIMENSIONS or not bool(torch.isfinite(tensor).all()):
+        return
+    if shape == block.shape:
+        yield "", tensor.reshape(-1)
+        return
+    for chosen in combinations(range(len(block.shape)), len(shape)):
+        if all(length in (1, block.shape[at]) for at, length in zip(chosen, shape, strict=True)):
+            full = [1] * len(block.shape)
+            for at, length in zip(chosen, shape, strict=True):
+                full[at] = length
+            along = [str(at) for at, length in zip(chosen, shape, strict=True) if length > 1]
+            where = f" along dimension{'s' if len(along) > 1 else ''} {' and '.join(along)}"
+            yield where, tensor.reshape(full).expand(block.shape).reshape(size)

@@ -1,0 +1,149 @@
+"""Every entry is multiplied, or divided, by what a tensor holds at its place: a factor that varies is missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+import torch
+from torch import Tensor
+
+from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.constants import recognise
+from gradverify.diagnosis.forms import FORMS, OF_DIFFERENCES, Form, bare, written
+from gradverify.diagnosis.laid import Laid, differences, laid
+from gradverify.diagnosis.seen import Seen, share_of
+from gradverify.diagnosis.structure import is_elementwise
+from gradverify.diagnosis.variables import Axis
+from gradverify.diagnosis.wording import everywhere
+
+MISSING_FACTOR = "missing-factor"
+_SAME = 1e-5  # relative: what a factor may be off by, beyond measurement
+_SHARP = 1e-2  # of an entry: measured worse, it agrees with too much
+_COINCIDENCE = 1e-9  # chance of as good an agreement above which nothing is said
+_LEAST = 3  # numbers that a factor has to take: two might be those of two regions
+_TENSORS = 5  # of which quotients of two are tried
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Multiple:
+    """What every entry may be multiplied by."""
+
+    factor: Tensor  # broadcasts to (m, n)
+    times: str  # "{} / y": what the factor makes of the words that are put in
+    reading: str
+    turned: bool = False  # its negative is tried too, and reads better
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sample:
+    """Some entries that tell, wrong and right ones."""
+
+    rows: Tensor  # (k,)
+    columns: Tensor  # (k,)
+    ratio: Tensor  # (k,) claimed / numeric
+    tolerance: Tensor  # (k,) relative
+
+
+def missing_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    """The claimed entries are the numeric ones times, or over, an elementary function of a tensor that is seen."""
+    sample = _sample(seen)
+    if not _tells(sample, sample.ratio):
+        return None
+    for multiple in _multiples(evidence, seen):
+        constant = _constant(sample, multiple.factor.expand_as(seen.numeric)[sample.rows, sample.columns])
+        if constant is not None:
+            found = _explained(seen, multiple, constant)
+            if found is not None and (constant[0] > 0 or not multiple.turned):
+                return found
+    return None
+
+
+def _sample(seen: Seen) -> _Sample:
+    """Return some entries that are neither zero nor badly measured; right ones are as near as they were asked to be."""
+    rows, columns = (torch.cat(places) for places in zip(seen.looks, seen.right, strict=True))
+    accuracy = seen.slack[rows, columns] / seen.numeric[rows, columns].abs()
+    chosen = ~seen.zero[rows, columns] & (accuracy <= _SHARP)
+    rows, columns, accuracy = rows[chosen], columns[chosen], accuracy[chosen]
+    ratio = seen.claimed[rows, columns] / seen.numeric[rows, columns]
+    return _Sample(rows=rows, columns=columns, ratio=ratio, tolerance=_SAME + accuracy)
+
+
+def _constant(sample: _Sample, factor: Tensor) -> tuple[float, str] | None:
+    """Return the known number that all ratios are of the factors, and its name; None where there is none."""
+    if not bool(torch.isfinite(factor).all()) or not bool((factor != 0).all()) or not _tells(sample, factor):
+        return None
+    quotient = sample.ratio / factor
+    middle = float(quotient.median())
+    if middle == 0 or bool(((quotient - middle).abs() > 2 * sample.tolerance * abs(middle)).any()):
+        return None
+    accuracy = float(sample.tolerance.median())
+    sign = "-" if middle < 0 else ""
+    if abs(abs(middle) - 1.0) <= accuracy:
+        return math.copysign(1.0, middle), sign
+    known = recognise(middle, accuracy, ())
+    return None if known is None else (math.copysign(known.value, middle), f"{sign}{known.text} × ")
+
+
+def _tells(sample: _Sample, factor: Tensor) -> bool:
+    """Tell whether so many different numbers would not agree by chance."""
+    if not len(factor):
+        return False
+    ordered = factor.sort().values
+    tolerance = float(sample.tolerance.median())
+    apart = ordered.diff() > 10 * tolerance * torch.maximum(ordered[1:].abs(), ordered[:-1].abs())
+    count = 1 + int(apart.sum())
+    return count >= _LEAST and (count - 1) * math.log(tolerance) <= math.log(_COINCIDENCE)
+
+
+def _explained(seen: Seen, multiple: Multiple, constant: tuple[float, str]) -> Diagnosis | None:
+    factor = (constant[0] * multiple.factor).expand_as(seen.numeric)
+    lost = ~torch.isfinite(factor)
+    if bool((lost & ~seen.zero).any()):
+        return None
+    predicted = torch.where(lost, seen.claimed, seen.numeric * factor)
+    share = share_of(seen, predicted, float(factor[~lost].abs().max()))
+    if share is None:
+        return None
+    text = f"analytic = {constant[1]}{multiple.times.format('numeric')}{everywhere(share)}"
+    return Diagnosis(cause=MISSING_FACTOR, explanation=f"{text}{multiple.reading}", share=share)
+
+
+def _multiples(evidence: Evidence, seen: Seen) -> Iterator[Multiple]:
+    elementwise = is_elementwise(evidence, seen)
+    axes = (Axis.INPUT,) if elementwise else (Axis.INPUT, Axis.OUTPUT)
+    doubtful = not elementwise and evidence.of.shape == evidence.wrt.shape
+    tensors = [each for axis in axes for each in laid(evidence, axis)]
+    for form in FORMS:
+        for each in tensors:
+            yield from _either_way(form, each, _at(evidence, each, doubtful))
+    for axis in axes:
+        found = [each for each in tensors if each.axis is axis][:_TENSORS]
+        for first, second in permutations(found, 2):
+            yield Multiple(
+                factor=first.spread / second.spread,
+                times=f"{{}} × {first.name} / {second.name}",
+                reading=f", as where {first.name} stands for {second.name}{_at(evidence, second, doubtful)}",
+            )
+    for each in differences(tensors):
+        for form in OF_DIFFERENCES:
+            for multiple in _either_way(form, each, _at(evidence, each, doubtful)):
+                yield replace(multiple, turned=True)
+
+
+def _either_way(form: Form, each: Laid, at: str) -> Iterator[Multiple]:
+    """Yield a factor that is missing, and one that is too many."""
+    name, factor = written(form, each.name), form.function(each.spread)
+    what = f"{bare(name)}{at}"
+    yield Multiple(factor=1 / factor, times=f"{{}} / {name}", reading=f": a factor of {what} is missing")
+    yield Multiple(factor=factor, times=f"{name} × {{}}", reading=f": a factor of {what} too many")
+
+
+def _at(evidence: Evidence, each: Laid, doubtful: bool) -> str:
+    """Return where a factor is taken from, "" where there is no other place."""
+    block = evidence.wrt if each.axis is Axis.INPUT else evidence.of
+    if each.where:
+        return f"{each.where} of {block.name}"
+    return f" at the same place of {block.name}" if doubtful and each.name != block.name else ""

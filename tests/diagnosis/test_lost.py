@@ -1,0 +1,120 @@
+"""Terms that are left out, entry by entry: paths that are claimed to be zero, summands, masks the other way round."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tests.diagnosis.support import Backward, drawn, jacobian, only
+from tests.diagnosis.test_factors import gradients
+
+TARGET = torch.tensor([1, 0, 3, 2, 1, 3])
+
+
+def gated(x: Tensor) -> Tensor:
+    return functional.glu(x, 1)
+
+
+def test_half_of_an_input_gets_nothing() -> None:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        return torch.cat([g * x[:, 4:].sigmoid(), torch.zeros_like(g)], 1)
+
+    says = "analytic = 0 in 20 of the 40 entries that are not zero, those by x[:, 4:], and right in the others"
+    answer = only(gated, backward, drawn(5, 8))
+    assert answer == ("missing-term", f"{says}: part of the derivative is left out")
+
+
+def test_one_of_two_terms_of_a_difference() -> None:
+    cause, text = only(torch.diff, lambda g, x: functional.pad(g, (1, 0)), drawn(8))
+    says = "analytic = 0 in 7 of the 14 entries that are not zero, and right in the others: part of the derivative is"
+    assert (cause, text) == ("missing-term", f"{says} left out")
+
+
+def test_few_entries_that_are_lost_and_others_that_are_wrong_too_are_no_path() -> None:
+    right = drawn(6, 6, seed=3).detach()
+    wrong = right.clone()
+    wrong[[0, 2, 3, 5], [1, 4, 0, 2]] = 0.0
+    cause, text = only(lambda x: right @ x, jacobian(wrong), drawn(6))
+    assert (cause, text.startswith("analytic = 0 in 4 of the 36 entries")) == ("missing-term", True)
+    wrong[4, 4] *= 1.3
+    assert only(lambda x: right @ x, jacobian(wrong), drawn(6)) == (None, "")
+
+
+def cross_entropy(x: Tensor) -> Tensor:
+    return functional.cross_entropy(x, TARGET)
+
+
+def test_a_target_that_is_not_subtracted() -> None:
+    answer = only(cross_entropy, lambda g, x: g * x.softmax(-1) / len(x), drawn(6, 5))
+    says = "6 of 30 entries differ; analytic = numeric + 1/6: a summand is missing or too many"
+    assert answer == ("missing-term", says)
+    target = drawn(10, seed=1).detach()
+    backward: Backward = lambda g, x, t: (2 * g * x / 10, None)  # noqa: E731
+    answer = only(lambda x, t: (x - t).square().mean(), backward, drawn(10), target)
+    says = "10 of 10 entries differ; analytic = numeric + 1/5 × y: a summand is missing or too many"
+    assert answer == ("missing-term", says)
+
+
+def test_summands_that_differ_are_none() -> None:
+    shift = 0.1 * drawn(10, seed=1).detach()
+    assert only(torch.sin, lambda g, x: g * (x.cos() + shift), drawn(10)) == (None, "")
+    assert only(lambda x: x.sin().sum(), lambda g, x: g * (x.cos() + shift), drawn(10)) == (None, "")
+
+
+def test_a_summand_that_is_a_factor_as_well_is_not_told_apart() -> None:
+    chosen = torch.tensor([1, 0, 0, 1, 0, 1, 1, 0, 1, 0], dtype=torch.float64)
+    assert only(lambda x: 3 * x, lambda g, x: 3 * g * (1 + chosen), drawn(10)) == (None, "")
+
+
+def test_a_mask_that_is_inverted() -> None:
+    mask = torch.tensor([1, 1, 0, 1, 0, 1, 1, 0], dtype=torch.float64)
+    answer = only(lambda x, m: x * m, lambda g, x, m: (g * (1 - m), None), drawn(8), mask)
+    says = "all elements differ; analytic = 0 in 5 of 8 elements and numeric = 0 in the others: the mask is inverted"
+    assert answer == ("missing-mask", says)
+    answer = only(lambda x, m: x * m, lambda g, x, m: (g * (1 - m) * (torch.arange(8) > 2), None), drawn(8), mask)
+    assert "inverted" not in answer[1]
+
+
+@pytest.mark.parametrize("forward", [torch.tanh, torch.sigmoid])
+def test_the_input_is_saved_where_the_output_belongs(forward: object) -> None:
+    slope = (lambda y: 1 - y * y) if forward is torch.tanh else (lambda y: y * (1 - y))
+    cause, text = only(forward, lambda g, x: g * slope(x), drawn(9))  # type: ignore[arg-type]
+    says = "backward at x = output says what is right here: it computes with x where output belongs"
+    assert (cause, text) == ("wrong-point", says)
+
+
+def test_the_output_is_saved_where_the_input_belongs() -> None:
+    answer = only(functional.softplus, lambda g, x: g * functional.softplus(x).sigmoid(), drawn(12))
+    says = "analytic is the derivative at x = output: backward computes with output where x belongs"
+    assert answer == ("wrong-point", says)
+
+
+def test_another_input_is_used_where_this_one_belongs() -> None:
+    backward: Backward = lambda g, x, y: (g * y.cos() + 0 * x, g)  # noqa: E731
+    answer = only(lambda x, y: x.sin() + y, backward, drawn(9), drawn(9, seed=1))
+    assert answer == ("wrong-point", "analytic is the derivative at x = y: backward computes with y where x belongs")
+
+
+def test_a_point_nearby_is_none() -> None:
+    assert only(torch.tanh, lambda g, x: g * (1 - (x.tanh() + 1e-3).square()), drawn(9)) == (None, "")
+    assert only(torch.tanh, lambda g, x: g * (1 - x.sin().square()), drawn(9)) == (None, "")
+
+
+def test_a_forward_that_fails_at_the_output_says_nothing() -> None:
+    def forward(x: Tensor) -> Tensor:
+        if bool((x > 1).any()):
+            raise ValueError
+        return x.sin() * 2 + 1
+
+    small = (0.3 * drawn(9).detach()).requires_grad_()
+    assert only(forward, lambda g, x: g * (1.1 * x).cos() * 2.2, small) == (None, "")
+
+
+def test_the_gate_that_lacks_what_it_gates_has_no_name_yet() -> None:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        right = gradients(gated, g, x)[0]
+        return torch.cat([right[:, :4], right[:, 4:] / x[:, :4]], 1)
+
+    assert only(gated, backward, drawn(5, 8)) == (None, "")

@@ -1,0 +1,148 @@
+"""A factor that another tensor holds, or an argument: which one it is, and where numbers agree by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tests.core.support import double
+from tests.diagnosis.support import drawn, jacobian, only
+from tests.diagnosis.test_factors import gradients
+
+
+def positive(*shape: int, seed: int = 0) -> Tensor:
+    return (drawn(*shape, seed=seed).detach().abs() + 0.5).requires_grad_()
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "says"),
+    [
+        (torch.exp, lambda g, x: g, "numeric / output in every entry: a factor of output is missing"),
+        (lambda x: x * x, lambda g, x: 2 * g, "numeric / x in every entry: a factor of x is missing"),
+        (torch.rsqrt, lambda g, x: -0.5 * g * x.rsqrt(), "x × numeric in every entry: a factor of x too many"),
+        (
+            torch.sigmoid,
+            lambda g, x: g * x.sigmoid(),
+            "numeric / (1 - output) in every entry: a factor of 1 - output is missing",
+        ),
+        (
+            torch.tanh,
+            lambda g, x: g,
+            "numeric / (1 - output²) in every entry: a factor of 1 - output² is missing",
+        ),
+        (torch.sqrt, lambda g, x: g * x.sqrt(), "2 × x × numeric in every entry: a factor of x too many"),
+        (torch.log, lambda g, x: -g * x, "-x² × numeric in every entry: a factor of x² too many"),
+    ],
+)
+def test_a_factor_of_the_input_or_of_the_output(forward: Any, backward: Any, says: str) -> None:
+    assert only(forward, backward, positive(8)) == ("missing-factor", f"analytic = {says}")
+
+
+def test_a_factor_of_another_input_and_one_input_for_another() -> None:
+    x, y = drawn(8), drawn(8, seed=1)
+    answer = only(torch.mul, lambda g, x, y: (g, g * x), x, y)
+    assert answer == ("missing-factor", "analytic = numeric / y in every entry: a factor of y is missing")
+    answer = only(torch.mul, lambda g, x, y: (g * x, g * x), x, y)
+    assert answer == ("missing-factor", "analytic = numeric × x / y in every entry, as where x stands for y")
+
+
+def test_a_factor_that_is_not_differentiated_and_is_sometimes_zero() -> None:
+    weights = drawn(9, seed=2).detach() * torch.tensor([1, 1, 0, 1, 1, 1, 0, 1, 1], dtype=torch.float64)
+    answer = only(lambda x, w: (w * x * x).sum(), lambda g, x, w: (2 * g * x, None), drawn(9), weights)
+    assert answer == ("missing-factor", "analytic = numeric / y in every entry: a factor of y is missing")
+
+
+def normalised(x: Tensor, weight: Tensor) -> Tensor:
+    return functional.batch_norm(x, None, None, weight, training=True)
+
+
+def test_a_factor_along_a_dimension_of_the_input() -> None:
+    def backward(g: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        dx, dw = gradients(normalised, g, x, weight)
+        return dx / weight.reshape(1, -1, 1), dw
+
+    answer = only(normalised, backward, drawn(3, 4, 2), drawn(4, seed=1))
+    says = "analytic = numeric / y in every entry: a factor of y along dimension 1 of x is missing"
+    assert answer == ("missing-factor", says)
+
+
+def test_a_factor_of_the_determinant_in_a_batch_and_alone() -> None:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        return g[..., None, None] * torch.linalg.inv(x).mT
+
+    answer = only(torch.linalg.det, backward, drawn(3, 3, 3))
+    says = "analytic = numeric / output in every entry: a factor of output along dimension 0 of x is missing"
+    assert answer == ("missing-factor", says)
+    cause, text = only(torch.linalg.det, backward, drawn(4, 4))
+    assert (cause, text.partition(": ")[2]) == ("constant-factor", "a factor of output is missing (output is 3.444)")
+
+
+def test_the_inner_derivative_before_a_matrix() -> None:
+    def layer(x: Tensor, w: Tensor) -> Tensor:
+        return (x @ w.mT).tanh()
+
+    answer = only(layer, lambda g, x, w: (g @ w, gradients(layer, g, x, w)[1]), drawn(6, 4), drawn(3, 4, seed=1))
+    says = "analytic = numeric / (1 - output²) in every entry: a factor of 1 - output² is missing"
+    assert answer == ("missing-factor", says)
+
+
+def test_a_softmax_without_its_output_says_at_which_place() -> None:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        return g - (g * x.softmax(-1)).sum(-1, keepdim=True)
+
+    cause, text = only(lambda x: x.softmax(-1), backward, drawn(3, 5))
+    assert cause == "missing-factor"
+    assert text.endswith("a factor of output at the same place of x is missing")
+
+
+@pytest.mark.parametrize(
+    ("factor", "says"),
+    [
+        (1.0, "a factor of y is missing (y is 1.7)"),
+        (1.7**2, "a factor of y too many (y is 1.7)"),
+        (1 / 1.7, "a factor of y² is missing (y is 1.7)"),
+    ],
+)
+def test_a_constant_that_is_an_argument_is_called_by_its_name(factor: float, says: str) -> None:
+    answer = only(lambda x, a: (a * x).sin(), lambda g, x, a: (factor * g * (a * x).cos(), None), drawn(6), 1.7)
+    assert answer[0] == "constant-factor"
+    assert answer[1].endswith(f": {says}")
+
+
+def test_an_argument_that_says_little_is_not_named() -> None:
+    answer = only(lambda x, a: (a * x).sin(), lambda g, x, a: (g * (a * x).cos(), None), drawn(6), 2.0)
+    assert answer[1].endswith(": a factor of 2 is missing")
+
+
+def test_a_single_entry_agrees_with_the_output() -> None:
+    assert only(torch.exp, lambda g, x: g, double(0.3))[0] == "constant-factor"
+    assert only(torch.exp, lambda g, x: 1.37 * g, double(0.3)) == (None, "")
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        lambda x: x * (1 + 1e-3 * x.sin()),
+        lambda x: x + 0.01,
+        lambda x: 0.6180339 * x,
+        lambda x: x.roll(1),
+        lambda x: (1.3 * x).sin(),
+        lambda x: torch.where(x > 0, x, 1.0),
+    ],
+)
+def test_a_factor_that_is_nearly_one_that_is_seen_is_none(factor: Callable[[Tensor], Tensor]) -> None:
+    assert only(torch.sin, lambda g, x: g * x.cos() * factor(x), drawn(8)) == (None, "")
+
+
+def test_two_entries_agree_with_too_much() -> None:
+    assert only(torch.sin, lambda g, x: g * x.cos() * x, double([0.3, 0.7])) == (None, "")
+
+
+def test_factors_of_every_input_drawn_at_random_are_none() -> None:
+    right, factors = drawn(6, 8, seed=3).detach(), positive(8, seed=4).detach()
+    assert only(lambda x: right @ x, jacobian(right * factors), drawn(8)) == (None, "")
