@@ -135,3 +135,16 @@ def test_noise_that_the_samples_hear_is_left_to_a_closer_look() -> None:
 
     result = gradcheck(claimed(rounded, torch.cos), drawn(200))
     assert result.verdict is not Verdict.FAIL
+
+
+@pytest.mark.parametrize("function", [lambda x: x * x, lambda x: x**3, torch.expm1])
+def test_wrong_entries_of_tiny_inputs_are_looked_at_from_everywhere(function: Callable[..., Any]) -> None:
+    x = (1e-8 * torch.randn(60, dtype=torch.float64, generator=torch.Generator().manual_seed(60))).requires_grad_()
+
+    def slope(point: Tensor) -> Tensor:
+        inside = point.detach().clone().requires_grad_()
+        with torch.enable_grad():
+            (found,) = torch.autograd.grad(function(inside).sum(), inside)
+        return found * (1 + 1e-4 * (torch.arange(60) == 59))
+
+    assert gradcheck(claimed(function, slope), x).mismatched == 1

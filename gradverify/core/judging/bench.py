@@ -29,7 +29,7 @@ class Bench:
     moves: Moves
     claimed: Tensor  # (M, m): what backward claims of each output and the coordinate that owns it in each move
     allowance: Allowance
-    loudest: Callable[[], Tensor]  # () -> (m,) of all outputs, however few are looked at: see `noise.lasting`
+    loudest: Callable[[], Tensor]  # () -> (m,), of many outputs at once: see `noise.lasting`
 
     @property
     def width(self) -> int:
@@ -82,7 +82,15 @@ def focused(at: Bench, outputs: Tensor | slice) -> Bench:
     moves = of_outputs(at.moves, outputs)
     allowance = part_of(at.allowance, slice(None), outputs)
     sampled, claimed = sampler.focused(at.sampled, outputs), at.claimed[:, outputs]
-    return replace(at, sampled=sampled, noise=at.noise.of(outputs), moves=moves, claimed=claimed, allowance=allowance)
+    return replace(
+        at,
+        sampled=sampled,
+        noise=at.noise.of(outputs),
+        moves=moves,
+        claimed=claimed,
+        allowance=allowance,
+        loudest=lambda: at.loudest()[outputs],
+    )
 
 
 def of_moves(allowance: Allowance, chosen: Tensor) -> Allowance:

@@ -30,7 +30,7 @@ def excused(at: Bench, chosen: Tensor, judged: Judged, seen: Tensor) -> Tensor |
     faint, beside = _faint(at, chosen), _beside(at, chosen, seen)
     if not bool((wrong & (judged.error <= torch.maximum(faint, beside))).any()):
         return None
-    heard = at.loudest() if at.sampled.kept is None else at.loudest()[at.sampled.kept]
+    heard = at.loudest()
     faint = torch.minimum(faint, _units(at) * heard / owned(at.moves, chosen, own_or_shared(at.lengths)))
     return torch.maximum(faint, beside)
 
