@@ -148,3 +148,18 @@ def test_wrong_entries_of_tiny_inputs_are_looked_at_from_everywhere(function: Ca
         return found * (1 + 1e-4 * (torch.arange(60) == 59))
 
     assert gradcheck(claimed(function, slope), x).mismatched == 1
+
+
+def test_an_exponential_that_runs_away_hides_no_wrong_slope() -> None:
+    x = (1e3 * torch.randn(60, dtype=torch.float64, generator=torch.Generator().manual_seed(81))).clamp(max=690.0)
+    place = int((x + 284).abs().argmin())
+    wrong = claimed(torch.exp, lambda x: x.exp() * (1 - 1e-4 * (torch.arange(60) == place)))
+    assert gradcheck(wrong, x.requires_grad_()).mismatched == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_dead_zone_is_no_flight_of_stairs(seed: int) -> None:
+    x = torch.randn(60, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    place = int((x + 0.3).abs().argmin())
+    wrong = claimed(torch.relu, lambda x: (x > 0) + 1e-3 * (torch.arange(60) == place))
+    assert gradcheck(wrong, x.requires_grad_()).mismatched == 1

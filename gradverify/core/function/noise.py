@@ -14,7 +14,7 @@ fall is not enough: samples that all lie within one stair of rounding are quiet 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -111,6 +111,11 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
     return Noise(level=level, loud=loud, lasting=lasting, rounding=rounding)
 
 
+def at_least(noise: Noise, size: Tensor) -> Noise:
+    """Return the noise raised to what is usual, (m,)."""
+    return replace(noise, level=torch.fmax(noise.level, size), loud=torch.fmax(noise.loud, size))
+
+
 def rounding_of(sampled: Sampler) -> Tensor:
     """Return what rounding the outputs to their own dtype, and sampling many in one call, explains; (m,)."""
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
@@ -191,8 +196,11 @@ def _is_clean(one: Tensor, worth: Tensor) -> bool:
 def _pooled(sampled: Sampler, level: Tensor) -> Tensor:
     """Raise what an output seems to vary by to what its tensor's outputs vary by, relative to their size.
 
-    Eight samples sometimes show far less noise than there is, but seldom for most outputs.
+    Eight samples sometimes show far less noise than there is, but seldom for most outputs. A few outputs that are
+    looked at apart say nothing of the others.
     """
+    if sampled.kept is not None:
+        return level
     size = sampled.value.abs()
     size = torch.where((size > 0) & (size < torch.inf), size, torch.nan)  # no number where nothing is known
     share = level / size

@@ -45,6 +45,7 @@ class Settled:
 
     extremes: Extremes  # of the entries that match beyond doubt
     doubt: Tensor  # (k,) the outputs of the others
+    usual: float  # noise of most samples, beside their size
     foretold: bool  # whether all samples are where the others foretell them, those of the outputs in doubt too
 
 
@@ -69,7 +70,8 @@ def settled(sampled: Sampler, eight: Eight, claimed: Tensor, step: Tensor, setti
             doubt.append(open_[0].nonzero().squeeze(1) + start)
             foretold = foretold and bool((seen.off <= seen.quiet)[open_[0]].all())
         extremes = with_extremes(extremes, own, judged, allowance)
-    return Settled(extremes=extremes, doubt=torch.cat(doubt) if doubt else eight.moves.owner[0, :0], foretold=foretold)
+    left = torch.cat(doubt) if doubt else eight.moves.owner[0, :0]
+    return Settled(extremes=extremes, doubt=left, usual=usual, foretold=foretold)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

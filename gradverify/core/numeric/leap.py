@@ -29,7 +29,9 @@ def leap(sampled: Sampler, samples: Samples, level: Tensor, slope: Estimate) -> 
     apart = (central(samples) - slope.value.unsqueeze(1)).abs()
     heard = apart > _HEARD * (level + slope.bar.unsqueeze(1))
     before, earlier = _finer(torch.maximum(apart, _HEARD * level), 1), _finer(torch.where(heard, apart, 0.0), 2)
-    after = torch.cat([apart[:, :1], apart[:, :-1]], dim=1)
+    # After the longest step nothing is known: what was heard before may run away there.
+    onwards = torch.where(heard[:, 1:].any(dim=1, keepdim=True), torch.inf, apart[:, :1])
+    after = torch.cat([onwards, apart[:, :-1]], dim=1)
     sudden = heard & (apart > _SMOOTHLY * before) & (apart > _TWICE * earlier) & (after <= _ONWARDS * apart)
     order = torch.arange(apart.shape[1], device=apart.device).view(1, -1, 1)
     first = (sudden * (order + 1)).argmax(dim=1, keepdim=True)  # the finest step at which there is one

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.function.analytic import jacobian
+from gradverify.core.function.noise import at_least
 from gradverify.core.judging.bench import Bench, bench
 from gradverify.core.judging.columns import judge_all
 from gradverify.core.judging.ground import Ground, Reconsider, focused, second_look
@@ -78,7 +79,8 @@ def _rest(
     """Compare the entries left in doubt of a function that goes entry by entry, None where it does not."""
     outputs, some = found.doubt, focused(ground, found.doubt, settings)
     moves = of_outputs(structure.moves, outputs)
-    at = bench(some.sampled, some.noise, some.lengths, moves, claimed[:, outputs], settings)
+    noise = at_least(some.noise, found.usual * some.sampled.value.abs())
+    at = bench(some.sampled, noise, some.lengths, moves, claimed[:, outputs], settings)
     largest = claimed.abs().nan_to_num_(0.0, 0.0, 0.0).max().expand(len(outputs))
     at = replace(at, allowance=replace(at.allowance, largest=largest))
     rest = replace(structure, moves=moves)
