@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gradverify.core.function.chance import scattered
+from gradverify.core.function.steady import steady
+from gradverify.core.function.tape import record
+from gradverify.core.jacobians import investigate
+from gradverify.core.judging.compare import Code
+from gradverify.core.judging.ground import as_judged
+from gradverify.core.judging.tally import measured
 from gradverify.core.numeric.series import PLACES, forecast, heard, series_through, slope_of
 from gradverify.result import Verdict
-from tests.core.support import claimed, gradcheck
+from tests.core.support import ALONE, claimed, gradcheck, problem_of
 
 
 def drawn(size: int) -> Tensor:
@@ -163,3 +169,18 @@ def test_a_dead_zone_is_no_flight_of_stairs(seed: int) -> None:
     place = int((x + 0.3).abs().argmin())
     wrong = claimed(torch.relu, lambda x: (x > 0) + 1e-3 * (torch.arange(60) == place))
     assert gradcheck(wrong, x.requires_grad_()).mismatched == 1
+
+
+def test_all_entries_are_kept_those_judged_apart_too() -> None:
+    x = drawn(64).detach()
+    x[5] = 0.0
+    problem = problem_of(claimed(torch.relu, lambda x: (x > 0) * 1.0), x.requires_grad_())
+    ready = steady(problem, record(problem), 0)
+    assert ready is not None
+    found = investigate(ready, ALONE, as_judged)
+    known = measured(found.comparison, 64, 64)
+    assert known is not None
+    assert torch.equal(known.claimed, torch.diag((x > 0) * 1.0).double())
+    torch.testing.assert_close(known.numeric, known.claimed)
+    assert known.code.nonzero().tolist() == [[5, 5]]
+    assert int(known.code[5, 5]) == Code.KINK

@@ -18,8 +18,9 @@ from gradverify.core.function.noise import rounding_of
 from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.judging.bench import allowance_of
-from gradverify.core.judging.compare import ROUNDING, Code, hopeless, in_doubt, judge_smooth, relative_tolerance
+from gradverify.core.judging.compare import ROUNDING, Code, Judged, hopeless, in_doubt, judge_smooth, relative_tolerance
 from gradverify.core.judging.extremes import Extremes, wider, with_extremes
+from gradverify.core.judging.tally import KEPT
 from gradverify.core.numeric.moves import Moves
 from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
 from gradverify.core.numeric.series import forecast, heard, reach, series_through, slope_of
@@ -44,6 +45,7 @@ class Settled:
     """What the samples say."""
 
     extremes: Extremes  # of the entries that match beyond doubt
+    judged: Judged | None  # all of them, (1, n), and those in doubt; None where a Jacobian of as many is not kept
     doubt: Tensor  # (k,) the outputs of the others
     usual: float  # noise of most samples, beside their size
     foretold: bool  # whether all samples are where the others foretell them, those of the outputs in doubt too
@@ -58,9 +60,9 @@ def settled(sampled: Sampler, eight: Eight, claimed: Tensor, step: Tensor, setti
         some = slice(start, start + width)
         own, around = claimed[:, some], sampler.focused(sampled, some)
         seen = _seen(around, eight, some, usual)
-        plain = _plainly(own, seen, rtol)
-        if plain is not None:
-            extremes = wider(extremes, plain)
+        judged = _plainly(own, seen, rtol)
+        if judged is not None:
+            extremes = wider(extremes, _extremes(own, judged))
             continue
         allowance = allowance_of(around, step[some], eight.moves, own, largest, settings)
         judged = judge_smooth(own, seen.slope, allowance, allowance.zero)
@@ -71,7 +73,8 @@ def settled(sampled: Sampler, eight: Eight, claimed: Tensor, step: Tensor, setti
             foretold = foretold and bool((seen.off <= seen.quiet)[open_[0]].all())
         extremes = with_extremes(extremes, own, judged, allowance)
     left = torch.cat(doubt) if doubt else eight.moves.owner[0, :0]
-    return Settled(extremes=extremes, doubt=left, usual=usual, foretold=foretold)
+    kept = judged if width >= len(sampled.value) and len(sampled.point) * len(sampled.value) <= KEPT else None
+    return Settled(extremes=extremes, judged=kept, doubt=left, usual=usual, foretold=foretold)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,15 +87,30 @@ class _Seen:
     quiet: Tensor  # and by the usual noise alone
 
 
-def _plainly(claimed: Tensor, seen: _Seen, rtol: float) -> Extremes | None:
-    """Return the extremes of entries that agree so well that no more need be asked, None where some do not."""
+def _plainly(claimed: Tensor, seen: _Seen, rtol: float) -> Judged | None:
+    """Return the verdicts on entries that agree so well that no more need be asked, None where some do not."""
     own, error, bar = claimed.abs(), (claimed - seen.slope.value).abs_(), seen.slope.bar
     allowed = (own * (rtol + ROUNDING)).add_(bar, alpha=BAR_FACTOR)
     fine = (error <= allowed).logical_and_(seen.off <= seen.noise).logical_and_(hopeless(bar, own).logical_not_())
     if not bool(fine.all()):
         return None
-    largest, widest, limit = torch.stack([error.max(), bar.max(), allowed.div_(own).max()]).tolist()
-    return Extremes(error=largest, bar=widest, limit=limit, vacuous=False)
+    none = torch.zeros_like(fine)
+    return Judged(
+        numeric=seen.slope.value,
+        bar=bar,
+        error=error,
+        allowed=allowed,
+        code=none.view(torch.int8),  # Code.MATCH
+        kinked=none,
+        bent=none,
+    )
+
+
+def _extremes(claimed: Tensor, judged: Judged) -> Extremes:
+    """Return the extremes of entries of which each matters."""
+    limit = (judged.allowed / claimed.abs()).max()
+    largest, widest, limits = torch.stack([judged.error.max(), judged.bar.max(), limit]).tolist()
+    return Extremes(error=largest, bar=widest, limit=limits, vacuous=False)
 
 
 def _seen(sampled: Sampler, eight: Eight, some: slice, usual: float) -> _Seen:

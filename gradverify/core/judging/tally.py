@@ -124,7 +124,7 @@ class Tally:
         self._groups[key] = found if known is None else worst_of(known, found, self._keep)
 
 
-def matching(extremes: Extremes, entries: int) -> Comparison:
+def matching(extremes: Extremes, entries: int, parts: tuple[Part, ...]) -> Comparison:
     """Return the comparison of so many entries that all match."""
     return Comparison(
         entries=entries,
@@ -134,22 +134,22 @@ def matching(extremes: Extremes, entries: int) -> Comparison:
         max_error_bar=extremes.bar,
         detection_limit=extremes.detection_limit,
         vacuous=extremes.vacuous,
-        parts=(),
+        parts=parts,
     )
 
 
-def beside(rest: Comparison, extremes: Extremes, entries: int) -> Comparison:
-    """Return the comparison of so many entries, of which all that are not in `rest` match."""
-    limits = [limit for limit in (rest.detection_limit, extremes.detection_limit) if limit is not None]
+def beside(rest: Comparison, matching: Comparison) -> Comparison:
+    """Return the comparison of entries of which all match that are not in `rest`."""
+    limits = [limit for limit in (rest.detection_limit, matching.detection_limit) if limit is not None]
     return replace(
         rest,
-        entries=entries,
-        counts=rest.counts + Counter({Code.MATCH: entries - rest.entries}),
-        max_error=max(rest.max_error, extremes.error),
-        max_error_bar=max(rest.max_error_bar, extremes.bar),
+        entries=matching.entries,
+        counts=rest.counts + Counter({Code.MATCH: matching.entries - rest.entries}),
+        max_error=max(rest.max_error, matching.max_error),
+        max_error_bar=max(rest.max_error_bar, matching.max_error_bar),
         detection_limit=max(limits, default=None),
-        vacuous=rest.vacuous and extremes.vacuous,
-        parts=(),
+        vacuous=rest.vacuous and matching.vacuous,
+        parts=matching.parts,
     )
 
 

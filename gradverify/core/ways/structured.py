@@ -12,9 +12,11 @@ from gradverify.core.function.analytic import jacobian
 from gradverify.core.function.noise import at_least
 from gradverify.core.judging.bench import Bench, bench
 from gradverify.core.judging.columns import judge_all
+from gradverify.core.judging.compare import Judged
 from gradverify.core.judging.ground import Ground, Reconsider, focused, second_look
+from gradverify.core.judging.replaced import replaced
 from gradverify.core.judging.settled import Settled, settled
-from gradverify.core.judging.tally import Comparison, beside, matching, tallied
+from gradverify.core.judging.tally import Comparison, Part, beside, matching, tallied
 from gradverify.core.judging.ties import judge_together
 from gradverify.core.numeric.moves import of_outputs
 from gradverify.core.numeric.samples import Walk, of_direct
@@ -56,15 +58,28 @@ def _compared_entry_by_entry(ground: Ground, settings: Settings, reconsider: Rec
         return None
     found = settled(ground.sampled, eight, claimed, ground.lengths.step, settings)
     if not len(found.doubt):
-        return matching(found.extremes, ground.entries)
+        return matching(found.extremes, ground.entries, _parts(structure, claimed, found.judged))
     steps = of_direct(ground.sampled, walk_of(eight, ground.lengths), found.doubt)
     del eight  # of all that is held, the largest
     if len(found.doubt) <= _REST * len(ground.sampled.value):
         rest = _rest(ground, structure, claimed, found, steps, settings, reconsider)
-        if rest is not None and not rest.wrong:
-            return beside(rest, found.extremes, ground.entries)
+        if rest is not None:
+            parts = _parts(structure, claimed, _together(found, rest))
+            return beside(rest, matching(found.extremes, ground.entries, parts))
     at = bench(ground.sampled, ground.noise, ground.lengths, structure.moves, claimed, settings)
     return _compared(ground, structure, at, None, settings, reconsider)
+
+
+def _together(found: Settled, rest: Comparison) -> Judged | None:
+    """Return the verdicts on all entries, those left in doubt as they were judged apart; None where none are kept."""
+    if found.judged is None:
+        return None
+    every = torch.ones_like(found.judged.kinked)
+    return replaced(found.judged, every, found.doubt.new_zeros(1), found.doubt, rest.parts[0].judged)
+
+
+def _parts(structure: Structure, claimed: Tensor, judged: Judged | None) -> tuple[Part, ...]:
+    return () if judged is None else (Part(owner=structure.moves.owner, claimed=claimed, judged=judged),)
 
 
 def _rest(
