@@ -19,16 +19,15 @@ from gradverify.core.numeric.ladder import central_tableau
 from gradverify.core.numeric.samples import (
     Estimate,
     Samples,
-    Walk,
     central,
     difference_noise,
     finest_noise,
-    samples_of,
     trusted,
     unmoved,
     void,
 )
 from gradverify.core.numeric.shape import suspicious
+from gradverify.core.numeric.walk import Walk, samples_of
 
 _Extrapolate = Callable[[Sampler, Noise, Samples, Tensor], Estimate]  # with what noise may do to the finest difference
 

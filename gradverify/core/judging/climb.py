@@ -15,7 +15,8 @@ from gradverify.core.judging.steep import drowned, heard, unseen
 from gradverify.core.numeric.ladder import coarse_steps, fine_steps
 from gradverify.core.numeric.moves import members
 from gradverify.core.numeric.nonsmooth import Local, examine
-from gradverify.core.numeric.samples import BAR_FACTOR, Samples, joined, of_rows, sample
+from gradverify.core.numeric.samples import BAR_FACTOR, Samples, joined, of_rows
+from gradverify.core.numeric.walk import sample
 
 DEPTH = 32  # rungs of a ladder, about
 _LOUD = 64.0  # times what rounding explains: noise that may be the function itself

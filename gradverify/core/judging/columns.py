@@ -17,7 +17,8 @@ from gradverify.core.judging.replaced import copy_of, put, span
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.ladder import halving_steps
 from gradverify.core.numeric.moves import owned
-from gradverify.core.numeric.samples import NOISE_FACTOR, Steps, Walk, walked
+from gradverify.core.numeric.samples import NOISE_FACTOR, Steps
+from gradverify.core.numeric.walk import Walk, walked
 
 
 def judge_all(at: Bench, walk: Walk | None = None) -> Iterator[tuple[Tensor, Judged]]:

@@ -19,7 +19,8 @@ from gradverify.core.function.sampler import along, magnitudes
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.numeric.ladder import halving_steps
-from gradverify.core.numeric.samples import central, sample
+from gradverify.core.numeric.samples import central
+from gradverify.core.numeric.walk import sample
 
 _SPACINGS = tuple(2.0**-k for k in range(3, 13))  # of the samples, relative to the length scale
 _STEADY, _SAME = 4, 4.0  # over so many of them, noise stays the same up to this factor; a kink's falls by 8

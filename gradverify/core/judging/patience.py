@@ -15,7 +15,8 @@ from gradverify.core.judging.cheap import First, first_look
 from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.judging.replaced import span
 from gradverify.core.numeric import richardson
-from gradverify.core.numeric.samples import BAR_FACTOR, walked
+from gradverify.core.numeric.samples import BAR_FACTOR
+from gradverify.core.numeric.walk import walked
 
 _MOVES = 32  # moves with clear accusations that climb
 _ENTRIES = 20_000  # clear accusations that climb

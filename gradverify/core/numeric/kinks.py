@@ -13,7 +13,8 @@ from gradverify.core.function.scale import scales
 from gradverify.core.numeric.ladder import coarse_steps, fine_steps, halving_steps
 from gradverify.core.numeric.moves import single_moves
 from gradverify.core.numeric.nonsmooth import examine
-from gradverify.core.numeric.samples import joined, sample
+from gradverify.core.numeric.samples import joined
+from gradverify.core.numeric.walk import sample
 
 
 def kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:

@@ -11,7 +11,7 @@ from gradverify.core.function.portion import FEW
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales
 from gradverify.core.numeric import richardson
-from gradverify.core.numeric.samples import Walk, walked_beside
+from gradverify.core.numeric.walk import Walk, walked_beside
 
 _SMALL = 1 << 16  # numbers in all points of the call and their outputs
 

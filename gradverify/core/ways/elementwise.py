@@ -1,77 +1,79 @@
-"""A guess that costs two forwards: that every output moves with the input of its own number and with no other.
-
-Half of the inputs move, then the other half: the outputs of those that stay must stay bit for bit. What moved must
-afterwards be where six samples, taken with all inputs at once, foretell it to be, so that whatever reaches an output
-from its own half shows too.
-"""
+"""The comparison of functions that seem to go entry by entry: most entries by eight samples, the rest as all others."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from gradverify.core.function.chance import scattered
-from gradverify.core.function.portion import FEW
-from gradverify.core.function.sampler import Sampler, single
-from gradverify.core.function.scale import Scales
-from gradverify.core.judging.settled import Eight
-from gradverify.core.numeric import richardson
-from gradverify.core.numeric.moves import Kind, Moves
-from gradverify.core.numeric.samples import Walk
-from gradverify.core.numeric.series import PLACES
+from gradverify.case import Settings
+from gradverify.core.function.noise import at_least
+from gradverify.core.judging.bench import bench
+from gradverify.core.judging.compare import Judged
+from gradverify.core.judging.ground import Ground, Reconsider, focused
+from gradverify.core.judging.replaced import replaced
+from gradverify.core.judging.settled import Settled, settled
+from gradverify.core.judging.tally import Comparison, Part, beside, matching
+from gradverify.core.numeric.moves import of_outputs
+from gradverify.core.numeric.walk import Walk, of_direct
+from gradverify.core.ways.halves import sampled_entry_by_entry, walk_of
+from gradverify.core.ways.hypothesis import claims_under, compared_under
+from gradverify.core.ways.structure import Structure, entry_by_entry
 
-# Of the largest step: places at random are between a third of this and all of it.
-_FURTHEST = torch.tensor(2 / 3, dtype=torch.float64, device="cpu")
+_REST = 1 / 8  # of the outputs may be left in doubt, to be judged apart from the others
 
 
-def sampled_entry_by_entry(sampled: Sampler, lengths: Scales, seed: int) -> Eight | None:
-    """Return eight samples of a function that seems to go entry by entry, None where it does not; 2 or 8 forwards."""
-    if not _may_be(sampled):
+def compare_entry_by_entry(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison | None:
+    """Compare by the simplest structure of all, None where it does not hold."""
+    eight = sampled_entry_by_entry(ground.sampled, ground.lengths, settings.seed)
+    if eight is None:
         return None
-    generator = torch.Generator().manual_seed(seed + 4)
-    step = richardson.steps(lengths).base
-    places = scattered(_FURTHEST.expand(len(step)).to(step.device), generator)
-    there = _both_halves(sampled, places, step, generator)
-    if there is None:
+    structure = entry_by_entry(ground.sampled, eight.moves)
+    claimed = claims_under(ground, structure, settings)
+    if claimed is None:
         return None
-    samples = step.new_empty(len(PLACES), len(step))
-    for place, into in zip(PLACES, samples, strict=True):
-        single(sampled, torch.add(sampled.point, step, alpha=place), into)
-    owner = torch.arange(len(step), device=step.device).unsqueeze(0)
-    moves = Moves(kind=Kind.SHARED, colour=torch.zeros_like(owner[0, :1]).expand(len(step)), owner=owner, direct=True)
-    return Eight(moves=moves, step=step, samples=samples, places=places, there=there)
+    found = settled(ground.sampled, eight, claimed, ground.lengths.step, settings)
+    if not len(found.doubt):
+        return matching(found.extremes, ground.entries, _parts(structure, claimed, found.judged))
+    steps = of_direct(ground.sampled, walk_of(eight, ground.lengths), found.doubt)
+    del eight  # of all that is held, the largest
+    if len(found.doubt) <= _REST * len(ground.sampled.value):
+        rest = _rest(ground, structure, claimed, found, steps, settings, reconsider)
+        if rest is not None:
+            parts = _parts(structure, claimed, _together(found, rest))
+            return beside(rest, matching(found.extremes, ground.entries, parts))
+    at = bench(ground.sampled, ground.noise, ground.lengths, structure.moves, claimed, settings)
+    return compared_under(ground, structure, at, None, settings, reconsider)
 
 
-def walk_of(eight: Eight, lengths: Scales) -> Walk:
-    """Return the six samples of them that were taken with all inputs at once as a walk of the one move."""
-    return Walk(
-        chosen=torch.zeros(1, dtype=torch.long, device=eight.step.device),
-        steps=richardson.steps(lengths),
-        lengths=eight.samples[:, :0],
-        spot=eight.moves.owner[:, :0],
-        values=eight.samples.unsqueeze(1),
-    )
+def _rest(
+    ground: Ground,
+    structure: Structure,
+    claimed: Tensor,
+    found: Settled,
+    steps: Walk,
+    settings: Settings,
+    reconsider: Reconsider,
+) -> Comparison | None:
+    """Compare the entries left in doubt of a function that goes entry by entry, None where it does not."""
+    outputs, some = found.doubt, focused(ground, found.doubt, settings)
+    moves = of_outputs(structure.moves, outputs)
+    noise = at_least(some.noise, found.usual * some.sampled.value.abs())
+    at = bench(some.sampled, noise, some.lengths, moves, claimed[:, outputs], settings)
+    largest = claimed.abs().nan_to_num_(0.0, 0.0, 0.0).max().expand(len(outputs))
+    at = replace(at, allowance=replace(at.allowance, largest=largest))
+    rest = replace(structure, moves=moves)
+    return compared_under(some, rest, at, steps, settings, reconsider, verified=found.foretold)
 
 
-def _may_be(sampled: Sampler) -> bool:
-    """Tell whether there is one tensor in and one of the same shape out, and their numbers are not rounded further."""
-    primals = [primal.tensor for primal in sampled.problem.primals]
-    return (
-        len(primals) == 1
-        and sampled.shapes == (primals[0].shape,)
-        and primals[0].numel() >= FEW
-        and primals[0].dtype is torch.float64
-        and len(sampled.value) == len(sampled.point)
-    )
+def _together(found: Settled, rest: Comparison) -> Judged | None:
+    """Return the verdicts on all entries, those left in doubt as they were judged apart; None where none are kept."""
+    if found.judged is None:
+        return None
+    every = torch.ones_like(found.judged.kinked)
+    return replaced(found.judged, every, found.doubt.new_zeros(1), found.doubt, rest.parts[0].judged)
 
 
-def _both_halves(sampled: Sampler, places: Tensor, step: Tensor, generator: torch.Generator) -> Tensor | None:
-    """Return the outputs that move when their half of the inputs does, None where others move too; (n,)."""
-    first = torch.randint(0, 2, step.shape, generator=generator, dtype=torch.bool, device="cpu").to(step.device)
-    halves = []
-    for moving in (first, ~first):
-        there = single(sampled, torch.addcmul(sampled.point, places * moving, step))
-        if not bool((there == sampled.value).logical_or_(moving).all()):
-            return None
-        halves.append(there)
-    return torch.where(first, halves[0], halves[1])
+def _parts(structure: Structure, claimed: Tensor, judged: Judged | None) -> tuple[Part, ...]:
+    return () if judged is None else (Part(owner=structure.moves.owner, claimed=claimed, judged=judged),)

@@ -20,7 +20,8 @@ from gradverify.core.judging.bench import Bench
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.directional import slope
 from gradverify.core.numeric.moves import Moves, by_owner, single_moves
-from gradverify.core.numeric.samples import BAR_FACTOR, Estimate, finest_noise, sample
+from gradverify.core.numeric.samples import BAR_FACTOR, Estimate, finest_noise
+from gradverify.core.numeric.walk import sample
 from gradverify.core.ways import added as found_by
 from gradverify.core.ways.added import Added
 from gradverify.core.ways.structure import Structure, confined_dimensions
