@@ -60,13 +60,18 @@ def allowance_of(
     size = claimed.abs().nan_to_num_(0.0, 0.0, 0.0)
     return Allowance(
         rtol=relative_tolerance(settings.tolerances, sampled.dtypes),
-        floor=(settings.tolerances.atol or 0.0) + _LEAST * sampled.least,
+        floor=floor_of(sampled, settings),
         beside=entry_scale(moves, size),
         scale=resolution_scale(moves, size, sampled.size, step),
         largest=largest.expand(claimed.shape[1]),
         order=sampled.problem.order,
         coarse=sampled.coarse,
     )
+
+
+def floor_of(sampled: Sampler, settings: Settings) -> float:
+    """Return the part of what is allowed that is the same for all entries."""
+    return (settings.tolerances.atol or 0.0) + _LEAST * sampled.least
 
 
 def _largest(sampled: Sampler, claimed: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ class Allowance:
     @property
     def atol(self) -> Tensor:
         """What rounding in backward may leave, and what is allowed besides; (C, m)."""
-        return (max(ROUNDING, _COARSELY * self.coarse) * self.beside).add_(self.floor)
+        return (share_of_rounding(self.coarse) * self.beside).add_(self.floor)
 
     @property
     def zero(self) -> Tensor:
@@ -94,6 +94,11 @@ class Judged:
 def agrees(judged: Judged) -> bool:
     """Tell whether every entry matches."""
     return not bool(judged.code.any())  # Code.MATCH is zero
+
+
+def share_of_rounding(coarse: float) -> float:
+    """Return what rounding in backward may leave, beside the row and the column; `coarse` as in `Allowance`."""
+    return max(ROUNDING, _COARSELY * coarse)
 
 
 def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) -> float:

@@ -17,8 +17,16 @@ from gradverify.core.function import sampler
 from gradverify.core.function.noise import rounding_of
 from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import Sampler
-from gradverify.core.judging.bench import allowance_of
-from gradverify.core.judging.compare import ROUNDING, Code, Judged, hopeless, in_doubt, judge_smooth, relative_tolerance
+from gradverify.core.judging.bench import allowance_of, floor_of
+from gradverify.core.judging.compare import (
+    Code,
+    Judged,
+    hopeless,
+    in_doubt,
+    judge_smooth,
+    relative_tolerance,
+    share_of_rounding,
+)
 from gradverify.core.judging.extremes import Extremes, wider, with_extremes
 from gradverify.core.judging.tally import KEPT
 from gradverify.core.numeric.moves import Moves
@@ -26,6 +34,7 @@ from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
 from gradverify.core.numeric.series import forecast, heard, reach, series_through, slope_of
 
 _POOLED = 4096  # outputs whose noise, beside their size, stands for that of all
+_ROUNDED = 2.0**-53  # of a number, by rounding: of where a sample is taken
 _OFF = 16.0  # by so many bounds of its noise a sample may miss its forecast
 
 
@@ -54,13 +63,14 @@ class Settled:
 def settled(sampled: Sampler, eight: Eight, claimed: Tensor, step: Tensor, settings: Settings) -> Settled:
     """Judge all entries by the samples at hand; `claimed` is (1, n)."""
     usual, largest = _usual_noise(sampled, eight), claimed.abs().nan_to_num_(0.0, 0.0, 0.0).max()
-    rtol = relative_tolerance(settings.tolerances, sampled.dtypes)
+    relative = relative_tolerance(settings.tolerances, sampled.dtypes) + share_of_rounding(sampled.coarse)
+    floor = floor_of(sampled, settings)
     extremes, width, doubt, foretold = Extremes(), portion(sampled.value), [], True
     for start in range(0, len(sampled.value), width):
         some = slice(start, start + width)
         own, around = claimed[:, some], sampler.focused(sampled, some)
         seen = _seen(around, eight, some, usual)
-        judged = _plainly(own, seen, rtol)
+        judged = _plainly(own, seen, relative, floor)
         if judged is not None:
             extremes = wider(extremes, _extremes(own, judged))
             continue
@@ -87,10 +97,13 @@ class _Seen:
     quiet: Tensor  # and by the usual noise alone
 
 
-def _plainly(claimed: Tensor, seen: _Seen, rtol: float) -> Judged | None:
-    """Return the verdicts on entries that agree so well that no more need be asked, None where some do not."""
+def _plainly(claimed: Tensor, seen: _Seen, relative: float, floor: float) -> Judged | None:
+    """Return the verdicts on entries that agree so well that no more need be asked, None where some do not.
+
+    What is allowed is that of `Allowance`, for an entry that has its row and its column to itself.
+    """
     own, error, bar = claimed.abs(), (claimed - seen.slope.value).abs_(), seen.slope.bar
-    allowed = (own * (rtol + ROUNDING)).add_(bar, alpha=BAR_FACTOR)
+    allowed = (own * relative).add_(bar, alpha=BAR_FACTOR).add_(floor)
     fine = (error <= allowed).logical_and_(seen.off <= seen.noise).logical_and_(hopeless(bar, own).logical_not_())
     if not bool(fine.all()):
         return None
@@ -136,6 +149,3 @@ def _usual_noise(sampled: Sampler, eight: Eight) -> float:
     series = series_through(eight.samples[:, ::every], value)
     share = heard(series) / reach(series, value)
     return float(share.nanmedian().nan_to_num(0.0, 0.0))
-
-
-_ROUNDED = 2.0**-53  # of a number, by rounding: of where a sample is taken

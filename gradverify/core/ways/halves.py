@@ -1,4 +1,4 @@
-"""A guess that costs two forwards: that every output moves with the input of its own number and with no other.
+"""A guess that costs two forwards at most: that every output moves with the input of its own number and with no other.
 
 Half of the inputs move, then the other half: the outputs of those that stay must stay bit for bit. What moved must
 afterwards be where six samples, taken with all inputs at once, foretell it to be, so that whatever reaches an output
@@ -25,7 +25,7 @@ _FURTHEST = torch.tensor(2 / 3, dtype=torch.float64, device="cpu")
 
 
 def sampled_entry_by_entry(sampled: Sampler, lengths: Scales, seed: int) -> Eight | None:
-    """Return eight samples of a function that seems to go entry by entry, None where it does not; 2 or 8 forwards."""
+    """Return eight samples of a function that seems to go entry by entry, None where it does not; up to 8 forwards."""
     if not _may_be(sampled):
         return None
     generator = torch.Generator().manual_seed(seed + 4)
