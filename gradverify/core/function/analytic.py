@@ -31,6 +31,13 @@ class Reuse(Enum):
 
 
 @dataclass(slots=True, kw_only=True)
+class Graph:
+    """What is known of the recorded graph; its value changes."""
+
+    reuse: Reuse | None = None  # None until it has been asked twice
+
+
+@dataclass(slots=True, kw_only=True)
 class Batched:
     """Whether many cotangents may go through backward in one call; its values change."""
 
@@ -44,36 +51,35 @@ class Reverse:
 
     problem: Problem
     tape: Tape
-    reuse: Reuse
     missing: tuple[bool, ...]  # per primal: autograd gave None for a random cotangent
     heard: tuple[Tensor, Tensor]  # that cotangent (m,), of which no entry is small, and the answer to it (n,)
+    graph: Graph = field(default_factory=lambda: Graph())
     batched: Batched = field(default_factory=lambda: Batched())
     known: Tensor | None = None  # all rows (m, n), where inputs and outputs are few
 
 
 def reverse(problem: Problem, tape: Tape, seed: int) -> Reverse:
-    """Find out whether the tape may be reused, by asking it again what it has said; raises EvaluationError.
+    """Ask backward for the first time; raises EvaluationError.
 
-    The same question or, where there are few rows, for all of them, which must add up to the first answer.
+    Where there are few rows it is asked for all of them: if they add up to the first answer, the graph may be reused.
     """
     tape = tape if is_intact(tape) else record(problem)
     cotangent = scattered_from(torch.ones(_outputs(tape), dtype=torch.float64, device="cpu"), seed)
     once = _ask(problem, tape, cotangent)
     missing = tuple(grad is None for grad in once)
     expected = _flat(problem, once)
-    shared = Reverse(problem=problem, tape=tape, reuse=Reuse.SHARED, missing=missing, heard=(cotangent, expected))
-    try:
-        if len(cotangent) < _WORTH and len(expected) < FEW and _is_double(problem, tape):
+    found = Reverse(problem=problem, tape=tape, missing=missing, heard=(cotangent, expected))
+    if len(cotangent) < _WORTH and len(expected) < FEW and _is_double(problem, tape):
+        shared = replace(found, graph=Graph(reuse=Reuse.SHARED))
+        try:
             known = jacobian(shared)
-            if _adds_up(cotangent, known, expected):
-                return replace(shared, known=known)
-        again = row(shared, cotangent)
-    except Rejected:
-        raise
-    except EvaluationError:
-        return replace(shared, tape=record(problem), reuse=Reuse.FRESH)
-    same = torch.equal(again, expected) or torch.allclose(again, expected, rtol=1e-12, atol=0.0, equal_nan=True)
-    return shared if same else replace(shared, reuse=Reuse.FRESH)
+        except Rejected:
+            raise
+        except EvaluationError:
+            return replace(found, graph=Graph(reuse=Reuse.FRESH))
+        if _adds_up(cotangent, known, expected):
+            return replace(shared, known=known)
+    return found
 
 
 def _is_double(problem: Problem, tape: Tape) -> bool:
@@ -92,6 +98,21 @@ def row(backward: Reverse, cotangent: Tensor) -> Tensor:
     """Return cotangent·A as coordinates of the primals, (n,); `cotangent` is (m,) in output coordinates."""
     tape = backward.tape if _may_be_asked(backward) else record(backward.problem)
     return _flat(backward.problem, _ask(backward.problem, tape, cotangent))
+
+
+def asked_again(backward: Reverse, cotangent: Tensor) -> Tensor | None:
+    """Return cotangent·A of a graph that need not have been asked twice yet, (n,); None where it does not answer.
+
+    The answer is backward's own if it agrees with what has been `heard`.
+    """
+    if backward.graph.reuse is Reuse.FRESH or not is_intact(backward.tape):
+        return None
+    try:
+        return _flat(backward.problem, _ask(backward.problem, backward.tape, cotangent))
+    except Rejected:
+        raise
+    except EvaluationError:
+        return None
 
 
 def answers(backward: Reverse, cotangents: Tensor) -> Tensor:
@@ -133,8 +154,15 @@ def asked_with(backward: Reverse) -> float:
 
 
 def _may_be_asked(backward: Reverse) -> bool:
-    """Tell whether the recorded graph serves."""
-    return backward.reuse is Reuse.SHARED and is_intact(backward.tape)
+    """Tell whether the recorded graph serves: where that is not known yet, it is asked again what it has said."""
+    if backward.graph.reuse is None:
+        cotangent, expected = backward.heard
+        again = asked_again(backward, cotangent)
+        same = again is not None and (
+            torch.equal(again, expected) or torch.allclose(again, expected, rtol=1e-12, atol=0.0, equal_nan=True)
+        )
+        backward.graph.reuse = Reuse.SHARED if same else Reuse.FRESH
+    return backward.graph.reuse is Reuse.SHARED and is_intact(backward.tape)
 
 
 def _some_rows(backward: Reverse, places: Sequence[int]) -> Iterator[Tensor]:

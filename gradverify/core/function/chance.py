@@ -84,5 +84,5 @@ def _spread(shape: torch.Size, generator: Generator) -> Tensor:
     pairs = torch.empty((shape.numel() + 1) // 2, dtype=torch.long, device="cpu").random_(
         -(2**63), None, generator=generator
     )
-    between = pairs.view(torch.int32)[: shape.numel()].reshape(shape).to(torch.float64).add_(0.5).mul_(2.0**-31)
-    return torch.copysign(_HALF, between).add_(between)
+    between = pairs.view(torch.int32)[: shape.numel()].reshape(shape).to(torch.float64)
+    return torch.copysign(_HALF, between).add_(between, alpha=2.0**-31)

@@ -116,6 +116,13 @@ def at_least(noise: Noise, size: Tensor) -> Noise:
     return replace(noise, level=torch.fmax(noise.level, size), loud=torch.fmax(noise.loud, size))
 
 
+def quiet(sampled: Sampler, size: Tensor) -> Noise:
+    """Return noise of that size, (m,), where samples have shown that there is no more."""
+    rounding = rounding_of(sampled)
+    level = torch.fmax(size, rounding)
+    return Noise(level=level, loud=level, lasting=torch.zeros_like(level, dtype=torch.bool), rounding=rounding)
+
+
 def rounding_of(sampled: Sampler) -> Tensor:
     """Return what rounding the outputs to their own dtype, and sampling many in one call, explains; (m,)."""
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 FEW = 32  # inputs: with fewer than these each is moved alone, and no structure is looked for
 _HELD = 2_000_000  # sampled numbers held at a time
-_CACHED = 1 << 13  # of a vector: so many that a dozen such vectors stay in a cache
+_CACHED = 1 << 14  # of a vector: so many that a dozen such vectors stay in a cache
 _LAUNCHED = 1 << 20  # on other devices, where a step costs the same for fewer
 
 

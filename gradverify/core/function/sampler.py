@@ -89,7 +89,8 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
 
 def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:
     """Return the output coordinates for these primals, (m,) float64; NaN where the forward raises or changes shape."""
-    return _run(sampled, [fresh(tensor) for tensor in tensors])
+    found = _run(sampled, [fresh(tensor) for tensor in tensors])
+    return torch.full_like(sampled.value, torch.nan) if found is None else found.clone()
 
 
 def identical(one: Tensor, other: Tensor) -> bool:
@@ -145,7 +146,16 @@ def along(sampled: Sampler, displacement: Tensor) -> Tensor:
 
 def single(sampled: Sampler, point: Tensor, into: Tensor | None = None) -> Tensor:
     """Return the outputs at one point (n,), which is used up; (m,), written to `into` where that is given."""
-    return _run(sampled, _tensors(point, [primal.tensor for primal in sampled.problem.primals]), into)
+    found = _run(sampled, _at_point(sampled, point))
+    into = torch.empty_like(sampled.value) if into is None else into
+    # A forward may hand out one buffer again and again, so the numbers are copied.
+    return into.fill_(torch.nan) if found is None else into.copy_(found)
+
+
+def moved(sampled: Sampler, point: Tensor, into: Tensor) -> Tensor:
+    """Return how far outputs at a point (n,), which is used up, are from those at the sampler's; (m,), in `into`."""
+    found = _run(sampled, _at_point(sampled, point))
+    return into.fill_(torch.nan) if found is None else torch.sub(found, sampled.value, out=into)
 
 
 def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
@@ -162,14 +172,21 @@ def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
 
 
 def _largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
-    sizes = values.abs().nan_to_num_(0.0, 0.0, 0.0)
     if len(outputs) == 1 and len(values):
-        return sizes.max().expand(len(values))
+        return _farthest(values).expand(len(values))
+    sizes = values.abs().nan_to_num_(0.0, 0.0, 0.0)
     for block in outputs:
         if block.stop > block.start:
             whole = slice(block.start, block.stop)  # of a complex tensor, both parts: what rounds one rounds the other
             sizes[whole] = sizes[whole].max()
     return sizes
+
+
+def _farthest(values: Tensor) -> Tensor:
+    """Return the largest finite magnitude, (); zero where there is none."""
+    sizes = values.abs()
+    farthest = sizes.max()
+    return farthest if float(farthest) < math.inf else sizes.nan_to_num_(0.0, 0.0, 0.0).max()
 
 
 def _unit_roundoff(outputs: Sequence[Named], like: Tensor) -> Tensor:
@@ -184,8 +201,8 @@ def _unit_roundoff(outputs: Sequence[Named], like: Tensor) -> Tensor:
     return units
 
 
-def _run(sampled: Sampler, copies: Sequence[Tensor], into: Tensor | None = None) -> Tensor:
-    into = torch.empty_like(sampled.value) if into is None else into
+def _run(sampled: Sampler, copies: Sequence[Tensor]) -> Tensor | None:
+    """Return the outputs at these primals, (m,), in memory that may be the forward's; None where there are none."""
     try:
         if sampled.mode is Mode.WITH_GRAPH:
             with torch.enable_grad():
@@ -194,18 +211,21 @@ def _run(sampled: Sampler, copies: Sequence[Tensor], into: Tensor | None = None)
             with torch.no_grad():
                 outputs = call(sampled.problem, copies)
     except EvaluationError:
-        return into.fill_(torch.nan)
-    return _judged(sampled, outputs, into)
+        return None
+    return _judged(sampled, outputs)
 
 
-def _judged(sampled: Sampler, outputs: Sequence[Named], into: Tensor) -> Tensor:
+def _judged(sampled: Sampler, outputs: Sequence[Named]) -> Tensor | None:
     found = {output.name: output.tensor for output in outputs}
     kept = [found[name] for name in sampled.names if name in found]
     if tuple([tensor.shape for tensor in kept]) != sampled.shapes:
-        return into.fill_(torch.nan)
+        return None
     vector = flatten(kept)
-    # A forward may hand out one buffer again and again, so the numbers are copied.
-    return into.copy_(vector if sampled.kept is None else vector[sampled.kept])
+    return vector if sampled.kept is None else vector[sampled.kept]
+
+
+def _at_point(sampled: Sampler, point: Tensor) -> list[Tensor]:
+    return _tensors(point, [primal.tensor for primal in sampled.problem.primals])
 
 
 def _tensors(point: Tensor, like: Sequence[Tensor]) -> list[Tensor]:

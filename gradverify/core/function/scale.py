@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -27,10 +28,13 @@ def scales(sampled: Sampler) -> Scales:
     """Return the length scales of every input coordinate."""
     own = sampled.point.abs()
     shared = _shared(sampled, own)
-    if not bool((own < torch.inf).all()):
+    least, most = map(float, torch.aminmax(own)) if len(own) else (1.0, 1.0)
+    if not most < math.inf:
         own = torch.where(own < torch.inf, own, shared)
-    own.masked_fill_(own < _NOTHING, 0.0)
-    return Scales(own=own, shared=shared, step=torch.maximum(own, shared * _FLOOR))
+    if not least >= _NOTHING:
+        own.masked_fill_(own < _NOTHING, 0.0)
+    floor = (shared if len(sampled.inputs) > 1 else shared[:1]) * _FLOOR
+    return Scales(own=own, shared=shared, step=torch.maximum(own, floor))
 
 
 def _shared(sampled: Sampler, size: Tensor) -> Tensor:

@@ -217,7 +217,7 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowan
     An entry that matters (see `matters`) is also looked at again when its bar would hide a small relative error.
     """
     bar, doubt = BAR_FACTOR * judged.bar, (judged.code != Code.MATCH).logical_or_(suspicious)
-    unsure = bar > _DOUBT * own
+    unsure = bar > DOUBT * own
     if not bool(unsure.any()):
         return doubt
     unsure &= matters(own, allowance)
@@ -227,7 +227,7 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowan
 
 def hopeless(noise: Tensor, own: Tensor) -> Tensor:
     """Tell which entries would stay in doubt for the `noise` of their differences alone; both (C, m)."""
-    return BAR_FACTOR * noise > _DOUBT * own
+    return BAR_FACTOR * noise > DOUBT * own
 
 
 def matters(size: Tensor, allowance: Allowance) -> Tensor:
@@ -235,7 +235,7 @@ def matters(size: Tensor, allowance: Allowance) -> Tensor:
     return size > _MATTERS * allowance.beside
 
 
-_DOUBT = 7.5e-7  # a bar above this part of the entry's own size, beside the tolerance, may hide an error of 1e-6
+DOUBT = 7.5e-7  # a bar above this part of the entry's own size, beside the tolerance, may hide an error of 1e-6
 _BLIND, _FAINT = 1e-3, 1e-8  # much smaller entries, only where the bar would hide much more
 _MATTERS = 1e-4  # where the entry is at least this part of the largest in its row or column
 

@@ -8,6 +8,9 @@ settled gets one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from itertools import compress
+from operator import not_
 
 import torch
 from torch import Tensor
@@ -19,34 +22,23 @@ from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.judging.bench import allowance_of, floor_of
 from gradverify.core.judging.compare import (
+    Allowance,
     Code,
     Judged,
-    hopeless,
     in_doubt,
     judge_smooth,
     relative_tolerance,
     share_of_rounding,
 )
 from gradverify.core.judging.extremes import Extremes, wider, with_extremes
+from gradverify.core.judging.glance import extremes_of, glances, is_plain, matches
 from gradverify.core.judging.tally import KEPT
-from gradverify.core.numeric.moves import Moves
-from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
-from gradverify.core.numeric.series import forecast, heard, reach, series_through, slope_of
+from gradverify.core.numeric.moves import direct_moves
+from gradverify.core.numeric.samples import Estimate
+from gradverify.core.numeric.series import OFF, ROUNDED, Eight, heard, missed, reach, series_through, slope_of
 
 _POOLED = 4096  # outputs whose noise, beside their size, stands for that of all
-_ROUNDED = 2.0**-53  # of a number, by rounding: of where a sample is taken
-_OFF = 16.0  # by so many bounds of its noise a sample may miss its forecast
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Eight:
-    """Samples of a function whose every output seems to go by the input of its own number; n inputs, n outputs."""
-
-    moves: Moves  # one move of all inputs
-    step: Tensor  # (n,) the largest step
-    samples: Tensor  # (6, n) the outputs at `series.PLACES`, which are in these units
-    places: Tensor  # (n,) one more place each, at random
-    there: Tensor  # (n,) the outputs at those
+_OWN = 0.25  # of the bound that an entry's own samples give: so few say less of its noise than those of all do
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,29 +54,58 @@ class Settled:
 
 def settled(sampled: Sampler, eight: Eight, claimed: Tensor, step: Tensor, settings: Settings) -> Settled:
     """Judge all entries by the samples at hand; `claimed` is (1, n)."""
-    usual, largest = _usual_noise(sampled, eight), claimed.abs().nan_to_num_(0.0, 0.0, 0.0).max()
+    value, usual = sampled.value, _usual_noise(sampled, eight)
     relative = relative_tolerance(settings.tolerances, sampled.dtypes) + share_of_rounding(sampled.coarse)
-    floor = floor_of(sampled, settings)
-    extremes, width, doubt, foretold = Extremes(), portion(sampled.value), [], True
-    for start in range(0, len(sampled.value), width):
-        some = slice(start, start + width)
-        own, around = claimed[:, some], sampler.focused(sampled, some)
-        seen = _seen(around, eight, some, usual)
-        judged = _plainly(own, seen, relative, floor)
-        if judged is not None:
-            extremes = wider(extremes, _extremes(own, judged))
-            continue
-        allowance = allowance_of(around, step[some], eight.moves, own, largest, settings)
-        judged = judge_smooth(own, seen.slope, allowance, allowance.zero)
-        open_ = in_doubt(judged, (seen.off > seen.noise).unsqueeze(0), own.abs(), allowance)
-        if bool(open_.any()):
-            judged.code.masked_fill_(open_, Code.UNDETERMINED)
-            doubt.append(open_[0].nonzero().squeeze(1) + start)
-            foretold = foretold and bool((seen.off <= seen.quiet)[open_[0]].all())
-        extremes = with_extremes(extremes, own, judged, allowance)
-    left = torch.cat(doubt) if doubt else eight.moves.owner[0, :0]
-    kept = judged if width >= len(sampled.value) and len(sampled.point) * len(sampled.value) <= KEPT else None
-    return Settled(extremes=extremes, judged=kept, doubt=left, usual=usual, foretold=foretold)
+    kept = len(sampled.point) * len(value) <= KEPT
+    width = len(value) if kept else portion(value)
+    parts = [slice(start, start + width) for start in range(0, len(value), width)]
+    last, worst = glances(eight, value, claimed[0], parts, usual)
+    plain = [is_plain(most, relative) and not floor_of(sampled, settings) for most in worst]
+    found = Settled(
+        extremes=reduce(wider, [extremes_of(most, relative) for most in compress(worst, plain)], Extremes()),
+        judged=matches(last, claimed[0], relative) if kept else None,
+        doubt=torch.zeros(0, dtype=torch.long, device=value.device),
+        usual=usual,
+        foretold=True,
+    )
+    if all(plain):
+        return found
+    largest = claimed.abs().nan_to_num_(0.0, 0.0, 0.0).max()
+    moves = direct_moves(len(value), value.device)
+    for some in compress(parts, map(not_, plain)):
+        around, own = sampler.focused(sampled, some), claimed[:, some]
+        allowance = allowance_of(around, step[some], moves, own, largest, settings)
+        found = _joined(found, _closely(around, eight, own, some, usual, allowance))
+    return found
+
+
+def _closely(
+    sampled: Sampler, eight: Eight, claimed: Tensor, some: slice, usual: float, allowance: Allowance
+) -> Settled:
+    """Judge some entries one by one, where `sampled` looks at those; `claimed` is (1, k)."""
+    seen = _seen(sampled, eight, some, usual)
+    judged = judge_smooth(claimed, seen.slope, allowance, allowance.zero)
+    open_ = in_doubt(judged, (seen.off > seen.noise).unsqueeze(0), claimed.abs(), allowance)
+    if bool(open_.any()):
+        judged.code.masked_fill_(open_, Code.UNDETERMINED)
+    return Settled(
+        extremes=with_extremes(Extremes(), claimed, judged, allowance),
+        judged=judged,
+        doubt=open_[0].nonzero().squeeze(1) + some.start,
+        usual=usual,
+        foretold=bool((seen.off <= seen.quiet)[open_[0]].all()),
+    )
+
+
+def _joined(one: Settled, other: Settled) -> Settled:
+    """Return what is said of the entries of both."""
+    return Settled(
+        extremes=wider(one.extremes, other.extremes),
+        judged=None if one.judged is None else other.judged,
+        doubt=torch.cat([one.doubt, other.doubt]),
+        usual=one.usual,
+        foretold=one.foretold and other.foretold,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,55 +118,29 @@ class _Seen:
     quiet: Tensor  # and by the usual noise alone
 
 
-def _plainly(claimed: Tensor, seen: _Seen, relative: float, floor: float) -> Judged | None:
-    """Return the verdicts on entries that agree so well that no more need be asked, None where some do not.
-
-    What is allowed is that of `Allowance`, for an entry that has its row and its column to itself.
-    """
-    own, error, bar = claimed.abs(), (claimed - seen.slope.value).abs_(), seen.slope.bar
-    allowed = (own * relative).add_(bar, alpha=BAR_FACTOR).add_(floor)
-    fine = (error <= allowed).logical_and_(seen.off <= seen.noise).logical_and_(hopeless(bar, own).logical_not_())
-    if not bool(fine.all()):
-        return None
-    none = torch.zeros_like(fine)
-    return Judged(
-        numeric=seen.slope.value,
-        bar=bar,
-        error=error,
-        allowed=allowed,
-        code=none.view(torch.int8),  # Code.MATCH
-        kinked=none,
-        bent=none,
-    )
-
-
-def _extremes(claimed: Tensor, judged: Judged) -> Extremes:
-    """Return the extremes of entries of which each matters."""
-    limit = (judged.allowed / claimed.abs()).max()
-    largest, widest, limits = torch.stack([judged.error.max(), judged.bar.max(), limit]).tolist()
-    return Extremes(error=largest, bar=widest, limit=limits, vacuous=False)
-
-
 def _seen(sampled: Sampler, eight: Eight, some: slice, usual: float) -> _Seen:
     """Return what the samples of some outputs show, where `sampled` looks at those."""
-    step, series = eight.step[some], series_through(eight.samples[:, some], sampled.value)
-    moved = (series.coefficients[0] * (sampled.point[some] / step)).abs_().mul_(_ROUNDED)  # by rounding the input
+    step, series = eight.step[some], series_through(eight.samples[:, some])
+    moved = (series.coefficients[0] * (sampled.point[some] / step)).abs_().mul_(ROUNDED)  # by rounding the input
     quiet = torch.fmax(reach(series, sampled.value).mul_(usual), rounding_of(sampled))
-    noise = torch.fmax(quiet, heard(series)).add_(moved)
-    off = (eight.there[some] - sampled.value).sub_(forecast(series, eight.places[some])).abs_()
+    noise = torch.fmax(quiet, heard(series).mul_(_OWN)).add_(moved)
     found = slope_of(series, step, noise)
     return _Seen(
         slope=Estimate(value=found.value.unsqueeze(0), bar=found.bar.unsqueeze(0)),
-        off=off,
-        noise=noise.mul_(_OFF),
-        quiet=quiet.add_(moved).mul_(_OFF),
+        off=missed(eight, some, series),
+        noise=noise.mul_(OFF),
+        quiet=quiet.add_(moved).mul_(OFF),
     )
 
 
 def _usual_noise(sampled: Sampler, eight: Eight) -> float:
-    """Return what the noise of most samples is beside their size: few sometimes show less than there is."""
+    """Return what the noise of most samples is beside their size, rounding included.
+
+    Few sometimes show less than there is.
+    """
     every = max(1, len(sampled.value) // _POOLED)
     value = sampled.value[::every]
-    series = series_through(eight.samples[:, ::every], value)
+    series = series_through(eight.samples[:, ::every])
     share = heard(series) / reach(series, value)
-    return float(share.nanmedian().nan_to_num(0.0, 0.0))
+    rounding = float(sampled.unit[0]) * max(1.0, sampled.together.rough)
+    return max(rounding, float(share.nanmedian().nan_to_num(0.0, 0.0)))

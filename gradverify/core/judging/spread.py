@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.function.analytic import Reuse, Reverse
+from gradverify.core.function.analytic import Graph, Reuse, Reverse
 from gradverify.core.function.coordinates import unflatten
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.tape import record
@@ -61,7 +61,7 @@ def _spread(at: Bench, backward: Reverse, asked: Questions) -> Tensor:
 def nearby(backward: Reverse, point: Tensor) -> Reverse:
     """Return backward at another point (n,), asked on fresh graphs; raises EvaluationError."""
     problem = _at(backward.problem, point)
-    return replace(backward, problem=problem, tape=record(problem), reuse=Reuse.FRESH, known=None)
+    return replace(backward, problem=problem, tape=record(problem), graph=Graph(reuse=Reuse.FRESH), known=None)
 
 
 def _displaced(point: Tensor, ulps: float) -> Tensor:

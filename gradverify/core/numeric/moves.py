@@ -41,6 +41,12 @@ def single_moves(coordinates: int, outputs: int, device: torch.device) -> Moves:
     return Moves(kind=Kind.SINGLE, colour=every, owner=every.unsqueeze(1).expand(coordinates, outputs))
 
 
+def direct_moves(coordinates: int, device: torch.device) -> Moves:
+    """Return the one move of all coordinates, each of which is due for the output of its own number."""
+    owner = torch.arange(coordinates, device=device).unsqueeze(0)
+    return Moves(kind=Kind.SHARED, colour=owner.new_zeros(1).expand(coordinates), owner=owner, direct=True)
+
+
 def of_outputs(moves: Moves, outputs: Tensor | slice) -> Moves:
     """Return the moves as some of the outputs see them."""
     return replace(moves, owner=moves.owner[:, outputs], direct=False)

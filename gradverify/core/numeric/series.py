@@ -21,6 +21,18 @@ from gradverify.core.numeric.samples import NOISE_FACTOR, Estimate
 PLACES = (1.0, 0.5, 0.25, -1.0, -0.5, -0.25)  # of the samples, in units of the largest step
 _FINEST = 0.25  # the smallest of them
 _DEGREE = len(PLACES)
+OFF = 16.0  # by so many bounds of its noise a sample may miss its forecast
+ROUNDED = 2.0**-53  # of a number, by rounding: of where a sample is taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eight:
+    """Samples of a function whose every output seems to go by the input of its own number; n inputs, n outputs."""
+
+    step: Tensor  # (n,) the largest step
+    samples: Tensor  # (6, n) how far the outputs at `PLACES`, in these units, are from those at the point
+    places: Tensor  # (n,) one more place each, at random
+    last: Tensor  # (n,) how far the outputs at those are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +41,17 @@ class Series:
 
     coefficients: Tensor  # (6, m) of t, t², … t⁶
     shift: Tensor  # (m,) how far the last extrapolation moved the slope
-    residue: Tensor  # (m,) what the sixth difference leaves: noise of one standard deviation leaves about 1
+
+    @property
+    def residue(self) -> Tensor:
+        """What the sixth difference leaves, (m,): noise of one standard deviation leaves about 1."""
+        return self.coefficients[-1].abs().mul_(_noise_of_last())
 
 
-def series_through(samples: Tensor, value: Tensor) -> Series:
-    """Return the polynomials through `value` (m,) at the point and `samples` (6, m) at `PLACES`."""
-    terms = _weights().to(value.device) @ (samples - value)
-    return Series(
-        coefficients=terms[:_DEGREE], shift=terms[_DEGREE].abs_(), residue=terms[_DEGREE - 1].abs() * _noise_of_last()
-    )
+def series_through(samples: Tensor) -> Series:
+    """Return the polynomials through outputs (m,) at the point and `samples` (6, m), which say how far others are."""
+    terms = _weights().to(samples.device) @ samples
+    return Series(coefficients=terms[:_DEGREE], shift=terms[_DEGREE].abs_())
 
 
 def slope_of(series: Series, step: Tensor, noise: Tensor) -> Estimate:
@@ -48,15 +62,21 @@ def slope_of(series: Series, step: Tensor, noise: Tensor) -> Estimate:
 
 def forecast(series: Series, places: Tensor) -> Tensor:
     """Return by how much outputs differ at `places` (m,), between -1 and 1, from those at the point; (m,)."""
-    found = series.coefficients[-1] * places
-    for coefficient in reversed(series.coefficients[:-1]):
-        found = found.add_(coefficient).mul_(places)
+    *others, last = series.coefficients.unbind()
+    found = last * places
+    for coefficient in reversed(others):
+        found.add_(coefficient).mul_(places)
     return found
+
+
+def missed(eight: Eight, some: slice, series: Series) -> Tensor:
+    """Return how far the last sample of some outputs is from where the others, their series, foretell it; (k,)."""
+    return forecast(series, eight.places[some]).sub_(eight.last[some]).abs_()
 
 
 def heard(series: Series) -> Tensor:
     """Return a bound on the noise of each output from what its own samples leave, (m,)."""
-    return series.residue * SAFETY
+    return series.residue.mul_(SAFETY)
 
 
 def reach(series: Series, value: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -72,12 +72,16 @@ def walked_beside(sampled: Sampler, steps: Steps, others: Tensor) -> tuple[Tenso
     return values[: len(others)], walk
 
 
-def of_direct(sampled: Sampler, walk: Walk, outputs: Tensor) -> Walk:
-    """Return the walk of a direct move as some of the outputs (k,) see it."""
+def direct_walk(sampled: Sampler, steps: Steps, outputs: Tensor, values: Tensor) -> Walk:
+    """Return the walk of a direct move as some of the outputs (k,) see it, where they were `values` (2 K, k)."""
     every = slice(None)
-    lengths = _far(sampled, outputs, walk.steps, every, _moved(sampled, outputs, walk.steps, every))
-    spot = torch.arange(len(outputs), device=outputs.device).unsqueeze(0)
-    return replace(walk, lengths=lengths, spot=spot, values=walk.values[:, :, outputs])
+    return Walk(
+        chosen=outputs.new_zeros(1),
+        steps=steps,
+        lengths=_far(sampled, outputs, steps, every, _moved(sampled, outputs, steps, every)),
+        spot=torch.arange(len(outputs), device=outputs.device).unsqueeze(0),
+        values=values.unsqueeze(1),
+    )
 
 
 def _displaced(sampled: Sampler, inside: Tensor, place: Tensor, moved: Tensor, count: int) -> Tensor:

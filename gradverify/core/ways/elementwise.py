@@ -8,43 +8,56 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.function.noise import at_least
+from gradverify.core.function.analytic import asked_again, row
+from gradverify.core.function.noise import at_least, quiet
 from gradverify.core.judging.bench import bench
 from gradverify.core.judging.compare import Judged
 from gradverify.core.judging.ground import Ground, Reconsider, focused
 from gradverify.core.judging.replaced import replaced
 from gradverify.core.judging.settled import Settled, settled
 from gradverify.core.judging.tally import Comparison, Part, beside, matching
-from gradverify.core.numeric.moves import of_outputs
-from gradverify.core.numeric.walk import Walk, of_direct
+from gradverify.core.numeric.moves import direct_moves, of_outputs
+from gradverify.core.numeric.walk import Walk
 from gradverify.core.ways.halves import sampled_entry_by_entry, walk_of
-from gradverify.core.ways.hypothesis import claims_under, compared_under
+from gradverify.core.ways.hypothesis import compared_under
 from gradverify.core.ways.structure import Structure, entry_by_entry
+from gradverify.core.ways.verified import claims_hold, each_by_its_own
 
 _REST = 1 / 8  # of the outputs may be left in doubt, to be judged apart from the others
 
 
 def compare_entry_by_entry(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison | None:
     """Compare by the simplest structure of all, None where it does not hold."""
-    eight = sampled_entry_by_entry(ground.sampled, ground.lengths, settings.seed)
+    eight = sampled_entry_by_entry(ground.sampled, ground.lengths, ground.backward.heard[0])
     if eight is None:
         return None
-    structure = entry_by_entry(ground.sampled, eight.moves)
-    claimed = claims_under(ground, structure, settings)
+    claimed = _claimed(ground, settings.seed)
     if claimed is None:
         return None
     found = settled(ground.sampled, eight, claimed, ground.lengths.step, settings)
     if not len(found.doubt):
-        return matching(found.extremes, ground.entries, _parts(structure, claimed, found.judged))
-    steps = of_direct(ground.sampled, walk_of(eight, ground.lengths), found.doubt)
+        return matching(found.extremes, ground.entries, _parts(claimed, found.judged))
+    structure = entry_by_entry(ground.sampled)
+    steps = walk_of(ground.sampled, eight, ground.lengths, found.doubt)
     del eight  # of all that is held, the largest
     if len(found.doubt) <= _REST * len(ground.sampled.value):
         rest = _rest(ground, structure, claimed, found, steps, settings, reconsider)
         if rest is not None:
-            parts = _parts(structure, claimed, _together(found, rest))
+            parts = _parts(claimed, _together(found, rest))
             return beside(rest, matching(found.extremes, ground.entries, parts))
     at = bench(ground.sampled, ground.noise, ground.lengths, structure.moves, claimed, settings)
     return compared_under(ground, structure, at, None, settings, reconsider)
+
+
+def _claimed(ground: Ground, seed: int) -> Tensor | None:
+    """Return what backward claims of every output and the input of its number, (1, n); None where that is not all."""
+    backward, cotangent = ground.backward, torch.ones(len(ground.sampled.value), dtype=torch.float64)
+    claimed = asked_again(backward, cotangent)
+    if claimed is not None and each_by_its_own(backward, claimed):
+        return claimed.unsqueeze(0)
+    claimed = row(backward, cotangent).unsqueeze(0)
+    moves = direct_moves(claimed.shape[1], claimed.device)
+    return claimed if claims_hold(backward, moves, claimed, seed) else None
 
 
 def _rest(
@@ -59,7 +72,8 @@ def _rest(
     """Compare the entries left in doubt of a function that goes entry by entry, None where it does not."""
     outputs, some = found.doubt, focused(ground, found.doubt, settings)
     moves = of_outputs(structure.moves, outputs)
-    noise = at_least(some.noise, found.usual * some.sampled.value.abs())
+    usual = found.usual * some.sampled.value.abs()
+    noise = quiet(some.sampled, usual) if found.foretold else at_least(some.noise, usual)
     at = bench(some.sampled, noise, some.lengths, moves, claimed[:, outputs], settings)
     largest = claimed.abs().nan_to_num_(0.0, 0.0, 0.0).max().expand(len(outputs))
     at = replace(at, allowance=replace(at.allowance, largest=largest))
@@ -75,5 +89,7 @@ def _together(found: Settled, rest: Comparison) -> Judged | None:
     return replaced(found.judged, every, found.doubt.new_zeros(1), found.doubt, rest.parts[0].judged)
 
 
-def _parts(structure: Structure, claimed: Tensor, judged: Judged | None) -> tuple[Part, ...]:
-    return () if judged is None else (Part(owner=structure.moves.owner, claimed=claimed, judged=judged),)
+def _parts(claimed: Tensor, judged: Judged | None) -> tuple[Part, ...]:
+    if judged is None:
+        return ()
+    return (Part(owner=direct_moves(claimed.shape[1], claimed.device).owner, claimed=claimed, judged=judged),)

@@ -10,47 +10,39 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.function.chance import scattered
 from gradverify.core.function.portion import FEW
-from gradverify.core.function.sampler import Sampler, single
+from gradverify.core.function.room import room
+from gradverify.core.function.sampler import Sampler, moved
 from gradverify.core.function.scale import Scales
-from gradverify.core.judging.settled import Eight
 from gradverify.core.numeric import richardson
-from gradverify.core.numeric.moves import Kind, Moves
-from gradverify.core.numeric.series import PLACES
-from gradverify.core.numeric.walk import Walk
+from gradverify.core.numeric.series import PLACES, Eight
+from gradverify.core.numeric.walk import Walk, direct_walk
 
-# Of the largest step: places at random are between a third of this and all of it.
-_FURTHEST = torch.tensor(2 / 3, dtype=torch.float64, device="cpu")
+_NEARER = 2 / 3  # from random numbers between half and one and a half to places within the largest step
 
 
-def sampled_entry_by_entry(sampled: Sampler, lengths: Scales, seed: int) -> Eight | None:
-    """Return eight samples of a function that seems to go entry by entry, None where it does not; up to 8 forwards."""
+def sampled_entry_by_entry(sampled: Sampler, lengths: Scales, scattered: Tensor) -> Eight | None:
+    """Return eight samples of a function that seems to go entry by entry, None where it does not; up to 8 forwards.
+
+    `scattered` (m,) are random numbers as `chance.scattered` makes them.
+    """
     if not _may_be(sampled):
         return None
-    generator = torch.Generator().manual_seed(seed + 4)
     step = richardson.steps(lengths).base
-    places = scattered(_FURTHEST.expand(len(step)).to(step.device), generator)
-    there = _both_halves(sampled, places, step, generator)
-    if there is None:
+    numbers = room(3 + len(PLACES), step)
+    (here, places, last), samples = numbers[:3], numbers[3:]
+    torch.mul(scattered.to(step.device), _NEARER, out=places)
+    if not _both_halves_move_alone(sampled, places, step, here, (last, samples[0])):
         return None
-    samples = step.new_empty(len(PLACES), len(step))
     for place, into in zip(PLACES, samples, strict=True):
-        single(sampled, torch.add(sampled.point, step, alpha=place), into)
-    owner = torch.arange(len(step), device=step.device).unsqueeze(0)
-    moves = Moves(kind=Kind.SHARED, colour=torch.zeros_like(owner[0, :1]).expand(len(step)), owner=owner, direct=True)
-    return Eight(moves=moves, step=step, samples=samples, places=places, there=there)
+        moved(sampled, torch.add(sampled.point, step, alpha=place, out=here).detach(), into)
+    return Eight(step=step, samples=samples, places=places, last=last)
 
 
-def walk_of(eight: Eight, lengths: Scales) -> Walk:
-    """Return the six samples of them that were taken with all inputs at once as a walk of the one move."""
-    return Walk(
-        chosen=torch.zeros(1, dtype=torch.long, device=eight.step.device),
-        steps=richardson.steps(lengths),
-        lengths=eight.samples[:, :0],
-        spot=eight.moves.owner[:, :0],
-        values=eight.samples.unsqueeze(1),
-    )
+def walk_of(sampled: Sampler, eight: Eight, lengths: Scales, outputs: Tensor) -> Walk:
+    """Return the six samples of them that were taken with all inputs at once as a walk that some outputs (k,) see."""
+    values = eight.samples[:, outputs].add_(sampled.value[outputs])
+    return direct_walk(sampled, richardson.steps(lengths), outputs, values)
 
 
 def _may_be(sampled: Sampler) -> bool:
@@ -65,13 +57,18 @@ def _may_be(sampled: Sampler) -> bool:
     )
 
 
-def _both_halves(sampled: Sampler, places: Tensor, step: Tensor, generator: torch.Generator) -> Tensor | None:
-    """Return the outputs that move when their half of the inputs does, None where others move too; (n,)."""
-    first = torch.randint(0, 2, step.shape, generator=generator, dtype=torch.bool, device="cpu").to(step.device)
-    halves = []
-    for moving in (first, ~first):
-        there = single(sampled, torch.addcmul(sampled.point, places * moving, step))
-        if not bool((there == sampled.value).logical_or_(moving).all()):
-            return None
-        halves.append(there)
-    return torch.where(first, halves[0], halves[1])
+def _both_halves_move_alone(
+    sampled: Sampler, places: Tensor, step: Tensor, here: Tensor, there: tuple[Tensor, Tensor]
+) -> bool:
+    """Tell whether only those outputs move whose half of the inputs does, and put how far into the first of `there`.
+
+    Which half an input is in is as random as the side that it moves to. What is in `here` and `there` is written over.
+    """
+    first, second = there
+    for outputs, moving, (low, high) in ((first, places > 0, (0.0, None)), (second, places < 0, (None, 0.0))):
+        torch.mul(places, step, out=here).clamp_(low, high).add_(sampled.point)
+        stays = moved(sampled, here.detach(), outputs) == 0
+        if not bool(stays.logical_or_(moving).all()):
+            return False
+    first.add_(second)  # of the two, one is zero
+    return True

@@ -16,7 +16,7 @@ from torch import Tensor
 from gradverify.core.function.portion import FEW
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales
-from gradverify.core.numeric.moves import Kind, Moves
+from gradverify.core.numeric.moves import Kind, Moves, direct_moves
 from gradverify.core.ways.windows import Part, Reach, Window, parts, reaches
 
 _WORTH = 0.7  # colouring is worth it when it leaves at most this part of the columns
@@ -66,17 +66,18 @@ def find_structure(sampled: Sampler, lengths: Scales, seed: int, most: int | Non
         links += mine
     device = sampled.point.device
     colour, owner = torch.cat(colours).to(device), torch.cat(owners).to(device)
-    direct = len(owner) == 1 and torch.equal(owner[0], torch.arange(coordinates, device=device))
-    if direct:
-        colour = torch.zeros((), dtype=torch.long, device=device).expand(coordinates)
-    return Structure(moves=Moves(kind=Kind.SHARED, colour=colour, owner=owner, direct=direct), links=tuple(links))
+    moves = Moves(kind=Kind.SHARED, colour=colour, owner=owner)
+    if len(owner) == 1 and torch.equal(owner[0], torch.arange(coordinates, device=device)):
+        moves = direct_moves(coordinates, device)
+    return Structure(moves=moves, links=tuple(links))
 
 
-def entry_by_entry(sampled: Sampler, moves: Moves) -> Structure:
+def entry_by_entry(sampled: Sampler) -> Structure:
     """Return the structure of one tensor in and one of its shape out, where every output has one input to itself."""
     (source,), (target,) = _input_parts(sampled), _output_parts(sampled)
     every = [torch.arange(size) for size in source.shape]
     windows = tuple(Window(dimension=k, first=mine, last=mine) for k, mine in enumerate(every))
+    moves = direct_moves(sampled.point.numel(), sampled.point.device)
     return Structure(moves=moves, links=(Link(source=source, target=target, windows=windows, moved=True),))
 
 

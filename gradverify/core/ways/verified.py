@@ -27,6 +27,7 @@ from gradverify.core.ways.added import Added
 from gradverify.core.ways.structure import Structure, confined_dimensions
 
 _ROUNDING = 1e-9  # of a sum, relative to the sum of its terms' sizes
+_LAST_DIGITS = 2.0**-46  # of a product
 _ULPS = 64.0  # of the inputs' own dtype, where that is coarser
 _FAINT = 1e-4  # of the largest sum: what rounding elsewhere may leave in a sum of nothing
 _FIRST, _CLOSE = 2.0**-12, 2.0**-26  # first steps along a direction, relative to the length scale
@@ -48,6 +49,22 @@ def claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, seed: int) -> 
         return False
     cotangent = scattered(weights, torch.Generator().manual_seed(seed + 1))
     return _claims_hold(moves, claimed, cotangent, row(backward, cotangent), rounding)
+
+
+def each_by_its_own(backward: Reverse, claimed: Tensor) -> bool:
+    """Tell whether backward's first answer is the claims (n,) times the cotangent, to the last digits.
+
+    Then no second one need be asked: where a claim is what a cotangent of ones has answered, whatever comes from other
+    cotangents has come with other weights.
+    """
+    cotangent, answer = backward.heard
+    cotangent, width = cotangent.to(claimed.device), portion(answer)
+    parts = zip(*(torch.split(values, width) for values in (claimed, cotangent, answer)), strict=True)
+    return all(_is_product(told, mine * by) for mine, by, told in parts)
+
+
+def _is_product(told: Tensor, product: Tensor) -> bool:
+    return torch.equal(told, product) or bool(((told - product).abs_() <= product.abs_().mul_(_LAST_DIGITS)).all())
 
 
 def _claims_hold(moves: Moves, claimed: Tensor, cotangent: Tensor, answer: Tensor, rounding: float) -> bool:
