@@ -35,9 +35,12 @@ def extrapolate(samples: Samples, noise: Tensor) -> Estimate:
 def extrapolated(difference: Tensor, noise: Tensor) -> Estimate:
     """Return what differences (C, 3, m) tend to; the bar is how far the last extrapolation moved it, plus noise.
 
-    The bar is infinite where a difference is none.
+    Where the noise outweighs that by far, the two larger steps alone say more: of them it spoils half as much. The bar
+    is infinite where a difference is none.
     """
     once = torch.lerp(difference[:, :-1], difference[:, 1:], 4 / 3)
-    value = torch.lerp(once[:, 0], once[:, 1], 16 / 15)
-    bar = (value - once[:, 1]).abs_().add_(noise)
-    return Estimate(value=value, bar=bar.nan_to_num_(torch.inf, torch.inf))
+    larger, smaller = once.unbind(dim=1)
+    value, apart = torch.lerp(larger, smaller, 16 / 15), (larger - smaller).abs_()
+    bar, coarse = torch.add(noise, apart, alpha=1 / 15), apart.add_(noise, alpha=0.5)
+    value = torch.where(coarse < bar, larger, value)
+    return Estimate(value=value, bar=torch.minimum(bar, coarse).nan_to_num_(torch.inf, torch.inf))

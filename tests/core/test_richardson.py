@@ -1,0 +1,49 @@
+"""Three differences extrapolated: the bar holds under noise that is bounded, and is no wider than it need be."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from gradverify.core.numeric.richardson import extrapolated
+from gradverify.core.numeric.samples import NOISE_FACTOR
+
+STEP = 2.0**-7
+
+
+def differences(slope: float, third: float, fifth: float, noise: Tensor) -> Tensor:
+    """Return central differences of a polynomial at h, h/2 and h/4, each sample off by `noise` (6, m); (1, 3, m)."""
+    steps = STEP * 0.5 ** torch.arange(3, dtype=torch.float64).unsqueeze(1)
+    exact = slope + third * steps**2 + fifth * steps**4
+    return (exact + (noise[:3] - noise[3:]) / (2 * steps)).unsqueeze(0)
+
+
+@settings(deadline=None)
+@given(st.floats(-3, 3), st.floats(-10, 10), st.floats(-10, 10), st.floats(-16, -4), st.integers(0, 1000))
+def test_the_bar_holds_whatever_bounded_noise_does(
+    slope: float, third: float, fifth: float, level: float, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    signs = torch.randint(0, 2, (6, 64), generator=generator).double() * 2 - 1
+    found = extrapolated(
+        differences(slope, third, fifth, 10**level * signs),
+        torch.full((1, 64), NOISE_FACTOR * 10**level / (STEP / 4), dtype=torch.float64),
+    )
+    assert bool(((found.value - slope).abs() <= 1.2 * found.bar + 1e-12).all())
+
+
+def test_where_noise_outweighs_all_else_the_larger_steps_count() -> None:
+    noise = torch.full((1, 1), 1e-6, dtype=torch.float64)
+    still = extrapolated(differences(1.0, 1.0, 0.0, torch.zeros(6, 1)), noise)
+    assert float(still.bar) <= 0.6e-6
+    bent = extrapolated(differences(1.0, 1.0, 1e6, torch.zeros(6, 1)), noise)
+    assert float(bent.bar) >= 1e-6
+
+
+def test_what_is_no_number_has_an_infinite_bar() -> None:
+    broken = differences(1.0, 0.0, 0.0, torch.zeros(6, 3))
+    broken[0, 0, 0], broken[0, 2, 1] = torch.nan, torch.inf
+    found = extrapolated(broken, torch.full((1, 3), 1e-12, dtype=torch.float64))
+    assert torch.isinf(found.bar).tolist() == [[True, True, False]]
