@@ -13,7 +13,7 @@ from gradverify.core.judging.faint import excused
 from gradverify.core.judging.replaced import replaced
 from gradverify.core.judging.steep import drowned, heard, unseen
 from gradverify.core.numeric.ladder import coarse_steps, fine_steps
-from gradverify.core.numeric.moves import members
+from gradverify.core.numeric.moves import members, owned
 from gradverify.core.numeric.nonsmooth import Local, examine
 from gradverify.core.numeric.samples import BAR_FACTOR, Samples, joined, of_rows
 from gradverify.core.numeric.walk import sample
@@ -53,12 +53,13 @@ def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged,
 
     Where it is open whether there is noise or a kink far off, what agrees with either is not accused.
     """
-    local = examine(at.sampled, at.noise, samples, height)
+    own = owned(at.moves, samples.moves, at.lengths.own)
+    local = examine(at.sampled, at.noise, samples, own, height)
     judged = _held_against(at, samples, local)
     open_ = (at.noise.loud > at.noise.level) & local.unsteady & (judged.code == Code.MISMATCH)
     if bool(open_.any()):
         loud = replace(at.noise, level=at.noise.loud)
-        other = _held_against(at, samples, examine(at.sampled, loud, samples, height))
+        other = _held_against(at, samples, examine(at.sampled, loud, samples, own, height))
         every = torch.arange(len(open_), device=open_.device), torch.arange(open_.shape[1], device=open_.device)
         code = other.code.masked_fill((other.code == Code.MATCH) & ~at.noise.lasting, Code.UNDETERMINED)
         judged = replaced(judged, open_, *every, replace(other, code=code))
@@ -75,7 +76,9 @@ def _by_finer_steps(at: Bench, samples: Samples, height: Tensor | None, judged: 
     if not bool(accused.any()):
         return judged
     quiet = replace(at.noise, level=at.noise.rounding)
-    other = _held_against(at, samples, examine(at.sampled, quiet, samples, height))
+    other = _held_against(
+        at, samples, examine(at.sampled, quiet, samples, owned(at.moves, samples.moves, at.lengths.own), height)
+    )
     apart = (other.numeric - judged.numeric).abs()
     definite = BAR_FACTOR * other.bar <= _DEFINITE * torch.minimum(apart, other.numeric.abs())
     agrees = (other.code == Code.MATCH) | ((other.code == Code.UNDETERMINED) & (other.error <= other.allowed))

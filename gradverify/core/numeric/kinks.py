@@ -31,6 +31,6 @@ def kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
             own = torch.tensor([column], device=columns.device)
             steps = (halving_steps(lengths), coarse_steps(lengths), fine_steps(lengths, own))
             ladder = reduce(joined, (sample(sampled, moves, own, part) for part in steps))
-            local = examine(sampled, noise, ladder)
+            local = examine(sampled, noise, ladder, lengths.own[own].unsqueeze(1))
             kinked[place] = (local.kink | local.close).any()
     return kinked

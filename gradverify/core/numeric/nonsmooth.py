@@ -23,6 +23,7 @@ from gradverify.core.numeric.samples import (
     central,
     difference_noise,
     one_sided,
+    rounded_on_the_way,
     to_the_end,
     trusted,
     unmoved,
@@ -64,10 +65,11 @@ class Local:
     leap: Tensor  # by how much they depart from the estimate all at once, see `leap`
 
 
-def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | None = None) -> Local:
+def examine(sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known: Tensor | None = None) -> Local:
     """Judge every entry of a ladder of samples: smooth, kink, jump or edge, with the derivative where there is one.
 
-    `known` (C, m) is the height of stairs that a shorter ladder has shown: finer steps may hide them again.
+    `own` (C, 1 or m) is the magnitude of the input that an entry is by; `known` (C, m) is the height of stairs that a
+    shorter ladder has shown: finer steps may hide them again.
     """
     height = stair(sampled, samples)
     if known is not None:
@@ -76,6 +78,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, known: Tensor | No
     finite = trusted(difference, nothing)
     scatter = _scatter(samples)
     measured = difference_noise(sampled, noise, samples)
+    measured = torch.fmax(measured, rounded_on_the_way(sampled, samples, difference, own))
     level, shape, smooth = _smooth(
         sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured)
     )
