@@ -6,6 +6,7 @@ import math
 
 from gradverify.report.case_lines import time_text
 from gradverify.report.lines import DIM, HEAD, Line, line, pad_left, span
+from gradverify.report.numbers import added_up
 from gradverify.report.safe import safe
 from gradverify.report.words import counted
 from gradverify.result import CaseResult, Report
@@ -16,8 +17,9 @@ def duration_lines(report: Report, most: int) -> list[Line]:
     slowest = sorted(report.cases, key=_seconds, reverse=True)[:most]
     if not slowest:
         return []
-    total, part = (math.fsum(map(_seconds, cases)) for cases in (report.cases, slowest))
-    share = f", {part / total:.0%} of the time of all {len(report.cases):,}" if total and len(slowest) > 1 else ""
+    total, part = (added_up(map(_seconds, cases)) for cases in (report.cases, slowest))
+    told = len(slowest) > 1 and 0 < total < math.inf
+    share = f", {part / total:.0%} of the time of all {len(report.cases):,}" if told else ""
     head = f"the slowest {counted(len(slowest), 'case') if len(slowest) > 1 else 'case'}{share}:"
     times = [time_text(case.seconds) for case in slowest]
     width = max(map(len, times))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gradverify.errors import GradverifyError
+from gradverify.report.numbers import added_up
 from gradverify.result import CaseResult, Environment, Report, summarize
 
 _MOST_NAMED = 3
@@ -28,7 +28,7 @@ def merge_reports(parts: Sequence[tuple[str, Report]]) -> Report:
     return Report(
         gradverify=_joined(report.gradverify for report in reports),
         environment=_environment([report.environment for report in reports]),
-        summary=summarize(cases, math.fsum(report.summary.seconds for report in reports)),
+        summary=summarize(cases, added_up(report.summary.seconds for report in reports)),
         cases=cases,
         not_run=tuple(sorted((case for report in reports for case in report.not_run), key=lambda case: case.id)),
     )

@@ -123,3 +123,11 @@ def _digits_before(text: str) -> int:
         if mark in number and number[-1].isdigit():
             return number.index(mark)
     return len(number)
+
+
+def added_up(values: Iterable[float]) -> float:
+    """Return the sum of the values that are numbers, the same in whatever order; infinite where it is too large."""
+    try:
+        return math.fsum(value for value in values if math.isfinite(value))
+    except OverflowError:
+        return math.inf

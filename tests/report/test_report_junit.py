@@ -126,3 +126,8 @@ def test_any_text_is_held(text: str) -> None:
 @given(st.builds(Report, schema_version=st.just(SCHEMA_VERSION)))
 def test_any_report_is_valid_but_for_times_below_zero(made: Report) -> None:
     Xml.fromstring(to_junit(made).encode())
+
+
+def test_times_that_no_clock_shows_are_added_up_all_the_same() -> None:
+    made = report(case(id="a", seconds=1e308), case(id="b", seconds=1e308))
+    Xml.fromstring(to_junit(made).encode())

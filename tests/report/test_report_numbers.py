@@ -118,3 +118,9 @@ def test_decimal_points_stand_in_one_column() -> None:
     aligned = numbers.align_points(texts)
     assert aligned == ["  1           ", " 12.5         ", " -0.25 ± 2e-11", "  3e-9        ", "nan           "]
     assert numbers.align_points([]) == []
+
+
+def test_times_too_large_to_add_up_break_nothing() -> None:
+    assert numbers.added_up([1e308, 1e308, -1.0]) == math.inf
+    assert numbers.added_up([0.5, math.nan, math.inf, 0.25]) == 0.75
+    assert numbers.added_up([]) == 0.0

@@ -9,6 +9,7 @@ from itertools import groupby
 from xml.etree import ElementTree as Xml
 
 from gradverify.report.ci.headline import details, headline
+from gradverify.report.numbers import added_up
 from gradverify.result import PRINTED, CaseResult, Report, Verdict
 
 # What XML 1.0 cannot hold, not even escaped.
@@ -26,7 +27,7 @@ def to_junit(report: Report) -> str:
 
 
 def _suite(name: str, cases: Sequence[CaseResult]) -> Xml.Element:
-    time = _seconds(math.fsum(case.seconds for case in cases if math.isfinite(case.seconds)))
+    time = _seconds(added_up(case.seconds for case in cases))
     skipped = str(sum(_tag(case) == "skipped" for case in cases))
     suite = Xml.Element("testsuite", {"name": _legal(name), **_counts(cases), "skipped": skipped, "time": time})
     suite.extend(_testcase(case) for case in cases)
