@@ -1,6 +1,8 @@
 """Time a whole run beside pytest with torch's own checks: `python -m benchmarks.suite [--cases N] [-j N] [--repeat N]`.
 
-The commands take turns, so that a machine that slows down does so for all of them.
+The commands take turns, so that a machine that slows down does so for all of them. A pytest file uses one core and a
+run all of them, so what the run gains depends on what the others are worth: two threads of one core are not two cores.
+How long two of the pytest files take at once says that. On cores that do not disturb each other it is as long as one.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from benchmarks.tables import table
 _MOMENTS = 10  # rows of the table of memory
 _MEBI = 1 << 20
 
+_ALONE, _TWICE = "pytest: gradcheck and gradgradcheck", "two of these at once"
+_BESIDE, _NEVER = "gradverify run, torch's checks beside", "gradverify run --torch-gradcheck never"
 _PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_suite.py")
 _RUN = ("-m", "gradverify", "run", "spec.yaml", "-q")
 
@@ -30,29 +34,30 @@ def main() -> None:
         folder = Path(name)
         count = write_files(folder, options.cases)
         jobs = () if options.jobs is None else ("-j", str(options.jobs))
-        commands = {
-            "pytest: gradcheck and gradgradcheck": _PYTEST,
-            "gradverify run, torch's checks beside": (*_RUN, *jobs),
-            "gradverify run --torch-gradcheck never": (*_RUN, *jobs, "--torch-gradcheck", "never"),
+        commands: dict[str, tuple[tuple[str, ...], int]] = {
+            _ALONE: (_PYTEST, 1),
+            _TWICE: (_PYTEST, 2),
+            _BESIDE: ((*_RUN, *jobs), 1),
+            _NEVER: ((*_RUN, *jobs, "--torch-gradcheck", "never"), 1),
         }
         rounds = [
-            {title: timed([sys.executable, *words], folder) for title, words in commands.items()}
+            {title: timed([sys.executable, *words], folder, copies) for title, (words, copies) in commands.items()}
             for _ in range(options.repeat)
         ]
     for timings in rounds:
-        print(f"{_times(timings, next(iter(timings.values())), count)}\n")
-    for title, timing in list(rounds[-1].items())[1:]:
-        print(f"{title}: resident memory in MiB\n{_memory(timing)}\n")
-    beside, alone = (_ratios(rounds, place) for place in (1, 2))
-    print(f"ratio {beside}, without torch's {alone}")
+        print(f"{_times(timings, timings[_ALONE], count)}\n")
+    for title in (_BESIDE, _NEVER):
+        print(f"{title}: resident memory in MiB\n{_memory(rounds[-1][title])}\n")
+    print(f"ratio {_ratios(rounds, _BESIDE, _ALONE)}, without torch's {_ratios(rounds, _NEVER, _ALONE)}")
+    print(f"two at once take {_ratios(rounds, _TWICE, _ALONE)} times as long as one: 1 on two cores, 2 on one")
+    print(f"ratio to one of two at once, whose core is as disturbed as ours: {_ratios(rounds, _BESIDE, _TWICE)}")
     if any(timing.exit_code for timings in rounds for timing in timings.values()):
         sys.exit("a command did not end with 0: its time says nothing")
 
 
-def _ratios(rounds: Sequence[dict[str, Timing]], place: int) -> str:
-    """Return the median of a command's time over that of the first, and how far it goes where there are several."""
-    seconds = [[timing.seconds for timing in timings.values()] for timings in rounds]
-    ratios = sorted(each[place] / each[0] for each in seconds)
+def _ratios(rounds: Sequence[dict[str, Timing]], title: str, reference: str) -> str:
+    """Return the median of a command's time over that of another, and how far it goes where there are several."""
+    ratios = sorted(timings[title].seconds / timings[reference].seconds for timings in rounds)
     spread = f" ({ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} rounds)" if len(ratios) > 1 else ""
     return f"{statistics.median(ratios):.2f}{spread}"
 

@@ -7,6 +7,7 @@ import resource
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,15 +34,22 @@ class Timing:
     looks: tuple[Look, ...]
 
 
-def timed(words: Sequence[str], folder: Path) -> Timing:
-    """Run a command in `folder` and watch it."""
+def timed(words: Sequence[str], folder: Path, copies: int = 1) -> Timing:
+    """Run a command in `folder`, or so many copies of it at once, until the last one ends, and watch the first."""
     before, started, looks = _processor(), time.perf_counter(), []
-    with subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None:
-            looks.append(_look(process.pid, time.perf_counter() - started))
+    with ExitStack() as running:
+        processes = [
+            running.enter_context(
+                subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            )
+            for _ in range(copies)
+        ]
+        while [process for process in processes if process.poll() is None]:
+            looks.append(_look(processes[0].pid, time.perf_counter() - started))
             time.sleep(_EVERY)
         seconds = time.perf_counter() - started
-    return Timing(seconds=seconds, processor=_processor() - before, exit_code=process.returncode, looks=tuple(looks))
+    exit_code = max(abs(process.returncode) for process in processes)
+    return Timing(seconds=seconds, processor=_processor() - before, exit_code=exit_code, looks=tuple(looks))
 
 
 def _processor() -> float:

@@ -88,6 +88,7 @@ def bind(
         Primal(name=entry.name, tensor=entry.tensor.detach(), project=project.get(entry.name)) for entry in found
     )
     values = [value for _, value in slots]
+    plain = not keywords and all(isinstance(value, Tensor) and value.requires_grad for value in values)
     bound = tuple(entry for slot, value in slots for entry in _bound(slot, value))
 
     def call(*tensors: Tensor) -> Any:
@@ -96,7 +97,8 @@ def bind(
         return function(*filled[: len(args)], **dict(zip(keywords, filled[len(args) :], strict=True)))
 
     called = name or _name_of(function)
-    return Problem(name=called, function=call, primals=primals, bound=bound, outputs=outputs, seed=seed)
+    whole = function if plain else call  # nothing has to be filled in
+    return Problem(name=called, function=whole, primals=primals, bound=bound, outputs=outputs, seed=seed)
 
 
 def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
