@@ -257,3 +257,21 @@ def test_a_glance_overlooks_no_entry(size: int, seed: int, error: float) -> None
     place = int(torch.randint(size, (1,), generator=generator))
     wrong = claimed(torch.expm1, lambda x: x.exp() * (1 + error * (torch.arange(size) == place)))
     assert gradcheck(wrong, x).findings[0].elements[0].input_index == (place,)
+
+
+@pytest.mark.parametrize("function", [torch.log, torch.rsqrt])
+def test_an_output_that_is_infinite_hides_nothing_of_the_others(function: Callable[..., Any]) -> None:
+    x = drawn(200).detach().abs()
+    x[31] = 0.0
+    right = gradcheck(function, x.requires_grad_())
+    assert (right.verdict, right.undetermined, right.mismatched) == (Verdict.INCONCLUSIVE, 1, 0)
+    assert right.evaluations.forward < 100
+
+    def slope(point: Tensor) -> Tensor:
+        inside = point.detach().clone().requires_grad_()
+        with torch.enable_grad():
+            (found,) = torch.autograd.grad(function(inside).sum(), inside)
+        return found * (1 + 1e-6 * (torch.arange(200) == 150))
+
+    wrong = gradcheck(claimed(function, slope), x)
+    assert (wrong.mismatched, wrong.findings[0].elements[0].input_index) == (1, (150,))

@@ -76,9 +76,8 @@ def _by_finer_steps(at: Bench, samples: Samples, height: Tensor | None, judged: 
     if not bool(accused.any()):
         return judged
     quiet = replace(at.noise, level=at.noise.rounding)
-    other = _held_against(
-        at, samples, examine(at.sampled, quiet, samples, owned(at.moves, samples.moves, at.lengths.own), height)
-    )
+    own = owned(at.moves, samples.moves, at.lengths.own)
+    other = _held_against(at, samples, examine(at.sampled, quiet, samples, own, height))
     apart = (other.numeric - judged.numeric).abs()
     definite = BAR_FACTOR * other.bar <= _DEFINITE * torch.minimum(apart, other.numeric.abs())
     agrees = (other.code == Code.MATCH) | ((other.code == Code.UNDETERMINED) & (other.error <= other.allowed))

@@ -67,8 +67,13 @@ def _both_halves_move_alone(
     first, second = there
     for outputs, moving, (low, high) in ((first, places > 0, (0.0, None)), (second, places < 0, (None, 0.0))):
         torch.mul(places, step, out=here).clamp_(low, high).add_(sampled.point)
-        stays = moved(sampled, here.detach(), outputs) == 0
-        if not bool(stays.logical_or_(moving).all()):
+        fine = (moved(sampled, here.detach(), outputs) == 0).logical_or_(moving)
+        if not bool(fine.all()) and not bool(fine.logical_or_(_are_no_numbers(outputs, sampled.value)).all()):
             return False
     first.add_(second)  # of the two, one is zero
     return True
+
+
+def _are_no_numbers(apart: Tensor, value: Tensor) -> Tensor:
+    """Tell which outputs are as little a number as they are at the point."""
+    return apart.isnan().logical_and_(value.isfinite().logical_not_())
