@@ -44,7 +44,7 @@ def timed(words: Sequence[str], folder: Path, copies: int = 1) -> Timing:
             )
             for _ in range(copies)
         ]
-        while [process for process in processes if process.poll() is None]:
+        while any(process.poll() is None for process in processes):
             looks.append(_look(processes[0].pid, time.perf_counter() - started))
             time.sleep(_EVERY)
         seconds = time.perf_counter() - started

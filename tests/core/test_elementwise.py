@@ -70,12 +70,12 @@ def test_the_slope_is_within_its_bar() -> None:
 
 @pytest.mark.parametrize("function", SMOOTH)
 @pytest.mark.parametrize("size", [32, 1000])
-def test_a_smooth_function_takes_ten_forwards_and_few_backwards(function: Callable[..., Any], size: int) -> None:
+def test_a_smooth_function_takes_ten_forwards_and_two_backwards(function: Callable[..., Any], size: int) -> None:
     result = gradcheck(function, drawn(size))
     assert result.verdict is Verdict.PASS
     assert result.entries == size * size
     assert result.evaluations.forward <= 10
-    assert result.evaluations.backward <= 4
+    assert result.evaluations.backward <= 2
 
 
 @pytest.mark.parametrize("function", SMOOTH)
@@ -231,7 +231,8 @@ class OneBackward(torch.autograd.Function):
 def test_a_graph_that_answers_only_once_is_recorded_anew(size: int, counts: bool) -> None:
     result = gradcheck(lambda x: OneBackward.apply(x, counts), drawn(size))
     assert result.verdict is Verdict.PASS
-    assert result.evaluations.forward > 2  # one for every question
+    usual = gradcheck(torch.sin, drawn(size)).evaluations.forward
+    assert result.evaluations.forward > usual  # one more for every question
 
 
 def test_a_slope_of_nearly_nothing_costs_no_more() -> None:

@@ -53,8 +53,8 @@ class Reverse:
     tape: Tape
     missing: tuple[bool, ...]  # per primal: autograd gave None for a random cotangent
     heard: tuple[Tensor, Tensor]  # that cotangent (m,), of which no entry is small, and the answer to it (n,)
-    graph: Graph = field(default_factory=lambda: Graph())
-    batched: Batched = field(default_factory=lambda: Batched())
+    graph: Graph = field(default_factory=Graph)
+    batched: Batched = field(default_factory=Batched)
     known: Tensor | None = None  # all rows (m, n), where inputs and outputs are few
 
 
@@ -96,8 +96,20 @@ def _adds_up(cotangent: Tensor, known: Tensor, expected: Tensor) -> bool:
 
 def row(backward: Reverse, cotangent: Tensor) -> Tensor:
     """Return cotangent·A as coordinates of the primals, (n,); `cotangent` is (m,) in output coordinates."""
-    tape = backward.tape if _may_be_asked(backward) else record(backward.problem)
+    tape = backward.tape if may_be_asked(backward) else record(backward.problem)
     return _flat(backward.problem, _ask(backward.problem, tape, cotangent))
+
+
+def may_be_asked(backward: Reverse) -> bool:
+    """Tell whether the recorded graph serves: where that is not known yet, it is asked again what it has said."""
+    if backward.graph.reuse is None:
+        cotangent, expected = backward.heard
+        again = asked_again(backward, cotangent)
+        same = again is not None and (
+            torch.equal(again, expected) or torch.allclose(again, expected, rtol=1e-12, atol=0.0, equal_nan=True)
+        )
+        backward.graph.reuse = Reuse.SHARED if same else Reuse.FRESH
+    return backward.graph.reuse is Reuse.SHARED and is_intact(backward.tape)
 
 
 def asked_again(backward: Reverse, cotangent: Tensor) -> Tensor | None:
@@ -112,6 +124,7 @@ def asked_again(backward: Reverse, cotangent: Tensor) -> Tensor | None:
     except Rejected:
         raise
     except EvaluationError:
+        backward.graph.reuse = Reuse.FRESH
         return None
 
 
@@ -120,7 +133,7 @@ def answers(backward: Reverse, cotangents: Tensor) -> Tensor:
 
     One answer of every such call, another one each time, is compared with a call of its own.
     """
-    if len(cotangents) >= _WORTH and _may_be_asked(backward) and backward.batched.believed:
+    if len(cotangents) >= _WORTH and may_be_asked(backward) and backward.batched.believed:
         found = _at_once(backward, cotangents)
         state = backward.batched
         state.calls += 1
@@ -151,18 +164,6 @@ def asked_with(backward: Reverse) -> float:
     That of a single output is not 1: with that one, nobody would see it forgotten.
     """
     return _NOT_ONE if _outputs(backward.tape) == 1 else 1.0
-
-
-def _may_be_asked(backward: Reverse) -> bool:
-    """Tell whether the recorded graph serves: where that is not known yet, it is asked again what it has said."""
-    if backward.graph.reuse is None:
-        cotangent, expected = backward.heard
-        again = asked_again(backward, cotangent)
-        same = again is not None and (
-            torch.equal(again, expected) or torch.allclose(again, expected, rtol=1e-12, atol=0.0, equal_nan=True)
-        )
-        backward.graph.reuse = Reuse.SHARED if same else Reuse.FRESH
-    return backward.graph.reuse is Reuse.SHARED and is_intact(backward.tape)
 
 
 def _some_rows(backward: Reverse, places: Sequence[int]) -> Iterator[Tensor]:

@@ -78,8 +78,7 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
     one = noise_in(heard)
     del heard  # of all that is held here, the largest
     if _is_clean(one, worth):
-        level = _pooled(sampled, torch.fmax(one.mul_(SAFETY), rounding))
-        return Noise(level=level, loud=level, lasting=torch.zeros_like(level, dtype=torch.bool), rounding=rounding)
+        return _everywhere_alike(_pooled(sampled, torch.fmax(one.mul_(SAFETY), rounding)), rounding)
     finite = torch.isfinite(sampled.value)
     level = before = earlier = _estimate(sampled, direction, one, rounding, worth, finite)
     open_ = level > worth
@@ -119,7 +118,11 @@ def at_least(noise: Noise, size: Tensor) -> Noise:
 def quiet(sampled: Sampler, size: Tensor) -> Noise:
     """Return noise of that size, (m,), where samples have shown that there is no more."""
     rounding = rounding_of(sampled)
-    level = torch.fmax(size, rounding)
+    return _everywhere_alike(torch.fmax(size, rounding), rounding)
+
+
+def _everywhere_alike(level: Tensor, rounding: Tensor) -> Noise:
+    """Return noise that is no louder far off."""
     return Noise(level=level, loud=level, lasting=torch.zeros_like(level, dtype=torch.bool), rounding=rounding)
 
 

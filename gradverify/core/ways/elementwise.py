@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.function.analytic import asked_again, row
+from gradverify.core.function.analytic import asked_again, may_be_asked, row
 from gradverify.core.function.noise import at_least, quiet
 from gradverify.core.judging.bench import bench
 from gradverify.core.judging.compare import Judged
@@ -55,8 +55,9 @@ def _claimed(ground: Ground, seed: int) -> Tensor | None:
     claimed = asked_again(backward, cotangent)
     if claimed is not None and each_by_its_own(backward, claimed):
         return claimed.unsqueeze(0)
-    claimed = row(backward, cotangent).unsqueeze(0)
-    moves = direct_moves(claimed.shape[1], claimed.device)
+    if claimed is None or not may_be_asked(backward):
+        claimed = row(backward, cotangent)
+    moves, claimed = direct_moves(len(claimed), claimed.device), claimed.unsqueeze(0)
     return claimed if claims_hold(backward, moves, claimed, seed) else None
 
 
