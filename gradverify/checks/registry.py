@@ -13,6 +13,7 @@ from gradverify.checks.contract import check as contract
 from gradverify.checks.failures import failed_call, skipped
 from gradverify.core.function.chance import seed_everywhere
 from gradverify.core.function.problem import Meter, Problem
+from gradverify.core.function.room import keep_what_is_freed
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult
@@ -53,6 +54,7 @@ def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnos
     found = next((check for check in CHECKS if check.name == name), None)
     if found is None:
         return skipped(name, problem, f"this version has no check called {name}")
+    keep_what_is_freed()
     problem = replace(problem, meter=Meter())  # each check counts its own evaluations
     with torch.no_grad():
         seed_everywhere(settings.seed)

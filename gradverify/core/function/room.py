@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import torch
 from torch import Tensor
+
+_LARGEST_HEEDED = (1 << 25) - (1 << 16)  # bytes: 32 MiB, with room for what the library puts beside them
 
 
 def room(rows: int, like: Tensor) -> Tensor:
@@ -16,3 +20,15 @@ def room(rows: int, like: Tensor) -> Tensor:
     if like.device.type == "cpu":
         return torch.from_numpy(np.empty((rows, len(like))))
     return torch.empty(rows, len(like), dtype=torch.float64, device=like.device)
+
+
+@cache
+def keep_what_is_freed() -> None:
+    """Have the C library keep up to 64 MiB that are freed, for the next tensor to be had without asking the system.
+
+    A check makes thousands of tensors of a few hundred kilobytes each, and by default every one of them may come in
+    fresh pages, which cost more to be given than to compute with. glibc learns that it is otherwise from the largest
+    block it has seen go: up to 32 MiB, it keeps twice as much (mallopt(3), M_MMAP_THRESHOLD). Nothing is ever written
+    to this one. Other libraries take no notice.
+    """
+    torch.empty(_LARGEST_HEEDED, dtype=torch.uint8, device="cpu")
