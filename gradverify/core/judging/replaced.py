@@ -1,7 +1,8 @@
-"""Verdicts put in the place of others."""
+"""Verdicts put in the place of others, or below them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 
 import torch
@@ -22,6 +23,11 @@ def replaced(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found
 def copy_of(judged: Judged) -> Judged:
     """Return verdicts that may be written over."""
     return Judged(**{name: getattr(judged, name).clone() for name in _FIELDS})
+
+
+def stacked(rows: Sequence[Judged]) -> Judged:
+    """Return the verdicts on the entries of several moves, (C, m)."""
+    return Judged(**{name: torch.cat([getattr(each, name) for each in rows]) for name in _FIELDS})
 
 
 def put(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> None:

@@ -7,6 +7,7 @@ settled gets one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import compress
@@ -32,6 +33,7 @@ from gradverify.core.judging.compare import (
 )
 from gradverify.core.judging.extremes import Extremes, wider, with_extremes
 from gradverify.core.judging.glance import extremes_of, glances, is_plain, matches
+from gradverify.core.judging.replaced import stacked
 from gradverify.core.judging.tally import KEPT
 from gradverify.core.numeric.moves import direct_moves
 from gradverify.core.numeric.samples import Estimate
@@ -52,7 +54,7 @@ class Settled:
     foretold: bool  # whether all samples are where the others foretell them, those of the outputs in doubt too
 
 
-def settled(sampled: Sampler, eight: Eight, claimed: Tensor, step: Tensor, settings: Settings) -> Settled:
+def settled(sampled: Sampler, eight: Eight, claimed: Tensor, settings: Settings) -> Settled:
     """Judge all entries by the samples at hand; `claimed` is (1, n)."""
     value, usual = sampled.value, _usual_noise(sampled, eight)
     relative = relative_tolerance(settings.tolerances, sampled.dtypes) + share_of_rounding(sampled.coarse)
@@ -74,9 +76,23 @@ def settled(sampled: Sampler, eight: Eight, claimed: Tensor, step: Tensor, setti
     moves = direct_moves(len(value), value.device)
     for some in compress(parts, map(not_, plain)):
         around, own = sampler.focused(sampled, some), claimed[:, some]
-        allowance = allowance_of(around, step[some], moves, own, largest, settings)
+        allowance = allowance_of(around, eight.step[some], moves, own, largest, settings)
         found = _joined(found, _closely(around, eight, own, some, usual, allowance))
     return found
+
+
+def by_all(found: Sequence[Settled]) -> Settled:
+    """Return what is said of the entries of all inputs; the judged are one row per input."""
+    if len(found) == 1:
+        return found[0]
+    judged = [each.judged for each in found if each.judged is not None]
+    return Settled(
+        extremes=reduce(wider, [each.extremes for each in found]),
+        judged=stacked(judged) if judged else None,
+        doubt=torch.unique(torch.cat([each.doubt for each in found])),
+        usual=max(each.usual for each in found),
+        foretold=all(each.foretold for each in found),
+    )
 
 
 def _closely(
@@ -121,7 +137,7 @@ class _Seen:
 def _seen(sampled: Sampler, eight: Eight, some: slice, usual: float) -> _Seen:
     """Return what the samples of some outputs show, where `sampled` looks at those."""
     step, series = eight.step[some], series_through(eight.samples[:, some])
-    moved = (series.coefficients[0] * (sampled.point[some] / step)).abs_().mul_(ROUNDED)  # by rounding the input
+    moved = (series.coefficients[0] * (eight.point[some] / step)).abs_().mul_(ROUNDED)  # by rounding the input
     quiet = torch.fmax(reach(series, sampled.value).mul_(usual), rounding_of(sampled))
     noise = torch.fmax(quiet, heard(series).mul_(_OWN)).add_(moved)
     found = slope_of(series, step, noise)

@@ -47,6 +47,14 @@ def direct_moves(coordinates: int, device: torch.device) -> Moves:
     return Moves(kind=Kind.SHARED, colour=owner.new_zeros(1).expand(coordinates), owner=owner, direct=True)
 
 
+def moves_by_input(inputs: int, entries: int, device: torch.device) -> Moves:
+    """Return one move per input, of all its entries, each of which is due for the output of its own number."""
+    if inputs == 1:
+        return direct_moves(entries, device)
+    owner = torch.arange(inputs * entries, device=device).view(inputs, entries)
+    return Moves(kind=Kind.SHARED, colour=owner.flatten() // entries, owner=owner)
+
+
 def of_outputs(moves: Moves, outputs: Tensor | slice) -> Moves:
     """Return the moves as some of the outputs see them."""
     return replace(moves, owner=moves.owner[:, outputs], direct=False)

@@ -27,8 +27,9 @@ ROUNDED = 2.0**-53  # of a number, by rounding: of where a sample is taken
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eight:
-    """Samples of a function whose every output seems to go by the input of its own number; n inputs, n outputs."""
+    """Samples of a function whose every output seems to go by the entry of its own number, of one input; n outputs."""
 
+    point: Tensor  # (n,) the input's entries
     step: Tensor  # (n,) the largest step
     samples: Tensor  # (6, n) how far the outputs at `PLACES`, in these units, are from those at the point
     places: Tensor  # (n,) one more place each, at random

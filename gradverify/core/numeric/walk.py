@@ -72,15 +72,18 @@ def walked_beside(sampled: Sampler, steps: Steps, others: Tensor) -> tuple[Tenso
     return values[: len(others)], walk
 
 
-def direct_walk(sampled: Sampler, steps: Steps, outputs: Tensor, values: Tensor) -> Walk:
-    """Return the walk of a direct move as some of the outputs (k,) see it, where they were `values` (2 K, k)."""
-    every = slice(None)
+def walk_by_input(sampled: Sampler, steps: Steps, owner: Tensor, values: Tensor) -> Walk:
+    """Return the walk of one move per input as some of the outputs see it, where they were `values` (2 K, C, k).
+
+    `owner` (C, k) are the coordinates that those outputs are due to.
+    """
+    every, inside = slice(None), owner.flatten()
     return Walk(
-        chosen=outputs.new_zeros(1),
+        chosen=torch.arange(len(owner), device=owner.device),
         steps=steps,
-        lengths=_far(sampled, outputs, steps, every, _moved(sampled, outputs, steps, every)),
-        spot=torch.arange(len(outputs), device=outputs.device).unsqueeze(0),
-        values=values.unsqueeze(1),
+        lengths=_far(sampled, inside, steps, every, _moved(sampled, inside, steps, every)),
+        spot=torch.arange(len(inside), device=owner.device).view_as(owner),
+        values=values,
     )
 
 

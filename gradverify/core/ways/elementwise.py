@@ -10,13 +10,14 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core.function.analytic import asked_again, may_be_asked, row
 from gradverify.core.function.noise import at_least, quiet
+from gradverify.core.function.portion import FEW
 from gradverify.core.judging.bench import bench
 from gradverify.core.judging.compare import Judged
 from gradverify.core.judging.ground import Ground, Reconsider, focused
 from gradverify.core.judging.replaced import replaced
-from gradverify.core.judging.settled import Settled, settled
+from gradverify.core.judging.settled import Settled, by_all, settled
 from gradverify.core.judging.tally import Comparison, Part, beside, matching
-from gradverify.core.numeric.moves import direct_moves, of_outputs
+from gradverify.core.numeric.moves import moves_by_input, of_outputs
 from gradverify.core.numeric.walk import Walk
 from gradverify.core.ways.halves import sampled_entry_by_entry, walk_of
 from gradverify.core.ways.hypothesis import compared_under
@@ -28,18 +29,26 @@ _REST = 1 / 8  # of the outputs may be left in doubt, to be judged apart from th
 
 def compare_entry_by_entry(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison | None:
     """Compare by the simplest structure of all, None where it does not hold."""
-    eight = sampled_entry_by_entry(ground.sampled, ground.lengths, ground.backward.heard[0])
-    if eight is None:
+    by_input = sampled_entry_by_entry(ground.sampled, ground.lengths, ground.backward.heard[0])
+    if by_input is None:
         return None
-    claimed = _claimed(ground, settings.seed)
+    claimed = _claimed(ground, settings.seed, len(by_input))
     if claimed is None:
         return None
-    found = settled(ground.sampled, eight, claimed, ground.lengths.step, settings)
+    found = by_all(
+        [
+            settled(ground.sampled, eight, own, settings)
+            for eight, own in zip(by_input, torch.split(claimed, 1), strict=True)
+        ]
+    )
     if not len(found.doubt):
         return matching(found.extremes, ground.entries, _parts(claimed, found.judged))
+    if len(ground.sampled.point) < FEW:
+        return None
     structure = entry_by_entry(ground.sampled)
-    steps = walk_of(ground.sampled, eight, ground.lengths, found.doubt)
-    del eight  # of all that is held, the largest
+    own = structure.moves.owner[:, found.doubt]
+    steps = walk_of(ground.sampled, by_input, ground.lengths, own, found.doubt)
+    del by_input  # of all that is held, the largest
     if len(found.doubt) <= _REST * len(ground.sampled.value):
         rest = _rest(ground, structure, claimed, found, steps, settings, reconsider)
         if rest is not None:
@@ -49,16 +58,29 @@ def compare_entry_by_entry(ground: Ground, settings: Settings, reconsider: Recon
     return compared_under(ground, structure, at, None, settings, reconsider)
 
 
-def _claimed(ground: Ground, seed: int) -> Tensor | None:
-    """Return what backward claims of every output and the input of its number, (1, n); None where that is not all."""
+def _claimed(ground: Ground, seed: int, inputs: int) -> Tensor | None:
+    """Return what backward claims of every output and the entries of its number, (inputs, n).
+
+    None where that is not all that it claims.
+    """
     backward, cotangent = ground.backward, torch.ones(len(ground.sampled.value), dtype=torch.float64)
+    if backward.known is not None:
+        return _diagonals(backward.known)
     claimed = asked_again(backward, cotangent)
-    if claimed is not None and each_by_its_own(backward, claimed):
-        return claimed.unsqueeze(0)
+    if claimed is not None and each_by_its_own(backward, claimed.view(inputs, -1)):
+        return claimed.view(inputs, -1)
     if claimed is None or not may_be_asked(backward):
         claimed = row(backward, cotangent)
-    moves, claimed = direct_moves(len(claimed), claimed.device), claimed.unsqueeze(0)
+    claimed = claimed.view(inputs, -1)
+    moves = moves_by_input(inputs, claimed.shape[1], claimed.device)
     return claimed if claims_hold(backward, moves, claimed, seed) else None
+
+
+def _diagonals(known: Tensor) -> Tensor | None:
+    """Return the diagonals of square matrices side by side, (inputs, n); None where there is anything else."""
+    blocks = known.view(len(known), -1, len(known)).transpose(0, 1)
+    claimed = blocks.diagonal(dim1=1, dim2=2)
+    return claimed.contiguous() if torch.equal(blocks, torch.diag_embed(claimed)) else None
 
 
 def _rest(
@@ -86,11 +108,12 @@ def _together(found: Settled, rest: Comparison) -> Judged | None:
     """Return the verdicts on all entries, those left in doubt as they were judged apart; None where none are kept."""
     if found.judged is None:
         return None
-    every = torch.ones_like(found.judged.kinked)
-    return replaced(found.judged, every, found.doubt.new_zeros(1), found.doubt, rest.parts[0].judged)
+    every, rows = torch.ones_like(found.judged.kinked), torch.arange(len(found.judged.kinked))
+    return replaced(found.judged, every, rows.to(found.doubt.device), found.doubt, rest.parts[0].judged)
 
 
 def _parts(claimed: Tensor, judged: Judged | None) -> tuple[Part, ...]:
     if judged is None:
         return ()
-    return (Part(owner=direct_moves(claimed.shape[1], claimed.device).owner, claimed=claimed, judged=judged),)
+    inputs, size = claimed.shape
+    return (Part(owner=moves_by_input(inputs, size, claimed.device).owner, claimed=claimed, judged=judged),)

@@ -16,7 +16,7 @@ from torch import Tensor
 from gradverify.core.function.portion import FEW
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales
-from gradverify.core.numeric.moves import Kind, Moves, direct_moves
+from gradverify.core.numeric.moves import Kind, Moves, direct_moves, moves_by_input
 from gradverify.core.ways.windows import Part, Reach, Window, parts, reaches
 
 _WORTH = 0.7  # colouring is worth it when it leaves at most this part of the columns
@@ -73,12 +73,14 @@ def find_structure(sampled: Sampler, lengths: Scales, seed: int, most: int | Non
 
 
 def entry_by_entry(sampled: Sampler) -> Structure:
-    """Return the structure of one tensor in and one of its shape out, where every output has one input to itself."""
-    (source,), (target,) = _input_parts(sampled), _output_parts(sampled)
-    every = [torch.arange(size) for size in source.shape]
+    """Return the structure of tensors of one shape, where every output has one entry of each input to itself."""
+    sources, (target,) = _input_parts(sampled), _output_parts(sampled)
+    every = [torch.arange(size) for size in target.shape]
     windows = tuple(Window(dimension=k, first=mine, last=mine) for k, mine in enumerate(every))
-    moves = direct_moves(sampled.point.numel(), sampled.point.device)
-    return Structure(moves=moves, links=(Link(source=source, target=target, windows=windows, moved=True),))
+    return Structure(
+        moves=moves_by_input(len(sources), len(sampled.value), sampled.point.device),
+        links=tuple(Link(source=source, target=target, windows=windows, moved=True) for source in sources),
+    )
 
 
 def confined_dimensions(structure: Structure) -> list[tuple[Part, int]]:

@@ -52,15 +52,18 @@ def claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, seed: int) -> 
 
 
 def each_by_its_own(backward: Reverse, claimed: Tensor) -> bool:
-    """Tell whether backward's first answer is the claims (n,) times the cotangent, to the last digits.
+    """Tell whether backward's first answer is the claims times the cotangent, to the last digits.
 
-    Then no second one need be asked: where a claim is what a cotangent of ones has answered, whatever comes from other
-    cotangents has come with other weights.
+    The claims (M, m) are those on the entries of M inputs. Then no second cotangent need be asked: where a claim is
+    what a cotangent of ones has answered, whatever comes from other cotangents has come with other weights.
     """
     cotangent, answer = backward.heard
     cotangent, width = cotangent.to(claimed.device), portion(answer)
-    parts = zip(*(torch.split(values, width) for values in (claimed, cotangent, answer)), strict=True)
-    return all(_is_product(told, mine * by) for mine, by, told in parts)
+    return all(
+        _is_product(told, mine * by)
+        for own, answers in zip(claimed, answer.view_as(claimed), strict=True)
+        for mine, by, told in zip(*(torch.split(values, width) for values in (own, cotangent, answers)), strict=True)
+    )
 
 
 def _is_product(told: Tensor, product: Tensor) -> bool:
