@@ -23,7 +23,7 @@ from gradverify.core.judging.ground import as_judged
 from gradverify.core.judging.tally import measured
 from gradverify.core.numeric.series import PLACES, forecast, heard, series_through, slope_of
 from gradverify.result import Verdict
-from tests.core.support import ALONE, claimed, gradcheck, problem_of
+from tests.core.support import ALONE, claimed, gradcheck, gradgradcheck, problem_of
 
 
 def drawn(size: int) -> Tensor:
@@ -276,3 +276,13 @@ def test_an_output_that_is_infinite_hides_nothing_of_the_others(function: Callab
 
     wrong = gradcheck(claimed(function, slope), x)
     assert (wrong.mismatched, wrong.findings[0].elements[0].input_index) == (1, (150,))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_few_outputs_that_move_say_nothing_of_the_noise_of_most(seed: int) -> None:
+    """Bells so narrow, beside where they are asked for, that nearly every output is zero at every sample."""
+    x = (1e3 * torch.randn(600, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))).requires_grad_()
+    bell = claimed(lambda x: torch.exp(-x * x), lambda x: -2 * x * torch.exp(-x * x))
+    result = gradcheck(bell, x)
+    assert (result.verdict, result.undetermined) == (Verdict.PASS, 0)
+    assert gradgradcheck(torch.tanh, x).verdict is Verdict.PASS

@@ -152,11 +152,13 @@ def _seen(sampled: Sampler, eight: Eight, some: slice, usual: float) -> _Seen:
 def _usual_noise(sampled: Sampler, eight: Eight) -> float:
     """Return what the noise of most samples is beside their size, rounding included.
 
-    Few sometimes show less than there is.
+    Few sometimes show less than there is. Where most outputs are zero at every sample, the rest say nothing of most:
+    what is heard there may be that they vary within the steps.
     """
     every = max(1, len(sampled.value) // _POOLED)
     value = sampled.value[::every]
     series = series_through(eight.samples[:, ::every])
-    share = heard(series) / reach(series, value)
+    size = reach(series, value)
+    share = (heard(series) / size).masked_fill_(size == 0, 0.0)
     rounding = float(sampled.unit[0]) * max(1.0, sampled.together.rough)
     return max(rounding, float(share.nanmedian().nan_to_num(0.0, 0.0)))
