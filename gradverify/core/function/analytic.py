@@ -35,6 +35,7 @@ class Graph:
     """What is known of the recorded graph; its value changes."""
 
     reuse: Reuse | None = None  # None until it has been asked twice
+    rows: Tensor | None = None  # all that it has answered, (m, n), where inputs and outputs are few
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,36 +56,23 @@ class Reverse:
     heard: tuple[Tensor, Tensor]  # that cotangent (m,), of which no entry is small, and the answer to it (n,)
     graph: Graph = field(default_factory=Graph)
     batched: Batched = field(default_factory=Batched)
-    known: Tensor | None = None  # all rows (m, n), where inputs and outputs are few
 
 
 def reverse(problem: Problem, tape: Tape, seed: int) -> Reverse:
-    """Ask backward for the first time; raises EvaluationError.
-
-    Where there are few rows it is asked for all of them: if they add up to the first answer, the graph may be reused.
-    """
+    """Ask backward for the first time; raises EvaluationError."""
     tape = tape if is_intact(tape) else record(problem)
     cotangent = scattered_from(torch.ones(_outputs(tape), dtype=torch.float64, device="cpu"), seed)
     once = _ask(problem, tape, cotangent)
     missing = tuple(grad is None for grad in once)
-    expected = _flat(problem, once)
-    found = Reverse(problem=problem, tape=tape, missing=missing, heard=(cotangent, expected))
-    if len(cotangent) < _WORTH and len(expected) < FEW and _is_double(problem, tape):
-        shared = replace(found, graph=Graph(reuse=Reuse.SHARED))
-        try:
-            known = jacobian(shared)
-        except Rejected:
-            raise
-        except EvaluationError:
-            return replace(found, graph=Graph(reuse=Reuse.FRESH))
-        if _adds_up(cotangent, known, expected):
-            return replace(shared, known=known)
-    return found
+    return Reverse(problem=problem, tape=tape, missing=missing, heard=(cotangent, _flat(problem, once)))
 
 
-def _is_double(problem: Problem, tape: Tape) -> bool:
-    tensors = [primal.tensor for primal in problem.primals] + [output.tensor for output in tape.outputs]
-    return all(tensor.dtype in (torch.float64, torch.complex128) for tensor in tensors)
+def _are_few(backward: Reverse) -> bool:
+    """Tell whether all rows are soon asked for, and rounding leaves little where they are added up."""
+    cotangent, expected = backward.heard
+    tensors = [primal.tensor for primal in backward.problem.primals] + [each.tensor for each in backward.tape.outputs]
+    wide = all(tensor.dtype in (torch.float64, torch.complex128) for tensor in tensors)
+    return wide and len(cotangent) < _WORTH and len(expected) < FEW
 
 
 def _adds_up(cotangent: Tensor, known: Tensor, expected: Tensor) -> bool:
@@ -151,9 +139,31 @@ def rows(backward: Reverse, places: Sequence[int]) -> Iterator[Tensor]:
 
 
 def jacobian(backward: Reverse) -> Tensor:
-    """Return the whole claimed Jacobian, (m, n), at the cost of m vjps."""
-    if backward.known is not None:
-        return backward.known
+    """Return the whole claimed Jacobian, (m, n), at the cost of m vjps.
+
+    Where there are few rows the graph is asked for all of them before anyone knows whether it may be asked again: that
+    they add up to its first answer says so.
+    """
+    graph = backward.graph
+    if graph.rows is None and graph.reuse is None and _are_few(backward):
+        graph.rows = _added_up(backward)
+        graph.reuse = Reuse.FRESH if graph.rows is None else Reuse.SHARED
+    return _all_rows(backward) if graph.rows is None else graph.rows
+
+
+def _added_up(backward: Reverse) -> Tensor | None:
+    """Return all rows as one graph gives them, None where it does not or they do not make up its first answer."""
+    cotangent, expected = backward.heard
+    try:
+        rows = _all_rows(replace(backward, graph=Graph(reuse=Reuse.SHARED)))
+    except Rejected:
+        raise
+    except EvaluationError:
+        return None
+    return rows if _adds_up(cotangent, rows, expected) else None
+
+
+def _all_rows(backward: Reverse) -> Tensor:
     found = list(_some_rows(backward, range(_outputs(backward.tape))))
     return torch.cat(found) if found else torch.zeros(0, _inputs(backward.problem), dtype=torch.float64)
 

@@ -61,7 +61,7 @@ def _spread(at: Bench, backward: Reverse, asked: Questions) -> Tensor:
 def nearby(backward: Reverse, point: Tensor) -> Reverse:
     """Return backward at another point (n,), asked on fresh graphs; raises EvaluationError."""
     problem = _at(backward.problem, point)
-    return replace(backward, problem=problem, tape=record(problem), graph=Graph(reuse=Reuse.FRESH), known=None)
+    return replace(backward, problem=problem, tape=record(problem), graph=Graph(reuse=Reuse.FRESH))
 
 
 def _displaced(point: Tensor, ulps: float) -> Tensor:
