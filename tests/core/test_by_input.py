@@ -34,14 +34,14 @@ SMOOTH: list[tuple[Callable[..., Any], int]] = [(torch.mul, 2), (torch.atan2, 2)
 
 
 @pytest.mark.parametrize(("function", "inputs"), SMOOTH)
-@pytest.mark.parametrize("size", [32, 700])
-def test_a_smooth_function_takes_seven_forwards_for_each_input(
+@pytest.mark.parametrize("size", [5, 32, 700])
+def test_a_smooth_function_takes_seven_forwards_for_each_input_or_one_for_all(
     function: Callable[..., Any], inputs: int, size: int
 ) -> None:
     result = gradcheck(function, *(drawn(size, seed) for seed in range(inputs)))
     assert result.verdict is Verdict.PASS
     assert result.entries == inputs * size * size
-    assert result.evaluations.forward <= 4 + 7 * inputs
+    assert result.evaluations.forward <= (5 if size < 100 else 4 + 7 * inputs)
     assert result.evaluations.backward <= 2
 
 
@@ -50,11 +50,11 @@ def test_so_does_a_derivative_by_the_point_and_the_cotangent(function: Callable[
     x = drawn(300, 0)
     result = gradgradcheck(function, x)
     assert (result.verdict, result.entries) == (Verdict.PASS, 2 * 300 * 300)
-    assert result.evaluations.backward <= 20  # each of 18 forwards is one
+    assert result.evaluations.backward <= 7  # each of 5 forwards is one
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(32, 300), st.integers(0, 1000), st.integers(0, 1), st.sampled_from([-1.0, -1e-6, 1e-6, 1e-3, 0.5]))
+@given(st.integers(1, 300), st.integers(0, 1000), st.integers(0, 1), st.sampled_from([-1.0, -1e-6, 1e-6, 1e-3, 0.5]))
 def test_one_wrong_entry_by_either_input_is_found_and_named(size: int, seed: int, by: int, error: float) -> None:
     place = seed % size
     off = 1 + error * (torch.arange(size) == place)
@@ -160,7 +160,7 @@ def test_few_entries_of_one_input_are_settled_too(size: int) -> None:
     x = drawn(size, 0)
     right = gradcheck(torch.exp, x)
     assert (right.verdict, right.entries) == (Verdict.PASS, size * size)
-    assert right.evaluations.forward <= 10
+    assert right.evaluations.forward <= 5
     off = 1 + 1e-6 * (torch.arange(size) == size - 1)
     wrong = gradcheck(with_backward(torch.exp, lambda grad, x: off * grad * x.exp()), x)
     assert (wrong.verdict, wrong.mismatched) == (Verdict.FAIL, 1)

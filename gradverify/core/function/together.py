@@ -2,7 +2,7 @@
 
 Two ways are tried: `torch.vmap`, which plain compositions of torch allow, and copies side by side along the first
 dimension, which functions of a batch allow, hand-written ones included. Either is believed only while it agrees with
-single calls at some of the points.
+single calls at some of the points. Functions that go entry by entry need less.
 
 Kernels may round entries that fill a vector register otherwise than the last few of a tensor: a sigmoid of three
 entries is not bit for bit that of three among seventy. Where it is enough to know how loud that is, samples may differ
@@ -27,6 +27,7 @@ from gradverify.errors import EvaluationError
 _WORTH = 4  # fewer points are evaluated one by one
 _HELD = 2_000_000  # numbers in one call, at most
 _ROUGH = 8.0  # units of rounding by which a vector register and single entries may be apart
+_BESIDE = "beside the point"
 _FACTORS = (1.0, 2.0)  # of the points that are put to the test side by side
 
 
@@ -40,6 +41,33 @@ def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, roughly: bool = 
         return
     for point, row in zip(points, into, strict=True):
         single(sampled, point, row)
+
+
+def beside_the_point(sampled: Sampler, points: Tensor) -> Tensor | None:
+    """Return the outputs at points (N, n), of which the last is the sampler's own, one behind the other in one call.
+
+    For functions of which every output goes by the entries of its own number, of inputs of its shape. None where they
+    cannot be asked so, or what they answer at the point is not what they say there alone, but for rounding; (N, m).
+    """
+    if sampled.mode is not Mode.WITHOUT_GRAPH or sampled.problem.seed is not None:
+        return None
+    copied = _matching(sampled)
+    if not all(copied) or not _may_be_longer(sampled):
+        return None
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            found = _side_by_side(sampled, _stacked(sampled, points), copied)
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        return None
+    if found is None or found.shape != (len(points), len(sampled.value)):
+        return None
+    apart = units_apart(sampled, found[-1], sampled.value)
+    if apart > _ROUGH:
+        return None
+    if apart > 0.0:
+        sampled.together.apart[_BESIDE] = max(apart, sampled.together.apart.get(_BESIDE, 0.0))
+    return found
 
 
 def _together(sampled: Sampler, points: Tensor, into: Tensor, most: float) -> bool:

@@ -34,6 +34,7 @@ class Eight:
     samples: Tensor  # (6, n) how far the outputs at `PLACES`, in these units, are from those at the point
     places: Tensor  # (n,) one more place each, at random
     last: Tensor  # (n,) how far the outputs at those are
+    at_once: bool  # whether several points went through one call, in which an output might go by its place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

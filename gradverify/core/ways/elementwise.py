@@ -45,9 +45,10 @@ def compare_entry_by_entry(ground: Ground, settings: Settings, reconsider: Recon
         return matching(found.extremes, ground.entries, _parts(claimed, found.judged))
     if len(ground.sampled.point) < FEW:
         return None
-    structure = entry_by_entry(ground.sampled)
-    own = structure.moves.owner[:, found.doubt]
-    steps = walk_of(ground.sampled, by_input, ground.lengths, own, found.doubt)
+    structure, steps = entry_by_entry(ground.sampled), None
+    if not by_input[0].at_once:
+        own = structure.moves.owner[:, found.doubt]
+        steps = walk_of(ground.sampled, by_input, ground.lengths, own, found.doubt)
     del by_input  # of all that is held, the largest
     if len(found.doubt) <= _REST * len(ground.sampled.value):
         rest = _rest(ground, structure, claimed, found, steps, settings, reconsider)
@@ -81,7 +82,7 @@ def _rest(
     structure: Structure,
     claimed: Tensor,
     found: Settled,
-    steps: Walk,
+    steps: Walk | None,
     settings: Settings,
     reconsider: Reconsider,
 ) -> Comparison | None:

@@ -12,52 +12,82 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gradverify.core.function.portion import FEW
 from gradverify.core.function.room import room
 from gradverify.core.function.sampler import Sampler, moved
 from gradverify.core.function.scale import Scales
+from gradverify.core.function.together import beside_the_point
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.series import PLACES, Eight
 from gradverify.core.numeric.walk import Walk, walk_by_input
 
+_FEW_NUMBERS = 1 << 15  # in all points that go through one call
 _NEARER = 2 / 3  # from random numbers between half and one and a half to places within the largest step
 
 
 def sampled_entry_by_entry(sampled: Sampler, lengths: Scales, scattered: Tensor) -> tuple[Eight, ...] | None:
     """Return eight samples by each input of a function that seems to go entry by entry, None where it does not.
 
-    Costs up to 8 forwards, or 2 and 7 more for each of several inputs. `scattered` (m,) are random numbers as
-    `chance.scattered` makes them.
+    Costs up to 8 forwards, or 2 and 7 more for each of several inputs; 3 where there are so few numbers that all
+    samples go through one call. `scattered` (m,) are random numbers as `chance.scattered` makes them.
     """
     if not _may_be(sampled):
         return None
-    step, count = richardson.steps(lengths).base, len(sampled.problem.primals)
+    step, size, count = richardson.steps(lengths).base, len(sampled.value), len(sampled.inputs)
     numbers = room(count * (2 + len(PLACES)) + 1, sampled.value)
-    here, places, apart = (
-        numbers[:count].view(-1),
-        numbers[count],
-        numbers[count + 1 :].view(count, -1, numbers.shape[1]),
-    )
+    here, places, apart = numbers[:count].view(-1), numbers[count], numbers[count + 1 :].view(count, -1, size)
     torch.mul(scattered.to(step.device), _NEARER, out=places)
     if not _both_halves_move_alone(sampled, places, step, here, (apart[0, 0], apart[0, 1])):
         return None
-    found = []
-    for block, outputs in zip(sampled.inputs, apart, strict=True):
+    known = 1 if count == 1 else 0  # of one input, the two halves together have been where the first sample is taken
+    left, fractions = apart[:, known:], tuple[Tensor | float, ...]((places, *PLACES))[known:]
+    at_once = left.numel() * count <= _FEW_NUMBERS and _sampled_at_once(sampled, fractions, step, left)
+    if not at_once:
+        _sampled_one_by_one(sampled, fractions, step, here, left)
+    return tuple(
+        Eight(
+            point=sampled.point[mine],
+            step=step[mine],
+            samples=outputs[1:],
+            places=places,
+            last=outputs[0],
+            at_once=at_once,
+        )
+        for mine, outputs in zip([block.coordinates for block in sampled.inputs], apart, strict=True)
+    )
+
+
+def _sampled_at_once(sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, into: Tensor) -> bool:
+    """Put how far outputs are, where each input alone moves by fractions of its steps, into (inputs, fractions, n).
+
+    Tells whether all of that goes through one call. Beside each other the outputs of such a function are what they are
+    alone, unless they go by their place; then they are where no polynomial foretells them, and nothing is settled.
+    """
+    inputs, count, size = into.shape
+    points = sampled.point.repeat(inputs * count + 1, 1)
+    lines = points[:-1].view(inputs, count, inputs, size)
+    for number, own in enumerate(step.view(inputs, size)):
+        lines[number, :, number] += torch.stack([own * fraction for fraction in fractions])
+    found = beside_the_point(sampled, points)
+    if found is None:
+        return False
+    torch.sub(found[:-1].view(inputs, count, size), found[-1], out=into)
+    return True
+
+
+def _sampled_one_by_one(
+    sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, here: Tensor, into: Tensor
+) -> None:
+    """Do the same, each in a call of its own; what is in `here` is written over."""
+    for block, rows in zip(sampled.inputs, into, strict=True):
         mine = block.coordinates
-        point, own = sampled.point[mine], step[mine]
-        if count > 1:  # else the two halves together have been there
-            torch.addcmul(point, places, own, out=_others_back(sampled, here)[mine])
-            moved(sampled, here.detach(), outputs[0])
-        for place, into in zip(PLACES, outputs[1:], strict=True):
-            torch.add(point, own, alpha=place, out=_others_back(sampled, here)[mine])
-            moved(sampled, here.detach(), into)
-        found.append(Eight(point=point, step=own, samples=outputs[1:], places=places, last=outputs[0]))
-    return tuple(found)
-
-
-def _others_back(sampled: Sampler, here: Tensor) -> Tensor:
-    """Put all entries back to where they belong, where there are several inputs and one alone is to move."""
-    return here if len(sampled.inputs) == 1 else here.copy_(sampled.point)
+        for fraction, outputs in zip(fractions, rows, strict=True):
+            if len(into) > 1:
+                here.copy_(sampled.point)
+            if isinstance(fraction, Tensor):
+                torch.addcmul(sampled.point[mine], fraction, step[mine], out=here[mine])
+            else:
+                torch.add(sampled.point[mine], step[mine], alpha=fraction, out=here[mine])
+            moved(sampled, here.detach(), outputs)
 
 
 def walk_of(sampled: Sampler, by_input: Sequence[Eight], lengths: Scales, owner: Tensor, outputs: Tensor) -> Walk:
@@ -73,7 +103,7 @@ def _may_be(sampled: Sampler) -> bool:
     return (
         len(sampled.shapes) == len(shapes) == 1
         and {primal.dtype for primal in primals} == {torch.float64}
-        and primals[0].numel() >= (FEW if len(primals) > 1 else 1)
+        and primals[0].numel() > 0
         and len(sampled.value) == primals[0].numel()
     )
 
