@@ -15,6 +15,7 @@ import sys
 import warnings
 from contextlib import suppress
 
+from gradverify.core.function.room import keep_what_is_freed
 from gradverify.run.kin import adopt_orphans, children, end_with_parent
 from gradverify.run.wire import DIED, FORK, FORKED, NEWS, ORDER, READY
 from gradverify.run.worker import serve
@@ -34,6 +35,7 @@ def main(control_fd: int) -> None:
     for module in _IMPORTED_LATE:
         with suppress(ImportError):
             importlib.import_module(module)
+    keep_what_is_freed()  # workers inherit it, and need not ask for that block within the memory that a case may take
     adopt_orphans()
     gc.collect()
     gc.freeze()  # what workers never free stays shared with them

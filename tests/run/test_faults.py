@@ -126,6 +126,16 @@ def test_a_case_that_takes_more_memory_than_it_may(engine: Engine) -> None:
     assert small.checks[0].message.endswith("; a case may take 32M (--memory)")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can limit all the memory that a process takes")
+def test_a_case_may_take_less_than_we_hold_back_for_ourselves() -> None:
+    pool = LocalPool(1)  # of which no worker has seen a case
+    try:
+        found = run([case("Square")], pool, memory=20 << 20)
+    finally:
+        pool.close()
+    assert [result.verdict for result in found.values()] == [Verdict.PASS]
+
+
 def test_a_killed_server_is_replaced() -> None:
     pool = LocalPool(1)
     try:

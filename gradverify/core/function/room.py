@@ -1,4 +1,4 @@
-"""Memory for many numbers at once."""
+"""Memory for many numbers at once, and for the next ones."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Settled:
     """What the samples say."""
 
     extremes: Extremes  # of the entries that match beyond doubt
-    judged: Judged | None  # all of them, (1, n), and those in doubt; None where a Jacobian of as many is not kept
+    judged: Judged | None  # all of them, (inputs, n), and those in doubt; None where a Jacobian of as many is not kept
     doubt: Tensor  # (k,) the outputs of the others
     usual: float  # noise of most samples, beside their size
     foretold: bool  # whether all samples are where the others foretell them, those of the outputs in doubt too
