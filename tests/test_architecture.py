@@ -31,8 +31,11 @@ MAY_IMPORT = {
     "cli": GROUND | {"run", "report", "spec", "baseline", "api"},
     "testing": GROUND | {"run", "report", "spec"},
 }
-# The rooms of core: each may import from itself and from those before it.
-CORE = ("function", "numeric", "judging", "ways", "whole", "jacobians")
+# Rooms within a room: each may import from itself and from those before it.
+WITHIN = {
+    "core": ("function", "numeric", "judging", "ways", "whole", "jacobians"),
+    "diagnosis": ("naming", "block", "causes", "sums", "diagnose"),
+}
 LIGHT = {*GROUND, "spec", "baseline", "report", "cli", "testing"}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or not path.name.startswith("__"))
 
@@ -60,13 +63,16 @@ def test_nothing_imports_upwards(path: Path) -> None:
             assert parts[1] in MAY_IMPORT[room], f"{room} may not import {name}"
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "core").rglob("*.py")), ids=lambda path: path.name)
-def test_the_rooms_of_core_have_one_way_through(path: Path) -> None:
-    own, *_ = path.relative_to(PACKAGE / "core").parts
-    order = CORE.index(own.removesuffix(".py")) if own != "__init__.py" else -1
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if room_of(path) in WITHIN], ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_rooms_within_a_room_have_one_way_through(path: Path) -> None:
+    room, own, *_ = (part.removesuffix(".py") for part in path.relative_to(PACKAGE).parts)
+    ways = WITHIN[room]
+    order = ways.index(own) if own != "__init__" else -1
     for name in imports(path):
-        if name.startswith("gradverify.core."):
-            assert CORE.index(name.split(".")[2]) <= order, f"core/{own} may not import {name}"
+        if name.startswith(f"gradverify.{room}."):
+            assert ways.index(name.split(".")[2]) <= order, f"{room}/{own} may not import {name}"
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if room_of(path) in LIGHT], ids=lambda path: path.name)

@@ -7,26 +7,26 @@ from dataclasses import dataclass
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.core.whole.sums import Sums
-from gradverify.diagnosis.added import missing_summand
-from gradverify.diagnosis.arranged import permuted, transposed
-from gradverify.diagnosis.branch import wrong_branch
-from gradverify.diagnosis.branches import wrong_branches
-from gradverify.diagnosis.broadcast import missing_broadcast_sum
-from gradverify.diagnosis.conjugate import missing_conjugate
-from gradverify.diagnosis.cotangent import missing_cotangent
-from gradverify.diagnosis.detached import detached
-from gradverify.diagnosis.elsewhere import wrong_point
-from gradverify.diagnosis.factor import constant_factor, mean_for_sum, sign_flip
-from gradverify.diagnosis.inverted import inverted_mask
-from gradverify.diagnosis.lost import lost_paths
-from gradverify.diagnosis.mask import missing_mask
-from gradverify.diagnosis.scaled import missing_factor
-from gradverify.diagnosis.seen import Seen, block_of
-from gradverify.diagnosis.single import single_elements
+from gradverify.diagnosis.block.seen import Seen, block_of
+from gradverify.diagnosis.causes.added import missing_summand
+from gradverify.diagnosis.causes.arranged import permuted, transposed
+from gradverify.diagnosis.causes.branch import wrong_branch
+from gradverify.diagnosis.causes.branches import wrong_branches
+from gradverify.diagnosis.causes.broadcast import missing_broadcast_sum
+from gradverify.diagnosis.causes.conjugate import missing_conjugate
+from gradverify.diagnosis.causes.cotangent import missing_cotangent
+from gradverify.diagnosis.causes.detached import detached
+from gradverify.diagnosis.causes.elsewhere import wrong_point
+from gradverify.diagnosis.causes.factor import constant_factor, mean_for_sum, sign_flip
+from gradverify.diagnosis.causes.inverted import inverted_mask
+from gradverify.diagnosis.causes.lost import lost_paths
+from gradverify.diagnosis.causes.mask import missing_mask
+from gradverify.diagnosis.causes.scaled import missing_factor
+from gradverify.diagnosis.causes.single import single_elements
+from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs
+from gradverify.diagnosis.causes.term import missing_term
+from gradverify.diagnosis.causes.tile import boundary_tile
 from gradverify.diagnosis.sums.search import diagnose_sums
-from gradverify.diagnosis.swapped import swapped_inputs, swapped_outputs
-from gradverify.diagnosis.term import missing_term
-from gradverify.diagnosis.tile import boundary_tile
 
 Find = Callable[[Evidence, Seen], Diagnosis | None]
 

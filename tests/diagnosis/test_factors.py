@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradverify.diagnosis.constants import number, recognise
+from gradverify.diagnosis.naming.constants import number, recognise
 from tests.core.support import double
 from tests.diagnosis.support import drawn, found, only
 

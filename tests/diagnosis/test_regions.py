@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu
 
-from gradverify.diagnosis.threshold import Gap, threshold
+from gradverify.diagnosis.naming.threshold import Gap, threshold
 from tests.core.support import double
 from tests.diagnosis.support import drawn, found, only
 

@@ -9,12 +9,12 @@ from gradverify.core.function.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis
 from gradverify.core.whole.portions import Part, agrees, columns, of_inputs, of_outputs, rest, rows
 from gradverify.core.whole.sums import Asked, Summed
-from gradverify.diagnosis.relation import named
-from gradverify.diagnosis.single import FEW, RIGHT, SINGLE_ELEMENTS
+from gradverify.diagnosis.block.relation import named
+from gradverify.diagnosis.causes.single import FEW, RIGHT, SINGLE_ELEMENTS
+from gradverify.diagnosis.naming.variables import Axis, side
+from gradverify.diagnosis.naming.wording import differ, listed, place
 from gradverify.diagnosis.sums.look import Look
 from gradverify.diagnosis.sums.whole import ratio
-from gradverify.diagnosis.variables import Axis, side
-from gradverify.diagnosis.wording import differ, listed, place
 
 _SAME = 1e-3  # of an error: what may be left of it
 

@@ -13,8 +13,8 @@ from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
 from gradverify.core.whole.evidence import Diagnosis
 from gradverify.core.whole.patterns import Pattern, exchanged, explains, holds
 from gradverify.core.whole.sums import Asked
-from gradverify.diagnosis.arranged import PERMUTED, TRANSPOSED
-from gradverify.diagnosis.arrangement import Arrangement, rolls, transpositions
+from gradverify.diagnosis.block.arrangement import Arrangement, rolls, transpositions
+from gradverify.diagnosis.causes.arranged import PERMUTED, TRANSPOSED
 from gradverify.diagnosis.sums.look import Look
 
 _SAME = 1e-4  # relative: what two columns, or rows, of the same numbers differ by at most

@@ -14,19 +14,19 @@ from gradverify.core.whole.evidence import Diagnosis
 from gradverify.core.whole.patterns import holds
 from gradverify.core.whole.portions import Column, Part, Row, agrees, columns, of_inputs, of_outputs, rest, rows
 from gradverify.core.whole.sums import Asked, scaled
-from gradverify.diagnosis.branch import LIMIT as BY_VALUE
-from gradverify.diagnosis.branch import WRONG_BRANCH, by_value
-from gradverify.diagnosis.described import described
-from gradverify.diagnosis.located import likely
-from gradverify.diagnosis.mask import MISSING_MASK
-from gradverify.diagnosis.relation import named, times
-from gradverify.diagnosis.structure import Group
+from gradverify.diagnosis.block.located import likely
+from gradverify.diagnosis.block.relation import named, times
+from gradverify.diagnosis.block.structure import Group
+from gradverify.diagnosis.causes.branch import LIMIT as BY_VALUE
+from gradverify.diagnosis.causes.branch import WRONG_BRANCH, by_value
+from gradverify.diagnosis.causes.mask import MISSING_MASK
+from gradverify.diagnosis.causes.tile import BOUNDARY_TILE, edges
+from gradverify.diagnosis.causes.tile import LIMIT as BY_PLACE
+from gradverify.diagnosis.naming.described import described
+from gradverify.diagnosis.naming.variables import Axis, side, variables
+from gradverify.diagnosis.naming.wording import differ
 from gradverify.diagnosis.sums.look import Look
 from gradverify.diagnosis.sums.whole import ratio
-from gradverify.diagnosis.tile import BOUNDARY_TILE, edges
-from gradverify.diagnosis.tile import LIMIT as BY_PLACE
-from gradverify.diagnosis.variables import Axis, side, variables
-from gradverify.diagnosis.wording import differ
 
 _TILES = (2, 4, 8, 16, 32, 64, 128, 256)  # sizes that are tried
 _CHANGES = 2  # between right and wrong along an order: a region has one edge or two

@@ -9,7 +9,7 @@ from gradverify.core.function.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis
 from gradverify.core.whole.portions import agrees, of_outputs, rest
 from gradverify.core.whole.sums import Asked
-from gradverify.diagnosis.broadcast import ALMOST_ALL, as_one_slice
+from gradverify.diagnosis.causes.broadcast import ALMOST_ALL, as_one_slice
 from gradverify.diagnosis.sums.look import Look
 
 

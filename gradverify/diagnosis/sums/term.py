@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.whole.evidence import Diagnosis
+from gradverify.diagnosis.causes.term import MISSING_TERM, mixing
 from gradverify.diagnosis.sums.look import Look
-from gradverify.diagnosis.term import MISSING_TERM, mixing
 
 _HIGHEST = 2  # rank of an error that so few sums can tell
 _RATIO = 3  # the Jacobian's own rank has to be so many times the error's

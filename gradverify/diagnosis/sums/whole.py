@@ -13,15 +13,15 @@ from gradverify.core.whole.evidence import Diagnosis
 from gradverify.core.whole.patterns import Pattern, explains, holds
 from gradverify.core.whole.portions import Part, of_inputs
 from gradverify.core.whole.sums import Asked, Summed, Sums, ask, scaled
-from gradverify.diagnosis.conjugate import as_unconjugated, is_complex, signs
-from gradverify.diagnosis.cotangent import ADDED, REPLACED, answer_to_zero
-from gradverify.diagnosis.cotangent import as_constant as as_cotangent
-from gradverify.diagnosis.detached import as_detached
-from gradverify.diagnosis.factor import Summands, as_constant, as_mean, as_sign, factor_of
-from gradverify.diagnosis.seen import Ratio
-from gradverify.diagnosis.swapped import inputs_from, outputs_from
-from gradverify.diagnosis.tensors import numbers_of, places_of
-from gradverify.diagnosis.variables import Axis
+from gradverify.diagnosis.block.seen import Ratio
+from gradverify.diagnosis.causes.conjugate import as_unconjugated, is_complex, signs
+from gradverify.diagnosis.causes.cotangent import ADDED, REPLACED, answer_to_zero
+from gradverify.diagnosis.causes.cotangent import as_constant as as_cotangent
+from gradverify.diagnosis.causes.detached import as_detached
+from gradverify.diagnosis.causes.factor import Summands, as_constant, as_mean, as_sign, factor_of
+from gradverify.diagnosis.causes.swapped import inputs_from, outputs_from
+from gradverify.diagnosis.naming.tensors import numbers_of, places_of
+from gradverify.diagnosis.naming.variables import Axis
 
 _UNKNOWN = Summands(of_output=None, of_gradient=None)
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.apart import parts
-from gradverify.diagnosis.seen import Seen, share_of
-from gradverify.diagnosis.wording import part
+from gradverify.diagnosis.block.apart import parts
+from gradverify.diagnosis.block.seen import Seen, share_of
+from gradverify.diagnosis.naming.wording import part
 
 MISSING_TERM = "missing-term"
 _SMALL = 256  # rows or columns up to which all singular values are computed

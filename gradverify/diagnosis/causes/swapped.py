@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from gradverify.core.function.coordinates import Block
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
-from gradverify.diagnosis.seen import Seen, see, share_of
-from gradverify.diagnosis.tensors import name_of, numbers_of, places_of
-from gradverify.diagnosis.variables import Axis
-from gradverify.diagnosis.wording import part
+from gradverify.diagnosis.block.seen import Seen, see, share_of
+from gradverify.diagnosis.naming.tensors import name_of, numbers_of, places_of
+from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.wording import part
 
 SWAPPED_INPUTS, SWAPPED_OUTPUTS = "swapped-inputs", "swapped-outputs"
 

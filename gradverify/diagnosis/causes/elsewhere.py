@@ -13,10 +13,10 @@ from gradverify.core.function.coordinates import flatten, unflatten
 from gradverify.core.function.problem import Problem, call
 from gradverify.core.function.tape import record
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.laid import laid
-from gradverify.diagnosis.seen import Seen, share_of
-from gradverify.diagnosis.structure import is_elementwise
-from gradverify.diagnosis.variables import Axis, coordinates
+from gradverify.diagnosis.block.laid import laid
+from gradverify.diagnosis.block.seen import Seen, share_of
+from gradverify.diagnosis.block.structure import is_elementwise
+from gradverify.diagnosis.naming.variables import Axis, coordinates
 from gradverify.errors import EvaluationError
 
 WRONG_POINT = "wrong-point"

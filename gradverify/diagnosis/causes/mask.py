@@ -7,12 +7,12 @@ import torch
 from gradverify.core.function.coordinates import total
 from gradverify.core.numeric.samples import BAR_FACTOR
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.described import described
-from gradverify.diagnosis.relation import confined, multiple_of_cotangent
-from gradverify.diagnosis.seen import Seen
-from gradverify.diagnosis.structure import is_elementwise, over
-from gradverify.diagnosis.variables import Axis
-from gradverify.diagnosis.wording import differ, part
+from gradverify.diagnosis.block.relation import confined, multiple_of_cotangent
+from gradverify.diagnosis.block.seen import Seen
+from gradverify.diagnosis.block.structure import is_elementwise, over
+from gradverify.diagnosis.naming.described import described
+from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.wording import differ, part
 
 MISSING_MASK = "missing-mask"
 _NONE = 2.0  # error bars within which a derivative is none

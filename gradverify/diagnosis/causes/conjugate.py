@@ -7,9 +7,9 @@ from torch import Tensor
 
 from gradverify.core.function.coordinates import Block
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
-from gradverify.diagnosis.seen import Seen, see, share_of
-from gradverify.diagnosis.tensors import places_of
-from gradverify.diagnosis.wording import part
+from gradverify.diagnosis.block.seen import Seen, see, share_of
+from gradverify.diagnosis.naming.tensors import places_of
+from gradverify.diagnosis.naming.wording import part
 
 MISSING_CONJUGATE = "missing-conjugate"
 

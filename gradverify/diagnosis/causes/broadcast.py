@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
-from gradverify.diagnosis.seen import Seen, share_of
-from gradverify.diagnosis.wording import part
+from gradverify.diagnosis.block.seen import Seen, share_of
+from gradverify.diagnosis.naming.wording import part
 
 MISSING_BROADCAST_SUM = "missing-broadcast-sum"
 ALMOST_ALL = 0.9  # of the inputs go into several outputs

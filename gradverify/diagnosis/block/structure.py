@@ -9,8 +9,8 @@ from torch import Tensor
 
 from gradverify.core.function.coordinates import Block, total
 from gradverify.core.whole.evidence import Evidence
-from gradverify.diagnosis.seen import Seen
-from gradverify.diagnosis.variables import Axis
+from gradverify.diagnosis.block.seen import Seen
+from gradverify.diagnosis.naming.variables import Axis
 
 _ROW = 3  # coordinates in a row that are no coincidence
 _SQUARE = 3  # rows of a matrix from which a triangle is told from a few entries

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.constants import recognise
-from gradverify.diagnosis.forms import FORMS, OF_DIFFERENCES, Form, bare, written
-from gradverify.diagnosis.laid import Laid, differences, laid
-from gradverify.diagnosis.seen import Seen, share_of
-from gradverify.diagnosis.structure import is_elementwise
-from gradverify.diagnosis.variables import Axis
-from gradverify.diagnosis.wording import everywhere
+from gradverify.diagnosis.block.laid import Laid, differences, laid
+from gradverify.diagnosis.block.seen import Seen, share_of
+from gradverify.diagnosis.block.structure import is_elementwise
+from gradverify.diagnosis.naming.constants import recognise
+from gradverify.diagnosis.naming.forms import FORMS, OF_DIFFERENCES, Form, bare, written
+from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.wording import everywhere
 
 MISSING_FACTOR = "missing-factor"
 _SAME = 1e-5  # relative: what a factor may be off by, beyond measurement

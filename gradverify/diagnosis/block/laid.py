@@ -11,8 +11,8 @@ from torch import Tensor
 
 from gradverify.core.function.coordinates import Block, total
 from gradverify.core.whole.evidence import Site
-from gradverify.diagnosis.structure import over
-from gradverify.diagnosis.variables import Axis, coordinates, side
+from gradverify.diagnosis.block.structure import over
+from gradverify.diagnosis.naming.variables import Axis, coordinates, side
 
 _DIMENSIONS = 6  # of a tensor that others are laid along
 _TENSORS = 5  # of which differences are taken

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradverify.core.function.coordinates import Block, total
 from gradverify.core.whole.evidence import Site
-from gradverify.diagnosis.seen import Seen, resembles, share_of, spoils
+from gradverify.diagnosis.block.seen import Seen, resembles, share_of, spoils
 
 _FAR = 64  # places that something is rolled by, at most
 

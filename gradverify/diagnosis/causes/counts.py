@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.seen import Seen, share_of
-from gradverify.diagnosis.structure import over
-from gradverify.diagnosis.variables import Axis
-from gradverify.diagnosis.wording import everywhere
+from gradverify.diagnosis.block.seen import Seen, share_of
+from gradverify.diagnosis.block.structure import over
+from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.wording import everywhere
 
 _DIFFERENT = 2  # numbers of entries, beside one: else one factor says as much
 _SUMMED = {

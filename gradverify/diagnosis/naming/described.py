@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from gradverify.core.whole.evidence import Site
-from gradverify.diagnosis.region import Region, regions
-from gradverify.diagnosis.variables import Axis, scalars, variables
+from gradverify.diagnosis.naming.region import Region, regions
+from gradverify.diagnosis.naming.variables import Axis, scalars, variables
 
 _LIMIT = 0.35  # chance above which a region is left unsaid
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from gradverify.core.function.coordinates import total
 from gradverify.core.whole.evidence import Evidence
-from gradverify.diagnosis.constants import number, recognise
-from gradverify.diagnosis.seen import Ratio, Seen, ratio_of, share_of
-from gradverify.diagnosis.structure import is_elementwise, on_diagonal
+from gradverify.diagnosis.block.seen import Ratio, Seen, ratio_of, share_of
+from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
+from gradverify.diagnosis.naming.constants import number, recognise
 
 _SAME = 1e-6  # relative: values that are taken for one constant
 

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from gradverify.core.function.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.mask import MISSING_MASK
-from gradverify.diagnosis.seen import Seen
+from gradverify.diagnosis.block.seen import Seen
+from gradverify.diagnosis.causes.mask import MISSING_MASK
 
 _SEVERAL = 2  # elements that are masked, and as many that should be
 _ENOUGH = 6  # of both: a blind choice of so many would seldom be the other one

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.diagnosis.threshold import Gap, threshold
-from gradverify.diagnosis.variables import Form, Variable
+from gradverify.diagnosis.naming.threshold import Gap, threshold
+from gradverify.diagnosis.naming.variables import Form, Variable
 
 _SIDES = 2  # of one threshold
 

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from gradverify.core.function.coordinates import Block
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.seen import Seen, share_of
-from gradverify.diagnosis.term import MISSING_TERM
-from gradverify.diagnosis.variables import Axis, side
-from gradverify.diagnosis.wording import listed, part, place
+from gradverify.diagnosis.block.seen import Seen, share_of
+from gradverify.diagnosis.causes.term import MISSING_TERM
+from gradverify.diagnosis.naming.variables import Axis, side
+from gradverify.diagnosis.naming.wording import listed, part, place
 
 _SEVERAL = 4  # entries that are lost
 _LEFT = 4  # and as many that are not, and are right

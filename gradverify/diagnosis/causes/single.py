@@ -6,11 +6,11 @@ from torch import Tensor
 
 from gradverify.core.function.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.relation import confined, named
-from gradverify.diagnosis.seen import Seen, follows, ratio_of
-from gradverify.diagnosis.structure import over
-from gradverify.diagnosis.variables import Axis, side
-from gradverify.diagnosis.wording import differ, listed, place
+from gradverify.diagnosis.block.relation import confined, named
+from gradverify.diagnosis.block.seen import Seen, follows, ratio_of
+from gradverify.diagnosis.block.structure import over
+from gradverify.diagnosis.naming.variables import Axis, side
+from gradverify.diagnosis.naming.wording import differ, listed, place
 
 SINGLE_ELEMENTS = "single-elements"
 FEW = 3

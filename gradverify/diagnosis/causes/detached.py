@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
-from gradverify.diagnosis.seen import Seen
+from gradverify.diagnosis.block.seen import Seen
 
 DETACHED = "detached"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
-from gradverify.diagnosis.located import Search, located
-from gradverify.diagnosis.region import Region, regions
-from gradverify.diagnosis.seen import Seen
-from gradverify.diagnosis.structure import Group, beside_diagonal, in_a_row
-from gradverify.diagnosis.variables import is_sorted, scalars, side, variables
+from gradverify.diagnosis.block.located import Search, located
+from gradverify.diagnosis.block.seen import Seen
+from gradverify.diagnosis.block.structure import Group, beside_diagonal, in_a_row
+from gradverify.diagnosis.naming.region import Region, regions
+from gradverify.diagnosis.naming.variables import is_sorted, scalars, side, variables
 
 WRONG_BRANCH = "wrong-branch"
 LIMIT = 0.25

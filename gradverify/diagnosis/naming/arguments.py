@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.core.function.coordinates import total
 from gradverify.core.whole.evidence import Site
-from gradverify.diagnosis.variables import coordinates
+from gradverify.diagnosis.naming.variables import coordinates
 
 _PLAIN = (0.0, 0.5, 1.0, 2.0)  # sizes that say nothing of where a number is from
 _POWERS = (1, -1, 2, -2)

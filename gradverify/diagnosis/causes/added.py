@@ -10,13 +10,13 @@ from torch import Tensor
 
 from gradverify.core.function.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.constants import number, recognise
-from gradverify.diagnosis.laid import laid
-from gradverify.diagnosis.seen import Seen, share_of
-from gradverify.diagnosis.structure import is_elementwise, on_diagonal
-from gradverify.diagnosis.term import MISSING_TERM
-from gradverify.diagnosis.variables import Axis
-from gradverify.diagnosis.wording import differ, part
+from gradverify.diagnosis.block.laid import laid
+from gradverify.diagnosis.block.seen import Seen, share_of
+from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
+from gradverify.diagnosis.causes.term import MISSING_TERM
+from gradverify.diagnosis.naming.constants import number, recognise
+from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.wording import differ, part
 
 _SAME = 1e-5  # relative: errors that are one number
 _SEVERAL = 4  # entries that agree

@@ -9,12 +9,12 @@ import torch
 
 from gradverify.core.function.coordinates import Block
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
-from gradverify.diagnosis.located import Search, located
-from gradverify.diagnosis.region import Region, chance, regions
-from gradverify.diagnosis.seen import Seen
-from gradverify.diagnosis.structure import Group
-from gradverify.diagnosis.variables import Form, scalars, side, variables
-from gradverify.diagnosis.wording import listed
+from gradverify.diagnosis.block.located import Search, located
+from gradverify.diagnosis.block.seen import Seen
+from gradverify.diagnosis.block.structure import Group
+from gradverify.diagnosis.naming.region import Region, chance, regions
+from gradverify.diagnosis.naming.variables import Form, scalars, side, variables
+from gradverify.diagnosis.naming.wording import listed
 
 BOUNDARY_TILE = "boundary-tile"
 LIMIT = 0.34

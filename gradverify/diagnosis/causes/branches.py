@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.branch import LIMIT, WRONG_BRANCH, by_value
-from gradverify.diagnosis.located import likely
-from gradverify.diagnosis.region import Region
-from gradverify.diagnosis.relation import named
-from gradverify.diagnosis.seen import Ratio, Seen, ratio_of, share_of
-from gradverify.diagnosis.structure import Group, group, over
-from gradverify.diagnosis.variables import Axis
-from gradverify.diagnosis.wording import part
+from gradverify.diagnosis.block.located import likely
+from gradverify.diagnosis.block.relation import named
+from gradverify.diagnosis.block.seen import Ratio, Seen, ratio_of, share_of
+from gradverify.diagnosis.block.structure import Group, group, over
+from gradverify.diagnosis.causes.branch import LIMIT, WRONG_BRANCH, by_value
+from gradverify.diagnosis.naming.region import Region
+from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.wording import part
 
 _SAME = 1e-5  # relative: ratios that are one factor
 _SHARP = 1e-3  # of an entry: measured worse, it tells no factor

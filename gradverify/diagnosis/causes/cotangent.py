@@ -7,11 +7,11 @@ from torch import Tensor
 
 from gradverify.core.function.analytic import asked_with, row
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
-from gradverify.diagnosis.constants import number
-from gradverify.diagnosis.described import described
-from gradverify.diagnosis.seen import Seen, share_of
-from gradverify.diagnosis.variables import Axis
-from gradverify.diagnosis.wording import part
+from gradverify.diagnosis.block.seen import Seen, share_of
+from gradverify.diagnosis.naming.constants import number
+from gradverify.diagnosis.naming.described import described
+from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.wording import part
 from gradverify.errors import EvaluationError
 
 MISSING_COTANGENT = "missing-cotangent"

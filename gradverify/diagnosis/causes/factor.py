@@ -10,11 +10,11 @@ from itertools import combinations
 from torch import Tensor
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
-from gradverify.diagnosis.arguments import Argument, argument
-from gradverify.diagnosis.constants import Constant, number, recognise
-from gradverify.diagnosis.counts import by_counts
-from gradverify.diagnosis.seen import Ratio, Seen, ratio_of, share_of
-from gradverify.diagnosis.wording import everywhere
+from gradverify.diagnosis.block.seen import Ratio, Seen, ratio_of, share_of
+from gradverify.diagnosis.causes.counts import by_counts
+from gradverify.diagnosis.naming.arguments import Argument, argument
+from gradverify.diagnosis.naming.constants import Constant, number, recognise
+from gradverify.diagnosis.naming.wording import everywhere
 
 SIGN_FLIP, MEAN_FOR_SUM, CONSTANT_FACTOR = "sign-flip", "mean-for-sum", "constant-factor"
 _SUMMANDS = 3  # with two, a mean for a sum cannot be told from a forgotten ½

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from gradverify.core.function.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.region import Region, chance
-from gradverify.diagnosis.relation import confined, relation
-from gradverify.diagnosis.seen import Seen
-from gradverify.diagnosis.structure import Group, group, is_elementwise, over
-from gradverify.diagnosis.variables import Axis, side
-from gradverify.diagnosis.wording import differ, part
+from gradverify.diagnosis.block.relation import confined, relation
+from gradverify.diagnosis.block.seen import Seen
+from gradverify.diagnosis.block.structure import Group, group, is_elementwise, over
+from gradverify.diagnosis.naming.region import Region, chance
+from gradverify.diagnosis.naming.variables import Axis, side
+from gradverify.diagnosis.naming.wording import differ, part
 
 _BY_CHANCE = 1e-3  # where nothing is known to hold inside, the region alone has to be beyond coincidence
 _TOLERATED = 0.5  # share of the right entries that only the tolerance makes right: an error that fades, and has no edge

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from gradverify.core.function.coordinates import Block
 from gradverify.core.whole.evidence import Evidence
-from gradverify.diagnosis.arrangement import Arrangement
-from gradverify.diagnosis.seen import Seen
-from gradverify.diagnosis.wording import listed, place
+from gradverify.diagnosis.block.arrangement import Arrangement
+from gradverify.diagnosis.block.seen import Seen
+from gradverify.diagnosis.naming.wording import listed, place
 
 _SAME = 1e-6  # relative to the largest: what two sums of the same numbers may differ by
 

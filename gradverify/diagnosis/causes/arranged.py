@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.arrangement import Arrangement, rolls, share_when, transpositions
-from gradverify.diagnosis.permutation import permutations
-from gradverify.diagnosis.seen import Seen, share_of
-from gradverify.diagnosis.wording import part
+from gradverify.diagnosis.block.arrangement import Arrangement, rolls, share_when, transpositions
+from gradverify.diagnosis.block.permutation import permutations
+from gradverify.diagnosis.block.seen import Seen, share_of
+from gradverify.diagnosis.naming.wording import part
 
 TRANSPOSED, PERMUTED = "transposed", "permuted"
 

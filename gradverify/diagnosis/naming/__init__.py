@@ -1,0 +1,1 @@
+"""How places, numbers and regions are said."""
