@@ -33,6 +33,16 @@ def test_an_input_that_gets_nothing_beside_one_that_is_right_is_detached() -> No
     assert {cause for cause, _ in answers.values()} == {"detached"}
 
 
+def test_columns_of_next_to_nothing_that_would_change_places_are_no_permutation() -> None:
+    stray = torch.tensor([0.0, 5e-7, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    answers = found(
+        lambda x: x[::2],
+        lambda g, x: torch.zeros_like(x).index_copy(0, torch.arange(0, 6, 2), g) + g[1] * stray,
+        drawn(6),
+    )
+    assert answers["output by x"][0] != "permuted"
+
+
 def test_an_input_with_anothers_gradient_is_not_swapped_when_that_other_is_right() -> None:
     answers = found(lambda x, y: (x + 0.1 * x**3).exp() + y, lambda g, x, y: (g, g), drawn(4), drawn(4, seed=1))
     assert answers == {"output by x": (None, "")}

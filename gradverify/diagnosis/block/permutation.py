@@ -18,15 +18,12 @@ _SAME = 1e-6  # relative to the largest: what two sums of the same numbers may d
 
 def permutations(evidence: Evidence, seen: Seen) -> Iterator[Arrangement]:
     """Yield the permutation of inputs and the one of outputs that could make the claimed Jacobian of the numeric."""
-    columns = _matched(seen.claimed.T, seen.numeric.T)
-    if columns is not None:
-        moves = _moves(evidence.wrt, columns, ~seen.zero.all(0))
-        text = f"the gradients by {evidence.wrt.name} are in another order: {moves}"
+    columns, rows = _matched(seen.claimed.T, seen.numeric.T), _matched(seen.claimed, seen.numeric)
+    if columns is not None and (moves := _moves(evidence.wrt, columns, ~seen.zero.all(0))):
+        text = f"the gradients by {evidence.wrt.name} are in another order: {listed(moves)}"
         yield Arrangement(rows=None, columns=columns, text=text)
-    rows = _matched(seen.claimed, seen.numeric)
-    if rows is not None:
-        moves = _moves(evidence.of, rows, ~seen.zero.all(1))
-        text = f"the cotangents of {evidence.of.name} are taken in another order: {moves}"
+    if rows is not None and (moves := _moves(evidence.of, rows, ~seen.zero.all(1))):
+        text = f"the cotangents of {evidence.of.name} are taken in another order: {listed(moves)}"
         yield Arrangement(rows=rows, columns=None, text=text)
 
 
@@ -44,9 +41,8 @@ def _matched(claimed: Tensor, numeric: Tensor) -> Tensor | None:
     return None if torch.equal(order, target) else found
 
 
-def _moves(block: Block, order: Tensor, live: Tensor) -> str:
-    """Return what is moved where; zeros that change places are not worth a word."""
+def _moves(block: Block, order: Tensor, live: Tensor) -> list[str]:
+    """Say what is moved where; zeros that change places are not worth a word."""
     elsewhere = order != torch.arange(len(order), device=order.device)
     moved = (elsewhere & live[order]).nonzero().flatten().tolist()
-    words = [f"{place(block, to)} has what belongs to {place(block, int(order[to]))}" for to in moved]
-    return listed(words)
+    return [f"{place(block, to)} has what belongs to {place(block, int(order[to]))}" for to in moved]
