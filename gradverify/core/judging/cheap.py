@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from gradverify.core.judging.compare import Allowance, Judged, in_doubt, judge_s
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.ladder import central_tableau
 from gradverify.core.numeric.samples import (
+    NOISE_FACTOR,
     Estimate,
     Samples,
     central,
@@ -30,6 +32,7 @@ from gradverify.core.numeric.shape import suspicious
 from gradverify.core.numeric.walk import Walk, samples_of
 
 _Extrapolate = Callable[[Sampler, Noise, Samples, Tensor], Estimate]  # with what noise may do to the finest difference
+_BEND = 16.0  # times the noise of an output may be in f(x+h) - 2 f(x) + f(x-h), which is heard in eight samples only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +46,24 @@ class First:
 
 def first_look(at: Bench, walk: Walk) -> First:
     """Go through all entries of the moves walked by the cheap pass: three steps, extrapolated twice."""
-    return _looked(at, walk, _by_richardson)
+    return _looked(at, walk, partial(_judged, extrapolate=_by_richardson))
 
 
 def look_from_afar(at: Bench, walk: Walk) -> First:
     """Go through entries again by longer steps, and as many as it takes to hear the derivative above the rounding."""
-    return _looked(at, walk, _by_tableau)
+    return _looked(at, walk, partial(_judged, extrapolate=_by_tableau))
 
 
-def _looked(at: Bench, walk: Walk, extrapolate: _Extrapolate) -> First:
+def straight_look(at: Bench, walk: Walk) -> First:
+    """Go through entries by a single step, leaving in doubt all where the function is not a line of the slope claimed.
+
+    One difference cannot say how far it is from the derivative. Where three points lie on a line, and backward knows
+    its slope, it is as far as noise takes it, or a claim is wrong by what this step happens to be off.
+    """
+    return _looked(at, walk, _straight)
+
+
+def _looked(at: Bench, walk: Walk, judge: Callable[[Sampler, Noise, Samples, Tensor, Allowance], First]) -> First:
     """Go through all entries of the moves walked, as many at a time as stay in a cache."""
     claimed = at.claimed if len(walk.chosen) == at.moves.count else at.claimed[walk.chosen]
     allowance = of_moves(at.allowance, walk.chosen)
@@ -61,7 +73,7 @@ def _looked(at: Bench, walk: Walk, extrapolate: _Extrapolate) -> First:
         for rows in tiles:
             limits = part_of(allowance, rows, outputs)
             samples = samples_of(at.sampled, walk, rows, outputs)
-            found = _judged(sampled, noise, samples, claimed[rows, outputs], limits, extrapolate)
+            found = judge(sampled, noise, samples, claimed[rows, outputs], limits)
             if found.doubt.shape == claimed.shape:
                 return found
             whole = _blank(claimed) if whole is None else whole
@@ -97,6 +109,31 @@ def _judged(
     if bool(idle.any()):
         idle &= unmoved(sampled, samples).all(dim=1)
     return First(judged=judged, bends=bends, doubt=in_doubt(judged, bends | idle, own, allowance))
+
+
+def _straight(sampled: Sampler, noise: Noise, samples: Samples, claimed: Tensor, allowance: Allowance) -> First:
+    forth, back, plus, minus = (each[:, 0] for each in (samples.forth, samples.back, samples.plus, samples.minus))
+    rise = plus - minus
+    level = _reaching(sampled, noise, rise)
+    estimate = Estimate(value=rise.div_(forth + back), bar=level * (NOISE_FACTOR / forth))
+    judged = judge_smooth(claimed, estimate, allowance, allowance.zero)
+    line = _lie_on_a_line(sampled, plus, minus, level).logical_and_(judged.error <= allowance.atol.add_(estimate.bar))
+    bends = line.logical_not_()
+    return First(judged=judged, bends=bends, doubt=in_doubt(judged, bends, claimed.abs(), allowance))
+
+
+def is_line(sampled: Sampler, noise: Noise, plus: Tensor, minus: Tensor) -> Tensor:
+    """Tell which outputs on both sides of the point, (C, m), lie on a line with that at it, but for noise."""
+    return _lie_on_a_line(sampled, plus, minus, _reaching(sampled, noise, plus - minus))
+
+
+def _lie_on_a_line(sampled: Sampler, plus: Tensor, minus: Tensor, level: Tensor) -> Tensor:
+    return (plus + minus).sub_(sampled.value, alpha=2.0).abs_() <= level.mul_(_BEND)
+
+
+def _reaching(sampled: Sampler, noise: Noise, rise: Tensor) -> Tensor:
+    """Return the noise of samples that may be larger than what is at the point: on a line, by half their rise."""
+    return torch.addcmul(noise.level, rise.abs(), sampled.unit)
 
 
 def _looking_at(at: Bench, outputs: slice) -> tuple[Sampler, Noise]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from gradverify.core.judging.cheap import First, first_look, look_from_afar
 from gradverify.core.judging.climb import DEPTH, thorough
 from gradverify.core.judging.compare import Code, Judged, hopeless
 from gradverify.core.judging.patience import Patience, clear_accusations
-from gradverify.core.judging.replaced import copy_of, put, span
+from gradverify.core.judging.replaced import copy_of, of_rows, put, span, stacked
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.ladder import halving_steps
 from gradverify.core.numeric.moves import owned
@@ -21,8 +22,21 @@ from gradverify.core.numeric.samples import NOISE_FACTOR, Steps
 from gradverify.core.numeric.walk import Walk, walked
 
 
-def judge_all(at: Bench, walk: Walk | None = None) -> Iterator[tuple[Tensor, Judged]]:
-    """Yield moves and the verdicts on their entries, a few moves at a time, until all are judged.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Moves that have been judged."""
+
+    moves: Tensor  # (k,) in order
+    judged: Judged  # (k, m)
+
+
+def is_complete(at: Bench, known: Known | None) -> bool:
+    """Tell whether all moves are known."""
+    return known is not None and len(known.moves) == at.moves.count
+
+
+def judge_all(at: Bench, walk: Walk | None = None, known: Known | None = None) -> Iterator[tuple[Tensor, Judged]]:
+    """Yield moves and the verdicts on their entries, a few moves at a time and in order, until all are judged.
 
     `walk` is that of all moves by the first steps, where they have been taken.
     """
@@ -31,13 +45,29 @@ def judge_all(at: Bench, walk: Walk | None = None) -> Iterator[tuple[Tensor, Jud
         yield walk.chosen, _judge(at, walk, patience)
         return
     every = torch.arange(at.moves.count, device=at.sampled.point.device)
+    if known is not None and is_complete(at, known):
+        yield every, known.judged
+        return
     for chosen in chunks(every, richardson.DEPTH * at.width):
-        yield chosen, judge_moves(at, chosen, patience)
+        yield chosen, judge_moves(at, chosen, patience) if known is None else _beside(at, chosen, patience, known)
 
 
 def judge_moves(at: Bench, chosen: Tensor, patience: Patience) -> Judged:
     """Judge all entries of the moves (C,): the cheap pass for all, the thorough one for those in doubt."""
     return _judge(at, walked(at.sampled, at.moves, chosen, richardson.steps(at.lengths)), patience)
+
+
+def _beside(at: Bench, chosen: Tensor, patience: Patience, known: Known) -> Judged:
+    """Judge the moves that are not known, and return the verdicts on all of them."""
+    mine = torch.isin(known.moves, chosen)
+    if not bool(mine.any()):
+        return judge_moves(at, chosen, patience)
+    rest = chosen[~torch.isin(chosen, known.moves)]
+    told = of_rows(known.judged, mine)
+    if not len(rest):
+        return told
+    order = torch.cat([known.moves[mine], rest]).argsort()
+    return of_rows(stacked([told, judge_moves(at, rest, patience)]), order)
 
 
 def _judge(at: Bench, walk: Walk, patience: Patience) -> Judged:

@@ -30,6 +30,11 @@ def stacked(rows: Sequence[Judged]) -> Judged:
     return Judged(**{name: torch.cat([getattr(each, name) for each in rows]) for name in _FIELDS})
 
 
+def of_rows(judged: Judged, rows: Tensor) -> Judged:
+    """Return the verdicts on the entries of some of the moves."""
+    return Judged(**{name: getattr(judged, name)[rows] for name in _FIELDS})
+
+
 def put(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> None:
     """Put what was found at `rows` and `outputs`, as far as they are in `where`, into its place."""
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))

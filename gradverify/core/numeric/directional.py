@@ -10,7 +10,10 @@ from gradverify.core.function.noise import Noise
 from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.numeric.richardson import DEPTH, extrapolated
-from gradverify.core.numeric.samples import NOISE_FACTOR, Estimate
+from gradverify.core.numeric.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
+
+FIRST = 2.0**-12  # first step along a direction, relative to the length scale
+ROUNDING = 1e-9  # of a sum over the entries of a row, relative to its terms
 
 
 def slope(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Estimate:
@@ -26,3 +29,10 @@ def slope(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Es
         found = extrapolated(difference, noise.level[some] * (NOISE_FACTOR / steps[-1]))
         value[some], bar[some] = found.value[0], found.bar[0]
     return Estimate(value=value, bar=bar)
+
+
+def differs(sampled: Sampler, noise: Noise, direction: Tensor, total: Estimate, first: float = FIRST) -> Tensor:
+    """Tell which outputs change otherwise along a direction (n,) than entries add up to, `total` (m,); (m,)."""
+    found = slope(sampled, noise, direction, first)
+    allowed = BAR_FACTOR * (found.bar + total.bar) + ROUNDING * total.value.abs()
+    return ((found.value - total.value).abs() > allowed) & torch.isfinite(found.bar)

@@ -9,13 +9,13 @@ from gradverify.core.function.scale import Scales, own_or_shared
 from gradverify.core.numeric.samples import Estimate, Samples, Steps, central
 
 DEPTH = 3  # steps taken
-_FIRST = 2.0**-7  # the largest of them, relative to the length scale
+FIRST = 2.0**-7  # the largest of them, relative to the length scale
 _CLOSER = 2.0**-15  # and where the function varies on a shorter length: rounding then leaves 1e-10 of f/x
 
 
 def steps(lengths: Scales) -> Steps:
     """Return the steps of the cheap pass, each half the one before."""
-    return _halving(lengths.step * _FIRST)
+    return _halving(lengths.step * FIRST)
 
 
 def closer_steps(lengths: Scales) -> Steps:

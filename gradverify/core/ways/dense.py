@@ -10,6 +10,7 @@ from gradverify.core.judging.ground import Ground, Reconsider, second_look
 from gradverify.core.judging.tally import Comparison, tallied
 from gradverify.core.judging.ties import judge_together
 from gradverify.core.numeric.moves import single_moves
+from gradverify.core.ways.straight import straight_moves
 
 LIMIT = 4_000_000  # entries of a Jacobian that is written down
 _MOVES = 3_000  # coordinates that are moved one by one
@@ -26,6 +27,7 @@ def compare_densely(ground: Ground, settings: Settings, reconsider: Reconsider) 
     moves = single_moves(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
     claimed = jacobian(ground.backward).T.contiguous()
     at = bench(sampled, ground.noise, ground.lengths, moves, claimed, settings)
-    looked = judge_all(at, ground.opening.walk)
+    walk = ground.opening.walk
+    looked = judge_all(at, walk, None if walk is not None else straight_moves(at, settings.seed))
     judged = [(chosen, second_look(at, ground, chosen, part, settings)) for chosen, part in looked]
     return tallied(at, judge_together(at, judged, settings.seed), settings, reconsider)

@@ -8,7 +8,7 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core.function.analytic import jacobian
 from gradverify.core.judging.bench import Bench
-from gradverify.core.judging.columns import judge_all
+from gradverify.core.judging.columns import is_complete, judge_all
 from gradverify.core.judging.ground import Ground, Reconsider, second_look
 from gradverify.core.judging.tally import Comparison, tallied
 from gradverify.core.judging.ties import judge_together
@@ -16,6 +16,7 @@ from gradverify.core.numeric.walk import Walk
 from gradverify.core.ways import dense
 from gradverify.core.ways.added import gathered
 from gradverify.core.ways.claims import claimed_entries
+from gradverify.core.ways.straight import straight_moves
 from gradverify.core.ways.structure import Structure
 from gradverify.core.ways.verified import accusations_hold, claims_hold, differences_hold, pattern_holds
 
@@ -42,11 +43,19 @@ def compared_under(
 
     `walk` is that of the first steps, where they have been taken.
     """
-    judged = [(chosen, second_look(at, ground, chosen, part, settings)) for chosen, part in judge_all(at, walk)]
+    known = None if walk is not None else straight_moves(at, settings.seed)
+    looked = judge_all(at, walk, known)
+    judged = [(chosen, second_look(at, ground, chosen, part, settings)) for chosen, part in looked]
     added = gathered(structure.moves, [part for _, part in judged])
     seed = settings.seed
-    if verified or (
-        differences_hold(at, added, seed) and pattern_holds(at, added, structure, seed) and accusations_hold(at, added)
+    if (
+        verified
+        or is_complete(at, known)
+        or (
+            differences_hold(at, added, seed)
+            and pattern_holds(at, added, structure, seed)
+            and accusations_hold(at, added)
+        )
     ):
         return tallied(at, judge_together(at, judged, seed), settings, reconsider)
     return None

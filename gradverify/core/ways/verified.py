@@ -18,19 +18,18 @@ from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import along
 from gradverify.core.judging.bench import Bench
 from gradverify.core.numeric import richardson
-from gradverify.core.numeric.directional import slope
+from gradverify.core.numeric.directional import FIRST, ROUNDING, differs
 from gradverify.core.numeric.moves import Moves, by_owner, single_moves
-from gradverify.core.numeric.samples import BAR_FACTOR, Estimate, finest_noise
+from gradverify.core.numeric.samples import BAR_FACTOR, finest_noise
 from gradverify.core.numeric.walk import sample
 from gradverify.core.ways import added as found_by
 from gradverify.core.ways.added import Added
 from gradverify.core.ways.structure import Structure, confined_dimensions
 
-_ROUNDING = 1e-9  # of a sum, relative to the sum of its terms' sizes
 _LAST_DIGITS = 2.0**-46  # of a product
 _ULPS = 64.0  # of the inputs' own dtype, where that is coarser
 _FAINT = 1e-4  # of the largest sum: what rounding elsewhere may leave in a sum of nothing
-_FIRST, _CLOSE = 2.0**-12, 2.0**-26  # first steps along a direction, relative to the length scale
+_CLOSE = 2.0**-26  # first step along a direction where `FIRST` is too long, relative to the length scale
 _NUDGE = 2.0**-8  # how far they move, relative to the length scale
 _CONFIRMED = 6  # accused coordinates that are moved alone
 
@@ -44,7 +43,7 @@ def claims_hold(backward: Reverse, moves: Moves, claimed: Tensor, seed: int) -> 
     size = claimed.abs().nan_to_num_(0.0, 0.0, 0.0)
     weights = size.amax(dim=0) if len(size) > 1 else size[0]
     weights.masked_fill_(weights == 0, 1.0).reciprocal_()
-    rounding = max(_ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
+    rounding = max(ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
     if not _claims_hold(moves, claimed, *backward.heard, rounding):
         return False
     cotangent = scattered(weights, torch.Generator().manual_seed(seed + 1))
@@ -107,9 +106,9 @@ def differences_hold(at: Bench, added: Added, seed: int) -> bool:
     generator = torch.Generator().manual_seed(seed + 2)
     direction = scattered(at.lengths.step, generator)
     total, judged = found_by.along(added, direction), found_by.smooth(added)
-    off = judged & _off(at, direction, total, _FIRST)
+    off = judged & differs(at.sampled, at.noise, direction, total, FIRST)
     # A kink between the point and the end of a step looks like a dependence; a true one is there at any step.
-    return not bool(off.any()) or not bool((off & _off(at, direction, total, _CLOSE)).any())
+    return not bool(off.any()) or not bool((off & differs(at.sampled, at.noise, direction, total, _CLOSE)).any())
 
 
 def pattern_holds(at: Bench, added: Added, structure: Structure, seed: int) -> bool:
@@ -161,10 +160,3 @@ def accusations_hold(at: Bench, added: Added) -> bool:
     together = found_by.columns(added, accused)
     apart = (found.value - together.value).abs() > BAR_FACTOR * (found.bar + together.bar)
     return not bool((apart & torch.isfinite(found.bar) & torch.isfinite(together.bar)).any())
-
-
-def _off(at: Bench, direction: Tensor, total: Estimate, first: float) -> Tensor:
-    """Tell which outputs change otherwise along a direction than the entries add up to, (m,)."""
-    found = slope(at.sampled, at.noise, direction, first)
-    allowed = BAR_FACTOR * (found.bar + total.bar) + _ROUNDING * total.value.abs()
-    return ((found.value - total.value).abs() > allowed) & torch.isfinite(found.bar)

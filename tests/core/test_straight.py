@@ -1,0 +1,123 @@
+"""Moves along which a function is a straight line: one step is enough, and nothing is overlooked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from gradverify.core.function.analytic import jacobian
+from gradverify.core.function.steady import steady
+from gradverify.core.function.tape import record
+from gradverify.core.judging.bench import bench
+from gradverify.core.judging.columns import Known
+from gradverify.core.judging.ground import ground_of
+from gradverify.core.numeric.moves import single_moves
+from gradverify.core.ways.straight import straight_moves
+from gradverify.result import Verdict
+from tests.core.support import ALONE, gradcheck, problem_of, with_backward
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    """Return normal numbers that are differentiated."""
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+
+WEIGHTS = drawn(40, 60, seed=9).detach()
+
+
+def known_of(function: Callable[..., Any], *inputs: Tensor) -> Known | None:
+    """Return the moves of single coordinates that are settled by one step."""
+    problem = problem_of(function, *inputs)
+    ground = ground_of(steady(problem, record(problem), 0), ALONE)
+    claimed = jacobian(ground.backward).T.contiguous()
+    moves = single_moves(*claimed.shape, claimed.device)
+    return straight_moves(bench(ground.sampled, ground.noise, ground.lengths, moves, claimed, ALONE), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (torch.matmul, ((16, 12), (12, 10))),
+        (lambda x: x.cumsum(0) + 1e3, ((300,),)),
+        (lambda x, y, z: x @ y @ z, ((9, 8), (8, 7), (7, 9))),
+        (lambda x, w: functional.conv2d(x, w, padding=1), ((1, 2, 8, 8), (3, 2, 3, 3))),
+    ],
+)
+def test_all_moves_of_functions_linear_in_each_input_are(
+    function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    inputs = [drawn(*shape, seed=seed) for seed, shape in enumerate(shapes)]
+    known = known_of(function, *inputs)
+    assert known is not None
+    assert len(known.moves) == sum(x.numel() for x in inputs)
+    assert not bool(known.judged.code.any())
+
+
+def test_of_a_layer_norm_those_of_weight_and_bias_are() -> None:
+    x, w, b = drawn(20, 16), drawn(16, seed=1), drawn(16, seed=2)
+    known = known_of(lambda x, w, b: functional.layer_norm(x, (16,), w, b), x, w, b)
+    assert known is not None
+    assert known.moves.tolist() == list(range(320, 352))
+
+
+def test_the_wrong_entries_of_a_line_are_looked_at_closely_and_the_right_ones_are_not() -> None:
+    off = torch.ones(3, 40, dtype=torch.float64)
+    off[1, 7] += 1e-9
+    function = with_backward(lambda x: x @ WEIGHTS, lambda g, x: (g @ WEIGHTS.T) * off)
+    known = known_of(function, drawn(3, 40))
+    assert known is not None
+    assert known.moves.tolist() == [number for number in range(120) if number != 47]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.sin,
+        lambda x: x.softmax(-1),
+        lambda x: x @ WEIGHTS + 1e-6 * (x @ WEIGHTS) ** 2,
+        lambda x: (100 * x @ WEIGHTS).sin().abs(),
+    ],
+)
+def test_inputs_in_which_a_function_bends_are_not_tried(function: Callable[..., Any]) -> None:
+    assert known_of(function, drawn(3, 40)) is None
+
+
+def dip(x: Tensor) -> Tensor:
+    """A function that is odd around whole numbers, and next to nothing a thousandth away from them."""
+    off = x - x.round()
+    return off * torch.exp(-((off / 1e-4) ** 2))
+
+
+def test_what_lies_between_the_steps_is_not_overlooked() -> None:
+    x = torch.ones(6, 40, dtype=torch.float64, requires_grad=True)
+    without = with_backward(lambda x: x @ WEIGHTS, lambda g, x: g @ WEIGHTS.T)
+    assert known_of(without, x) is not None
+    assert known_of(with_backward(lambda x: (x + 1e-3 * dip(x)) @ WEIGHTS, lambda g, x: g @ WEIGHTS.T), x) is None
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.integers(1, 40),
+    st.integers(20, 60),
+    st.integers(20, 60),
+    st.integers(0, 1000),
+    st.sampled_from([1e-6, -1e-3, -2.0]),
+)
+def test_one_wrong_entry_of_a_linear_map_is_found(rows: int, inner: int, columns: int, seed: int, error: float) -> None:
+    x, by = drawn(rows, inner, seed=seed), drawn(inner, columns, seed=seed + 1).detach()
+    place = seed % x.numel()
+    off = 1 + error * (torch.arange(x.numel()) == place).view_as(x)
+    wrong = with_backward(lambda x: x @ by, lambda g, x: (g @ by.T) * off)
+    result = gradcheck(wrong, x)
+    assert result.verdict is Verdict.FAIL
+    assert {element.input_index for finding in result.findings for element in finding.elements} == {
+        (place // inner, place % inner)
+    }
+    assert gradcheck(lambda x: x @ by, x).verdict is Verdict.PASS
