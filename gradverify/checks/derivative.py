@@ -48,7 +48,10 @@ def judge(question: Question, steady: Steady) -> Judgement:
     except UnnamedError as error:
         return Judgement(result=inconclusive(check, problem, f"GV{series + 4}", str(error)), found=None)
     result = _told(question, problem, found)
-    if found.sampled.coarse and result.entries:
+    if found.sampled.rounds_to is not None and result.entries:
+        narrow = str(found.sampled.rounds_to).removeprefix("torch.")
+        result = replace(result, message=f"{result.message}; the forward rounds its inputs, and is judged in {narrow}")
+    elif found.sampled.coarse and result.entries:
         result = replace(result, message=f"{result.message}; differences are those of the same numbers in float64")
     return Judgement(result=result, found=found)
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradverify.case import Settings
 from gradverify.core.function.analytic import Reverse
 from gradverify.core.function.coordinates import Block
+from gradverify.core.function.rounded import as_rounded
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.steady import Steady
 from gradverify.core.function.widened import in_double
-from gradverify.core.judging.compare import Code
+from gradverify.core.judging.compare import Code, relative_tolerance
 from gradverify.core.judging.ground import Ground, Reconsider, ground_of
-from gradverify.core.judging.tally import Comparison, measured
+from gradverify.core.judging.tally import Comparison, is_accepted, measured
 from gradverify.core.ways import dense
 from gradverify.core.ways.dense import compare_densely
 from gradverify.core.ways.probed import compare_by_probing
 from gradverify.core.ways.structured import compare_by_structure
 from gradverify.core.whole.evidence import Evidence, Whole
 from gradverify.result import Method
+
+_UNITS = 16.0  # of rounding, that a backward may be off by where the forward rounds its inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +49,33 @@ def investigate(steady: Steady, settings: Settings, reconsider: Reconsider) -> I
     Where the Jacobian has a structure that stands every test, shared moves and cotangents do it; else one move per
     input coordinate and one vjp per output coordinate, and where those are too many, random sums over all entries.
     Entries in low precision are held against float64, sums of them are not: they would have to know of its rounding.
+    What cannot be judged, or is accused, of a forward that rounds its inputs is judged for inputs that are rounded.
     """
-    ground = ground_of(in_double(steady), settings)
+    sampled = in_double(steady)
+    if steady.problem.order > 1:
+        return _investigated(steady, sampled, settings, reconsider)
+    if sampled.sampled.coarse:  # which says nothing where that forward does not resolve more
+        sampled = as_rounded(steady, sampled.sampled) or sampled
+    found = _investigated(steady, sampled, settings, reconsider)
+    if found.method is Method.PROBED or is_accepted(found.comparison) or found.sampled.rounds_to is not None:
+        return found
+    rounded = as_rounded(steady, found.sampled)
+    if rounded is None:
+        return found
+    tolerances = replace(settings.tolerances, rtol=_relative(settings, found.sampled, rounded.sampled))
+    return _investigated(rounded, rounded, replace(settings, tolerances=tolerances), reconsider)
+
+
+def _relative(settings: Settings, given: Sampler, rounded: Sampler) -> float:
+    """Return the relative tolerance for inputs that are rounded: as for those given, and what rounding may leave."""
+    asked = relative_tolerance(settings.tolerances, given.dtypes)
+    usual = relative_tolerance(settings.tolerances, rounded.dtypes)
+    return max(asked, min(usual, _UNITS * rounded.eps))
+
+
+def _investigated(steady: Steady, sampled: Steady, settings: Settings, reconsider: Reconsider) -> Investigation:
+    """Compare every entry, by differences of the forward as it is `sampled`."""
+    ground = ground_of(sampled, settings)
     method, comparison = Method.STRUCTURED, compare_by_structure(ground, settings, reconsider)
     if comparison is None and dense.affordable(ground):
         method, comparison = Method.DENSE, compare_densely(ground, settings, reconsider)

@@ -56,6 +56,7 @@ class Sampler:
     dtypes: frozenset[torch.dtype]  # that backward answers in, and tolerances go by
     coarse: float = 0.0  # their eps, where the forward is sampled in a finer one; see `widened`
     least: float = 0.0  # and the smallest number that they hold
+    rounds_to: torch.dtype | None = None  # what the forward rounds inputs to, where they are so; see `rounded`
     together: Together = field(default_factory=Together)
     kept: Tensor | None = None  # outputs looked at, None for all; `value` and `unit` are theirs
 

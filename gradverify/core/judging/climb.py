@@ -12,6 +12,7 @@ from gradverify.core.judging.compare import Code, Judged, in_doubt, is_resolved,
 from gradverify.core.judging.faint import excused
 from gradverify.core.judging.replaced import replaced
 from gradverify.core.judging.steep import drowned, heard, unseen
+from gradverify.core.judging.still import says_nothing
 from gradverify.core.numeric.ladder import coarse_steps, fine_steps
 from gradverify.core.numeric.moves import members, owned
 from gradverify.core.numeric.nonsmooth import Local, examine
@@ -93,8 +94,10 @@ def _held_against(at: Bench, samples: Samples, local: Local) -> Judged:
     faint = excused(at, samples.moves, judged, local.seen)
     if faint is not None:
         judged = judge_local(claimed, local, allowance, faint)
-    wrong = (judged.code == Code.MISMATCH) & ~(local.idle | local.edge | local.kink)
+    wrong = (judged.code == Code.MISMATCH) & ~(local.edge | local.kink)
     if not bool(wrong.any()):
         return judged
-    wrong &= unseen(at.sampled, heard(at.noise, local), samples, claimed, judged.numeric)
-    return replace(judged, code=judged.code.masked_fill(wrong, Code.UNDETERMINED))
+    still = wrong & (judged.numeric.abs() <= judged.bar) & says_nothing(at, samples, claimed)
+    wrong &= ~local.idle & unseen(at.sampled, heard(at.noise, local), samples, claimed, judged.numeric)
+    code = judged.code.masked_fill(wrong | still, Code.UNDETERMINED)
+    return replace(judged, code=code, bar=torch.where(still, torch.maximum(judged.bar, judged.error), judged.bar))

@@ -14,12 +14,13 @@ from gradverify.core.function.chance import scattered
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
-from gradverify.core.numeric.pieces import slopes
+from gradverify.core.numeric.pieces import STEP, slopes
 
 _UNITS = 1.0  # of its rounding, that every input is moved by
 _PAIRS = 8  # of opposite points at which derivatives are taken
 _DEEP = 16.0  # units of rounding of the largest in its row, that one rounding after the other may leave
 _UNEVEN = 0.1  # of the range of slopes: a kink takes at least half of it, and a smooth function next to nothing
+_RESOLVED = 0.1  # of an error, that noise may make of a slope
 _COLUMNS = 96  # coordinates looked up, at most
 
 
@@ -48,7 +49,9 @@ def excuse_coarse(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judge
         found = slopes(at.sampled, around, [direction]).squeeze(1) / length[column]
         low, high = found.amin(dim=0), found.amax(dim=0)
         between = (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)
-        explained = wrong & (owner == column) & between
+        # A forward that is no finer itself shows only noise by such steps.
+        resolved = at.noise.level <= _RESOLVED * STEP * length[column] * judged.error
+        explained = wrong & (owner == column) & between & resolved
         broken = _broken(found, high - low) & (high - low > judged.allowed)
         code[explained] = torch.where(broken, Code.KINK, Code.MATCH).to(code.dtype)[explained]
         allowed[explained] = torch.maximum(allowed, judged.error)[explained]

@@ -17,6 +17,7 @@ from gradverify.result import ElementVerdict
 
 UNDERFLOW = 1e-290  # bars that only keep room for denormal numbers
 _RESOLVING = 1e-3  # an entry is judged when its bar, times the factor, is below this part of its scale
+_FINE = 1e-6  # a relative tolerance above this is that of low precision
 _NEGLIGIBLE = 1e-6  # derivatives below this part of |f|/|x| are of no consequence
 ROUNDING = 100 * torch.finfo(torch.float64).eps  # what sums in backward may leave, beside the row and the column
 ZERO = 1e-10  # what they may leave in place of a zero
@@ -160,11 +161,12 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance, faint: Tens
 
     Derivatives as small as `faint` (C, m) may be the rounding of something that cancels inside.
     """
-    allowance = replace(
-        allowance,
-        # A wrong branch would show by the steepest slope around, be it that of another input.
-        scale=torch.maximum(allowance.scale, local.seen.amax(dim=0, keepdim=True)),
-    )
+    # A wrong branch would show by the steepest slope around, be it that of another input.
+    scale = torch.maximum(allowance.scale, local.seen.amax(dim=0, keepdim=True))
+    if allowance.rtol > _FINE:  # a row of zeros that low precision hides is none of consequence beside the other rows
+        silent = (claimed == 0) & (local.estimate.value.abs() <= local.estimate.bar)
+        scale = torch.where(silent, torch.maximum(scale, allowance.largest), scale)
+    allowance = replace(allowance, scale=scale)
     zero = torch.maximum(allowance.zero, BAR_FACTOR * local.hidden)
     judged = judge_smooth(claimed, local.estimate, allowance, zero)
     code = judged.code.clone()

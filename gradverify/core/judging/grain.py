@@ -26,7 +26,7 @@ from gradverify.errors import EvaluationError
 
 _UNITS = 128.0  # of rounding, that a claim may be off by
 _DIGITS = 2.0  # and one of which nothing but such digits is left
-_MOST = 2.0**-10  # but not by more than this, in whatever precision
+_MOST = 2.0**-10  # but not by more than this, or than one unit, in whatever precision
 _NUMBERS = 1_000_000  # answers held at a time, at most
 _QUESTIONS = 16  # asked at every point, at most: a row each, or several rows that no input is common to
 
@@ -35,7 +35,8 @@ def excuse_grain(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -
     """Take back accusations that are within what backward's answers resolve."""
     claimed = at.claimed[chosen]
     largest = float(at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if at.claimed.numel() else 0.0
-    small = (judged.code == Code.MISMATCH) & (judged.error <= min(_MOST, _UNITS * at.sampled.eps) * max(1.0, largest))
+    most = min(max(_MOST, at.sampled.eps), _UNITS * at.sampled.eps) * max(1.0, largest)
+    small = (judged.code == Code.MISMATCH) & (judged.error <= most)
     if not bool(small.any()):
         return judged
     asked = questions(at, backward, chosen, small, min(_QUESTIONS, _NUMBERS // max(1, at.sampled.point.numel())))

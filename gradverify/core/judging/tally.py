@@ -12,7 +12,7 @@ from gradverify.case import Settings
 from gradverify.core.function.coordinates import Block
 from gradverify.core.function.sampler import places
 from gradverify.core.judging.bench import Bench, of_moves
-from gradverify.core.judging.compare import WRONG, Code, Judged, agrees
+from gradverify.core.judging.compare import ACCEPTED, WRONG, Code, Judged, agrees
 from gradverify.core.judging.entries import Entries, Places, entries_of, inside, worst_of
 from gradverify.core.judging.extremes import Extremes, with_extremes
 from gradverify.core.judging.ground import Reconsider
@@ -60,6 +60,11 @@ class Comparison:
     def wrong(self) -> int:
         """How many entries are."""
         return sum(self.counts[code] for code in WRONG)
+
+
+def is_accepted(comparison: Comparison) -> bool:
+    """Tell whether every entry is as it should be."""
+    return all(code in ACCEPTED for code, count in comparison.counts.items() if count)
 
 
 class Tally:

@@ -2,7 +2,7 @@
 
 Ridders, Adv. Eng. Softw. 4(2), 1982, and Numerical Recipes (`dfridr`) keep the entry with the smallest error
 estimate. Two coarse steps may agree by accident, though, so an entry also answers for how far the differences at
-finer steps contradict it.
+finer steps contradict it, and the entries of its own column that are made of these.
 """
 
 from __future__ import annotations
@@ -54,15 +54,16 @@ def central_tableau(samples: Samples, noise: Tensor, usable: Tensor) -> Estimate
     """
     largest = samples.forth.amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
     lengths = (samples.forth / largest).square()  # the square of a step may underflow
-    return tableau(central(samples), noise, usable, lengths)
+    return tableau(central(samples), noise, usable, lengths, smooth=True)
 
 
-def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor) -> Estimate:
+def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor, *, smooth: bool = False) -> Estimate:
     """Return the best entry of Neville's tableau over the rungs of a ladder.
 
     `start` (C, K, m) holds the differences, `noise` what noise alone may change in each, `usable` which to trust;
     `lengths` (C, K, 1 or m) is what the error is a power series in: the squared steps for central differences, the
-    steps for one-sided ones.
+    steps for one-sided ones. Of a function that is `smooth` wherever it is usable, as it need not be on the way to a
+    kink, an entry must not contradict the finer ones of its column.
     """
     entry = torch.where(usable, start, torch.nan)
     low, high = _envelope(entry, noise)
@@ -72,9 +73,12 @@ def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor) -> Es
         ratio = lengths[:, :-order] / lengths[:, order:]
         entry = fine + (fine - coarse) / (ratio - 1)
         moved_by = torch.maximum((entry - fine).abs(), (entry - coarse).abs())
-        contradicted = torch.maximum(low[:, order:] - entry, entry - high[:, order:]).clamp(min=0.0)
+        own = moved_by + noise[:, order:]
+        contradicted = _outside(entry, low[:, order:], high[:, order:])
+        if smooth:
+            contradicted = torch.maximum(contradicted, _outside(entry, *_narrowed(entry, own)))
         values.append(entry)
-        bars.append(moved_by + noise[:, order:] + contradicted)
+        bars.append(own + contradicted)
     value, bar = torch.cat(values, dim=1), torch.cat(bars, dim=1)
     bar = torch.where(torch.isfinite(bar), bar, torch.inf)
     best = bar.argmin(dim=1, keepdim=True)
@@ -96,7 +100,16 @@ def _envelope(difference: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     errors of any order in h is an overestimate, and some of its noise.
     """
     doubt = 2 * difference.diff(dim=1).abs() + _DOUBT * noise[:, 1:]
-    doubt = torch.cat([torch.full_like(doubt[:, :1], torch.inf), doubt], dim=1)
-    low = (difference - doubt).nan_to_num(-torch.inf, torch.inf, -torch.inf)
-    high = (difference + doubt).nan_to_num(torch.inf, torch.inf, -torch.inf)
+    return _narrowed(difference, torch.cat([torch.full_like(doubt[:, :1], torch.inf), doubt], dim=1))
+
+
+def _narrowed(value: Tensor, doubt: Tensor) -> tuple[Tensor, Tensor]:
+    """Return between what each value, give or take its doubt, and all finer ones allow the derivative to lie."""
+    low = (value - doubt).nan_to_num(-torch.inf, torch.inf, -torch.inf)
+    high = (value + doubt).nan_to_num(torch.inf, torch.inf, -torch.inf)
     return low.flip(1).cummax(dim=1).values.flip(1), high.flip(1).cummin(dim=1).values.flip(1)
+
+
+def _outside(value: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Return how far values lie outside of what is allowed."""
+    return torch.maximum(low - value, value - high).clamp(min=0.0)

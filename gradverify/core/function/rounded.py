@@ -1,0 +1,159 @@
+"""Forwards that round what they are given to a lower precision before anything else: `x.float()`, `x.half()`.
+
+Such a forward goes up in stairs as wide as that precision's numbers are apart, so that differences by steps of any
+other width say little and small ones nothing. It is told by experiment, at the point and away from it: it answers bit
+for bit the same for its inputs as rounded, and for what is almost half way to the next numbers; a little beyond half
+way it answers as it does for these, which most outputs feel.
+Judged as a function of numbers in that precision, which it is, every step ends where a stair does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.chance import scattered
+from gradverify.core.function.coordinates import Block
+from gradverify.core.function.problem import Primal, Problem
+from gradverify.core.function.sampler import Sampler, identical, sampler
+from gradverify.core.function.scale import scales
+from gradverify.core.function.steady import Steady
+from gradverify.core.function.tape import record
+from gradverify.core.function.together import evaluate
+from gradverify.errors import EvaluationError
+
+_NARROW = (torch.bfloat16, torch.float16, torch.float32)
+_BELOW, _ABOVE = 0.49, 0.51  # of the way to the next number: the first rounds back, the second on
+_HALF = 0.5  # of the entries go there at a time
+_TRIALS, _OF_FEW, _FEW = 2, 8, 16  # at every place, more where there are fewer outputs than that
+_MOST = 0.25  # of the outputs that move at all feel the next numbers: sums may round them away
+_OFTEN = 6  # and that is seen so often: as an accident, it would be a rare one
+
+
+def as_rounded(steady: Steady, sampled: Sampler) -> Steady | None:
+    """Return the problem as one of inputs in the precision that `sampled`, its forward, rounds them to.
+
+    None where it rounds none of them. Backward is asked for numbers that it can tell apart, too.
+    """
+    dtypes = [_rounded_to(sampled, block) for block in sampled.inputs]
+    if all(dtype is None for dtype in dtypes):
+        return None
+    try:
+        return _with(steady, sampled, dtypes)
+    except EvaluationError:
+        return None
+
+
+def _rounded_to(sampled: Sampler, block: Block) -> torch.dtype | None:
+    """Return the coarsest precision that the forward rounds this input to, None where it does not."""
+    own = sampled.problem.primals[block.tensor].tensor.dtype
+    if not own.is_floating_point:
+        return None
+    eps = torch.finfo(own).eps
+    return next((dtype for dtype in _NARROW if torch.finfo(dtype).eps > eps and _rounds(sampled, block, dtype)), None)
+
+
+def _rounds(sampled: Sampler, block: Block, dtype: torch.dtype) -> bool:
+    """Tell whether the forward rounds this input to that precision, here and at some other places."""
+    generator = torch.Generator().manual_seed(0)
+    shared, point = scales(sampled).shared[block.coordinates], sampled.point[block.coordinates]
+    trials = _TRIALS if len(sampled.value) >= _FEW else _OF_FEW
+    moved = live = 0
+    for away in (torch.zeros_like(shared), shared, shared.clamp(min=1.0)):
+        there = point + scattered(away, generator)
+        number = there.to(dtype).to(torch.float64)
+        here, same = _at_values(sampled, block, torch.stack([there, number]))
+        some = torch.rand(trials, len(number), generator=generator).to(number.device) < _HALF
+        onwards = torch.where(some, _to_the_next(number, dtype), 0.0)
+        below, above, at_next = (
+            _at_values(sampled, block, number + share * onwards) for share in (_BELOW, _ABOVE, 1.0)
+        )
+        if not (identical(same, here) and identical(below, here.expand_as(below)) and identical(above, at_next)):
+            return False
+        elsewhere = _at_values(sampled, block, number + scattered(number.expand(trials, -1), generator))
+        moved += int((at_next != here).sum())
+        live += int(((elsewhere != here) & elsewhere.isfinite()).sum())
+    return moved >= max(_OFTEN, _MOST * live)
+
+
+def _to_the_next(number: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return how far it is from numbers of that precision to the next ones away from zero, 0 from zero itself."""
+    _, power = torch.frexp(number)
+    apart = torch.ldexp(torch.full_like(number, torch.finfo(dtype).eps / 2), power)
+    return torch.where(number == 0, 0.0, apart.copysign(number))
+
+
+def _at_values(sampled: Sampler, block: Block, values: Tensor) -> Tensor:
+    """Return the outputs where one input has these values (N, k); (N, m)."""
+    points = sampled.point.repeat(len(values), 1)
+    points[:, block.coordinates] = values
+    found = sampled.value.new_empty(len(values), len(sampled.value))
+    evaluate(sampled, points, found)
+    return found
+
+
+def _with(steady: Steady, sampled: Sampler, dtypes: Sequence[torch.dtype | None]) -> Steady:
+    """Return the problem with inputs in these precisions where there is one; raises EvaluationError."""
+    asked = [
+        primal.tensor if dtype is None or not _is_coarser(dtype, primal.tensor.dtype) else primal.tensor.to(dtype)
+        for primal, dtype in zip(steady.problem.primals, dtypes, strict=True)
+    ]
+    moved = [
+        tensor.to(primal.tensor.dtype if dtype is None else dtype)
+        for tensor, primal, dtype in zip(asked, sampled.problem.primals, dtypes, strict=True)
+    ]
+    backward, forward = _at(steady.problem, asked), _at(sampled.problem, moved)
+    around = sampler(forward, record(forward))
+    answered, coarsest = _coarsest(asked), max((dtype for dtype in dtypes if dtype is not None), key=_eps)
+    limits = torch.finfo(answered)
+    within = _eps(answered) > _eps(_coarsest(moved))
+    around = replace(
+        around,
+        unit=_unit(around, coarsest),
+        dtypes=frozenset(tensor.dtype for tensor in asked),
+        coarse=limits.eps if within else 0.0,
+        least=limits.smallest_normal * limits.eps if within else 0.0,
+        rounds_to=coarsest,
+    )
+    return Steady(problem=backward, tape=record(backward), sampled=around)
+
+
+def _at(problem: Problem, tensors: Sequence[Tensor]) -> Problem:
+    """Return the problem with inputs of other dtypes, which the function still gets in those it knows."""
+    known = [primal.tensor.dtype for primal in problem.primals]
+    function: Callable[..., Any] = problem.function
+
+    def called(*given: Tensor) -> Any:
+        return function(*(tensor.to(dtype) for tensor, dtype in zip(given, known, strict=True)))
+
+    primals: tuple[Primal, ...] = tuple(
+        replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True)
+    )
+    return replace(problem, function=called, primals=primals)
+
+
+def _unit(around: Sampler, dtype: torch.dtype) -> Tensor:
+    """Return the outputs' unit roundoff: that of the coarsest precision, up to this one, that holds all of a tensor."""
+    unit = around.unit.clone()
+    for block in around.outputs:
+        values = around.value[block.coordinates]
+        held = [each for each in _NARROW if _eps(each) <= _eps(dtype) and identical(values.to(each).double(), values)]
+        if held:
+            unit[block.coordinates] = torch.maximum(unit[block.coordinates], unit.new_tensor(_eps(held[0]) / 2))
+    return unit
+
+
+def _coarsest(tensors: Sequence[Tensor]) -> torch.dtype:
+    return max((tensor.dtype for tensor in tensors), key=_eps)
+
+
+def _is_coarser(one: torch.dtype, other: torch.dtype) -> bool:
+    return _eps(one) > _eps(other)
+
+
+def _eps(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps
