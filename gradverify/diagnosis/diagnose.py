@@ -23,6 +23,7 @@ from gradverify.diagnosis.causes.lost import lost_paths
 from gradverify.diagnosis.causes.mask import missing_mask
 from gradverify.diagnosis.causes.scaled import missing_factor
 from gradverify.diagnosis.causes.single import single_elements
+from gradverify.diagnosis.causes.surrogate import straight_through
 from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs
 from gradverify.diagnosis.causes.term import missing_term
 from gradverify.diagnosis.causes.tile import boundary_tile
@@ -57,6 +58,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="detached", find=detached),
     Cause(name="mean-for-sum", find=mean_for_sum),
     Cause(name="constant-factor", find=constant_factor),
+    Cause(name="straight-through", find=straight_through),
     Cause(name="missing-mask", find=_missing_mask),
     Cause(name="missing-broadcast-sum", find=missing_broadcast_sum),
     Cause(name="transposed", find=transposed),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -304,3 +305,28 @@ def test_two_factors_in_no_two_regions_are_no_branches() -> None:
 def test_one_factor_and_none_in_two_regions_are_no_branches() -> None:
     wrong = lambda g, x: g * torch.where(x > 1, 2 * x.exp(), x.sin())  # noqa: E731
     assert only(torch.exp, wrong, double(SPREAD)) == (None, "")
+
+
+@pytest.mark.parametrize("forward", [torch.round, torch.sign, torch.floor, lambda x: (x > 0).to(x.dtype)])
+def test_a_gradient_of_what_moves_in_jumps_is_a_surrogate(forward: Callable[[Tensor], Tensor]) -> None:
+    x = drawn(4, 5)
+    cause, text = only(forward, lambda g, x: g, x)
+    assert cause == "straight-through"
+    assert text.startswith(
+        "20 of 20 elements differ; output moves in jumps only, analytic = cotangent: a straight-through"
+    )
+    assert only(forward, lambda g, x: g * (x.abs() <= 1), x)[0] == "straight-through"
+    assert only(forward, lambda g, x: g * x.sigmoid() * (1 - x.sigmoid()), x)[0] == "straight-through"
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda x: (x - 9).relu(),  # is flat here only
+        lambda x: x.clamp(-0.1, 0.1),
+        lambda x: x.round() + (x - 9).relu(),
+        lambda x: 0.0 * x.round(),  # moves nowhere
+    ],
+)
+def test_one_of_what_rises_elsewhere_is_not(forward: Callable[[Tensor], Tensor]) -> None:
+    assert only(forward, lambda g, x: g, (1 + drawn(6).detach().abs()).requires_grad_())[0] != "straight-through"

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from gradverify.core.function.analytic import reverse, row
-from gradverify.core.function.coordinates import flatten, unflatten
-from gradverify.core.function.problem import Problem, call
 from gradverify.core.function.tape import record
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.laid import laid
+from gradverify.diagnosis.block.moved import moved, outputs_at
 from gradverify.diagnosis.block.seen import Seen, share_of
 from gradverify.diagnosis.block.structure import is_elementwise
-from gradverify.diagnosis.naming.variables import Axis, coordinates
+from gradverify.diagnosis.naming.variables import Axis
 from gradverify.errors import EvaluationError
 
 WRONG_POINT = "wrong-point"
@@ -68,25 +66,16 @@ def _agrees(seen: Seen, expected: Tensor, found: Tensor | None, claimed: Tensor)
 def _slopes(evidence: Evidence, point: Tensor) -> Tensor | None:
     """Return the derivatives of all entries with the input somewhere else, None where forward fails there."""
     step = _STEP * max(1.0, float(point.abs().max()))
-    values = [_value(evidence, point + k * step) for k in (-2, -1, 1, 2)]
+    values = [outputs_at(evidence, point + k * step) for k in (-2, -1, 1, 2)]
     if any(value is None for value in values):
         return None
     far_below, below, above, far_above = (value for value in values if value is not None)
     return (8 * (above - below) - (far_above - far_below)) / (12 * step)
 
 
-def _value(evidence: Evidence, point: Tensor) -> Tensor | None:
-    problem = _moved(evidence, point)
-    try:
-        found = flatten(output.tensor for output in call(problem, [primal.tensor for primal in problem.primals]))
-    except EvaluationError:
-        return None
-    return found[evidence.of.coordinates].to(evidence.device).double() if len(found) >= evidence.of.stop else None
-
-
 def _answers(evidence: Evidence, point: Tensor) -> Tensor | None:
     """Return what backward says to a cotangent of ones with the input somewhere else, None where it fails there."""
-    problem = _moved(evidence, point)
+    problem = moved(evidence, point)
     try:
         backward = reverse(problem, record(problem), 0)
         cotangent = torch.zeros(max(block.stop for block in evidence.outputs), dtype=torch.float64)
@@ -94,13 +83,3 @@ def _answers(evidence: Evidence, point: Tensor) -> Tensor | None:
         return row(backward, cotangent)[evidence.wrt.coordinates].to(evidence.device)
     except EvaluationError:
         return None
-
-
-def _moved(evidence: Evidence, point: Tensor) -> Problem:
-    """Return the problem with the input at another point and all others where they are."""
-    problem = evidence.backward.problem
-    whole = coordinates(evidence)[0].clone()
-    whole[evidence.wrt.coordinates] = point
-    tensors = unflatten(whole, [primal.tensor for primal in problem.primals])
-    moved = [replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True)]
-    return replace(problem, primals=tuple(moved))
