@@ -14,7 +14,7 @@ from gradverify.core.function.noise import Noise
 from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.judging.bench import Bench, of_moves, part_of
-from gradverify.core.judging.compare import Allowance, Judged, in_doubt, judge_smooth
+from gradverify.core.judging.compare import ROUNDING, Allowance, Judged, in_doubt, judge_smooth, matching, tells_enough
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.ladder import central_tableau
 from gradverify.core.numeric.samples import (
@@ -116,10 +116,16 @@ def _straight(sampled: Sampler, noise: Noise, samples: Samples, claimed: Tensor,
     rise = plus - minus
     level = _reaching(sampled, noise, rise)
     estimate = Estimate(value=rise.div_(forth + back), bar=level * (NOISE_FACTOR / forth))
+    own, error = claimed.abs(), (claimed - estimate.value).abs_()
+    line = _lie_on_a_line(sampled, plus, minus, level)
+    plain = error <= torch.add(estimate.bar, own, alpha=ROUNDING)
+    plain.logical_and_(line).logical_and_(tells_enough(estimate.bar, own, allowance))
+    if bool(plain.all()):  # as in most tiles of a function that is linear
+        judged = matching(estimate, error, allowance.rtol * own)
+        return First(judged=judged, bends=judged.kinked, doubt=judged.kinked)
     judged = judge_smooth(claimed, estimate, allowance, allowance.zero)
-    line = _lie_on_a_line(sampled, plus, minus, level).logical_and_(judged.error <= allowance.atol.add_(estimate.bar))
-    bends = line.logical_not_()
-    return First(judged=judged, bends=bends, doubt=in_doubt(judged, bends, claimed.abs(), allowance))
+    bends = line.logical_and_(judged.error <= allowance.atol.add_(estimate.bar)).logical_not_()
+    return First(judged=judged, bends=bends, doubt=in_doubt(judged, bends, own, allowance))
 
 
 def is_line(sampled: Sampler, noise: Noise, plus: Tensor, minus: Tensor) -> Tensor:

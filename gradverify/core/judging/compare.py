@@ -150,6 +150,20 @@ def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance, zero
     )
 
 
+def matching(estimate: Estimate, error: Tensor, tolerated: Tensor) -> Judged:
+    """Return the verdicts on entries that all match; `tolerated` is what is allowed beside the bars."""
+    none = torch.zeros_like(error, dtype=torch.bool)
+    return Judged(
+        numeric=estimate.value,
+        bar=estimate.bar,
+        error=error,
+        allowed=torch.add(tolerated, estimate.bar, alpha=BAR_FACTOR),
+        code=none.view(torch.int8),  # Code.MATCH
+        kinked=none,
+        bent=none,
+    )
+
+
 def is_resolved(bar: Tensor, size: Tensor, allowance: Allowance) -> Tensor:
     """Tell which error bars are small beside the entry's size, or beside what an entry of any consequence has."""
     wide = BAR_FACTOR * bar > torch.maximum(size, allowance.scale).mul_(_threshold(allowance))
@@ -225,6 +239,13 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowan
     unsure &= matters(own, allowance)
     blind = (bar > _BLIND * own).logical_and_(own > _FAINT * allowance.beside)
     return doubt.logical_or_(unsure).logical_or_(blind)
+
+
+def tells_enough(bar: Tensor, own: Tensor, allowance: Allowance) -> Tensor:
+    """Tell which bars leave no doubt of entries that match, nor of any that matters beside their row or column."""
+    least = torch.maximum(own, _MATTERS * allowance.beside).mul_(DOUBT)
+    known = torch.maximum(own, allowance.scale).mul_(_threshold(allowance))
+    return BAR_FACTOR * bar <= torch.minimum(least, known)
 
 
 def hopeless(noise: Tensor, own: Tensor) -> Tensor:
