@@ -16,12 +16,14 @@ from gradverify.core.judging.ground import Ground, Reconsider, ground_of
 from gradverify.core.judging.tally import Comparison, is_accepted, measured
 from gradverify.core.ways import dense
 from gradverify.core.ways.dense import compare_densely
-from gradverify.core.ways.probed import compare_by_probing
+from gradverify.core.ways.probed import UnnamedError, compare_by_probing
 from gradverify.core.ways.structured import compare_by_structure
 from gradverify.core.whole.evidence import Evidence, Whole
+from gradverify.errors import EvaluationError
 from gradverify.result import Method
 
-_UNITS = 16.0  # of rounding, that a backward may be off by where the forward rounds its inputs
+_MOST = 1_000_000  # entries that are gone through again where the forward may round its inputs
+_UNITS = 4.0  # of rounding, that a backward may be off by where the forward rounds its inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +61,16 @@ def investigate(steady: Steady, settings: Settings, reconsider: Reconsider) -> I
     found = _investigated(steady, sampled, settings, reconsider)
     if found.method is Method.PROBED or is_accepted(found.comparison) or found.sampled.rounds_to is not None:
         return found
+    if found.ground.entries > _MOST:
+        return found
     rounded = as_rounded(steady, found.sampled)
     if rounded is None:
         return found
     tolerances = replace(settings.tolerances, rtol=_relative(settings, found.sampled, rounded.sampled))
-    return _investigated(rounded, rounded, replace(settings, tolerances=tolerances), reconsider)
+    try:
+        return _investigated(rounded, rounded, replace(settings, tolerances=tolerances), reconsider)
+    except (EvaluationError, UnnamedError):
+        return found  # backward does not answer for other numbers
 
 
 def _relative(settings: Settings, given: Sampler, rounded: Sampler) -> float:

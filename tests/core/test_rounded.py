@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from gradverify.checks.registry import run_check
+from gradverify.core.function.problem import bind
 from gradverify.core.function.rounded import as_rounded
 from gradverify.core.function.steady import steady
 from gradverify.core.function.tape import record
@@ -175,3 +177,46 @@ def test_a_row_of_zeros_is_known_beside_the_others_where_nothing_resolves_more(s
     assert gradcheck(with_backward(square, lambda grad, x: 2 * grad * x.clamp(min=0)), x).verdict is Verdict.PASS
     for wrong in (lambda grad, x: 2 * grad * x, lambda grad, x: 2 * grad * (x - 1).clamp(min=0)):
         assert gradcheck(with_backward(square, wrong), x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("narrow", [torch.float16, torch.bfloat16])
+def test_a_missing_mask_in_half_precision_never_passes(narrow: torch.dtype) -> None:
+    wrong = with_backward(lambda x: x.to(narrow).relu().to(x.dtype), lambda grad, _: grad)
+    for size, seed in ((4, 3), (12, 1), (12, 3)):
+        verdict = gradcheck(wrong, drawn(size, seed=seed)).verdict
+        assert verdict is Verdict.FAIL or (narrow is torch.bfloat16 and verdict is Verdict.INCONCLUSIVE)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-9])
+def test_a_missing_mask_at_small_numbers_in_float32_is_accused(size: float) -> None:
+    def narrow(x: Tensor) -> Tensor:
+        if x.dtype is not torch.float32:
+            raise TypeError("float32 only")
+        return x.relu()
+
+    x = (size * drawn(6).detach()).float().requires_grad_()
+    assert gradcheck(with_backward(narrow, lambda grad, _: grad), x).verdict is Verdict.FAIL
+
+
+def test_a_complex_input_may_stand_beside_one_that_is_rounded() -> None:
+    z = torch.complex(drawn(3).detach(), drawn(3, seed=1).detach()).requires_grad_()
+    assert precision_of(lambda z, y: z.real.sum() + y.half().sin().double(), z, drawn(5)) is torch.float16
+
+
+def test_a_projection_is_made_in_the_inputs_own_dtype() -> None:
+    by = torch.eye(4, dtype=torch.float64)
+    x = drawn(4)
+    problem = bind(lambda x: x.half().sin().double(), (x,), names=("x",), projections={"x": lambda x: by @ x})
+    assert run_check("gradcheck", problem, ALONE).verdict is not Verdict.FAIL
+
+
+def test_a_backward_that_answers_nowhere_else_leaves_the_first_verdict() -> None:
+    x = drawn(6)
+
+    def backward(grad: Tensor, saved: Tensor) -> Tensor:
+        if not torch.equal(saved, x.detach()):
+            raise RuntimeError("stale")
+        return 1.2 * grad * saved.cos()
+
+    wrong = with_backward(lambda x: x.half().sin().double(), backward)
+    assert gradcheck(wrong, x).verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)

@@ -22,7 +22,7 @@ from torch import Tensor
 from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.ecnoise import PLACES, noise_in
 from gradverify.core.function.line import on_line
-from gradverify.core.function.sampler import Sampler, along, identical
+from gradverify.core.function.sampler import Sampler, along, identical, magnitudes
 from gradverify.core.function.scale import Scales, own_or_shared
 
 _SPACING = 1.3 * 2.0**-20  # of the length scale: many float32 ulps, and far below what most functions feel
@@ -42,6 +42,8 @@ _CROSSED = 1e3  # a side that hears this many times more than the other has cros
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # relative to the length scale, from where rounding may be heard
 _STAYS = 4.0  # noise falls by less from one of these to the next
 _AT_ONCE = 1024.0  # and by more where the samples come to lie within one stair, which smooth variation does seldom
+_SMALL = 2.0**-20  # move of all inputs, relative to their length
+_FINER = 0.25  # of a unit of rounding of 1: what moves by so little is not rounded beside 1
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -170,6 +172,17 @@ def _fades(heard: Tensor) -> Tensor:
         twice = little[number] & little[number + 1]
         fading[number] = twice | (fading[number + 1] & (fall[number] <= _AT_ONCE))
     return fading
+
+
+def moves_finely(sampled: Sampler, lengths: Scales) -> Tensor:
+    """Tell which outputs feel a small move of all inputs, or are of a tensor that moves by less than rounding of 1.
+
+    (m,) bool. Nothing in such outputs is rounded beside a number of the size of 1, as log(1 + x²) is.
+    """
+    small = _SMALL * _direction(lengths, 0)
+    felt = torch.maximum(*((along(sampled, move) - sampled.value).abs() for move in (small, -small)))
+    fine = (felt > 0) & (felt < _FINER * sampled.unit)
+    return (felt > 0) | (magnitudes(sampled, fine.to(felt.dtype)) > 0)
 
 
 def repeats(sampled: Sampler) -> bool:

@@ -3,13 +3,13 @@
 Such a forward goes up in stairs as wide as that precision's numbers are apart, so that differences by steps of any
 other width say little and small ones nothing. It is told by experiment, at the point and away from it: it answers bit
 for bit the same for its inputs as rounded, and for what is almost half way to the next numbers; a little beyond half
-way it answers as it does for these, which most outputs feel.
-Judged as a function of numbers in that precision, which it is, every step ends where a stair does.
+way it answers as it does for these, which some outputs feel. Judged as a function of numbers in that precision, which
+it is, every step ends where a stair does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,9 +29,8 @@ from gradverify.errors import EvaluationError
 _NARROW = (torch.bfloat16, torch.float16, torch.float32)
 _BELOW, _ABOVE = 0.49, 0.51  # of the way to the next number: the first rounds back, the second on
 _HALF = 0.5  # of the entries go there at a time
-_TRIALS, _OF_FEW, _FEW = 2, 8, 16  # at every place, more where there are fewer outputs than that
-_MOST = 0.25  # of the outputs that move at all feel the next numbers: sums may round them away
-_OFTEN = 6  # and that is seen so often: as an accident, it would be a rare one
+_TRIALS, _OF_FEW, _FEW = 4, 24, 16  # at every place, more where there are fewer outputs than that
+_OFTEN = 6  # times outputs must feel the next numbers: that each time it is just there would be a rare accident
 
 
 def as_rounded(steady: Steady, sampled: Sampler) -> Steady | None:
@@ -39,7 +38,8 @@ def as_rounded(steady: Steady, sampled: Sampler) -> Steady | None:
 
     None where it rounds none of them. Backward is asked for numbers that it can tell apart, too.
     """
-    dtypes = [_rounded_to(sampled, block) for block in sampled.inputs]
+    rounded = {block.tensor: _rounded_to(sampled, block) for block in sampled.inputs}
+    dtypes = [rounded.get(number) for number in range(len(sampled.problem.primals))]
     if all(dtype is None for dtype in dtypes):
         return None
     try:
@@ -62,7 +62,7 @@ def _rounds(sampled: Sampler, block: Block, dtype: torch.dtype) -> bool:
     generator = torch.Generator().manual_seed(0)
     shared, point = scales(sampled).shared[block.coordinates], sampled.point[block.coordinates]
     trials = _TRIALS if len(sampled.value) >= _FEW else _OF_FEW
-    moved = live = 0
+    moved = 0
     for away in (torch.zeros_like(shared), shared, shared.clamp(min=1.0)):
         there = point + scattered(away, generator)
         number = there.to(dtype).to(torch.float64)
@@ -74,16 +74,15 @@ def _rounds(sampled: Sampler, block: Block, dtype: torch.dtype) -> bool:
         )
         if not (identical(same, here) and identical(below, here.expand_as(below)) and identical(above, at_next)):
             return False
-        elsewhere = _at_values(sampled, block, number + scattered(number.expand(trials, -1), generator))
-        moved += int((at_next != here).sum())
-        live += int(((elsewhere != here) & elsewhere.isfinite()).sum())
-    return moved >= max(_OFTEN, _MOST * live)
+        moved += int(((at_next != here) & at_next.isfinite()).sum())
+    return moved >= _OFTEN
 
 
 def _to_the_next(number: Tensor, dtype: torch.dtype) -> Tensor:
     """Return how far it is from numbers of that precision to the next ones away from zero, 0 from zero itself."""
     _, power = torch.frexp(number)
-    apart = torch.ldexp(torch.full_like(number, torch.finfo(dtype).eps / 2), power)
+    limits = torch.finfo(dtype)
+    apart = torch.ldexp(torch.full_like(number, limits.eps / 2), power).clamp(min=limits.smallest_normal * limits.eps)
     return torch.where(number == 0, 0.0, apart.copysign(number))
 
 
@@ -124,16 +123,19 @@ def _with(steady: Steady, sampled: Sampler, dtypes: Sequence[torch.dtype | None]
 
 def _at(problem: Problem, tensors: Sequence[Tensor]) -> Problem:
     """Return the problem with inputs of other dtypes, which the function still gets in those it knows."""
-    known = [primal.tensor.dtype for primal in problem.primals]
-    function: Callable[..., Any] = problem.function
+    known, function = problem.primals, problem.function
 
     def called(*given: Tensor) -> Any:
-        return function(*(tensor.to(dtype) for tensor, dtype in zip(given, known, strict=True)))
+        return function(*(_as_known(primal, tensor) for primal, tensor in zip(known, given, strict=True)))
 
-    primals: tuple[Primal, ...] = tuple(
-        replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True)
-    )
-    return replace(problem, function=called, primals=primals)
+    primals = [replace(primal, tensor=tensor, project=None) for primal, tensor in zip(known, tensors, strict=True)]
+    return replace(problem, function=called, primals=tuple(primals))
+
+
+def _as_known(primal: Primal, tensor: Tensor) -> Tensor:
+    """Return what the function gets where this is the input: in its own dtype, and projected in that."""
+    own = tensor.to(primal.tensor.dtype)
+    return own if primal.project is None else primal.project(own)
 
 
 def _unit(around: Sampler, dtype: torch.dtype) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.function import sampler
-from gradverify.core.function.noise import Noise, lasting
+from gradverify.core.function.noise import Noise, lasting, moves_finely
 from gradverify.core.function.sampler import Sampler, magnitudes
 from gradverify.core.function.scale import Scales
 from gradverify.core.judging.compare import Allowance, entry_scale, relative_tolerance, resolution_scale
@@ -30,6 +30,7 @@ class Bench:
     claimed: Tensor  # (M, m): what backward claims of each output and the coordinate that owns it in each move
     allowance: Allowance
     loudest: Callable[[], Tensor]  # () -> (m,), of many outputs at once: see `noise.lasting`
+    finely: Callable[[], Tensor]  # () -> (m,) bool, likewise: see `noise.moves_finely`
 
     @property
     def width(self) -> int:
@@ -47,6 +48,7 @@ def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed
         claimed=claimed,
         allowance=allowance_of(sampled, lengths.step, moves, claimed, _largest(sampled, claimed), settings),
         loudest=cache(lambda: lasting(sampled, lengths)),
+        finely=cache(lambda: moves_finely(sampled, lengths)),
     )
 
 
@@ -95,6 +97,7 @@ def focused(at: Bench, outputs: Tensor | slice) -> Bench:
         claimed=claimed,
         allowance=allowance,
         loudest=lambda: at.loudest()[outputs],
+        finely=lambda: at.finely()[outputs],
     )
 
 

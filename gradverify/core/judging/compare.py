@@ -177,8 +177,8 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance, faint: Tens
     """
     # A wrong branch would show by the steepest slope around, be it that of another input.
     scale = torch.maximum(allowance.scale, local.seen.amax(dim=0, keepdim=True))
-    if allowance.rtol > _FINE:  # a row of zeros that low precision hides is none of consequence beside the other rows
-        silent = (claimed == 0) & (local.estimate.value.abs() <= local.estimate.bar)
+    if allowance.rtol > _FINE:  # what low precision hides in a row or a column of zeros is small beside the others
+        silent = (allowance.beside == 0) & (local.estimate.value.abs() <= local.estimate.bar)
         scale = torch.where(silent, torch.maximum(scale, allowance.largest), scale)
     allowance = replace(allowance, scale=scale)
     zero = torch.maximum(allowance.zero, BAR_FACTOR * local.hidden)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.function.line import on_line
 from gradverify.core.function.noise import Noise
 from gradverify.core.function.portion import portion
-from gradverify.core.function.sampler import Sampler
+from gradverify.core.function.sampler import Sampler, along
 from gradverify.core.numeric.richardson import DEPTH, extrapolated
 from gradverify.core.numeric.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 
@@ -17,9 +16,12 @@ ROUNDING = 1e-9  # of a sum over the entries of a row, relative to its terms
 
 
 def slope(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Estimate:
-    """Return J·direction with its error bar, (m,), from three steps, the first of which is given; costs 6 forwards."""
+    """Return J·direction with its error bar, (m,), from three steps, the first of which is given; costs 6 forwards.
+
+    These are calls of their own: what this is held against may have come from many points in one call.
+    """
     steps = [first * 0.5**k for k in range(DEPTH)]
-    there = on_line(sampled, direction, [*steps, *(-step for step in steps)])
+    there = torch.stack([along(sampled, distance * direction) for distance in (*steps, *(-step for step in steps))])
     wide = 2 * torch.tensor(steps, dtype=there.dtype, device=there.device).unsqueeze(1)
     value, bar = torch.empty_like(there[0]), torch.empty_like(there[0])
     width = portion(value)

@@ -35,6 +35,7 @@ from gradverify.core.numeric.sides import between, finite_one, sides
 _SEEN = 2  # steps at which a bend is calm, to say that the point is smooth
 _RESOLVED = 1e-5  # a bar this small against the bend tells the two sides apart
 _CANCELLED = 4.0  # units of rounding, of the steepest slope around
+_MOST = 2.0**-10  # of the inputs, that such a difference may be in whatever precision
 _GROWN = 2.0**7  # by how much an output that is a difference of equal numbers may have amplified the inputs
 _FAR = slice(5, 12)  # rungs that are neither as long as the input's scale nor so short as to lie within one stair
 _FLIGHT = 2.0**-16  # stairs above this part of the output are none of float32
@@ -168,7 +169,8 @@ def _cancelled(sampled: Sampler, samples: Samples, seen: Tensor) -> Tensor:
     """
     unmoving = unmoved(sampled, samples)
     inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).amax() / samples.forth[:, 0]
-    size = torch.where(sampled.value == 0, torch.maximum(seen, _GROWN * inputs), seen)
+    grown = (_MOST / sampled.unit).clamp(max=_GROWN)
+    size = torch.where(sampled.value == 0, torch.maximum(seen, grown * inputs), seen)
     # What does not move it may still do so by less than the rounding of its tensor's largest.
     longest = torch.where(to_the_end(unmoving), samples.forth, 0.0).amax(dim=1)
     least = sampled.size / longest.clamp(min=torch.finfo(torch.float64).tiny)

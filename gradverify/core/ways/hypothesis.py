@@ -41,7 +41,8 @@ def compared_under(
 ) -> Comparison | None:
     """Compare by this structure, None where it does not hold, unless that is `verified`.
 
-    `walk` is that of the first steps, where they have been taken.
+    `walk` is that of the first steps, where they have been taken. Where all moves are straight lines, these have been
+    added up along a random direction, as `differences_hold` would ask, and nothing is accused or has a kink.
     """
     known = None if walk is not None else straight_moves(at, settings.seed)
     looked = judge_all(at, walk, known)

@@ -26,7 +26,7 @@ from gradverify.core.judging.compare import Judged
 from gradverify.core.judging.replaced import of_rows, stacked
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.directional import differs
-from gradverify.core.numeric.moves import owned
+from gradverify.core.numeric.moves import to_owners
 from gradverify.core.numeric.samples import Estimate
 from gradverify.core.numeric.walk import walked
 
@@ -48,7 +48,8 @@ def straight_moves(at: Bench, seed: int) -> Known | None:
     judged = stacked([found for found, _ in looks]) if len(looks) > 1 else looks[0][0]
     if not bool(lines.all()):
         worth, judged = worth[lines], of_rows(judged, lines)
-    return Known(moves=worth, judged=judged) if len(worth) and _add_up(at, worth, judged, direction) else None
+    other = scattered(at.lengths.step, generator)
+    return Known(moves=worth, judged=judged) if len(worth) and _add_up(at, worth, judged, other) else None
 
 
 def _linear(at: Bench, direction: Tensor) -> Tensor:
@@ -84,6 +85,6 @@ def _add_up(at: Bench, chosen: Tensor, judged: Judged, direction: Tensor) -> boo
         moving = torch.zeros(at.moves.count, dtype=torch.bool, device=chosen.device)
         moving[chosen] = True
         direction = torch.where(moving[at.moves.colour], direction, 0.0)
-    by = owned(at.moves, chosen, direction)
+    by = to_owners(at.moves, direction)[chosen]
     total = Estimate(value=(judged.numeric * by).sum(dim=0), bar=(judged.bar * by.abs()).sum(dim=0))
     return not bool(differs(at.sampled, at.noise, direction, total).any())
