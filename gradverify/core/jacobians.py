@@ -59,18 +59,27 @@ def investigate(steady: Steady, settings: Settings, reconsider: Reconsider) -> I
     if sampled.sampled.coarse:  # which says nothing where that forward does not resolve more
         sampled = as_rounded(steady, sampled.sampled) or sampled
     found = _investigated(steady, sampled, settings, reconsider)
-    if found.method is Method.PROBED or is_accepted(found.comparison) or found.sampled.rounds_to is not None:
-        return found
-    if found.ground.entries > _MOST:
-        return found
+    return found if _stands(found) else _for_rounded_inputs(steady, found, settings, reconsider) or found
+
+
+def _stands(found: Investigation) -> bool:
+    """Tell whether nobody needs to ask what the forward rounds inputs to, or all is too large to go through again."""
+    asked = found.method is Method.PROBED or found.sampled.rounds_to is not None
+    return asked or is_accepted(found.comparison) or found.ground.entries > _MOST
+
+
+def _for_rounded_inputs(
+    steady: Steady, found: Investigation, settings: Settings, reconsider: Reconsider
+) -> Investigation | None:
+    """Compare every entry for inputs as the forward rounds them, None where it does not or nobody answers for these."""
     rounded = as_rounded(steady, found.sampled)
     if rounded is None:
-        return found
+        return None
     tolerances = replace(settings.tolerances, rtol=_relative(settings, found.sampled, rounded.sampled))
     try:
         return _investigated(rounded, rounded, replace(settings, tolerances=tolerances), reconsider)
     except (EvaluationError, UnnamedError):
-        return found  # backward does not answer for other numbers
+        return None
 
 
 def _relative(settings: Settings, given: Sampler, rounded: Sampler) -> float:

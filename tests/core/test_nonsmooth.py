@@ -346,3 +346,11 @@ def test_maxima_over_more_and_fewer_of_the_tied_are_no_mistake(count: int) -> No
     for fewer in range(1, count):
         assert gradcheck(lambda x, fewer=fewer: x.amax() - x[:fewer].amax(), ties).verdict == "pass"
         assert gradcheck(lambda x, fewer=fewer: x[fewer:].amax() - x[: fewer + 1].amax(), ties).verdict == "pass"
+
+
+@pytest.mark.parametrize(("step", "verdict"), [(1.0, "fail"), (0.3, "fail"), (0.02, "inconclusive")])
+@pytest.mark.parametrize("seed", range(6))
+def test_whether_stairs_are_a_precision_does_not_depend_on_the_draw(step: float, verdict: str, seed: int) -> None:
+    x = torch.randn(4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    for stairs in (lambda x: (x / step).round() * step, lambda x: (x / step).floor() * step):
+        assert gradcheck(claimed(stairs, torch.ones_like), x).verdict == verdict

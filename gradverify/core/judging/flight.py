@@ -59,12 +59,21 @@ def _flat_all_around(at: Bench) -> Tensor:
     """
     generator = torch.Generator().manual_seed(0)
     small = _SMALL * scattered(at.lengths.shared, generator)
-    moved = torch.zeros_like(at.sampled.value, dtype=torch.long)
+    near = _HIGHEST * scattered(at.lengths.shared, generator)
+    moved, rises = torch.zeros_like(at.sampled.value, dtype=torch.long), []
     for distance in _AROUND:
         far = distance * scattered(at.lengths.shared, generator)
         for there in (far, -far):
-            moved += along(at.sampled, there) != along(at.sampled, there + small)
-    return moved <= _SELDOM
+            here = along(at.sampled, there)
+            moved += here != along(at.sampled, there + small)
+            rises.append((along(at.sampled, there + near) - here).abs())
+    return (moved <= _SELDOM) & (_lowest(at, torch.stack(rises)) <= _HIGHEST * at.sampled.size)
+
+
+def _lowest(at: Bench, rises: Tensor) -> Tensor:
+    """Return the lowest of the rises (N, m) of each output's tensor, all of which are whole numbers of stairs; (m,)."""
+    steepest = torch.where(rises > 0, rises, torch.inf).amin(dim=0).reciprocal()
+    return magnitudes(at.sampled, steepest).reciprocal()
 
 
 def _heights(at: Bench) -> Tensor:
