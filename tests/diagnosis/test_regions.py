@@ -10,8 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu
 
+from gradverify.checks.registry import run_check
+from gradverify.core.function.problem import bind
+from gradverify.diagnosis.diagnose import diagnose
 from gradverify.diagnosis.naming.threshold import Gap, threshold
-from tests.core.support import double
+from gradverify.result import Verdict
+from tests.core.support import ALONE, double
 from tests.diagnosis.support import drawn, found, only
 
 SPREAD = (-2.0, 0.3, 1.7, 2.4, -0.5, 1.1, -1.3, 0.8)
@@ -330,3 +334,35 @@ def test_a_gradient_of_what_moves_in_jumps_is_a_surrogate(forward: Callable[[Ten
 )
 def test_one_of_what_rises_elsewhere_is_not(forward: Callable[[Tensor], Tensor]) -> None:
     assert only(forward, lambda g, x: g, (1 + drawn(6).detach().abs()).requires_grad_())[0] != "straight-through"
+
+
+class _Step(torch.autograd.Function):
+    """The backward of a relu, whose own derivative is claimed to be the cotangent's."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, grad: Tensor) -> Tensor:
+        ctx.save_for_backward(x, grad)
+        return grad * (x > 0)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> Any:
+        x, grad = ctx.saved_tensors
+        return cotangents[0] * grad, cotangents[0] * (x > 0)
+
+
+class _Relu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.relu()
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> Any:
+        return _Step.apply(ctx.saved_tensors[0], cotangents[0])
+
+
+def test_a_gradient_that_moves_in_jumps_has_no_surrogate() -> None:
+    problem = bind(_Relu.apply, (drawn(6),), names=("x",))
+    (finding,) = run_check("gradgradcheck", problem, ALONE, diagnose).findings
+    assert finding.verdict is Verdict.FAIL
+    assert finding.cause != "straight-through"

@@ -14,7 +14,15 @@ from gradverify.core.function.noise import Noise
 from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.judging.bench import Bench, of_moves, part_of
-from gradverify.core.judging.compare import ROUNDING, Allowance, Judged, in_doubt, judge_smooth, matching, tells_enough
+from gradverify.core.judging.compare import (
+    ROUNDING,
+    Allowance,
+    Judged,
+    all_matching,
+    in_doubt,
+    judge_smooth,
+    tells_enough,
+)
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.ladder import central_tableau
 from gradverify.core.numeric.samples import (
@@ -121,7 +129,7 @@ def _straight(sampled: Sampler, noise: Noise, samples: Samples, claimed: Tensor,
     plain = error <= torch.add(estimate.bar, own, alpha=ROUNDING)
     plain.logical_and_(line).logical_and_(tells_enough(estimate.bar, own, allowance))
     if bool(plain.all()):  # as in most tiles of a function that is linear
-        judged = matching(estimate, error, allowance.rtol * own)
+        judged = all_matching(estimate, error, allowance.rtol * own)
         return First(judged=judged, bends=judged.kinked, doubt=judged.kinked)
     judged = judge_smooth(claimed, estimate, allowance, allowance.zero)
     bends = line.logical_and_(judged.error <= allowance.atol.add_(estimate.bar)).logical_not_()
@@ -134,6 +142,7 @@ def is_line(sampled: Sampler, noise: Noise, plus: Tensor, minus: Tensor) -> Tens
 
 
 def _lie_on_a_line(sampled: Sampler, plus: Tensor, minus: Tensor, level: Tensor) -> Tensor:
+    """Tell which samples do, where `level` (C, m), which is used up, is their noise."""
     return (plus + minus).sub_(sampled.value, alpha=2.0).abs_() <= level.mul_(_BEND)
 
 

@@ -150,7 +150,7 @@ def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance, zero
     )
 
 
-def matching(estimate: Estimate, error: Tensor, tolerated: Tensor) -> Judged:
+def all_matching(estimate: Estimate, error: Tensor, tolerated: Tensor) -> Judged:
     """Return the verdicts on entries that all match; `tolerated` is what is allowed beside the bars."""
     none = torch.zeros_like(error, dtype=torch.bool)
     return Judged(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.judging.compare import DOUBT, Judged, matching
+from gradverify.core.judging.compare import DOUBT, Judged, all_matching
 from gradverify.core.judging.extremes import Extremes
 from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
 from gradverify.core.numeric.series import OFF, ROUNDED, Eight, missed, series_through, slope_of
@@ -62,4 +62,4 @@ def extremes_of(worst: Sequence[float], relative: float) -> Extremes:
 def matches(seen: Glance, claimed: Tensor, relative: float) -> Judged:
     """Return the verdicts (1, k) on entries that all agree with what is claimed, (k,)."""
     estimate = Estimate(value=seen.slope.value.unsqueeze(0), bar=seen.slope.bar.unsqueeze(0))
-    return matching(estimate, seen.error.unsqueeze(0), claimed.abs().mul_(relative).unsqueeze(0))
+    return all_matching(estimate, seen.error.unsqueeze(0), claimed.abs().mul_(relative).unsqueeze(0))

@@ -27,9 +27,12 @@ _MOST = 0.5  # of the outputs that a gradient is claimed of move at all
 
 
 def straight_through(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """The derivative is zero everywhere, here and elsewhere, and yet the output moves: in jumps."""
+    """The derivative is zero everywhere, here and elsewhere, and yet the output moves: in jumps.
+
+    A gradient that does, as that of a relu, is the derivative of something smooth between its kinks, and no surrogate.
+    """
     wrong = seen.wrong.any(1)
-    if not bool(seen.zero.all()) or not _moves_in_jumps(evidence, wrong):
+    if evidence.backward.problem.order > 1 or not bool(seen.zero.all()) or not _moves_in_jumps(evidence, wrong):
         return None
     claim = multiple_of_cotangent(evidence, seen, seen.wrong.any(0))
     count = differ(int(wrong.sum()), len(wrong), "elements")
