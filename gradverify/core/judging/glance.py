@@ -38,13 +38,13 @@ def glances(
     """
     worst = []
     for some in parts:
-        step, middle, mine = eight.step[some], value[some], claimed[some]
-        own, series = mine.abs(), series_through(eight.samples[:, some])
-        noise = middle.abs().mul_(usual).addcmul_(step, own, value=_FARTHEST * ROUNDED)  # by rounding the input
-        slope = slope_of(series, step, noise)
+        seen, middle, mine = eight.of(some), value[some], claimed[some]
+        own, series = mine.abs(), series_through(seen.samples)
+        noise = middle.abs().mul_(usual).addcmul_(seen.step, own, value=_FARTHEST * ROUNDED)  # by rounding the input
+        slope = slope_of(series, seen.step, noise)
         error = (mine - slope.value).abs_()
-        off = missed(eight, some, series).div_(noise)
-        worst += [seen.max() for seen in (slope.bar, error, slope.bar / own, error / own, off)]
+        off = missed(seen, series).div_(noise)
+        worst += [each.max() for each in (slope.bar, error, slope.bar / own, error / own, off)]
     return Glance(slope=slope, error=error), torch.stack(worst).view(len(parts), -1).tolist()
 
 

@@ -8,7 +8,7 @@ settled gets one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import compress
 from operator import not_
@@ -54,8 +54,8 @@ class Settled:
     foretold: bool  # whether all samples are where the others foretell them, those of the outputs in doubt too
 
 
-def settled(sampled: Sampler, eight: Eight, claimed: Tensor, settings: Settings) -> Settled:
-    """Judge all entries by the samples at hand; `claimed` is (1, n)."""
+def settled(sampled: Sampler, eight: Eight, claimed: Tensor, length: Tensor, settings: Settings) -> Settled:
+    """Judge all entries by the samples at hand; `claimed` is (1, n), and `length` (n,) what steps are relative to."""
     value, usual = sampled.value, _usual_noise(sampled, eight)
     relative = relative_tolerance(settings.tolerances, sampled.dtypes) + share_of_rounding(sampled.coarse)
     kept = len(sampled.point) * len(value) <= KEPT
@@ -76,8 +76,9 @@ def settled(sampled: Sampler, eight: Eight, claimed: Tensor, settings: Settings)
     moves = direct_moves(len(value), value.device)
     for some in compress(parts, map(not_, plain)):
         around, own = sampler.focused(sampled, some), claimed[:, some]
-        allowance = allowance_of(around, eight.step[some], moves, own, largest, settings)
-        found = _joined(found, _closely(around, eight, own, some, usual, allowance))
+        allowance = allowance_of(around, length[some], moves, own, largest, settings)
+        near = closely(around, eight.of(some), own, usual, allowance)
+        found = _joined(found, replace(near, doubt=near.doubt + some.start))
     return found
 
 
@@ -95,19 +96,23 @@ def by_all(found: Sequence[Settled]) -> Settled:
     )
 
 
-def _closely(
-    sampled: Sampler, eight: Eight, claimed: Tensor, some: slice, usual: float, allowance: Allowance
+def closely(
+    sampled: Sampler, eight: Eight, claimed: Tensor, usual: float, allowance: Allowance, strange: Tensor | None = None
 ) -> Settled:
-    """Judge some entries one by one, where `sampled` looks at those; `claimed` is (1, k)."""
-    seen = _seen(sampled, eight, some, usual)
+    """Judge the entries of some outputs one by one, where `sampled` looks at those; `claimed` is (1, k).
+
+    `usual` is what the noise of most samples is beside their size. What is `strange`, (k,), stays in doubt.
+    """
+    seen = _seen(sampled, eight, usual)
     judged = judge_smooth(claimed, seen.slope, allowance, allowance.zero)
-    open_ = in_doubt(judged, (seen.off > seen.noise).unsqueeze(0), claimed.abs(), allowance)
+    off = seen.off > seen.noise if strange is None else (seen.off > seen.noise).logical_or_(strange)
+    open_ = in_doubt(judged, off.unsqueeze(0), claimed.abs(), allowance)
     if bool(open_.any()):
         judged.code.masked_fill_(open_, Code.UNDETERMINED)
     return Settled(
         extremes=with_extremes(Extremes(), claimed, judged, allowance),
         judged=judged,
-        doubt=open_[0].nonzero().squeeze(1) + some.start,
+        doubt=open_[0].nonzero().squeeze(1),
         usual=usual,
         foretold=bool((seen.off <= seen.quiet)[open_[0]].all()),
     )
@@ -134,16 +139,16 @@ class _Seen:
     quiet: Tensor  # and by the usual noise alone
 
 
-def _seen(sampled: Sampler, eight: Eight, some: slice, usual: float) -> _Seen:
-    """Return what the samples of some outputs show, where `sampled` looks at those."""
-    step, series = eight.step[some], series_through(eight.samples[:, some])
-    moved = (series.coefficients[0] * (eight.point[some] / step)).abs_().mul_(ROUNDED)  # by rounding the input
+def _seen(sampled: Sampler, eight: Eight, usual: float) -> _Seen:
+    """Return what the samples show of the outputs that `sampled` looks at."""
+    series = series_through(eight.samples)
+    moved = (series.coefficients[0] * (eight.point / eight.step)).abs_().mul_(ROUNDED)  # by rounding the input
     quiet = torch.fmax(reach(series, sampled.value).mul_(usual), rounding_of(sampled))
     noise = torch.fmax(quiet, heard(series).mul_(_OWN)).add_(moved)
-    found = slope_of(series, step, noise)
+    found = slope_of(series, eight.step, noise)
     return _Seen(
         slope=Estimate(value=found.value.unsqueeze(0), bar=found.bar.unsqueeze(0)),
-        off=missed(eight, some, series),
+        off=missed(eight, series),
         noise=noise.mul_(OFF),
         quiet=quiet.add_(moved).mul_(OFF),
     )

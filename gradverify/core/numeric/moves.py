@@ -28,6 +28,7 @@ class Moves:
     colour: Tensor  # (n,) the move that each coordinate belongs to
     owner: Tensor  # (M, m) the coordinate that a change of each output is due to; -1 where none can be
     direct: bool = False  # one move, in which every output is due to the coordinate of its own number
+    partial: bool = False  # seen by some of the outputs only: what is due to other coordinates is nobody's
 
     @property
     def count(self) -> int:
@@ -57,7 +58,7 @@ def moves_by_input(inputs: int, entries: int, device: torch.device) -> Moves:
 
 def of_outputs(moves: Moves, outputs: Tensor | slice) -> Moves:
     """Return the moves as some of the outputs see them."""
-    return replace(moves, owner=moves.owner[:, outputs], direct=False)
+    return replace(moves, owner=moves.owner[:, outputs], direct=False, partial=True)
 
 
 def owned(moves: Moves, chosen: Tensor | slice, values: Tensor) -> Tensor:
@@ -100,13 +101,24 @@ def to_owners(moves: Moves, values: Tensor) -> Tensor:
 
 
 def members(moves: Moves, chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the coordinates of the chosen moves and, for each, the position of its move in `chosen`; both (k,)."""
+    """Return the coordinates to displace for the chosen moves and, of each, the position of its move in `chosen`.
+
+    Both are (k,), the coordinates in order. Those of a move that own none of the outputs may stay where they are.
+    """
     if moves.kind is Kind.SINGLE:
         return chosen, torch.arange(len(chosen), device=chosen.device)
     if moves.direct:
         return torch.arange(len(moves.colour), device=chosen.device), torch.zeros_like(moves.colour)
     position = torch.full((moves.count,), -1, dtype=torch.long, device=chosen.device)
     position[chosen] = torch.arange(len(chosen), device=chosen.device)
+    if owns_all(moves, chosen):
+        inside = torch.unique(moves.owner[chosen])
+        return inside, position[moves.colour[inside]]
     place = position[moves.colour]
     inside = (place >= 0).nonzero().squeeze(1)
     return inside, place[inside]
+
+
+def owns_all(moves: Moves, chosen: Tensor) -> bool:
+    """Tell whether a change of any output, of those that are looked at, is due to someone in each chosen move."""
+    return moves.partial and not bool((moves.owner[chosen] < 0).any())

@@ -11,6 +11,7 @@ from gradverify.core.numeric.samples import Estimate, Samples, Steps, central
 DEPTH = 3  # steps taken
 FIRST = 2.0**-7  # the largest of them, relative to the length scale
 _CLOSER = 2.0**-15  # and where the function varies on a shorter length: rounding then leaves 1e-10 of f/x
+_MIDDLE = 2.0**-6  # still on this side of what happens at zero
 
 
 def steps(lengths: Scales) -> Steps:
@@ -21,6 +22,11 @@ def steps(lengths: Scales) -> Steps:
 def closer_steps(lengths: Scales) -> Steps:
     """Return steps close to the point even beside each input's own length, where those of `steps` were too long."""
     return _halving(own_or_shared(lengths) * _CLOSER)
+
+
+def middle_steps(lengths: Scales) -> Steps:
+    """Return steps between the two, for where rounding drowns the closer ones."""
+    return _halving(torch.minimum(lengths.step * (FIRST / 16), own_or_shared(lengths) * _MIDDLE))
 
 
 def _halving(largest: Tensor) -> Steps:

@@ -36,6 +36,17 @@ class Eight:
     last: Tensor  # (n,) how far the outputs at those are
     at_once: bool  # whether several points went through one call, in which an output might go by its place
 
+    def of(self, outputs: Tensor | slice) -> Eight:
+        """Return the samples of some of the outputs."""
+        return Eight(
+            point=self.point[outputs],
+            step=self.step[outputs],
+            samples=self.samples[:, outputs],
+            places=self.places[outputs],
+            last=self.last[outputs],
+            at_once=self.at_once,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
@@ -71,9 +82,9 @@ def forecast(series: Series, places: Tensor) -> Tensor:
     return found
 
 
-def missed(eight: Eight, some: slice, series: Series) -> Tensor:
-    """Return how far the last sample of some outputs is from where the others, their series, foretell it; (k,)."""
-    return forecast(series, eight.places[some]).sub_(eight.last[some]).abs_()
+def missed(eight: Eight, series: Series) -> Tensor:
+    """Return how far the last samples are from where the others, their series, foretell them; (n,)."""
+    return forecast(series, eight.places).sub_(eight.last).abs_()
 
 
 def heard(series: Series) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.core.function.sampler import Sampler, representable
 from gradverify.core.function.together import evaluate
-from gradverify.core.numeric.moves import Kind, Moves, members
+from gradverify.core.numeric.moves import Kind, Moves, members, owns_all
 from gradverify.core.numeric.samples import Samples, Steps
 
 _AT_ONCE = 1 << 17  # numbers in the points of one call: beyond them a call of its own costs nothing
@@ -41,12 +41,12 @@ def walked(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Walk
             evaluate(sampled, _moved(sampled, slice(None), steps, some), values[some].flatten(0, 1))
         return Walk(chosen=chosen, steps=steps, lengths=values[:, :0, 0], spot=moves.owner[:, :0], values=values)
     inside, place = members(moves, chosen)
-    spot, kept = _spots(sampled, moves, chosen)
+    spot, kept = _spots(sampled, moves, chosen, inside)
     lengths = []
     for some in parts:
         moved = _moved(sampled, inside, steps, some)
         far = _far(sampled, inside, steps, some, moved)
-        lengths.append(far if moves.kind is Kind.SINGLE else _of_every(sampled, inside, far, kept))
+        lengths.append(far if kept is None else _of_every(sampled, inside, far, kept))
         points = _displaced(sampled, inside, place, moved, len(chosen))
         evaluate(sampled, points.flatten(0, 1), values[some].flatten(0, 1))
     return Walk(chosen=chosen, steps=steps, lengths=torch.cat(lengths), spot=spot, values=values)
@@ -94,21 +94,27 @@ def _displaced(sampled: Sampler, inside: Tensor, place: Tensor, moved: Tensor, c
     return points
 
 
-def _spots(sampled: Sampler, moves: Moves, chosen: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return whose length counts for each entry, (C, 1 or m), and of which coordinates they are kept; None for all."""
+def _spots(sampled: Sampler, moves: Moves, chosen: Tensor, inside: Tensor) -> tuple[Tensor, Tensor | slice | None]:
+    """Return whose length counts for each entry, (C, 1 or m), and of which coordinates they are kept.
+
+    None for those `inside`, which have moved.
+    """
     if moves.kind is Kind.SINGLE:
         return torch.arange(len(chosen), device=chosen.device).unsqueeze(1), None
-    owner = (moves.owner if len(chosen) == moves.count else moves.owner[chosen]).clamp(min=0)
+    owner = moves.owner if len(chosen) == moves.count else moves.owner[chosen]
+    if owns_all(moves, chosen):
+        return torch.searchsorted(inside, owner.contiguous()), None
+    owner = owner.clamp(min=0)
     if owner.numel() >= len(sampled.point):
-        return owner, None
+        return owner, slice(None)
     return torch.arange(owner.numel(), device=owner.device).view_as(owner), owner.reshape(-1)
 
 
-def _of_every(sampled: Sampler, inside: Tensor, far: Tensor, kept: Tensor | None) -> Tensor:
+def _of_every(sampled: Sampler, inside: Tensor, far: Tensor, kept: Tensor | slice) -> Tensor:
     """Return how far all coordinates, or those kept, have moved, from those that have; (S, L)."""
     every = far.new_zeros(len(far), len(sampled.point))
     every[:, inside] = far
-    return every if kept is None else every.index_select(1, kept)
+    return every if isinstance(kept, slice) else every.index_select(1, kept)
 
 
 def samples_of(sampled: Sampler, walk: Walk, rows: slice, outputs: slice) -> Samples:

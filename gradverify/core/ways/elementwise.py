@@ -19,6 +19,7 @@ from gradverify.core.judging.settled import Settled, by_all, settled
 from gradverify.core.judging.tally import Comparison, Part, beside, matching
 from gradverify.core.numeric.moves import moves_by_input, of_outputs
 from gradverify.core.numeric.walk import Walk
+from gradverify.core.ways.closer import from_closer_by
 from gradverify.core.ways.halves import sampled_entry_by_entry, walk_of
 from gradverify.core.ways.hypothesis import compared_under
 from gradverify.core.ways.structure import Structure, entry_by_entry
@@ -35,12 +36,15 @@ def compare_entry_by_entry(ground: Ground, settings: Settings, reconsider: Recon
     claimed = _claimed(ground, settings.seed, len(by_input))
     if claimed is None:
         return None
+    lengths = ground.lengths.step.view(len(by_input), -1)
     found = by_all(
         [
-            settled(ground.sampled, eight, own, settings)
-            for eight, own in zip(by_input, torch.split(claimed, 1), strict=True)
+            settled(ground.sampled, eight, own, length, settings)
+            for eight, own, length in zip(by_input, torch.split(claimed, 1), lengths, strict=True)
         ]
     )
+    if len(ground.sampled.point) >= FEW:
+        found = from_closer_by(ground, by_input, claimed, found, settings)
     if not len(found.doubt):
         return matching(found.extremes, ground.entries, _parts(claimed, found.judged))
     if len(ground.sampled.point) < FEW:

@@ -40,9 +40,7 @@ def sampled_entry_by_entry(sampled: Sampler, lengths: Scales, scattered: Tensor)
         return None
     known = 1 if count == 1 else 0  # of one input, the two halves together have been where the first sample is taken
     left, fractions = apart[:, known:], tuple[Tensor | float, ...]((places, *PLACES))[known:]
-    at_once = left.numel() * count <= _FEW_NUMBERS and _sampled_at_once(sampled, fractions, step, left)
-    if not at_once:
-        _sampled_one_by_one(sampled, fractions, step, here, left)
+    at_once = _sample(sampled, fractions, step, here, left)
     return tuple(
         Eight(
             point=sampled.point[mine],
@@ -56,16 +54,51 @@ def sampled_entry_by_entry(sampled: Sampler, lengths: Scales, scattered: Tensor)
     )
 
 
-def _sampled_at_once(sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, into: Tensor) -> bool:
-    """Put how far outputs are, where each input alone moves by fractions of its steps, into (inputs, fractions, n).
+def sampled_again(sampled: Sampler, step: Tensor, places: Tensor, outputs: Tensor) -> tuple[Eight, ...]:
+    """Return eight samples by each input by other steps (n,), of some of the outputs (k,), which `sampled` looks at.
 
-    Tells whether all of that goes through one call. Beside each other the outputs of such a function are what they are
-    alone, unless they go by their place; then they are where no polynomial foretells them, and nothing is settled.
+    The function has been seen to go entry by entry, with the last sample at these `places` (n,). Costs 7 forwards by
+    each input, or a single one.
+    """
+    count = len(sampled.inputs)
+    here, apart = torch.empty_like(sampled.point), room(count * (1 + len(PLACES)), sampled.value)
+    apart = apart.view(count, -1, len(outputs))
+    at_once = _sample(sampled, (places, *PLACES), step, here, apart)
+    return tuple(
+        Eight(
+            point=sampled.point[mine][outputs],
+            step=step[mine][outputs],
+            samples=found[1:],
+            places=places[outputs],
+            last=found[0],
+            at_once=at_once,
+        )
+        for mine, found in zip([block.coordinates for block in sampled.inputs], apart, strict=True)
+    )
+
+
+def _sample(sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, here: Tensor, into: Tensor) -> bool:
+    """Put how far outputs are, where each input alone moves by fractions of its steps, into (inputs, fractions, m).
+
+    Tells whether they went through one call. What is in `here` (n,) is written over.
+    """
+    points = len(sampled.point) * len(fractions) * len(sampled.inputs)
+    if points <= _FEW_NUMBERS and _sampled_at_once(sampled, fractions, step, into):
+        return True
+    _sampled_one_by_one(sampled, fractions, step, here, into)
+    return False
+
+
+def _sampled_at_once(sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, into: Tensor) -> bool:
+    """Do so in one call, where that can be.
+
+    Beside each other the outputs of such a function are what they are alone, unless they go by their place; then they
+    are where no polynomial foretells them, and nothing is settled.
     """
     inputs, count, size = into.shape
     points = sampled.point.repeat(inputs * count + 1, 1)
-    lines = points[:-1].view(inputs, count, inputs, size)
-    for number, own in enumerate(step.view(inputs, size)):
+    lines = points[:-1].view(inputs, count, inputs, -1)
+    for number, own in enumerate(step.view(inputs, -1)):
         lines[number, :, number] += torch.stack([own * fraction for fraction in fractions])
     found = beside_the_point(sampled, points)
     if found is None:
@@ -77,7 +110,7 @@ def _sampled_at_once(sampled: Sampler, fractions: Sequence[Tensor | float], step
 def _sampled_one_by_one(
     sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, here: Tensor, into: Tensor
 ) -> None:
-    """Do the same, each in a call of its own; what is in `here` is written over."""
+    """Do so, each in a call of its own."""
     for block, rows in zip(sampled.inputs, into, strict=True):
         mine = block.coordinates
         for fraction, outputs in zip(fractions, rows, strict=True):

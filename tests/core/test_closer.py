@@ -1,0 +1,127 @@
+"""Kinks within the first steps, and what varies on their length, are settled by eight samples from closer by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from gradverify.core.numeric.moves import Kind, Moves, members, moves_by_input, of_outputs
+from gradverify.result import Verdict
+from tests.core.support import claimed, gradcheck
+
+SIZE = 400
+
+
+def around(kink: float, place: int, distance: float) -> Tensor:
+    """Return usual numbers, none close to 0 or 1.5, but for one as far from the kink."""
+    generator = torch.Generator().manual_seed(3)
+    x = 0.2 + torch.rand(SIZE, dtype=torch.float64, generator=generator)
+    x *= torch.where(torch.rand(SIZE, generator=generator) < 0.5, -1.0, 1.0)
+    x[place] = kink + distance
+    return x.requires_grad_()
+
+
+KINKED: list[tuple[Callable[..., Tensor], Callable[..., Tensor], float]] = [
+    (torch.relu, lambda x: (x > 0).double(), 0.0),
+    (torch.abs, torch.sign, 0.0),
+    (lambda x: x.clamp(0.0, 1.5), lambda x: ((x > 0) & (x < 1.5)).double(), 1.5),
+    (lambda x: (x.abs() + 0.1).log(), lambda x: x.sign() / (x.abs() + 0.1), 0.0),
+    (lambda x: x * x.abs(), lambda x: 2 * x.abs(), 0.0),
+]
+
+
+@pytest.mark.parametrize(("function", "slope", "kink"), KINKED)
+@pytest.mark.parametrize("distance", [-1e-3, -2e-4, 2e-4, 1e-3])
+def test_a_kink_near_one_entry_takes_another_call_or_two(
+    function: Callable[..., Tensor], slope: Callable[..., Tensor], kink: float, distance: float
+) -> None:
+    result = gradcheck(claimed(function, slope), around(kink, 17, distance))
+    assert (result.verdict, result.kinks, result.undetermined) == (Verdict.PASS, 0, 0)
+    assert result.evaluations.forward <= 7
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(KINKED),
+    st.integers(0, SIZE - 1),
+    st.floats(-5, -2),
+    st.sampled_from([-1.0, 1.0]),
+    st.sampled_from([1e-6, -1e-3, 1.0]),
+)
+def test_an_entry_near_a_kink_is_as_easily_found_wrong(
+    case: tuple[Callable[..., Tensor], Callable[..., Tensor], float],
+    place: int,
+    exponent: float,
+    side: float,
+    error: float,
+) -> None:
+    function, slope, kink = case
+    x = around(kink, place, side * 10.0**exponent)
+    assert gradcheck(claimed(function, slope), x).verdict is Verdict.PASS
+    # Wrong by a part of the slope on either side, so that a zero is wrong too.
+    size = torch.maximum(slope(x - 0.1).abs(), slope(x + 0.1).abs()) if kink != 0.0 else slope(x.detach().abs()).abs()
+    wrong = claimed(function, lambda x: slope(x) + error * size.detach() * (torch.arange(SIZE) == place))
+    result = gradcheck(wrong, x)
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
+    assert result.findings[0].elements[0].input_index == (place,)
+
+
+def _steps_of(precision: torch.dtype, place: int) -> Callable[[Tensor], Tensor]:
+    """Return a function that is the identity, but for one entry, of which it keeps as much as half precision holds."""
+    return lambda x: torch.where(torch.arange(SIZE) == place, x.to(precision).double(), x)
+
+
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
+def test_what_stands_still_on_a_stair_is_not_called_flat(precision: torch.dtype) -> None:
+    dead = claimed(_steps_of(precision, 17), lambda _: (torch.arange(SIZE) != 17).double())
+    assert gradcheck(dead, around(0.0, 17, 0.77)).verdict is not Verdict.PASS
+
+
+def test_a_million_entries_with_a_kink_among_them_take_a_handful_of_forwards() -> None:
+    x = torch.randn(1_000_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    result = gradcheck(torch.relu, x)
+    assert (result.verdict, result.undetermined) == (Verdict.PASS, 0)
+    assert result.evaluations.forward <= 17
+
+
+def test_only_the_owners_of_what_is_looked_at_are_displaced() -> None:
+    moves = of_outputs(moves_by_input(2, 5, torch.device("cpu")), torch.tensor([1, 4]))
+    inside, place = members(moves, torch.tensor([1]))
+    assert (inside.tolist(), place.tolist()) == ([6, 9], [0, 0])
+    inside, place = members(moves, torch.tensor([0, 1]))
+    assert (inside.tolist(), place.tolist()) == ([1, 4, 6, 9], [0, 0, 1, 1])
+
+
+def test_all_are_where_a_change_might_be_due_to_nobody() -> None:
+    owner = torch.tensor([[0, 1, -1], [2, -1, 3]])
+    moves = Moves(kind=Kind.SHARED, colour=torch.tensor([0, 0, 1, 1]), owner=owner)
+    assert members(of_outputs(moves, torch.tensor([0, 1])), torch.tensor([1]))[0].tolist() == [2, 3]
+    assert members(of_outputs(moves, torch.tensor([0])), torch.tensor([1]))[0].tolist() == [2]
+
+
+class Meddling(torch.autograd.Function):
+    """relu, of which one output also feels another input, while that is as close to zero as its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        result = x.relu()
+        result[3] += 0.5 * x[4].clamp(-1e-4, 1e-4)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        x: Tensor = ctx.saved_tensors[0]
+        return grad * (x > 0)
+
+
+def test_a_look_from_closer_by_takes_no_leak_for_nothing() -> None:
+    x = around(0.0, 3, 1e-5).detach()
+    x[4] = -2e-5
+    assert gradcheck(Meddling.apply, x.requires_grad_()).verdict is Verdict.FAIL
