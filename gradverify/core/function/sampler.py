@@ -159,10 +159,14 @@ def moved(sampled: Sampler, point: Tensor, into: Tensor) -> Tensor:
     return into.fill_(torch.nan) if found is None else torch.sub(found, sampled.value, out=into)
 
 
+def is_double(sampled: Sampler) -> bool:
+    """Tell whether the inputs hold what they are moved to as it is."""
+    return {primal.tensor.dtype for primal in sampled.problem.primals} <= {torch.float64, torch.complex128}
+
+
 def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
     """Round values (..., k) of the coordinates `columns` (k,) to what their own dtype can hold."""
-    dtypes = {primal.tensor.dtype for primal in sampled.problem.primals}
-    if dtypes <= {torch.float64, torch.complex128}:
+    if is_double(sampled):
         return values
     rounded = values.clone()
     for block in sampled.inputs:

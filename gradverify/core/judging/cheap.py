@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from gradverify.core.function import sampler
 from gradverify.core.function.noise import Noise
-from gradverify.core.function.portion import portion
-from gradverify.core.function.sampler import Sampler
-from gradverify.core.judging.bench import Bench, of_moves, part_of
-from gradverify.core.judging.compare import (
-    ROUNDING,
-    Allowance,
-    Judged,
-    all_matching,
-    in_doubt,
-    judge_smooth,
-    tells_enough,
-)
+from gradverify.core.function.sampler import Sampler, is_double
+from gradverify.core.judging.bench import Bench
+from gradverify.core.judging.compare import ROUNDING, Judged, all_matching, in_doubt, judge_smooth, tells_enough
+from gradverify.core.judging.plain import glance
+from gradverify.core.judging.replaced import copy_of, put, span
+from gradverify.core.judging.tiles import Tile, claims_on, narrowed, tiles
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.ladder import central_tableau
 from gradverify.core.numeric.samples import (
@@ -37,9 +30,10 @@ from gradverify.core.numeric.samples import (
     void,
 )
 from gradverify.core.numeric.shape import suspicious
-from gradverify.core.numeric.walk import Walk, samples_of
+from gradverify.core.numeric.walk import Walk
 
 _Extrapolate = Callable[[Sampler, Noise, Samples, Tensor], Estimate]  # with what noise may do to the finest difference
+_FEW = 1 / 8  # of a tile are looked at apart from the rest
 _BEND = 16.0  # times the noise of an output may be in f(x+h) - 2 f(x) + f(x-h), which is heard in eight samples only
 
 
@@ -54,7 +48,7 @@ class First:
 
 def first_look(at: Bench, walk: Walk) -> First:
     """Go through all entries of the moves walked by the cheap pass: three steps, extrapolated twice."""
-    return _looked(at, walk, partial(_judged, extrapolate=_by_richardson))
+    return _looked(at, walk, _at_a_glance)
 
 
 def look_from_afar(at: Bench, walk: Walk) -> First:
@@ -71,22 +65,41 @@ def straight_look(at: Bench, walk: Walk) -> First:
     return _looked(at, walk, _straight)
 
 
-def _looked(at: Bench, walk: Walk, judge: Callable[[Sampler, Noise, Samples, Tensor, Allowance], First]) -> First:
-    """Go through all entries of the moves walked, as many at a time as stay in a cache."""
-    claimed = at.claimed if len(walk.chosen) == at.moves.count else at.claimed[walk.chosen]
-    allowance = of_moves(at.allowance, walk.chosen)
+def _looked(at: Bench, walk: Walk, look: Callable[[Tile], First]) -> First:
+    """Go through all entries of the moves walked."""
+    claimed = claims_on(at, walk)
     whole: First | None = None
-    for outputs, tiles in _tiles(len(claimed), claimed.shape[1], portion(claimed)):
-        sampled, noise = _looking_at(at, outputs)
-        for rows in tiles:
-            limits = part_of(allowance, rows, outputs)
-            samples = samples_of(at.sampled, walk, rows, outputs)
-            found = judge(sampled, noise, samples, claimed[rows, outputs], limits)
-            if found.doubt.shape == claimed.shape:
-                return found
-            whole = _blank(claimed) if whole is None else whole
-            _write(whole, found, rows, outputs)
+    for tile in tiles(at, walk):
+        found = look(tile)
+        if found.doubt.shape == claimed.shape:
+            return found
+        whole = _blank(claimed) if whole is None else whole
+        _write(whole, found, tile.rows, tile.outputs)
     return _blank(claimed) if whole is None else whole
+
+
+def _at_a_glance(tile: Tile) -> First:
+    """Look at a tile as a whole, and closely at those of its entries that are not plain."""
+    if not tile.walk.spot.shape[1] or not is_double(tile.sampled):
+        return _judged(tile, _by_richardson)
+    judged, fine = glance(tile)
+    if bool(fine.all()):
+        return _settled(judged)
+    open_ = fine.logical_not_()
+    rows, outputs = span(open_)
+    if len(rows) * len(outputs) > _FEW * open_.numel():
+        return _judged(tile, _by_richardson)
+    found, judged = _judged(narrowed(tile, rows, outputs), _by_richardson), copy_of(judged)
+    put(judged, open_, rows, outputs, found.judged)
+    place = (rows.unsqueeze(1), outputs)
+    bends, doubt = torch.zeros_like(open_), torch.zeros_like(open_)
+    bends[place], doubt[place] = found.bends & open_[place], found.doubt & open_[place]
+    return First(judged=judged, bends=bends, doubt=doubt)
+
+
+def _settled(judged: Judged) -> First:
+    """Return what is said of entries that all match beyond doubt."""
+    return First(judged=judged, bends=judged.kinked, doubt=judged.kinked)
 
 
 def _by_richardson(sampled: Sampler, noise: Noise, samples: Samples, level: Tensor) -> Estimate:
@@ -100,14 +113,9 @@ def _by_tableau(sampled: Sampler, noise: Noise, samples: Samples, level: Tensor)
     return central_tableau(samples, difference_noise(sampled, noise, samples), usable)
 
 
-def _judged(
-    sampled: Sampler,
-    noise: Noise,
-    samples: Samples,
-    claimed: Tensor,
-    allowance: Allowance,
-    extrapolate: _Extrapolate,
-) -> First:
+def _judged(tile: Tile, extrapolate: _Extrapolate) -> First:
+    sampled, noise, claimed, allowance = tile.sampled, tile.noise, tile.claimed, tile.allowance
+    samples = tile.samples
     level, zero = finest_noise(sampled, noise, samples), allowance.zero
     judged = judge_smooth(claimed, extrapolate(sampled, noise, samples, level), allowance, zero)
     own = claimed.abs()
@@ -119,18 +127,18 @@ def _judged(
     return First(judged=judged, bends=bends, doubt=in_doubt(judged, bends | idle, own, allowance))
 
 
-def _straight(sampled: Sampler, noise: Noise, samples: Samples, claimed: Tensor, allowance: Allowance) -> First:
+def _straight(tile: Tile) -> First:
+    sampled, samples, claimed, allowance = tile.sampled, tile.samples, tile.claimed, tile.allowance
     forth, back, plus, minus = (each[:, 0] for each in (samples.forth, samples.back, samples.plus, samples.minus))
     rise = plus - minus
-    level = _reaching(sampled, noise, rise)
+    level = _reaching(sampled, tile.noise, rise)
     estimate = Estimate(value=rise.div_(forth + back), bar=level * (NOISE_FACTOR / forth))
     own, error = claimed.abs(), (claimed - estimate.value).abs_()
     line = _lie_on_a_line(sampled, plus, minus, level)
-    plain = error <= torch.add(estimate.bar, own, alpha=ROUNDING)
-    plain.logical_and_(line).logical_and_(tells_enough(estimate.bar, own, allowance))
-    if bool(plain.all()):  # as in most tiles of a function that is linear
-        judged = all_matching(estimate, error, allowance.rtol * own)
-        return First(judged=judged, bends=judged.kinked, doubt=judged.kinked)
+    fine = error <= torch.add(estimate.bar, own, alpha=ROUNDING)
+    fine.logical_and_(line).logical_and_(tells_enough(estimate.bar, own, allowance))
+    if bool(fine.all()):  # as in most tiles of a function that is linear
+        return _settled(all_matching(estimate, error, allowance.rtol * own))
     judged = judge_smooth(claimed, estimate, allowance, allowance.zero)
     bends = line.logical_and_(judged.error <= allowance.atol.add_(estimate.bar)).logical_not_()
     return First(judged=judged, bends=bends, doubt=in_doubt(judged, bends, own, allowance))
@@ -149,22 +157,6 @@ def _lie_on_a_line(sampled: Sampler, plus: Tensor, minus: Tensor, level: Tensor)
 def _reaching(sampled: Sampler, noise: Noise, rise: Tensor) -> Tensor:
     """Return the noise of samples that may be larger than what is at the point: on a line, by half their rise."""
     return torch.addcmul(noise.level, rise.abs(), sampled.unit)
-
-
-def _looking_at(at: Bench, outputs: slice) -> tuple[Sampler, Noise]:
-    """Return the forward and its noise for some of the outputs."""
-    if outputs == slice(0, at.sampled.value.numel()):
-        return at.sampled, at.noise
-    return sampler.focused(at.sampled, outputs), at.noise.of(outputs)
-
-
-def _tiles(moves: int, outputs: int, most: int) -> Iterator[tuple[slice, list[slice]]]:
-    """Yield outputs, and with them moves, such that about so many entries are judged at a time."""
-    width = min(max(1, outputs), most)
-    height = max(1, most // width)
-    rows = [slice(start, min(moves, start + height)) for start in range(0, moves, height)]
-    for start in range(0, outputs, width):
-        yield slice(start, min(outputs, start + width)), rows
 
 
 def _blank(like: Tensor) -> First:

@@ -242,8 +242,8 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowan
 
 
 def tells_enough(bar: Tensor, own: Tensor, allowance: Allowance) -> Tensor:
-    """Tell which bars leave no doubt of entries that match, nor of any that matters beside their row or column."""
-    least = torch.maximum(own, _MATTERS * allowance.beside).mul_(DOUBT)
+    """Tell which bars leave no doubt (see `in_doubt`) of entries that match."""
+    least = torch.maximum(own, _FAINT * allowance.beside).mul_(torch.where(matters(own, allowance), DOUBT, _BLIND))
     known = torch.maximum(own, allowance.scale).mul_(_threshold(allowance))
     return BAR_FACTOR * bar <= torch.minimum(least, known)
 

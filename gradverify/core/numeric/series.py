@@ -21,6 +21,7 @@ from gradverify.core.numeric.samples import NOISE_FACTOR, Estimate
 PLACES = (1.0, 0.5, 0.25, -1.0, -0.5, -0.25)  # of the samples, in units of the largest step
 _FINEST = 0.25  # the smallest of them
 _DEGREE = len(PLACES)
+_SMOOTH = 2.0**-10  # the part of the second coefficient that the last may have, which of something smooth is far less
 OFF = 16.0  # by so many bounds of its noise a sample may miss its forecast
 ROUNDED = 2.0**-53  # of a number, by rounding: of where a sample is taken
 
@@ -50,7 +51,7 @@ class Eight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Polynomials in t = (x - point) / step, one per output, without their constant term."""
+    """Polynomials in t = (x - point) / step, one per output (or more, in place of m), without their constant term."""
 
     coefficients: Tensor  # (6, m) of t, t², … t⁶
     shift: Tensor  # (m,) how far the last extrapolation moved the slope
@@ -63,7 +64,7 @@ class Series:
 
 def series_through(samples: Tensor) -> Series:
     """Return the polynomials through outputs (m,) at the point and `samples` (6, m), which say how far others are."""
-    terms = _weights().to(samples.device) @ samples
+    terms = (_weights().to(samples.device) @ samples.flatten(1)).view(-1, *samples.shape[1:])
     return Series(coefficients=terms[:_DEGREE], shift=terms[_DEGREE].abs_())
 
 
@@ -90,6 +91,15 @@ def missed(eight: Eight, series: Series) -> Tensor:
 def heard(series: Series) -> Tensor:
     """Return a bound on the noise of each output from what its own samples leave, (m,)."""
     return series.residue.mul_(SAFETY)
+
+
+def bends(series: Series, noise: Tensor) -> Tensor:
+    """Tell which outputs bend as no smooth function does, where `noise` bounds that of a sample; bool (m,).
+
+    Of a kink all even coefficients are about as large as each other, of something smooth they fall rapidly.
+    """
+    second, last = series.coefficients[1].abs(), series.coefficients[-1].abs()
+    return last > torch.maximum(second.mul_(_SMOOTH), noise / _noise_of_last())
 
 
 def reach(series: Series, value: Tensor) -> Tensor:

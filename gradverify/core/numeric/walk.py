@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.function.sampler import Sampler, representable
+from gradverify.core.function.sampler import Sampler, is_double, representable
 from gradverify.core.function.together import evaluate
 from gradverify.core.numeric.moves import Kind, Moves, members, owns_all
 from gradverify.core.numeric.samples import Samples, Steps
@@ -120,7 +120,7 @@ def _of_every(sampled: Sampler, inside: Tensor, far: Tensor, kept: Tensor | slic
 def samples_of(sampled: Sampler, walk: Walk, rows: slice, outputs: slice) -> Samples:
     """Return the samples of some of the moves and outputs; `sampled` looks at all of those that were walked."""
     half = len(walk.steps.factors)
-    lengths = _lengths(sampled, walk, rows, outputs).transpose(0, 1)
+    lengths = _lengths(sampled, walk, rows, outputs, slice(None)).transpose(0, 1)
     values = walk.values[:, rows, outputs].transpose(0, 1)
     return Samples(
         moves=walk.chosen[rows],
@@ -129,6 +129,11 @@ def samples_of(sampled: Sampler, walk: Walk, rows: slice, outputs: slice) -> Sam
         plus=values[:, :half],
         minus=values[:, half:],
     )
+
+
+def first_steps(sampled: Sampler, walk: Walk, rows: slice, outputs: slice) -> Tensor:
+    """Return how far the coordinate that owns each entry has gone by the largest step; (C, 1) or (C, m)."""
+    return _lengths(sampled, walk, rows, outputs, slice(0, 1))[0]
 
 
 def _signed(steps: Steps) -> Tensor:
@@ -140,7 +145,7 @@ def _moved(sampled: Sampler, inside: Tensor | slice, steps: Steps, some: slice) 
     moved = torch.addcmul(sampled.point[inside], _signed(steps)[some], steps.base[inside])
     if not isinstance(inside, slice):
         return representable(sampled, inside, moved)
-    if all(primal.tensor.dtype is torch.float64 for primal in sampled.problem.primals):
+    if is_double(sampled):
         return moved  # numbers of coordinates are as large as they are
     return representable(sampled, torch.arange(*inside.indices(len(sampled.point)), device=moved.device), moved)
 
@@ -156,11 +161,10 @@ def _parts(count: int, numbers: int) -> list[slice]:
     return [slice(start, start + size) for start in range(0, count, size)]
 
 
-def _lengths(sampled: Sampler, walk: Walk, rows: slice, outputs: slice) -> Tensor:
-    """Return the steps of the coordinate that owns each entry, (2 K, C, 1) or (2 K, C, m)."""
-    every = slice(None)
+def _lengths(sampled: Sampler, walk: Walk, rows: slice, outputs: slice, some: slice) -> Tensor:
+    """Return some of the 2 K steps of the coordinate that owns each entry, (S, C, 1) or (S, C, m)."""
     if not walk.spot.shape[1]:  # of a direct move, made again: they are as large as the samples
-        moved = _moved(sampled, outputs, walk.steps, every)
-        return _far(sampled, outputs, walk.steps, every, moved).unsqueeze(1)
+        moved = _moved(sampled, outputs, walk.steps, some)
+        return _far(sampled, outputs, walk.steps, some, moved).unsqueeze(1)
     spot = walk.spot[rows] if walk.spot.shape[1] == 1 else walk.spot[rows, outputs]
-    return walk.lengths.index_select(1, spot.reshape(-1)).view(-1, *spot.shape)
+    return walk.lengths[some].index_select(1, spot.reshape(-1)).view(-1, *spot.shape)

@@ -1,0 +1,125 @@
+"""Tiles of the Jacobian are judged at a glance where every entry is plain, and no otherwise than one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.core.function.steady import steady
+from gradverify.core.function.tape import record
+from gradverify.core.jacobians import investigate
+from gradverify.core.judging import cheap
+from gradverify.core.judging.compare import Judged
+from gradverify.core.judging.ground import as_judged
+from gradverify.core.judging.plain import glance
+from gradverify.core.judging.tally import Measured, measured
+from gradverify.core.judging.tiles import Tile, narrowed
+from gradverify.core.numeric.series import PLACES, bends, series_through
+from gradverify.result import Verdict
+from tests.core.support import ALONE, claimed, gradcheck, problem_of
+
+
+def drawn(*shape: int) -> Tensor:
+    """Return usual numbers, which are differentiated."""
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).requires_grad_()
+
+
+def everything(function: Callable[[Tensor], Tensor], x: Tensor) -> Measured:
+    """Return all entries of the Jacobian as they were judged."""
+    problem = problem_of(function, x)
+    ready = steady(problem, record(problem), 0)
+    assert ready is not None
+    found = measured(investigate(ready, ALONE, as_judged).comparison, x.numel(), function(x).numel())
+    assert found is not None
+    return found
+
+
+def seen(function: Callable[[Tensor], Tensor], x: Tensor, monkeypatch: pytest.MonkeyPatch) -> list[Tile]:
+    """Return the tiles that were glanced at while the function was judged."""
+    found: list[Tile] = []
+
+    def noted(tile: Tile) -> tuple[Judged, Tensor]:
+        found.append(tile)
+        return glance(tile)
+
+    monkeypatch.setattr(cheap, "glance", noted)
+    gradcheck(function, x)
+    return found
+
+
+SMOOTH = [
+    lambda x: x.softmax(-1),
+    lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+    lambda x: x.sin().cumsum(-1),
+    lambda x: x.exp().logsumexp(0),
+]
+
+
+@pytest.mark.parametrize("function", SMOOTH)
+def test_a_glance_says_what_a_look_at_each_entry_says(
+    function: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = drawn(8, 16)
+    one = everything(function, x)
+    monkeypatch.setattr(cheap, "_at_a_glance", lambda tile: cheap._judged(tile, cheap._by_richardson))
+    other = everything(function, x)
+    assert torch.equal(one.code, other.code)
+    torch.testing.assert_close(one.numeric, other.numeric, rtol=1e-9, atol=1e-11)
+
+
+def test_most_tiles_of_a_smooth_function_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiles = seen(SMOOTH[0], drawn(64, 32), monkeypatch)
+    assert len(tiles) >= 4
+    assert all(bool(glance(tile)[1].all()) for tile in tiles)
+
+
+def test_a_part_of_a_tile_has_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    (tile,) = seen(SMOOTH[0], drawn(5, 8), monkeypatch)
+    rows, outputs = torch.tensor([1, 6]), torch.tensor([0, 7, 39])
+    part, whole = narrowed(tile, rows, outputs), tile.samples
+    assert torch.equal(part.claimed, tile.claimed[rows][:, outputs])
+    assert torch.equal(part.samples.plus, whole.plus[rows][:, :, outputs])
+    assert torch.equal(part.samples.back, whole.back[rows][:, :, outputs])
+    assert torch.equal(part.samples.moves, whole.moves[rows])
+    assert torch.equal(part.allowance.beside, tile.allowance.beside[rows][:, outputs])
+
+
+def test_a_kink_whose_mean_slope_is_claimed_is_not_plain() -> None:
+    x = drawn(8, 16).detach()
+    x[2, 5] = 0.0
+    result = gradcheck(lambda x: x.abs().cumsum(-1), x.requires_grad_())
+    assert (result.verdict, result.kinks) == (Verdict.PASS, 11)
+
+
+@pytest.mark.parametrize("error", [1e-6, -1e-4, 1.0])
+@pytest.mark.parametrize("place", [0, 77, 127])
+def test_one_wrong_entry_makes_its_tile_no_plain_one(error: float, place: int) -> None:
+    x = drawn(8, 16)
+
+    def slope(x: Tensor) -> Tensor:
+        return x.cos() * (1 + error * (torch.arange(128) == place).view(8, 16))
+
+    result = gradcheck(lambda x: claimed(torch.sin, slope)(x).cumsum(-1), x)
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 16 - place % 16)
+
+
+@pytest.mark.parametrize(
+    ("function", "bent"),
+    [
+        (torch.sin, False),
+        (torch.exp, False),
+        (torch.abs, True),
+        (lambda t: (t - 0.3).relu(), True),
+        (lambda t: t + 1e-6 * t.abs(), True),
+        (lambda t: 3 * t, False),
+    ],
+)
+def test_a_kink_bends_as_nothing_smooth_does(function: Callable[[Tensor], Tensor], bent: bool) -> None:
+    step = 2.0**-7
+    places = torch.tensor([0.0, *PLACES], dtype=torch.float64).unsqueeze(1) * (step if not bent else 1.0)
+    values = function(places)
+    found = bends(series_through(values[1:] - values[0]), torch.full((1,), 1e-15, dtype=torch.float64))
+    assert found.tolist() == [bent]
