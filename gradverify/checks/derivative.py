@@ -111,8 +111,11 @@ def _message(comparison: Comparison, verdict: Verdict) -> str:
     if comparison.entries == 0:
         return "no entries: an input or output has no elements"
     text = summary_of(comparison, verdict)
-    if verdict is Verdict.PASS and (comparison.detection_limit or 0.0) > _BLUNT:
-        text = f"{text}; in some, errors up to {comparison.detection_limit:.0e} of the entry would not show"
+    limit = comparison.detection_limit or 0.0
+    if verdict is Verdict.PASS and limit >= 1.0:
+        text = f"{text}; some are so small that differences cannot tell them from zero"
+    elif verdict is Verdict.PASS and limit > _BLUNT:
+        text = f"{text}; in some, errors up to {limit:.0e} of the entry would not show"
     return f"{text}; every derivative is zero" if comparison.vacuous and verdict is Verdict.PASS else text
 
 

@@ -167,12 +167,12 @@ def _cancelled(sampled: Sampler, samples: Samples, seen: Tensor) -> Tensor:
     Where terms cancel, they leave rounding of their own size, as the steepest slope around shows it, and where nothing
     at all is left, of the size that the inputs may have grown to.
     """
-    unmoving = unmoved(sampled, samples)
+    unmoving = to_the_end(unmoved(sampled, samples))  # rounding may leave it where it was at a single rung
     inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).amax() / samples.forth[:, 0]
     grown = (_MOST / sampled.unit).clamp(max=_GROWN)
     size = torch.where(sampled.value == 0, torch.maximum(seen, grown * inputs), seen)
     # What does not move it may still do so by less than the rounding of its tensor's largest.
-    longest = torch.where(to_the_end(unmoving), samples.forth, 0.0).amax(dim=1)
+    longest = torch.where(unmoving, samples.forth, 0.0).amax(dim=1)
     least = sampled.size / longest.clamp(min=torch.finfo(torch.float64).tiny)
     return _CANCELLED * sampled.unit * torch.where(unmoving[:, HALVINGS - 1], torch.maximum(size, least), 0.0)
 

@@ -18,7 +18,7 @@ from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import along
 from gradverify.core.judging.bench import Bench
 from gradverify.core.numeric import richardson
-from gradverify.core.numeric.directional import FIRST, ROUNDING, differs
+from gradverify.core.numeric.directional import ROUNDING, differs_at_any_step
 from gradverify.core.numeric.moves import Moves, by_owner, single_moves
 from gradverify.core.numeric.samples import BAR_FACTOR, finest_noise
 from gradverify.core.numeric.walk import sample
@@ -29,7 +29,6 @@ from gradverify.core.ways.structure import Structure, confined_dimensions
 _LAST_DIGITS = 2.0**-46  # of a product
 _ULPS = 64.0  # of the inputs' own dtype, where that is coarser
 _FAINT = 1e-4  # of the largest sum: what rounding elsewhere may leave in a sum of nothing
-_CLOSE = 2.0**-26  # first step along a direction where `FIRST` is too long, relative to the length scale
 _NUDGE = 2.0**-8  # how far they move, relative to the length scale
 _CONFIRMED = 6  # accused coordinates that are moved alone
 
@@ -106,9 +105,7 @@ def differences_hold(at: Bench, added: Added, seed: int) -> bool:
     generator = torch.Generator().manual_seed(seed + 2)
     direction = scattered(at.lengths.step, generator)
     total, judged = found_by.along(added, direction), found_by.smooth(added)
-    off = judged & differs(at.sampled, at.noise, direction, total, FIRST)
-    # A kink between the point and the end of a step looks like a dependence; a true one is there at any step.
-    return not bool(off.any()) or not bool((off & differs(at.sampled, at.noise, direction, total, _CLOSE)).any())
+    return not bool(differs_at_any_step(at.sampled, at.noise, direction, total, judged).any())
 
 
 def pattern_holds(at: Bench, added: Added, structure: Structure, seed: int) -> bool:

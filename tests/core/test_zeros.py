@@ -1,0 +1,100 @@
+"""Derivatives that are zero but for rounding: no claim in their place passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.result import Verdict
+from tests.core.support import gradcheck
+
+
+class WeightedMean(torch.autograd.Function):
+    """The mean of a bag of one, Σ x w / Σ w: by w it does not move, which its backward forgets."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
+        ctx.save_for_backward(x, w)
+        return x * w / w
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, w = ctx.saved_tensors
+        return grad, grad * x / w
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_claim_in_place_of_a_zero_that_rounding_moves_is_wrong(size: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(size, dtype=torch.float64, generator=generator).requires_grad_()
+    w = (torch.rand(size, dtype=torch.float64, generator=generator) + 0.2).requires_grad_()
+    wrong = gradcheck(WeightedMean.apply, x, w)
+    assert (wrong.verdict, wrong.mismatched) == (Verdict.FAIL, size)
+    right = gradcheck(lambda x, w: x * w / w, x, w)
+    assert right.verdict is Verdict.PASS
+    assert "e+" not in right.message  # no error of so many times something that is rounding in place of a zero
+
+
+class Planted(torch.autograd.Function):
+    """A convolution by way of the Fourier transform, in one of whose zeros backward has something."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, kernel: Tensor, place: tuple[int, int]) -> Tensor:
+        ctx.save_for_backward(x, kernel)
+        ctx.place = place
+        return _convolved(x, kernel)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, kernel = (tensor.detach().requires_grad_() for tensor in ctx.saved_tensors)
+        with torch.enable_grad():
+            by_x, by_kernel = torch.autograd.grad(_convolved(x, kernel), (x, kernel), grad)
+        of, wrt = ctx.place
+        by_x[wrt] += 30.0 * grad[of]
+        return by_x, by_kernel, None
+
+
+def _convolved(x: Tensor, kernel: Tensor) -> Tensor:
+    size = 2 * len(x)
+    result: Tensor = torch.fft.irfft(torch.fft.rfft(x, size) * torch.fft.rfft(kernel, size), size)
+    return result[: len(x)]
+
+
+@pytest.mark.parametrize("of", range(10))
+def test_nothing_planted_in_a_zero_stays_unseen(of: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(10, dtype=torch.float64, generator=generator).requires_grad_()
+    kernel = torch.randn(4, dtype=torch.float64, generator=generator).requires_grad_()
+    assert gradcheck(_convolved, x, kernel).verdict is Verdict.PASS
+    for wrt in range(10):
+        if of < wrt or of > wrt + 3:
+            wrong = gradcheck(lambda x, kernel: Planted.apply(x, kernel, (of, wrt)), x, kernel)  # type: ignore[no-untyped-call]  # noqa: B023
+            assert (wrong.verdict, wrong.mismatched) == (Verdict.FAIL, 1)
+
+
+class Coupled(torch.autograd.Function):
+    """Sines, to one of which another entry is added after it has been rounded; backward knows nothing of it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, size: float) -> Tensor:
+        ctx.save_for_backward(x)
+        result = x.sin()
+        result[7] += size * x[20].float().double()
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return grad * x.cos(), None
+
+
+@pytest.mark.parametrize("entries", [32, 40, 200])
+@pytest.mark.parametrize("size", [1.0, 1e-3])
+def test_a_leak_that_noise_drowns_from_close_by_is_a_leak(entries: int, size: float) -> None:
+    x = torch.linspace(-1, 1, entries, dtype=torch.float64, requires_grad=True)
+    result = gradcheck(lambda x: Coupled.apply(x, size), x)  # type: ignore[no-untyped-call]
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
