@@ -1,4 +1,4 @@
-"""Which dtypes a float64 computation goes through, by watching every operation of torch."""
+"""Which dtypes a computation goes through, by watching every operation of torch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gradverify.checks.contract.subject import Subject, answer_of, graph
 from gradverify.errors import EvaluationError
 
-_DOUBLE = {torch.float64, torch.complex128}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Casts:
-    """Narrower floating dtypes that values were cast to or came from."""
+    """Floating dtypes that values were cast to or came from, each narrower than what was cast or made of it."""
 
     forward: frozenset[torch.dtype] = frozenset()
     backward: frozenset[torch.dtype] = frozenset()
@@ -42,7 +40,7 @@ def casts_of(subject: Subject) -> Casts:
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes casts between float64 and narrower floating dtypes: down where digits are lost, and up."""
+    """Notes casts between floating dtypes by the narrower of the two: down where digits are lost, and up."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -61,12 +59,16 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _note(self, source: Tensor, result: Tensor) -> None:
-        if source.dtype in _DOUBLE and _is_narrow(result.dtype):
+        if _is_narrower(result.dtype, source.dtype):
             if not torch.equal(result.to(source.dtype), source):
                 self.narrow.add(result.dtype)
-        elif result.dtype in _DOUBLE and _is_narrow(source.dtype) and source.numel() > 1:
+        elif _is_narrower(source.dtype, result.dtype) and source.numel() > 1:
             self.narrow.add(source.dtype)
 
 
-def _is_narrow(dtype: torch.dtype) -> bool:
-    return (dtype.is_floating_point or dtype.is_complex) and dtype not in _DOUBLE
+def _is_narrower(one: torch.dtype, other: torch.dtype) -> bool:
+    return _is_rounded(one) and _is_rounded(other) and torch.finfo(one).eps > torch.finfo(other).eps
+
+
+def _is_rounded(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex

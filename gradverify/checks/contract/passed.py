@@ -42,8 +42,9 @@ def differs(tensor: Tensor, before: Tensor) -> bool:
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    plain = tensor.detach().resolve_conj().resolve_neg()
-    return plain.contiguous().reshape(-1).view(torch.uint8)
+    dense = tensor.detach() if tensor.layout is torch.strided else tensor.detach().to_dense()
+    plain = dense.resolve_conj().resolve_neg()
+    return plain.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)
 
 
 def alike(tape: Tape, other: Tape) -> bool:

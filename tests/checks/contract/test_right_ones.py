@@ -211,3 +211,67 @@ def test_numbers_drawn_in_the_order_of_memory_are_others_for_a_transposed_input(
 
     point = torch.linspace(-1, 1, 12, dtype=torch.float64).view(3, 4).requires_grad_()
     assert contract(Dropout.apply, point).findings == ()
+
+
+def _in_half(precision: torch.dtype) -> type[Function]:
+    """Return x @ w as a kernel in half precision computes it, from float32 and to float32."""
+
+    class Half(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
+            x, w = x.to(precision), w.to(precision)
+            ctx.save_for_backward(x, w)
+            return (x @ w).float()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+            x, w = ctx.saved_tensors
+            g = g.to(precision)
+            return (g @ w.T).float(), (x.T @ g).float()
+
+    return Half
+
+
+@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("seed", range(5))
+def test_rounding_in_half_precision_is_not_held_against_float32(precision: torch.dtype, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x, w = (torch.randn(4, 4, generator=generator).requires_grad_() for _ in range(2))
+    assert failing(contract(_in_half(precision).apply, x, w)) == set()
+
+    def cast(x: Tensor, w: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return (x @ w).float()
+
+    assert failing(contract(cast, x, w)) == set()
+
+
+def test_what_forgets_its_cotangent_in_half_precision_still_fails() -> None:
+    class Forgets(_in_half(torch.bfloat16)):  # type: ignore[misc]
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+            x, w = ctx.saved_tensors
+            g = g.to(torch.bfloat16)
+            return (g.abs() @ w.T).float(), (x.T @ g).float()
+
+    x, w = (torch.randn(4, 4, generator=torch.Generator().manual_seed(0)).requires_grad_() for _ in range(2))
+    assert failing(contract(Forgets.apply, x, w)) & {"GV301", "GV303"}
+
+
+def test_sparse_gradients_and_empty_inputs_are_no_trouble() -> None:
+    weight = torch.randn(5, 2, dtype=torch.float64).requires_grad_()
+    rows = torch.tensor([0, 2])
+    assert contract(lambda w: functional.embedding(rows, w, sparse=True), weight).verdict is Verdict.PASS
+
+    class Rows(Function):
+        @staticmethod
+        def forward(ctx: Any, w: Tensor) -> Tensor:
+            ctx.shape = w.shape
+            return w[rows]
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return torch.sparse_coo_tensor(rows.unsqueeze(0), g, ctx.shape)
+
+    assert contract(Rows.apply, weight).verdict is Verdict.PASS
+    assert contract(torch.sum, torch.zeros(0, dtype=torch.float64).requires_grad_()).verdict is Verdict.PASS
