@@ -112,6 +112,22 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
     return Noise(level=level, loud=loud, lasting=lasting, rounding=rounding)
 
 
+def of_stairs(noise: Noise, sampled: Sampler, lengths: Scales) -> Noise:
+    """Return the noise of a forward that rounds some of what it computes, be the stairs wider than samples are apart.
+
+    A smooth term beside such stairs moves by any step, and within one of them it moves alone.
+    """
+    sides = [lasting(sampled, lengths, side).nan_to_num(0.0, 0.0, 0.0) for side in (1.0, -1.0)]
+    height = _pooled(sampled, torch.maximum(*sides))
+    stairs = height > noise.level
+    return Noise(
+        level=torch.where(stairs, height, noise.level),
+        loud=torch.maximum(noise.loud, height),
+        lasting=noise.lasting | stairs,
+        rounding=torch.where(stairs, height, noise.rounding),
+    )
+
+
 def at_least(noise: Noise, size: Tensor) -> Noise:
     """Return the noise raised to what is usual, (m,)."""
     return replace(noise, level=torch.fmax(noise.level, size), loud=torch.fmax(noise.loud, size))
@@ -141,14 +157,14 @@ def heard_at(sampled: Sampler, lengths: Scales, spacing: float) -> Tensor:
     return _one_side(sampled, _direction(lengths, 0) * spacing).nan_to_num(0.0)
 
 
-def lasting(sampled: Sampler, lengths: Scales) -> Tensor:
+def lasting(sampled: Sampler, lengths: Scales, side: float = 1.0) -> Tensor:
     """Return the loudest noise that samples at some distance show, and at a half and a quarter of it too; (m,).
 
     So stairs of rounding are heard that are wider than the samples of `measure` are apart, and nothing smooth is, which
     falls by 8 each time, but for accidents: at once, or after distances that it varies too quickly for. Infinite where
     the forward is not finite at any of these distances.
     """
-    direction = _direction(lengths, 0)
+    direction = side * _direction(lengths, 0)
     heard = torch.stack([_one_side(sampled, direction * spacing) for spacing in SPACINGS])
     return lasting_in(heard).masked_fill_(heard.isnan().all(dim=0), torch.inf)
 

@@ -121,6 +121,7 @@ def _with(steady: Steady, sampled: Sampler, dtypes: Sequence[torch.dtype | None]
         coarse=limits.eps if within else 0.0,
         least=limits.smallest_normal * limits.eps if within else 0.0,
         rounds_to=coarsest,
+        narrow=around.narrow if around.narrow > _eps(coarsest) else 0.0,  # numbers so rounded are rounded no further
     )
     return Steady(problem=backward, tape=record(backward), sampled=around)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from gradverify.core.function.coordinates import Block, blocks, coordinates_in, flatten, real_view, unflatten
 from gradverify.core.function.problem import Named, Problem, call, fresh, overlaps
 from gradverify.core.function.tape import Tape
+from gradverify.core.function.watched import Watch
 from gradverify.errors import EvaluationError
 
 
@@ -57,6 +58,7 @@ class Sampler:
     coarse: float = 0.0  # their eps, where the forward is sampled in a finer one; see `widened`
     least: float = 0.0  # and the smallest number that they hold
     rounds_to: torch.dtype | None = None  # what the forward rounds inputs to, where they are so; see `rounded`
+    narrow: float = 0.0  # eps of the coarsest precision that the forward was seen to round to on its way
     together: Together = field(default_factory=Together)
     kept: Tensor | None = None  # outputs looked at, None for all; `value` and `unit` are theirs
 
@@ -84,8 +86,19 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         mode=Mode.WITHOUT_GRAPH,
         dtypes=frozenset(tensor.dtype for tensor in tensors),
     )
-    again = at(draft, tensors)
-    return draft if identical(again, recorded) else replace(draft, mode=Mode.WITH_GRAPH)
+    again, narrow = _watched(draft, tensors)
+    mode = Mode.WITHOUT_GRAPH if identical(again, recorded) else Mode.WITH_GRAPH
+    return replace(draft, mode=mode, narrow=narrow)
+
+
+def _watched(sampled: Sampler, tensors: Sequence[Tensor]) -> tuple[Tensor, float]:
+    """Return the outputs for these primals, and the eps of the coarsest precision on the way there; 0 of none."""
+    try:
+        with Watch() as watch:
+            found = at(sampled, tensors)
+    except RuntimeError:  # not everything can be watched
+        return at(sampled, tensors), 0.0
+    return found, max((torch.finfo(dtype).eps for dtype in watch.narrow), default=0.0)
 
 
 def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gradverify.core.function.ecnoise import PLACES
 from gradverify.core.function.line import points_on_line
-from gradverify.core.function.noise import Noise, first_direction, measure, measured
+from gradverify.core.function.noise import Noise, first_direction, measure, measured, of_stairs
 from gradverify.core.function.portion import FEW
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales
@@ -29,6 +29,8 @@ def opening(sampled: Sampler, lengths: Scales, seed: int) -> Opening:
 
     Where the forward can be vectorised, all of it is one call.
     """
+    if sampled.narrow:
+        return Opening(noise=of_stairs(measure(sampled, lengths, seed), sampled, lengths))
     inputs, outputs = sampled.point.numel(), sampled.value.numel()
     points = len(PLACES) + 2 * richardson.DEPTH * inputs
     if inputs >= FEW or points * (inputs + outputs) > _SMALL:
