@@ -40,6 +40,7 @@ SAFETY = 8.0  # from a standard deviation, the smallest of three estimates, to a
 _CLEAN = 64.0  # a forward with noise below this multiple of rounding is not listened to twice; a few in 10^6 show 20
 _CROSSED = 1e3  # a side that hears this many times more than the other has crossed a kink or a jump
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # relative to the length scale, from where rounding may be heard
+_LASTS = 3  # distances, at most of which what lasts is heard
 _STAYS = 4.0  # noise falls by less from one of these to the next
 _AT_ONCE = 1024.0  # and by more where the samples come to lie within one stair, which smooth variation does seldom
 _SMALL = 2.0**-20  # move of all inputs, relative to their length
@@ -117,14 +118,15 @@ def of_stairs(noise: Noise, sampled: Sampler, lengths: Scales) -> Noise:
 
     A smooth term beside such stairs moves by any step, and within one of them it moves alone.
     """
-    sides = [lasting(sampled, lengths, side).nan_to_num(0.0, 0.0, 0.0) for side in (1.0, -1.0)]
-    height = _pooled(sampled, torch.maximum(*sides))
-    stairs = height > noise.level
+    one, other = (_flight(_at_all(sampled, side * _direction(lengths, 0))) for side in (1.0, -1.0))
+    both = (one > 0) & (other > 0)
+    height = _pooled(sampled, torch.where(both, torch.minimum(one, other), torch.maximum(one, other)))
+    level = torch.maximum(noise.level, height)
     return Noise(
-        level=torch.where(stairs, height, noise.level),
+        level=level,
         loud=torch.maximum(noise.loud, height),
-        lasting=noise.lasting | stairs,
-        rounding=torch.where(stairs, height, noise.rounding),
+        lasting=noise.lasting | (height > 0),
+        rounding=level,  # the forward was seen to round so, and none of it is a function that varies quickly
     )
 
 
@@ -157,16 +159,30 @@ def heard_at(sampled: Sampler, lengths: Scales, spacing: float) -> Tensor:
     return _one_side(sampled, _direction(lengths, 0) * spacing).nan_to_num(0.0)
 
 
-def lasting(sampled: Sampler, lengths: Scales, side: float = 1.0) -> Tensor:
+def _flight(heard: Tensor) -> Tensor:
+    """Return the loudest of what is heard (K, m) at distances each half the one before that finer ones hear too; (m,).
+
+    Once by accident, samples show far less than there is.
+    """
+    heard = heard.nan_to_num(0.0, 0.0, 0.0)
+    finer = heard.unfold(0, _LASTS, 1).median(dim=2).values[1:]
+    return torch.where(heard[: len(finer)] <= _STAYS * finer, heard[: len(finer)], 0.0).amax(dim=0)
+
+
+def lasting(sampled: Sampler, lengths: Scales) -> Tensor:
     """Return the loudest noise that samples at some distance show, and at a half and a quarter of it too; (m,).
 
     So stairs of rounding are heard that are wider than the samples of `measure` are apart, and nothing smooth is, which
     falls by 8 each time, but for accidents: at once, or after distances that it varies too quickly for. Infinite where
     the forward is not finite at any of these distances.
     """
-    direction = side * _direction(lengths, 0)
-    heard = torch.stack([_one_side(sampled, direction * spacing) for spacing in SPACINGS])
+    heard = _at_all(sampled, _direction(lengths, 0))
     return lasting_in(heard).masked_fill_(heard.isnan().all(dim=0), torch.inf)
+
+
+def _at_all(sampled: Sampler, direction: Tensor) -> Tensor:
+    """Return what is heard along a direction at all distances, (K, m)."""
+    return torch.stack([_one_side(sampled, direction * spacing) for spacing in SPACINGS])
 
 
 def lasting_in(heard: Tensor) -> Tensor:

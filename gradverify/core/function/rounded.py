@@ -113,7 +113,7 @@ def _with(steady: Steady, sampled: Sampler, dtypes: Sequence[torch.dtype | None]
     around = sampler(forward, record(forward))
     answered, coarsest = _coarsest(asked), max((dtype for dtype in dtypes if dtype is not None), key=_eps)
     limits = torch.finfo(answered)
-    within = _eps(answered) > _eps(_coarsest(moved))
+    within, on_its_way = _eps(answered) > _eps(_coarsest(moved)), around.narrow
     around = replace(
         around,
         unit=_unit(around, coarsest),
@@ -121,7 +121,7 @@ def _with(steady: Steady, sampled: Sampler, dtypes: Sequence[torch.dtype | None]
         coarse=limits.eps if within else 0.0,
         least=limits.smallest_normal * limits.eps if within else 0.0,
         rounds_to=coarsest,
-        narrow=around.narrow if around.narrow > _eps(coarsest) else 0.0,  # numbers so rounded are rounded no further
+        narrow=lambda: eps if (eps := on_its_way()) > _eps(coarsest) else 0.0,  # what is rounded so, once
     )
     return Steady(problem=backward, tape=record(backward), sampled=around)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -58,7 +59,7 @@ class Sampler:
     coarse: float = 0.0  # their eps, where the forward is sampled in a finer one; see `widened`
     least: float = 0.0  # and the smallest number that they hold
     rounds_to: torch.dtype | None = None  # what the forward rounds inputs to, where they are so; see `rounded`
-    narrow: float = 0.0  # eps of the coarsest precision that the forward was seen to round to on its way
+    narrow: Callable[[], float] = lambda: 0.0  # eps of the coarsest precision that the forward rounds to on its way
     together: Together = field(default_factory=Together)
     kept: Tensor | None = None  # outputs looked at, None for all; `value` and `unit` are theirs
 
@@ -86,19 +87,19 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         mode=Mode.WITHOUT_GRAPH,
         dtypes=frozenset(tensor.dtype for tensor in tensors),
     )
-    again, narrow = _watched(draft, tensors)
+    again = at(draft, tensors)
     mode = Mode.WITHOUT_GRAPH if identical(again, recorded) else Mode.WITH_GRAPH
-    return replace(draft, mode=mode, narrow=narrow)
+    return replace(draft, mode=mode, narrow=cache(lambda: _narrowest(draft, tensors)))
 
 
-def _watched(sampled: Sampler, tensors: Sequence[Tensor]) -> tuple[Tensor, float]:
-    """Return the outputs for these primals, and the eps of the coarsest precision on the way there; 0 of none."""
+def _narrowest(sampled: Sampler, tensors: Sequence[Tensor]) -> float:
+    """Return the eps of the coarsest precision that is seen on the way from these primals, 0 where there is none."""
     try:
         with Watch() as watch:
-            found = at(sampled, tensors)
+            at(sampled, tensors)
     except RuntimeError:  # not everything can be watched
-        return at(sampled, tensors), 0.0
-    return found, max((torch.finfo(dtype).eps for dtype in watch.narrow), default=0.0)
+        return 0.0
+    return max((torch.finfo(dtype).eps for dtype in watch.narrow), default=0.0)
 
 
 def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:

@@ -29,7 +29,7 @@ def opening(sampled: Sampler, lengths: Scales, seed: int) -> Opening:
 
     Where the forward can be vectorised, all of it is one call.
     """
-    if sampled.narrow:
+    if sampled.narrow():
         return Opening(noise=of_stairs(measure(sampled, lengths, seed), sampled, lengths))
     inputs, outputs = sampled.point.numel(), sampled.value.numel()
     points = len(PLACES) + 2 * richardson.DEPTH * inputs

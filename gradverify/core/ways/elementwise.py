@@ -29,12 +29,7 @@ _REST = 1 / 8  # of the outputs may be left in doubt, to be judged apart from th
 
 
 def compare_entry_by_entry(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison | None:
-    """Compare by the simplest structure of all, None where it does not hold.
-
-    Nor where the forward rounds on its way: eight samples say little of stairs.
-    """
-    if ground.sampled.narrow:
-        return None
+    """Compare by the simplest structure of all, None where it does not hold."""
     by_input = sampled_entry_by_entry(ground.sampled, ground.lengths, ground.backward.heard[0])
     if by_input is None:
         return None
@@ -48,6 +43,8 @@ def compare_entry_by_entry(ground: Ground, settings: Settings, reconsider: Recon
             for eight, own, length in zip(by_input, torch.split(claimed, 1), lengths, strict=True)
         ]
     )
+    if len(found.doubt) and ground.sampled.narrow():
+        return None  # of stairs, eight samples say little
     if len(ground.sampled.point) >= FEW:
         found = from_closer_by(ground, by_input, claimed, found, settings)
     if not len(found.doubt):

@@ -1,0 +1,52 @@
+"""Forwards that compute a part in lower precision: right gradients are not accused, and none that forget it pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.result import Verdict
+from tests.core.support import claimed, gradcheck
+
+
+@pytest.mark.parametrize("size", [1, 3, 40])
+@pytest.mark.parametrize("outside", [torch.float64, torch.float32])
+@pytest.mark.parametrize("inside", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_smooth_term_beside_stairs_does_not_move_alone(size: int, outside: torch.dtype, inside: torch.dtype) -> None:
+    if outside == inside:
+        return
+    x = torch.linspace(-1, 1.3, size, dtype=outside).requires_grad_()
+
+    def both(x: Tensor) -> Tensor:
+        return x.sin() + x.to(inside).sigmoid().to(x.dtype)
+
+    def slope(x: Tensor) -> Tensor:
+        return x.cos() + x.sigmoid() * (1 - x.sigmoid())
+
+    right, wrong = (gradcheck(claimed(both, claim), x) for claim in (slope, torch.cos))
+    assert right.verdict is (Verdict.PASS if inside is torch.float32 else Verdict.INCONCLUSIVE)
+    assert wrong.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_term_in_float32_among_others_is_not_forgotten(seed: int) -> None:
+    x = torch.randn(3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    both = lambda x: x.sin() + (x.float() ** 2).double()  # noqa: E731
+    assert gradcheck(claimed(both, lambda x: x.cos() + 2 * x), x).verdict is Verdict.PASS
+    assert gradcheck(claimed(both, torch.cos), x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("inside", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(2, 8), (2, 40), (4, 32)])
+def test_statistics_in_lower_precision_accuse_nobody(inside: torch.dtype, shape: tuple[int, int]) -> None:
+    def normalised(x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.to(inside).square().mean(-1, keepdim=True)).to(x.dtype)
+
+    x = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(36)).requires_grad_()
+    right = gradcheck(normalised, x)
+    assert right.verdict is (Verdict.PASS if inside is torch.float32 else Verdict.INCONCLUSIVE)
+    detached = gradcheck(
+        lambda x: x * torch.rsqrt(x.detach().to(inside).square().mean(-1, keepdim=True)).to(x.dtype), x
+    )
+    assert detached.verdict is Verdict.FAIL
