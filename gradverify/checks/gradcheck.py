@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradverify.case import Settings
+from gradverify.checks.alone import used_alone
 from gradverify.checks.cut_off import cut_off
 from gradverify.checks.derivative import Question, judge, seeded, unjudgeable
 from gradverify.checks.disagreement import beside
-from gradverify.checks.failures import failed_call, inconclusive
+from gradverify.checks.failures import evaluations, failed_call, inconclusive
+from gradverify.checks.left_out import left_out
 from gradverify.checks.torch_gradcheck import run_gradcheck
 from gradverify.core.function.problem import Problem
-from gradverify.core.function.steady import steady
+from gradverify.core.function.steady import Steady, steady
 from gradverify.core.function.tape import record
 from gradverify.core.judging.ground import as_judged
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
-from gradverify.result import CheckResult, Finding
+from gradverify.result import CheckResult, Finding, Verdict
 
 NAME = "gradcheck"
 SERIES = 100  # of its codes
@@ -35,15 +37,28 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     torchs = run_gradcheck(ready.problem, settings, ready.tape)
     try:
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=as_judged, diagnose=diagnose)
-        found = seeded(_with_remarks(judge(question, ready).result, tuple(cut_off(ready))), problem, ready)
+        found = _also_alone(judge(question, ready).result, ready, settings)
+        found = seeded(_with_remarks(found, tuple(cut_off(ready)), left_out(ready.tape)), problem, ready)
     except EvaluationError as error:
         found = failed_call(NAME, ready.problem, error)
     return beside(found, torchs)
 
 
-def _with_remarks(result: CheckResult, remarks: tuple[Finding, ...]) -> CheckResult:
-    """Add what is worth knowing and fails nothing."""
-    if not remarks:
+def _also_alone(result: CheckResult, ready: Steady, settings: Settings) -> CheckResult:
+    """Accuse what is right for all outputs together, and not for one of them alone."""
+    if result.verdict not in (Verdict.PASS, Verdict.INCONCLUSIVE):
         return result
-    message = f"{result.message}; no gradient through {', '.join(remark.of or '' for remark in remarks)}"
-    return replace(result, findings=(*result.findings, *remarks), message=message)
+    wrong = tuple(used_alone(ready, settings.seed))
+    result = replace(result, evaluations=evaluations(ready.problem))
+    if not wrong:
+        return result
+    return replace(result, verdict=Verdict.FAIL, message=wrong[0].message, findings=(*wrong, *result.findings))
+
+
+def _with_remarks(result: CheckResult, remarks: tuple[Finding, ...], beside: str) -> CheckResult:
+    """Add what is worth knowing and fails nothing."""
+    parts = [f"no gradient through {', '.join(remark.of or '' for remark in remarks)}"] if remarks else []
+    parts += [beside] if beside else []
+    if not parts:
+        return result
+    return replace(result, findings=(*result.findings, *remarks), message="; ".join([result.message, *parts]))

@@ -43,7 +43,7 @@ def test_a_kink_near_one_entry_takes_another_call_or_two(
 ) -> None:
     result = gradcheck(claimed(function, slope), around(kink, 17, distance))
     assert (result.verdict, result.kinks, result.undetermined) == (Verdict.PASS, 0, 0)
-    assert result.evaluations.forward <= 7
+    assert result.evaluations.forward <= 8
 
 
 @settings(deadline=None, max_examples=60)
@@ -87,7 +87,7 @@ def test_a_million_entries_with_a_kink_among_them_take_a_handful_of_forwards() -
     x = torch.randn(1_000_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     result = gradcheck(torch.relu, x)
     assert (result.verdict, result.undetermined) == (Verdict.PASS, 0)
-    assert result.evaluations.forward <= 17
+    assert result.evaluations.forward <= 18
 
 
 def test_only_the_owners_of_what_is_looked_at_are_displaced() -> None:

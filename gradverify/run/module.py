@@ -1,0 +1,32 @@
+"""A module as a function of its inputs and its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradverify.run.call import Call
+
+
+def as_function(module: torch.nn.Module, call: Call) -> tuple[Callable[..., Any], Call]:
+    """Return a function of the inputs and then the parameters; every call starts from the same buffers."""
+    parameters = {
+        name: value.detach().clone().requires_grad_(value.requires_grad) for name, value in module.named_parameters()
+    }
+    buffers = {name: value.detach().clone() for name, value in module.named_buffers()}
+    inputs = len(call.args)
+
+    def function(*values: Any, **keywords: Any) -> Any:
+        state: dict[str, Tensor] = dict(zip(parameters, values[inputs:], strict=True))
+        state |= {name: value.clone() for name, value in buffers.items()}
+        return torch.func.functional_call(module, state, values[:inputs], keywords)
+
+    names = (*call.names, *_apart(parameters, (*call.names, *call.kwargs)))
+    return function, Call(names=names, args=(*call.args, *parameters.values()), kwargs=call.kwargs)
+
+
+def _apart(names: Sequence[str] | dict[str, Tensor], taken: Sequence[str]) -> list[str]:
+    return [f"self.{name}" if name in taken else name for name in names]
