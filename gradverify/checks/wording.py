@@ -72,6 +72,7 @@ def told_apart(one: float, other: float) -> tuple[str, str]:
     return f"{one:.17g}", f"{other:.17g}"
 
 
+_NARROW = 1e-5  # of an entry: a bar that would do to judge it
 _TERMS = 4  # of a direction that are written out
 
 
@@ -137,9 +138,17 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
             f"{count} cannot be judged: backward says nan, zero times the infinite derivative of another entry by the"
             f" same input ({place})"
         ),
-        Code.UNDETERMINED: f"{count} undetermined: the error bar is too wide to judge ({place}: {found})",
+        Code.UNDETERMINED: f"{count} undetermined: {_why_open(worst)} ({place}: {found})",
     }
     return reasons[group.code]
+
+
+def _why_open(worst: Element) -> str:
+    """Return why nothing is said of an entry: its error bar, or what stands in the way of believing it."""
+    size = max(abs(worst.analytic), abs(worst.numeric))
+    if worst.error_bar <= _NARROW * size:
+        return "a kink close by, or rounding on the way, may explain what backward and differences say"
+    return "the error bar is too wide to judge"
 
 
 def _bar(bar: float) -> str:
