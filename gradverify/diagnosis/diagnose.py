@@ -21,7 +21,7 @@ from gradverify.diagnosis.causes.factor import constant_factor, mean_for_sum, si
 from gradverify.diagnosis.causes.inverted import inverted_mask
 from gradverify.diagnosis.causes.lost import lost_paths
 from gradverify.diagnosis.causes.mask import missing_mask
-from gradverify.diagnosis.causes.scaled import missing_factor
+from gradverify.diagnosis.causes.scaled import missing_factor, mistaken_factor
 from gradverify.diagnosis.causes.single import single_elements
 from gradverify.diagnosis.causes.surrogate import straight_through
 from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs
@@ -48,6 +48,14 @@ def _missing_mask(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     return missing_mask(evidence, seen) or inverted_mask(evidence, seen)
 
 
+def _missing_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    found = missing_factor(evidence, seen)
+    if found is not None:
+        return found
+    found = mistaken_factor(evidence, seen)
+    return None if found is None or _wrong_branch(evidence, seen) else found  # a region is the simpler reason
+
+
 # Simplest first: what has no free parameter before what has one, what holds everywhere before what holds in a region.
 CAUSES: tuple[Cause, ...] = (
     Cause(name="missing-cotangent", find=missing_cotangent),
@@ -63,7 +71,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="missing-broadcast-sum", find=missing_broadcast_sum),
     Cause(name="transposed", find=transposed),
     Cause(name="permuted", find=permuted),
-    Cause(name="missing-factor", find=missing_factor),
+    Cause(name="missing-factor", find=_missing_factor),
     Cause(name="boundary-tile", find=boundary_tile),
     Cause(name="wrong-branch", find=_wrong_branch),
     Cause(name="missing-term", find=missing_term),

@@ -101,3 +101,11 @@ def _evidence(numeric: Tensor, claimed: Tensor) -> Evidence:
         backward=reverse(problem, tape, 0),
         whole=whole,
     )
+
+
+def test_what_has_one_value_is_no_tile() -> None:
+    x, y = drawn(12), torch.tensor([0.0, 1.0] * 6, dtype=torch.float64)
+    weighted = lambda x, y: (1 + 2 * y) * x.sin()  # noqa: E731
+    answer = found(weighted, lambda g, x, y: (g * x.cos(), None), x, y)["output by x"]
+    assert answer[0] == "wrong-branch"
+    assert answer[1].endswith("where y = 1")

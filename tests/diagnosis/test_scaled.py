@@ -146,3 +146,10 @@ def test_two_entries_agree_with_too_much() -> None:
 def test_factors_of_every_input_drawn_at_random_are_none() -> None:
     right, factors = drawn(6, 8, seed=3).detach(), positive(8, seed=4).detach()
     assert only(lambda x: right @ x, jacobian(right * factors), drawn(8)) == (None, "")
+
+
+def test_a_region_is_a_simpler_reason_than_a_quotient() -> None:
+    x, slopes = drawn(3, 8), torch.tensor([[0.2], [0.3], [0.7]], dtype=torch.float64)
+    answer = only(lambda x: torch.where(x > 0, x, slopes * x), lambda g, x: g, x)
+    assert answer[0] == "wrong-branch"
+    assert answer[1].endswith("analytic = cotangent where x < 0")

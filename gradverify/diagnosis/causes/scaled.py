@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -49,10 +49,21 @@ class _Sample:
 
 def missing_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """The claimed entries are the numeric ones times, or over, an elementary function of a tensor that is seen."""
+    return _first(evidence, seen, _of_one)
+
+
+def mistaken_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    """The claimed entries are the numeric ones times the quotient of two tensors, one of which stands for the other."""
+    return _first(evidence, seen, _of_two)
+
+
+def _first(
+    evidence: Evidence, seen: Seen, multiples: Callable[[Evidence, Seen], Iterator[Multiple]]
+) -> Diagnosis | None:
     sample = _sample(seen)
     if not _tells(sample, sample.ratio):
         return None
-    for multiple in _multiples(evidence, seen):
+    for multiple in multiples(evidence, seen):
         constant = _constant(sample, multiple.factor.expand_as(seen.numeric)[sample.rows, sample.columns])
         if constant is not None:
             found = _explained(seen, multiple, constant)
@@ -111,15 +122,22 @@ def _explained(seen: Seen, multiple: Multiple, constant: tuple[float, str]) -> D
     return Diagnosis(cause=MISSING_FACTOR, explanation=f"{text}{multiple.reading}", share=share)
 
 
-def _multiples(evidence: Evidence, seen: Seen) -> Iterator[Multiple]:
-    elementwise = is_elementwise(evidence, seen)
-    axes = (Axis.INPUT,) if elementwise else (Axis.INPUT, Axis.OUTPUT)
-    doubtful = not elementwise and evidence.of.shape == evidence.wrt.shape
-    tensors = [each for axis in axes for each in laid(evidence, axis)]
+def _of_one(evidence: Evidence, seen: Seen) -> Iterator[Multiple]:
+    """Yield forms of each tensor, and of the differences of two."""
+    tensors, doubtful = _tensors(evidence, seen), _is_doubtful(evidence, seen)
     for form in FORMS:
         for each in tensors:
             yield from _either_way(form, each, _at(evidence, each, doubtful))
-    for axis in axes:
+    for each in differences(tensors):
+        for form in OF_DIFFERENCES:
+            for multiple in _either_way(form, each, _at(evidence, each, doubtful)):
+                yield replace(multiple, turned=True)
+
+
+def _of_two(evidence: Evidence, seen: Seen) -> Iterator[Multiple]:
+    """Yield the quotients of two tensors."""
+    tensors, doubtful = _tensors(evidence, seen), _is_doubtful(evidence, seen)
+    for axis in (Axis.INPUT, Axis.OUTPUT):
         found = [each for each in tensors if each.axis is axis][:_TENSORS]
         for first, second in permutations(found, 2):
             yield Multiple(
@@ -127,10 +145,17 @@ def _multiples(evidence: Evidence, seen: Seen) -> Iterator[Multiple]:
                 times=f"{{}} × {first.name} / {second.name}",
                 reading=f", as where {first.name} stands for {second.name}{_at(evidence, second, doubtful)}",
             )
-    for each in differences(tensors):
-        for form in OF_DIFFERENCES:
-            for multiple in _either_way(form, each, _at(evidence, each, doubtful)):
-                yield replace(multiple, turned=True)
+
+
+def _tensors(evidence: Evidence, seen: Seen) -> list[Laid]:
+    """Return what may be a factor of an entry, by its input or by its output."""
+    axes = (Axis.INPUT,) if is_elementwise(evidence, seen) else (Axis.INPUT, Axis.OUTPUT)
+    return [each for axis in axes for each in laid(evidence, axis)]
+
+
+def _is_doubtful(evidence: Evidence, seen: Seen) -> bool:
+    """Tell whether a place may be that of the input or of the output."""
+    return not is_elementwise(evidence, seen) and evidence.of.shape == evidence.wrt.shape
 
 
 def _either_way(form: Form, each: Laid, at: str) -> Iterator[Multiple]:

@@ -30,10 +30,12 @@ def boundary_tile(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 
 def edges(evidence: Site, group: Group) -> Iterator[Region]:
     """Yield the edges, of the tensor or of its tiles, that the wrong coordinates are at."""
-    own = [variable for variable in variables(evidence, group.axis) if variable.form is Form.OWN]
-    by_value = regions(own, scalars(evidence), group.wrong, group.relevant)
-    if any(region.one_sided for region in by_value):
+    found, known = variables(evidence, group.axis), scalars(evidence)
+    own = [variable for variable in found if variable.form is Form.OWN]
+    if any(region.one_sided for region in regions(own, known, group.wrong, group.relevant)):
         return  # a branch is the likelier reason; values that rise along the dimension say the same twice
+    if any(region.level for region in regions(found, known, group.wrong, group.relevant)):
+        return  # and where all of them have one value, which no other has
     block = side(evidence, group.axis)
     for dimension in range(len(block.shape)):
         slices = _slices(block, dimension, group)

@@ -23,6 +23,7 @@ class Region:
     chance: float  # that as many coordinates, picked blindly, could be described like this
     anchored: bool  # one threshold, and one that means something
     one_sided: bool  # all values on one side of one threshold
+    level: bool = False  # one value that all of them have
 
 
 def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, relevant: Tensor) -> Iterator[Region]:
@@ -73,7 +74,7 @@ def _level(variable: Variable, wrong: Tensor, right: Tensor) -> Iterator[Region]
     if len(bad) >= 2 and bool((bad == bad[0]).all()) and not bool((good == bad[0]).any()):
         likely = chance(1 + len(torch.unique(good)), len(bad) + len(good), len(bad))
         text = f"{variable.name} = {float(bad[0]) + 0.0:.6g}"  # no -0
-        yield Region(text=text, chance=likely, anchored=False, one_sided=False)
+        yield Region(text=text, chance=likely, anchored=False, one_sided=False, level=True)
 
 
 def _two_sided(
@@ -91,7 +92,9 @@ def _two_sided(
             low, high = low[::-1], high[::-1]
         lower, upper = (threshold(Gap(inner=ends[0], outer=ends[1]), known).value for ends in (low, high))
         text = form.format(name, f"{lower:.6g}", f"{upper:.6g}")
-        if variable.form is Form.OWN and 0.0 not in (lower, upper):
+        if lower == upper:
+            text = f"{name} ≠ {lower:.6g}"
+        elif variable.form is Form.OWN and 0.0 not in (lower, upper):
             size = Variable(name=f"|{name}|", form=Form.DISTANCE, values=variable.values.abs())
             text = next((region.text for region in _one_sided(size, known, wrong, right)), text)
         likely = chance(tried * max(1, len(bad) + len(good) - 2), len(bad) + len(good), len(bad))
