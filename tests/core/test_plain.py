@@ -14,7 +14,7 @@ from gradverify.core.jacobians import investigate
 from gradverify.core.judging import cheap
 from gradverify.core.judging.compare import Judged
 from gradverify.core.judging.ground import as_judged
-from gradverify.core.judging.plain import glance
+from gradverify.core.judging.plain import plain_entries
 from gradverify.core.judging.tally import Measured, measured
 from gradverify.core.judging.tiles import Tile, narrowed
 from gradverify.core.numeric.series import PLACES, bends, series_through
@@ -43,9 +43,9 @@ def seen(function: Callable[[Tensor], Tensor], x: Tensor, monkeypatch: pytest.Mo
 
     def noted(tile: Tile) -> tuple[Judged, Tensor]:
         found.append(tile)
-        return glance(tile)
+        return plain_entries(tile)
 
-    monkeypatch.setattr(cheap, "glance", noted)
+    monkeypatch.setattr(cheap, "plain_entries", noted)
     gradcheck(function, x)
     return found
 
@@ -73,7 +73,7 @@ def test_a_glance_says_what_a_look_at_each_entry_says(
 def test_most_tiles_of_a_smooth_function_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     tiles = seen(SMOOTH[0], drawn(64, 32), monkeypatch)
     assert len(tiles) >= 4
-    assert all(bool(glance(tile)[1].all()) for tile in tiles)
+    assert all(bool(plain_entries(tile)[1].all()) for tile in tiles)
 
 
 def test_a_part_of_a_tile_has_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:

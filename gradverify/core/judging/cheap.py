@@ -13,7 +13,7 @@ from gradverify.core.function.noise import Noise
 from gradverify.core.function.sampler import Sampler, is_double
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import ROUNDING, Judged, all_matching, in_doubt, judge_smooth, tells_enough
-from gradverify.core.judging.plain import glance
+from gradverify.core.judging.plain import plain_entries
 from gradverify.core.judging.replaced import copy_of, put, span
 from gradverify.core.judging.tiles import Tile, claims_on, narrowed, tiles
 from gradverify.core.numeric import richardson
@@ -82,7 +82,7 @@ def _at_a_glance(tile: Tile) -> First:
     """Look at a tile as a whole, and closely at those of its entries that are not plain."""
     if not tile.walk.spot.shape[1] or not is_double(tile.sampled):
         return _judged(tile, _by_richardson)
-    judged, fine = glance(tile)
+    judged, fine = plain_entries(tile)
     if bool(fine.all()):
         return _settled(judged)
     open_ = fine.logical_not_()

@@ -17,7 +17,7 @@ from gradverify.core.numeric.walk import first_steps
 _FARTHEST = 2.0**7  # steps that a point is away from zero, at most
 
 
-def glance(tile: Tile) -> tuple[Judged, Tensor]:
+def plain_entries(tile: Tile) -> tuple[Judged, Tensor]:
     """Return the verdicts on a tile walked by the steps of `richardson`, and which of its entries are plain; (C, m)."""
     sampled, claimed = tile.sampled, tile.claimed
     step = first_steps(sampled, tile.walk, tile.rows, tile.outputs)
