@@ -50,3 +50,12 @@ def test_statistics_in_lower_precision_accuse_nobody(inside: torch.dtype, shape:
         lambda x: x * torch.rsqrt(x.detach().to(inside).square().mean(-1, keepdim=True)).to(x.dtype), x
     )
     assert detached.verdict is Verdict.FAIL
+
+
+def test_an_output_that_stays_on_one_stair_of_its_precision_is_left_open() -> None:
+    def loss(x: Tensor) -> Tensor:
+        return torch.nn.functional.softplus(x.bfloat16()).to(x.dtype)
+
+    x = torch.tensor([1e-3, -2e-3, 5e-4], dtype=torch.float32).requires_grad_()
+    result = gradcheck(claimed(loss, torch.sigmoid), x)
+    assert (result.verdict, result.mismatched) == (Verdict.INCONCLUSIVE, 0)

@@ -121,6 +121,7 @@ def of_stairs(noise: Noise, sampled: Sampler, lengths: Scales) -> Noise:
     one, other = (_flight(_at_all(sampled, side * _direction(lengths, 0))) for side in (1.0, -1.0))
     both = (one > 0) & (other > 0)
     height = _pooled(sampled, torch.where(both, torch.minimum(one, other), torch.maximum(one, other)))
+    height = torch.maximum(height, _rounded_to(sampled, sampled.narrow()))
     level = torch.maximum(noise.level, height)
     return Noise(
         level=level,
@@ -157,6 +158,16 @@ def rounding_of(sampled: Sampler) -> Tensor:
 def heard_at(sampled: Sampler, lengths: Scales, spacing: float) -> Tensor:
     """Return the noise that samples at this distance show, relative to the length scale, and nothing more; (m,)."""
     return _one_side(sampled, _direction(lengths, 0) * spacing).nan_to_num(0.0)
+
+
+def _rounded_to(sampled: Sampler, eps: float) -> Tensor:
+    """Return what rounding leaves of outputs of which all of their tensor have so few digits, 0 of others; (m,).
+
+    One that stays on its stair all around is heard nowhere.
+    """
+    size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
+    more = (torch.frexp(size).mantissa * (2 / eps)).frac() != 0
+    return torch.where(magnitudes(sampled, more.to(size.dtype)) > 0, 0.0, size * (eps / 2))
 
 
 def _flight(heard: Tensor) -> Tensor:
