@@ -18,7 +18,7 @@ from gradverify.checks.contract.subject import Answer, Subject, answer_of, as_co
 from gradverify.checks.contract.wording import accusation, differences, raised
 from gradverify.checks.failures import evaluations, skipped
 from gradverify.core.function.problem import Named, Problem, call, fresh
-from gradverify.core.function.tape import Tape, vjp
+from gradverify.core.function.tape import Tape, record, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding, Verdict, worst
 
@@ -28,11 +28,11 @@ _SCALES = (1.0, 1 + 2.0**-7, 1 - 2.0**-6)  # the entries of a batch, as multiple
 
 def run(problem: Problem, settings: Settings) -> CheckResult:
     """Compare torch.vmap with a loop, outputs and gradients. Raises EvaluationError."""
+    if problem.primals and not defines_vmap(record(problem)):
+        return skipped(NAME, problem, "not every Function here defines vmap or generate_vmap_rule")
     subject = subject_for(problem, settings)
     if subject is None:
         return skipped(NAME, problem, "nothing to differentiate, or a forward that does not repeat")
-    if not defines_vmap(subject):
-        return skipped(NAME, subject.problem, "not every Function here defines vmap or generate_vmap_rule")
     subject = heard(subject)
     refusals: list[str] = []
     found = tuple(findings(subject, refusals))
@@ -47,9 +47,9 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     )
 
 
-def defines_vmap(subject: Subject) -> bool:
+def defines_vmap(tape: Tape) -> bool:
     """Tell whether every Function in the graph says how it is batched."""
-    nodes = custom_nodes(subject.tape)
+    nodes = custom_nodes(tape)
     return bool(nodes) and all(_is_batched(class_of(node)) for node in nodes)
 
 

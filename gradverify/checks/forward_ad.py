@@ -21,6 +21,7 @@ from gradverify.checks.failures import evaluations, skipped
 from gradverify.checks.wording import told_apart
 from gradverify.core.function.coordinates import flatten
 from gradverify.core.function.problem import Problem, call
+from gradverify.core.function.tape import Tape, record
 from gradverify.core.whole.evidence import undiagnosed
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding, Verdict, worst
@@ -33,11 +34,11 @@ _CLOSE = 1e-5  # relative to the largest entry: what extrapolated differences ca
 
 def run(problem: Problem, settings: Settings) -> CheckResult:
     """Compare forward mode with backward, and both with differences. Raises EvaluationError."""
+    if problem.primals and not defines_jvp(record(problem)):
+        return skipped(NAME, problem, "no Function here defines jvp")
     subject = subject_for(problem, settings)
     if subject is None:
         return skipped(NAME, problem, "nothing to differentiate, or a forward that does not repeat")
-    if not defines_jvp(subject):
-        return skipped(NAME, subject.problem, "no Function here defines jvp")
     subject = heard(subject)
     refusals: list[str] = []
     found = tuple(findings(subject, refusals))
@@ -53,10 +54,10 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     )
 
 
-def defines_jvp(subject: Subject) -> bool:
+def defines_jvp(tape: Tape) -> bool:
     """Tell whether some Function in the graph has a jvp of its own."""
     inherited = torch.autograd.Function.jvp
-    return any(class_of(node).jvp is not inherited for node in custom_nodes(subject.tape))
+    return any(class_of(node).jvp is not inherited for node in custom_nodes(tape))
 
 
 def findings(subject: Subject, refusals: list[str] | None = None) -> Iterator[Finding]:

@@ -106,9 +106,9 @@ def _carefully(subject: Subject, casts: Casts) -> Iterator[Finding]:
 
 def _on_many_graphs(subject: Subject) -> Iterator[Finding]:
     yield from _answers(subject, ON_MANY_GRAPHS)
-    if forward_ad.defines_jvp(subject):
+    if forward_ad.defines_jvp(subject.tape):
         yield from forward_ad.findings(subject)
-    if batching.defines_vmap(subject):
+    if batching.defines_vmap(subject.tape):
         yield from batching.findings(subject)
 
 
