@@ -198,3 +198,28 @@ def test_sums_that_are_nothing_but_noise_are_no_pass() -> None:
     result = gradcheck(with_backward(noisy, lambda grad, x: grad.flip(0).cumsum(0).flip(0) * x.cos()), point())
     assert result.verdict == Verdict.INCONCLUSIVE
     assert "too noisy" in result.message
+
+
+class Sorted(torch.autograd.Function):
+    """The squares of sorted numbers, into one of whose gradients another cotangent leaks."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, leak: float) -> Tensor:
+        values, order = x.sort()
+        ctx.save_for_backward(values, order)
+        ctx.leak = leak
+        return values.square()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        values, order = ctx.saved_tensors
+        result = torch.zeros_like(grad).index_add(0, order, 2 * values * grad)
+        result[5] += ctx.leak * grad[9]
+        return result, None
+
+
+@pytest.mark.parametrize("size", [5_000, 20_000])
+def test_kinks_everywhere_on_the_way_hide_no_leak_and_accuse_nobody(size: int) -> None:
+    x = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    assert gradcheck(lambda x: Sorted.apply(x, 0.0), x).verdict is Verdict.PASS
+    assert gradcheck(lambda x: Sorted.apply(x, 1.0), x).verdict is not Verdict.PASS

@@ -17,15 +17,17 @@ from gradverify.core.function.noise import Noise
 from gradverify.core.function.sampler import Sampler, magnitudes
 from gradverify.core.function.scale import Scales
 from gradverify.core.numeric.directional import slope
-from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
+from gradverify.core.numeric.richardson import DEPTH
+from gradverify.core.numeric.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 
 _COTANGENTS = 2  # of each of the two kinds: the outputs by their tensor's scale, and each by its own
 _TANGENTS = 2  # moving every input by its own scale; one more moves them such that they matter alike
 FIRST = 2.0**-6  # first step along a direction, relative to the length scale: far off, where noise hardly counts
-CLOSER = (2.0**-14, 2.0**-26)  # those tried where the function bends too much, or has kinks, on the way
+CLOSER = (2.0**-14, 2.0**-26, 2.0**-34)  # those tried where the function bends too much, or has kinks, on the way
 _FAINT = 1e-4  # of the largest output change of a tensor: smaller ones are not weighted up further
 _ROUNDING, _ULP = 1e-12, 4 * torch.finfo(torch.float64).eps  # what summing up in backward may leave
 _VANISHED = 0.1  # of an error at larger steps is left of it: kinks on the way were the cause
+_SMALL = 1e-3  # of a sum: what rounding may leave in one that is close
 _SHARP = 1e-8  # a bar below this part of the sum is good enough to do without closer steps
 
 
@@ -49,7 +51,8 @@ class Gap:
 
     error: Tensor  # numeric - claimed
     bar: Tensor
-    allowed: Tensor  # by rounding alone
+    allowed: Tensor  # by the bars, and by rounding in backward
+    rounded: Tensor  # by rounding of the outputs alone, where nothing else is heard
     size: Tensor  # of the sum's terms
     rtol: float  # the part of it that is tolerated besides
     first: float  # the first step that did best
@@ -61,8 +64,13 @@ class Gap:
 
     @property
     def close(self) -> bool:
-        """Whether all do, to what is tolerated alone."""
-        return bool((self.error.abs() <= self.rtol * self.size).all())
+        """Whether all do, however wide the bars, but for what is tolerated and what the outputs are rounded by."""
+        return bool((self.error.abs() <= self.tolerated).all()) and bool((self.rounded <= _SMALL * self.size).all())
+
+    @property
+    def tolerated(self) -> Tensor:
+        """What sums that are close may be off by, (K,)."""
+        return self.rtol * self.size + self.rounded
 
 
 def probe(
@@ -113,15 +121,12 @@ def gap(asked: Probe, direction: Tensor) -> Gap:
 
 def gap_at(asked: Probe, direction: Tensor, first: float) -> Gap:
     """Compare both sides along a direction with steps of one size; costs 6 forwards."""
-    terms = asked.answers * direction
-    error, bar = _against(asked, slope(asked.sampled, asked.noise, direction, first), terms.sum(dim=1))
-    return _judged(asked, terms, error, bar, first)
+    return _judged(asked, direction, slope(asked.sampled, asked.noise, direction, first), first)
 
 
 def _gap(asked: Probe, direction: Tensor, known: Estimate) -> Gap:
-    terms = asked.answers * direction
-    found = _judged(asked, terms, *_against(asked, known, terms.sum(dim=1)), FIRST)
-    sharp = _SHARP * terms.square().sum(dim=1).sqrt()
+    found = _judged(asked, direction, known, FIRST)
+    sharp = _SHARP * found.size
     for first in CLOSER:
         if bool(((found.error.abs() <= found.allowed) & (found.bar <= sharp)).all()):
             break
@@ -132,10 +137,14 @@ def _gap(asked: Probe, direction: Tensor, known: Estimate) -> Gap:
     return found
 
 
-def _judged(asked: Probe, terms: Tensor, error: Tensor, bar: Tensor, first: float) -> Gap:
+def _judged(asked: Probe, direction: Tensor, known: Estimate, first: float) -> Gap:
+    terms = asked.answers * direction
+    error, bar = _against(asked, known, terms.sum(dim=1))
     size = terms.square().sum(dim=1).sqrt()
     allowed = BAR_FACTOR * bar + _ROUNDING * size + _ULP * terms.abs().sum(dim=1)
-    return Gap(error=error, bar=bar, allowed=allowed, size=size, rtol=asked.rtol, first=first)
+    rounding = (asked.cotangents * asked.noise.rounding).square().sum(dim=1).sqrt()
+    rounded = rounding * (BAR_FACTOR * NOISE_FACTOR * 2.0 ** (DEPTH - 1) / first)
+    return Gap(error=error, bar=bar, allowed=allowed, rounded=rounded, size=size, rtol=asked.rtol, first=first)
 
 
 def wide(found: Gap) -> bool:

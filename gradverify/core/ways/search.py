@@ -106,6 +106,7 @@ def _rest(whole: Gap, part: Gap) -> Gap:
         error=whole.error - part.error,
         bar=whole.bar + part.bar,
         allowed=whole.allowed + part.allowed,
+        rounded=whole.rounded + part.rounded,
         size=whole.size + part.size,
         rtol=whole.rtol,
         first=whole.first,
