@@ -18,7 +18,7 @@ from gradverify.report.screen import Screen
 from gradverify.result import CaseResult, Verdict, worst
 from gradverify.run.call import Call
 from gradverify.run.checking import run_checks
-from gradverify.run.module import as_function
+from gradverify.run.module import as_function, may_be_a_function
 from gradverify.run.signature import forward_parameters
 from gradverify.run.source import source_in_graph, source_of
 
@@ -48,7 +48,8 @@ def verify(
 
     `function` is a `torch.autograd.Function` class or any callable. `inputs` are its positional arguments, of any
     shapes: tensors that require grad are differentiated, everything else is passed on, and none of them is touched.
-    Of a `torch.nn.Module`, as it is, the parameters that require grad are differentiated too, by their own names.
+    Of a `torch.nn.Module`, as it is, the parameters that require grad are differentiated too, by their own names,
+    unless it is a script or has parameters that are not there yet.
     `checks` are names such as "gradcheck" and "gradgradcheck". `rtol` is relative to each entry and defaults to
     1e-7 in float64; `atol` is in the gradient's own units and defaults to rounding. `names` are what the inputs are
     called in the result, by default what forward calls them. The same numbers come out as from a spec with these
@@ -130,7 +131,7 @@ def _problem(
         raise ValueError(f"names: expected one per input, {len(inputs)} in all, found {len(called)}")
     if isinstance(function, type) and issubclass(function, torch.autograd.Function):
         return bind(function.apply, inputs, names=called, name=function.__name__)
-    if isinstance(function, torch.nn.Module):
+    if isinstance(function, torch.nn.Module) and may_be_a_function(function):
         applied, call = as_function(function, Call(names=called, args=inputs, kwargs={}))
         return bind(applied, call.args, names=call.names, name=type(function).__name__)
     return bind(function, inputs, names=called)

@@ -11,6 +11,13 @@ from torch import Tensor
 from gradverify.run.call import Call
 
 
+def may_be_a_function(module: torch.nn.Module) -> bool:
+    """Tell whether the parameters can be given to it: not those of a script, nor such as a first call makes."""
+    scripted = any(isinstance(each, torch.jit.ScriptModule) for each in module.modules())
+    tensors = (*module.parameters(), *module.buffers())
+    return not scripted and not any(torch.nn.parameter.is_lazy(each) for each in tensors)
+
+
 def as_function(module: torch.nn.Module, call: Call) -> tuple[Callable[..., Any], Call]:
     """Return a function of the inputs and then the parameters; every call starts from the same buffers."""
     parameters = {

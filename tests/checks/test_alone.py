@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -92,3 +93,11 @@ def test_what_a_function_closes_over_is_said_not_to_be_judged(count: int) -> Non
     message = gradcheck(lambda x: x.sin() * torch.stack(scales).sum(), X).message
     assert ("a tensor of shape [] requires grad" if count == 1 else "4 tensors of shapes [], [], [], …") in message
     assert "judged" not in gradcheck(torch.sin, X).message
+
+
+def test_a_module_whose_parameters_are_not_there_yet_is_a_callable_like_any_other() -> None:
+    assert verify(torch.nn.LazyLinear(2, dtype=torch.float64), (X,)).verdict is Verdict.PASS
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        script = torch.jit.trace(torch.nn.Linear(3, 2, dtype=torch.float64), X.detach())
+    assert verify(script, (X,)).verdict is Verdict.PASS

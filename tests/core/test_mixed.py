@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
+from gradverify.core.function.sampler import sampler
+from gradverify.core.function.tape import record
 from gradverify.result import Verdict
-from tests.core.support import claimed, gradcheck
+from tests.core.support import claimed, gradcheck, problem_of
 
 
 @pytest.mark.parametrize("size", [1, 3, 40])
@@ -59,3 +63,26 @@ def test_an_output_that_stays_on_one_stair_of_its_precision_is_left_open() -> No
     x = torch.tensor([1e-3, -2e-3, 5e-4], dtype=torch.float32).requires_grad_()
     result = gradcheck(claimed(loss, torch.sigmoid), x)
     assert (result.verdict, result.mismatched) == (Verdict.INCONCLUSIVE, 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_stairs_grow_with_the_samples_that_are_taken_of_them(seed: int) -> None:
+    x = torch.randn(60, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    result = gradcheck(lambda x: x + 1e-3 * x.half().double(), x)
+    assert result.verdict is Verdict.PASS
+
+
+def _narrow(function: Callable[[Tensor], Tensor], x: Tensor) -> float:
+    """Return what the forward is seen to round to on its way."""
+    problem = problem_of(function, x)
+    return sampler(problem, record(problem)).narrow()
+
+
+def test_only_what_is_rounded_on_the_way_counts() -> None:
+    x = torch.tensor([-1.0, 0.5], dtype=torch.float64).requires_grad_()
+    constants = torch.tensor([1.0, 2.0])
+    assert _narrow(lambda x: x.float().sin().double(), x) == torch.finfo(torch.float32).eps
+    assert _narrow(lambda x: x.half().double() + x.float(), x) == torch.finfo(torch.float16).eps
+    assert _narrow(lambda x: x * constants.double(), x) == 0.0
+    assert _narrow(lambda x: x * constants, x) == 0.0
+    assert _narrow(torch.relu, x.detach().float().requires_grad_()) == 0.0

@@ -34,4 +34,4 @@ def casts_of(subject: Subject) -> Casts:
             answer_of(subject, tape, subject.cotangents)
     except (EvaluationError, RuntimeError):
         return Casts()
-    return Casts(forward=frozenset(forward.narrow), backward=frozenset(backward.narrow))
+    return Casts(forward=frozenset(forward.down | forward.up), backward=frozenset(backward.down | backward.up))

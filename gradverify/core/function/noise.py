@@ -56,6 +56,7 @@ class Noise:
     loud: Tensor  # the level, or more where it cannot be told whether what was heard far off was noise or a kink
     lasting: Tensor  # bool: that was as loud at several distances, as noise would be
     rounding: Tensor  # the part that rounding the value to its own dtype explains
+    share: Tensor  # of samples that are larger, which it grows with
 
     def of(self, outputs: Tensor | slice) -> Noise:
         """Return the noise of some of the outputs."""
@@ -81,7 +82,7 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
     one = noise_in(heard)
     del heard  # of all that is held here, the largest
     if _is_clean(one, worth):
-        return _everywhere_alike(_pooled(sampled, torch.fmax(one.mul_(SAFETY), rounding)), rounding)
+        return _everywhere_alike(sampled, _pooled(sampled, torch.fmax(one.mul_(SAFETY), rounding)), rounding)
     finite = torch.isfinite(sampled.value)
     level = before = earlier = _estimate(sampled, direction, one, rounding, worth, finite)
     open_ = level > worth
@@ -110,7 +111,7 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
     loud = level = _pooled(sampled, torch.where(level < torch.inf, level, rounding))
     if bool((quiet < torch.inf).any()):
         level = torch.fmin(loud, _pooled(sampled, quiet))
-    return Noise(level=level, loud=loud, lasting=lasting, rounding=rounding)
+    return Noise(level=level, loud=loud, lasting=lasting, rounding=rounding, share=sampled.unit)
 
 
 def of_stairs(noise: Noise, sampled: Sampler, lengths: Scales) -> Noise:
@@ -122,12 +123,13 @@ def of_stairs(noise: Noise, sampled: Sampler, lengths: Scales) -> Noise:
     both = (one > 0) & (other > 0)
     height = _pooled(sampled, torch.where(both, torch.minimum(one, other), torch.maximum(one, other)))
     height = torch.maximum(height, _rounded_to(sampled, sampled.narrow()))
-    level = torch.maximum(noise.level, height)
+    level, size = torch.maximum(noise.level, height), sampled.value.abs()
     return Noise(
         level=level,
         loud=torch.maximum(noise.loud, height),
         lasting=noise.lasting | (height > 0),
         rounding=level,  # the forward was seen to round so, and none of it is a function that varies quickly
+        share=torch.maximum(sampled.unit, (level / size).masked_fill(size == 0, torch.nan).nanmedian().nan_to_num(0.0)),
     )
 
 
@@ -139,12 +141,13 @@ def at_least(noise: Noise, size: Tensor) -> Noise:
 def quiet(sampled: Sampler, size: Tensor) -> Noise:
     """Return noise of that size, (m,), where samples have shown that there is no more."""
     rounding = rounding_of(sampled)
-    return _everywhere_alike(torch.fmax(size, rounding), rounding)
+    return _everywhere_alike(sampled, torch.fmax(size, rounding), rounding)
 
 
-def _everywhere_alike(level: Tensor, rounding: Tensor) -> Noise:
+def _everywhere_alike(sampled: Sampler, level: Tensor, rounding: Tensor) -> Noise:
     """Return noise that is no louder far off."""
-    return Noise(level=level, loud=level, lasting=torch.zeros_like(level, dtype=torch.bool), rounding=rounding)
+    none = torch.zeros_like(level, dtype=torch.bool)
+    return Noise(level=level, loud=level, lasting=none, rounding=rounding, share=sampled.unit)
 
 
 def rounding_of(sampled: Sampler) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
@@ -11,11 +11,14 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.coordinates import Block, blocks, coordinates_in, flatten, real_view, unflatten
 from gradverify.core.function.problem import Named, Problem, call, fresh, overlaps
 from gradverify.core.function.tape import Tape
 from gradverify.core.function.watched import Watch
 from gradverify.errors import EvaluationError
+
+_ASIDE = 2.0**-12  # how far from the point a forward is watched, relative to each input
 
 
 class Mode(Enum):
@@ -87,19 +90,23 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         mode=Mode.WITHOUT_GRAPH,
         dtypes=frozenset(tensor.dtype for tensor in tensors),
     )
-    again = at(draft, tensors)
+    again, own = at(draft, tensors), {each.dtype for each in (*tensors, *(output.tensor for output in tape.outputs))}
     mode = Mode.WITHOUT_GRAPH if identical(again, recorded) else Mode.WITH_GRAPH
-    return replace(draft, mode=mode, narrow=cache(lambda: _narrowest(draft, tensors)))
+    return replace(draft, mode=mode, narrow=cache(lambda: _narrowest(draft, own)))
 
 
-def _narrowest(sampled: Sampler, tensors: Sequence[Tensor]) -> float:
-    """Return the eps of the coarsest precision that is seen on the way from these primals, 0 where there is none."""
+def _narrowest(sampled: Sampler, own: Collection[torch.dtype]) -> float:
+    """Return the eps of the coarsest precision that is seen on the way, but for the tensors' `own`; 0 where none is.
+
+    Beside the point, which may happen to have few digits.
+    """
+    size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
     try:
         with Watch() as watch:
-            at(sampled, tensors)
+            along(sampled, scattered_from(size * _ASIDE, 0))
     except RuntimeError:  # not everything can be watched
         return 0.0
-    return max((torch.finfo(dtype).eps for dtype in watch.narrow), default=0.0)
+    return max((torch.finfo(dtype).eps for dtype in watch.down - {*own}), default=0.0)
 
 
 def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:

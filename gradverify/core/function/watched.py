@@ -12,12 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes casts between floating dtypes by the narrower of the two: down where digits are lost, and up.
 
-    What kernels of their own do inside nobody sees.
+    What kernels of their own do inside nobody sees, and what is cast up may be a constant.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.narrow: set[torch.dtype] = set()
+        self.down: set[torch.dtype] = set()
+        self.up: set[torch.dtype] = set()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -36,9 +37,9 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         if _is_narrower(result.dtype, source.dtype):
             if not torch.equal(result.to(source.dtype), source):
-                self.narrow.add(result.dtype)
+                self.down.add(result.dtype)
         elif _is_narrower(source.dtype, result.dtype) and source.dim() > 0:  # single numbers are constants
-            self.narrow.add(source.dtype)
+            self.up.add(source.dtype)
 
 
 def _is_narrower(one: torch.dtype, other: torch.dtype) -> bool:

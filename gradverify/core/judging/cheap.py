@@ -108,15 +108,15 @@ def _by_richardson(sampled: Sampler, noise: Noise, samples: Samples, level: Tens
 
 
 def _by_tableau(sampled: Sampler, noise: Noise, samples: Samples, level: Tensor) -> Estimate:
-    del level
+    del sampled, level
     usable = trusted(central(samples), void(samples))
-    return central_tableau(samples, difference_noise(sampled, noise, samples), usable)
+    return central_tableau(samples, difference_noise(noise, samples), usable)
 
 
 def _judged(tile: Tile, extrapolate: _Extrapolate) -> First:
     sampled, noise, claimed, allowance = tile.sampled, tile.noise, tile.claimed, tile.allowance
     samples = tile.samples
-    level, zero = finest_noise(sampled, noise, samples), allowance.zero
+    level, zero = finest_noise(noise, samples), allowance.zero
     judged = judge_smooth(claimed, extrapolate(sampled, noise, samples, level), allowance, zero)
     own = claimed.abs()
     bends = suspicious(sampled, samples, level).logical_or_(judged.bar == torch.inf)
@@ -131,7 +131,7 @@ def _straight(tile: Tile) -> First:
     sampled, samples, claimed, allowance = tile.sampled, tile.samples, tile.claimed, tile.allowance
     forth, back, plus, minus = (each[:, 0] for each in (samples.forth, samples.back, samples.plus, samples.minus))
     rise = plus - minus
-    level = _reaching(sampled, tile.noise, rise)
+    level = _reaching(tile.noise, rise)
     estimate = Estimate(value=rise.div_(forth + back), bar=level * (NOISE_FACTOR / forth))
     own, error = claimed.abs(), (claimed - estimate.value).abs_()
     line = _lie_on_a_line(sampled, plus, minus, level)
@@ -146,7 +146,7 @@ def _straight(tile: Tile) -> First:
 
 def is_line(sampled: Sampler, noise: Noise, plus: Tensor, minus: Tensor) -> Tensor:
     """Tell which outputs on both sides of the point, (C, m), lie on a line with that at it, but for noise."""
-    return _lie_on_a_line(sampled, plus, minus, _reaching(sampled, noise, plus - minus))
+    return _lie_on_a_line(sampled, plus, minus, _reaching(noise, plus - minus))
 
 
 def _lie_on_a_line(sampled: Sampler, plus: Tensor, minus: Tensor, level: Tensor) -> Tensor:
@@ -154,9 +154,9 @@ def _lie_on_a_line(sampled: Sampler, plus: Tensor, minus: Tensor, level: Tensor)
     return (plus + minus).sub_(sampled.value, alpha=2.0).abs_() <= level.mul_(_BEND)
 
 
-def _reaching(sampled: Sampler, noise: Noise, rise: Tensor) -> Tensor:
+def _reaching(noise: Noise, rise: Tensor) -> Tensor:
     """Return the noise of samples that may be larger than what is at the point: on a line, by half their rise."""
-    return torch.addcmul(noise.level, rise.abs(), sampled.unit)
+    return torch.addcmul(noise.level, rise.abs(), noise.share)
 
 
 def _blank(like: Tensor) -> First:

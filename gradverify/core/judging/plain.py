@@ -22,7 +22,7 @@ def plain_entries(tile: Tile) -> tuple[Judged, Tensor]:
     sampled, claimed = tile.sampled, tile.claimed
     step = first_steps(sampled, tile.walk, tile.rows, tile.outputs)
     series = series_through(tile.walk.values[:, tile.rows, tile.outputs] - sampled.value)
-    noise = torch.addcmul(tile.noise.level, series.coefficients[:2].abs().sum(dim=0), sampled.unit)
+    noise = torch.addcmul(tile.noise.level, series.coefficients[:2].abs().sum(dim=0), tile.noise.share)
     bent, own = bends(series, noise), claimed.abs()
     slope = slope_of(series, step, noise.addcmul_(step, own, value=_FARTHEST * ROUNDED))
     error = (claimed - slope.value).abs_()

@@ -16,7 +16,6 @@ from gradverify.core.numeric.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 FIRST = 2.0**-12  # first step along a direction, relative to the length scale
 _CLOSER = (2.0**-17, 2.0**-22, 2.0**-26)  # and where it may be too long
 _STAIR = 2.0**-24  # the height of those of float32
-_HEARD = 0.5  # of the disagreement at the first step: what may be left of it where it was due to a kink
 ROUNDING = 1e-9  # of a sum over the entries of a row, relative to its terms
 
 
@@ -40,31 +39,29 @@ def slope(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Es
 
 def differs(sampled: Sampler, noise: Noise, direction: Tensor, total: Estimate) -> Tensor:
     """Tell which outputs change otherwise along a direction (n,) than entries add up to, `total` (m,); (m,)."""
-    return _off(slope(sampled, noise, direction, FIRST), total)[1]
+    return _off(slope(sampled, noise, direction, FIRST), total)
 
 
 def differs_at_any_step(sampled: Sampler, noise: Noise, direction: Tensor, total: Estimate, judged: Tensor) -> Tensor:
     """Tell which of the outputs `judged` do so for as near as one can tell; bool (m,).
 
-    A kink between the point and the end of a step looks like a dependence; a true one is there at any step. Closer by
-    an output is only heard to agree where rounding leaves enough to hear.
+    A kink between the point and the end of a step looks like a dependence; a true one is there at any step. Of those
+    closer by, the one with the smallest bar decides: on a kink it is wide, and where rounding drowns the difference.
     """
-    apart, off = _off(slope(sampled, noise, direction, FIRST), total)
-    off &= judged
+    off = differs(sampled, noise, direction, total) & judged
+    if not bool(off.any()):
+        return off
+    closer, apart = [], []
     for first in _CLOSER:
-        if not bool(off.any()):
-            break
         if first < _STAIR:  # where all samples may lie on one stair
             noise = replace(noise, level=noise.loud)
-        found = slope(sampled, noise, direction, first)
-        rest, differing = _off(found, total)
-        heard = rest + BAR_FACTOR * (found.bar + total.bar) <= _HEARD * apart
-        off &= differing | ~heard
-    return off
+        closer.append(slope(sampled, noise, direction, first))
+        apart.append(_off(closer[-1], total))
+    best = torch.stack([found.bar for found in closer]).argmin(dim=0, keepdim=True)
+    return off & torch.stack(apart).gather(0, best).squeeze(0)
 
 
-def _off(found: Estimate, total: Estimate) -> tuple[Tensor, Tensor]:
-    """Return how far slopes are from what entries add up to, and where that is more than can be; both (m,)."""
-    apart = (found.value - total.value).abs()
+def _off(found: Estimate, total: Estimate) -> Tensor:
+    """Tell which slopes are not what entries add up to; (m,)."""
     allowed = BAR_FACTOR * (found.bar + total.bar) + ROUNDING * total.value.abs()
-    return apart, (apart > allowed) & torch.isfinite(found.bar)
+    return ((found.value - total.value).abs() > allowed) & torch.isfinite(found.bar)

@@ -28,7 +28,7 @@ class Moves:
     colour: Tensor  # (n,) the move that each coordinate belongs to
     owner: Tensor  # (M, m) the coordinate that a change of each output is due to; -1 where none can be
     direct: bool = False  # one move, in which every output is due to the coordinate of its own number
-    partial: bool = False  # seen by some of the outputs only: what is due to other coordinates is nobody's
+    isolated: bool = False  # the outputs looked at have been seen to depend on nobody but their owners
 
     @property
     def count(self) -> int:
@@ -58,7 +58,7 @@ def moves_by_input(inputs: int, entries: int, device: torch.device) -> Moves:
 
 def of_outputs(moves: Moves, outputs: Tensor | slice) -> Moves:
     """Return the moves as some of the outputs see them."""
-    return replace(moves, owner=moves.owner[:, outputs], direct=False, partial=True)
+    return replace(moves, owner=moves.owner[:, outputs], direct=False)
 
 
 def owned(moves: Moves, chosen: Tensor | slice, values: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def to_owners(moves: Moves, values: Tensor) -> Tensor:
 def members(moves: Moves, chosen: Tensor) -> tuple[Tensor, Tensor]:
     """Return the coordinates to displace for the chosen moves and, of each, the position of its move in `chosen`.
 
-    Both are (k,), the coordinates in order. Those of a move that own none of the outputs may stay where they are.
+    Both are (k,), the coordinates in order. Those that own none of isolated outputs stay where they are.
     """
     if moves.kind is Kind.SINGLE:
         return chosen, torch.arange(len(chosen), device=chosen.device)
@@ -120,5 +120,5 @@ def members(moves: Moves, chosen: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def owns_all(moves: Moves, chosen: Tensor) -> bool:
-    """Tell whether a change of any output, of those that are looked at, is due to someone in each chosen move."""
-    return moves.partial and not bool((moves.owner[chosen] < 0).any())
+    """Tell whether nobody else need be displaced: a change of any output is due to someone in each chosen move."""
+    return moves.isolated and not bool((moves.owner[chosen] < 0).any())

@@ -78,7 +78,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known
     difference, nothing = central(samples), void(samples)
     finite = trusted(difference, nothing)
     scatter = _scatter(samples)
-    measured = difference_noise(sampled, noise, samples)
+    measured = difference_noise(noise, samples)
     measured = torch.fmax(measured, rounded_on_the_way(sampled, samples, difference, own))
     level, shape, smooth = _smooth(
         sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured)

@@ -110,13 +110,13 @@ def to_the_end(flags: Tensor) -> Tensor:
     return flags.to(torch.int8).flip(1).cummin(dim=1).values.flip(1).bool()
 
 
-def finest_noise(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:
+def finest_noise(noise: Noise, samples: Samples) -> Tensor:
     """Return what the forward's noise may change in the difference at the finest step, (C, m).
 
     It goes by the samples farthest off, in case they are larger. Not a number or infinite where these are, or where the
     step vanishes.
     """
-    larger = torch.maximum(samples.plus[:, 0].abs(), samples.minus[:, 0].abs()).mul_(sampled.unit)
+    larger = torch.maximum(samples.plus[:, 0].abs(), samples.minus[:, 0].abs()).mul_(noise.share)
     return torch.maximum(larger, noise.level, out=larger).mul_(NOISE_FACTOR).div_(samples.forth[:, -1])
 
 
@@ -129,7 +129,7 @@ def rounded_on_the_way(sampled: Sampler, samples: Samples, difference: Tensor, o
     return NOISE_FACTOR * sampled.unit * own.unsqueeze(1) * difference.abs() / samples.forth
 
 
-def difference_noise(sampled: Sampler, noise: Noise, samples: Samples) -> Tensor:
+def difference_noise(noise: Noise, samples: Samples) -> Tensor:
     """Return what the forward's noise may change in a central difference, (C, K, m)."""
-    larger = torch.maximum(samples.plus.abs(), samples.minus.abs()).nan_to_num(0.0, 0.0, 0.0) * sampled.unit + _TINY
+    larger = torch.maximum(samples.plus.abs(), samples.minus.abs()).nan_to_num(0.0, 0.0, 0.0) * noise.share + _TINY
     return NOISE_FACTOR * torch.maximum(noise.level, larger) / samples.forth

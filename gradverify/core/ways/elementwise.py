@@ -20,7 +20,7 @@ from gradverify.core.judging.tally import Comparison, Part, beside, matching
 from gradverify.core.numeric.moves import moves_by_input, of_outputs
 from gradverify.core.numeric.walk import Walk
 from gradverify.core.ways.closer import from_closer_by
-from gradverify.core.ways.halves import sampled_entry_by_entry, walk_of
+from gradverify.core.ways.halves import are_isolated, sampled_entry_by_entry, walk_of
 from gradverify.core.ways.hypothesis import compared_under
 from gradverify.core.ways.structure import Structure, entry_by_entry
 from gradverify.core.ways.verified import claims_hold, each_by_its_own
@@ -43,13 +43,14 @@ def compare_entry_by_entry(ground: Ground, settings: Settings, reconsider: Recon
             for eight, own, length in zip(by_input, torch.split(claimed, 1), lengths, strict=True)
         ]
     )
-    if len(found.doubt) and ground.sampled.narrow():
-        return None  # of stairs, eight samples say little
-    if len(ground.sampled.point) >= FEW:
+    many = len(ground.sampled.point) >= FEW
+    if many and len(found.doubt) and ground.sampled.narrow():  # of stairs, eight samples say little
+        return _compared(ground, entry_by_entry(ground.sampled), claimed, settings, reconsider)
+    if many:
         found = from_closer_by(ground, by_input, claimed, found, settings)
     if not len(found.doubt):
         return matching(found.extremes, ground.entries, _parts(claimed, found.judged))
-    if len(ground.sampled.point) < FEW:
+    if not many:
         return None
     structure, steps = entry_by_entry(ground.sampled), None
     if not by_input[0].at_once:
@@ -61,6 +62,13 @@ def compare_entry_by_entry(ground: Ground, settings: Settings, reconsider: Recon
         if rest is not None:
             parts = _parts(claimed, _together(found, rest))
             return beside(rest, matching(found.extremes, ground.entries, parts))
+    return _compared(ground, structure, claimed, settings, reconsider)
+
+
+def _compared(
+    ground: Ground, structure: Structure, claimed: Tensor, settings: Settings, reconsider: Reconsider
+) -> Comparison | None:
+    """Compare all entries as those of any other structure, None where it does not hold."""
     at = bench(ground.sampled, ground.noise, ground.lengths, structure.moves, claimed, settings)
     return compared_under(ground, structure, at, None, settings, reconsider)
 
@@ -95,6 +103,8 @@ def _rest(
     """Compare the entries left in doubt of a function that goes entry by entry, None where it does not."""
     outputs, some = found.doubt, focused(ground, found.doubt, settings)
     moves = of_outputs(structure.moves, outputs)
+    if are_isolated(some.sampled, ground.lengths, moves.owner):
+        moves = replace(moves, isolated=True)
     usual = found.usual * some.sampled.value.abs()
     noise = quiet(some.sampled, usual) if found.foretold else at_least(some.noise, usual)
     at = bench(some.sampled, noise, some.lengths, moves, claimed[:, outputs], settings)

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gradverify.core.function.chance import scattered
 from gradverify.core.function.room import room
-from gradverify.core.function.sampler import Sampler, moved
+from gradverify.core.function.sampler import Sampler, along, identical, moved
 from gradverify.core.function.scale import Scales
 from gradverify.core.function.together import beside_the_point
 from gradverify.core.numeric import richardson
@@ -127,6 +128,26 @@ def walk_of(sampled: Sampler, by_input: Sequence[Eight], lengths: Scales, owner:
     """Return the six samples by each input as a walk that some outputs (k,) see, due to coordinates `owner` (C, k)."""
     apart = torch.stack([eight.samples[:, outputs] for eight in by_input], dim=1)
     return walk_by_input(sampled, richardson.steps(lengths), owner, apart.add_(sampled.value[outputs]))
+
+
+def are_isolated(sampled: Sampler, lengths: Scales, owner: Tensor) -> bool:
+    """Tell whether outputs looked at (k,) stay bit for bit while all coordinates move but their owners (C, k).
+
+    All others first, then the owners of those outputs whose number has a certain bit, and of those that have it not,
+    which keeps every two of them apart once. Costs a forward, and two for every bit.
+    """
+    step, generator = richardson.steps(lengths).base, torch.Generator().manual_seed(0)
+    others = torch.ones_like(step, dtype=torch.bool)
+    others[owner.flatten()] = False
+    number = torch.arange(owner.shape[1], device=step.device)
+    bits = [(number >> bit) % 2 == value for bit in range(max(0, len(number) - 1).bit_length()) for value in (0, 1)]
+    for reached in (torch.zeros_like(number, dtype=torch.bool), *bits):
+        moving = others.clone() if not bool(reached.any()) else torch.zeros_like(others)
+        moving[owner[:, reached].flatten()] = True
+        there = along(sampled, torch.where(moving, scattered(step, generator), 0.0))
+        if not identical(there[~reached], sampled.value[~reached]):
+            return False
+    return True
 
 
 def _may_be(sampled: Sampler) -> bool:

@@ -153,7 +153,7 @@ def accusations_hold(at: Bench, added: Added) -> bool:
         return True
     alone = single_moves(at.sampled.point.numel(), at.sampled.value.numel(), at.sampled.point.device)
     samples = sample(at.sampled, alone, accused, richardson.steps(at.lengths))
-    found = richardson.extrapolate(samples, finest_noise(at.sampled, at.noise, samples))
+    found = richardson.extrapolate(samples, finest_noise(at.noise, samples))
     together = found_by.columns(added, accused)
     apart = (found.value - together.value).abs() > BAR_FACTOR * (found.bar + together.bar)
     return not bool((apart & torch.isfinite(found.bar) & torch.isfinite(together.bar)).any())
