@@ -20,6 +20,12 @@ def replaced(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found
     return copy
 
 
+def with_outputs(judged: Judged, outputs: Tensor, found: Judged) -> Judged:
+    """Return the verdicts with those on some outputs (k,), of all moves, put in their place."""
+    every = torch.ones_like(judged.kinked)
+    return replaced(judged, every, torch.arange(len(every), device=outputs.device), outputs, found)
+
+
 def copy_of(judged: Judged) -> Judged:
     """Return verdicts that may be written over."""
     return Judged(**{name: getattr(judged, name).clone() for name in _FIELDS})

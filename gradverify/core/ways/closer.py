@@ -15,10 +15,9 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core.function import sampler
 from gradverify.core.judging.bench import allowance_of
-from gradverify.core.judging.compare import Judged
 from gradverify.core.judging.extremes import wider
 from gradverify.core.judging.ground import Ground
-from gradverify.core.judging.replaced import replaced
+from gradverify.core.judging.replaced import with_outputs
 from gradverify.core.judging.settled import Settled, by_all, closely
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.moves import direct_moves
@@ -37,9 +36,12 @@ def from_closer_by(
         if not 0 < len(found.doubt) <= _MOST * len(ground.sampled.value):
             return found
         outputs, closer = found.doubt, _by_steps(steps(ground.lengths).base, ground, by_input, claimed, found, settings)
+        kept = found.judged
+        if kept is not None and closer.judged is not None:
+            kept = with_outputs(kept, outputs, closer.judged)
         found = Settled(
             extremes=wider(found.extremes, closer.extremes),
-            judged=_with(found.judged, outputs, closer.judged),
+            judged=kept,
             doubt=outputs[closer.doubt],
             usual=found.usual,
             foretold=found.foretold,
@@ -72,11 +74,3 @@ def _is_flat_on_a_side(eight: Eight) -> Tensor:
     """Tell which outputs do not move on one side of the point; (k,)."""
     unmoved = eight.samples == 0
     return unmoved[:_FORTH].all(dim=0).logical_or_(unmoved[_FORTH:].all(dim=0))
-
-
-def _with(judged: Judged | None, outputs: Tensor, closer: Judged | None) -> Judged | None:
-    """Put the verdicts (inputs, k) on some outputs in their place; None where none are kept."""
-    if judged is None or closer is None:
-        return None
-    every, rows = torch.ones_like(judged.kinked), torch.arange(len(judged.kinked), device=outputs.device)
-    return replaced(judged, every, rows, outputs, closer)

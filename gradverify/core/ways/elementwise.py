@@ -14,7 +14,7 @@ from gradverify.core.function.portion import FEW
 from gradverify.core.judging.bench import bench
 from gradverify.core.judging.compare import Judged
 from gradverify.core.judging.ground import Ground, Reconsider, focused
-from gradverify.core.judging.replaced import replaced
+from gradverify.core.judging.replaced import with_outputs
 from gradverify.core.judging.settled import Settled, by_all, settled
 from gradverify.core.judging.tally import Comparison, Part, beside, matching
 from gradverify.core.numeric.moves import moves_by_input, of_outputs
@@ -118,8 +118,7 @@ def _together(found: Settled, rest: Comparison) -> Judged | None:
     """Return the verdicts on all entries, those left in doubt as they were judged apart; None where none are kept."""
     if found.judged is None:
         return None
-    every, rows = torch.ones_like(found.judged.kinked), torch.arange(len(found.judged.kinked))
-    return replaced(found.judged, every, rows.to(found.doubt.device), found.doubt, rest.parts[0].judged)
+    return with_outputs(found.judged, found.doubt, rest.parts[0].judged)
 
 
 def _parts(claimed: Tensor, judged: Judged | None) -> tuple[Part, ...]:
