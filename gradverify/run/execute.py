@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
-from gradverify.case import Case
+from gradverify.case import Case, Literal
 from gradverify.errors import InputError
 from gradverify.result import CaseResult, Source
 from gradverify.run.arguments import seed_everything
@@ -50,7 +51,7 @@ def _run(case: Case, started: float) -> CaseResult:
         seed_everything(case.draw_key, case.seed)
         problem = build(case, target)
         if not problem.primals:
-            return could_not_run(case, "GV907", _NOTHING, source=source, seconds=time.perf_counter() - started)
+            return could_not_run(case, "GV907", _nothing(case), source=source, seconds=time.perf_counter() - started)
         seed_everything(case.draw_key, case.seed)
         checks = run_checks(problem, case.checks, settings_of(case))
     except (KeyboardInterrupt, LoadError):
@@ -62,6 +63,18 @@ def _run(case: Case, started: float) -> CaseResult:
 
 
 _NOTHING = "nothing to differentiate: no input is a floating or complex tensor that requires grad"
+
+
+def _nothing(case: Case) -> str:
+    """Return why nothing can be differentiated, and what may have been meant by a list of sizes."""
+    for name, given in case.inputs.items():
+        if isinstance(given, Literal) and _is_like_a_shape(given.value):
+            return f"{_NOTHING}; `{name}` is the list {given.value}, a tensor of that shape is {{shape: {given.value}}}"
+    return _NOTHING
+
+
+def _is_like_a_shape(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(type(size) is int and size >= 0 for size in value)
 
 
 def _raised(case: Case, error: BaseException, source: Source | None, started: float) -> CaseResult:

@@ -136,8 +136,10 @@ def test_a_module_that_does_not_load_fails_its_own_cases(engine: Engine, file: s
 
 def test_what_cannot_be_differentiated_and_what_cannot_be_made(engine: Engine) -> None:
     nothing = replace(case("integers"), inputs={"x": replace(case("square").inputs["x"], requires_grad=False)})
+    listed = case("Square", inputs={"x": Literal(value=[4, 3])})
     odd = replace(case("square"), inputs={"x": replace(case("square").inputs["x"], dtype="float63")})
-    found = run([nothing, odd], engine)
+    found = run([nothing, listed, odd], engine)
+    assert found["Square"].message.endswith("`x` is the list [4, 3], a tensor of that shape is {shape: [4, 3]}")
     assert found["integers"].message.startswith("GV907: nothing to differentiate")
     assert found["square"].message == "GV902: input `x`: torch has no dtype called `float63`"
 
