@@ -12,8 +12,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.checks.contract.noise import largest
+from gradverify.checks.contract.subject import as_coordinates
+from gradverify.checks.contract.wording import SIMILAR, raised
+from gradverify.checks.wording import told_apart
 from gradverify.core.function.chance import scattered_from
-from gradverify.core.function.coordinates import coordinates_in, flatten, unflatten
+from gradverify.core.function.coordinates import coordinates_in, unflatten
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.steady import Steady
 from gradverify.core.function.tape import record, vjp
@@ -21,7 +25,6 @@ from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 
 _MOST = 6  # outputs that are tried
-_SIMILAR = 0.5  # the power of eps that answers may be apart by, beside the largest
 
 
 def used_alone(steady: Steady, seed: int) -> Iterator[Finding]:
@@ -43,20 +46,17 @@ def _alone(problem: Problem, name: str, seed: int) -> Iterator[Finding]:
     try:
         alone = _asked(problem, name, seed, among_zeros=False)
     except EvaluationError as error:
-        text = f"{where}, and raises {type(error.original).__name__}: {error.original}"
+        text = f"{where}: {raised(error)}"
         yield Finding(code="GV308", verdict=Verdict.FAIL, of=name, message=text)
         return
     for primal, got, expected in zip(problem.primals, alone, zeros, strict=True):
         apart = (got - expected).abs()
         eps = torch.finfo(primal.tensor.dtype).eps
-        largest = float(expected.abs().nan_to_num(0.0, 0.0, 0.0).max()) if len(expected) else 0.0
-        wrong = expected.isfinite() & ~(apart <= eps**_SIMILAR * largest)
+        wrong = expected.isfinite() & ~(apart <= eps**SIMILAR * largest(expected))
         if bool(wrong.any()):
             place = int(torch.where(wrong, apart.nan_to_num(torch.inf, torch.inf), -1.0).argmax())
-            text = (
-                f"{where}, and answers otherwise by {primal.name}: {float(got[place]):.6g}, and"
-                f" {float(expected[place]):.6g} with zeros for them"
-            )
+            one, other = told_apart(float(got[place]), float(expected[place]))
+            text = f"{where}, and answers otherwise by {primal.name}: {one}, and {other} with zeros for them"
             yield Finding(
                 code="GV308", verdict=Verdict.FAIL, of=name, wrt=primal.name, message=text, total=int(wrong.sum())
             )
@@ -75,11 +75,4 @@ def _asked(problem: Problem, name: str, seed: int, *, among_zeros: bool) -> Sequ
         tape = replace(tape, outputs=tuple(each for each, own in zip(tape.outputs, mine, strict=True) if own))
     with torch.no_grad():
         answers = vjp(problem, tape, cotangents)
-    return [
-        flatten([torch.zeros_like(primal.tensor) if answer is None else _dense(answer)])
-        for primal, answer in zip(problem.primals, answers, strict=True)
-    ]
-
-
-def _dense(gradient: Tensor) -> Tensor:
-    return gradient.to_dense() if gradient.layout is not torch.strided else gradient
+    return [as_coordinates(answer, primal.tensor) for primal, answer in zip(problem.primals, answers, strict=True)]

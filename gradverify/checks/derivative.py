@@ -112,7 +112,7 @@ def _message(comparison: Comparison, verdict: Verdict) -> str:
         return "no entries: an input or output has no elements"
     text = summary_of(comparison, verdict)
     limit = comparison.detection_limit or 0.0
-    if verdict is Verdict.PASS and limit >= 1.0:
+    if verdict is Verdict.PASS and limit >= 1.0 and not comparison.sums:
         text = f"{text}; some are so small that differences cannot tell them from zero"
     elif verdict is Verdict.PASS and limit > _BLUNT:
         text = f"{text}; in some, errors up to {limit:.0e} of the entry would not show"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
-from gradverify.core.function.tape import Tape
+from gradverify.core.function.tape import Tape, nodes_behind
+
+_SHOWN = 3  # shapes that are named
 
 
 def left_out(tape: Tape) -> str:
     """Return a remark on leaves of the graph that are not among the tape's own, "" where there are none."""
     own = {id(leaf) for leaf in tape.leaves}
-    found = [leaf for leaf in _leaves(tape) if id(leaf) not in own]
+    ends = (getattr(node, "variable", None) for node in nodes_behind(output.tensor for output in tape.outputs))
+    found = [leaf for leaf in ends if isinstance(leaf, Tensor) and id(leaf) not in own]
     if not found:
         return ""
     shapes = ", ".join(str(list(leaf.shape)) for leaf in found[:_SHOWN])
@@ -23,22 +24,3 @@ def left_out(tape: Tape) -> str:
         f"{len(found)} tensors of shapes {shapes}{more} require grad and are no inputs: the gradients by them were not"
         " judged"
     )
-
-
-_SHOWN = 3
-
-
-def _leaves(tape: Tape) -> list[Tensor]:
-    """Return the tensors that the graph ends in, in the order in which they are met."""
-    pending: list[Any] = [output.tensor.grad_fn for output in tape.outputs if output.tensor.grad_fn is not None]
-    seen = set(pending)
-    found: list[Tensor] = []
-    while pending:
-        node = pending.pop()
-        if isinstance(getattr(node, "variable", None), Tensor):
-            found.append(node.variable)
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                pending.append(following)
-    return found

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.function.noise import lasting, measure
+from gradverify.core.function.lasting import lasting
+from gradverify.core.function.noise import measure
 from gradverify.core.function.sampler import Sampler, sampler
 from gradverify.core.function.scale import scales
 from gradverify.core.function.tape import record

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
-from gradverify.core.function.tape import Tape
+from gradverify.core.function.tape import Tape, nodes_behind
 
 Relay = Callable[[Tensor], Tensor]
 
@@ -49,19 +49,8 @@ class Slot:
 
 def custom_nodes(tape: Tape) -> tuple[Any, ...]:
     """Return the nodes of hand-written Functions behind the tape's outputs, torch's and our own left out."""
-    roots: list[Any] = [output.tensor.grad_fn for output in tape.outputs if output.tensor.grad_fn is not None]
-    pending = list(dict.fromkeys(roots))
-    seen = set(pending)
-    found = []
-    while pending:
-        node = pending.pop(0)
-        if isinstance(node, BackwardCFunction) and not _is_foreign(node):
-            found.append(node)
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                pending.append(following)
-    return tuple(found)
+    found = nodes_behind(output.tensor for output in tape.outputs)
+    return tuple(node for node in found if isinstance(node, BackwardCFunction) and not _is_foreign(node))
 
 
 def class_of(node: Any) -> type[torch.autograd.Function]:

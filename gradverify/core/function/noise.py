@@ -39,10 +39,6 @@ _LOUD = 256.0  # noise above this multiple of rounding, beside the largest outpu
 SAFETY = 8.0  # from a standard deviation, the smallest of three estimates, to a bound
 _CLEAN = 64.0  # a forward with noise below this multiple of rounding is not listened to twice; a few in 10^6 show 20
 _CROSSED = 1e3  # a side that hears this many times more than the other has crossed a kink or a jump
-SPACINGS = tuple(2.0**-k for k in range(3, 20))  # relative to the length scale, from where rounding may be heard
-_LASTS = 3  # distances, at most of which what lasts is heard
-_STAYS = 4.0  # noise falls by less from one of these to the next
-_AT_ONCE = 1024.0  # and by more where the samples come to lie within one stair, which smooth variation does seldom
 _SMALL = 2.0**-20  # move of all inputs, relative to their length
 _FINER = 0.25  # of a unit of rounding of 1: what moves by so little is not rounded beside 1
 _TINY = torch.finfo(torch.float64).tiny
@@ -71,7 +67,7 @@ def measure(sampled: Sampler, lengths: Scales, seed: int) -> Noise:
 
 def first_direction(sampled: Sampler, lengths: Scales, seed: int) -> Tensor:
     """Return the direction that is listened along first, at the distances `PLACES`; (n,)."""
-    return _direction(lengths, seed) * -_spacing(sampled)
+    return direction_of(lengths, seed) * -_spacing(sampled)
 
 
 def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
@@ -82,7 +78,7 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
     one = noise_in(heard)
     del heard  # of all that is held here, the largest
     if _is_clean(one, worth):
-        return _everywhere_alike(sampled, _pooled(sampled, torch.fmax(one.mul_(SAFETY), rounding)), rounding)
+        return _everywhere_alike(sampled, pooled(sampled, torch.fmax(one.mul_(SAFETY), rounding)), rounding)
     finite = torch.isfinite(sampled.value)
     level = before = earlier = _estimate(sampled, direction, one, rounding, worth, finite)
     open_ = level > worth
@@ -92,7 +88,7 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
         if not bool(open_.any()):
             break
         direction = direction / _CLOSER
-        closer = _estimate(sampled, direction, _one_side(sampled, direction), rounding, worth, finite)
+        closer = _estimate(sampled, direction, one_side(sampled, direction), rounding, worth, finite)
         unknown = before == torch.inf
         level, before = torch.where(unknown, closer, level), torch.where(unknown, closer, before)
         gone, fell = before > closer * _FASTEST, fallen > 0
@@ -108,29 +104,10 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
         uncertain = falling | (closer > _RELIABLE * size) | (times < _PATIENCE)
         open_ &= uncertain & (closer > worth) & ~gone
         before, earlier = closer, before
-    loud = level = _pooled(sampled, torch.where(level < torch.inf, level, rounding))
+    loud = level = pooled(sampled, torch.where(level < torch.inf, level, rounding))
     if bool((quiet < torch.inf).any()):
-        level = torch.fmin(loud, _pooled(sampled, quiet))
+        level = torch.fmin(loud, pooled(sampled, quiet))
     return Noise(level=level, loud=loud, lasting=lasting, rounding=rounding, share=sampled.unit)
-
-
-def of_stairs(noise: Noise, sampled: Sampler, lengths: Scales) -> Noise:
-    """Return the noise of a forward that rounds some of what it computes, be the stairs wider than samples are apart.
-
-    A smooth term beside such stairs moves by any step, and within one of them it moves alone.
-    """
-    one, other = (_flight(_at_all(sampled, side * _direction(lengths, 0))) for side in (1.0, -1.0))
-    both = (one > 0) & (other > 0)
-    height = _pooled(sampled, torch.where(both, torch.minimum(one, other), torch.maximum(one, other)))
-    height = torch.maximum(height, _rounded_to(sampled, sampled.narrow()))
-    level, size = torch.maximum(noise.level, height), sampled.value.abs()
-    return Noise(
-        level=level,
-        loud=torch.maximum(noise.loud, height),
-        lasting=noise.lasting | (height > 0),
-        rounding=level,  # the forward was seen to round so, and none of it is a function that varies quickly
-        share=torch.maximum(sampled.unit, (level / size).masked_fill(size == 0, torch.nan).nanmedian().nan_to_num(0.0)),
-    )
 
 
 def at_least(noise: Noise, size: Tensor) -> Noise:
@@ -158,74 +135,12 @@ def rounding_of(sampled: Sampler) -> Tensor:
     return size * (sampled.unit * max(1.0, sampled.together.rough)) + _TINY
 
 
-def heard_at(sampled: Sampler, lengths: Scales, spacing: float) -> Tensor:
-    """Return the noise that samples at this distance show, relative to the length scale, and nothing more; (m,)."""
-    return _one_side(sampled, _direction(lengths, 0) * spacing).nan_to_num(0.0)
-
-
-def _rounded_to(sampled: Sampler, eps: float) -> Tensor:
-    """Return what rounding leaves of outputs of which all of their tensor have so few digits, 0 of others; (m,).
-
-    One that stays on its stair all around is heard nowhere.
-    """
-    size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
-    more = (torch.frexp(size).mantissa * (2 / eps)).frac() != 0
-    return torch.where(magnitudes(sampled, more.to(size.dtype)) > 0, 0.0, size * (eps / 2))
-
-
-def _flight(heard: Tensor) -> Tensor:
-    """Return the loudest of what is heard (K, m) at distances each half the one before that finer ones hear too; (m,).
-
-    Once by accident, samples show far less than there is.
-    """
-    heard = heard.nan_to_num(0.0, 0.0, 0.0)
-    finer = heard.unfold(0, _LASTS, 1).median(dim=2).values[1:]
-    return torch.where(heard[: len(finer)] <= _STAYS * finer, heard[: len(finer)], 0.0).amax(dim=0)
-
-
-def lasting(sampled: Sampler, lengths: Scales) -> Tensor:
-    """Return the loudest noise that samples at some distance show, and at a half and a quarter of it too; (m,).
-
-    So stairs of rounding are heard that are wider than the samples of `measure` are apart, and nothing smooth is, which
-    falls by 8 each time, but for accidents: at once, or after distances that it varies too quickly for. Infinite where
-    the forward is not finite at any of these distances.
-    """
-    heard = _at_all(sampled, _direction(lengths, 0))
-    return lasting_in(heard).masked_fill_(heard.isnan().all(dim=0), torch.inf)
-
-
-def _at_all(sampled: Sampler, direction: Tensor) -> Tensor:
-    """Return what is heard along a direction at all distances, (K, m)."""
-    return torch.stack([_one_side(sampled, direction * spacing) for spacing in SPACINGS])
-
-
-def lasting_in(heard: Tensor) -> Tensor:
-    """Return the loudest noise that lasts, of what is heard (K, m) at distances each half the one before; (m,)."""
-    stays = heard[:-1] <= _STAYS * heard[1:]
-    noise = stays[:-1] & stays[1:] & ~_fades(heard)[:-2]
-    return torch.where(noise, heard[:-2], 0.0).amax(dim=0)
-
-
-def _fades(heard: Tensor) -> Tensor:
-    """Tell at which distances something smooth is heard: what is left of it later falls again and again; (K, m).
-
-    Noise stays, or is gone at once. It may fall once by accident.
-    """
-    fall = heard[:-1] / heard[1:].clamp(min=_TINY)
-    little = (fall > _STAYS) & (fall <= _AT_ONCE)
-    fading = torch.zeros_like(heard, dtype=torch.bool)
-    for number in range(len(fall) - 2, -1, -1):
-        twice = little[number] & little[number + 1]
-        fading[number] = twice | (fading[number + 1] & (fall[number] <= _AT_ONCE))
-    return fading
-
-
 def moves_finely(sampled: Sampler, lengths: Scales) -> Tensor:
     """Tell which outputs feel a small move of all inputs, or are of a tensor that moves by less than rounding of 1.
 
     (m,) bool. Nothing in such outputs is rounded beside a number of the size of 1, as log(1 + x²) is.
     """
-    small = _SMALL * _direction(lengths, 0)
+    small = _SMALL * direction_of(lengths, 0)
     felt = torch.maximum(*((along(sampled, move) - sampled.value).abs() for move in (small, -small)))
     fine = (felt > 0) & (felt < _FINER * sampled.unit)
     return (felt > 0) | (magnitudes(sampled, fine.to(felt.dtype)) > 0)
@@ -237,7 +152,7 @@ def repeats(sampled: Sampler) -> bool:
     return identical(again, sampled.value)
 
 
-def _direction(lengths: Scales, seed: int) -> Tensor:
+def direction_of(lengths: Scales, seed: int) -> Tensor:
     """Return a random direction in which every input moves by about its own length, (n,)."""
     return scattered_from(own_or_shared(lengths), seed)
 
@@ -251,7 +166,7 @@ def _estimate(
     """
     if _is_clean(one, worth):
         return torch.fmax(one.mul_(SAFETY), rounding)
-    other = _one_side(sampled, -direction)
+    other = one_side(sampled, -direction)
     quiet, loud = torch.fmax(torch.fmin(one, other), rounding), torch.fmax(one, other)
     measured = torch.where(loud <= _CROSSED * quiet, loud, quiet).mul_(SAFETY)
     return torch.fmax(measured, rounding).masked_fill_(finite & loud.isnan(), torch.inf)
@@ -262,7 +177,7 @@ def _is_clean(one: Tensor, worth: Tensor) -> bool:
     return bool((one <= worth * (_CLEAN / _LOUD / SAFETY)).all())
 
 
-def _pooled(sampled: Sampler, level: Tensor) -> Tensor:
+def pooled(sampled: Sampler, level: Tensor) -> Tensor:
     """Raise what an output seems to vary by to what its tensor's outputs vary by, relative to their size.
 
     Eight samples sometimes show far less noise than there is, but seldom for most outputs. A few outputs that are
@@ -279,7 +194,7 @@ def _pooled(sampled: Sampler, level: Tensor) -> Tensor:
     return torch.fmax(level, share * size)
 
 
-def _one_side(sampled: Sampler, direction: Tensor) -> Tensor:
+def one_side(sampled: Sampler, direction: Tensor) -> Tensor:
     return noise_in(on_line(sampled, direction, PLACES))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -124,17 +125,21 @@ def refuses_second_order(grads: Sequence[Tensor | None]) -> bool:
 
     `autograd.grad(..., allow_unused=True)` walks past that node and answers zero, so it has to be looked for.
     """
-    pending = [grad.grad_fn for grad in grads if grad is not None and grad.grad_fn is not None]
-    seen = set(pending)
+    found = nodes_behind(grad for grad in grads if grad is not None)
+    return any(node.name() == _ONCE_DIFFERENTIABLE for node in found)
+
+
+def nodes_behind(tensors: Iterable[Tensor]) -> Iterator[Any]:
+    """Yield the nodes of the graph that these tensors come from, the nearest first."""
+    pending = deque(dict.fromkeys(tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None))
+    seen: set[Any] = set(pending)
     while pending:
-        node = pending.pop()
-        if node.name() == _ONCE_DIFFERENTIABLE:
-            return True
+        node = pending.popleft()
+        yield node
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
                 seen.add(following)
                 pending.append(following)
-    return False
 
 
 def _run(problem: Problem) -> tuple[tuple[Tensor, ...], tuple[Named, ...], Passing]:

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.function import sampler
-from gradverify.core.function.noise import Noise, lasting, moves_finely
+from gradverify.core.function.lasting import lasting
+from gradverify.core.function.noise import Noise, moves_finely
 from gradverify.core.function.sampler import Sampler, magnitudes
 from gradverify.core.function.scale import Scales
 from gradverify.core.judging.compare import Allowance, entry_scale, relative_tolerance, resolution_scale
@@ -29,7 +30,7 @@ class Bench:
     moves: Moves
     claimed: Tensor  # (M, m): what backward claims of each output and the coordinate that owns it in each move
     allowance: Allowance
-    loudest: Callable[[], Tensor]  # () -> (m,), of many outputs at once: see `noise.lasting`
+    loudest: Callable[[], Tensor]  # () -> (m,), of many outputs at once: see `lasting`
     finely: Callable[[], Tensor]  # () -> (m,) bool, likewise: see `noise.moves_finely`
 
     @property

@@ -32,7 +32,7 @@ from gradverify.core.numeric.samples import (
 from gradverify.core.numeric.shape import suspicious
 from gradverify.core.numeric.walk import Walk
 
-_Extrapolate = Callable[[Sampler, Noise, Samples, Tensor], Estimate]  # with what noise may do to the finest difference
+_Extrapolate = Callable[[Noise, Samples, Tensor], Estimate]  # with what noise may do to the finest difference
 _FEW = 1 / 8  # of a tile are looked at apart from the rest
 _BEND = 16.0  # times the noise of an output may be in f(x+h) - 2 f(x) + f(x-h), which is heard in eight samples only
 
@@ -102,13 +102,13 @@ def _settled(judged: Judged) -> First:
     return First(judged=judged, bends=judged.kinked, doubt=judged.kinked)
 
 
-def _by_richardson(sampled: Sampler, noise: Noise, samples: Samples, level: Tensor) -> Estimate:
-    del sampled, noise
+def _by_richardson(noise: Noise, samples: Samples, level: Tensor) -> Estimate:
+    del noise
     return richardson.extrapolate(samples, level)
 
 
-def _by_tableau(sampled: Sampler, noise: Noise, samples: Samples, level: Tensor) -> Estimate:
-    del sampled, level
+def _by_tableau(noise: Noise, samples: Samples, level: Tensor) -> Estimate:
+    del level
     usable = trusted(central(samples), void(samples))
     return central_tableau(samples, difference_noise(noise, samples), usable)
 
@@ -117,7 +117,7 @@ def _judged(tile: Tile, extrapolate: _Extrapolate) -> First:
     sampled, noise, claimed, allowance = tile.sampled, tile.noise, tile.claimed, tile.allowance
     samples = tile.samples
     level, zero = finest_noise(noise, samples), allowance.zero
-    judged = judge_smooth(claimed, extrapolate(sampled, noise, samples, level), allowance, zero)
+    judged = judge_smooth(claimed, extrapolate(noise, samples, level), allowance, zero)
     own = claimed.abs()
     bends = suspicious(sampled, samples, level).logical_or_(judged.bar == torch.inf)
     # An output that never moved says most at the largest steps, where backward claims that it does.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.chance import scattered
-from gradverify.core.function.noise import heard_at
+from gradverify.core.function.lasting import heard_at
 from gradverify.core.function.sampler import along, magnitudes
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged

@@ -15,9 +15,7 @@ from torch import Tensor
 from gradverify.core.judging.compare import DOUBT, Judged, all_matching
 from gradverify.core.judging.extremes import Extremes
 from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
-from gradverify.core.numeric.series import OFF, ROUNDED, Eight, missed, series_through, slope_of
-
-_FARTHEST = 2.0**7  # steps that a point is away from zero, at most
+from gradverify.core.numeric.series import FARTHEST, OFF, ROUNDED, Eight, missed, series_through, slope_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +38,7 @@ def glances(
     for some in parts:
         seen, middle, mine = eight.of(some), value[some], claimed[some]
         own, series = mine.abs(), series_through(seen.samples)
-        noise = middle.abs().mul_(usual).addcmul_(seen.step, own, value=_FARTHEST * ROUNDED)  # by rounding the input
+        noise = middle.abs().mul_(usual).addcmul_(seen.step, own, value=FARTHEST * ROUNDED)  # by rounding the input
         slope = slope_of(series, seen.step, noise)
         error = (mine - slope.value).abs_()
         off = missed(seen, series).div_(noise)

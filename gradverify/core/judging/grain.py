@@ -15,7 +15,8 @@ from torch import Tensor
 
 from gradverify.core.function.analytic import Reverse
 from gradverify.core.function.ecnoise import PLACES, noise_in
-from gradverify.core.function.noise import SAFETY, SPACINGS, lasting_in
+from gradverify.core.function.lasting import SPACINGS, lasting_in
+from gradverify.core.function.noise import SAFETY
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench, of_moves
 from gradverify.core.judging.compare import Code, Judged, is_resolved

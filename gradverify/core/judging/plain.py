@@ -11,10 +11,8 @@ from torch import Tensor
 
 from gradverify.core.judging.compare import ROUNDING, Judged, all_matching, tells_enough
 from gradverify.core.judging.tiles import Tile
-from gradverify.core.numeric.series import ROUNDED, bends, series_through, slope_of
+from gradverify.core.numeric.series import FARTHEST, ROUNDED, bends, series_through, slope_of
 from gradverify.core.numeric.walk import first_steps
-
-_FARTHEST = 2.0**7  # steps that a point is away from zero, at most
 
 
 def plain_entries(tile: Tile) -> tuple[Judged, Tensor]:
@@ -24,7 +22,7 @@ def plain_entries(tile: Tile) -> tuple[Judged, Tensor]:
     series = series_through(tile.walk.values[:, tile.rows, tile.outputs] - sampled.value)
     noise = torch.addcmul(tile.noise.level, series.coefficients[:2].abs().sum(dim=0), tile.noise.share)
     bent, own = bends(series, noise), claimed.abs()
-    slope = slope_of(series, step, noise.addcmul_(step, own, value=_FARTHEST * ROUNDED))
+    slope = slope_of(series, step, noise.addcmul_(step, own, value=FARTHEST * ROUNDED))
     error = (claimed - slope.value).abs_()
     fine = error <= torch.add(slope.bar, tile.allowance.beside, alpha=ROUNDING)
     fine.logical_and_(tells_enough(slope.bar, own, tile.allowance)).logical_and_(bent.logical_not_())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradverify.core.function.ecnoise import PLACES
+from gradverify.core.function.lasting import of_stairs
 from gradverify.core.function.line import points_on_line
-from gradverify.core.function.noise import Noise, first_direction, measure, measured, of_stairs
+from gradverify.core.function.noise import Noise, first_direction, measure, measured
 from gradverify.core.function.portion import FEW
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales

@@ -22,6 +22,7 @@ PLACES = (1.0, 0.5, 0.25, -1.0, -0.5, -0.25)  # of the samples, in units of the 
 _FINEST = 0.25  # the smallest of them
 _DEGREE = len(PLACES)
 _SMOOTH = 2.0**-10  # the part of the second coefficient that the last may have, which of something smooth is far less
+FARTHEST = 2.0**7  # steps that a point is away from zero, at most
 OFF = 16.0  # by so many bounds of its noise a sample may miss its forecast
 ROUNDED = 2.0**-53  # of a number, by rounding: of where a sample is taken
 
