@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,8 @@ from gradverify.core.function.noise import measure
 from gradverify.core.function.sampler import Sampler, sampler
 from gradverify.core.function.scale import scales
 from gradverify.core.function.tape import record
+from gradverify.core.numeric.directional import differs_closer_by
+from gradverify.core.numeric.samples import Estimate
 from tests.core.support import claimed, double, gradcheck, gradgradcheck, problem_of, with_backward
 
 SMALL = [1e-6, 1e-8, 1e-10, 1e-14, 1e-20]
@@ -195,3 +198,15 @@ def test_a_whole_number_of_last_digits_is_no_excuse_beside_no_larger_answers(sha
     digit = 2.0**-52
     wrong = claimed(lambda x: digit * x.sin(), lambda x: share * digit * x.cos().round())
     assert gradcheck(wrong, double([0.0, 1e-3])).mismatched == 2
+
+
+def test_a_closer_look_that_noise_drowns_excuses_nothing() -> None:
+    x = double([0.3, -1.2, 0.7])
+    around = sampled_at(torch.sin, x)
+    level = torch.full_like(around.value, 1e-7)
+    noise = replace(measure(around, scales(around), 0), level=level, loud=level)
+    direction, judged = x.detach().abs(), torch.ones(3, dtype=torch.bool)
+    right = Estimate(value=x.detach().cos() * direction, bar=torch.zeros_like(level))
+    wrong = replace(right, value=right.value + torch.tensor([0.05, 0.0, 0.0]))
+    assert differs_closer_by(around, noise, direction, right, judged).tolist() == [False, False, False]
+    assert differs_closer_by(around, noise, direction, wrong, judged).tolist() == [True, False, False]

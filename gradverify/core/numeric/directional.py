@@ -42,23 +42,27 @@ def differs(sampled: Sampler, noise: Noise, direction: Tensor, total: Estimate) 
     return _off(slope(sampled, noise, direction, FIRST), total)
 
 
-def differs_at_any_step(sampled: Sampler, noise: Noise, direction: Tensor, total: Estimate, judged: Tensor) -> Tensor:
+def differs_closer_by(sampled: Sampler, noise: Noise, direction: Tensor, total: Estimate, judged: Tensor) -> Tensor:
     """Tell which of the outputs `judged` do so for as near as one can tell; bool (m,).
 
     A kink between the point and the end of a step looks like a dependence; a true one is there at any step. Of those
     closer by, the one with the smallest bar decides: on a kink it is wide, and where rounding drowns the difference.
+    One that could not have heard what the first step has heard excuses nothing.
     """
-    off = differs(sampled, noise, direction, total) & judged
+    far = slope(sampled, noise, direction, FIRST)
+    off = _off(far, total) & judged
     if not bool(off.any()):
         return off
-    closer, apart = [], []
+    closer = []
     for first in _CLOSER:
         if first < _STAIR:  # where all samples may lie on one stair
             noise = replace(noise, level=noise.loud)
         closer.append(slope(sampled, noise, direction, first))
-        apart.append(_off(closer[-1], total))
-    best = torch.stack([found.bar for found in closer]).argmin(dim=0, keepdim=True)
-    return off & torch.stack(apart).gather(0, best).squeeze(0)
+    values, bars = torch.stack([found.value for found in closer]), torch.stack([found.bar for found in closer])
+    best = bars.argmin(dim=0, keepdim=True)
+    nearest = Estimate(value=values.gather(0, best).squeeze(0), bar=bars.gather(0, best).squeeze(0))
+    heard = BAR_FACTOR * (nearest.bar + total.bar) < (far.value - total.value).abs()
+    return off & (_off(nearest, total) | ~heard)
 
 
 def _off(found: Estimate, total: Estimate) -> Tensor:

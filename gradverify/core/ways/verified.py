@@ -18,7 +18,7 @@ from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import along
 from gradverify.core.judging.bench import Bench
 from gradverify.core.numeric import richardson
-from gradverify.core.numeric.directional import ROUNDING, differs_at_any_step
+from gradverify.core.numeric.directional import ROUNDING, differs_closer_by
 from gradverify.core.numeric.moves import Moves, by_owner, single_moves
 from gradverify.core.numeric.samples import BAR_FACTOR, finest_noise
 from gradverify.core.numeric.walk import sample
@@ -105,7 +105,7 @@ def differences_hold(at: Bench, added: Added, seed: int) -> bool:
     generator = torch.Generator().manual_seed(seed + 2)
     direction = scattered(at.lengths.step, generator)
     total, judged = found_by.along(added, direction), found_by.smooth(added)
-    return not bool(differs_at_any_step(at.sampled, at.noise, direction, total, judged).any())
+    return not bool(differs_closer_by(at.sampled, at.noise, direction, total, judged).any())
 
 
 def pattern_holds(at: Bench, added: Added, structure: Structure, seed: int) -> bool:
