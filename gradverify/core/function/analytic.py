@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.coordinates import coordinates_in, flatten, unflatten
+from gradverify.core.function.flags import all_set
 from gradverify.core.function.portion import FEW
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.tape import Rejected, Tape, is_intact, pulled_back, record
@@ -79,7 +80,7 @@ def _adds_up(cotangent: Tensor, known: Tensor, expected: Tensor) -> bool:
     """Tell whether the rows make up the answer to a cotangent, but for rounding."""
     weights = cotangent.to(known.device).unsqueeze(1)
     terms = known * weights
-    return bool(((terms.sum(dim=0) - expected).abs() <= _ROUNDING * terms.abs().sum(dim=0)).all())
+    return all_set((terms.sum(dim=0) - expected).abs() <= _ROUNDING * terms.abs().sum(dim=0))
 
 
 def row(backward: Reverse, cotangent: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.ecnoise import PLACES, noise_in
+from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.line import on_line
 from gradverify.core.function.sampler import Sampler, along, identical, magnitudes
 from gradverify.core.function.scale import Scales, own_or_shared
@@ -85,7 +86,7 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
     fallen = torch.zeros_like(level)  # how clearly it has fallen, one distance after the other
     quiet, lasting = torch.full_like(level, torch.inf), torch.zeros_like(open_)
     for times in range(_CLOSEST):
-        if not bool(open_.any()):
+        if not any_set(open_):
             break
         direction = direction / _CLOSER
         closer = _estimate(sampled, direction, one_side(sampled, direction), rounding, worth, finite)
@@ -105,7 +106,7 @@ def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
         open_ &= uncertain & (closer > worth) & ~gone
         before, earlier = closer, before
     loud = level = pooled(sampled, torch.where(level < torch.inf, level, rounding))
-    if bool((quiet < torch.inf).any()):
+    if any_set(quiet < torch.inf):
         level = torch.fmin(loud, pooled(sampled, quiet))
     return Noise(level=level, loud=loud, lasting=lasting, rounding=rounding, share=sampled.unit)
 
@@ -174,7 +175,7 @@ def _estimate(
 
 def _is_clean(one: Tensor, worth: Tensor) -> bool:
     """Tell whether one side of the point shows so little noise that the other need not be heard."""
-    return bool((one <= worth * (_CLEAN / _LOUD / SAFETY)).all())
+    return all_set(one <= worth * (_CLEAN / _LOUD / SAFETY))
 
 
 def pooled(sampled: Sampler, level: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.coordinates import Block, blocks, coordinates_in, flatten, real_view, unflatten
+from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.problem import Named, Problem, call, fresh, overlaps
 from gradverify.core.function.tape import Tape
 from gradverify.core.function.watched import Watch
@@ -101,9 +102,10 @@ def _narrowest(sampled: Sampler, own: Collection[torch.dtype]) -> float:
     Beside the point, which may happen to have few digits.
     """
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
+    copies = _at_point(sampled, sampled.point + scattered_from(size * _ASIDE, 0))
     try:
         with Watch() as watch:
-            along(sampled, scattered_from(size * _ASIDE, 0))
+            _run(sampled, copies)
     except RuntimeError:  # not everything can be watched
         return 0.0
     return max((torch.finfo(dtype).eps for dtype in watch.down - {*own}), default=0.0)
@@ -117,7 +119,7 @@ def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:
 
 def identical(one: Tensor, other: Tensor) -> bool:
     """Tell whether two tensors of one shape hold the same numbers, bit for bit; what is no number is like its like."""
-    return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
+    return torch.equal(one, other) or all_set((one == other) | (one.isnan() & other.isnan()))
 
 
 def units_apart(sampled: Sampler, one: Tensor, other: Tensor) -> float:
@@ -136,7 +138,7 @@ def magnitudes(sampled: Sampler, values: Tensor) -> Tensor:
     sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
     for block in sampled.outputs:
         mine = (sampled.kept >= block.start) & (sampled.kept < block.stop)
-        if bool(mine.any()):
+        if any_set(mine):
             sizes[mine] = sizes[mine].max()
     return sizes
 
@@ -211,7 +213,7 @@ def _largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
 def _farthest(values: Tensor) -> Tensor:
     """Return the largest finite magnitude, (); zero where there is none."""
     sizes = values.abs()
-    farthest = sizes.max()
+    farthest = sizes.amax()
     return farthest if float(farthest) < math.inf else sizes.nan_to_num_(0.0, 0.0, 0.0).max()
 
 

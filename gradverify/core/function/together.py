@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.coordinates import coordinates_in, real_view
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.problem import call
 from gradverify.core.function.sampler import Mode, Sampler, single, units_apart
 from gradverify.errors import EvaluationError
@@ -129,7 +130,7 @@ def _by_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
     tried = [matching]
     if not all(matching):
         moved = _moved(sampled, points)
-        if bool(moved[:, _others(matching)].any()):
+        if any_set(moved[:, _others(matching)]):
             raise _ElsewhereError
         tried.append(tuple(moved.any(dim=0).tolist()))
     apart = sampled.together.apart
@@ -197,11 +198,13 @@ def _copies_apart(sampled: Sampler, count: int, copied: Sequence[bool]) -> float
     typical = size.mean()
     other = sampled.point + scattered_from(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), count)
     kinds = other * _factors(sampled, copied)
-    alone = torch.stack([single(sampled, kind.clone()) for kind in kinds])
     places = torch.arange(count, device=other.device) % len(_FACTORS)
     places[-1] = 1  # so that they read differently from the end, which a forward may begin at
     together = _side_by_side(sampled, _stacked(sampled, kinds[places]), copied)
-    return math.inf if together is None else units_apart(sampled, together, alone[places])
+    if together is None:
+        return math.inf
+    alone = torch.stack([single(sampled, kind.clone()) for kind in kinds])
+    return units_apart(sampled, together, alone[places])
 
 
 def _factors(sampled: Sampler, copied: Sequence[bool]) -> Tensor:

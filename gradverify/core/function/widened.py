@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.chance import scattered
+from gradverify.core.function.flags import all_set
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.sampler import Sampler, along, sampler
 from gradverify.core.function.scale import own_or_shared, scales
@@ -56,7 +57,7 @@ def _alike(wide: Sampler, narrow: Sampler, eps: float) -> bool:
     apart = (wide.value - narrow.value).abs()
     near = (apart <= _FEW * eps * wide.size) | (wide.value == narrow.value)
     near |= wide.value.isnan() & narrow.value.isnan()
-    return bool(near.all()) or bool((near | (apart <= _moved(wide, eps))).all())
+    return all_set(near) or all_set(near | (apart <= _moved(wide, eps)))
 
 
 def _moved(wide: Sampler, eps: float) -> Tensor:

@@ -41,32 +41,33 @@ class Bench:
 
 def bench(sampled: Sampler, noise: Noise, lengths: Scales, moves: Moves, claimed: Tensor, settings: Settings) -> Bench:
     """Put together what every move is judged with; `claimed` is (M, m)."""
+    size = size_of(claimed)
+    largest = magnitudes(sampled, size.amax(dim=0)) if len(claimed) else sampled.value
     return Bench(
         sampled=sampled,
         noise=noise,
         lengths=lengths,
         moves=moves,
         claimed=claimed,
-        allowance=allowance_of(sampled, lengths.step, moves, claimed, _largest(sampled, claimed), settings),
+        allowance=allowance_of(sampled, lengths.step, moves, size, largest, settings),
         loudest=cache(lambda: lasting(sampled, lengths)),
         finely=cache(lambda: moves_finely(sampled, lengths)),
     )
 
 
 def allowance_of(
-    sampled: Sampler, step: Tensor, moves: Moves, claimed: Tensor, largest: Tensor, settings: Settings
+    sampled: Sampler, step: Tensor, moves: Moves, size: Tensor, largest: Tensor, settings: Settings
 ) -> Allowance:
-    """Return what the tolerances leave for every entry that is claimed, (M, m); `step` (n,) is what steps go by.
+    """Return what the tolerances leave for every entry, whose claims are of that size, (M, m).
 
-    `largest` () or (m,) is that claimed of each output tensor.
+    `step` (n,) is what steps go by, and `largest` () or (m,) the largest that is claimed of each output tensor.
     """
-    size = claimed.abs().nan_to_num_(0.0, 0.0, 0.0)
     return Allowance(
         rtol=relative_tolerance(settings.tolerances, sampled.dtypes),
         floor=floor_of(sampled, settings),
         beside=entry_scale(moves, size),
         scale=resolution_scale(moves, size, sampled.size, step),
-        largest=largest.expand(claimed.shape[1]),
+        largest=largest.expand(size.shape[1]),
         order=sampled.problem.order,
         coarse=sampled.coarse,
     )
@@ -77,10 +78,9 @@ def floor_of(sampled: Sampler, settings: Settings) -> float:
     return (settings.tolerances.atol or 0.0) + _LEAST * sampled.least
 
 
-def _largest(sampled: Sampler, claimed: Tensor) -> Tensor:
-    if not len(claimed):
-        return sampled.value
-    return magnitudes(sampled, claimed.abs().nan_to_num_(0.0, 0.0, 0.0).amax(dim=0))
+def size_of(claimed: Tensor) -> Tensor:
+    """Return how large claims are, zero where they are no number."""
+    return claimed.abs().nan_to_num_(0.0, 0.0, 0.0)
 
 
 def focused(at: Bench, outputs: Tensor | slice) -> Bench:

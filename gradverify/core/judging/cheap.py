@@ -9,17 +9,17 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.noise import Noise
-from gradverify.core.function.sampler import Sampler, is_double
+from gradverify.core.function.sampler import is_double
 from gradverify.core.judging.bench import Bench
-from gradverify.core.judging.compare import ROUNDING, Judged, all_matching, in_doubt, judge_smooth, tells_enough
+from gradverify.core.judging.compare import Judged, in_doubt, judge_smooth
 from gradverify.core.judging.plain import plain_entries
 from gradverify.core.judging.replaced import copy_of, put, span
 from gradverify.core.judging.tiles import Tile, claims_on, narrowed, tiles
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.ladder import central_tableau
 from gradverify.core.numeric.samples import (
-    NOISE_FACTOR,
     Estimate,
     Samples,
     central,
@@ -34,7 +34,6 @@ from gradverify.core.numeric.walk import Walk
 
 _Extrapolate = Callable[[Noise, Samples, Tensor], Estimate]  # with what noise may do to the finest difference
 _FEW = 1 / 8  # of a tile are looked at apart from the rest
-_BEND = 16.0  # times the noise of an output may be in f(x+h) - 2 f(x) + f(x-h), which is heard in eight samples only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +55,6 @@ def look_from_afar(at: Bench, walk: Walk) -> First:
     return _looked(at, walk, partial(_judged, extrapolate=_by_tableau))
 
 
-def straight_look(at: Bench, walk: Walk) -> First:
-    """Go through entries by a single step, leaving in doubt all where the function is not a line of the slope claimed.
-
-    One difference cannot say how far it is from the derivative. Where three points lie on a line, and backward knows
-    its slope, it is as far as noise takes it, or a claim is wrong by what this step happens to be off.
-    """
-    return _looked(at, walk, _straight)
-
-
 def _looked(at: Bench, walk: Walk, look: Callable[[Tile], First]) -> First:
     """Go through all entries of the moves walked."""
     claimed = claims_on(at, walk)
@@ -83,7 +73,7 @@ def _at_a_glance(tile: Tile) -> First:
     if not tile.walk.spot.shape[1] or not is_double(tile.sampled):
         return _judged(tile, _by_richardson)
     judged, fine = plain_entries(tile)
-    if bool(fine.all()):
+    if all_set(fine):
         return _settled(judged)
     open_ = fine.logical_not_()
     rows, outputs = span(open_)
@@ -122,41 +112,9 @@ def _judged(tile: Tile, extrapolate: _Extrapolate) -> First:
     bends = suspicious(sampled, samples, level).logical_or_(judged.bar == torch.inf)
     # An output that never moved says most at the largest steps, where backward claims that it does.
     idle = (judged.numeric == 0).logical_and_(own > zero)
-    if bool(idle.any()):
+    if any_set(idle):
         idle &= unmoved(sampled, samples).all(dim=1)
     return First(judged=judged, bends=bends, doubt=in_doubt(judged, bends | idle, own, allowance))
-
-
-def _straight(tile: Tile) -> First:
-    sampled, samples, claimed, allowance = tile.sampled, tile.samples, tile.claimed, tile.allowance
-    forth, back, plus, minus = (each[:, 0] for each in (samples.forth, samples.back, samples.plus, samples.minus))
-    rise = plus - minus
-    level = _reaching(tile.noise, rise)
-    estimate = Estimate(value=rise.div_(forth + back), bar=level * (NOISE_FACTOR / forth))
-    own, error = claimed.abs(), (claimed - estimate.value).abs_()
-    line = _lie_on_a_line(sampled, plus, minus, level)
-    fine = error <= torch.add(estimate.bar, own, alpha=ROUNDING)
-    fine.logical_and_(line).logical_and_(tells_enough(estimate.bar, own, allowance))
-    if bool(fine.all()):  # as in most tiles of a function that is linear
-        return _settled(all_matching(estimate, error, allowance.rtol * own))
-    judged = judge_smooth(claimed, estimate, allowance, allowance.zero)
-    bends = line.logical_and_(judged.error <= allowance.atol.add_(estimate.bar)).logical_not_()
-    return First(judged=judged, bends=bends, doubt=in_doubt(judged, bends, own, allowance))
-
-
-def is_line(sampled: Sampler, noise: Noise, plus: Tensor, minus: Tensor) -> Tensor:
-    """Tell which outputs on both sides of the point, (C, m), lie on a line with that at it, but for noise."""
-    return _lie_on_a_line(sampled, plus, minus, _reaching(noise, plus - minus))
-
-
-def _lie_on_a_line(sampled: Sampler, plus: Tensor, minus: Tensor, level: Tensor) -> Tensor:
-    """Tell which samples do, where `level` (C, m), which is used up, is their noise."""
-    return (plus + minus).sub_(sampled.value, alpha=2.0).abs_() <= level.mul_(_BEND)
-
-
-def _reaching(noise: Noise, rise: Tensor) -> Tensor:
-    """Return the noise of samples that may be larger than what is at the point: on a line, by half their rise."""
-    return torch.addcmul(noise.level, rise.abs(), noise.share)
 
 
 def _blank(like: Tensor) -> First:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.core.function.flags import any_set
 from gradverify.core.judging.bench import Bench, of_moves
 from gradverify.core.judging.compare import Code, Judged, in_doubt, is_resolved, judge_local
 from gradverify.core.judging.faint import excused
@@ -58,7 +59,7 @@ def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged,
     local = examine(at.sampled, at.noise, samples, own, height)
     judged = _held_against(at, samples, local)
     open_ = (at.noise.loud > at.noise.level) & local.unsteady & (judged.code == Code.MISMATCH)
-    if bool(open_.any()):
+    if any_set(open_):
         loud = replace(at.noise, level=at.noise.loud)
         other = _held_against(at, samples, examine(at.sampled, loud, samples, own, height))
         every = torch.arange(len(open_), device=open_.device), torch.arange(open_.shape[1], device=open_.device)
@@ -74,7 +75,7 @@ def _by_finer_steps(at: Bench, samples: Samples, height: Tensor | None, judged: 
     steps show no derivative; where they show a definite one, clearly another, it is that which backward has to say.
     """
     accused = (judged.code == Code.MISMATCH) & (at.noise.level > _LOUD * at.noise.rounding)
-    if not bool(accused.any()):
+    if not any_set(accused):
         return judged
     quiet = replace(at.noise, level=at.noise.rounding)
     own = owned(at.moves, samples.moves, at.lengths.own)
@@ -95,7 +96,7 @@ def _held_against(at: Bench, samples: Samples, local: Local) -> Judged:
     if faint is not None:
         judged = judge_local(claimed, local, allowance, faint)
     wrong = (judged.code == Code.MISMATCH) & ~(local.edge | local.kink)
-    if not bool(wrong.any()):
+    if not any_set(wrong):
         return judged
     still = wrong & (judged.numeric.abs() <= judged.bar) & says_nothing(at, samples, claimed)
     wrong &= ~local.idle & unseen(at.sampled, heard(at.noise, local), samples, claimed, judged.numeric)

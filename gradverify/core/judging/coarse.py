@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.chance import scattered
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
@@ -31,7 +32,7 @@ def excuse_coarse(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judge
     leave is not accused either.
     """
     wrong = judged.code == Code.MISMATCH
-    if not at.sampled.coarse or not bool(wrong.any()):
+    if not at.sampled.coarse or not any_set(wrong):
         return judged
     generator = torch.Generator().manual_seed(seed + 8)
     length = own_or_shared(at.lengths)
@@ -56,7 +57,7 @@ def excuse_coarse(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judge
         code[explained] = torch.where(broken, Code.KINK, Code.MATCH).to(code.dtype)[explained]
         allowed[explained] = torch.maximum(allowed, judged.error)[explained]
         taken_back |= explained
-    if bool(taken_back.any()):  # those that there was no time to look up may be explained as well
+    if any_set(taken_back):  # those that there was no time to look up may be explained as well
         code[wrong & torch.isin(owner, columns[_COLUMNS:])] = Code.UNDETERMINED
     return replace(judged, code=code, allowed=allowed)
 

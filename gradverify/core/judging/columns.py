@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.portion import chunks
 from gradverify.core.judging.bench import Bench, focused
 from gradverify.core.judging.cheap import First, first_look, look_from_afar
@@ -60,7 +61,7 @@ def judge_moves(at: Bench, chosen: Tensor, patience: Patience) -> Judged:
 def _beside(at: Bench, chosen: Tensor, patience: Patience, known: Known) -> Judged:
     """Judge the moves that are not known, and return the verdicts on all of them."""
     mine = torch.isin(known.moves, chosen)
-    if not bool(mine.any()):
+    if not any_set(mine):
         return judge_moves(at, chosen, patience)
     rest = chosen[~torch.isin(chosen, known.moves)]
     told = of_rows(known.judged, mine)
@@ -72,7 +73,7 @@ def _beside(at: Bench, chosen: Tensor, patience: Patience, known: Known) -> Judg
 
 def _judge(at: Bench, walk: Walk, patience: Patience) -> Judged:
     first, chosen = first_look(at, walk), walk.chosen
-    if not bool(first.doubt.any()):
+    if not any_set(first.doubt):
         return first.judged
     judged = copy_of(first.judged)
     doubt = _left_by_other_steps(at, chosen, first, judged)
@@ -109,7 +110,7 @@ def _left_by_other_steps(at: Bench, chosen: Tensor, first: First, judged: Judged
     faint = doubt & loud & ~bends & (code == Code.MATCH) & ~_drowned(near, some, farther)
     left = first.doubt
     for look, steps, unsure in ((first_look, closer, blurred), (look_from_afar, farther, faint)):
-        if bool(unsure.any()):
+        if any_set(unsure):
             own, seen = span(unsure)
             nearest = focused(near, seen)
             again = look(nearest, walked(nearest.sampled, nearest.moves, some[own], steps))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Tolerances
+from gradverify.core.function.flags import any_set
 from gradverify.core.numeric.moves import Moves, largest_by_owner, owned
 from gradverify.core.numeric.nonsmooth import Local
 from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
@@ -94,7 +95,7 @@ class Judged:
 
 def agrees(judged: Judged) -> bool:
     """Tell whether every entry matches."""
-    return not bool(judged.code.any())  # Code.MATCH is zero
+    return not any_set(judged.code)  # Code.MATCH is zero
 
 
 def share_of_rounding(coarse: float) -> float:
@@ -139,7 +140,7 @@ def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: Allowance, zero
     resolved = is_resolved(estimate.bar, larger, allowance)
     match = (error <= allowed).logical_and_(resolved)
     code = match.logical_not().to(torch.int8)
-    if bool(code.any()):
+    if any_set(code):
         code.mul_(Code.UNDETERMINED)
         # A claim that is no number can only be held against a derivative that is known to be one.
         certain = resolved.logical_or_(own < torch.inf).logical_and_(estimate.bar < torch.inf)
@@ -234,18 +235,29 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowan
     """
     bar, doubt = BAR_FACTOR * judged.bar, (judged.code != Code.MATCH).logical_or_(suspicious)
     unsure = bar > DOUBT * own
-    if not bool(unsure.any()):
+    if not any_set(unsure):
         return doubt
-    unsure &= matters(own, allowance)
+    unsure &= matters(own, allowance.beside)
     blind = (bar > _BLIND * own).logical_and_(own > _FAINT * allowance.beside)
     return doubt.logical_or_(unsure).logical_or_(blind)
 
 
 def tells_enough(bar: Tensor, own: Tensor, allowance: Allowance) -> Tensor:
-    """Tell which bars leave no doubt (see `in_doubt`) of entries that match."""
-    least = torch.maximum(own, _FAINT * allowance.beside).mul_(torch.where(matters(own, allowance), DOUBT, _BLIND))
-    known = torch.maximum(own, allowance.scale).mul_(_threshold(allowance))
-    return BAR_FACTOR * bar <= torch.minimum(least, known)
+    """Tell which bars leave no doubt (see `in_doubt`) of entries that match; (C, m)."""
+    clear = bar <= own * (DOUBT / BAR_FACTOR)  # of most entries, without a look at their neighbours
+    left = clear.logical_not().nonzero(as_tuple=True)
+    if len(left[0]) > clear.numel() // 8:
+        return _tells_enough(bar, own, allowance.beside, allowance.scale, _threshold(allowance))
+    if len(left[0]):
+        beside, scale = allowance.beside[left], allowance.scale[left]
+        clear[left] = _tells_enough(bar[left], own[left], beside, scale, _threshold(allowance))
+    return clear
+
+
+def _tells_enough(bar: Tensor, own: Tensor, beside: Tensor, scale: Tensor, threshold: float) -> Tensor:
+    share = torch.where(matters(own, beside), DOUBT, _BLIND)
+    least = torch.maximum(own, _FAINT * beside).mul_(share)
+    return BAR_FACTOR * bar <= torch.minimum(least, torch.maximum(own, scale).mul_(threshold))
 
 
 def hopeless(noise: Tensor, own: Tensor) -> Tensor:
@@ -253,9 +265,9 @@ def hopeless(noise: Tensor, own: Tensor) -> Tensor:
     return BAR_FACTOR * noise > DOUBT * own
 
 
-def matters(size: Tensor, allowance: Allowance) -> Tensor:
-    """Tell which entries are of some size beside the largest of their row or of their column."""
-    return size > _MATTERS * allowance.beside
+def matters(size: Tensor, beside: Tensor) -> Tensor:
+    """Tell which entries are of some size `beside` the largest of their row or of their column."""
+    return size > _MATTERS * beside
 
 
 DOUBT = 7.5e-7  # a bar above this part of the entry's own size, beside the tolerance, may hide an error of 1e-6
@@ -270,7 +282,7 @@ def _threshold(allowance: Allowance) -> float:
 def _distance(claimed: Tensor, numeric: Tensor) -> Tensor:
     """Return |claimed - numeric|: zero for equal infinities, infinite where only one of them is a number."""
     apart = (claimed - numeric).abs_()
-    if not bool(apart.isnan().any()):
+    if not any_set(apart.isnan()):
         return apart
     apart = torch.where(claimed == numeric, 0.0, apart)
     only_one = torch.isnan(claimed) & torch.isfinite(numeric)

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.core.function.flags import any_set
+from gradverify.core.function.portion import portion
 from gradverify.core.judging.compare import Allowance, Code, Judged, agrees, matters
+from gradverify.core.judging.replaced import of_rows
+
+_TOGETHER = 4  # portions: so many are quicker gone through at once, more are not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,19 +33,29 @@ class Extremes:
 
 def with_extremes(known: Extremes, claimed: Tensor, judged: Judged, allowance: Allowance) -> Extremes:
     """Return the extremes with those of more entries (C, m), of which there is at least one."""
+    agreed, high = agrees(judged), max(1, _TOGETHER * portion(claimed) // claimed.shape[1])
+    for top in range(0, len(claimed), high):
+        rows = slice(top, top + high)
+        found = _extremes_of(claimed[rows], of_rows(judged, rows), allowance.beside[rows], agreed=agreed)
+        known = wider(known, found)
+    return known
+
+
+def _extremes_of(claimed: Tensor, judged: Judged, beside: Tensor, *, agreed: bool) -> Extremes:
+    """Return those of entries of which all match, or not."""
     measured = judged.numeric.abs()  # nothing, within its bar: rounding in place of a zero is of no size
-    size = torch.maximum(claimed.abs(), measured.masked_fill(measured <= judged.bar, 0.0))
-    telling = matters(size, allowance).logical_and_(size < torch.inf)
+    size = torch.maximum(claimed.abs(), measured.masked_fill_(measured <= judged.bar, 0.0))
+    telling = matters(size, beside).logical_and_(size < torch.inf)
     error, bar = judged.error, judged.bar
-    if not agrees(judged):
+    if not agreed:
         code = judged.code
         plain = (code == Code.MATCH) | (code == Code.MISMATCH) | (code == Code.ASTRAY)
         error, bar = (torch.where(plain, values, -torch.inf) for values in (error, bar))
         telling &= plain
-    limits = torch.where(telling, judged.allowed / size, -torch.inf)
-    largest, widest, limit = torch.stack([error.max(), bar.max(), limits.max()]).tolist()
-    vacuous = not bool((size > 0).any())
-    return wider(known, Extremes(error=largest, bar=widest, limit=limit, vacuous=vacuous))
+    limits = (judged.allowed / size).masked_fill_(telling.logical_not_(), -torch.inf)
+    largest, widest, limit = torch.stack([error.amax(), bar.amax(), limits.amax()]).tolist()
+    vacuous = limit == -math.inf and not any_set(size > 0)  # what has a limit is of some size
+    return Extremes(error=largest, bar=widest, limit=limit, vacuous=vacuous)
 
 
 def wider(one: Extremes, other: Extremes) -> Extremes:

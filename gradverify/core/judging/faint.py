@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.chance import scattered
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.sampler import along
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench
@@ -25,10 +26,10 @@ def excused(at: Bench, chosen: Tensor, judged: Judged, seen: Tensor) -> Tensor |
     within the length scale, as it was `seen` (C, m), or as far as the output moves where other inputs move too.
     """
     wrong = judged.code == Code.MISMATCH
-    if not bool(wrong.any()):
+    if not any_set(wrong):
         return None
     faint, beside = _faint(at, chosen), _beside(at, chosen, seen)
-    if not bool((wrong & (judged.error <= torch.maximum(faint, beside))).any()):
+    if not any_set(wrong & (judged.error <= torch.maximum(faint, beside))):
         return None
     heard = at.loudest()
     faint = torch.minimum(faint, _units(at) * heard / owned(at.moves, chosen, own_or_shared(at.lengths)))
@@ -42,7 +43,7 @@ def _faint(at: Bench, chosen: Tensor) -> Tensor:
     largest = torch.ones_like(inputs)  # of each coordinate's own tensor
     for block in sampled.inputs:
         own = inputs[block.coordinates]
-        largest[block.coordinates] = own.max() if bool((own > 0).any()) else 1.0
+        largest[block.coordinates] = own.max() if any_set(own > 0) else 1.0
     share = sampled.size.unsqueeze(0) / owned(at.moves, chosen, largest)
     # An output far below the rounding of the rounding of the inputs is nothing that is left of them.
     tiny = (share > 0) & (share < sampled.unit.square())

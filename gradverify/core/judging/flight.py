@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.chance import scattered
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.lasting import heard_at
 from gradverify.core.function.sampler import along, magnitudes
 from gradverify.core.judging.bench import Bench
@@ -34,7 +35,7 @@ def excuse_flights(at: Bench, chosen: Tensor, judged: Judged) -> Judged:
     """Leave open what is accused where the output lies on a stair and larger steps show what backward says."""
     claimed = at.claimed[chosen]
     accused = (judged.code == Code.MISMATCH) & (claimed != 0) & (judged.numeric.abs() <= judged.bar)
-    if not bool(accused.any()):
+    if not any_set(accused):
         return judged
     height = torch.where(_flat_all_around(at), _heights(at), 0.0)
     accused &= height > 0

@@ -42,7 +42,7 @@ def glances(
         slope = slope_of(series, seen.step, noise)
         error = (mine - slope.value).abs_()
         off = missed(seen, series).div_(noise)
-        worst += [each.max() for each in (slope.bar, error, slope.bar / own, error / own, off)]
+        worst += [each.amax() for each in (slope.bar, error, slope.bar / own, error / own, off)]
     return Glance(slope=slope, error=error), torch.stack(worst).view(len(parts), -1).tolist()
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gradverify.core.function.analytic import Reverse
 from gradverify.core.function.ecnoise import PLACES, noise_in
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.lasting import SPACINGS, lasting_in
 from gradverify.core.function.noise import SAFETY
 from gradverify.core.function.scale import own_or_shared
@@ -38,7 +39,7 @@ def excuse_grain(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -
     largest = float(at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if at.claimed.numel() else 0.0
     most = min(max(_MOST, at.sampled.eps), _UNITS * at.sampled.eps) * max(1.0, largest)
     small = (judged.code == Code.MISMATCH) & (judged.error <= most)
-    if not bool(small.any()):
+    if not any_set(small):
         return judged
     asked = questions(at, backward, chosen, small, min(_QUESTIONS, _NUMBERS // max(1, at.sampled.point.numel())))
     heard, around = (told(found, asked, at.moves.owner[chosen]) for found in _grain(at, backward, asked))
@@ -50,7 +51,7 @@ def excuse_grain(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -
     allowance = of_moves(at.allowance, chosen)
     known = is_resolved(heard, torch.maximum(claimed.abs(), around), allowance)
     code = judged.code.masked_fill(excused, Code.MATCH).masked_fill(excused & ~known, Code.UNDETERMINED)
-    if bool(excused.any()):  # the rows that there was no time to listen to may be explained as well
+    if any_set(excused):  # the rows that there was no time to listen to may be explained as well
         unheard = torch.zeros_like(small[0])
         unheard[asked.unasked] = True
         code[small & unheard] = Code.UNDETERMINED

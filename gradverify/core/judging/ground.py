@@ -11,6 +11,7 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core.function import sampler
 from gradverify.core.function.analytic import Reverse, reverse
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.noise import Noise
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales, scales
@@ -70,7 +71,7 @@ def focused(ground: Ground, outputs: Tensor, settings: Settings) -> Ground:
 
 def second_look(at: Bench, ground: Ground, chosen: Tensor, judged: Judged, settings: Settings) -> Judged:
     """Look at accusations again before they are raised."""
-    if agrees(judged) or not bool((judged.code == Code.MISMATCH).any()):
+    if agrees(judged) or not any_set(judged.code == Code.MISMATCH):
         return judged
     judged = excuse_spilt(at, chosen, judged)
     judged = excuse_coarse(at, chosen, judged, settings.seed)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.chance import scattered
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench
 from gradverify.core.numeric.moves import to_owners
@@ -84,7 +85,7 @@ def groups(near: Bench, rows: Sequence[Row]) -> Iterator[list[Row]]:
         for row in left:
             owner = near.moves.owner[:, row.number]
             reach = owner[owner >= 0]
-            if bool(taken[reach].any()):
+            if any_set(taken[reach]):
                 rest.append(row)
             else:
                 taken[reach] = True

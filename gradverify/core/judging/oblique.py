@@ -15,6 +15,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.sampler import along
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench
@@ -45,7 +46,7 @@ def excuse_oblique(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judg
     # Where an axis does show a kink, the pieces may still have more than its two slopes, as differences in a sort.
     beyond = judged.error > _BROKEN * at.claimed.abs().amax(dim=0)
     accused = wrong & (~judged.kinked | judged.bent & beyond)
-    if not bool(accused.any()):
+    if not any_set(accused):
         return judged
     generator = torch.Generator().manual_seed(seed)
     oblique, kinked = _not_additive(at, generator)
@@ -115,7 +116,7 @@ def _neighbours(at: Bench, column: int, generator: torch.Generator) -> Iterator[
     yield from (_random(at, generator) for _ in range(_NEIGHBOURS))
     yield from _seconds(at, column, generator)
     alone = by_owner(at.moves, at.claimed.abs()) > 0  # where others move too, eigenvectors mix and hide a piece
-    if bool(alone.any()) and not bool(alone.all()):
+    if any_set(alone) and not all_set(alone):
         yield from (neighbour * alone for neighbour in _ranks(at, column, generator, alone))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gradverify.core.function.flags import any_set
 from gradverify.core.judging.bench import Bench, focused, of_moves
 from gradverify.core.judging.cheap import First, first_look
 from gradverify.core.judging.compare import Code, Judged
@@ -41,12 +42,12 @@ class Patience:
         """Learn what has become of clear accusations (C, m) that have climbed."""
         self._moves -= int(climbed.any(dim=1).sum())
         self._entries -= int(climbed.sum())
-        self._deceived |= bool((judged.code[climbed] != Code.MISMATCH).any())
+        self._deceived |= any_set(judged.code[climbed] != Code.MISMATCH)
 
     def spared(self, at: Bench, chosen: Tensor, first: First, clear: Tensor) -> Tensor:
         """Return those of further clear accusations (C, m) that need not climb."""
         none = torch.zeros_like(clear)
-        return none if self._deceived or not bool(clear.any()) else _seen_twice(at, chosen, first, clear)
+        return none if self._deceived or not any_set(clear) else _seen_twice(at, chosen, first, clear)
 
 
 def clear_accusations(at: Bench, chosen: Tensor, first: First) -> Tensor:

@@ -36,7 +36,7 @@ def stacked(rows: Sequence[Judged]) -> Judged:
     return Judged(**{name: torch.cat([getattr(each, name) for each in rows]) for name in _FIELDS})
 
 
-def of_rows(judged: Judged, rows: Tensor) -> Judged:
+def of_rows(judged: Judged, rows: Tensor | slice) -> Judged:
     """Return the verdicts on the entries of some of the moves."""
     return Judged(**{name: getattr(judged, name)[rows] for name in _FIELDS})
 

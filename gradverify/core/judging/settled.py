@@ -18,10 +18,11 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.function import sampler
+from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.noise import rounding_of
 from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import Sampler
-from gradverify.core.judging.bench import allowance_of, floor_of
+from gradverify.core.judging.bench import allowance_of, floor_of, size_of
 from gradverify.core.judging.compare import (
     Allowance,
     Code,
@@ -72,11 +73,11 @@ def settled(sampled: Sampler, eight: Eight, claimed: Tensor, length: Tensor, set
     )
     if all(plain):
         return found
-    largest = claimed.abs().nan_to_num_(0.0, 0.0, 0.0).max()
+    largest = size_of(claimed).amax()
     moves = direct_moves(len(value), value.device)
     for some in compress(parts, map(not_, plain)):
         around, own = sampler.focused(sampled, some), claimed[:, some]
-        allowance = allowance_of(around, length[some], moves, own, largest, settings)
+        allowance = allowance_of(around, length[some], moves, size_of(own), largest, settings)
         near = closely(around, eight.of(some), own, usual, allowance)
         found = _joined(found, replace(near, doubt=near.doubt + some.start))
     return found
@@ -107,14 +108,14 @@ def closely(
     judged = judge_smooth(claimed, seen.slope, allowance, allowance.zero)
     off = seen.off > seen.noise if strange is None else (seen.off > seen.noise).logical_or_(strange)
     open_ = in_doubt(judged, off.unsqueeze(0), claimed.abs(), allowance)
-    if bool(open_.any()):
+    if any_set(open_):
         judged.code.masked_fill_(open_, Code.UNDETERMINED)
     return Settled(
         extremes=with_extremes(Extremes(), claimed, judged, allowance),
         judged=judged,
         doubt=open_[0].nonzero().squeeze(1),
         usual=usual,
-        foretold=bool((seen.off <= seen.quiet)[open_[0]].all()),
+        foretold=all_set((seen.off <= seen.quiet)[open_[0]]),
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.core.function.flags import any_set
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
 
@@ -22,7 +23,7 @@ def excuse_spilt(at: Bench, chosen: Tensor, judged: Judged) -> Judged:
     """Leave undetermined what is nan in place of a zero, by an input that has an infinite derivative elsewhere."""
     claimed, owner = at.claimed[chosen], at.moves.owner[chosen]
     nan = (judged.code == Code.MISMATCH) & claimed.isnan() & (judged.numeric.abs() <= judged.bar)
-    if not bool(nan.any()):
+    if not any_set(nan):
         return judged
     unknown = torch.isin(judged.code, torch.tensor(_UNKNOWN, dtype=torch.int8, device=owner.device))
     infinite = torch.zeros_like(at.sampled.point, dtype=torch.bool)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gradverify.core.function.analytic import Graph, Reuse, Reverse
 from gradverify.core.function.coordinates import unflatten
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.tape import record
 from gradverify.core.judging.bench import Bench
@@ -32,7 +33,7 @@ def excuse(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -> Judg
     """Take back accusations that the spread of backward's own answers explains."""
     row_size = at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     marginal = (judged.code == Code.MISMATCH) & (judged.error <= _MARGINAL * row_size)
-    if not bool(marginal.any()):
+    if not any_set(marginal):
         return judged
     asked = questions(at, backward, chosen, marginal, min(_QUESTIONS, _NUMBERS // max(1, at.sampled.point.numel())))
     spread = told(_spread(at, backward, asked), asked, at.moves.owner[chosen])

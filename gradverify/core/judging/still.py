@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gradverify.core.function.flags import any_set
 from gradverify.core.judging.bench import Bench
 from gradverify.core.numeric.samples import Samples, to_the_end, unmoved, void
 
@@ -23,6 +24,6 @@ def says_nothing(at: Bench, samples: Samples, claimed: Tensor) -> Tensor:
     tail = to_the_end(unmoved(sampled, samples) | nothing) & ~nothing
     longest = torch.where(tail, torch.maximum(samples.forth, samples.back), 0.0).amax(dim=1)
     short = tail.any(dim=1) & (claimed.abs() * longest <= _UNITS * sampled.unit * sampled.size.clamp(min=1.0))
-    if not bool(short.any()):
+    if not any_set(short):
         return short
     return short & ~at.finely()

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.function.coordinates import Block
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.sampler import places
 from gradverify.core.judging.bench import Bench, of_moves
 from gradverify.core.judging.compare import ACCEPTED, WRONG, Code, Judged, agrees
@@ -119,7 +120,7 @@ class Tally:
             by = inside(wrt, inputs)
             for of in self._at.sampled.outputs:
                 mine = by & inside(of, standing)
-                if bool(mine.any()):
+                if any_set(mine):
                     spots = Places(rows=rows[mine], outputs=outputs[mine], inputs=inputs[mine], standing=standing[mine])
                     self._merge(entries_of(self._at, code, of, wrt, chosen, judged, spots, self._keep))
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.chance import scattered
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.sampler import along, places
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench, focused
@@ -91,7 +92,7 @@ def _kinked(at: Bench, parts: Parts) -> Tensor:
 def _rows(at: Bench, parts: Parts, kinked: Tensor) -> Tensor:
     """Return the outputs with several kinked inputs, of which everything else is right; (k,)."""
     several = kinked.sum(dim=0) > 1
-    if not bool(several.any()):
+    if not any_set(several):
         return several.nonzero().squeeze(1)
     right = kinked | (torch.cat([judged.code for _, judged in parts]) == Code.MATCH) | (at.moves.owner < 0)
     return (several & right.all(dim=0)).nonzero().squeeze(1)[:_ROWS]

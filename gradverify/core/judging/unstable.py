@@ -16,6 +16,7 @@ from torch import Tensor
 from gradverify.core.function.analytic import Reverse, rows
 from gradverify.core.function.chance import scattered
 from gradverify.core.function.coordinates import flatten, unflatten
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.sampler import places as standing
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench
@@ -34,7 +35,7 @@ _ROWS, _COLUMNS = 32, 96  # looked at again, at most
 def excuse_unstable(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged, seed: int) -> Judged:
     """Leave undetermined what is off by no more than backward's answers scatter by, at points it can hardly tell."""
     wrong = judged.code == Code.MISMATCH
-    if not at.sampled.coarse or not bool(wrong.any()):
+    if not at.sampled.coarse or not any_set(wrong):
         return judged
     owner = at.moves.owner[chosen]
     outputs = wrong.any(dim=0).nonzero().squeeze(1)[:_ROWS]

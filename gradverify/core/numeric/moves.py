@@ -12,6 +12,8 @@ from enum import Enum
 import torch
 from torch import Tensor
 
+from gradverify.core.function.flags import any_set
+
 
 class Kind(Enum):
     """How coordinates are put together."""
@@ -28,6 +30,7 @@ class Moves:
     colour: Tensor  # (n,) the move that each coordinate belongs to
     owner: Tensor  # (M, m) the coordinate that a change of each output is due to; -1 where none can be
     direct: bool = False  # one move, in which every output is due to the coordinate of its own number
+    full: bool = False  # known to have an owner for every entry
     isolated: bool = False  # the outputs looked at have been seen to depend on nobody but their owners
 
     @property
@@ -53,7 +56,7 @@ def moves_by_input(inputs: int, entries: int, device: torch.device) -> Moves:
     if inputs == 1:
         return direct_moves(entries, device)
     owner = torch.arange(inputs * entries, device=device).view(inputs, entries)
-    return Moves(kind=Kind.SHARED, colour=owner.flatten() // entries, owner=owner)
+    return Moves(kind=Kind.SHARED, colour=owner.flatten() // entries, owner=owner, full=True)
 
 
 def of_outputs(moves: Moves, outputs: Tensor | slice) -> Moves:
@@ -67,7 +70,7 @@ def owned(moves: Moves, chosen: Tensor | slice, values: Tensor) -> Tensor:
         return values[chosen].unsqueeze(1)
     if moves.direct:
         return values.unsqueeze(0)
-    return values[moves.owner[chosen].clamp(min=0)]
+    return _looked_up(values, _somebody(moves, moves.owner[chosen]))
 
 
 def by_owner(moves: Moves, values: Tensor) -> Tensor:
@@ -77,8 +80,7 @@ def by_owner(moves: Moves, values: Tensor) -> Tensor:
     if moves.direct:
         return values[0]
     found = torch.zeros(len(moves.colour), dtype=values.dtype, device=values.device)
-    mine = torch.where(moves.owner >= 0, values, 0.0)
-    return found.index_add_(0, moves.owner.clamp(min=0).reshape(-1), mine.reshape(-1))
+    return found.scatter_add_(0, _somebody(moves, moves.owner).reshape(-1), _of_owners(moves, values).reshape(-1))
 
 
 def largest_by_owner(moves: Moves, sizes: Tensor) -> Tensor:
@@ -88,7 +90,7 @@ def largest_by_owner(moves: Moves, sizes: Tensor) -> Tensor:
     if moves.direct:
         return sizes[0]
     found = torch.zeros(len(moves.colour), dtype=sizes.dtype, device=sizes.device)
-    return found.scatter_reduce_(0, moves.owner.clamp(min=0).reshape(-1), sizes.reshape(-1), "amax")
+    return found.scatter_reduce_(0, _somebody(moves, moves.owner).reshape(-1), sizes.reshape(-1), "amax")
 
 
 def to_owners(moves: Moves, values: Tensor) -> Tensor:
@@ -97,7 +99,21 @@ def to_owners(moves: Moves, values: Tensor) -> Tensor:
         return values.unsqueeze(1).expand_as(moves.owner)
     if moves.direct:
         return values.unsqueeze(0)
-    return torch.where(moves.owner >= 0, values[moves.owner.clamp(min=0)], 0.0)
+    return _of_owners(moves, _looked_up(values, _somebody(moves, moves.owner)))
+
+
+def _somebody(moves: Moves, owner: Tensor) -> Tensor:
+    """Return the owners of some entries, with any coordinate in place of nobody."""
+    return owner if moves.full else owner.clamp(min=0)
+
+
+def _of_owners(moves: Moves, values: Tensor) -> Tensor:
+    """Return the values of all entries (M, m), zero where nobody owns them."""
+    return values if moves.full else torch.where(moves.owner >= 0, values, 0.0)
+
+
+def _looked_up(values: Tensor, places: Tensor) -> Tensor:
+    return values.index_select(0, places.reshape(-1)).view(places.shape)  # a quarter of the time of values[places]
 
 
 def members(moves: Moves, chosen: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,4 +137,4 @@ def members(moves: Moves, chosen: Tensor) -> tuple[Tensor, Tensor]:
 
 def owns_all(moves: Moves, chosen: Tensor) -> bool:
     """Tell whether nobody else need be displaced: a change of any output is due to someone in each chosen move."""
-    return moves.isolated and not bool((moves.owner[chosen] < 0).any())
+    return moves.isolated and not any_set(moves.owner[chosen] < 0)

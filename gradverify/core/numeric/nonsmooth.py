@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.noise import Noise
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.numeric.ladder import HALVINGS, central_tableau
@@ -84,7 +85,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known
         sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured)
     )
     tilted = tilted_stair(sampled, samples, smooth)
-    if bool((tilted > height).any()):
+    if any_set(tilted > height):
         height = torch.maximum(height, tilted)
         level, shape, smooth = _smooth(
             sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured)

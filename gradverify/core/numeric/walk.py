@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.core.function.sampler import Sampler, is_double, representable
 from gradverify.core.function.together import evaluate
-from gradverify.core.numeric.moves import Kind, Moves, members, owns_all
+from gradverify.core.numeric.moves import Kind, Moves, members, owned, owns_all
 from gradverify.core.numeric.samples import Samples, Steps
 
 _AT_ONCE = 1 << 17  # numbers in the points of one call: beyond them a call of its own costs nothing
@@ -50,6 +50,21 @@ def walked(sampled: Sampler, moves: Moves, chosen: Tensor, steps: Steps) -> Walk
         points = _displaced(sampled, inside, place, moved, len(chosen))
         evaluate(sampled, points.flatten(0, 1), values[some].flatten(0, 1))
     return Walk(chosen=chosen, steps=steps, lengths=torch.cat(lengths), spot=spot, values=values)
+
+
+def stepped(sampled: Sampler, moves: Moves, chosen: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+    """Evaluate the forward at x + h for every chosen move (C,); `step` (n,) is h of each coordinate.
+
+    Returns the outputs, (C, m), and how far the coordinate that owns each entry has gone, (C, 1) or (C, m).
+    """
+    inside, place = members(moves, chosen)
+    there = representable(sampled, inside, sampled.point[inside] + step[inside])
+    points = _displaced(sampled, inside, place, there.unsqueeze(0), len(chosen)).squeeze(0)
+    far = torch.zeros_like(sampled.point)
+    far[inside] = there - sampled.point[inside]
+    values = sampled.value.new_empty(len(chosen), len(sampled.value))
+    evaluate(sampled, points, values)
+    return values, owned(moves, chosen, far)
 
 
 def walked_beside(sampled: Sampler, steps: Steps, others: Tensor) -> tuple[Tensor, Walk]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.core.function.flags import any_set
 from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.numeric.moves import Moves, to_owners
 from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
@@ -56,7 +57,7 @@ def strays(added: Added) -> bool:
     if added.moves.direct:
         return False
     lost = (added.moves.owner < 0) & (added.numeric.abs() > BAR_FACTOR * added.bar)
-    return bool(lost.any())
+    return any_set(lost)
 
 
 def accused(added: Added, most: int) -> Tensor:

@@ -7,6 +7,7 @@ Output indices far enough apart to depend on no common input share a cotangent (
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,35 +19,63 @@ from gradverify.core.ways.structure import Link, Structure, colours_of
 _HELD = 2_000_000  # numbers held at a time
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """Cotangents that tell the outputs of some links apart, which all reach the same outputs."""
+
+    links: tuple[Link, ...]
+    colours: Tensor  # (outputs of the links,) the cotangent that each of them belongs to, counted from zero
+    count: int  # of cotangents
+    first: int  # of them among those of all plans
+
+
 def claimed_entries(backward: Reverse, structure: Structure) -> Tensor | None:
     """Return backward's claims for every entry that a move owns, (M, m), or None where single rows are no dearer."""
     outputs = structure.moves.owner.shape[1]
     if structure.moves.direct and len(structure.links) == 1:
         return row(backward, torch.ones(outputs, dtype=torch.float64)).unsqueeze(0)
-    plans = [(link, cotangents) for link in structure.links if link.moved for cotangents in [_row_colours(link)]]
-    distinct = {_key(link, colours): (link, colours) for link, colours in plans}
-    if sum(int(colours.max()) + 1 for _, colours in distinct.values()) >= outputs:
+    plans = _plans(structure)
+    total = sum(plan.count for plan in plans)
+    if total >= outputs:
         return None
     claimed = torch.zeros_like(structure.moves.owner, dtype=torch.float64)
-    for key, (target_link, colours) in distinct.items():
-        sharing = [link for link, own in plans if _key(link, own) == key]
-        count = int(colours.max()) + 1
-        for some in torch.split(torch.arange(count), max(1, _HELD // (outputs + len(structure.moves.colour)))):
-            told = ((colours >= some[0]) & (colours <= some[-1])).nonzero().squeeze(1)
-            place, colour = told + target_link.target.start, colours[told] - some[0]
-            cotangents = torch.zeros(len(some), outputs, dtype=torch.float64)
-            cotangents[colour, place] = 1.0
-            found = answers(backward, cotangents)
-            everything = len(told) == len(colours)
-            _fill(
-                claimed,
-                structure.moves,
-                found,
-                colour.to(claimed.device),
-                target_link.target.place if everything else place.to(claimed.device),
-                sharing,
-            )
+    every, most = torch.arange(outputs), max(1, _HELD // (outputs + len(structure.moves.colour)))
+    for start in range(0, total, most):
+        cotangents = torch.zeros(min(most, total - start), outputs, dtype=torch.float64)
+        asked = [(plan, *_told(plan, start, len(cotangents))) for plan in plans]
+        for _, place, colour in asked:
+            cotangents[colour, every[place]] = 1.0
+        found = answers(backward, cotangents)
+        for plan, place, colour in asked:
+            if len(colour):
+                _fill(claimed, structure.moves, found, colour.to(claimed.device), place, plan.links)
     return claimed
+
+
+def _plans(structure: Structure) -> list[_Plan]:
+    found: dict[tuple[int, bytes], _Plan] = {}
+    first = 0
+    for link in structure.links:
+        if not link.moved:
+            continue
+        colours = _row_colours(link)
+        key = link.target.start, colours.numpy().tobytes()
+        if key in found:
+            found[key] = replace(found[key], links=(*found[key].links, link))
+            continue
+        count = int(colours.max()) + 1
+        found[key] = _Plan(links=(link,), colours=colours, count=count, first=first)
+        first += count
+    return list(found.values())
+
+
+def _told(plan: _Plan, start: int, count: int) -> tuple[Tensor | slice, Tensor]:
+    """Return the outputs that some of all plans' cotangents tell apart, and of each its number among these."""
+    colour, place = plan.colours + (plan.first - start), plan.links[0].target.place
+    if plan.first >= start and plan.first + plan.count <= start + count:
+        return place, colour
+    told = ((colour >= 0) & (colour < count)).nonzero().squeeze(1)
+    return told + place.start, colour[told]
 
 
 def _fill(
@@ -57,12 +86,9 @@ def _fill(
         mine = moves.colour[link.source.place]
         own = slice(int(mine.min()), int(mine.max()) + 1)  # moves of other inputs have other numbers
         owner = moves.owner[own, place]
-        told = torch.take(found, owner.clamp(min=0).add_(colour * found.shape[1]))
-        claimed[own, place] = told.masked_fill_(owner < 0, 0.0)
-
-
-def _key(link: Link, colours: Tensor) -> tuple[int, bytes]:
-    return link.target.start, colours.numpy().tobytes()
+        told = found.reshape(-1).index_select(0, owner.clamp(min=0).add_(colour * found.shape[1]).reshape(-1))
+        told = told.view(owner.shape)
+        claimed[own, place] = told if moves.full else told.masked_fill_(owner < 0, 0.0)
 
 
 def _row_colours(link: Link) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.function import sampler
-from gradverify.core.judging.bench import allowance_of
+from gradverify.core.judging.bench import allowance_of, size_of
 from gradverify.core.judging.extremes import wider
 from gradverify.core.judging.ground import Ground
 from gradverify.core.judging.replaced import with_outputs
@@ -57,11 +57,11 @@ def _by_steps(
     """Judge the outputs in doubt by such steps, (inputs · n)."""
     outputs, length = found.doubt, ground.lengths.step.view(len(by_input), -1)
     sampled, moves = sampler.focused(ground.sampled, outputs), direct_moves(len(outputs), outputs.device)
-    largest = claimed.abs().nan_to_num_(0.0, 0.0, 0.0).max()
+    largest = size_of(claimed).amax()
     again = []
     for number, eight in enumerate(sampled_again(sampled, step, by_input[0].places, outputs)):
         own = claimed[number : number + 1, outputs]
-        allowance = allowance_of(sampled, length[number, outputs], moves, own, largest, settings)
+        allowance = allowance_of(sampled, length[number, outputs], moves, size_of(own), largest, settings)
         far = by_input[number].of(outputs)
         still, flat = (eight.samples == 0).all(dim=0), _is_flat_on_a_side(far)
         # What stands still may be a stair of rounding, unless it does so as far as the first steps went.

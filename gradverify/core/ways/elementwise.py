@@ -11,7 +11,7 @@ from gradverify.case import Settings
 from gradverify.core.function.analytic import asked_again, may_be_asked, row
 from gradverify.core.function.noise import at_least, quiet
 from gradverify.core.function.portion import FEW
-from gradverify.core.judging.bench import bench
+from gradverify.core.judging.bench import bench, size_of
 from gradverify.core.judging.compare import Judged
 from gradverify.core.judging.ground import Ground, Reconsider, focused
 from gradverify.core.judging.replaced import with_outputs
@@ -108,7 +108,7 @@ def _rest(
     usual = found.usual * some.sampled.value.abs()
     noise = quiet(some.sampled, usual) if found.foretold else at_least(some.noise, usual)
     at = bench(some.sampled, noise, some.lengths, moves, claimed[:, outputs], settings)
-    largest = claimed.abs().nan_to_num_(0.0, 0.0, 0.0).max().expand(len(outputs))
+    largest = size_of(claimed).amax().expand(len(outputs))
     at = replace(at, allowance=replace(at.allowance, largest=largest))
     rest = replace(structure, moves=moves)
     return compared_under(some, rest, at, steps, settings, reconsider, verified=found.foretold)

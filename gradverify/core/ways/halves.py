@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.chance import scattered
+from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.room import room
 from gradverify.core.function.sampler import Sampler, along, identical, moved
 from gradverify.core.function.scale import Scales
@@ -142,7 +143,7 @@ def are_isolated(sampled: Sampler, lengths: Scales, owner: Tensor) -> bool:
     number = torch.arange(owner.shape[1], device=step.device)
     bits = [(number >> bit) % 2 == value for bit in range(max(0, len(number) - 1).bit_length()) for value in (0, 1)]
     for reached in (torch.zeros_like(number, dtype=torch.bool), *bits):
-        moving = others.clone() if not bool(reached.any()) else torch.zeros_like(others)
+        moving = others.clone() if not any_set(reached) else torch.zeros_like(others)
         moving[owner[:, reached].flatten()] = True
         there = along(sampled, torch.where(moving, scattered(step, generator), 0.0))
         if not identical(there[~reached], sampled.value[~reached]):
@@ -175,7 +176,7 @@ def _both_halves_move_alone(
     for outputs, moving, (low, high) in ((first, places > 0, (0.0, None)), (second, places < 0, (None, 0.0))):
         torch.mul(of_all, step, out=here).clamp_(low, high).add_(sampled.point)
         fine = (moved(sampled, here.detach(), outputs) == 0).logical_or_(moving)
-        if not bool(fine.all()) and not bool(fine.logical_or_(_are_no_numbers(outputs, sampled.value)).all()):
+        if not all_set(fine) and not all_set(fine.logical_or_(_are_no_numbers(outputs, sampled.value))):
             return False
     first.add_(second)  # of the two, one is zero
     return True

@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 
 from gradverify.core.function.analytic import Reverse, row
 from gradverify.core.function.chance import scattered
+from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.noise import Noise
 from gradverify.core.function.sampler import Sampler, magnitudes
 from gradverify.core.function.scale import Scales
@@ -60,12 +61,12 @@ class Gap:
     @property
     def tolerable(self) -> bool:
         """Whether all sums come out right but for what is tolerated and rounding."""
-        return bool((self.error.abs() <= self.allowed + self.rtol * self.size).all())
+        return all_set(self.error.abs() <= self.allowed + self.rtol * self.size)
 
     @property
     def close(self) -> bool:
         """Whether all do, however wide the bars, but for what is tolerated and what the outputs are rounded by."""
-        return bool((self.error.abs() <= self.tolerated).all()) and bool((self.rounded <= _SMALL * self.size).all())
+        return all_set(self.error.abs() <= self.tolerated) and all_set(self.rounded <= _SMALL * self.size)
 
     @property
     def tolerated(self) -> Tensor:
@@ -128,7 +129,7 @@ def _gap(asked: Probe, direction: Tensor, known: Estimate) -> Gap:
     found = _judged(asked, direction, known, FIRST)
     sharp = _SHARP * found.size
     for first in CLOSER:
-        if bool(((found.error.abs() <= found.allowed) & (found.bar <= sharp)).all()):
+        if all_set((found.error.abs() <= found.allowed) & (found.bar <= sharp)):
             break
         closer = gap_at(asked, direction, first)
         # However wide the bars: so many sums do not come out right by accident, and a wrong entry stays wrong.
@@ -149,7 +150,7 @@ def _judged(asked: Probe, direction: Tensor, known: Estimate, first: float) -> G
 
 def wide(found: Gap) -> bool:
     """Tell whether the two sides differ by more than rounding."""
-    return bool((~(found.error.abs() <= found.allowed)).any())
+    return any_set(~(found.error.abs() <= found.allowed))
 
 
 def ratio(found: Gap) -> float:

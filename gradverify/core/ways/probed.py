@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.function import sampler as sampling
+from gradverify.core.function.flags import any_set
 from gradverify.core.judging.bench import Bench, bench
 from gradverify.core.judging.columns import judge_moves
 from gradverify.core.judging.compare import Code, Judged, relative_tolerance
@@ -60,9 +61,9 @@ def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconside
         if not outcome.clean or not _are_right(asked, outcome.suspects):
             why = f"; the search ended after {settings.max_evaluations:,} calls" if outcome.ended else ""
             raise UnnamedError(f"random sums over the Jacobian differ, but no single entry was found to be wrong{why}")
-        if bool(asked.left_out.any()):
+        if any_set(asked.left_out):
             raise UnnamedError(f"{int(asked.left_out.sum())} outputs are not finite around the point")
-        if any(bool((_heard(found).allowed > _BLIND * found.size).any()) for found in gaps):
+        if any(any_set(_heard(found).allowed > _BLIND * found.size) for found in gaps):
             raise UnnamedError("random sums over the Jacobian are too noisy here to show anything")
     counts[Code.MATCH] = 0
     counts[Code.MATCH] = entries - counts.total()
@@ -73,7 +74,7 @@ def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconside
         max_error=0.0 if found is None else found.max_error,
         max_error_bar=0.0 if found is None else found.max_error_bar,
         detection_limit=limit,
-        vacuous=found is None and not bool((asked.answers != 0).any()),
+        vacuous=found is None and not any_set(asked.answers != 0),
         parts=(),
         at_least=bool(counts[Code.MISMATCH]),
         sums=len(asked.cotangents) * len(directions),
@@ -159,7 +160,7 @@ def _heard(found: Gap) -> Gap:
 
     Noise that could have hidden something would have been heard in some of them.
     """
-    blind = bool((found.allowed > _BLIND * found.size).any())
+    blind = any_set(found.allowed > _BLIND * found.size)
     return replace(found, allowed=found.tolerated) if blind and found.close else found
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.core.function.flags import all_set
 from gradverify.core.function.portion import FEW
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales
@@ -66,7 +67,7 @@ def find_structure(sampled: Sampler, lengths: Scales, seed: int, most: int | Non
         links += mine
     device = sampled.point.device
     colour, owner = torch.cat(colours).to(device), torch.cat(owners).to(device)
-    moves = Moves(kind=Kind.SHARED, colour=colour, owner=owner)
+    moves = Moves(kind=Kind.SHARED, colour=colour, owner=owner, full=all_set(owner >= 0))
     if len(owner) == 1 and torch.equal(owner[0], torch.arange(coordinates, device=device)):
         moves = direct_moves(coordinates, device)
     return Structure(moves=moves, links=tuple(links))
@@ -113,7 +114,7 @@ def _period(window: Window) -> int:
     size = len(window.first)
     lasts = window.last.cummax(dim=0).values
     for period in range(1, min(size, _LONGEST)):
-        if bool((lasts[: size - period] < window.first[period:]).all()):
+        if all_set(lasts[: size - period] < window.first[period:]):
             return period
     return size
 
@@ -141,36 +142,40 @@ def colours_of(source: Part, periods: Sequence[int]) -> Tensor:
 
 def _owners(source: Part, periods: Sequence[int], links: Sequence[Link], outputs: int) -> Tensor:
     """Return for every colour of the part and every output the coordinate that owns it, -1 for none; (colours, m)."""
-    count = math.prod(periods)
-    owner = torch.full((count, outputs), -1, dtype=torch.long)
     grids = torch.meshgrid(*[torch.arange(period) for period in periods], indexing="ij") if periods else ()
     residues = torch.stack([grid.reshape(-1) for grid in grids], dim=1) if grids else torch.zeros(1, 0).long()
+    if len(links) == 1 and links[0].moved:
+        return _owner_of(source, periods, residues, links[0])
+    owner = torch.full((math.prod(periods), outputs), -1, dtype=torch.long)
     for link in links:
-        if not link.moved:
-            continue
-        owner[:, link.target.place] = _owner_of(source, periods, residues, link)
+        if link.moved:
+            owner[:, link.target.place] = _owner_of(source, periods, residues, link)
     return owner
 
 
 def _owner_of(source: Part, periods: Sequence[int], residues: Tensor, link: Link) -> Tensor:
-    colours, size = len(residues), torch.Size(link.target.shape).numel()
+    """Return the owners of one output: offsets along each dimension of the input, added up over those of the output."""
+    colours, shape = len(residues), link.target.shape
     if colours == 1 and _is_elementwise(source, link):
-        return torch.arange(source.start, source.start + size).unsqueeze(0)
-    owner = torch.full((colours, size), source.start, dtype=torch.long)
-    alone = torch.ones((colours, size), dtype=torch.bool)
+        return torch.arange(source.start, source.start + torch.Size(shape).numel()).unsqueeze(0)
+    owner = torch.full((colours, *[1] * len(shape)), source.start, dtype=torch.long)
+    alone = torch.ones_like(owner, dtype=torch.bool)
     stride = torch.Size(source.shape).numel()
     for dimension, (length, period) in enumerate(zip(source.shape, periods, strict=True)):
         stride //= length
         window = link.windows[dimension]
+        along = [1] * len(shape)
         if window is None:
-            owner += (residues[:, dimension] * stride).unsqueeze(1)
+            owner = owner + (residues[:, dimension] * stride).view(colours, *along)
             continue
-        table = _table(window, period, link.target.shape[window.dimension])
-        index = _index_along(link.target.shape, window.dimension)
-        found = table[residues[:, dimension]][:, index]
-        owner += found * stride
-        alone &= found >= 0
-    return torch.where(alone, owner, -1)
+        along[window.dimension] = shape[window.dimension]
+        found = _table(window, period, shape[window.dimension])[residues[:, dimension]].view(colours, *along)
+        owner = owner + found * stride
+        alone = alone & (found >= 0)
+    owner = owner.expand(colours, *shape)
+    if not all_set(alone):
+        owner = torch.where(alone.expand(colours, *shape), owner, -1)
+    return owner.reshape(colours, -1)
 
 
 def _is_elementwise(source: Part, link: Link) -> bool:
@@ -196,12 +201,6 @@ def _table(window: Window, period: int, length: int) -> Tensor:
         inside = window.first + offset <= window.last
         table[every[inside] % period, window.first[inside] + offset] = every[inside]
     return table
-
-
-def _index_along(shape: Sequence[int], dimension: int) -> Tensor:
-    size = [1] * len(shape)
-    size[dimension] = shape[dimension]
-    return torch.arange(shape[dimension]).reshape(size).expand(*shape).reshape(-1)
 
 
 def _input_parts(sampled: Sampler) -> tuple[Part, ...]:

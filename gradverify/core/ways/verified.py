@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gradverify.core.function.analytic import Reverse, row
 from gradverify.core.function.chance import scattered
+from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import along
 from gradverify.core.judging.bench import Bench
@@ -65,14 +66,17 @@ def each_by_its_own(backward: Reverse, claimed: Tensor) -> bool:
 
 
 def _is_product(told: Tensor, product: Tensor) -> bool:
-    return torch.equal(told, product) or bool(((told - product).abs_() <= product.abs_().mul_(_LAST_DIGITS)).all())
+    return torch.equal(told, product) or all_set((told - product).abs_() <= product.abs_().mul_(_LAST_DIGITS))
 
 
 def _claims_hold(moves: Moves, claimed: Tensor, cotangent: Tensor, answer: Tensor, rounding: float) -> bool:
     cotangent = cotangent.to(claimed.device)
     if not moves.direct:
         terms = claimed * cotangent
-        off = (answer - by_owner(moves, terms)).abs_()
+        total = by_owner(moves, terms)
+        off, size = (answer - total).abs_(), total.abs_()
+        if _are_rounding(off, size, _largest(size), rounding):  # the terms are larger still
+            return True
         size = by_owner(moves, terms.abs_())
         return _are_rounding(off, size, _largest(size), rounding)
     width = portion(answer)  # every sum has one term
@@ -87,7 +91,7 @@ def _claims_hold(moves: Moves, claimed: Tensor, cotangent: Tensor, answer: Tenso
 
 def _largest(size: Tensor) -> float:
     """Return the largest finite size."""
-    largest = float(size.max()) if size.numel() else 0.0
+    largest = float(size.amax()) if size.numel() else 0.0
     return largest if largest < math.inf else float(size.nan_to_num(0.0, 0.0).max())
 
 
@@ -95,7 +99,7 @@ def _are_rounding(off: Tensor, size: Tensor, largest: float, rounding: float) ->
     """Tell whether sums with terms of such sizes are off by no more than rounding, where they are numbers at all."""
     known = size.isfinite()
     allowed = size.add_(_FAINT * largest).mul_(rounding)
-    return bool((off <= allowed).logical_or_(known.logical_not_()).all())
+    return all_set((off <= allowed).logical_or_(known.logical_not_()))
 
 
 def differences_hold(at: Bench, added: Added, seed: int) -> bool:
@@ -105,7 +109,7 @@ def differences_hold(at: Bench, added: Added, seed: int) -> bool:
     generator = torch.Generator().manual_seed(seed + 2)
     direction = scattered(at.lengths.step, generator)
     total, judged = found_by.along(added, direction), found_by.smooth(added)
-    return not bool(differs_closer_by(at.sampled, at.noise, direction, total, judged).any())
+    return not any_set(differs_closer_by(at.sampled, at.noise, direction, total, judged))
 
 
 def pattern_holds(at: Bench, added: Added, structure: Structure, seed: int) -> bool:
@@ -116,7 +120,7 @@ def pattern_holds(at: Bench, added: Added, structure: Structure, seed: int) -> b
     certain bit, and those that have it not, which keeps every two slices apart once.
     """
     rough = ~found_by.smooth(added)
-    if not bool(rough.any()):
+    if not any_set(rough):
         return True
     generator = torch.Generator().manual_seed(seed + 3)
     owner = at.moves.owner[:, rough]
@@ -143,7 +147,7 @@ def _untouched(at: Bench, moving: Tensor, generator: torch.Generator) -> bool:
     displacement = scattered(at.lengths.step * _NUDGE, generator)
     there = along(at.sampled, torch.where(moving, displacement, 0.0))
     reached = (moving[at.moves.owner.clamp(min=0)] & (at.moves.owner >= 0)).any(dim=0)
-    return bool((reached | (there == at.sampled.value) | ~torch.isfinite(at.sampled.value)).all())
+    return all_set(reached | (there == at.sampled.value) | ~torch.isfinite(at.sampled.value))
 
 
 def accusations_hold(at: Bench, added: Added) -> bool:
@@ -156,4 +160,4 @@ def accusations_hold(at: Bench, added: Added) -> bool:
     found = richardson.extrapolate(samples, finest_noise(at.noise, samples))
     together = found_by.columns(added, accused)
     apart = (found.value - together.value).abs() > BAR_FACTOR * (found.bar + together.bar)
-    return not bool((apart & torch.isfinite(found.bar) & torch.isfinite(together.bar)).any())
+    return not any_set(apart & torch.isfinite(found.bar) & torch.isfinite(together.bar))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 import torch
 from torch import Generator, Tensor
@@ -187,9 +189,13 @@ def _moved(watch: _Watch, places: Sequence[_Slice]) -> Tensor:
     """Return which outputs change when each of the slices is displaced, (S, m) bool."""
     value = watch.sampled.value
     points = watch.sampled.point.repeat(len(places), 1)
-    for point, (source, dimension, k) in zip(points, places, strict=True):
-        slab = point[source.place].view(source.shape).select(dimension, k)
-        slab += watch.nudge[source.place].view(source.shape).select(dimension, k)
+    start = 0
+    for (source, dimension), some in groupby(places, key=itemgetter(0, 1)):
+        slices = torch.tensor([k for _, _, k in some], device=points.device)
+        own = points[start : start + len(slices), source.place].view(len(slices), *source.shape)
+        slabs = watch.nudge[source.place].view(source.shape).movedim(dimension, 0)[slices]
+        own.movedim(dimension + 1, 1)[torch.arange(len(slices), device=points.device), slices] += slabs
+        start += len(slices)
     there = value.new_empty(len(places), len(value))
     evaluate(watch.sampled, points, there)
     return (there != value) & ~(torch.isnan(there) & torch.isnan(value))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.coordinates import Block
+from gradverify.core.function.flags import all_set
 from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
 from gradverify.core.whole.sums import Asked, Summed, along, steep, summed_up
 
@@ -59,7 +60,7 @@ def holds(asked: Asked, found: Summed, claimed: Tensor | None = None) -> bool:
     """Tell whether backward's sums, or those given, are the expected ones, as nearly as measurement can tell."""
     said = asked.claimed if claimed is None else claimed
     slack = torch.minimum(BAR_FACTOR * found.bar + asked.rounding, _CAP * asked.typical)
-    return bool(((said - found.value).abs() <= slack + _CLOSE * asked.typical).all())
+    return all_set((said - found.value).abs() <= slack + _CLOSE * asked.typical)
 
 
 def explains(asked: Asked, pattern: Pattern) -> bool:

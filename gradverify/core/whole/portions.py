@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gradverify.case import Tolerances
 from gradverify.core.function.analytic import row
+from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.judging.compare import relative_tolerance
 from gradverify.core.judging.ground import Ground
 from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
@@ -136,5 +137,5 @@ def _verdict(ground: Ground, claimed: Tensor, numeric: Tensor, bar: Tensor) -> t
     rtol = relative_tolerance(Tolerances(), ground.sampled.dtypes)
     larger = torch.maximum(claimed.abs(), numeric.abs())
     apart, allowed = (claimed - numeric).abs(), BAR_FACTOR * bar + rtol * larger.max()
-    within, shows = bool((apart <= allowed).all()), bool((allowed <= _SHOWS * larger).any())
-    return bool((apart > allowed).any()), within and (shows or not bool(larger.any()))
+    within, shows = all_set(apart <= allowed), any_set(allowed <= _SHOWS * larger)
+    return any_set(apart > allowed), within and (shows or not any_set(larger))
