@@ -192,11 +192,16 @@ def test_some_elements_in_a_row_are_no_branch_unless_values_rise_with_them() -> 
     middle = torch.zeros(8, dtype=torch.bool)
     middle[2:5] = True
 
-    def doubled(g: Tensor, x: Tensor) -> Tensor:
+    def by_place(g: Tensor, x: Tensor) -> Tensor:
         return torch.where(middle, 2 * g * x.cos(), g * x.cos())
 
-    assert only(torch.sin, doubled, double([0.1, -0.4, 1.3, 1.9, 1.6, 0.3, -0.9, 0.7]))[0] is None
-    assert only(torch.sin, doubled, double([-2.0, -1.5, -0.4, 0.2, 0.6, 1.1, 1.7, 2.0]))[0] == "wrong-branch"
+    def by_value(g: Tensor, x: Tensor) -> Tensor:
+        return torch.where((x > -1) & (x < 1), 2 * g * x.cos(), g * x.cos())
+
+    rising = [-2.0, -1.5, -0.4, 0.2, 0.6, 1.1, 1.7, 2.0]
+    assert only(torch.sin, by_place, double([0.1, -0.4, 1.3, 1.9, 1.6, 0.3, -0.9, 0.7]))[0] is None
+    assert only(torch.sin, by_place, double(rising))[0] is None
+    assert only(torch.sin, by_value, double(rising))[0] == "wrong-branch"
 
 
 def test_a_branch_by_the_difference_of_two_inputs() -> None:

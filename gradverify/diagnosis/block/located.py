@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gradverify.core.function.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.block.followed import believed
 from gradverify.diagnosis.block.relation import confined, relation
 from gradverify.diagnosis.block.seen import Seen
 from gradverify.diagnosis.block.structure import Group, group, is_elementwise, over
@@ -42,7 +43,8 @@ def located(evidence: Evidence, seen: Seen, search: Search) -> Diagnosis | None:
 
 
 def _in(evidence: Evidence, seen: Seen, found: Group, search: Search) -> Diagnosis | None:
-    region = next((region for region in search.regions(evidence, found) if likely(region) <= search.limit), None)
+    regions = (region for region in search.regions(evidence, found) if likely(region) <= search.limit)
+    region = believed(regions, found.follows)
     if region is None:
         return None
     inside = over(found.axis, found.wrong)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,11 +13,14 @@ from gradverify.core.function.analytic import Reverse
 from gradverify.core.judging.compare import relative_tolerance
 from gradverify.core.numeric.samples import BAR_FACTOR
 from gradverify.core.whole.evidence import Evidence
+from gradverify.diagnosis.block.followed import Follows, Marks, follower
+from gradverify.diagnosis.naming.region import Region
+from gradverify.diagnosis.naming.variables import Axis
 
 ENOUGH = 0.99  # share of the squared error that a pattern has to explain
 _REPRODUCED = 0.9  # share of the entries that a pattern has to hit one by one
 _RESEMBLES = 0.8  # share of the looks
-_CLOSE = 1e-3  # of an entry's error: a pattern that is no coincidence leaves less
+_CLOSE = 1e-3  # of an entry's error, and of its claim: a pattern that is no coincidence leaves less
 _CAP = 0.1  # of an entry's error: no more may be put down to the measurement
 _ROUNDINGS = 10  # of the dtype that backward computes in
 _LOOKS = 512  # wrong entries that a pattern has to get right before all are compared
@@ -25,6 +28,11 @@ _SUMS = 1e-13  # what sums in backward may leave in place of a zero, relative to
 
 
 _PART = 200_000  # entries looked at together: larger temporaries cost more than their arithmetic
+
+
+def _untold(axis: Axis, wrong: Tensor, region: Region, marks: Marks | None = None) -> None:
+    """Say nothing where nobody can be asked."""
+    del axis, wrong, region, marks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +51,13 @@ class Seen:
     tolerated: float  # share of the right entries, zeros aside, that are off by more than measurement leaves
     largest: float  # error of an entry; squares are taken relative to it, so that none of them underflows
     squared: float  # the sum of the squared error over all entries that are wrong
+    follows: Follows = _untold
 
 
 def block_of(evidence: Evidence) -> Seen | None:
     """Return the block ready for patterns, None where a wrong entry of it is not finite."""
-    return see(evidence.backward, evidence.claimed, evidence.numeric, evidence.bar, evidence.wrong)
+    found = see(evidence.backward, evidence.claimed, evidence.numeric, evidence.bar, evidence.wrong)
+    return None if found is None else replace(found, follows=follower(evidence))
 
 
 def see(backward: Reverse, claimed: Tensor, numeric: Tensor, bar: Tensor, wrong: Tensor) -> Seen | None:
@@ -111,7 +121,7 @@ def share_of(seen: Seen, predicted: Tensor, scale: float = 1.0) -> float | None:
         slack = torch.where(wrong, torch.minimum(slack, _CAP * error), slack)
         rest = ((seen.claimed[part] - predicted[part]).abs() - slack).clamp_(min=0.0)
         rest.masked_fill_(seen.left_out[part], 0.0)
-        hits += int((wrong & (rest <= _CLOSE * error)).sum())
+        hits += int((wrong & (rest <= _leftover(error, seen.claimed[part], predicted[part]))).sum())
         touched += int((wrong | (rest > 0)).sum())
         squared += float(torch.linalg.vector_norm(rest.div_(seen.largest))) ** 2
         if squared > (1 - ENOUGH) * seen.squared:
@@ -125,7 +135,7 @@ def resembles(seen: Seen, predicted: Tensor, scale: float = 1.0) -> bool:
     claimed, at = seen.claimed[seen.looks], seen.looks
     error = (claimed - seen.numeric[at]).abs()
     slack = torch.minimum(max(scale, 1.0) * seen.slack[at], _CAP * error)
-    near = (claimed - predicted).abs() <= slack + _CLOSE * error
+    near = (claimed - predicted).abs() <= slack + _leftover(error, claimed, predicted)
     return int(near.sum()) >= _RESEMBLES * len(near)
 
 
@@ -165,7 +175,16 @@ def follows(seen: Seen, inside: Tensor, factor: float) -> bool:
     claimed, numeric = seen.claimed[at], seen.numeric[at]
     error = (claimed - numeric).abs()
     slack = torch.minimum(max(abs(factor), 1.0) * seen.slack[at], _CAP * error)
-    return bool(((claimed - factor * numeric).abs() <= slack + _CLOSE * error).all())
+    predicted = factor * numeric
+    return bool(((claimed - predicted).abs() <= slack + _leftover(error, claimed, predicted)).all())
+
+
+def _leftover(error: Tensor, claimed: Tensor, predicted: Tensor) -> Tensor:
+    """Return what a pattern may leave of entries: a small part of the error, and of what is claimed.
+
+    Beside a claim that is next to nothing the error is the whole entry, and whatever is small would pass for a pattern.
+    """
+    return _CLOSE * torch.minimum(error, torch.maximum(claimed.abs(), predicted.abs()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,10 +12,16 @@ from torch import Tensor
 from gradverify.core.function.coordinates import Block, total
 from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.block.seen import Seen
+from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis
 
 _ROW = 3  # coordinates in a row that are no coincidence
 _SQUARE = 3  # rows of a matrix from which a triangle is told from a few entries
+
+
+def _untold(region: Region) -> None:
+    """Say nothing where nobody can be asked."""
+    del region
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +31,7 @@ class Group:
     axis: Axis
     wrong: Tensor  # (k,) bool
     relevant: Tensor  # (k,) bool: with an entry other than zero
+    follows: Callable[[Region], bool | None] = _untold  # see `followed`
 
 
 def is_elementwise(evidence: Evidence, seen: Seen) -> bool:
@@ -36,7 +45,8 @@ def group(seen: Seen, axis: Axis) -> Group:
     """Return the coordinates along an axis."""
     across = 1 - axis.value
     filled = (seen.claimed != 0) | ~seen.zero
-    return Group(axis=axis, wrong=seen.wrong.any(across), relevant=filled.any(across))
+    wrong = seen.wrong.any(across)
+    return Group(axis=axis, wrong=wrong, relevant=filled.any(across), follows=partial(seen.follows, axis, wrong))
 
 
 def beside_diagonal(block: Block, group: Group) -> bool:

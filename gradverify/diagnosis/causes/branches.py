@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.block.followed import believed
 from gradverify.diagnosis.block.located import likely
 from gradverify.diagnosis.block.relation import named
 from gradverify.diagnosis.block.seen import Ratio, Seen, ratio_of, share_of
@@ -28,12 +31,26 @@ def wrong_branches(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     here = _one_of_two(seen, found)
     if here is None:
         return None
-    sided = Group(axis=Axis.INPUT, wrong=here, relevant=found.relevant)
-    region = _region(evidence, sided)
-    if region is None:
-        sided = Group(axis=Axis.INPUT, wrong=found.relevant & ~here, relevant=found.relevant)
+    for side in (here, found.relevant & ~here):
+        sided = _sided(seen, side, found.relevant)
         region = _region(evidence, sided)
-    return None if region is None else _explained(seen, sided, region)
+        if region is not None:
+            return _explained(seen, sided, region)
+    return None
+
+
+def _sided(seen: Seen, side: Tensor, relevant: Tensor) -> Group:
+    """Return the inputs on one side, which have the same factor wherever they are; (n,) bool each."""
+    factor = ratio_of(seen, over(Axis.INPUT, side).expand_as(seen.wrong))
+
+    def marks(claimed: Tensor, numeric: Tensor) -> Tensor:
+        value = math.nan if factor is None else factor.value
+        return (claimed - value * numeric).abs() <= _SAME * claimed.abs()
+
+    def follows(region: Region) -> bool | None:
+        return seen.follows(Axis.INPUT, side, region, marks)
+
+    return Group(axis=Axis.INPUT, wrong=side, relevant=relevant, follows=follows)
 
 
 def _one_of_two(seen: Seen, found: Group) -> Tensor | None:
@@ -52,7 +69,7 @@ def _one_of_two(seen: Seen, found: Group) -> Tensor | None:
 
 def _region(evidence: Evidence, sided: Group) -> Region | None:
     found = (region for region in by_value(evidence, sided) if region.one_sided and likely(region) <= LIMIT)
-    return next(found, None)
+    return believed(found, sided.follows)
 
 
 def _explained(seen: Seen, sided: Group, region: Region) -> Diagnosis | None:

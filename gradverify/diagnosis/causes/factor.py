@@ -74,8 +74,8 @@ def as_sign(share: float) -> Diagnosis:
 def as_mean(site: Site, found: Factor, counts: Summands) -> Diagnosis | None:
     """Return the diagnosis of a factor that is a number of summands, None where it is none."""
     value, known, share = found.value, found.known, found.share
-    if known is None or value < 0 or max(value, 1 / value) < _SUMMANDS:
-        return None
+    if known is None or value < 0 or max(value, 1 / value) < _SUMMANDS or found.argument is not None:
+        return None  # an argument that is as large says more of where the factor is from
     count = round(max(value, 1 / value))
     if known.text not in (str(count), f"1/{count}") or count not in _summands(site, value, counts):
         return None
@@ -159,14 +159,23 @@ def _signed(found: Factor) -> str:
 
 
 def _reading(site: Site, found: Factor) -> str:
-    known, value = found.known, found.value
+    known, value, size = found.known, found.value, _size(site, found)
     if found.argument is not None:
         given, much = found.argument, "is missing" if abs(value) < 1 else "too many"
-        return f": a factor of {given.text} {much} ({given.name} is {number(given.value)})"
+        also = f", as is {size}" if size else ""
+        return f": a factor of {given.text} {much} ({given.name} is {number(given.value)}{also})"
     if known is None or value < 0:
         return ""
     text = f": a factor of {known.inverse} is missing" if known.inverse else f": a factor of {known.text} too many"
+    return f"{text} ({size})" if size else text
+
+
+def _size(site: Site, found: Factor) -> str:
+    """Return "the size of a dimension of x" where the factor, or its inverse, is one; "" elsewhere."""
+    known, value = found.known, found.value
+    if known is None or value < 0:
+        return ""
     count = round(max(value, 1 / value))
     is_size = count >= _SUMMANDS and str(count) in (known.text, known.inverse)
     sized = [block.name for block in (site.wrt, site.of) if is_size and count in block.shape]
-    return f"{text} (the size of a dimension of {sized[0]})" if sized else text
+    return f"the size of a dimension of {sized[0]}" if sized else ""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
+from torch import Tensor
 
 from gradverify.core.function.coordinates import total
 from gradverify.core.numeric.samples import BAR_FACTOR
 from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.block.followed import believed
 from gradverify.diagnosis.block.relation import confined, multiple_of_cotangent
 from gradverify.diagnosis.block.seen import Seen
 from gradverify.diagnosis.block.structure import is_elementwise, over
-from gradverify.diagnosis.naming.described import described
+from gradverify.diagnosis.naming.described import Choose, described
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import differ, part
 
@@ -35,7 +39,7 @@ def _of_inputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     if share is None:
         return None
     relevant = ~seen.left_out.all(0)
-    region = described(evidence, Axis.INPUT, wrong, relevant)
+    region = described(evidence, Axis.INPUT, wrong, relevant, _choose(seen, Axis.INPUT, wrong))
     claim = multiple_of_cotangent(evidence, seen, wrong)
     if not (region or torch.equal(dead, wrong)) or (bool(dead.all()) and claim is None):
         return None
@@ -52,13 +56,18 @@ def _of_outputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     share = confined(seen, over(Axis.OUTPUT, wrong)) if bool(wrong.any()) else None
     if share is None or bool(dead.all()):
         return None
-    region = described(evidence, Axis.OUTPUT, wrong, ~seen.left_out.all(1))
+    region = described(evidence, Axis.OUTPUT, wrong, ~seen.left_out.all(1), _choose(seen, Axis.OUTPUT, wrong))
     complete = bool((seen.claimed != 0).any(1)[dead].all())
     if not complete or int(seen.wrong.sum()) < 2:
         return None
     count = differ(int(wrong.sum()), total(evidence.of.shape), "outputs")
     text = f"{count}; analytic ≠ 0 where numeric = 0{_at(region)}{part(share)}"
     return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
+
+
+def _choose(seen: Seen, axis: Axis, wrong: Tensor) -> Choose:
+    """Return what chooses the region that moves with the values, of these wrong coordinates (k,)."""
+    return partial(believed, follows=partial(seen.follows, axis, wrong))
 
 
 def _triangle(seen: Seen) -> Diagnosis | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -140,11 +140,26 @@ def _of_two(evidence: Evidence, seen: Seen) -> Iterator[Multiple]:
     for axis in (Axis.INPUT, Axis.OUTPUT):
         found = [each for each in tensors if each.axis is axis][:_TENSORS]
         for first, second in permutations(found, 2):
-            yield Multiple(
-                factor=first.spread / second.spread,
-                times=f"{{}} × {first.name} / {second.name}",
-                reading=f", as where {first.name} stands for {second.name}{_at(evidence, second, doubtful)}",
-            )
+            others = [each for each in found if each is not first and each is not second]
+            quotient = f"{first.name} / {second.name}"
+            reading = f": a factor of {quotient} too many"
+            if _stands(seen, first, others):
+                reading = f", as where {first.name} stands for {second.name}{_at(evidence, second, doubtful)}"
+            yield Multiple(factor=first.spread / second.spread, times=f"{{}} × {quotient}", reading=reading)
+
+
+def _stands(seen: Seen, first: Laid, others: Sequence[Laid]) -> bool:
+    """Tell whether the claims are this tensor times a number, and perhaps another tensor.
+
+    What is left of them may as well be a function of the first, and then there is no telling what it stands for.
+    """
+    whole = seen.claimed / first.spread
+    return any(_are_alike(left[seen.looks]) for left in (whole, *(whole / other.spread for other in others)))
+
+
+def _are_alike(values: Tensor) -> bool:
+    middle = values.median()
+    return bool(((values - middle).abs() <= _SAME * middle.abs()).all())
 
 
 def _tensors(evidence: Evidence, seen: Seen) -> list[Laid]:

@@ -9,6 +9,7 @@ import torch
 
 from gradverify.core.function.coordinates import Block
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
+from gradverify.diagnosis.block.followed import believed
 from gradverify.diagnosis.block.located import Search, located
 from gradverify.diagnosis.block.seen import Seen
 from gradverify.diagnosis.block.structure import Group
@@ -32,7 +33,8 @@ def edges(evidence: Site, group: Group) -> Iterator[Region]:
     """Yield the edges, of the tensor or of its tiles, that the wrong coordinates are at."""
     found, known = variables(evidence, group.axis), scalars(evidence)
     own = [variable for variable in found if variable.form is Form.OWN]
-    if any(region.one_sided for region in regions(own, known, group.wrong, group.relevant)):
+    branches = (region for region in regions(own, known, group.wrong, group.relevant) if region.one_sided)
+    if believed(branches, group.follows) is not None:
         return  # a branch is the likelier reason; values that rise along the dimension say the same twice
     if any(region.level for region in regions(found, known, group.wrong, group.relevant)):
         return  # and where all of them have one value, which no other has
@@ -101,11 +103,12 @@ def _all_but_edge(slices: _Slices) -> Iterator[Region]:
 
     What holds there has to be known: a recurrence has a first step that is right whatever is wrong with the others.
     """
-    if slices.size > 2 and slices.width >= _WIDE and len(slices.alive) == slices.size:
+    if slices.size > 2 and len(slices.alive) == slices.size:
+        likely = LIMIT if slices.width >= _WIDE else chance(2, slices.size, slices.size - 1)
         for edge, word in ((0, "first"), (slices.size - 1, "last")):
             if slices.wrong == slices.alive - {edge}:
                 text = f"{slices.where}, all but the {word} of {slices.size}"
-                yield Region(text=text, chance=LIMIT, anchored=False, one_sided=False)
+                yield Region(text=text, chance=likely, anchored=False, one_sided=False)
 
 
 def _named(block: Block, dimension: int, places: list[int]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +13,9 @@ from gradverify.diagnosis.naming.threshold import Gap, threshold
 from gradverify.diagnosis.naming.variables import Form, Variable
 
 _SIDES = 2  # of one threshold
+
+# Of other values of variables, by name: which coordinates they put inside, and of which they tell, (k,) bool.
+Tells = Callable[[Mapping[str, Tensor]], tuple[Tensor, Tensor] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,7 @@ class Region:
     anchored: bool  # one threshold, and one that means something
     one_sided: bool  # all values on one side of one threshold
     level: bool = False  # one value that all of them have
+    tells: Tells | None = None  # where a region of values is, None of places
 
 
 def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, relevant: Tensor) -> Iterator[Region]:
@@ -40,10 +44,11 @@ def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, re
         for tried, variable in enumerate(found, start=1):
             if variable.form is form:
                 yield from _two_sided(variable, known, wrong, right, tried**2)
-    for tried, variable in enumerate(found, start=1):
-        if variable.form is Form.OTHER:
-            yield from _level(variable, wrong, right)
-            yield from _one_sided(variable, known, wrong, right, tried)
+    others = [(tried, variable) for tried, variable in enumerate(found, start=1) if variable.form is Form.OTHER]
+    for _, variable in others:
+        yield from _level(variable, wrong, right)
+    for tried, variable in others:
+        yield from _one_sided(variable, known, wrong, right, tried)
 
 
 def chance(families: int, total: int, chosen: int) -> float:
@@ -65,7 +70,8 @@ def _one_sided(
         if gap.inner < gap.outer if sign == "<" else gap.inner > gap.outer:
             found = threshold(gap, known)
             text = f"{variable.name} {sign} {found.value:.6g}"
-            yield Region(text=text, chance=likely, anchored=found.anchored, one_sided=True)
+            tells = _telling(variable.name, bad, good)
+            yield Region(text=text, chance=likely, anchored=found.anchored, one_sided=True, tells=tells)
 
 
 def _level(variable: Variable, wrong: Tensor, right: Tensor) -> Iterator[Region]:
@@ -74,7 +80,8 @@ def _level(variable: Variable, wrong: Tensor, right: Tensor) -> Iterator[Region]
     if len(bad) >= 2 and bool((bad == bad[0]).all()) and not bool((good == bad[0]).any()):
         likely = chance(1 + len(torch.unique(good)), len(bad) + len(good), len(bad))
         text = f"{variable.name} = {float(bad[0]) + 0.0:.6g}"  # no -0
-        yield Region(text=text, chance=likely, anchored=False, one_sided=False, level=True)
+        tells = _telling(variable.name, bad, good)
+        yield Region(text=text, chance=likely, anchored=False, one_sided=False, level=True, tells=tells)
 
 
 def _two_sided(
@@ -98,4 +105,24 @@ def _two_sided(
             size = Variable(name=f"|{name}|", form=Form.DISTANCE, values=variable.values.abs())
             text = next((region.text for region in _one_sided(size, known, wrong, right)), text)
         likely = chance(tried * max(1, len(bad) + len(good) - 2), len(bad) + len(good), len(bad))
-        yield Region(text=text, chance=likely, anchored=False, one_sided=False)
+        tells = _telling(name, bad, good)
+        yield Region(text=text, chance=likely, anchored=False, one_sided=False, tells=tells)
+
+
+def _telling(name: str, bad: Tensor, good: Tensor) -> Tells:
+    """Return what tells coordinates by the values (k,) of a variable that wrong and right ones have here.
+
+    A value is of the side that both of its neighbours are of; between two of different sides nobody knows.
+    """
+    order = torch.cat([bad, good]).argsort()
+    ordered, inside_here = torch.cat([bad, good])[order], (order < len(bad))
+
+    def tells(others: Mapping[str, Tensor]) -> tuple[Tensor, Tensor] | None:
+        values = others.get(name)
+        if values is None:
+            return None
+        after = torch.searchsorted(ordered, values).clamp(max=len(ordered) - 1)
+        before = (torch.searchsorted(ordered, values, right=True) - 1).clamp(min=0)
+        return inside_here[after], inside_here[after] == inside_here[before]
+
+    return tells

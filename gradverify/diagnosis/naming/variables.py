@@ -59,6 +59,10 @@ def variables(evidence: Site, axis: Axis) -> tuple[Variable, ...]:
             Variable(name=f"{block.name} - {other}", form=Form.OTHER, values=own - theirs) for other, theirs in given
         ]
     found += [Variable(name=other, form=Form.OTHER, values=theirs) for other, theirs in given]
+    if axis is Axis.INPUT:
+        found += [
+            Variable(name=f"{block.name}·{other}", form=Form.OTHER, values=own * theirs) for other, theirs in given
+        ]
     if axis is Axis.INPUT and evidence.of.shape == block.shape:
         result = value[evidence.of.coordinates]
         found.append(Variable(name=evidence.of.name, form=Form.OTHER, values=result))
