@@ -23,6 +23,7 @@ from gradverify.diagnosis.causes.lost import lost_paths
 from gradverify.diagnosis.causes.mask import missing_mask
 from gradverify.diagnosis.causes.scaled import missing_factor, mistaken_factor
 from gradverify.diagnosis.causes.single import single_elements
+from gradverify.diagnosis.causes.sliced import statistic_by_slice
 from gradverify.diagnosis.causes.surrogate import straight_through
 from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs
 from gradverify.diagnosis.causes.term import missing_term
@@ -49,7 +50,7 @@ def _missing_mask(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 
 
 def _missing_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    found = missing_factor(evidence, seen)
+    found = missing_factor(evidence, seen) or statistic_by_slice(evidence, seen)
     if found is not None:
         return found
     found = mistaken_factor(evidence, seen)

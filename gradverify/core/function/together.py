@@ -135,12 +135,15 @@ def _by_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
         tried.append(tuple(moved.any(dim=0).tolist()))
     apart = sampled.together.apart
     for copied in dict.fromkeys(tried):
+        if apart.get(copied, 0.0) > most:
+            continue
+        found = _side_by_side(sampled, _stacked(sampled, points), copied)
         if copied not in apart:
-            units = _copies_apart(sampled, len(points), copied)
+            units = math.inf if found is None else _copies_apart(sampled, len(points), copied)
             apart[copied] = units if units <= _ROUGH else math.inf
             sampled.together.calls += 2  # every row of two kinds has just been compared
         if apart[copied] <= most:
-            return _side_by_side(sampled, _stacked(sampled, points), copied)
+            return found
     if any(apart[copied] < math.inf for copied in tried):
         raise _ElsewhereError
     return None

@@ -86,8 +86,8 @@ def _fill(
         mine = moves.colour[link.source.place]
         own = slice(int(mine.min()), int(mine.max()) + 1)  # moves of other inputs have other numbers
         owner = moves.owner[own, place]
-        told = found.reshape(-1).index_select(0, owner.clamp(min=0).add_(colour * found.shape[1]).reshape(-1))
-        told = told.view(owner.shape)
+        spot = colour * found.shape[1] + (owner if moves.full else owner.clamp(min=0))
+        told = found.reshape(-1).index_select(0, spot.reshape(-1)).view(owner.shape)
         claimed[own, place] = told if moves.full else told.masked_fill_(owner < 0, 0.0)
 
 

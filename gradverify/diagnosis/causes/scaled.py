@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.laid import Laid, differences, laid
+from gradverify.diagnosis.block.ratios import SAME, Ratios, ratios
 from gradverify.diagnosis.block.seen import Seen, share_of
 from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.naming.constants import recognise
@@ -20,8 +21,6 @@ from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import everywhere
 
 MISSING_FACTOR = "missing-factor"
-_SAME = 1e-5  # relative: what a factor may be off by, beyond measurement
-_SHARP = 1e-2  # of an entry: measured worse, it agrees with too much
 _COINCIDENCE = 1e-9  # chance of as good an agreement above which nothing is said
 _LEAST = 3  # numbers that a factor has to take: two might be those of two regions
 _TENSORS = 5  # of which quotients of two are tried
@@ -37,16 +36,6 @@ class Multiple:
     turned: bool = False  # its negative is tried too, and reads better
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sample:
-    """Some entries that tell, wrong and right ones."""
-
-    rows: Tensor  # (k,)
-    columns: Tensor  # (k,)
-    ratio: Tensor  # (k,) claimed / numeric
-    tolerance: Tensor  # (k,) relative
-
-
 def missing_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """The claimed entries are the numeric ones times, or over, an elementary function of a tensor that is seen."""
     return _first(evidence, seen, _of_one)
@@ -60,8 +49,8 @@ def mistaken_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 def _first(
     evidence: Evidence, seen: Seen, multiples: Callable[[Evidence, Seen], Iterator[Multiple]]
 ) -> Diagnosis | None:
-    sample = _sample(seen)
-    if not _tells(sample, sample.ratio):
+    sample = ratios(seen)
+    if not _tells(sample, sample.values):
         return None
     for multiple in multiples(evidence, seen):
         constant = _constant(sample, multiple.factor.expand_as(seen.numeric)[sample.rows, sample.columns])
@@ -72,21 +61,11 @@ def _first(
     return None
 
 
-def _sample(seen: Seen) -> _Sample:
-    """Return some entries that are neither zero nor badly measured; right ones are as near as they were asked to be."""
-    rows, columns = (torch.cat(places) for places in zip(seen.looks, seen.right, strict=True))
-    accuracy = seen.slack[rows, columns] / seen.numeric[rows, columns].abs()
-    chosen = ~seen.zero[rows, columns] & (accuracy <= _SHARP)
-    rows, columns, accuracy = rows[chosen], columns[chosen], accuracy[chosen]
-    ratio = seen.claimed[rows, columns] / seen.numeric[rows, columns]
-    return _Sample(rows=rows, columns=columns, ratio=ratio, tolerance=_SAME + accuracy)
-
-
-def _constant(sample: _Sample, factor: Tensor) -> tuple[float, str] | None:
+def _constant(sample: Ratios, factor: Tensor) -> tuple[float, str] | None:
     """Return the known number that all ratios are of the factors, and its name; None where there is none."""
     if not bool(torch.isfinite(factor).all()) or not bool((factor != 0).all()) or not _tells(sample, factor):
         return None
-    quotient = sample.ratio / factor
+    quotient = sample.values / factor
     middle = float(quotient.median())
     if middle == 0 or bool(((quotient - middle).abs() > 2 * sample.tolerance * abs(middle)).any()):
         return None
@@ -98,7 +77,7 @@ def _constant(sample: _Sample, factor: Tensor) -> tuple[float, str] | None:
     return None if known is None else (math.copysign(known.value, middle), f"{sign}{known.text} × ")
 
 
-def _tells(sample: _Sample, factor: Tensor) -> bool:
+def _tells(sample: Ratios, factor: Tensor) -> bool:
     """Tell whether so many different numbers would not agree by chance."""
     if not len(factor):
         return False
@@ -159,7 +138,7 @@ def _stands(seen: Seen, first: Laid, others: Sequence[Laid]) -> bool:
 
 def _are_alike(values: Tensor) -> bool:
     middle = values.median()
-    return bool(((values - middle).abs() <= _SAME * middle.abs()).all())
+    return bool(((values - middle).abs() <= SAME * middle.abs()).all())
 
 
 def _tensors(evidence: Evidence, seen: Seen) -> list[Laid]:
