@@ -22,7 +22,7 @@ from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.coordinates import coordinates_in, real_view
 from gradverify.core.function.flags import any_set
 from gradverify.core.function.problem import call
-from gradverify.core.function.sampler import Mode, Sampler, single, units_apart
+from gradverify.core.function.sampler import Mode, Sampler, identical, single, units_apart
 from gradverify.errors import EvaluationError
 
 _WORTH = 4  # fewer points are evaluated one by one
@@ -42,6 +42,18 @@ def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, roughly: bool = 
         return
     for point, row in zip(points, into, strict=True):
         single(sampled, point, row)
+
+
+def hear_each_other(sampled: Sampler, points: Tensor) -> bool:
+    """Tell whether points (N, n) say something else in one call than in calls of their own."""
+    side_by_side = [units for way, units in sampled.together.apart.items() if isinstance(way, tuple)]
+    if min(side_by_side, default=math.inf) == math.inf or points.numel() + len(points) * len(sampled.value) > _HELD:
+        return False  # vectorised by torch they do not
+    found = sampled.value.new_empty(len(points), len(sampled.value))
+    if not _together(sampled, points.clone(), found, _ROUGH):
+        return False
+    alone = torch.stack([single(sampled, point) for point in points])
+    return units_apart(sampled, found, alone) > _ROUGH
 
 
 def beside_the_point(sampled: Sampler, points: Tensor) -> Tensor | None:
@@ -207,6 +219,8 @@ def _copies_apart(sampled: Sampler, count: int, copied: Sequence[bool]) -> float
     if together is None:
         return math.inf
     alone = torch.stack([single(sampled, kind.clone()) for kind in kinds])
+    if identical(alone[0], alone[1]):  # where nothing moves, nobody can tell whether copies hear each other
+        return math.inf
     return units_apart(sampled, together, alone[places])
 
 

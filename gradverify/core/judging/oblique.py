@@ -26,8 +26,9 @@ from gradverify.core.numeric.pieces import slopes
 _TRIALS = 6  # pairs of random directions whose derivatives should add up
 _LEAD = 8.0  # by how much the input in the lead moves further than it would
 _ASIDE = 2.0**-3  # how far the last of these leads off the line on which all inputs rise alike
-_SHORT, _SHORTER = 2.0**-36, 2.0**-40  # steps of these trials, relative to the length scale
-_BROKEN = 1e-3  # a sum off by this part of its terms, at both steps, is no rounding
+_SHORT = (2.0**-32, 2.0**-36, 2.0**-40)  # steps of these trials, relative to the length scale
+_BROKEN = 1e-3  # a sum off by this part of its terms, at every step, is no rounding
+_ALIKE = 1.5  # from step to step such a gap stays what it is, up to this factor; what rounding leaves grows by 16
 _NEIGHBOURS = 8  # random points close by whose derivatives are looked up
 _RANKS = 48  # places among the others that a coordinate is put in
 _DISTANCE = 2.0**-26  # of these points, relative to the length scale
@@ -81,24 +82,46 @@ def _not_additive(at: Bench, generator: torch.Generator) -> tuple[Tensor, Tensor
     oblique, kinked = (torch.zeros_like(at.sampled.value, dtype=torch.bool) for _ in range(2))
     pairs = [(_random(at, generator), _led(at, generator)) for _ in range(_TRIALS)]
     for one, other in (*pairs, (own_or_shared(at.lengths), _ASIDE * _random(at, generator))):
-        found = [_broken(at, one, other, step) for step in (_SHORT, _SHORTER)]
-        oblique |= found[0][0] & found[1][0]
-        kinked |= found[0][1] & found[1][1]
+        both, forth, back = _lasting(at, one, other)
+        oblique |= both
+        kinked |= forth | back
     return oblique, kinked
 
 
-def _broken(at: Bench, one: Tensor, other: Tensor, step: float) -> tuple[Tensor, Tensor]:
+def _lasting(at: Bench, one: Tensor, other: Tensor) -> Tensor:
+    """Tell which gaps last, to both sides, forth and back, (3, m); most are settled by two steps."""
+    first, second, *finer = _SHORT
+    gaps = torch.stack([_gaps(at, one, other, step) for step in (first, second)])
+    lasting = _lasts(gaps)
+    if not any_set(lasting):
+        return lasting
+    return lasting & _lasts(torch.stack([gaps[-1], *(_gaps(at, one, other, step) for step in finer)]))
+
+
+def _gaps(at: Bench, one: Tensor, other: Tensor, step: float) -> Tensor:
+    """Return by how much derivatives do not add up, to both sides, forth and back, 0 where they may; (3, m)."""
     forth, back = [], []
     for direction in (one, other, one + other):
         forth.append((along(at.sampled, direction * step) - at.sampled.value) / step)
         back.append((at.sampled.value - along(at.sampled, direction * -step)) / step)
     both = [(right + left) / 2 for right, left in zip(forth, back, strict=True)]
-    return _gap(at, both, step), _gap(at, forth, step) | _gap(at, back, step)
+    return torch.stack([_gap(at, slopes, step) for slopes in (both, forth, back)])
 
 
 def _gap(at: Bench, slopes: list[Tensor], step: float) -> Tensor:
-    size = torch.stack(slopes).abs().amax(dim=0)
-    return (slopes[0] + slopes[1] - slopes[2]).abs() > _BROKEN * size + _AUDIBLE * at.noise.level / step
+    size, gap = torch.stack(slopes).abs().amax(dim=0), slopes[0] + slopes[1] - slopes[2]
+    return torch.where(gap.abs() > _BROKEN * size + _AUDIBLE * at.noise.level / step, gap, 0.0)
+
+
+def _lasts(gaps: Tensor) -> Tensor:
+    """Tell which gaps (steps, 3, m) are there at every step, and as wide as at the one before; (3, m).
+
+    Rounding may be louder than it was heard to be: where it cancels, an output may be far smaller than what it is made
+    of. But it leaves in a sum of slopes what goes by the step.
+    """
+    before, after = gaps[:-1], gaps[1:]
+    alike = (after.abs() <= _ALIKE * before.abs()) & (before.abs() <= _ALIKE * after.abs())
+    return (alike & (before * after > 0)).all(dim=0)
 
 
 def _pieces(at: Bench, column: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
