@@ -23,7 +23,7 @@ from gradverify.core.judging.ground import as_judged
 from gradverify.core.judging.tally import measured
 from gradverify.core.numeric.series import PLACES, forecast, heard, series_through, slope_of
 from gradverify.result import Verdict
-from tests.core.support import ALONE, claimed, gradcheck, gradgradcheck, problem_of
+from tests.core.support import ALONE, claimed, gradcheck, gradgradcheck, problem_of, with_backward
 
 
 def drawn(size: int) -> Tensor:
@@ -313,3 +313,17 @@ def test_the_few_outputs_that_move_say_nothing_of_the_noise_of_most(seed: int) -
     result = gradcheck(bell, x)
     assert (result.verdict, result.undetermined) == (Verdict.PASS, 0)
     assert gradgradcheck(torch.tanh, x).verdict is Verdict.PASS
+
+
+def test_a_leak_beside_a_claim_that_is_far_larger_is_not_lost_in_their_sum() -> None:
+    def leaking(g: Tensor, x: Tensor) -> Tensor:
+        gradient = -g / x**2
+        gradient[1] += 0.1 * g[0]
+        return gradient
+
+    for size in (2, 40):
+        x = torch.ones(size, dtype=torch.float64)
+        x[1] = 1e-6
+        x.requires_grad_()
+        assert gradcheck(with_backward(torch.reciprocal, leaking), x).verdict is Verdict.FAIL
+        assert gradcheck(torch.reciprocal, x).verdict is Verdict.PASS

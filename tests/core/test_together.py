@@ -16,7 +16,7 @@ from gradverify.core.function.tape import record
 from gradverify.core.function.together import evaluate
 from gradverify.core.numeric.opening import opening
 from gradverify.result import Verdict
-from tests.core.support import gradcheck, problem_of, with_backward
+from tests.core.support import gradcheck, gradgradcheck, problem_of, with_backward
 
 COUNT = 20
 
@@ -219,3 +219,9 @@ def test_a_sigmoid_of_a_few_entries_costs_a_handful_of_calls_and_its_errors_are_
     off[1, 2] += 1e-6
     wrong = gradcheck(with_backward(torch.sigmoid, lambda grad, x: off * grad * x.sigmoid() * (1 - x.sigmoid())), x)
     assert (wrong.verdict, wrong.mismatched) == (Verdict.FAIL, 1)
+
+
+def test_copies_are_not_believed_where_nothing_could_tell_them_apart() -> None:
+    generator = torch.Generator().manual_seed(0)
+    saturated = (1e4 * torch.randn(16, generator=generator, dtype=torch.float64)).requires_grad_()
+    assert gradgradcheck(lambda x: x.softmax(0), saturated).verdict is Verdict.PASS

@@ -25,6 +25,7 @@ from gradverify.core.ways.hypothesis import compared_under
 from gradverify.core.ways.structure import Structure, entry_by_entry
 from gradverify.core.ways.verified import claims_hold, each_by_its_own
 
+_WIDE = 2.0**23  # times as large as another: the last digits that a product may be off by are 1e-7 of that
 _REST = 1 / 8  # of the outputs may be left in doubt, to be judged apart from the others
 
 
@@ -80,7 +81,7 @@ def _claimed(ground: Ground, seed: int, inputs: int) -> Tensor | None:
     """
     backward, cotangent = ground.backward, torch.ones(len(ground.sampled.value), dtype=torch.float64)
     claimed = asked_again(backward, cotangent)
-    if claimed is not None and each_by_its_own(backward, claimed.view(inputs, -1)):
+    if claimed is not None and not _is_wide(claimed) and each_by_its_own(backward, claimed.view(inputs, -1)):
         return claimed.view(inputs, -1)
     if len(ground.sampled.point) < FEW:
         return None  # single rows say more than sums, for as little
@@ -89,6 +90,15 @@ def _claimed(ground: Ground, seed: int, inputs: int) -> Tensor | None:
     claimed = claimed.view(inputs, -1)
     moves = moves_by_input(inputs, claimed.shape[1], claimed.device)
     return claimed if claims_hold(backward, moves, claimed, seed) else None
+
+
+def _is_wide(claimed: Tensor) -> bool:
+    """Tell whether claims are so much larger than others that these would be lost in the rounding of a sum of both."""
+    size = claimed.abs()
+    least, most = map(float, torch.aminmax(size)) if len(size) else (1.0, 1.0)
+    if least == 0.0:
+        least = float(torch.where(size > 0, size, torch.inf).amin())
+    return most > _WIDE * least
 
 
 def _rest(

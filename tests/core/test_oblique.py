@@ -1,0 +1,131 @@
+"""Kinks that no axis shows, and what rounding makes look like one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.result import Verdict
+from tests.core.support import gradcheck, gradgradcheck, with_backward
+
+
+def drawn(*shape: int, seed: int, scale: float = 1.0) -> Tensor:
+    """Return normal numbers that are differentiated."""
+    generator = torch.Generator().manual_seed(seed)
+    return (scale * torch.randn(shape, generator=generator, dtype=torch.float64)).requires_grad_()
+
+
+def pseudo_huber(place: int, error: float) -> Callable[..., Any]:
+    """√(1 + x²) - 1, which cancels beside zero, with one entry of its gradient wrong."""
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        slope = x / torch.sqrt(1 + x * x)
+        slope[place] *= 1 + error
+        return g * slope
+
+    return with_backward(lambda x: torch.sqrt(1 + x * x) - 1, backward)
+
+
+@pytest.mark.parametrize(("size", "seed", "scale", "place", "error"), [(1, 91, 0.01, 0, 1e-2), (64, 85, 1.0, 21, 1e-3)])
+def test_what_rounding_leaves_where_an_output_cancels_is_no_kink(
+    size: int, seed: int, scale: float, place: int, error: float
+) -> None:
+    x = drawn(size, seed=seed, scale=scale)
+    wrong = gradcheck(pseudo_huber(place, error), x)
+    assert (wrong.verdict, wrong.mismatched, wrong.kinks) == (Verdict.FAIL, 1, 0)
+    right = gradcheck(pseudo_huber(place, 0.0), x)
+    assert (right.verdict, right.kinks) == (Verdict.PASS, 0)
+
+
+class Slope(torch.autograd.Function):
+    """The gradient of tanh, with one entry of each of its own derivatives off by a factor."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, x: Tensor, by: tuple[float, float]) -> Tensor:
+        ctx.save_for_backward(g, x)
+        ctx.by = by
+        return g * (1 - x.tanh() ** 2)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        g, x = ctx.saved_tensors
+        slope = 1 - x.tanh() ** 2
+        of_g, of_x = grad * slope, -2 * grad * g * x.tanh() * slope
+        of_x[_PLACE] *= ctx.by[0]
+        of_g[_PLACE] *= ctx.by[1]
+        return of_g, of_x, None
+
+
+class Tanh(torch.autograd.Function):
+    """tanh with a gradient that is differentiated by hand."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, by: tuple[float, float]) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.by = by
+        return x.tanh()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return Slope.apply(grad, *ctx.saved_tensors, ctx.by), None
+
+
+_PLACE = 14
+
+
+@pytest.mark.parametrize("saturated", [5.24, 6.06])
+@pytest.mark.parametrize("by", [(0.99, 1.0), (1.0, 0.9), (1.0, 0.0), (1.0, 1.1)])
+def test_nor_is_it_in_the_tails_of_a_second_derivative(saturated: float, by: tuple[float, float]) -> None:
+    with torch.no_grad():
+        x = drawn(16, seed=0)
+        x[_PLACE] = saturated
+    wrong = gradgradcheck(lambda x: Tanh.apply(x, by), x)
+    assert (wrong.verdict, wrong.mismatched, wrong.kinks) == (Verdict.FAIL, 1, 0)
+    assert gradgradcheck(lambda x: Tanh.apply(x, (1.0, 1.0)), x).verdict is Verdict.PASS
+
+
+class Step(torch.autograd.Function):
+    """The gradient of relu, whose own derivative by the cotangent has something else at zero."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, x: Tensor, at_zero: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.at_zero = at_zero
+        return g * (x > 0)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return grad * torch.where(x == 0, ctx.at_zero, (x > 0).double()), torch.zeros_like(x), None
+
+
+class Relu(torch.autograd.Function):
+    """A relu with that gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, at_zero: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.at_zero = at_zero
+        return x.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return Step.apply(grad, *ctx.saved_tensors, ctx.at_zero), None
+
+
+@pytest.mark.parametrize("values", [[0.0], [0.0, 1.0, -2.0], [0.0, 0.0, *[1.0, -1.0] * 20]])
+@pytest.mark.parametrize("at_zero", [0.123, 1.0])
+def test_at_a_jump_of_the_gradient_the_cotangent_still_has_one_factor(values: list[float], at_zero: float) -> None:
+    x = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    wrong = gradgradcheck(lambda x: Relu.apply(x, at_zero), x)
+    assert (wrong.verdict, wrong.mismatched) == (Verdict.FAIL, values.count(0.0))
+    assert gradgradcheck(lambda x: Relu.apply(x, 0.0), x).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("function", [lambda x: x.sort().values, lambda x: (x - x.flip(0)).abs(), torch.linalg.norm])
+def test_what_lasts_is_a_kink(function: Callable[..., Any]) -> None:
+    assert gradcheck(function, torch.ones(6, dtype=torch.float64, requires_grad=True)).verdict is Verdict.PASS
