@@ -116,12 +116,6 @@ def at_least(noise: Noise, size: Tensor) -> Noise:
     return replace(noise, level=torch.fmax(noise.level, size), loud=torch.fmax(noise.loud, size))
 
 
-def quiet(sampled: Sampler, size: Tensor) -> Noise:
-    """Return noise of that size, (m,), where samples have shown that there is no more."""
-    rounding = rounding_of(sampled)
-    return _everywhere_alike(sampled, torch.fmax(size, rounding), rounding)
-
-
 def _everywhere_alike(sampled: Sampler, level: Tensor, rounding: Tensor) -> Noise:
     """Return noise that is no louder far off."""
     none = torch.zeros_like(level, dtype=torch.bool)

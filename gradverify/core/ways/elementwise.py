@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.function.analytic import asked_again, may_be_asked, row
-from gradverify.core.function.noise import at_least, quiet
+from gradverify.core.function.noise import at_least
 from gradverify.core.function.portion import FEW
 from gradverify.core.judging.bench import bench, size_of
 from gradverify.core.judging.compare import Judged
@@ -116,7 +116,7 @@ def _rest(
     if are_isolated(some.sampled, ground.lengths, moves.owner):
         moves = replace(moves, isolated=True)
     usual = found.usual * some.sampled.value.abs()
-    noise = quiet(some.sampled, usual) if found.foretold else at_least(some.noise, usual)
+    noise = at_least(some.noise, usual)
     at = bench(some.sampled, noise, some.lengths, moves, claimed[:, outputs], settings)
     largest = size_of(claimed).amax().expand(len(outputs))
     at = replace(at, allowance=replace(at.allowance, largest=largest))
