@@ -120,7 +120,7 @@ def test_a_missing_term() -> None:
 
     cause, text = only(centred, lambda g, x: g * (1 - x.tanh() ** 2), drawn(8))
     assert cause == "missing-term"
-    assert text.startswith("analytic - numeric is an outer product of two vectors")
+    assert text.startswith("analytic - numeric is one outer product: a sum over all elements")
     cause, text = only(lambda x: x.softmax(0), lambda g, x: g * x.softmax(0) * (1 - x.softmax(0)), drawn(6))
     assert cause == "missing-term"
     assert text.startswith("analytic = numeric on the diagonal and 0 elsewhere")
@@ -137,8 +137,8 @@ def test_a_missing_term_of_every_sample(rows: int) -> None:
     cause, text = only(centred, lambda g, x: g * (1 - x.tanh() ** 2), drawn(rows, 16))
     assert cause == "missing-term"
     assert text == (
-        f"analytic - numeric is an outer product of two vectors in each of {rows} parts that do not depend on each "
-        "other: a term that mixes the elements of a part through one sum is wrong or missing"
+        f"in each of {rows} parts that do not depend on each other, analytic - numeric is one outer product: "
+        "a sum over the part is missing or wrong"
     )
 
 

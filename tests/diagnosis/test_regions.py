@@ -148,7 +148,7 @@ def test_a_constant_that_does_depend_on_the_cotangent_is_something_else() -> Non
     [
         ([7, 15], "x is in elements 7 and 15, the last of each tile of 8"),
         ([0, 5, 10], "x is in elements 0, 5 and 10, the first of each tile of 5"),
-        ([13, 14, 15], "x is in elements 13, 14 and 15, the last 3 of 16"),
+        ([13, 14, 15], "x is in elements 13 to 15, the last 3 of 16"),
     ],
 )
 def test_the_edges_of_tiles(places: list[int], says: str) -> None:
@@ -244,7 +244,7 @@ def test_a_loss_that_forgets_its_cotangent_says_what_it_was_asked_with() -> None
 def test_only_the_first_sample_of_a_batch_gets_a_gradient() -> None:
     first = (torch.arange(6) == 0).unsqueeze(1)
     answer = only(torch.sin, lambda g, x: g * x.cos() * first, drawn(6, 4))
-    text = "20 of 24 elements differ; analytic = 0 where x is in rows 1, 2, 3 and 2 more, all but the first of 6"
+    text = "20 of 24 elements differ; analytic = 0 where x is in rows 1 to 5, all but the first of 6"
     assert answer == ("boundary-tile", text)
 
 

@@ -75,16 +75,12 @@ def _low_rank(error: Tensor, numeric: Tensor) -> tuple[Tensor, int] | None:
 
 def mixing(rank: int, times: int = 1) -> str:
     """Return what an error of low rank says, be it of the whole or of so many parts."""
-    what = "an outer product of two vectors" if rank == 1 else f"of rank {rank}"
-    elements, sums = "all elements", _sums(rank)
+    where, over = ("", "all elements")
     if times > 1:
-        what = f"{what} in each of {times} parts that do not depend on each other"
-        elements = "the elements of a part"
-    return f"analytic - numeric is {what}: a term that mixes {elements} through {sums} is wrong or missing"
-
-
-def _sums(rank: int) -> str:
-    return "one sum" if rank == 1 else f"{rank} sums"
+        where, over = f"in each of {times} parts that do not depend on each other, ", "the part"
+    if rank == 1:
+        return f"{where}analytic - numeric is one outer product: a sum over {over} is missing or wrong"
+    return f"{where}analytic - numeric is of rank {rank}: terms with {rank} sums over {over} are missing or wrong"
 
 
 def _factors(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:

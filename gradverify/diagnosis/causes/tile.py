@@ -20,6 +20,7 @@ from gradverify.diagnosis.naming.wording import listed
 BOUNDARY_TILE = "boundary-tile"
 LIMIT = 0.34
 _EDGE = 3  # a part of a dimension larger than one in so many is no edge
+_RUN = 2  # more slices in a row than this are told by the first and the last
 _WIDE = 4  # entries that each of the wrong slices holds, so that they are wrong together for no other reason
 _WIDE_LIMIT = 0.51  # of such slices: one of four at an edge, or the last of three
 
@@ -114,7 +115,8 @@ def _all_but_edge(slices: _Slices) -> Iterator[Region]:
 def _named(block: Block, dimension: int, places: list[int]) -> str:
     """Return "rows 7 and 15 of x", or for other dimensions their number."""
     plural = "s" if len(places) > 1 else ""
-    numbers = listed([str(place) for place in places])
+    run = len(places) > _RUN and places == list(range(places[0], places[-1] + 1))
+    numbers = f"{places[0]} to {places[-1]}" if run else listed([str(place) for place in places])
     names = {1: ("element",), 2: ("row", "column")}.get(len(block.shape))
     if names is not None:
         return f"{block.name} is in {names[dimension]}{plural} {numbers}"
