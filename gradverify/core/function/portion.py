@@ -10,12 +10,18 @@ from torch import Tensor
 FEW = 32  # inputs: with fewer than these each is moved alone, and no structure is looked for
 _HELD = 2_000_000  # sampled numbers held at a time
 _CACHED = 1 << 14  # of a vector: so many that a dozen such vectors stay in a cache
+_FEW_STEPS = 4  # portions that are quicker gone through at once
 _LAUNCHED = 1 << 20  # on other devices, where a step costs the same for fewer
 
 
 def portion(like: Tensor) -> int:
     """Return how many numbers to take at a time on this tensor's device."""
     return _CACHED if like.device.type == "cpu" else _LAUNCHED
+
+
+def rows_at_once(like: Tensor) -> int:
+    """Return how many rows of a matrix are gone through together where few steps are taken: of a few portions."""
+    return max(1, _FEW_STEPS * portion(like) // max(1, like.shape[1]))
 
 
 def chunks(chosen: Tensor, numbers_per_move: int) -> Iterator[Tensor]:

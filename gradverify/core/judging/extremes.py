@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.flags import any_set
-from gradverify.core.function.portion import portion
+from gradverify.core.function.portion import rows_at_once
 from gradverify.core.judging.compare import Allowance, Code, Judged, agrees, matters
 from gradverify.core.judging.replaced import of_rows
-
-_TOGETHER = 4  # portions: so many are quicker gone through at once, more are not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +31,7 @@ class Extremes:
 
 def with_extremes(known: Extremes, claimed: Tensor, judged: Judged, allowance: Allowance) -> Extremes:
     """Return the extremes with those of more entries (C, m), of which there is at least one."""
-    agreed, high = agrees(judged), max(1, _TOGETHER * portion(claimed) // claimed.shape[1])
+    agreed, high = agrees(judged), rows_at_once(claimed)
     for top in range(0, len(claimed), high):
         rows = slice(top, top + high)
         found = _extremes_of(claimed[rows], of_rows(judged, rows), allowance.beside[rows], agreed=agreed)

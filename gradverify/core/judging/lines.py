@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradverify.core.function.flags import all_set
 from gradverify.core.function.noise import Noise
-from gradverify.core.function.portion import portion
+from gradverify.core.function.portion import rows_at_once
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.judging.bench import Bench, of_moves, part_of
 from gradverify.core.judging.compare import (
@@ -28,7 +28,6 @@ from gradverify.core.judging.replaced import stacked
 from gradverify.core.numeric.samples import NOISE_FACTOR, Estimate
 
 _BEND = 16.0  # times the noise of an output may be in f(x+h) - 2 f(x) + f(x-h), which is heard in eight samples only
-_TOGETHER = 4  # portions: so many are quicker gone through at once, more are not
 _NOISE = 2 * NOISE_FACTOR  # a rise from the point has twice the noise of one from side to side, per length
 
 
@@ -45,8 +44,7 @@ def on_lines(at: Bench, chosen: Tensor, values: Tensor, far: Tensor) -> tuple[Ju
     """
     every = len(chosen) == at.moves.count
     claimed, allowance = at.claimed if every else at.claimed[chosen], of_moves(at.allowance, chosen)
-    high = max(1, _TOGETHER * portion(claimed) // max(1, claimed.shape[1]))
-    looks = []
+    looks, high = [], rows_at_once(claimed)
     for top in range(0, len(chosen), high):
         rows = slice(top, top + high)
         own = part_of(allowance, rows, slice(None))
