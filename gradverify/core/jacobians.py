@@ -95,7 +95,16 @@ def _relative(settings: Settings, given: Sampler, rounded: Sampler) -> float:
 
 
 def _investigated(steady: Steady, sampled: Steady, settings: Settings, reconsider: Reconsider) -> Investigation:
-    """Compare every entry, by differences of the forward as it is `sampled`."""
+    """Compare every entry, by differences of the forward as it is `sampled`; once more where points misheard others."""
+    found = _compared(steady, sampled, settings, reconsider)
+    if not found.comparison.wrong or not _was_misheard(found.ground, found.comparison):
+        return found
+    for each in (steady.sampled, sampled.sampled):
+        each.together.ways.clear()
+    return _compared(steady, sampled, settings, reconsider)
+
+
+def _compared(steady: Steady, sampled: Steady, settings: Settings, reconsider: Reconsider) -> Investigation:
     ground = ground_of(sampled, settings)
     method, comparison = Method.STRUCTURED, compare_by_structure(ground, settings, reconsider)
     if comparison is None and dense.affordable(ground):
@@ -103,9 +112,6 @@ def _investigated(steady: Steady, sampled: Steady, settings: Settings, reconside
     elif comparison is None:
         ground = ground_of(steady, settings) if ground.sampled.coarse else ground
         method, comparison = Method.PROBED, compare_by_probing(ground, settings, reconsider)
-    if comparison.wrong and _was_misheard(ground, comparison):
-        sampled.sampled.together.ways.clear()
-        return _investigated(steady, sampled, settings, reconsider)
     return Investigation(comparison=comparison, ground=ground, method=method)
 
 

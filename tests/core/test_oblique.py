@@ -132,3 +132,9 @@ def test_at_a_jump_of_the_gradient_the_cotangent_still_has_one_factor(values: li
 @pytest.mark.parametrize("function", [lambda x: x.sort().values, lambda x: (x - x.flip(0)).abs(), torch.linalg.norm])
 def test_what_lasts_is_a_kink(function: Callable[..., Any]) -> None:
     assert gradcheck(function, torch.ones(6, dtype=torch.float64, requires_grad=True)).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("rows", [[[1.0, 0.0]], [[1.0, 0.0], [3.0, 4.0]], [[0.6, 0.8], [1.0, 0.0], [3.0, 4.0]]])
+def test_a_gradient_that_jumps_obliquely_has_the_slope_of_either_side(rows: list[list[float]]) -> None:
+    x = torch.tensor(rows, dtype=torch.float64, requires_grad=True)  # some are as long as they may be, along an axis
+    assert gradgradcheck(lambda x: x.renorm(2, 0, 1.0), x).verdict is Verdict.PASS

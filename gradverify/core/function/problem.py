@@ -52,6 +52,7 @@ class Problem:
     outputs: tuple[int, ...] | None = None  # which outputs are judged, counted over all tensors; None: all
     seed: int | None = None  # the RNG is seeded with it before every call of a random forward
     order: int = 1  # 2 where `function` is itself a vjp
+    cotangents: int = 0  # how many of the primals, the last ones, are those of that vjp
     output: str = "output"  # what a single output is called; "" where the function names its outputs itself
     meter: Meter = field(default_factory=Meter)
 

@@ -40,6 +40,7 @@ def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
         outputs=None,
         seed=None,
         order=2,
+        cotangents=len(cotangents),
         output="",
     )
 

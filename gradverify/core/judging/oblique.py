@@ -26,9 +26,10 @@ from gradverify.core.numeric.pieces import slopes
 _TRIALS = 6  # pairs of random directions whose derivatives should add up
 _LEAD = 8.0  # by how much the input in the lead moves further than it would
 _ASIDE = 2.0**-3  # how far the last of these leads off the line on which all inputs rise alike
-_SHORT = (2.0**-32, 2.0**-36, 2.0**-40)  # steps of these trials, relative to the length scale
+_SHORT = (2.0**-28, 2.0**-32, 2.0**-36, 2.0**-40)  # steps of these trials, relative to the length scale
 _BROKEN = 1e-3  # a sum off by this part of its terms, at every step, is no rounding
 _ALIKE = 1.5  # from step to step such a gap stays what it is, up to this factor; what rounding leaves grows by 16
+_TORN = 2.0**-26  # of the largest output: a jump as high as this is hardly one of rounding
 _NEIGHBOURS = 8  # random points close by whose derivatives are looked up
 _RANKS = 48  # places among the others that a coordinate is put in
 _DISTANCE = 2.0**-26  # of these points, relative to the length scale
@@ -47,11 +48,12 @@ def excuse_oblique(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judg
     # Where an axis does show a kink, the pieces may still have more than its two slopes, as differences in a sort.
     beyond = judged.error > _BROKEN * at.claimed.abs().amax(dim=0)
     accused = wrong & (~judged.kinked | judged.bent & beyond)
+    claimed, owner = at.claimed[chosen], at.moves.owner[chosen]
+    accused &= owner < _first_cotangent(at)
     if not any_set(accused):
         return judged
     generator = torch.Generator().manual_seed(seed)
     oblique, kinked = _not_additive(at, generator)
-    claimed, owner = at.claimed[chosen], at.moves.owner[chosen]
     accused = accused & kinked
     unsure = accused & ~judged.kinked & oblique
     doubtful = set(owner[unsure].tolist())
@@ -73,6 +75,13 @@ def excuse_oblique(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judg
     return replace(judged, code=code)
 
 
+def _first_cotangent(at: Bench) -> int:
+    """Return the first coordinate in which a vjp is linear: in those it has one derivative, be it on a kink or not."""
+    problem = at.sampled.problem
+    own = len(problem.primals) - problem.cotangents
+    return min((block.start for block in at.sampled.inputs if block.tensor >= own), default=len(at.sampled.point))
+
+
 def _not_additive(at: Bench, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Tell which outputs have derivatives along two directions that do not add up to that along their sum.
 
@@ -92,10 +101,13 @@ def _lasting(at: Bench, one: Tensor, other: Tensor) -> Tensor:
     """Tell which gaps last, to both sides, forth and back, (3, m); most are settled by two steps."""
     first, second, *finer = _SHORT
     gaps = torch.stack([_gaps(at, one, other, step) for step in (first, second)])
-    lasting = _lasts(gaps)
+    lasting = _last(gaps, at.sampled.size)
     if not any_set(lasting):
         return lasting
-    return lasting & _lasts(torch.stack([gaps[-1], *(_gaps(at, one, other, step) for step in finer)]))
+    *most, finest = torch.cat([gaps, torch.stack([_gaps(at, one, other, step) for step in finer])])
+    seen = torch.stack(most)
+    drowned: Tensor = finest == 0  # of what is there at three steps, noise may hide the fourth
+    return _last(seen, at.sampled.size) & (drowned | _last(torch.stack([*most, finest]), at.sampled.size))
 
 
 def _gaps(at: Bench, one: Tensor, other: Tensor, step: float) -> Tensor:
@@ -113,13 +125,19 @@ def _gap(at: Bench, slopes: list[Tensor], step: float) -> Tensor:
     return torch.where(gap.abs() > _BROKEN * size + _AUDIBLE * at.noise.level / step, gap, 0.0)
 
 
-def _lasts(gaps: Tensor) -> Tensor:
+def _last(gaps: Tensor, size: Tensor) -> Tensor:
     """Tell which gaps (steps, 3, m) are there at every step, and as wide as at the one before; (3, m).
 
     Rounding may be louder than it was heard to be: where it cancels, an output may be far smaller than what it is made
-    of. But it leaves in a sum of slopes what goes by the step.
+    of. But what it leaves in a sum of slopes grows as steps shrink. So does what a jump leaves, as that of a gradient,
+    which is high beside the largest output, `size` (m,).
     """
-    before, after = gaps[:-1], gaps[1:]
+    heights = gaps * torch.tensor(_SHORT[: len(gaps)], dtype=gaps.dtype, device=gaps.device).view(-1, 1, 1)
+    return _are_alike(gaps) | (_are_alike(heights) & (heights[0].abs() > _TORN * size))
+
+
+def _are_alike(values: Tensor) -> Tensor:
+    before, after = values[:-1], values[1:]
     alike = (after.abs() <= _ALIKE * before.abs()) & (before.abs() <= _ALIKE * after.abs())
     return (alike & (before * after > 0)).all(dim=0)
 
