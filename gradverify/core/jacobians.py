@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import torch
-
 from gradverify.case import Settings
 from gradverify.core.function.analytic import Reverse
 from gradverify.core.function.coordinates import Block
 from gradverify.core.function.rounded import as_rounded
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.steady import Steady
-from gradverify.core.function.together import hear_each_other
 from gradverify.core.function.widened import in_double
-from gradverify.core.judging.compare import WRONG, Code, relative_tolerance
+from gradverify.core.judging.compare import Code, relative_tolerance
 from gradverify.core.judging.ground import Ground, Reconsider, ground_of
 from gradverify.core.judging.tally import Comparison, is_accepted, measured
-from gradverify.core.numeric.richardson import FIRST
 from gradverify.core.ways import dense
 from gradverify.core.ways.dense import compare_densely
 from gradverify.core.ways.probed import UnnamedError, compare_by_probing
@@ -27,7 +23,6 @@ from gradverify.errors import EvaluationError
 from gradverify.result import Method
 
 _MOST = 1_000_000  # entries that are gone through again where the forward may round its inputs
-_ACCUSED = 6  # coordinates that are asked again
 _UNITS = 4.0  # of rounding, that a backward may be off by where the forward rounds its inputs
 
 
@@ -95,16 +90,7 @@ def _relative(settings: Settings, given: Sampler, rounded: Sampler) -> float:
 
 
 def _investigated(steady: Steady, sampled: Steady, settings: Settings, reconsider: Reconsider) -> Investigation:
-    """Compare every entry, by differences of the forward as it is `sampled`; once more where points misheard others."""
-    found = _compared(steady, sampled, settings, reconsider)
-    if not found.comparison.wrong or not _was_misheard(found.ground, found.comparison):
-        return found
-    for each in (steady.sampled, sampled.sampled):
-        each.together.ways.clear()
-    return _compared(steady, sampled, settings, reconsider)
-
-
-def _compared(steady: Steady, sampled: Steady, settings: Settings, reconsider: Reconsider) -> Investigation:
+    """Compare every entry, by differences of the forward as it is `sampled`."""
     ground = ground_of(sampled, settings)
     method, comparison = Method.STRUCTURED, compare_by_structure(ground, settings, reconsider)
     if comparison is None and dense.affordable(ground):
@@ -113,20 +99,6 @@ def _compared(steady: Steady, sampled: Steady, settings: Settings, reconsider: R
         ground = ground_of(steady, settings) if ground.sampled.coarse else ground
         method, comparison = Method.PROBED, compare_by_probing(ground, settings, reconsider)
     return Investigation(comparison=comparison, ground=ground, method=method)
-
-
-def _was_misheard(ground: Ground, comparison: Comparison) -> bool:
-    """Tell whether points that accuse somebody say something else in calls of their own.
-
-    That they do not hear each other in one call was tried at some points, which may have been such that nobody could.
-    """
-    wrong = [group for group in comparison.groups if group.code in WRONG]
-    place = torch.cat([group.wrt.start + group.wrt.step * group.input for group in wrong])[:_ACCUSED].repeat(2)
-    far = FIRST * ground.lengths.step[place]
-    far[len(place) // 2 :] *= -1
-    points = ground.sampled.point.repeat(len(place), 1)
-    points[torch.arange(len(place), device=place.device), place] += far
-    return hear_each_other(ground.sampled, points)
 
 
 def whole(found: Investigation) -> Whole | None:

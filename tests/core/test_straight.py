@@ -89,6 +89,14 @@ def test_inputs_in_which_a_function_bends_are_not_tried(function: Callable[..., 
     assert known_of(function, drawn(3, 40)) is None
 
 
+def test_a_kink_at_the_point_is_seen_although_each_move_goes_to_one_side() -> None:
+    at_zero = torch.zeros(3, 40, dtype=torch.float64, requires_grad=True)
+    assert known_of(lambda x: x @ WEIGHTS + 1e-9 * (x @ WEIGHTS).abs(), at_zero) is None
+    right = with_backward(lambda x: (x @ WEIGHTS).relu(), lambda g, x: g @ WEIGHTS.T)
+    result = gradcheck(right, at_zero)
+    assert (result.verdict, result.kinks) == (Verdict.PASS, 3 * 40 * 60)
+
+
 def dip(x: Tensor) -> Tensor:
     """A function that is odd around whole numbers, and next to nothing a thousandth away from them."""
     off = x - x.round()

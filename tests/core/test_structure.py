@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from gradverify.core.ways import claims
 from gradverify.result import CheckResult, Method, Verdict
 from tests.core.support import gradcheck, gradgradcheck
 
@@ -228,3 +229,17 @@ def positions(result: CheckResult, shape: tuple[int, ...]) -> set[int]:
                 place = place * size + index
             found.add(place)
     return found
+
+
+@pytest.mark.parametrize("held", [200, 1_000, 5_000])
+def test_claims_are_the_same_however_many_cotangents_go_at_once(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def both(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        return functional.conv2d(x, w, padding=1), (x * x).sum(1)
+
+    x, w = drawn(2, 2, 6, 6), drawn(3, 2, 3, 3)
+    whole = gradcheck(both, x, w)
+    monkeypatch.setattr(claims, "_HELD", held)
+    some = gradcheck(both, x, w)
+    assert (some.verdict, some.entries, some.method) == (Verdict.PASS, whole.entries, whole.method)
+    assert some.max_error == pytest.approx(whole.max_error, abs=1e-12)
+    assert some.evaluations.backward > whole.evaluations.backward

@@ -13,7 +13,8 @@ from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.noise import Noise
 from gradverify.core.function.sampler import is_double
 from gradverify.core.judging.bench import Bench
-from gradverify.core.judging.compare import Judged, in_doubt, judge_smooth
+from gradverify.core.judging.compare import Judged, judge_smooth
+from gradverify.core.judging.doubt import in_doubt
 from gradverify.core.judging.plain import plain_entries
 from gradverify.core.judging.replaced import copy_of, put, span
 from gradverify.core.judging.tiles import Tile, claims_on, narrowed, tiles

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from gradverify.core.function.flags import any_set
 from gradverify.core.judging.bench import Bench, of_moves
-from gradverify.core.judging.compare import Code, Judged, in_doubt, is_resolved, judge_local
+from gradverify.core.judging.compare import Code, Judged, is_resolved, judge_local
+from gradverify.core.judging.doubt import in_doubt
 from gradverify.core.judging.faint import excused
 from gradverify.core.judging.replaced import replaced
 from gradverify.core.judging.steep import drowned, heard, unseen

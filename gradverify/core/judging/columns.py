@@ -13,7 +13,8 @@ from gradverify.core.function.portion import chunks
 from gradverify.core.judging.bench import Bench, focused
 from gradverify.core.judging.cheap import First, first_look, look_from_afar
 from gradverify.core.judging.climb import DEPTH, thorough
-from gradverify.core.judging.compare import Code, Judged, hopeless
+from gradverify.core.judging.compare import Code, Judged
+from gradverify.core.judging.doubt import hopeless
 from gradverify.core.judging.patience import Patience, clear_accusations
 from gradverify.core.judging.replaced import copy_of, of_rows, put, span, stacked
 from gradverify.core.numeric import richardson

@@ -167,7 +167,7 @@ def all_matching(estimate: Estimate, error: Tensor, tolerated: Tensor) -> Judged
 
 def is_resolved(bar: Tensor, size: Tensor, allowance: Allowance) -> Tensor:
     """Tell which error bars are small beside the entry's size, or beside what an entry of any consequence has."""
-    wide = BAR_FACTOR * bar > torch.maximum(size, allowance.scale).mul_(_threshold(allowance))
+    wide = BAR_FACTOR * bar > torch.maximum(size, allowance.scale).mul_(threshold_of(allowance))
     return wide.logical_not_().logical_or_(bar <= UNDERFLOW)
 
 
@@ -198,7 +198,7 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance, faint: Tens
     inside = local.kink & (outside <= allowed)
     code[local.kink] = Code.MISMATCH
     code[inside] = Code.KINK
-    fine = BAR_FACTOR * judged.bar <= _threshold(allowance) * allowance.largest
+    fine = BAR_FACTOR * judged.bar <= threshold_of(allowance) * allowance.largest
     code[local.edge & (judged.error <= allowed) & fine] = Code.EDGE
     code[local.jump] = Code.JUMP
     code[local.outside] = Code.OUTSIDE
@@ -228,54 +228,8 @@ def _may_cancel(claimed: Tensor, judged: Judged, local: Local, faint: Tensor, or
 _LEAPS = 2.0  # an error is explained by a leap up to this many times what the leap does to a difference
 
 
-def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowance) -> Tensor:
-    """Tell which entries of the cheap pass deserve the thorough one, (C, m): those not settled beyond doubt.
-
-    An entry that matters (see `matters`) is also looked at again when its bar would hide a small relative error.
-    """
-    bar, doubt = BAR_FACTOR * judged.bar, (judged.code != Code.MATCH).logical_or_(suspicious)
-    unsure = bar > DOUBT * own
-    if not any_set(unsure):
-        return doubt
-    unsure &= matters(own, allowance.beside)
-    blind = (bar > _BLIND * own).logical_and_(own > _FAINT * allowance.beside)
-    return doubt.logical_or_(unsure).logical_or_(blind)
-
-
-def tells_enough(bar: Tensor, own: Tensor, allowance: Allowance) -> Tensor:
-    """Tell which bars leave no doubt (see `in_doubt`) of entries that match; (C, m)."""
-    clear = bar <= own * (DOUBT / BAR_FACTOR)  # of most entries, without a look at their neighbours
-    left = clear.logical_not().nonzero(as_tuple=True)
-    if len(left[0]) > clear.numel() // 8:
-        return _tells_enough(bar, own, allowance.beside, allowance.scale, _threshold(allowance))
-    if len(left[0]):
-        beside, scale = allowance.beside[left], allowance.scale[left]
-        clear[left] = _tells_enough(bar[left], own[left], beside, scale, _threshold(allowance))
-    return clear
-
-
-def _tells_enough(bar: Tensor, own: Tensor, beside: Tensor, scale: Tensor, threshold: float) -> Tensor:
-    share = torch.where(matters(own, beside), DOUBT, _BLIND)
-    least = torch.maximum(own, _FAINT * beside).mul_(share)
-    return BAR_FACTOR * bar <= torch.minimum(least, torch.maximum(own, scale).mul_(threshold))
-
-
-def hopeless(noise: Tensor, own: Tensor) -> Tensor:
-    """Tell which entries would stay in doubt for the `noise` of their differences alone; both (C, m)."""
-    return BAR_FACTOR * noise > DOUBT * own
-
-
-def matters(size: Tensor, beside: Tensor) -> Tensor:
-    """Tell which entries are of some size `beside` the largest of their row or of their column."""
-    return size > _MATTERS * beside
-
-
-DOUBT = 7.5e-7  # a bar above this part of the entry's own size, beside the tolerance, may hide an error of 1e-6
-_BLIND, _FAINT = 1e-3, 1e-8  # much smaller entries, only where the bar would hide much more
-_MATTERS = 1e-4  # where the entry is at least this part of the largest in its row or column
-
-
-def _threshold(allowance: Allowance) -> float:
+def threshold_of(allowance: Allowance) -> float:
+    """Return the part of its scale that a bar may be of an entry that is judged."""
     return max(4 * allowance.rtol, _RESOLVING)  # in low precision, what is allowed itself is a good part of the entry
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.judging.compare import DOUBT, Judged, all_matching
+from gradverify.core.judging.compare import Judged, all_matching
+from gradverify.core.judging.doubt import DOUBT
 from gradverify.core.judging.extremes import Extremes
 from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
 from gradverify.core.numeric.series import FARTHEST, OFF, ROUNDED, Eight, missed, series_through, slope_of

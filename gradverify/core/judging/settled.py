@@ -27,11 +27,11 @@ from gradverify.core.judging.compare import (
     Allowance,
     Code,
     Judged,
-    in_doubt,
     judge_smooth,
     relative_tolerance,
     share_of_rounding,
 )
+from gradverify.core.judging.doubt import in_doubt
 from gradverify.core.judging.extremes import Extremes, wider, with_extremes
 from gradverify.core.judging.glance import extremes_of, glances, is_plain, matches
 from gradverify.core.judging.replaced import stacked

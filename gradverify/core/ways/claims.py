@@ -48,7 +48,8 @@ def claimed_entries(backward: Reverse, structure: Structure) -> Tensor | None:
         found = answers(backward, cotangents)
         for plan, place, colour in asked:
             if len(colour):
-                _fill(claimed, structure.moves, found, colour.to(claimed.device), place, plan.links)
+                own = _on(claimed.device, place)
+                _fill(claimed, structure.moves, found, colour.to(claimed.device), own, plan.links)
     return claimed
 
 
@@ -76,6 +77,10 @@ def _told(plan: _Plan, start: int, count: int) -> tuple[Tensor | slice, Tensor]:
         return place, colour
     told = ((colour >= 0) & (colour < count)).nonzero().squeeze(1)
     return told + place.start, colour[told]
+
+
+def _on(device: torch.device, place: Tensor | slice) -> Tensor | slice:
+    return place if isinstance(place, slice) else place.to(device)
 
 
 def _fill(

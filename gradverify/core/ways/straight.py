@@ -43,7 +43,7 @@ def straight_moves(at: Bench, seed: int) -> Known | None:
     worth = _linear(at, scattered(at.lengths.step, generator))
     if not len(worth):
         return None
-    looks = [_look(at, chosen) for chosen in chunks(worth, 2 * at.width)]
+    looks = [_look(at, chosen) for chosen in chunks(worth, at.width)]
     lines = torch.cat([line for _, line in looks])
     judged = stacked([found for found, _ in looks]) if len(looks) > 1 else looks[0][0]
     if not all_set(lines):

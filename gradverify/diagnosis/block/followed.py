@@ -28,6 +28,7 @@ from gradverify.errors import EvaluationError
 
 _FEW = 64  # entries of an input and of an output: of more, a coincidence is no coincidence
 _STEP = 1e-3  # of the size of an entry
+_BESIDE = (1 + _STEP, 1 - _STEP)  # all inputs together
 _SAME = 1e-5  # relative: entries that are right
 _BENT = 1e-3  # relative: differences of second and fourth order that are further apart straddle a kink
 _CLEAR = 1e-3  # relative: only where all wrong entries are off by more, these are told from right ones
@@ -180,6 +181,3 @@ def _is_constant(evidence: Evidence) -> bool:
         slopes.append(above - below)
     grown = slopes[1] - 1.25 * slopes[0]  # as of all that is linear in all inputs
     return torch.equal(*answers) and bool((grown.abs() > _SAME * slopes[1].abs().max()).any())
-
-
-_BESIDE = (1 + _STEP, 1 - _STEP)

@@ -164,7 +164,7 @@ def _none(quotient: Tensor) -> str | None:
 
 
 def _constant(quotient: Tensor) -> str | None:
-    """Return "", or "1/2 × ", where the quotient is one known number; None where it is not."""
+    """Return "-", or "1/2 × ", where the quotient is one known number that is not one; None elsewhere."""
     middle = float(quotient.median())
     if middle == 0 or not bool(((quotient - middle).abs() <= _NEAR * abs(middle)).all()):
         return None

@@ -1,0 +1,57 @@
+"""Which entries of a cheap pass are settled beyond doubt, and which deserve a closer look."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.flags import any_set
+from gradverify.core.judging.compare import Allowance, Code, Judged, threshold_of
+from gradverify.core.numeric.samples import BAR_FACTOR
+
+DOUBT = 7.5e-7  # a bar above this part of the entry's own size, beside the tolerance, may hide an error of 1e-6
+_BLIND, _FAINT = 1e-3, 1e-8  # much smaller entries, only where the bar would hide much more
+_MATTERS = 1e-4  # where the entry is at least this part of the largest in its row or column
+_FEW = 1 / 8  # of the entries are gone through apart from the rest
+
+
+def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowance) -> Tensor:
+    """Tell which entries of the cheap pass deserve the thorough one, (C, m): those not settled beyond doubt.
+
+    An entry that matters (see `matters`) is also looked at again when its bar would hide a small relative error.
+    """
+    bar, doubt = BAR_FACTOR * judged.bar, (judged.code != Code.MATCH).logical_or_(suspicious)
+    unsure = bar > DOUBT * own
+    if not any_set(unsure):
+        return doubt
+    unsure &= matters(own, allowance.beside)
+    blind = (bar > _BLIND * own).logical_and_(own > _FAINT * allowance.beside)
+    return doubt.logical_or_(unsure).logical_or_(blind)
+
+
+def tells_enough(bar: Tensor, own: Tensor, allowance: Allowance) -> Tensor:
+    """Tell which bars leave no doubt (see `in_doubt`) of entries that match; (C, m)."""
+    clear = bar <= own * (DOUBT / BAR_FACTOR)  # of most entries, without a look at their neighbours
+    left = clear.logical_not().nonzero(as_tuple=True)
+    if len(left[0]) > _FEW * clear.numel():
+        return _tells_enough(bar, own, allowance.beside, allowance.scale, threshold_of(allowance))
+    if len(left[0]):
+        beside, scale = allowance.beside[left], allowance.scale[left]
+        clear[left] = _tells_enough(bar[left], own[left], beside, scale, threshold_of(allowance))
+    return clear
+
+
+def _tells_enough(bar: Tensor, own: Tensor, beside: Tensor, scale: Tensor, threshold: float) -> Tensor:
+    share = torch.where(matters(own, beside), DOUBT, _BLIND)
+    least = torch.maximum(own, _FAINT * beside).mul_(share)
+    return BAR_FACTOR * bar <= torch.minimum(least, torch.maximum(own, scale).mul_(threshold))
+
+
+def hopeless(noise: Tensor, own: Tensor) -> Tensor:
+    """Tell which entries would stay in doubt for the `noise` of their differences alone; both (C, m)."""
+    return BAR_FACTOR * noise > DOUBT * own
+
+
+def matters(size: Tensor, beside: Tensor) -> Tensor:
+    """Tell which entries are of some size `beside` the largest of their row or of their column."""
+    return size > _MATTERS * beside
