@@ -64,6 +64,8 @@ def by_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
     if len({shape[0] if shape else 0 for shape in sampled.shapes}) != 1 or not _may_be_longer(sampled):
         return None
     matching = _matching(sampled)
+    if len(matching) > 1 and all(matching) and _is_left_to_vmap(sampled, most):
+        raise ElsewhereError  # inputs of one length need not have a batch in common: those of a product have none
     tried = [matching]
     if not all(matching):
         moved = _moved(sampled, points)
@@ -109,6 +111,12 @@ def _may_be_longer(sampled: Sampler) -> bool:
     """
     beside = any(isinstance(bound.value, Tensor) for bound in sampled.problem.bound)
     return not beside and all(primal.tensor.device.type == "cpu" for primal in sampled.problem.primals)
+
+
+def _is_left_to_vmap(sampled: Sampler, most: float) -> bool:
+    """Tell whether that is the better guess of the two."""
+    state = sampled.together
+    return state.plain and "vmap" in state.ways and state.apart.get("vmap", 0.0) <= most
 
 
 def _moved(sampled: Sampler, points: Tensor) -> Tensor:

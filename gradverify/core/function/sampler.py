@@ -10,6 +10,7 @@ from functools import cache
 
 import torch
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 
 from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.coordinates import Block, blocks, coordinates_in, flatten, real_view, unflatten
@@ -34,6 +35,7 @@ class Together:
     """Which ways of evaluating many points in one call have not failed yet; its values change."""
 
     ways: list[str] = field(default_factory=lambda: ["batch", "vmap", "batch in part"])
+    plain: bool = False  # no hand-written Function has made an output, so that vmap is likely to go through
     calls: int = 0  # made so far
     # By how many units of rounding ways, and primals copied side by side, were seen to be apart from single calls;
     # infinite where that is too many.
@@ -90,6 +92,7 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         shapes=tuple(output.tensor.shape for output in tape.outputs),
         mode=Mode.WITHOUT_GRAPH,
         dtypes=frozenset(tensor.dtype for tensor in tensors),
+        together=Together(plain=not any(isinstance(node, BackwardCFunction) for node in tape.nodes)),
     )
     again, own = at(draft, tensors), {each.dtype for each in (*tensors, *(output.tensor for output in tape.outputs))}
     mode = Mode.WITHOUT_GRAPH if identical(again, recorded) else Mode.WITH_GRAPH

@@ -125,6 +125,8 @@ def members(moves: Moves, chosen: Tensor) -> tuple[Tensor, Tensor]:
         return chosen, torch.arange(len(chosen), device=chosen.device)
     if moves.direct:
         return torch.arange(len(moves.colour), device=chosen.device), torch.zeros_like(moves.colour)
+    if len(chosen) == moves.count and not moves.isolated:
+        return torch.arange(len(moves.colour), device=chosen.device), moves.colour
     position = torch.full((moves.count,), -1, dtype=torch.long, device=chosen.device)
     position[chosen] = torch.arange(len(chosen), device=chosen.device)
     if owns_all(moves, chosen):

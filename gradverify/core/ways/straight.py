@@ -87,6 +87,7 @@ def _add_up(at: Bench, chosen: Tensor, judged: Judged, direction: Tensor) -> boo
         moving = torch.zeros(at.moves.count, dtype=torch.bool, device=chosen.device)
         moving[chosen] = True
         direction = torch.where(moving[at.moves.colour], direction, 0.0)
-    by = to_owners(at.moves, direction)[chosen]
+    by = to_owners(at.moves, direction)
+    by = by if len(chosen) == at.moves.count else by[chosen]
     total = Estimate(value=(judged.numeric * by).sum(dim=0), bar=(judged.bar * by.abs()).sum(dim=0))
     return not differs_where_straight(at.sampled, at.noise, direction, total)

@@ -134,9 +134,10 @@ def colours_of(source: Part, periods: Sequence[int]) -> Tensor:
         return torch.zeros((), dtype=torch.long).expand(torch.Size(source.shape).numel())
     colour = torch.zeros(source.shape, dtype=torch.long)
     for dimension, (size, period) in enumerate(zip(source.shape, periods, strict=True)):
-        shape = [1] * len(source.shape)
-        shape[dimension] = size
-        colour = colour * period + (torch.arange(size) % period).reshape(shape)
+        if period > 1:
+            shape = [1] * len(source.shape)
+            shape[dimension] = size
+            colour = colour * period + (torch.arange(size) % period).view(shape)
     return colour.reshape(-1)
 
 

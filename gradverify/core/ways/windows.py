@@ -16,6 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from gradverify.core.function.chance import scattered
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales
 from gradverify.core.function.together import evaluate
@@ -191,14 +192,16 @@ def _moved(watch: _Watch, places: Sequence[_Slice]) -> Tensor:
     points = watch.sampled.point.repeat(len(places), 1)
     start = 0
     for (source, dimension), some in groupby(places, key=itemgetter(0, 1)):
-        slices = torch.tensor([k for _, _, k in some], device=points.device)
+        slices = [k for _, _, k in some]
         own = points[start : start + len(slices), source.place].view(len(slices), *source.shape)
-        slabs = watch.nudge[source.place].view(source.shape).movedim(dimension, 0)[slices]
-        own.movedim(dimension + 1, 1)[torch.arange(len(slices), device=points.device), slices] += slabs
+        slabs = watch.nudge[source.place].view(source.shape).unbind(dimension)
+        for mine, k in zip(own.unbind(), slices, strict=True):
+            mine.select(dimension, k).add_(slabs[k])
         start += len(slices)
     there = value.new_empty(len(places), len(value))
     evaluate(watch.sampled, points, there)
-    return (there != value) & ~(torch.isnan(there) & torch.isnan(value))
+    changed, undefined = there != value, torch.isnan(value)
+    return changed.logical_and_((torch.isnan(there) & undefined).logical_not_()) if any_set(undefined) else changed
 
 
 def _looked(watch: _Watch, moved: Tensor) -> list[tuple[_Seen, ...]]:
@@ -212,11 +215,11 @@ def _of_output(moved: Tensor, output: Part) -> list[_Seen]:
     if not moved.numel():
         nothing = _Seen(moved=False, ranges=(None,) * len(output.shape))
         return [nothing] * len(moved)
-    shaped = moved.view(len(moved), *output.shape)
-    ends = [moved.any(dim=1).long()]
+    flags = moved.view(torch.uint8)
+    shaped, ends = flags.view(len(moved), *output.shape), [flags.amax(dim=1).long()]
     for axis, size in enumerate(output.shape, start=1):
         others = [other for other in range(1, shaped.dim()) if other != axis]
-        hit = (shaped.any(dim=others) if others else shaped).view(torch.uint8)
+        hit = shaped.amax(dim=others) if others else shaped
         ends += [hit.argmax(dim=1), size - 1 - hit.flip(1).argmax(dim=1)]
     return [
         _Seen(moved=bool(any_), ranges=tuple(zip(spans[::2], spans[1::2], strict=True)))
