@@ -146,6 +146,34 @@ def test_a_vectorised_backward_is_compared_with_single_answers() -> None:
     assert gradcheck(Hasty.apply, drawn(5, 4), drawn(6, 4, seed=1)).verdict is Verdict.PASS
 
 
+def test_what_backward_has_said_before_vouches_for_many_answers_in_one_call() -> None:
+    result = gradcheck(torch.matmul, drawn(8, 6), drawn(6, 7, seed=1))
+    assert result.verdict is Verdict.PASS
+    assert result.evaluations.backward == 3  # the first, all in one call, and one that the claims are held against
+
+
+def test_a_backward_that_uses_up_what_it_saved_is_recorded_anew_for_each_of_many_answers() -> None:
+    class Once(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x: Tensor, w: Tensor) -> Tensor:
+            return functional.linear(x, w)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+            ctx.saved = [each.clone() for each in inputs]
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+            x, w = ctx.saved
+            found = grad @ w, grad.mT @ x
+            x.mul_(2)
+            return found
+
+    assert gradcheck(Once.apply, drawn(5, 8), drawn(6, 8, seed=1)).verdict is Verdict.PASS
+
+
 def test_a_function_that_is_given_lengths_is_asked_for_no_other_length() -> None:
     asked = []
 
