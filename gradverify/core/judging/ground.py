@@ -11,20 +11,12 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core.function import sampler
 from gradverify.core.function.analytic import Reverse, reverse
-from gradverify.core.function.flags import any_set
 from gradverify.core.function.noise import Noise
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales, scales
 from gradverify.core.function.steady import Steady
 from gradverify.core.judging.bench import Bench
-from gradverify.core.judging.coarse import excuse_coarse
-from gradverify.core.judging.compare import Code, Judged, agrees
-from gradverify.core.judging.flight import excuse_flights
-from gradverify.core.judging.grain import excuse_grain
-from gradverify.core.judging.oblique import excuse_oblique
-from gradverify.core.judging.spilt import excuse_spilt
-from gradverify.core.judging.spread import excuse
-from gradverify.core.judging.unstable import excuse_unstable
+from gradverify.core.judging.compare import Judged
 from gradverify.core.numeric.opening import Opening, opening
 
 Reconsider = Callable[[Bench, Tensor, Judged], Judged]  # another look at the verdicts on some moves
@@ -67,18 +59,6 @@ def focused(ground: Ground, outputs: Tensor, settings: Settings) -> Ground:
     """Return the ground of some of the outputs only, given by their numbers."""
     sampled = sampler.focused(ground.sampled, outputs)
     return replace(ground, sampled=sampled, open=cache(lambda: opening(sampled, ground.lengths, settings.seed)))
-
-
-def second_look(at: Bench, ground: Ground, chosen: Tensor, judged: Judged, settings: Settings) -> Judged:
-    """Look at accusations again before they are raised."""
-    if agrees(judged) or not any_set(judged.code == Code.MISMATCH):
-        return judged
-    judged = excuse_spilt(at, chosen, judged)
-    judged = excuse_coarse(at, chosen, judged, settings.seed)
-    judged = excuse_grain(at, ground.backward, chosen, excuse(at, ground.backward, chosen, judged))
-    judged = excuse_flights(at, chosen, judged)
-    judged = excuse_oblique(at, chosen, judged, settings.seed)
-    return excuse_unstable(at, ground.backward, chosen, judged, settings.seed)
 
 
 def as_judged(at: Bench, chosen: Tensor, judged: Judged) -> Judged:

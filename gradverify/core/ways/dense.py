@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gradverify.case import Settings
+from gradverify.core.excuses.second_look import second_look
 from gradverify.core.function.analytic import jacobian
 from gradverify.core.judging.bench import bench
 from gradverify.core.judging.columns import judge_all
-from gradverify.core.judging.ground import Ground, Reconsider, second_look
+from gradverify.core.judging.ground import Ground, Reconsider
 from gradverify.core.judging.tally import Comparison, tallied
 from gradverify.core.judging.ties import judge_together
 from gradverify.core.numeric.moves import single_moves

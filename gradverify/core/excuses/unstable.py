@@ -13,6 +13,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.core.excuses.spread import nearby
+from gradverify.core.excuses.trial import Trial
 from gradverify.core.function.analytic import Reverse, rows
 from gradverify.core.function.chance import scattered
 from gradverify.core.function.coordinates import flatten, unflatten
@@ -21,7 +23,6 @@ from gradverify.core.function.sampler import places as standing
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
-from gradverify.core.judging.spread import nearby
 from gradverify.core.numeric.pieces import slopes
 from gradverify.errors import EvaluationError
 
@@ -32,15 +33,16 @@ _STEP = 4.0  # units of rounding, beside the output's own slope, that are no bra
 _ROWS, _COLUMNS = 32, 96  # looked at again, at most
 
 
-def excuse_unstable(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged, seed: int) -> Judged:
+def excuse_unstable(trial: Trial, judged: Judged) -> Judged:
     """Leave undetermined what is off by no more than backward's answers scatter by, at points it can hardly tell."""
+    at, backward, chosen = trial.at, trial.backward, trial.chosen
     wrong = judged.code == Code.MISMATCH
     if not at.sampled.coarse or not any_set(wrong):
         return judged
     owner = at.moves.owner[chosen]
     outputs = wrong.any(dim=0).nonzero().squeeze(1)[:_ROWS]
     columns = torch.unique(owner[wrong])[:_COLUMNS]
-    points = list(_points(at, backward, seed))
+    points = list(_points(at, backward, trial.seed))
     answers = _answers(at, backward, points, outputs)
     if answers is None:
         return judged

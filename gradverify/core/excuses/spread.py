@@ -11,6 +11,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.core.excuses.sharing import Questions, answered, questions, told
+from gradverify.core.excuses.trial import Trial
 from gradverify.core.function.analytic import Graph, Reuse, Reverse
 from gradverify.core.function.coordinates import unflatten
 from gradverify.core.function.flags import any_set
@@ -18,7 +20,6 @@ from gradverify.core.function.problem import Problem
 from gradverify.core.function.tape import record
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
-from gradverify.core.judging.sharing import Questions, answered, questions, told
 from gradverify.core.numeric.samples import BAR_FACTOR
 from gradverify.errors import EvaluationError
 
@@ -29,8 +30,9 @@ _QUESTIONS = 64  # asked again, at most: a row each, or several rows that no inp
 _ULPS = (0.0, 2.0, 8.0, 64.0)  # sizes of the displacements, in ulps of each coordinate, with random signs
 
 
-def excuse(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -> Judged:
+def excuse_spread(trial: Trial, judged: Judged) -> Judged:
     """Take back accusations that the spread of backward's own answers explains."""
+    at, backward, chosen = trial.at, trial.backward, trial.chosen
     row_size = at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     marginal = (judged.code == Code.MISMATCH) & (judged.error <= _MARGINAL * row_size)
     if not any_set(marginal):

@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
+from gradverify.core.excuses.trial import Trial
 from gradverify.core.function.flags import any_set
-from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
 
 _UNKNOWN = (Code.UNDETERMINED, Code.OUTSIDE, Code.JUMP)
 
 
-def excuse_spilt(at: Bench, chosen: Tensor, judged: Judged) -> Judged:
+def excuse_spilt(trial: Trial, judged: Judged) -> Judged:
     """Leave undetermined what is nan in place of a zero, by an input that has an infinite derivative elsewhere."""
+    at, chosen = trial.at, trial.chosen
     claimed, owner = at.claimed[chosen], at.moves.owner[chosen]
     nan = (judged.code == Code.MISMATCH) & claimed.isnan() & (judged.numeric.abs() <= judged.bar)
     if not any_set(nan):

@@ -15,6 +15,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.core.excuses.trial import Trial
 from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.sampler import along
 from gradverify.core.function.scale import own_or_shared
@@ -38,12 +39,13 @@ _COLUMNS = 96  # coordinates looked up, at most
 _AUDIBLE = 8.0  # how far above the noise a difference must stand
 
 
-def excuse_oblique(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judged:
+def excuse_oblique(trial: Trial, judged: Judged) -> Judged:
     """Turn accusations that lie between the derivatives of the pieces meeting at an oblique kink into kinks.
 
     At such a kink there may be more pieces than are looked up: what lies between slopes that other inputs were seen to
     have is not accused either, and nor is what there was no time to look at.
     """
+    at, chosen = trial.at, trial.chosen
     wrong = judged.code == Code.MISMATCH
     # Where an axis does show a kink, the pieces may still have more than its two slopes, as differences in a sort.
     beyond = judged.error > _BROKEN * at.claimed.abs().amax(dim=0)
@@ -52,7 +54,7 @@ def excuse_oblique(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judg
     accused &= owner < _first_cotangent(at)
     if not any_set(accused):
         return judged
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(trial.seed)
     oblique, kinked = _not_additive(at, generator)
     accused = accused & kinked
     unsure = accused & ~judged.kinked & oblique

@@ -10,10 +10,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.core.excuses.trial import Trial
 from gradverify.core.function.chance import scattered
 from gradverify.core.function.flags import any_set
 from gradverify.core.function.scale import own_or_shared
-from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.numeric.pieces import STEP, slopes
 
@@ -25,16 +25,17 @@ _RESOLVED = 0.1  # of an error, that noise may make of a slope
 _COLUMNS = 96  # coordinates looked up, at most
 
 
-def excuse_coarse(at: Bench, chosen: Tensor, judged: Judged, seed: int) -> Judged:
+def excuse_coarse(trial: Trial, judged: Judged) -> Judged:
     """Take back accusations that lie between derivatives at points within backward's own rounding.
 
     Where these are those of two pieces, further apart than what is allowed, it is a kink. What sums of roundings might
     leave is not accused either.
     """
+    at, chosen = trial.at, trial.chosen
     wrong = judged.code == Code.MISMATCH
     if not at.sampled.coarse or not any_set(wrong):
         return judged
-    generator = torch.Generator().manual_seed(seed + 8)
+    generator = torch.Generator().manual_seed(trial.seed + 8)
     length = own_or_shared(at.lengths)
     half = [scattered(_UNITS * at.sampled.coarse * length, generator) for _ in range(_PAIRS)]
     around = [torch.zeros_like(length), *half, *(-place for place in half)]

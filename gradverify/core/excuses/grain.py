@@ -13,6 +13,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.core.excuses.sharing import Questions, answered, questions, told
+from gradverify.core.excuses.spread import nearby
+from gradverify.core.excuses.trial import Trial
 from gradverify.core.function.analytic import Reverse
 from gradverify.core.function.ecnoise import PLACES, noise_in
 from gradverify.core.function.flags import any_set
@@ -21,8 +24,6 @@ from gradverify.core.function.noise import SAFETY
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench, of_moves
 from gradverify.core.judging.compare import Code, Judged, is_resolved
-from gradverify.core.judging.sharing import Questions, answered, questions, told
-from gradverify.core.judging.spread import nearby
 from gradverify.core.numeric.samples import BAR_FACTOR
 from gradverify.errors import EvaluationError
 
@@ -33,8 +34,9 @@ _NUMBERS = 1_000_000  # answers held at a time, at most
 _QUESTIONS = 16  # asked at every point, at most: a row each, or several rows that no input is common to
 
 
-def excuse_grain(at: Bench, backward: Reverse, chosen: Tensor, judged: Judged) -> Judged:
+def excuse_grain(trial: Trial, judged: Judged) -> Judged:
     """Take back accusations that are within what backward's answers resolve."""
+    at, backward, chosen = trial.at, trial.backward, trial.chosen
     claimed = at.claimed[chosen]
     largest = float(at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if at.claimed.numel() else 0.0
     most = min(max(_MOST, at.sampled.eps), _UNITS * at.sampled.eps) * max(1.0, largest)

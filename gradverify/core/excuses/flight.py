@@ -13,6 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.core.excuses.trial import Trial
 from gradverify.core.function.chance import scattered
 from gradverify.core.function.flags import any_set
 from gradverify.core.function.lasting import heard_at
@@ -31,8 +32,9 @@ _SMALL, _SELDOM = 2.0**-24, 1  # steps there, and how often stairs may end withi
 _HEIGHTS = 4.0  # of a stair, that a difference may be off by
 
 
-def excuse_flights(at: Bench, chosen: Tensor, judged: Judged) -> Judged:
+def excuse_flights(trial: Trial, judged: Judged) -> Judged:
     """Leave open what is accused where the output lies on a stair and larger steps show what backward says."""
+    at, chosen = trial.at, trial.chosen
     claimed = at.claimed[chosen]
     accused = (judged.code == Code.MISMATCH) & (claimed != 0) & (judged.numeric.abs() <= judged.bar)
     if not any_set(accused):
