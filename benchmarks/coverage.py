@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.subject import judge_right, problem_of
-from gradverify.core.function.analytic import jacobian, reverse
+from gradverify.core.function.analytic import reverse
 from gradverify.core.function.problem import Problem
+from gradverify.core.function.rows import jacobian
 from gradverify.core.function.tape import record
 from gradverify.core.judging.compare import Code
 from tests.zoo.specimen import Specimen

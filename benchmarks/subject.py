@@ -9,9 +9,10 @@ from torch import Tensor
 
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.function.analytic import jacobian, reverse
+from gradverify.core.function.analytic import reverse
 from gradverify.core.function.coordinates import Block, blocks
 from gradverify.core.function.problem import Named, Problem, bind
+from gradverify.core.function.rows import jacobian
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.steady import steady
 from gradverify.core.function.tape import record

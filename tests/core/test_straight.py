@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from gradverify.core.function.analytic import jacobian
+from gradverify.core.function.rows import jacobian
 from gradverify.core.function.steady import steady
 from gradverify.core.function.tape import record
 from gradverify.core.judging.bench import bench

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.function.analytic import Reverse, answers, asked_with
+from gradverify.core.function.analytic import Reverse
+from gradverify.core.function.answers import answers
+from gradverify.core.function.rows import asked_with
 from gradverify.core.function.sampler import places as standing
 from gradverify.core.judging.bench import Bench
 from gradverify.core.numeric.moves import Kind

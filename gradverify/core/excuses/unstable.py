@@ -15,10 +15,11 @@ from torch import Tensor
 
 from gradverify.core.excuses.spread import nearby
 from gradverify.core.excuses.trial import Trial
-from gradverify.core.function.analytic import Reverse, rows
+from gradverify.core.function.analytic import Reverse
 from gradverify.core.function.chance import scattered
 from gradverify.core.function.coordinates import flatten, unflatten
 from gradverify.core.function.flags import any_set
+from gradverify.core.function.rows import rows
 from gradverify.core.function.sampler import places as standing
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradverify.core.function.analytic import Reverse, answers, row
+from gradverify.core.function.analytic import Reverse, row
+from gradverify.core.function.answers import answers
 from gradverify.core.numeric.moves import Moves
 from gradverify.core.ways.structure import Link, Structure, colours_of
 

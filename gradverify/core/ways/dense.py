@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradverify.case import Settings
 from gradverify.core.excuses.second_look import second_look
-from gradverify.core.function.analytic import jacobian
+from gradverify.core.function.rows import jacobian
 from gradverify.core.judging.bench import bench
 from gradverify.core.judging.columns import judge_all
 from gradverify.core.judging.ground import Ground, Reconsider

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.excuses.second_look import second_look
-from gradverify.core.function.analytic import jacobian
+from gradverify.core.function.rows import jacobian
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.columns import is_complete, judge_all
 from gradverify.core.judging.ground import Ground, Reconsider

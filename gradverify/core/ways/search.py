@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.function.analytic import row, rows
+from gradverify.core.function.analytic import row
+from gradverify.core.function.rows import rows
 from gradverify.core.numeric.directional import slope
 from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
 from gradverify.core.ways.probe import Gap, Probe, gap_at, ratio, wide

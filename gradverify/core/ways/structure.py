@@ -18,7 +18,8 @@ from gradverify.core.function.portion import FEW
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.scale import Scales
 from gradverify.core.numeric.moves import Kind, Moves, direct_moves, moves_by_input
-from gradverify.core.ways.windows import Part, Reach, Window, parts, reaches
+from gradverify.core.ways.parts import Part, parts
+from gradverify.core.ways.windows import Reach, Window, reaches
 
 _WORTH = 0.7  # colouring is worth it when it leaves at most this part of the columns
 _LONGEST = 64  # periods tried

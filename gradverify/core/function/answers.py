@@ -1,0 +1,88 @@
+"""Many cotangents in one call of backward, where it allows that and says what it says to each of them alone."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.analytic import Reuse, Reverse, may_be_asked, row
+from gradverify.core.function.flags import all_set
+from gradverify.core.function.tape import is_intact
+
+WORTH = 12  # fewer cotangents are asked one by one
+ROUNDING = 1e-13  # of the sizes of the terms of a sum
+_ULPS = 16.0  # of the inputs' own dtype, where that is coarser
+
+
+def answers(backward: Reverse, cotangents: Tensor) -> Tensor:
+    """Return cotangent·A for each of the cotangents, (K, m) -> (K, n), in one call where backward allows it.
+
+    One answer of every such call, another one each time, is compared with a call of its own. In the first call, where
+    nobody knows yet whether the graph may be asked again, that is what backward has said before.
+    """
+    if len(cotangents) >= WORTH and backward.batched.believed and backward.graph.reuse is None:
+        found = _beside_the_first(backward, cotangents)
+        if found is not None:
+            return found
+    if len(cotangents) >= WORTH and may_be_asked(backward) and backward.batched.believed:
+        found = _at_once(backward, cotangents)
+        state = backward.batched
+        state.calls += 1
+        place = (state.calls * 7919) % len(cotangents)
+        if found is not None and torch.equal(found[place], row(backward, cotangents[place])):
+            return found
+        state.believed = False
+    return torch.stack([row(backward, cotangent) for cotangent in cotangents])
+
+
+def _beside_the_first(backward: Reverse, cotangents: Tensor) -> Tensor | None:
+    """Return the answers to these and, in the same call, to the cotangent that backward has answered already.
+
+    Where it says the same again, but for rounding, it may be asked again, and many at once. None where it does not.
+    """
+    cotangent, expected = backward.heard
+    if not is_intact(backward.tape):
+        return None
+    found = _at_once(backward, torch.cat([cotangents, cotangent.unsqueeze(0)]))
+    if found is None:
+        backward.batched.believed = False
+        return None
+    answers, again = found[:-1], found[-1]
+    rounding = max(ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
+    same = torch.equal(again, expected) or all_set((again - expected).abs_() <= answers.abs().sum(dim=0).mul_(rounding))
+    if not same:
+        return None
+    backward.graph.reuse = Reuse.SHARED
+    backward.batched.calls += 1
+    return answers
+
+
+def _at_once(backward: Reverse, cotangents: Tensor) -> Tensor | None:
+    """Return the answers of a vectorised backward, None where it cannot be vectorised."""
+    tape, primals = backward.tape, [primal.tensor for primal in backward.problem.primals]
+    outputs = [output.tensor for output in tape.outputs]
+    if not all(output.requires_grad for output in outputs) or any(map(torch.is_complex, (*outputs, *primals))):
+        return None
+    pieces = torch.split(cotangents.to(outputs[0].device), [output.numel() for output in outputs], dim=1)
+    asked = [
+        piece.reshape(len(cotangents), *output.shape).to(output.dtype)
+        for piece, output in zip(pieces, outputs, strict=True)
+    ]
+    backward.problem.meter.backward += 1
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            grads = torch.autograd.grad(
+                outputs, tape.leaves, asked, retain_graph=True, allow_unused=True, is_grads_batched=True
+            )
+    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
+        return None
+    flat = [
+        torch.zeros(len(cotangents), primal.numel(), dtype=torch.float64, device=primal.device)
+        if grad is None
+        else grad.reshape(len(cotangents), -1).to(primal.dtype).to(torch.float64)
+        for grad, primal in zip(grads, primals, strict=True)
+    ]
+    return torch.cat([each.to(flat[0].device) for each in flat], dim=1)

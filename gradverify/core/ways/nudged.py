@@ -1,0 +1,107 @@
+"""Which outputs move when a slice of an input is displaced by random amounts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.flags import any_set
+from gradverify.core.function.sampler import Sampler
+from gradverify.core.function.together import evaluate
+from gradverify.core.ways.parts import Part
+
+_AT_ONCE = 1 << 19  # numbers in one call: up to so many, all slices of all inputs go through it
+
+Range = tuple[int, int]  # first and last index that moved
+Slice = tuple[Part, int, int]  # of an input: the part, the dimension and the index along it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a slice moved of one output."""
+
+    moved: bool
+    ranges: tuple[Range | None, ...]  # per dimension of the output; None where nothing moved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """The forward with slices displaced, and what that has moved so far."""
+
+    sampled: Sampler
+    nudge: Tensor  # (n,) by how much each coordinate is displaced, in whatever slice
+    outputs: tuple[Part, ...]
+    known: dict[Slice, tuple[Seen, ...]] = field(default_factory=dict)  # one per output
+
+
+def seen_of(watch: Watch, source: Part, dimension: int, slices: Sequence[int]) -> dict[int, tuple[Seen, ...]]:
+    """Return what these slices of an input dimension move, by their index."""
+    every = [(source, dimension, k) for k in slices]
+    look(watch, [place for place in every if place not in watch.known])
+    return {place[2]: watch.known[place] for place in every}
+
+
+def look(watch: Watch, places: Sequence[Slice]) -> None:
+    """Displace slices, as many in one call as are small, and note what moved."""
+    size = max(1, _AT_ONCE // _width(watch.sampled))
+    for first in range(0, len(places), size):
+        some = places[first : first + size]
+        for place, seen in zip(some, _looked(watch, _moved(watch, some)), strict=True):
+            watch.known[place] = seen
+
+
+def are_few(watch: Watch, places: Sequence[Slice]) -> bool:
+    """Tell whether all of these slices go through one call."""
+    return bool(watch.sampled.together.ways) and len(places) * _width(watch.sampled) <= _AT_ONCE
+
+
+def _width(sampled: Sampler) -> int:
+    return sampled.point.numel() + sampled.value.numel()
+
+
+def _moved(watch: Watch, places: Sequence[Slice]) -> Tensor:
+    """Return which outputs change when each of the slices is displaced, (S, m) bool."""
+    value = watch.sampled.value
+    points = watch.sampled.point.repeat(len(places), 1)
+    start = 0
+    for (source, dimension), some in groupby(places, key=itemgetter(0, 1)):
+        slices = [k for _, _, k in some]
+        own = points[start : start + len(slices), source.place].view(len(slices), *source.shape)
+        nudge = watch.nudge[source.place].view(source.shape)
+        for mine, k in zip(own.unbind(), slices, strict=True):
+            mine.select(dimension, k).add_(nudge.select(dimension, k))
+        start += len(slices)
+    there = value.new_empty(len(places), len(value))
+    evaluate(watch.sampled, points, there)
+    changed, undefined = there != value, torch.isnan(value)
+    return changed.logical_and_((torch.isnan(there) & undefined).logical_not_()) if any_set(undefined) else changed
+
+
+def _looked(watch: Watch, moved: Tensor) -> list[tuple[Seen, ...]]:
+    """Return what each of the slices (S, m) moved of every output."""
+    columns = [_of_output(moved[:, output.place], output) for output in watch.outputs]
+    return [*zip(*columns, strict=True)] if columns else [()] * len(moved)
+
+
+def _of_output(moved: Tensor, output: Part) -> list[Seen]:
+    """Return what each slice moved of one output, from flags (S, entries)."""
+    if not moved.numel():
+        nothing = Seen(moved=False, ranges=(None,) * len(output.shape))
+        return [nothing] * len(moved)
+    flags = moved.view(torch.uint8)
+    shaped, ends = flags.view(len(moved), *output.shape), [flags.amax(dim=1).long()]
+    for axis, size in enumerate(output.shape, start=1):
+        others = [other for other in range(1, shaped.dim()) if other != axis]
+        hit = shaped.amax(dim=others) if others else shaped
+        ends += [hit.argmax(dim=1), size - 1 - hit.flip(1).argmax(dim=1)]
+    return [
+        Seen(moved=bool(any_), ranges=tuple(zip(spans[::2], spans[1::2], strict=True)))
+        if any_
+        else Seen(moved=False, ranges=(None,) * len(output.shape))
+        for any_, *spans in torch.stack(ends, dim=1).tolist()
+    ]
