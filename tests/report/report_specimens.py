@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from hypothesis import HealthCheck, settings
+
 from gradverify.result import (
     CaseResult,
     CheckResult,
@@ -19,6 +21,12 @@ from gradverify.result import (
     TorchOutcome,
     Verdict,
     summarize,
+)
+
+# Reports are trees of lists of trees. About one run in four hundred draws twenty that are too large before ten that are
+# not, which hypothesis would take for a mistake in the test.
+of_any_report = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

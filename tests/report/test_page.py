@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_specimens import (
     case,
@@ -25,6 +25,7 @@ from report_specimens import (
     failing_check,
     finding,
     masked,
+    of_any_report,
     report,
     second_order,
     skipped,
@@ -157,7 +158,7 @@ def test_any_text_can_be_embedded(text: str) -> None:
     assert not set("<>&") & set(made)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@of_any_report
 @given(st.builds(Report))
 def test_any_report_is_a_page(made: Report) -> None:
     text = to_html(made)

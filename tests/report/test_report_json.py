@@ -6,15 +6,13 @@ import json
 import math
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from report_specimens import case, everything, report
+from report_specimens import case, everything, of_any_report, report
 
 from gradverify.report.to_json import from_json, to_json
 from gradverify.result import SCHEMA_VERSION, Report
 from gradverify.serial import ReportError
-
-same_text = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_round_trip_of_every_kind() -> None:
@@ -23,7 +21,7 @@ def test_round_trip_of_every_kind() -> None:
     assert from_json(text).cases[3] == everything().cases[3]
 
 
-@same_text
+@of_any_report
 @given(st.builds(Report, schema_version=st.just(SCHEMA_VERSION)))
 def test_round_trip_of_any_report(made: Report) -> None:
     text = to_json(made)

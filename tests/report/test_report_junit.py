@@ -8,13 +8,14 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 import xmlschema
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from report_specimens import (
     case,
     crashed,
     everything,
     masked,
+    of_any_report,
     report,
     skipped,
     timed_out,
@@ -122,7 +123,7 @@ def test_any_text_is_held(text: str) -> None:
     entry_of(one)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@of_any_report
 @given(st.builds(Report, schema_version=st.just(SCHEMA_VERSION)))
 def test_any_report_is_valid_but_for_times_below_zero(made: Report) -> None:
     Xml.fromstring(to_junit(made).encode())

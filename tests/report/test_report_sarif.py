@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema.validators import validator_for
 from report_specimens import (
@@ -19,6 +19,7 @@ from report_specimens import (
     failing_check,
     finding,
     masked,
+    of_any_report,
     report,
     skipped,
     undetermined,
@@ -150,7 +151,7 @@ def test_hostile_text_is_text() -> None:
     assert result["message"]["text"].startswith(f"{shown}: gradcheck GV902: forward raised")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@of_any_report
 @given(st.builds(Report, schema_version=st.just(SCHEMA_VERSION)), st.builds(Checkout))
 def test_any_report_can_be_written(made: Report, checkout: Checkout) -> None:
     json.loads(to_sarif(made, sections(), checkout))
