@@ -18,7 +18,7 @@ from benchmarks.subject import Subject, checked
 from gradverify.case import Tolerances
 from gradverify.core.function.coordinates import Block
 from gradverify.core.function.problem import Problem, call, fresh
-from gradverify.core.judging.compare import relative_tolerance
+from gradverify.core.judging.allowance import relative_tolerance
 from gradverify.result import CheckResult, ElementVerdict, Verdict
 
 CHANGES_NOTHING = 1e-9  # relative to the entry: a smaller difference is no fault

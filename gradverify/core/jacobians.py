@@ -11,7 +11,8 @@ from gradverify.core.function.rounded import as_rounded
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.steady import Steady
 from gradverify.core.function.widened import in_double
-from gradverify.core.judging.compare import Code, relative_tolerance
+from gradverify.core.judging.allowance import relative_tolerance
+from gradverify.core.judging.compare import Code
 from gradverify.core.judging.ground import Ground, Reconsider, ground_of
 from gradverify.core.judging.tally import Comparison, is_accepted, measured
 from gradverify.core.ways import dense

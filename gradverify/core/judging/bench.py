@@ -14,7 +14,7 @@ from gradverify.core.function.lasting import lasting
 from gradverify.core.function.noise import Noise, moves_finely
 from gradverify.core.function.sampler import Sampler, magnitudes
 from gradverify.core.function.scale import Scales
-from gradverify.core.judging.compare import Allowance, entry_scale, relative_tolerance, resolution_scale
+from gradverify.core.judging.allowance import Allowance, entry_scale, relative_tolerance, resolution_scale
 from gradverify.core.numeric.moves import Moves, of_outputs
 
 _LEAST = 8.0  # times the smallest number of backward's dtype, which what underflows inside may leave

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.flags import any_set
-from gradverify.core.judging.compare import Allowance, Code, Judged, threshold_of
+from gradverify.core.judging.allowance import Allowance, threshold_of
+from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.numeric.samples import BAR_FACTOR
 
 DOUBT = 7.5e-7  # a bar above this part of the entry's own size, beside the tolerance, may hide an error of 1e-6

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from gradverify.core.function.flags import any_set
 from gradverify.core.function.portion import rows_at_once
-from gradverify.core.judging.compare import Allowance, Code, Judged, agrees
+from gradverify.core.judging.allowance import Allowance
+from gradverify.core.judging.compare import Code, Judged, agrees
 from gradverify.core.judging.doubt import matters
 from gradverify.core.judging.replaced import of_rows
 

@@ -14,8 +14,9 @@ from gradverify.core.function.flags import all_set
 from gradverify.core.function.noise import Noise
 from gradverify.core.function.portion import rows_at_once
 from gradverify.core.function.sampler import Sampler
+from gradverify.core.judging.allowance import ROUNDING, Allowance
 from gradverify.core.judging.bench import Bench, of_moves, part_of
-from gradverify.core.judging.compare import ROUNDING, Allowance, Judged, all_matching, judge_smooth
+from gradverify.core.judging.compare import Judged, all_matching, judge_smooth
 from gradverify.core.judging.doubt import in_doubt, tells_enough
 from gradverify.core.judging.replaced import stacked
 from gradverify.core.numeric.samples import NOISE_FACTOR, Estimate

@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.judging.compare import ROUNDING, Judged, all_matching
+from gradverify.core.judging.allowance import ROUNDING
+from gradverify.core.judging.compare import Judged, all_matching
 from gradverify.core.judging.doubt import tells_enough
 from gradverify.core.judging.tiles import Tile
 from gradverify.core.numeric.series import FARTHEST, ROUNDED, bends, series_through, slope_of

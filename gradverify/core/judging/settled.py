@@ -22,15 +22,9 @@ from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.noise import rounding_of
 from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import Sampler
+from gradverify.core.judging.allowance import Allowance, relative_tolerance, share_of_rounding
 from gradverify.core.judging.bench import allowance_of, floor_of, size_of
-from gradverify.core.judging.compare import (
-    Allowance,
-    Code,
-    Judged,
-    judge_smooth,
-    relative_tolerance,
-    share_of_rounding,
-)
+from gradverify.core.judging.compare import Code, Judged, judge_smooth
 from gradverify.core.judging.doubt import in_doubt
 from gradverify.core.judging.extremes import Extremes, wider, with_extremes
 from gradverify.core.judging.glance import extremes_of, glances, is_plain, matches

@@ -11,8 +11,8 @@ from gradverify.core.function import sampler
 from gradverify.core.function.noise import Noise
 from gradverify.core.function.portion import portion
 from gradverify.core.function.sampler import Sampler
+from gradverify.core.judging.allowance import Allowance
 from gradverify.core.judging.bench import Bench, of_moves, part_of
-from gradverify.core.judging.compare import Allowance
 from gradverify.core.numeric.samples import Samples
 from gradverify.core.numeric.walk import Walk, samples_of
 

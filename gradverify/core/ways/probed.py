@@ -12,9 +12,10 @@ from gradverify.case import Settings
 from gradverify.core.excuses.second_look import second_look
 from gradverify.core.function import sampler as sampling
 from gradverify.core.function.flags import any_set
+from gradverify.core.judging.allowance import relative_tolerance
 from gradverify.core.judging.bench import Bench, bench
 from gradverify.core.judging.columns import judge_moves
-from gradverify.core.judging.compare import Code, Judged, relative_tolerance
+from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.judging.ground import Ground, Reconsider
 from gradverify.core.judging.patience import Patience
 from gradverify.core.judging.tally import Comparison, Tally

@@ -11,7 +11,7 @@ from torch import Tensor
 from gradverify.case import Tolerances
 from gradverify.core.function.analytic import row
 from gradverify.core.function.flags import all_set, any_set
-from gradverify.core.judging.compare import relative_tolerance
+from gradverify.core.judging.allowance import relative_tolerance
 from gradverify.core.judging.ground import Ground
 from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
 from gradverify.core.whole.patterns import holds

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradverify.case import Tolerances
 from gradverify.core.function.analytic import Reverse
-from gradverify.core.judging.compare import relative_tolerance
+from gradverify.core.judging.allowance import relative_tolerance
 from gradverify.core.numeric.samples import BAR_FACTOR
 from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.block.followed import Follows, Marks, follower
