@@ -119,6 +119,31 @@ def _unmasked(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor |
     return torch.where(dead, filling, wrong)
 
 
+def _is_flat(subject: Subject, wrong: Tensor) -> bool:
+    """Tell whether the function goes entry by entry and moves in jumps only."""
+    return len(wrong) == wrong.shape[1] and len(subject.inputs) == 1 and not bool(wrong.any())
+
+
+def _as_if_straight(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    return torch.eye(len(wrong), dtype=wrong.dtype) if _is_flat(subject, wrong) else None
+
+
+def _surrogate(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    return torch.diag(1 - subject.point.tanh() ** 2) if _is_flat(subject, wrong) else None
+
+
+def _at_the_output(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    """Return the derivatives at the output's values, where each output goes by the input of its own number."""
+    diagonal = len(subject.inputs) == len(subject.outputs) == 1 and subject.inputs[0].step == 1
+    if not diagonal or not torch.equal(wrong, wrong.diagonal().diag()) or _is_flat(subject, wrong):
+        return None
+    with torch.enable_grad():
+        (output,) = call(subject.problem, [primal.tensor for primal in subject.problem.primals])
+        there = output.tensor.detach().clone().requires_grad_()
+        (again,) = call(subject.problem, [there])
+    return torch.diag(torch.autograd.grad(again.tensor.sum(), there)[0].flatten())
+
+
 def _unmasked_triangle(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
     square = wrong.shape[0] == wrong.shape[1]
     triangular = square and bool((wrong.tril() == wrong).all()) and not bool((wrong == wrong.diagonal().diag()).all())
@@ -346,6 +371,9 @@ _KNOWN: tuple[tuple[str, str, Change], ...] = (
     ("mean-for-sum", "mean", _mean),
     ("mean-for-sum", "sum", _sum),
     ("missing-mask", "of inputs", _unmasked),
+    ("straight-through", "as if it were not there", _as_if_straight),
+    ("straight-through", "a smooth surrogate", _surrogate),
+    ("wrong-point", "the output", _at_the_output),
     ("missing-mask", "triangular", _unmasked_triangle),
     ("missing-mask", "inverted", _inverted_mask),
     ("missing-factor", "of an input", _by_input(-1)),

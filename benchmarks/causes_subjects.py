@@ -20,6 +20,8 @@ SUBJECTS: tuple[Specimen, ...] = (
     specimen("softplus", nn.softplus, _E, x=normal(10)),
     specimen("soft threshold", lambda x, width: nn.softshrink(x, width), _E, x=normal(16), width=0.5),
     specimen("clipped square of relu", lambda x: x.relu().square().clamp(max=2), _E, x=normal(6, 4)),
+    specimen("round", torch.round, _E, x=normal(14, scale=3)),
+    specimen("binarised", lambda x, level: (x > level).to(x.dtype), _E, x=normal(4, 5), level=0.25),
     specimen("layer after relu", lambda x, w: w @ x.relu(), _M, x=normal(10), w=normal(6, 10)),
     specimen("sum of squares", lambda x: x.square().sum(), _R, x=normal(9)),
     specimen("mean over rows", lambda x: x.exp().mean(0), _R, x=normal(5, 4)),
