@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -174,6 +175,39 @@ def test_a_backward_that_uses_up_what_it_saved_is_recorded_anew_for_each_of_many
     assert gradcheck(Once.apply, drawn(5, 8), drawn(6, 8, seed=1)).verdict is Verdict.PASS
 
 
+def test_rows_that_meet_every_other_row_are_not_put_side_by_side_more_than_once() -> None:
+    asked = []
+
+    class Attention(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            asked.append(len(x))
+            ctx.save_for_backward(x)
+            return (x @ x.mT).square() @ x
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            inner = 2 * (grad @ x.mT) * (x @ x.mT)
+            return (x @ x.mT).square() @ grad + (inner + inner.mT) @ x
+
+    assert gradcheck(Attention.apply, drawn(12, 3)).verdict is Verdict.PASS
+    assert max(asked) == 24
+
+
+def test_calls_that_take_long_are_made_one_by_one() -> None:
+    def busy(x: Tensor) -> Tensor:
+        end = time.thread_time() + 3e-3
+        while time.thread_time() < end:
+            pass
+        return x.square()
+
+    sampled = sampled_of(busy, drawn(4, 3))
+    before = sampled.problem.meter.forward
+    evaluate(sampled, points_of(sampled), torch.empty(COUNT, 12, dtype=torch.float64))
+    assert sampled.problem.meter.forward - before == COUNT
+
+
 def test_a_function_that_is_given_lengths_is_asked_for_no_other_length() -> None:
     asked = []
 
@@ -212,7 +246,7 @@ def test_where_a_kernel_rounds_otherwise_for_many_they_are_one_call_only_roughly
     before = sampled.problem.meter.forward
     found = torch.empty_like(alone)
     evaluate(sampled, points.clone(), found, roughly=True)
-    assert sampled.problem.meter.forward - before == 4  # two alone, many of those two, and the points
+    assert sampled.problem.meter.forward - before == 5  # two alone, these side by side, many of them, and the points
     assert not torch.equal(found, alone)
     assert torch.allclose(found, alone, rtol=1e-15)
     assert 1.0 < sampled.together.rough <= 4.0

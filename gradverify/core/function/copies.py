@@ -76,13 +76,12 @@ def by_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
     for copied in dict.fromkeys(tried):
         if apart.get(copied, 0.0) > most:
             continue
-        found = _side_by_side(sampled, stacked(sampled, points), copied)
         if copied not in apart:
-            units = math.inf if found is None else _copies_apart(sampled, len(points), copied)
+            units = _copies_apart(sampled, len(points), copied)
             apart[copied] = units if units <= ROUGH else math.inf
             sampled.together.calls += 2  # every row of two kinds has just been compared
         if apart[copied] <= most:
-            return found
+            return _side_by_side(sampled, stacked(sampled, points), copied)
     if any(apart[copied] < math.inf for copied in tried):
         raise ElsewhereError
     return None
@@ -140,21 +139,25 @@ def _copies_apart(sampled: Sampler, count: int, copied: Sequence[bool]) -> float
     """Return by how many units of rounding several points side by side are apart from what each gives alone.
 
     Other points than the one in question, where something that depends on the place in the batch may be zero, and of
-    different sizes, so that each sees the others where a largest or smallest entry of the whole batch counts.
+    different sizes, so that each sees the others where a largest or smallest entry of the whole batch counts. Two at
+    first: where rows meet every other row, what many copies take may be beyond all bounds.
     """
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
     typical = size.mean()
     other = sampled.point + scattered_from(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), count)
     kinds = other * _factors(sampled, copied)
-    places = torch.arange(count, device=other.device) % len(_FACTORS)
-    places[-1] = 1  # so that they read differently from the end, which a forward may begin at
-    together = _side_by_side(sampled, stacked(sampled, kinds[places]), copied)
-    if together is None:
-        return math.inf
     alone = torch.stack([single(sampled, kind.clone()) for kind in kinds])
     if identical(alone[0], alone[1]):  # where nothing moves, nobody can tell whether copies hear each other
         return math.inf
-    return units_apart(sampled, together, alone[places])
+    apart = 0.0
+    for many in (len(_FACTORS), count):
+        places = torch.arange(many, device=other.device) % len(_FACTORS)
+        places[-1] = 1  # so that they read differently from the end, which a forward may begin at
+        together = _side_by_side(sampled, stacked(sampled, kinds[places]), copied)
+        apart = math.inf if together is None else max(apart, units_apart(sampled, together, alone[places]))
+        if apart > ROUGH:
+            break
+    return apart
 
 
 def _factors(sampled: Sampler, copied: Sequence[bool]) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -21,6 +22,7 @@ from gradverify.core.function.watched import Watch
 from gradverify.errors import EvaluationError
 
 _ASIDE = 2.0**-12  # how far from the point a forward is watched, relative to each input
+_LONG = 2e-3  # seconds of one call: many times what it takes to make a call at all
 
 
 class Mode(Enum):
@@ -36,6 +38,7 @@ class Together:
 
     ways: list[str] = field(default_factory=lambda: ["batch", "vmap", "batch in part"])
     plain: bool = False  # no hand-written Function has made an output, so that vmap is likely to go through
+    slow: bool = False  # a call takes so long that making many of them one saves nothing, and may take much memory
     calls: int = 0  # made so far
     # By how many units of rounding ways, and primals copied side by side, were seen to be apart from single calls;
     # infinite where that is too many.
@@ -94,7 +97,10 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         dtypes=frozenset(tensor.dtype for tensor in tensors),
         together=Together(plain=not any(isinstance(node, BackwardCFunction) for node in tape.nodes)),
     )
-    again, own = at(draft, tensors), {each.dtype for each in (*tensors, *(output.tensor for output in tape.outputs))}
+    begun = time.thread_time()  # of the processor: what else the machine does is no reason
+    again = at(draft, tensors)
+    draft.together.slow = time.thread_time() - begun > _LONG
+    own = {each.dtype for each in (*tensors, *(output.tensor for output in tape.outputs))}
     mode = Mode.WITHOUT_GRAPH if identical(again, recorded) else Mode.WITH_GRAPH
     return replace(draft, mode=mode, narrow=cache(lambda: _narrowest(draft, own)))
 

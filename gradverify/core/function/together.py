@@ -39,7 +39,7 @@ def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, roughly: bool = 
 
     `roughly`, they may differ from those of single calls by as many units of rounding as `Together.rough` then says.
     """
-    few = len(points) < WORTH or points.numel() + into.numel() > HELD
+    few = len(points) < WORTH or points.numel() + into.numel() > HELD or sampled.together.slow
     if not few and _together(sampled, points, into, ROUGH if roughly else 0.0):
         return
     for point, row in zip(points, into, strict=True):
