@@ -132,3 +132,26 @@ def test_two_forwards_that_differ_by_what_rounding_of_the_input_makes_are_one_fu
     assert result.message.endswith("differences are those of the same numbers in float64")
     other = gradcheck(lambda x: x.sin() if x.dtype is torch.float64 else x.cos(), point)
     assert not other.message.endswith("in float64")
+
+
+SATURATED = {
+    "a sigmoid": (torch.sigmoid, [16.5]),
+    "tanh": (torch.tanh, [8.6, -8.7, 0.5]),
+    "a softmax of two": (lambda x: x.softmax(-1), [[0.0, 12.0], [-9.0, 3.0]]),
+    "columns of sigmoids": (lambda x: x.sigmoid().sum(0), [[14.0, -3.0], [15.5, 9.0]]),
+}
+
+
+@pytest.mark.parametrize("name", SATURATED)
+def test_last_digits_that_a_right_formula_loses_are_no_mistake(name: str) -> None:
+    function, values = SATURATED[name]
+    x = torch.tensor(values, dtype=torch.float32, requires_grad=True)
+    assert gradcheck(function, x).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("name", SATURATED)
+@pytest.mark.parametrize("factor", [1.01, 0.5, -1.0])
+def test_a_wrong_formula_is_one_among_last_digits_too(name: str, factor: float) -> None:
+    function, values = SATURATED[name]
+    x = torch.tensor(values, dtype=torch.float32, requires_grad=True)
+    assert gradcheck(scaled(function, factor), x).verdict is Verdict.FAIL

@@ -38,9 +38,7 @@ def excuse_grain(trial: Trial, judged: Judged) -> Judged:
     """Take back accusations that are within what backward's answers resolve."""
     at, backward, chosen = trial.at, trial.backward, trial.chosen
     claimed = at.claimed[chosen]
-    largest = float(at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if at.claimed.numel() else 0.0
-    most = min(max(_MOST, at.sampled.eps), _UNITS * at.sampled.eps) * max(1.0, largest)
-    small = (judged.code == Code.MISMATCH) & (judged.error <= most)
+    small = (judged.code == Code.MISMATCH) & (judged.error <= smallness(at))
     if not any_set(small):
         return judged
     asked = questions(at, backward, chosen, small, min(_QUESTIONS, _NUMBERS // max(1, at.sampled.point.numel())))
@@ -58,6 +56,12 @@ def excuse_grain(trial: Trial, judged: Judged) -> Judged:
         unheard[asked.unasked] = True
         code[small & unheard] = Code.UNDETERMINED
     return replace(judged, allowed=torch.where(excused, allowed, judged.allowed), code=code)
+
+
+def smallness(at: Bench) -> float:
+    """Return what rounding of numbers around 1, or around the largest claim, may leave."""
+    largest = float(at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if at.claimed.numel() else 0.0
+    return min(max(_MOST, at.sampled.eps), _UNITS * at.sampled.eps) * max(1.0, largest)
 
 
 def _only_last_digits(claimed: Tensor, unit: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.excuses.coarse import excuse_coarse
+from gradverify.core.excuses.doubled import excuse_doubled
 from gradverify.core.excuses.flight import excuse_flights
 from gradverify.core.excuses.grain import excuse_grain
 from gradverify.core.excuses.oblique import excuse_oblique
@@ -21,6 +22,7 @@ from gradverify.core.judging.ground import Ground
 # Each is asked about what those before it have left accused.
 EXCUSES: tuple[Excuse, ...] = (
     excuse_spilt,
+    excuse_doubled,
     excuse_coarse,
     excuse_spread,
     excuse_grain,
