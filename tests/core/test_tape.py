@@ -126,3 +126,11 @@ def test_a_loss_that_forgets_its_cotangent_fails(size: int) -> None:
     assert result.verdict == "fail"
     assert result.mismatched == (size if result.method == "dense" else result.mismatched) > 0
     assert gradcheck(with_backward(lambda x: (x * x).sum(), lambda g, x: g * 2 * x), x).verdict == "pass"
+
+
+def test_every_cotangent_begins_where_its_memory_does() -> None:
+    def parts(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.sum(), torch.view_as_real(torch.complex(x, 2 * x))
+
+    for check in (gradcheck, gradgradcheck):  # torch refuses to view numbers at an odd place as complex ones
+        assert check(parts, double([0.5, 1.0, -2.0])).verdict == "pass"

@@ -73,11 +73,14 @@ def flatten(tensors: Iterable[Tensor]) -> Tensor:
 
 
 def unflatten(vector: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return tensors of the shapes and dtypes of `like` whose coordinates are `vector`'s; inverse of `flatten`."""
+    """Return tensors of the shapes and dtypes of `like` whose coordinates are `vector`'s; inverse of `flatten`.
+
+    Each of several begins where its memory does: a function may count on that, as one that views numbers as complex.
+    """
     if len(like) == 1:
         return (_shaped(vector, like[0]),)
     sizes = [coordinates_in(tensor) for tensor in like]
-    pieces = torch.split(vector, sizes) if like else ()
+    pieces = [piece.clone() if piece.storage_offset() else piece for piece in torch.split(vector, sizes)] if like else ()
     return tuple(_shaped(piece, tensor) for piece, tensor in zip(pieces, like, strict=True))
 
 
