@@ -138,3 +138,33 @@ def test_what_lasts_is_a_kink(function: Callable[..., Any]) -> None:
 def test_a_gradient_that_jumps_obliquely_has_the_slope_of_either_side(rows: list[list[float]]) -> None:
     x = torch.tensor(rows, dtype=torch.float64, requires_grad=True)  # some are as long as they may be, along an axis
     assert gradgradcheck(lambda x: x.renorm(2, 0, 1.0), x).verdict is Verdict.PASS
+
+
+def all_equal(*shape: int) -> Tensor:
+    return torch.ones(shape, dtype=torch.float64, requires_grad=True)
+
+
+def scaled(function: Callable[[Tensor], Tensor], factor: float) -> Callable[[Tensor], Tensor]:
+    """Return the function with a gradient that is wrong by a factor."""
+    wrong = with_backward(torch.clone, lambda g, _: g * factor)
+    return lambda x: function(wrong(x))
+
+
+AMONG_MANY: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
+    "medians of columns": (lambda x: x.median(0)[0], all_equal(40, 8)),
+    "the third of each column": (lambda x: x.kthvalue(3, 0)[0], all_equal(40, 8)),
+    "a third of the way up": (lambda x: x.kthvalue(66)[0], all_equal(200)),
+    "the middle of two": (lambda x: x.quantile(0.5), all_equal(32)),
+}
+
+
+@pytest.mark.parametrize("name", AMONG_MANY)
+def test_one_place_among_many_that_are_tied_is_found(name: str) -> None:
+    function, x = AMONG_MANY[name]
+    assert gradcheck(function, x).verdict is Verdict.PASS
+    for factor in (2.0, -1.0):
+        assert gradcheck(scaled(function, factor), x).verdict is Verdict.FAIL
+
+
+def test_where_there_are_too_many_places_to_try_nothing_is_accused() -> None:
+    assert gradcheck(lambda x: x.topk(100)[0], all_equal(200)).verdict is Verdict.INCONCLUSIVE

@@ -21,8 +21,8 @@ from gradverify.core.function.sampler import along
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
-from gradverify.core.numeric.moves import by_owner
-from gradverify.core.numeric.pieces import slopes
+from gradverify.core.numeric.moves import Kind, by_owner
+from gradverify.core.numeric.pieces import slopes, spread_evenly
 
 _TRIALS = 6  # pairs of random directions whose derivatives should add up
 _LEAD = 8.0  # by how much the input in the lead moves further than it would
@@ -32,7 +32,8 @@ _BROKEN = 1e-3  # a sum off by this part of its terms, at every step, is no roun
 _ALIKE = 1.5  # from step to step such a gap stays what it is, up to this factor; what rounding leaves grows by 16
 _TORN = 2.0**-26  # of the largest output: a jump as high as this is hardly one of rounding
 _NEIGHBOURS = 8  # random points close by whose derivatives are looked up
-_RANKS = 48  # places among the others that a coordinate is put in
+_RANKS = 48  # places among the others that a coordinate is put in, or more where few coordinates are looked up
+_EVERY = 512  # of these, at most
 _DISTANCE = 2.0**-26  # of these points, relative to the length scale
 _STEP = 2.0**-36  # of the differences there, well inside one smooth piece
 _COLUMNS = 96  # coordinates looked up, at most
@@ -64,8 +65,12 @@ def excuse_oblique(trial: Trial, judged: Judged) -> Judged:
     unseen = torch.isin(owner, columns[_COLUMNS:])
     lowest = torch.zeros_like(at.sampled.value)
     highest = torch.zeros_like(at.sampled.value)
+    ranks = min(_EVERY, max(_RANKS, _RANKS * _COLUMNS // max(1, len(columns))))
     for column in columns[:_COLUMNS].tolist():
-        low, high = _pieces(at, column, generator)
+        peers = _peers(at, (accused & (owner == column)).any(dim=0))
+        low, high = _pieces(at, column, generator, peers, ranks)
+        if int(peers.sum()) >= ranks:  # among so many, the one place where this input counts may not have been tried
+            unseen |= (owner == column) & (low == 0) & (high == 0)
         if column in doubtful:
             lowest, highest = torch.fmin(lowest, low), torch.fmax(highest, high)
         margin = judged.allowed + _AUDIBLE * at.noise.level / (_STEP * own_or_shared(at.lengths)[column])
@@ -144,38 +149,44 @@ def _are_alike(values: Tensor) -> Tensor:
     return (alike & (before * after > 0)).all(dim=0)
 
 
-def _pieces(at: Bench, column: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _peers(at: Bench, outputs: Tensor) -> Tensor:
+    """Tell which coordinates may move some of the outputs, (m,) bool, as far as that is known; (n,)."""
+    if at.moves.kind is Kind.SINGLE:
+        return torch.ones_like(at.sampled.point, dtype=torch.bool)
+    owner = at.moves.owner[:, outputs]
+    mine = torch.zeros_like(at.sampled.point, dtype=torch.bool)
+    mine[owner[owner >= 0]] = True
+    return mine
+
+
+def _pieces(at: Bench, column: int, generator: torch.Generator, peers: Tensor, ranks: int) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest derivative by one coordinate at points close by, each (m,)."""
     direction = torch.zeros_like(at.sampled.point)
     direction[column] = own_or_shared(at.lengths)[column]
-    around = (neighbour * _DISTANCE for neighbour in _neighbours(at, column, generator))
+    around = (neighbour * _DISTANCE for neighbour in _neighbours(at, column, generator, peers, ranks))
     found = slopes(at.sampled, around, [direction], _STEP).squeeze(1) / direction[column]
     return found.amin(dim=0), found.amax(dim=0)
 
 
-def _neighbours(at: Bench, column: int, generator: torch.Generator) -> Iterator[Tensor]:
+def _neighbours(at: Bench, column: int, generator: torch.Generator, peers: Tensor, ranks: int) -> Iterator[Tensor]:
     """Yield displacements, in length scales, to points that may lie in different pieces."""
-    yield from _ranks(at, column, generator)
+    yield from _ranks(at, column, generator, peers, ranks)
     yield from (_random(at, generator) for _ in range(_NEIGHBOURS))
     yield from _seconds(at, column, generator)
     alone = by_owner(at.moves, at.claimed.abs()) > 0  # where others move too, eigenvectors mix and hide a piece
     if any_set(alone) and not all_set(alone):
-        yield from (neighbour * alone for neighbour in _ranks(at, column, generator, alone))
+        yield from (neighbour * alone for neighbour in _ranks(at, column, generator, alone, _RANKS))
 
 
-def _ranks(at: Bench, column: int, generator: torch.Generator, among: Tensor | None = None) -> Iterator[Tensor]:
-    """Yield displacements that put one coordinate between any two of the others, which are spread out evenly.
+def _ranks(at: Bench, column: int, generator: torch.Generator, others: Tensor, ranks: int) -> Iterator[Tensor]:
+    """Yield displacements that put one coordinate between any two of the others, (n,) bool, which are spread evenly.
 
-    Of coordinates that are tied, it is then the smallest once, the second smallest once, and so on; the smallest and
-    the largest also while all of them rise, or all fall. The others are those `among` which (n,) bool it is, if given.
+    Of coordinates that are tied, it is then the smallest once, the second smallest once, and so on, as far as there are
+    no more `ranks` than that; the smallest and the largest also while all of them rise, or all fall.
     """
-    length = own_or_shared(at.lengths)
-    others = torch.ones_like(length, dtype=torch.bool) if among is None else among
-    count = int(others.sum())
-    places = torch.zeros_like(length)
-    places[others] = torch.randperm(count, generator=generator).to(length)
-    spread = (2.0 * places / count - 1.0) * length
-    gaps = torch.linspace(0, count, min(count + 1, _RANKS + 1)).round()
+    length, count = own_or_shared(at.lengths), int(others.sum())
+    spread = spread_evenly(others, generator) * length
+    gaps = torch.linspace(0, count, min(count + 1, ranks + 1)).round()
     ends = [(gap, shift) for shift in (-2.0, 2.0) for gap in (0.0, float(count))]
     for gap, shift in (*((gap, 0.0) for gap in gaps.tolist()), *ends):
         displaced = spread + shift * length

@@ -80,7 +80,9 @@ def unflatten(vector: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
     if len(like) == 1:
         return (_shaped(vector, like[0]),)
     sizes = [coordinates_in(tensor) for tensor in like]
-    pieces = [piece.clone() if piece.storage_offset() else piece for piece in torch.split(vector, sizes)] if like else ()
+    pieces = (
+        [piece.clone() if piece.storage_offset() else piece for piece in torch.split(vector, sizes)] if like else ()
+    )
     return tuple(_shaped(piece, tensor) for piece, tensor in zip(pieces, like, strict=True))
 
 

@@ -22,11 +22,12 @@ from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench, focused
 from gradverify.core.judging.compare import Code, Judged, agrees
 from gradverify.core.judging.misfit import ALIKE, AUDIBLE, CLEARLY, Row, groups, suspects
-from gradverify.core.numeric.pieces import DISTANCE, STEP, slopes
+from gradverify.core.numeric.pieces import DISTANCE, STEP, slopes, spread_evenly
 from gradverify.core.numeric.samples import BAR_FACTOR
 
 _AGAIN = 4  # of the points at which an accusation is looked at again, on each of the lines through the point
 _ASIDE = 2.0**-3  # how far these points are off their line
+_GAPS = 256  # places among the others that the inputs of a row are put in, at most
 _ROWS = 4096  # outputs looked at, at most
 _NONE = 1e-6  # of the largest part of a direction: nothing
 
@@ -123,6 +124,7 @@ def _proven(near: Bench, group: Sequence[Row], generator: torch.Generator) -> It
         for _ in range(_AGAIN)
     ]
     around += [DISTANCE * scattered(length, generator) for _ in range(2 * _AGAIN)]
+    around += [DISTANCE * length * place for place in _among_others(near, group, generator)]
     sampled = focused(near, torch.tensor([row.number for row in group], device=length.device)).sampled
     here = [(along(sampled, sign * STEP * direction) - sampled.value) / (sign * STEP) for sign in (1, -1)]
     found = torch.cat([slopes(sampled, around, [direction]).squeeze(1), torch.stack(here)])
@@ -136,6 +138,21 @@ def _proven(near: Bench, group: Sequence[Row], generator: torch.Generator) -> It
         steady = float(mine.max() - mine.min()) <= same
         if steady and abs(claimed_rise - rise) > CLEARLY * same:
             yield _Proof(row=row, rise=rise, claimed=claimed_rise, unsure=same)
+
+
+def _among_others(near: Bench, group: Sequence[Row], generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield displacements, in length scales, that put the inputs of each row next to each other among all others.
+
+    Where many are tied, as for a quantile, nearly all pieces are of other inputs than these.
+    """
+    mine = torch.zeros_like(near.sampled.point, dtype=torch.bool)
+    for row in group:
+        mine[row.inputs] = True
+    count = int((~mine).sum())
+    spread = spread_evenly(~mine, generator)
+    for gap in torch.linspace(0, count, min(count + 1, _GAPS)).round().tolist():
+        beside = _ASIDE * scattered(torch.ones_like(spread), generator)
+        yield torch.where(mine, (2.0 * (gap - 0.5) + beside) / max(1, count) - 1.0, spread)
 
 
 def _marked(at: Bench, rows: Tensor, chosen: Tensor, judged: Judged, proofs: Sequence[_Proof]) -> Judged:

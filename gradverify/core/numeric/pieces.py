@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.function.together import evaluate
@@ -31,3 +31,14 @@ def slopes(sampled: Sampler, places: Iterable[Tensor], directions: Sequence[Tens
         evaluate(sampled, points.flatten(0, 1), values.flatten(0, 1))
         found.append((values[:, 1:] - values[:, :1]) / step)
     return torch.cat(found)
+
+
+def spread_evenly(chosen: Tensor, generator: Generator) -> Tensor:
+    """Return places from -1 to 1 for some coordinates, (n,) bool, in random order and equally far apart; -1 for others.
+
+    The place k of `count` is 2 k / count - 1.
+    """
+    count = int(chosen.sum())
+    places = torch.zeros(chosen.shape, dtype=torch.float64, device=chosen.device)
+    places[chosen] = torch.randperm(count, generator=generator).to(places)
+    return 2.0 * places / max(1, count) - 1.0
