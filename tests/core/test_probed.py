@@ -223,3 +223,19 @@ def test_kinks_everywhere_on_the_way_hide_no_leak_and_accuse_nobody(size: int) -
     x = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     assert gradcheck(lambda x: Sorted.apply(x, 0.0), x).verdict is Verdict.PASS
     assert gradcheck(lambda x: Sorted.apply(x, 1.0), x).verdict is not Verdict.PASS
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_passes_among_kinks_is_smaller_than_the_printed_limit(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(5_000, generator=generator, dtype=torch.float64, requires_grad=True)
+    bound = torch.tensor(0.37, dtype=torch.float64, requires_grad=True)
+    place = int((x >= bound).nonzero().squeeze(1)[seed])
+    relative = 3e-6
+
+    def backward(grad: Tensor, x: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
+        return grad * (x < bound), (grad * (x >= bound)).sum() + relative * grad[place]
+
+    result = gradcheck(with_backward(torch.minimum, backward), x, bound)
+    assert result.method is Method.PROBED
+    assert result.verdict is Verdict.FAIL or result.detection_limit > relative

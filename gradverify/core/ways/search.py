@@ -12,10 +12,11 @@ from gradverify.core.function.analytic import row
 from gradverify.core.function.rows import rows
 from gradverify.core.numeric.directional import slope
 from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
-from gradverify.core.ways.probe import Gap, Probe, gap_at, ratio, wide
+from gradverify.core.ways.probe import Gap, Probe, gap, gap_at, ratio, wide
 
 _LARGEST = 3  # rows of a wrong column that are looked at before any search: those of its largest entries
 _FIRST = 2.0**-8  # first step of a single column, relative to the length scale
+_CLOSER = 2.0**-22  # and where there is a kink on the way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +56,17 @@ def wrong_columns(asked: Probe, direction: Tensor, found: Gap, most: int) -> Ite
             continue
         left, right = support[: len(support) // 2], support[len(support) // 2 :]
         one = gap_at(asked, _only(direction, left), whole.first)
-        halves = sorted(((left, one), (right, _rest(whole, one))), key=lambda half: ratio(half[1]))
-        waiting += [half for half in halves if wide(half[1])]
+        halves = [(left, one), (right, _rest(whole, one))]
+        if not any(wide(part) for _, part in halves):  # a kink on the way of one of them alone, that closer steps avoid
+            halves = [(support, gap(asked, _only(direction, support))) for support, _ in halves]
+        waiting += [half for half in sorted(halves, key=lambda half: ratio(half[1])) if wide(half[1])]
 
 
 def wrong_rows(asked: Probe, answers: Rows, column: int) -> list[int]:
     """Return outputs whose entry in a wrong column is wrong: a few of them, empty where none can be told."""
     direction = torch.zeros_like(asked.sampled.point)
     direction[column] = asked.lengths.step[column]
-    found = slope(asked.sampled, asked.noise, direction, _FIRST)
+    found = _slopes(asked, direction)
     size = found.value.abs().nan_to_num(0.0).masked_fill(asked.left_out, 0.0)
     likely = size.topk(min(_LARGEST, len(size))).indices.tolist()
     wrong = [place for place in {*likely, *answers.known} if _off(asked, answers, found, place, column)]
@@ -71,6 +74,14 @@ def wrong_rows(asked: Probe, answers: Rows, column: int) -> list[int]:
         return sorted(wrong)
     halved = _halved(asked, found, column)
     return [halved] if halved is not None and _off(asked, answers, found, halved, column) else []
+
+
+def _slopes(asked: Probe, direction: Tensor) -> Estimate:
+    """Return the slopes of all outputs along one column, each from close by where there is a kink on the way; (m,)."""
+    far, near = (slope(asked.sampled, asked.noise, direction, first) for first in (_FIRST, _CLOSER))
+    alike = (far.value - near.value).abs() <= BAR_FACTOR * (far.bar + near.bar)
+    alike &= far.bar <= near.bar
+    return Estimate(value=torch.where(alike, far.value, near.value), bar=torch.where(alike, far.bar, near.bar))
 
 
 def _off(asked: Probe, answers: Rows, found: Estimate, place: int, column: int) -> bool:
