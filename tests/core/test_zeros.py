@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.result import Verdict
-from tests.core.support import gradcheck
+from tests.core.support import double, gradcheck, with_backward
 
 
 class WeightedMean(torch.autograd.Function):
@@ -101,3 +101,20 @@ def test_a_leak_that_noise_drowns_from_close_by_is_a_leak(entries: int, size: fl
     x = torch.linspace(-1, 1, entries, dtype=torch.float64, requires_grad=True)
     result = gradcheck(lambda x: Coupled.apply(x, size), x)  # type: ignore[no-untyped-call]
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
+
+
+def test_what_a_sum_loses_that_other_inputs_make_scatter_is_not_accused() -> None:
+    logits = double([[0.0, 22.0, -22.0]])  # the last one adds 8e-20 to a sum of 1
+    result = gradcheck(lambda x: torch.nn.functional.cross_entropy(x, torch.tensor([1])), logits)
+    assert result.verdict == "inconclusive"
+
+
+def test_a_leak_that_the_scatter_would_not_hide_is() -> None:
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        probabilities = x.softmax(-1)
+        probabilities[:, 1] -= 1
+        probabilities[:, 2] += 1e-15
+        return grad * probabilities
+
+    loss = with_backward(lambda x: torch.nn.functional.cross_entropy(x, torch.tensor([1])), backward)
+    assert gradcheck(loss, double([[0.0, 22.0, -22.0]])).verdict == "fail"

@@ -10,6 +10,7 @@ from gradverify.core.excuses.doubled import excuse_doubled
 from gradverify.core.excuses.flight import excuse_flights
 from gradverify.core.excuses.grain import excuse_grain
 from gradverify.core.excuses.oblique import excuse_oblique
+from gradverify.core.excuses.slight import excuse_slight
 from gradverify.core.excuses.spilt import excuse_spilt
 from gradverify.core.excuses.spread import excuse_spread
 from gradverify.core.excuses.trial import Excuse, Trial
@@ -27,6 +28,7 @@ EXCUSES: tuple[Excuse, ...] = (
     excuse_spread,
     excuse_grain,
     excuse_flights,
+    excuse_slight,
     excuse_oblique,
     excuse_unstable,
 )

@@ -99,7 +99,7 @@ def _held_against(at: Bench, samples: Samples, local: Local) -> Judged:
     wrong = (judged.code == Code.MISMATCH) & ~(local.edge | local.kink)
     if not any_set(wrong):
         return judged
-    still = wrong & (judged.numeric.abs() <= judged.bar) & says_nothing(at, samples, claimed)
+    still = wrong & (judged.numeric.abs() <= judged.bar) & says_nothing(at, samples, claimed, local.scatter)
     wrong &= ~local.idle & unseen(at.sampled, heard(at.noise, local), samples, claimed, judged.numeric)
     code = judged.code.masked_fill(wrong | still, Code.UNDETERMINED)
     return replace(judged, code=code, bar=torch.where(still, torch.maximum(judged.bar, judged.error), judged.bar))

@@ -3,7 +3,7 @@
 Where log(cosh x) is computed at 1e-8, cosh x is 1 to the last digit, and so it stays until x has grown by half. A
 derivative of 1e-8 would have moved it by less than rounding of a number of the size of 1 leaves: that it does not move
 says nothing. An output that feels a small move of all inputs has no such rounding inside, and none has where another
-one of its tensor moves by less than that.
+one of its tensor moves by less than that. But where samples by other inputs scatter, it rounds by as much as they do.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from gradverify.core.numeric.samples import Samples, to_the_end, unmoved, void
 _UNITS = 8.0  # of rounding of 1, or of the largest output: what moves by less may stand still
 
 
-def says_nothing(at: Bench, samples: Samples, claimed: Tensor) -> Tensor:
-    """Tell which outputs stand still only as far as a derivative as claimed could not be told from none; (C, m)."""
+def says_nothing(at: Bench, samples: Samples, claimed: Tensor, scatter: Tensor) -> Tensor:
+    """Tell which outputs stand still only as far as a derivative as claimed could not be told from none; (C, m).
+
+    `scatter` (C, m) is the noise that the samples of each move show.
+    """
     sampled, nothing = at.sampled, void(samples)
     tail = to_the_end(unmoved(sampled, samples) | nothing) & ~nothing
     longest = torch.where(tail, torch.maximum(samples.forth, samples.back), 0.0).amax(dim=1)
-    short = tail.any(dim=1) & (claimed.abs() * longest <= _UNITS * sampled.unit * sampled.size.clamp(min=1.0))
-    if not any_set(short):
-        return short
-    return short & ~at.finely()
+    rise, resting = claimed.abs() * longest, tail.any(dim=1)
+    drowned = resting & (rise <= scatter.amax(dim=0))
+    short = resting & (rise <= _UNITS * sampled.unit * sampled.size.clamp(min=1.0))
+    return drowned | (short & ~at.finely()) if any_set(short) else drowned

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.analytic import row
+from gradverify.core.function.flags import all_set
 from gradverify.core.function.rows import rows
 from gradverify.core.numeric.directional import slope
 from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
@@ -17,6 +18,7 @@ from gradverify.core.ways.probe import Gap, Probe, gap, gap_at, ratio, wide
 _LARGEST = 3  # rows of a wrong column that are looked at before any search: those of its largest entries
 _FIRST = 2.0**-8  # first step of a single column, relative to the length scale
 _CLOSER = 2.0**-22  # and where there is a kink on the way
+_SHARP = 1e-7  # bars below this part of the largest slope say that there is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,10 @@ def wrong_rows(asked: Probe, answers: Rows, column: int) -> list[int]:
 
 def _slopes(asked: Probe, direction: Tensor) -> Estimate:
     """Return the slopes of all outputs along one column, each from close by where there is a kink on the way; (m,)."""
-    far, near = (slope(asked.sampled, asked.noise, direction, first) for first in (_FIRST, _CLOSER))
+    far = slope(asked.sampled, asked.noise, direction, _FIRST)
+    if all_set(far.bar <= _SHARP * far.value.abs().nan_to_num(0.0, 0.0, 0.0).amax()):
+        return far
+    near = slope(asked.sampled, asked.noise, direction, _CLOSER)
     alike = (far.value - near.value).abs() <= BAR_FACTOR * (far.bar + near.bar)
     alike &= far.bar <= near.bar
     return Estimate(value=torch.where(alike, far.value, near.value), bar=torch.where(alike, far.bar, near.bar))

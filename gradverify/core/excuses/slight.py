@@ -1,0 +1,74 @@
+"""Kinks so slight that the curvature of the function hides them: a small weight times the absolute value of an input.
+
+Central differences end up in the middle of the two slopes there, and say so with the smallest of bars, since what bends
+on the way bends much more. The differences to one side tell them apart: by two sets of steps, which know nothing of
+each other, both extrapolate to the same two slopes, and the accused value lies between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradverify.core.excuses.trial import Trial
+from gradverify.core.function.flags import any_set
+from gradverify.core.judging.bench import Bench
+from gradverify.core.judging.compare import Code, Judged
+from gradverify.core.numeric.ladder import coarse_steps, tableau
+from gradverify.core.numeric.samples import BAR_FACTOR, Samples, difference_noise, one_sided, trusted, void
+from gradverify.core.numeric.walk import sample
+
+_SLIGHT = 1e-4  # of the entry: a kink that opens by more is seen as one
+_ALIKE = 0.1  # of the gap between the slopes, by which what two sets of steps say may differ
+_ROWS = 96  # moves looked at, at most
+
+
+def excuse_slight(trial: Trial, judged: Judged) -> Judged:
+    """Turn accusations that lie between two slopes which differ a little into kinks."""
+    at, chosen = trial.at, trial.chosen
+    claimed = at.claimed[chosen]
+    accused = (judged.code == Code.MISMATCH) & ~judged.kinked
+    accused &= judged.error <= _SLIGHT * torch.maximum(claimed.abs(), judged.numeric.abs())
+    rows = accused.any(dim=1).nonzero().squeeze(1)[:_ROWS]
+    if not len(rows):
+        return judged
+    low, high, sure = _slopes(at, chosen[rows])
+    gap, middle = high - low, (high + low) / 2
+    slack = _ALIKE * gap
+    between = (claimed[rows] >= low - slack) & (claimed[rows] <= high + slack)
+    between &= sure & ((judged.numeric[rows] - middle).abs() <= slack)
+    excused = torch.zeros_like(accused)
+    excused[rows] = accused[rows] & between
+    if not any_set(excused):
+        return judged
+    return replace(
+        judged,
+        code=judged.code.masked_fill(excused, Code.KINK),
+        kinked=judged.kinked | excused,
+        numeric=torch.where(excused, claimed, judged.numeric),
+        error=judged.error.masked_fill(excused, 0.0),
+    )
+
+
+def _slopes(at: Bench, moves: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the smaller and the larger of the one-sided slopes, and where these are sure to differ; each (C, m)."""
+    samples = sample(at.sampled, at.moves, moves, coarse_steps(at.lengths))
+    found = [_one_sided(at, samples, slice(first, None, 2)) for first in (0, 1)]
+    (left, right, bar), (again_left, again_right, again_bar) = found
+    gap, again = right - left, again_right - again_left
+    clear = torch.minimum(gap.abs(), again.abs()) > BAR_FACTOR * torch.maximum(bar, again_bar)
+    sure = clear & ((gap - again).abs() <= _ALIKE * torch.minimum(gap.abs(), again.abs()))
+    return torch.minimum(left, right), torch.maximum(left, right), sure
+
+
+def _one_sided(at: Bench, samples: Samples, rungs: slice) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the slopes to the left and to the right by some of the rungs, and the sum of their bars; each (C, m)."""
+    level, nothing = difference_noise(at.noise, samples), void(samples)
+    slopes = []
+    for quotient, steps in zip(one_sided(at.sampled, samples), (samples.back, samples.forth), strict=True):
+        usable = trusted(quotient, nothing)[:, rungs]
+        slopes.append(tableau(quotient[:, rungs], 2 * level[:, rungs], usable, steps[:, rungs]))
+    left, right = slopes
+    return left.value, right.value, left.bar + right.bar

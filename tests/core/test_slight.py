@@ -1,0 +1,57 @@
+"""Kinks that open by less than what the function bends: told from mistakes of the same size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.result import Verdict
+from tests.core.support import double, gradcheck, with_backward
+
+CURVED: dict[str, Callable[[Tensor], Tensor]] = {
+    "fourth power": lambda x: 100 * x**4,
+    "exponential": torch.exp,
+    "wave": lambda x: (5 * x).sin(),
+    "reciprocal": torch.reciprocal,
+}
+DISTANCES = (0.0, 1e-13, 1e-11, 1e-9)
+
+
+def bent(curve: Callable[[Tensor], Tensor], weight: float, threshold: float) -> Callable[[Tensor], Tensor]:
+    return lambda x: curve(x) + weight * (x - threshold).relu()
+
+
+@pytest.mark.parametrize("name", CURVED)
+@pytest.mark.parametrize("weight", [1e-6, 1e-5, 1e-4])
+@pytest.mark.parametrize("distance", [*DISTANCES, *(-distance for distance in DISTANCES[1:])])
+def test_either_slope_is_right(name: str, weight: float, distance: float) -> None:
+    result = gradcheck(bent(CURVED[name], weight, 1.0 + distance), double([1.0]))
+    assert result.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("name", CURVED)
+@pytest.mark.parametrize("side", [-1.0, 2.0])
+def test_what_is_beyond_both_slopes_is_wrong(name: str, side: float) -> None:
+    weight = 1e-4
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            copy = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(CURVED[name](copy).sum(), copy)
+        return grad * (slope + side * weight)
+
+    wrong = with_backward(bent(CURVED[name], weight, 1.0), backward)
+    assert gradcheck(wrong, double([1.0])).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("name", CURVED)
+@pytest.mark.parametrize("relative", [1e-6, -1e-5, 1e-4])
+def test_a_smooth_function_has_no_such_kink(name: str, relative: float) -> None:
+    curve = CURVED[name]
+    wrong = with_backward(torch.clone, lambda grad, x: grad * (1 + relative))
+    for point in (1.0, 0.3, 1.7):
+        result = gradcheck(lambda x: curve(wrong(x)), double([point]))
+        assert (result.verdict, result.kinks) == (Verdict.FAIL, 0)
