@@ -26,7 +26,8 @@ def says_nothing(at: Bench, samples: Samples, claimed: Tensor, scatter: Tensor) 
     sampled, nothing = at.sampled, void(samples)
     tail = to_the_end(unmoved(sampled, samples) | nothing) & ~nothing
     longest = torch.where(tail, torch.maximum(samples.forth, samples.back), 0.0).amax(dim=1)
-    rise, resting = claimed.abs() * longest, tail.any(dim=1)
-    drowned = resting & (rise <= scatter.amax(dim=0))
-    short = resting & (rise <= _UNITS * sampled.unit * sampled.size.clamp(min=1.0))
-    return drowned | (short & ~at.finely()) if any_set(short) else drowned
+    rise = claimed.abs() * longest
+    short = tail.any(dim=1) & (rise <= _UNITS * sampled.unit * sampled.size.clamp(min=1.0))
+    if not any_set(short):
+        return short
+    return short & (~at.finely() | (rise <= scatter.amax(dim=0)))
