@@ -354,3 +354,11 @@ def test_whether_stairs_are_a_precision_does_not_depend_on_the_draw(step: float,
     x = torch.randn(4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
     for stairs in (lambda x: (x / step).round() * step, lambda x: (x / step).floor() * step):
         assert gradcheck(claimed(stairs, torch.ones_like), x).verdict == verdict
+
+
+def test_what_is_no_number_at_a_kink_is_held_against_the_middle_of_its_slopes() -> None:
+    wrong = claimed(torch.abs, lambda x: x / x.abs())
+    result = gradcheck(wrong, double([0.0]))
+    assert result.verdict == "fail"
+    (element,) = elements(result, ElementVerdict.MISMATCH)
+    assert element.numeric == pytest.approx(0.0, abs=1e-9)

@@ -141,7 +141,8 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance, faint: Tens
     code[local.outside] = Code.OUTSIDE
     error = torch.where(local.kink, outside, judged.error)
     kinked = local.kink | local.jump | local.close
-    nearest = torch.where(local.kink, claimed.clamp(local.low, local.high), judged.numeric)
+    # Nothing is near to what is no number: then it is the middle of the two slopes.
+    nearest = torch.where(local.kink & ~claimed.isnan(), claimed.clamp(local.low, local.high), judged.numeric)
     return Judged(
         numeric=nearest, bar=judged.bar, error=error, allowed=allowed, code=code, kinked=kinked, bent=local.kink
     )
