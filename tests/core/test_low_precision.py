@@ -155,3 +155,13 @@ def test_a_wrong_formula_is_one_among_last_digits_too(name: str, factor: float) 
     function, values = SATURATED[name]
     x = torch.tensor(values, dtype=torch.float32, requires_grad=True)
     assert gradcheck(scaled(function, factor), x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_a_zero_that_only_low_precision_claims_is_no_last_digit(dtype: torch.dtype) -> None:
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        slope = 3 * x * x
+        return grad * (slope if x.dtype is torch.float64 else torch.zeros_like(slope))
+
+    cube = with_backward(lambda x: x**3, backward)
+    assert gradcheck(cube, (drawn(8, dtype=torch.float32).detach() / 100).to(dtype).requires_grad_()).verdict == "fail"

@@ -55,3 +55,13 @@ def test_a_smooth_function_has_no_such_kink(name: str, relative: float) -> None:
     for point in (1.0, 0.3, 1.7):
         result = gradcheck(lambda x: curve(wrong(x)), double([point]))
         assert (result.verdict, result.kinks) == (Verdict.FAIL, 0)
+
+
+@pytest.mark.parametrize("relative", [1e-6, 1e-5, 9e-5])
+@pytest.mark.parametrize("width", [1e-12, 1e-14])
+def test_a_rounded_corner_is_smooth(relative: float, width: float) -> None:
+    def corner(x: Tensor) -> Tensor:
+        return 3 * x + torch.sqrt(x * x + width)
+
+    wrong = with_backward(corner, lambda grad, x: grad * (3 + x / torch.sqrt(x * x + width)) * (1 + relative))
+    assert gradcheck(wrong, double([0.0])).verdict is Verdict.FAIL

@@ -137,3 +137,17 @@ def test_nothing_is_asked_where_no_two_kinks_share_a_row(monkeypatch: pytest.Mon
     assert gradcheck(torch.relu, double([0.0] * 20)).kinks == 20
     with pytest.raises(AssertionError, match="looked up"):
         gradcheck(torch.amax, double([1.0, 1.0]))
+
+
+@pytest.mark.parametrize(("factor", "leak", "verdict"), [(1.0, 0.0, "pass"), (0.5, 0.0, "fail"), (1.0, 0.3, "fail")])
+def test_a_quantile_of_equal_numbers_claims_as_much_as_it_rises_by(factor: float, leak: float, verdict: str) -> None:
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            copy = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(copy.quantile(0.3), copy)
+        slope = slope * factor
+        slope[4] += leak
+        return grad * slope
+
+    quantile = with_backward(lambda x: x.quantile(0.3), backward)
+    assert gradcheck(quantile, double([1.5] * 20)).verdict == verdict

@@ -26,7 +26,10 @@ _NUMBERS = 4_000_000  # held for them, at most
 
 
 def excuse_doubled(trial: Trial, judged: Judged) -> Judged:
-    """Take back small accusations where the same backward is right in double precision."""
+    """Take back small accusations where the same backward is right in double precision.
+
+    Not of zeros: where nothing is left of an entry, nobody can tell rounding from a branch of low precision's own.
+    """
     at, chosen = trial.at, trial.chosen
     small = (judged.code == Code.MISMATCH) & (judged.error <= smallness(at))
     if not at.sampled.coarse or not any_set(small):
@@ -46,7 +49,8 @@ def excuse_doubled(trial: Trial, judged: Judged) -> Judged:
         return judged
     told_of = torch.isin(torch.arange(small.shape[1], device=small.device), asked.outputs[asked.number >= 0])
     right = (said - judged.numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * judged.numeric.abs()
-    excused = small & right & told_of
+    alike = (at.claimed[chosen] * judged.numeric > 0) & (judged.error <= judged.numeric.abs())
+    excused = small & right & told_of & alike
     return replace(
         judged,
         code=judged.code.masked_fill(excused, Code.MATCH),

@@ -21,6 +21,9 @@ from gradverify.core.numeric.samples import BAR_FACTOR, Samples, difference_nois
 from gradverify.core.numeric.walk import sample
 
 _SLIGHT = 1e-4  # of the entry: a kink that opens by more is seen as one
+_WIDEST = 1e-3  # of the larger slope, that they may be apart
+_CORNER = 0.3  # of the gap, by which it may be another one closer by
+_AUDIBLE = 64.0  # times the noise, that it moves an output by there
 _ALIKE = 0.1  # of the gap between the slopes, by which what two sets of steps say may differ
 _ROWS = 96  # moves looked at, at most
 
@@ -37,6 +40,7 @@ def excuse_slight(trial: Trial, judged: Judged) -> Judged:
     low, high, sure = _slopes(at, chosen[rows])
     gap, middle = high - low, (high + low) / 2
     slack = _ALIKE * gap
+    sure &= gap <= _WIDEST * torch.maximum(low.abs(), high.abs())
     between = (claimed[rows] >= low - slack) & (claimed[rows] <= high + slack)
     between &= sure & ((judged.numeric[rows] - middle).abs() <= slack)
     excused = torch.zeros_like(accused)
@@ -60,7 +64,25 @@ def _slopes(at: Bench, moves: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     gap, again = right - left, again_right - again_left
     clear = torch.minimum(gap.abs(), again.abs()) > BAR_FACTOR * torch.maximum(bar, again_bar)
     sure = clear & ((gap - again).abs() <= _ALIKE * torch.minimum(gap.abs(), again.abs()))
+    sure &= (_gap_closer_by(at, moves, gap) - gap).abs() <= _CORNER * gap.abs()
     return torch.minimum(left, right), torch.maximum(left, right), sure
+
+
+def _gap_closer_by(at: Bench, moves: Tensor, gap: Tensor) -> Tensor:
+    """Return the gap by the finest steps at which one like this stands above the noise, nan where none is; (C, m).
+
+    A corner that is rounded is smooth there.
+    """
+    exponents = torch.arange(12, 40, 2, device=gap.device)
+    steps = replace(coarse_steps(at.lengths), factors=2.0 ** -exponents.to(torch.float64))
+    samples = sample(at.sampled, at.moves, moves, steps)
+    bend = (samples.plus - 2 * at.sampled.value + samples.minus) / samples.forth
+    heard = gap.abs().unsqueeze(1) * samples.forth > _AUDIBLE * at.noise.level
+    order = torch.arange(1, heard.shape[1] + 1, device=heard.device).view(1, -1, 1)
+    last = (heard * order).argmax(dim=1, keepdim=True)
+    finest, before = bend.gather(1, last), bend.gather(1, (last - 1).clamp(min=0))
+    straight = (4 * finest - before) / 3  # without what bends like a parabola
+    return torch.where(last >= 1, straight, torch.nan).squeeze(1)
 
 
 def _one_sided(at: Bench, samples: Samples, rungs: slice) -> tuple[Tensor, Tensor, Tensor]:

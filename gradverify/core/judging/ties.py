@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gradverify.core.function.chance import scattered
 from gradverify.core.function.flags import any_set
-from gradverify.core.function.sampler import along, places
+from gradverify.core.function.sampler import Sampler, along, places
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench, focused
 from gradverify.core.judging.compare import Code, Judged, agrees
@@ -124,10 +124,14 @@ def _proven(near: Bench, group: Sequence[Row], generator: torch.Generator) -> It
         for _ in range(_AGAIN)
     ]
     around += [DISTANCE * scattered(length, generator) for _ in range(2 * _AGAIN)]
-    around += [DISTANCE * length * place for place in _among_others(near, group, generator)]
     sampled = focused(near, torch.tensor([row.number for row in group], device=length.device)).sampled
     here = [(along(sampled, sign * STEP * direction) - sampled.value) / (sign * STEP) for sign in (1, -1)]
     found = torch.cat([slopes(sampled, around, [direction]).squeeze(1), torch.stack(here)])
+    fits = _rises_alike(near, sampled, group)
+    if any_set(fits):
+        others = [DISTANCE * length * place for place in _among_others(near, group, generator)]
+        among = slopes(sampled, others, [direction]).squeeze(1)
+        found = torch.cat([found, torch.where(fits, among, found[-1])])
     for place, row in enumerate(group):
         mine = found[:, place] / row.length
         terms = near.claimed[row.moves, row.number] * row.direction
@@ -138,6 +142,22 @@ def _proven(near: Bench, group: Sequence[Row], generator: torch.Generator) -> It
         steady = float(mine.max() - mine.min()) <= same
         if steady and abs(claimed_rise - rise) > CLEARLY * same:
             yield _Proof(row=row, rise=rise, claimed=claimed_rise, unsure=same)
+
+
+def _rises_alike(near: Bench, sampled: Sampler, group: Sequence[Row]) -> Tensor:
+    """Tell which rows claim as much as their output rises by where all of its inputs rise alike; (rows,).
+
+    Others are the gradient of no piece however many of these there are.
+    """
+    direction, claims = torch.zeros_like(sampled.point), torch.zeros_like(sampled.value)
+    for place, row in enumerate(group):
+        owner, claimed = near.moves.owner[:, row.number], near.claimed[:, row.number]
+        direction[owner[owner >= 0]] = row.length
+        claims[place] = row.length * claimed[owner >= 0].sum()
+    rise = (along(sampled, STEP * direction) - along(sampled, -STEP * direction)) / (2 * STEP)
+    return (rise - claims).abs() <= CLEARLY * (
+        ALIKE * rise.abs() + AUDIBLE * near.noise.level[[row.number for row in group]] / STEP
+    )
 
 
 def _among_others(near: Bench, group: Sequence[Row], generator: torch.Generator) -> Iterator[Tensor]:
