@@ -26,6 +26,7 @@ _CORNER = 0.3  # of the gap, by which it may be another one closer by
 _AUDIBLE = 64.0  # times the noise, that it moves an output by there
 _ALIKE = 0.1  # of the gap between the slopes, by which what two sets of steps say may differ
 _ROWS = 96  # moves looked at, at most
+_SAMPLES, _NUMBERS = 32, 40_000_000  # of each move, and numbers held for all of them, at most
 
 
 def excuse_slight(trial: Trial, judged: Judged) -> Judged:
@@ -34,7 +35,7 @@ def excuse_slight(trial: Trial, judged: Judged) -> Judged:
     claimed = at.claimed[chosen]
     accused = (judged.code == Code.MISMATCH) & ~judged.kinked
     accused &= judged.error <= _SLIGHT * torch.maximum(claimed.abs(), judged.numeric.abs())
-    rows = accused.any(dim=1).nonzero().squeeze(1)[:_ROWS]
+    rows = accused.any(dim=1).nonzero().squeeze(1)[: min(_ROWS, _NUMBERS // (_SAMPLES * at.width))]
     if not len(rows):
         return judged
     low, high, sure = _slopes(at, chosen[rows])
