@@ -47,10 +47,10 @@ def excuse_doubled(trial: Trial, judged: Judged) -> Judged:
         said = told(answered(finer, asked), asked, at.moves.owner[chosen])
     except EvaluationError:
         return judged
-    told_of = torch.isin(torch.arange(small.shape[1], device=small.device), asked.outputs[asked.number >= 0])
+    # What was not asked says zero, which is never right: an accused entry that keeps its sign is larger than its bar.
     right = (said - judged.numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * judged.numeric.abs()
     alike = (at.claimed[chosen] * judged.numeric > 0) & (judged.error <= judged.numeric.abs())
-    excused = small & right & told_of & alike
+    excused = small & right & alike
     return replace(
         judged,
         code=judged.code.masked_fill(excused, Code.MATCH),

@@ -49,14 +49,14 @@ def _beside_the_first(backward: Reverse, cotangents: Tensor) -> Tensor | None:
     if found is None:
         backward.batched.believed = False
         return None
-    answers, again = found[:-1], found[-1]
+    every, again = found[:-1], found[-1]
     rounding = max(ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
-    same = torch.equal(again, expected) or all_set((again - expected).abs_() <= answers.abs().sum(dim=0).mul_(rounding))
+    same = torch.equal(again, expected) or all_set((again - expected).abs_() <= every.abs().sum(dim=0).mul_(rounding))
     if not same:
         return None
     backward.graph.reuse = Reuse.SHARED
     backward.batched.calls += 1
-    return answers
+    return every
 
 
 def _at_once(backward: Reverse, cotangents: Tensor) -> Tensor | None:

@@ -18,7 +18,8 @@ from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.coordinates import coordinates_in, real_view
 from gradverify.core.function.flags import any_set
 from gradverify.core.function.problem import call
-from gradverify.core.function.sampler import Mode, Sampler, identical, single, units_apart
+from gradverify.core.function.sampler import Mode, Sampler, single, units_apart
+from gradverify.core.function.sizes import identical
 from gradverify.errors import EvaluationError
 
 WORTH = 4  # fewer points are evaluated one by one

@@ -23,8 +23,9 @@ from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.ecnoise import PLACES, noise_in
 from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.line import on_line
-from gradverify.core.function.sampler import Sampler, along, identical, magnitudes
+from gradverify.core.function.sampler import Sampler, along, magnitudes
 from gradverify.core.function.scale import Scales, own_or_shared
+from gradverify.core.function.sizes import identical
 
 _SPACING = 1.3 * 2.0**-20  # of the length scale: many float32 ulps, and far below what most functions feel
 _CLOSER = 4.0  # by which the samples then move together

@@ -19,8 +19,9 @@ from torch import Tensor
 from gradverify.core.function.chance import scattered
 from gradverify.core.function.coordinates import Block
 from gradverify.core.function.problem import Primal, Problem
-from gradverify.core.function.sampler import Sampler, identical, sampler
+from gradverify.core.function.sampler import Sampler, sampler
 from gradverify.core.function.scale import scales
+from gradverify.core.function.sizes import identical
 from gradverify.core.function.steady import Steady
 from gradverify.core.function.tape import record
 from gradverify.core.function.together import evaluate

@@ -15,8 +15,9 @@ from torch.autograd.function import BackwardCFunction
 
 from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.coordinates import Block, blocks, coordinates_in, flatten, real_view, unflatten
-from gradverify.core.function.flags import all_set, any_set
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.problem import Named, Problem, call, fresh, overlaps
+from gradverify.core.function.sizes import identical, largest, unit_roundoff
 from gradverify.core.function.tape import Tape
 from gradverify.core.function.watched import Watch
 from gradverify.errors import EvaluationError
@@ -87,8 +88,8 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         problem=problem,
         point=flatten(tensors),
         value=recorded,
-        unit=_unit_roundoff(tape.outputs, recorded),
-        size=_largest(recorded, outputs),
+        unit=unit_roundoff(tape.outputs, recorded),
+        size=largest(recorded, outputs),
         inputs=blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals),
         outputs=outputs,
         names=tuple(output.name for output in tape.outputs),
@@ -126,11 +127,6 @@ def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:
     return torch.full_like(sampled.value, torch.nan) if found is None else found.clone()
 
 
-def identical(one: Tensor, other: Tensor) -> bool:
-    """Tell whether two tensors of one shape hold the same numbers, bit for bit; what is no number is like its like."""
-    return torch.equal(one, other) or all_set((one == other) | (one.isnan() & other.isnan()))
-
-
 def units_apart(sampled: Sampler, one: Tensor, other: Tensor) -> float:
     """Return by how many units of rounding outputs (..., m) differ at most; infinite where only one is a number."""
     if identical(one, other):
@@ -143,7 +139,7 @@ def units_apart(sampled: Sampler, one: Tensor, other: Tensor) -> float:
 def magnitudes(sampled: Sampler, values: Tensor) -> Tensor:
     """Return for each output looked at the largest finite magnitude among `values` (m,) in its tensor; (m,)."""
     if sampled.kept is None:
-        return _largest(values, sampled.outputs)
+        return largest(values, sampled.outputs)
     sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
     for block in sampled.outputs:
         mine = (sampled.kept >= block.start) & (sampled.kept < block.stop)
@@ -206,36 +202,6 @@ def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
         mine = (columns >= block.start) & (columns < block.stop)
         rounded[..., mine] = values[..., mine].to(real).to(torch.float64)
     return rounded
-
-
-def _largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
-    if len(outputs) == 1 and len(values):
-        return _farthest(values).expand(len(values))
-    sizes = values.abs().nan_to_num_(0.0, 0.0, 0.0)
-    for block in outputs:
-        if block.stop > block.start:
-            whole = slice(block.start, block.stop)  # of a complex tensor, both parts: what rounds one rounds the other
-            sizes[whole] = sizes[whole].max()
-    return sizes
-
-
-def _farthest(values: Tensor) -> Tensor:
-    """Return the largest finite magnitude, (); zero where there is none."""
-    sizes = values.abs()
-    farthest = sizes.amax()
-    return farthest if float(farthest) < math.inf else sizes.nan_to_num_(0.0, 0.0, 0.0).max()
-
-
-def _unit_roundoff(outputs: Sequence[Named], like: Tensor) -> Tensor:
-    if len(outputs) == 1:
-        return like.new_tensor(torch.finfo(outputs[0].tensor.dtype).eps / 2).expand(len(like))
-    units = torch.empty_like(like)
-    start = 0
-    for output in outputs:
-        stop = start + coordinates_in(output.tensor)
-        units[start:stop] = torch.finfo(output.tensor.dtype).eps / 2
-        start = stop
-    return units
 
 
 def _run(sampled: Sampler, copies: Sequence[Tensor]) -> Tensor | None:

@@ -16,8 +16,9 @@ from gradverify.core.function.chance import scattered
 from gradverify.core.function.copies import beside_the_point
 from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.room import room
-from gradverify.core.function.sampler import Sampler, along, identical, moved
+from gradverify.core.function.sampler import Sampler, along, moved
 from gradverify.core.function.scale import Scales
+from gradverify.core.function.sizes import identical
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.series import PLACES, Eight
 from gradverify.core.numeric.walk import Walk, walk_by_input

@@ -1,0 +1,50 @@
+"""How large values are, what they are rounded by, and whether they are the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.coordinates import Block, coordinates_in
+from gradverify.core.function.flags import all_set
+from gradverify.core.function.problem import Named
+
+
+def identical(one: Tensor, other: Tensor) -> bool:
+    """Tell whether two tensors of one shape hold the same numbers, bit for bit; what is no number is like its like."""
+    return torch.equal(one, other) or all_set((one == other) | (one.isnan() & other.isnan()))
+
+
+def largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
+    """Return for each value the largest finite magnitude in its tensor; (m,)."""
+    if len(outputs) == 1 and len(values):
+        return _farthest(values).expand(len(values))
+    sizes = values.abs().nan_to_num_(0.0, 0.0, 0.0)
+    for block in outputs:
+        if block.stop > block.start:
+            whole = slice(block.start, block.stop)  # of a complex tensor, both parts: what rounds one rounds the other
+            sizes[whole] = sizes[whole].max()
+    return sizes
+
+
+def _farthest(values: Tensor) -> Tensor:
+    """Return the largest finite magnitude, (); zero where there is none."""
+    sizes = values.abs()
+    farthest = sizes.amax()
+    return farthest if float(farthest) < math.inf else sizes.nan_to_num_(0.0, 0.0, 0.0).max()
+
+
+def unit_roundoff(outputs: Sequence[Named], like: Tensor) -> Tensor:
+    """Return the unit roundoff of each value's own dtype; (m,)."""
+    if len(outputs) == 1:
+        return like.new_tensor(torch.finfo(outputs[0].tensor.dtype).eps / 2).expand(len(like))
+    units = torch.empty_like(like)
+    start = 0
+    for output in outputs:
+        stop = start + coordinates_in(output.tensor)
+        units[start:stop] = torch.finfo(output.tensor.dtype).eps / 2
+        start = stop
+    return units
