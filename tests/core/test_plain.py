@@ -71,7 +71,7 @@ def test_a_glance_says_what_a_look_at_each_entry_says(
 
 
 def test_most_tiles_of_a_smooth_function_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    tiles = seen(SMOOTH[0], drawn(64, 32), monkeypatch)
+    tiles = seen(SMOOTH[0], drawn(128, 32), monkeypatch)
     assert len(tiles) >= 4
     assert all(bool(plain_entries(tile)[1].all()) for tile in tiles)
 

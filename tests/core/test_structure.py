@@ -243,3 +243,79 @@ def test_claims_are_the_same_however_many_cotangents_go_at_once(held: int, monke
     assert (some.verdict, some.entries, some.method) == (Verdict.PASS, whole.entries, whole.method)
     assert some.max_error == pytest.approx(whole.max_error, abs=1e-12)
     assert some.evaluations.backward > whole.evaluations.backward
+
+
+def test_an_empty_tensor_has_no_part_in_a_structure() -> None:
+    def beside(x: Tensor, nothing: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        return (x * b).tanh() + nothing.sum(), (b * b).sin()
+
+    def product(x: Tensor, nothing: Tensor) -> Tensor:
+        return x @ x + nothing.sum()
+
+    for function, inputs in ((beside, (drawn(40, 5), drawn(0, 5), drawn(5))), (product, (drawn(54), drawn(0)))):
+        found = [check(function, *inputs) for check in (gradcheck, gradgradcheck)]
+        assert [result.verdict for result in found] == [Verdict.PASS, Verdict.PASS]
+
+
+@pytest.mark.parametrize("held", [40_000, 2_000_000])
+def test_inputs_may_be_asked_for_apart(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def product(x: Tensor, w: Tensor, nothing: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        return x @ w + b + nothing.sum(), x.sum(1)
+
+    def asked() -> tuple[CheckResult, int]:
+        result = gradcheck(product, drawn(30, 20), drawn(20, 25), drawn(0), drawn(25))
+        return result, result.evaluations.backward
+
+    monkeypatch.setattr(claims, "_HELD", held)
+    monkeypatch.setattr(claims, "_APART", 10**9)
+    whole, once = asked()
+    monkeypatch.setattr(claims, "_APART", 0)
+    apart, often = asked()
+    assert (whole.verdict, apart.verdict) == (Verdict.PASS, Verdict.PASS)
+    assert (apart.entries, apart.method) == (whole.entries, Method.STRUCTURED)
+    assert apart.max_error == pytest.approx(whole.max_error, abs=1e-12)
+    assert often > once
+
+
+@pytest.mark.parametrize("place", [0, 7, 599])
+def test_an_error_is_found_where_inputs_are_asked_for_apart(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Product(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x: Tensor, w: Tensor) -> Tensor:
+            return x @ w
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+            x, w = ctx.saved_tensors
+            off = (torch.arange(x.numel()) == place).view_as(x) * 1e-6
+            return (grad @ w.mT) * (1 + off), x.mT @ grad
+
+    monkeypatch.setattr(claims, "_APART", 0)
+    result = gradcheck(Product.apply, drawn(30, 20), drawn(20, 25))
+    assert (result.verdict, result.method) == (Verdict.FAIL, Method.STRUCTURED)
+    assert positions(result, (30, 20)) == {place}
+
+
+def test_a_backward_that_says_otherwise_when_asked_for_one_input_alone_is_not_asked_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    original = torch.autograd.grad
+
+    def falsified(outputs: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+        found = original(outputs, inputs, *args, **options)
+        if len(inputs) == 1 and options.get("is_grads_batched"):
+            asked.append(1)
+            return tuple(grad * 1.01 for grad in found)
+        return found
+
+    monkeypatch.setattr(claims, "_APART", 0)
+    monkeypatch.setattr(torch.autograd, "grad", falsified)
+    assert gradcheck(torch.matmul, drawn(30, 20), drawn(20, 25)).verdict is Verdict.PASS
+    assert asked

@@ -9,8 +9,8 @@ from torch import Tensor
 
 FEW = 32  # inputs: with fewer than these each is moved alone, and no structure is looked for
 _HELD = 2_000_000  # sampled numbers held at a time
-_CACHED = 1 << 14  # of a vector: so many that a dozen such vectors stay in a cache
-_FEW_STEPS = 4  # portions that are quicker gone through at once
+_CACHED = 1 << 15  # of a vector: so many that a dozen such vectors stay in a cache
+_FEW_STEPS = 2  # portions that are quicker gone through at once
 _LAUNCHED = 1 << 20  # on other devices, where a step costs the same for fewer
 
 

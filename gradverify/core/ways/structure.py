@@ -206,10 +206,11 @@ def _table(window: Window, period: int, length: int) -> Tensor:
 
 
 def _input_parts(sampled: Sampler) -> tuple[Part, ...]:
-    tensors = [primal.tensor for primal in sampled.problem.primals]
+    tensors = [primal.tensor for primal in sampled.problem.primals if primal.tensor.numel()]  # nothing moves nothing
     return parts([tuple(tensor.shape) for tensor in tensors], [tensor.is_complex() for tensor in tensors])
 
 
 def _output_parts(sampled: Sampler) -> tuple[Part, ...]:
     complexes = {block.tensor: block.step == 2 for block in sampled.outputs}
-    return parts([tuple(shape) for shape in sampled.shapes], [complexes[k] for k in range(len(sampled.shapes))])
+    some = [k for k, shape in enumerate(sampled.shapes) if shape.numel()]
+    return parts([tuple(sampled.shapes[k]) for k in some], [complexes[k] for k in some])
