@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from gradverify.core.function import portion
 from gradverify.core.ways import claims
 from gradverify.result import CheckResult, Method, Verdict
 from tests.core.support import gradcheck, gradgradcheck
@@ -319,3 +320,18 @@ def test_a_backward_that_says_otherwise_when_asked_for_one_input_alone_is_not_as
     monkeypatch.setattr(torch.autograd, "grad", falsified)
     assert gradcheck(torch.matmul, drawn(30, 20), drawn(20, 25)).verdict is Verdict.PASS
     assert asked
+
+
+@pytest.mark.parametrize("check", [gradcheck, gradgradcheck])
+def test_moves_that_own_not_every_output_may_be_made_some_at_a_time(
+    check: Callable[..., CheckResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def transposed(x: Tensor, w: Tensor) -> Tensor:
+        return functional.conv_transpose2d(x, w, stride=2)
+
+    x, w = drawn(2, 2, 6, 6), drawn(2, 3, 3, 3)
+    whole = check(transposed, x, w)
+    monkeypatch.setattr(portion, "_HELD", 20_000)
+    some = check(transposed, x, w)
+    assert (some.verdict, some.method) == (Verdict.PASS, Method.STRUCTURED)
+    assert some.evaluations.forward <= 1.5 * whole.evaluations.forward

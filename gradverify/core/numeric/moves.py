@@ -65,12 +65,15 @@ def of_outputs(moves: Moves, outputs: Tensor | slice) -> Moves:
 
 
 def owned(moves: Moves, chosen: Tensor | slice, values: Tensor) -> Tensor:
-    """Return `values` (n,) of the coordinate that owns each entry of the chosen moves: (C, 1) or (C, m)."""
+    """Return `values` (n,) of the coordinate that owns each entry of the chosen moves: (C, 1) or (C, m).
+
+    Where nobody does, that of another of the same move, which goes as far as any: a change is none of an owner's.
+    """
     if moves.kind is Kind.SINGLE:
         return values[chosen].unsqueeze(1)
     if moves.direct:
         return values.unsqueeze(0)
-    return _looked_up(values, _somebody(moves, moves.owner[chosen]))
+    return _looked_up(values, somebody(moves, chosen))
 
 
 def by_owner(moves: Moves, values: Tensor) -> Tensor:
@@ -80,7 +83,7 @@ def by_owner(moves: Moves, values: Tensor) -> Tensor:
     if moves.direct:
         return values[0]
     found = torch.zeros(len(moves.colour), dtype=values.dtype, device=values.device)
-    return found.scatter_add_(0, _somebody(moves, moves.owner).reshape(-1), _of_owners(moves, values).reshape(-1))
+    return found.scatter_add_(0, somebody(moves, slice(None)).reshape(-1), _of_owners(moves, values).reshape(-1))
 
 
 def largest_by_owner(moves: Moves, sizes: Tensor) -> Tensor:
@@ -90,7 +93,7 @@ def largest_by_owner(moves: Moves, sizes: Tensor) -> Tensor:
     if moves.direct:
         return sizes[0]
     found = torch.zeros(len(moves.colour), dtype=sizes.dtype, device=sizes.device)
-    return found.scatter_reduce_(0, _somebody(moves, moves.owner).reshape(-1), sizes.reshape(-1), "amax")
+    return found.scatter_reduce_(0, somebody(moves, slice(None)).reshape(-1), sizes.reshape(-1), "amax")
 
 
 def to_owners(moves: Moves, values: Tensor) -> Tensor:
@@ -99,12 +102,17 @@ def to_owners(moves: Moves, values: Tensor) -> Tensor:
         return values.unsqueeze(1).expand_as(moves.owner)
     if moves.direct:
         return values.unsqueeze(0)
-    return _of_owners(moves, _looked_up(values, _somebody(moves, moves.owner)))
+    return _of_owners(moves, _looked_up(values, somebody(moves, slice(None))))
 
 
-def _somebody(moves: Moves, owner: Tensor) -> Tensor:
-    """Return the owners of some entries, with any coordinate in place of nobody."""
-    return owner if moves.full else owner.clamp(min=0)
+def somebody(moves: Moves, chosen: Tensor | slice) -> Tensor:
+    """Return the owners of the chosen moves' entries, with a coordinate of the same move in place of nobody; (C, m)."""
+    owner = moves.owner[chosen]
+    if moves.full:
+        return owner
+    every = torch.arange(len(moves.colour), device=owner.device)
+    first = every.new_full((moves.count,), len(every) - 1).scatter_reduce_(0, moves.colour, every, "amin")
+    return torch.where(owner >= 0, owner, first[chosen].unsqueeze(1))
 
 
 def _of_owners(moves: Moves, values: Tensor) -> Tensor:

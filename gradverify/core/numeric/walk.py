@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.core.function.sampler import Sampler, is_double, representable
 from gradverify.core.function.together import evaluate
-from gradverify.core.numeric.moves import Kind, Moves, members, owned, owns_all
+from gradverify.core.numeric.moves import Kind, Moves, members, owned, owns_all, somebody
 from gradverify.core.numeric.samples import Samples, Steps
 
 _AT_ONCE = 1 << 17  # numbers in the points of one call: beyond them a call of its own costs nothing
@@ -116,10 +116,9 @@ def _spots(sampled: Sampler, moves: Moves, chosen: Tensor, inside: Tensor) -> tu
     """
     if moves.kind is Kind.SINGLE:
         return torch.arange(len(chosen), device=chosen.device).unsqueeze(1), None
-    owner = moves.owner if len(chosen) == moves.count else moves.owner[chosen]
+    owner = somebody(moves, slice(None) if len(chosen) == moves.count else chosen)
     if owns_all(moves, chosen):
         return torch.searchsorted(inside, owner.contiguous()), None
-    owner = owner.clamp(min=0)
     if owner.numel() >= len(sampled.point):
         return owner, slice(None)
     return torch.arange(owner.numel(), device=owner.device).view_as(owner), owner.reshape(-1)
