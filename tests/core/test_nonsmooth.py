@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -362,3 +364,36 @@ def test_what_is_no_number_at_a_kink_is_held_against_the_middle_of_its_slopes() 
     assert result.verdict == "fail"
     (element,) = elements(result, ElementVerdict.MISMATCH)
     assert element.numeric == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_gradient_of_a_network_of_relus_is_level_up_to_where_the_next_one_switches(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    shapes = ((16, 10), (10, 20), (20, 4))
+    inputs = [torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_() for shape in shapes]
+    assert gradgradcheck(lambda x, w, v: (x @ w).relu() @ v, *inputs).verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    ("slope", "verdicts"), [(0.0, {"pass"}), (1e-3, {"fail", "inconclusive"}), (1.0, {"fail", "inconclusive"})]
+)
+def test_leaps_here_and_there_are_no_flight_of_stairs(slope: float, verdicts: set[str]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    places, leaps = torch.randn(2, 40, dtype=torch.float64, generator=generator)
+    x = torch.randn(6, dtype=torch.float64, generator=generator).requires_grad_()
+
+    def jumping(x: Tensor) -> Tensor:
+        return ((x.unsqueeze(-1) > places) * leaps).sum(-1).cumsum(0)
+
+    assert gradcheck(claimed(jumping, lambda x: torch.full_like(x, slope)), x).verdict in verdicts
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("function", [np.exp, np.tanh, lambda x: x**3])
+def test_half_precision_that_nobody_sees_has_no_derivative_of_zero(function: Callable[..., Any], seed: int) -> None:
+    x = torch.randn(3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+    def rounded(x: Tensor) -> Tensor:
+        return torch.from_numpy(function(x.detach().numpy().astype("float16").astype("float64")).cumsum())
+
+    assert gradcheck(claimed(rounded, torch.zeros_like), x).verdict != "pass"

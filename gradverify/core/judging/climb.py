@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.core.function.flags import any_set
 from gradverify.core.judging.bench import Bench, of_moves
-from gradverify.core.judging.compare import Code, Judged, is_resolved, judge_local
+from gradverify.core.judging.compare import Code, Judged, is_resolved, judge_local, judge_smooth
 from gradverify.core.judging.doubt import in_doubt
 from gradverify.core.judging.faint import excused
 from gradverify.core.judging.replaced import replaced
@@ -18,7 +18,8 @@ from gradverify.core.judging.still import says_nothing
 from gradverify.core.numeric.ladder import coarse_steps, fine_steps
 from gradverify.core.numeric.moves import members, owned
 from gradverify.core.numeric.nonsmooth import Local, examine
-from gradverify.core.numeric.samples import BAR_FACTOR, Samples, joined, of_rows
+from gradverify.core.numeric.plateau import level_stretch
+from gradverify.core.numeric.samples import BAR_FACTOR, NOISE_FACTOR, Estimate, Samples, joined, of_rows
 from gradverify.core.numeric.walk import sample
 
 DEPTH = 32  # rungs of a ladder, about
@@ -66,7 +67,23 @@ def _judged(at: Bench, samples: Samples, height: Tensor | None) -> tuple[Judged,
         every = torch.arange(len(open_), device=open_.device), torch.arange(open_.shape[1], device=open_.device)
         code = other.code.masked_fill((other.code == Code.MATCH) & ~at.noise.lasting, Code.UNDETERMINED)
         judged = replaced(judged, open_, *every, replace(other, code=code))
-    return _by_finer_steps(at, samples, height, judged), local
+    return _on_level_ground(at, samples, local, _by_finer_steps(at, samples, height, judged)), local
+
+
+def _on_level_ground(at: Bench, samples: Samples, local: Local, judged: Judged) -> Judged:
+    """Let a claim of zero match where an output stays bit for bit as it is, up to leaps that are no stairs.
+
+    Of stairs, whose height counts as noise, nobody can say whether their slope is meant.
+    """
+    claimed = at.claimed[samples.moves]
+    open_ = local.stairs & (claimed == 0) & (judged.code != Code.MATCH)
+    if not any_set(open_):
+        return judged
+    width = level_stretch(at.sampled, samples)
+    allowance = of_moves(at.allowance, samples.moves)
+    level = Estimate(value=torch.zeros_like(claimed), bar=NOISE_FACTOR * at.noise.level / width)
+    every = torch.arange(len(open_), device=open_.device), torch.arange(open_.shape[1], device=open_.device)
+    return replaced(judged, open_ & (width > 0), *every, judge_smooth(claimed, level, allowance, allowance.zero))
 
 
 def _by_finer_steps(at: Bench, samples: Samples, height: Tensor | None, judged: Judged) -> Judged:

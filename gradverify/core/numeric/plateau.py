@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.sampler import Sampler
-from gradverify.core.numeric.samples import Estimate, Samples, to_the_end, void
+from gradverify.core.numeric.samples import Estimate, Samples, to_the_end, unmoved, void
 
 _FEW = 4.0  # units of rounding by which a tilted stair may seem to move
 _ROUNDING = 64.0  # units of rounding of the output or the input, that a tilted stair is high at most
@@ -21,6 +21,12 @@ _NEAR, _FAR = 4, 10  # rungs beyond the stair that are looked at
 _EVEN = 2.0**-6  # slopes beyond a stretch that differ by no more than this part are one slope
 _BOTH = 2  # of them, at least, must move on both sides
 _NARROW = 2.0**-7  # widest stair that counts, relative to the largest step, if it moves on both sides near by
+_SURE = 4  # rungs at which an output stays as it is, at least, on a level stretch
+_WIDE = 2.0**-20  # least width of such a stretch, relative to the largest step: float32's stairs are narrower
+_FLIGHT = 16.0  # how far up a flight of stairs is looked at, in units of the least step that moves it on both sides
+_SHORT = 6.0  # where the largest step is no longer than that, stairs would be wider than any precision's
+_STEPS = 3.0  # of these units, at most, it takes to climb as high again as by that step
+_OFF = 1.5  # of the lowest move seen, a flight may depart from a slope
 _LOW = 2.0**-7  # highest stair that counts, relative to the output, if it does so far off: bfloat16 has such stairs
 
 
@@ -36,6 +42,38 @@ def tilted_stair(sampled: Sampler, samples: Samples, slope: Estimate) -> Tensor:
     height = _height(sampled, level, _FEW * (sampled.unit * sampled.value.abs() + bar * samples.forth))
     rounding = _ROUNDING * sampled.unit * torch.maximum(sampled.value.abs(), samples.forth[:, 0])
     return torch.where(height <= rounding, height, 0.0)  # what is higher is none of rounding: a kink on either side
+
+
+def level_stretch(sampled: Sampler, samples: Samples) -> Tensor:
+    """Return how far to either side an output stays as it is, between leaps that are no flight of stairs; (C, m).
+
+    So does the gradient of a network of ReLUs, up to where the next of them switches: 0 of anything else.
+    """
+    nothing = void(samples)
+    tail = to_the_end(unmoved(sampled, samples) | nothing) & ~nothing
+    first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
+    width = samples.forth.expand_as(tail).gather(1, first).squeeze(1)
+    known = (tail.sum(dim=1) >= _SURE) & (width >= _WIDE * samples.forth[:, 0])
+    return torch.where(known & ~_is_flight(sampled, samples), width, 0.0)
+
+
+def _is_flight(sampled: Sampler, samples: Samples) -> Tensor:
+    """Tell whether outputs climb evenly from where they move on both sides, as stairs of one height do, or may do.
+
+    (C, m). What bends them has the same sign on both sides, and is left out. An edge may be much nearer on one side.
+    """
+    up, down = samples.plus - sampled.value, sampled.value - samples.minus
+    rise, steps = (up + down) / 2, samples.forth.expand_as(up)
+    both = (up != 0) & (down != 0) & torch.isfinite(rise)
+    begin = torch.where(both, steps, torch.inf).amin(dim=1, keepdim=True)
+    near = both & (steps <= _FLIGHT * begin)
+    length = torch.where(near, steps, 0.0).amax(dim=1, keepdim=True)
+    height = torch.where(near & (steps == length), rise, 0.0).sum(dim=1, keepdim=True)
+    lowest = torch.where(near, torch.minimum(up.abs(), down.abs()), torch.inf).amin(dim=1, keepdim=True)
+    even = ((rise - height / length * steps).abs() <= _OFF * lowest) | ~near
+    climbs = height.abs() >= lowest * (length / begin / _STEPS)
+    wide = (length < _SHORT * begin) & torch.isfinite(rise).all(dim=1, keepdim=True)
+    return (even.all(dim=1, keepdim=True) & climbs & ~wide).squeeze(1)
 
 
 def _height(sampled: Sampler, samples: Samples, unheard: Tensor) -> Tensor:
