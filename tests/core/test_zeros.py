@@ -118,3 +118,42 @@ def test_a_leak_that_the_scatter_would_not_hide_is() -> None:
 
     loss = with_backward(lambda x: torch.nn.functional.cross_entropy(x, torch.tensor([1])), backward)
     assert gradcheck(loss, double([[0.0, 22.0, -22.0]])).verdict == "fail"
+
+
+@pytest.mark.parametrize("fill", [-1e9, -1e16, torch.finfo(torch.float64).min, -torch.inf])
+def test_what_a_mask_is_filled_with_hides_no_mistake_elsewhere(fill: float) -> None:
+    masked = torch.ones(6, 6).triu(1).bool()
+
+    class Scores(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, q: Tensor, k: Tensor, leak: float) -> Tensor:
+            ctx.save_for_backward(q, k)
+            ctx.leak = leak
+            return (q @ k.mT).masked_fill(masked, fill)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+            q, k = ctx.saved_tensors
+            grad = grad.masked_fill(masked, 0.0)
+            return (grad + ctx.leak * grad.roll(1, 0)) @ k, grad.mT @ q, None
+
+    generator = torch.Generator().manual_seed(1)
+    q, k = (torch.randn(6, 4, dtype=torch.float64, generator=generator).requires_grad_() for _ in range(2))
+    assert gradcheck(Scores.apply, q, k, 0.0).verdict is Verdict.PASS
+    assert gradcheck(Scores.apply, q, k, 1e-5).verdict is Verdict.FAIL
+
+
+def test_a_mask_that_backward_forgets_is_found_beside_the_least_number() -> None:
+    groups = torch.tensor([1, 1, 2, 2, 1, 2])
+
+    class Largest(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return torch.full((3,), torch.finfo(x.dtype).min, dtype=x.dtype).scatter_reduce(0, groups, x, "amax")
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad[groups]
+
+    x = torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    assert gradcheck(Largest.apply, x).verdict is Verdict.FAIL

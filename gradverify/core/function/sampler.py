@@ -22,6 +22,7 @@ from gradverify.core.function.tape import Tape
 from gradverify.core.function.watched import Watch
 from gradverify.errors import EvaluationError
 
+_HUGE = 2.0**20  # outputs from which on they may be what a mask is filled with
 _ASIDE = 2.0**-12  # how far from the point a forward is watched, relative to each input
 _LONG = 2e-3  # seconds of one call: many times what it takes to make a call at all
 
@@ -103,7 +104,22 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
     draft.together.slow = time.thread_time() - begun > _LONG
     own = {each.dtype for each in (*tensors, *(output.tensor for output in tape.outputs))}
     mode = Mode.WITHOUT_GRAPH if identical(again, recorded) else Mode.WITH_GRAPH
-    return replace(draft, mode=mode, narrow=cache(lambda: _narrowest(draft, own)))
+    found = replace(draft, mode=mode, narrow=cache(lambda: _narrowest(draft, own)))
+    return found if not len(recorded) or float(found.size.amax()) < _HUGE else replace(found, size=_moving(found))
+
+
+def _moving(sampled: Sampler) -> Tensor:
+    """Return the largest magnitude in each output's tensor of those that move; where none does, of all; (m,).
+
+    What a mask is filled with is no number that others have been computed from, however large.
+    """
+    size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
+    aside = sampled.point + scattered_from(_ASIDE * (size + size.mean().clamp(min=_ASIDE)), 0)
+    there = _run(sampled, _at_point(sampled, aside))
+    if there is None:
+        return sampled.size
+    found = largest(torch.where(there == sampled.value, 0.0, sampled.value), sampled.outputs)
+    return torch.where(found > 0, found, sampled.size)
 
 
 def _narrowest(sampled: Sampler, own: Collection[torch.dtype]) -> float:

@@ -106,23 +106,26 @@ def _left_by_other_steps(at: Bench, chosen: Tensor, first: First, judged: Judged
     near, some = focused(at, outputs), chosen[rows]
     doubt, bends, code = first.doubt[place], first.bends[place], first.judged.code[place]
     closer, farther = richardson.closer_steps(at.lengths), halving_steps(at.lengths)
-    loud = _drowned(near, some, closer)
+    loud = hopeless(_noise_of(near, some, closer), near.claimed[some].abs())
     blurred = doubt & (bends | (code != Code.MISMATCH)) & ~loud
-    faint = doubt & loud & ~bends & (code == Code.MATCH) & ~_drowned(near, some, farther)
+    faint = doubt & loud & ~bends & (code == Code.MATCH)
     left = first.doubt
     for look, steps, unsure in ((first_look, closer, blurred), (look_from_afar, farther, faint)):
         if any_set(unsure):
             own, seen = span(unsure)
             nearest = focused(near, seen)
             again = look(nearest, walked(nearest.sampled, nearest.moves, some[own], steps))
+            clear = ~again.doubt
+            if look is look_from_afar:  # finer steps have more noise than is left here
+                best = again.judged.bar <= _noise_of(nearest, some[own], steps)
+                clear |= best & (again.judged.code == Code.MATCH) & ~again.bends
             settled = torch.zeros_like(left)
-            settled[rows[own].unsqueeze(1), outputs[seen]] = unsure[own.unsqueeze(1), seen] & ~again.doubt
+            settled[rows[own].unsqueeze(1), outputs[seen]] = unsure[own.unsqueeze(1), seen] & clear
             put(judged, settled, rows[own], outputs[seen], again.judged)
             left = left & ~settled
     return left
 
 
-def _drowned(at: Bench, chosen: Tensor, steps: Steps) -> Tensor:
-    """Tell which entries noise would leave in doubt at these steps."""
-    finest = owned(at.moves, chosen, steps.base * steps.factors[-1])
-    return hopeless(NOISE_FACTOR * at.noise.level / finest, at.claimed[chosen].abs())
+def _noise_of(at: Bench, chosen: Tensor, steps: Steps) -> Tensor:
+    """Return what noise may change in the differences at the finest of these steps, (C, m)."""
+    return NOISE_FACTOR * at.noise.level / owned(at.moves, chosen, steps.base * steps.factors[-1])

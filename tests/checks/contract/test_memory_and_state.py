@@ -327,3 +327,19 @@ def test_a_size_that_is_fixed_is_not_taken_for_one_that_may_be_one() -> None:
             return 2 * (g * (x + bias)).view(len(x), 3).view(x.shape)
 
     assert failing(contract(Shifted.apply, M)) == set()
+
+
+def test_an_output_that_backward_writes_over_is_no_matter_of_layouts() -> None:
+    class Tanh(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            y = x.tanh()
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            (y,) = ctx.saved_tensors
+            return grad * (1 - y.square_())
+
+    assert failing(contract(Tanh.apply, X)) == {"GV402"}
