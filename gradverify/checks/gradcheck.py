@@ -7,10 +7,11 @@ from dataclasses import replace
 from gradverify.case import Settings
 from gradverify.checks.alone import used_alone
 from gradverify.checks.cut_off import cut_off
-from gradverify.checks.derivative import Question, judge, seeded, unjudgeable
+from gradverify.checks.derivative import Judgement, Question, judge, seeded, unjudgeable
 from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import evaluations, failed_call, inconclusive
 from gradverify.checks.left_out import left_out
+from gradverify.checks.summed import used_together
 from gradverify.checks.torch_gradcheck import run_gradcheck
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.steady import Steady, steady
@@ -37,18 +38,20 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     torchs = run_gradcheck(ready.problem, settings, ready.tape)
     try:
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=as_judged, diagnose=diagnose)
-        found = _also_alone(judge(question, ready).result, ready, settings)
+        found = _as_used(judge(question, ready), ready, settings)
         found = seeded(_with_remarks(found, tuple(cut_off(ready)), left_out(ready.tape)), problem, ready)
     except EvaluationError as error:
         found = failed_call(NAME, ready.problem, error)
     return beside(found, torchs)
 
 
-def _also_alone(result: CheckResult, ready: Steady, settings: Settings) -> CheckResult:
-    """Accuse what is right for all outputs together, and not for one of them alone."""
+def _as_used(judged: Judgement, ready: Steady, settings: Settings) -> CheckResult:
+    """Accuse what is right for a Jacobian, and not for one of several outputs alone or for a sum of outputs."""
+    result = judged.result
     if result.verdict not in (Verdict.PASS, Verdict.INCONCLUSIVE):
         return result
-    wrong = tuple(used_alone(ready, settings.seed))
+    together = used_together(judged.found) if judged.found is not None else ()
+    wrong = (*used_alone(ready, settings.seed), *together)
     result = replace(result, evaluations=evaluations(ready.problem))
     if not wrong:
         return result

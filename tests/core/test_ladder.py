@@ -17,7 +17,7 @@ from gradverify.core.numeric.moves import single_moves
 from gradverify.core.numeric.nonsmooth import examine
 from gradverify.core.numeric.samples import Estimate, joined
 from gradverify.core.numeric.walk import sample
-from tests.core.support import double, problem_of
+from tests.core.support import claimed, double, gradcheck, problem_of
 
 
 def estimated_as_if_quiet(factor: float, x: float) -> Estimate:
@@ -45,3 +45,8 @@ def test_products_that_rise_evenly_by_rounding_are_not_taken_for_slopes(factor: 
         slope = factor * torch.cos(torch.tensor(factor * x, dtype=torch.float64))
         assert float((found.value - slope).abs()) <= 10 * float(found.bar)
         assert 10 * float(found.bar) <= 1e-3 * factor  # and yet they say something
+
+
+@pytest.mark.parametrize("point", [[1e150, 1e-160], [1e153, 1e-300, 1.0], [1e150, 5e-324], [1e150, 0.0]])
+def test_a_ladder_spans_all_numbers_there_are(point: list[float]) -> None:
+    assert gradcheck(claimed(torch.square, lambda x: 2.02 * x), double(point)).verdict == "fail"

@@ -157,3 +157,17 @@ def test_a_mask_that_backward_forgets_is_found_beside_the_least_number() -> None
 
     x = torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
     assert gradcheck(Largest.apply, x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("function", [torch.sinh, torch.expm1, lambda x: x * x.exp(), lambda x: x + x**9])
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1.1, 1 + 1e-6])
+def test_an_output_of_zero_is_no_noisier_than_the_largest_beside_it(function: Any, factor: float) -> None:
+    def faulty(grad: Tensor, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            (right,) = torch.autograd.grad(function(leaf), leaf, grad)
+        return torch.where(x == 0, factor * right, right)
+
+    x = double([0.0, 0.3, -0.5, 40.0])
+    assert gradcheck(function, x).verdict is Verdict.PASS
+    assert gradcheck(with_backward(function, faulty), x).verdict is Verdict.FAIL

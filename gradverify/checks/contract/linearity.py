@@ -62,6 +62,25 @@ def combination(subject: Subject) -> Iterator[Finding]:
     yield from differences(subject, "GV301", claim, _linear(subject, mixed), expected, power=SIMILAR)
 
 
+def entries_apart(subject: Subject) -> Iterator[Finding]:
+    """GV301: B(g) is what it says of every second entry of g, with zeros in between, and of the rest."""
+    if not any(cotangent.numel() > 1 for cotangent in subject.cotangents):
+        return
+    parts = [_linear(subject, ask(subject, _every_second(subject, parity))) for parity in (0, 1)]
+    expected = tuple(one + other for one, other in zip(*parts, strict=True))
+    claim = (
+        "backward is not linear: B(g) is not what B says of every second entry of g, zeros beside it, and of the rest"
+    )
+    yield from differences(subject, "GV301", claim, _linear(subject, subject.answer), expected, power=SIMILAR)
+
+
+def _every_second(subject: Subject, parity: int) -> tuple[Tensor, ...]:
+    return tuple(
+        torch.where((torch.arange(g.numel(), device=g.device) % 2 == parity).view(g.shape), g, 0)
+        for g in subject.cotangents
+    )
+
+
 def _homogeneous(subject: Subject, cotangents: Sequence[Tensor], answer: Answer, output: str) -> Iterator[Finding]:
     linear = _linear(subject, answer)
     opposite = ask(subject, [-cotangent for cotangent in cotangents])

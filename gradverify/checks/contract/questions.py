@@ -42,6 +42,7 @@ ON_ONE_GRAPH: tuple[Question, ...] = (
     linearity.zero_for_zero,
     linearity.one_output_at_a_time,
     linearity.combination,
+    linearity.entries_apart,
     cotangents_kept.findings,
     cotangent_layouts.findings,
     undefined.findings,

@@ -75,7 +75,7 @@ def first_direction(sampled: Sampler, lengths: Scales, seed: int) -> Tensor:
 def measured(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
     """Measure the noise of every output, where `heard` (8, m) are those at the distances `PLACES` along `direction`."""
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
-    rounding = rounding_of(sampled)
+    rounding = rounding_of(sampled, heard.abs().amax(dim=0))
     worth = _LOUD * torch.fmax(rounding, sampled.size * sampled.unit)
     one = noise_in(heard)
     del heard  # of all that is held here, the largest
@@ -123,11 +123,15 @@ def _everywhere_alike(sampled: Sampler, level: Tensor, rounding: Tensor) -> Nois
     return Noise(level=level, loud=level, lasting=none, rounding=rounding, share=sampled.unit)
 
 
-def rounding_of(sampled: Sampler) -> Tensor:
-    """Return what rounding the outputs to their own dtype, and sampling many in one call, explains; (m,)."""
+def rounding_of(sampled: Sampler, near: Tensor) -> Tensor:
+    """Return what rounding the outputs to their own dtype, and sampling many in one call, explains; (m,).
+
+    An output that is exactly zero may be a sum of others that cancels, as far as they are no larger than it is `near`
+    the point (m,), where it moves at all.
+    """
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
-    # An output that is exactly zero beside others that are not may be a sum that cancels.
-    size = torch.where(size > 0, size, sampled.size)
+    around = torch.where((near > 0) & (near < sampled.size), near, sampled.size)
+    size = torch.where(size > 0, size, around)
     return size * (sampled.unit * max(1.0, sampled.together.rough)) + _TINY
 
 

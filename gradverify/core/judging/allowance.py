@@ -12,7 +12,7 @@ from gradverify.case import Tolerances
 from gradverify.core.numeric.moves import Moves, largest_by_owner, owned
 
 _RESOLVING = 1e-3  # an entry is judged when its bar, times the factor, is below this part of its scale
-_NEGLIGIBLE = 1e-6  # derivatives below this part of |f|/|x| are of no consequence
+NEGLIGIBLE = 1e-6  # derivatives below this part of |f|/|x| are of no consequence
 ROUNDING = 100 * torch.finfo(torch.float64).eps  # what sums in backward may leave, beside the row and the column
 ZERO = 1e-10  # what they may leave in place of a zero
 _COARSELY = 4.0  # and in half precision, units of its rounding in either case
@@ -71,7 +71,7 @@ def resolution_scale(moves: Moves, size: Tensor, value: Tensor, length: Tensor) 
     if not size.numel():
         return size
     lengths = owned(moves, slice(None), length)
-    return torch.maximum((size * lengths).amax(dim=0), _NEGLIGIBLE * value).unsqueeze(0) / lengths
+    return torch.maximum((size * lengths).amax(dim=0), NEGLIGIBLE * value).unsqueeze(0) / lengths
 
 
 def threshold_of(allowance: Allowance) -> float:

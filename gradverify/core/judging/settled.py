@@ -138,7 +138,8 @@ def _seen(sampled: Sampler, eight: Eight, usual: float) -> _Seen:
     """Return what the samples show of the outputs that `sampled` looks at."""
     series = series_through(eight.samples)
     moved = (series.coefficients[0] * (eight.point / eight.step)).abs_().mul_(ROUNDED)  # by rounding the input
-    quiet = torch.fmax(reach(series, sampled.value).mul_(usual), rounding_of(sampled))
+    near = reach(series, sampled.value)
+    quiet = torch.fmax(near * usual, rounding_of(sampled, near))
     noise = torch.fmax(quiet, heard(series).mul_(_OWN)).add_(moved)
     found = slope_of(series, eight.step, noise)
     return _Seen(

@@ -18,6 +18,7 @@ from gradverify.core.numeric.samples import Estimate, Samples, Steps, central
 
 HALVINGS = 8  # rungs a factor of two apart, before they are a factor of four apart
 _COARSE = 2.0**-20  # where the coarse part of the ladder ends, relative to the larger length scale
+_LEAST = torch.finfo(torch.float64).tiny
 _FINE = 2.0**-47  # where the fine part ends, relative to the smaller one: some tens of ulps
 _FINEST = 28  # rungs of the fine part that are a factor of four apart in any case
 _BRIDGE = 32  # those above them are this many at most, further apart where a coordinate is tiny beside others
@@ -40,7 +41,9 @@ def fine_steps(lengths: Scales, chosen: Tensor) -> Steps:
     """Return the steps that follow, by fours, to what the chosen coordinates themselves can barely resolve."""
     own, shared = lengths.own[chosen], lengths.shared[chosen]
     smallest = torch.where(own > 0, torch.minimum(own, shared), shared * 2.0**-24) * _FINE
-    span = float(torch.log2(_top(lengths)[chosen] * _COARSE / 2 / smallest).max())
+    span = float((torch.log2(_top(lengths)[chosen]) - torch.log2(smallest.clamp(min=_LEAST))).max()) + math.log2(
+        _COARSE / 2
+    )
     depth, first = math.ceil(span / 2), round(-math.log2(_COARSE)) + 1
     apart = [1 + round((depth - _FINEST - 1) * k / _BRIDGE) for k in range(_BRIDGE)]  # rungs down to the finest ones
     rungs = [*apart, *range(depth - _FINEST, depth + 1)] if depth > _FINEST + _BRIDGE else range(1, depth + 1)

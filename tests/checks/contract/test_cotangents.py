@@ -120,3 +120,8 @@ def test_none_taken_for_zero_is_right() -> None:
         return by_x + h, by_y + h
 
     assert contract(pair(backward, materialize=False), X, Y).findings == ()
+
+
+def test_a_backward_that_says_nothing_beside_a_zero_is_not_linear() -> None:
+    result = contract(sine(lambda ctx, x, g: g * x.cos() * (g != 0).all()), X)
+    assert failing(result) == {"GV301"}

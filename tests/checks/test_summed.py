@@ -1,0 +1,52 @@
+"""A gradient that is right for single outputs has to be right for sums of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.result import Verdict
+from tests.core.support import double, gradcheck, with_backward
+
+WRONG: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "clipped": lambda grad, x: (2 * x * grad).clamp(-1, 1),
+    "clipped by its norm": lambda grad, x: 2 * x * grad / max(1.0, float((2 * x * grad).norm())),
+    "of the size only": lambda grad, x: 2 * x * grad.abs(),
+    "of one sign only": lambda grad, x: 2 * x * grad.relu(),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_loss_is_asked_as_a_loss_asks(name: str) -> None:
+    found = gradcheck(with_backward(lambda x: (x * x).sum(), WRONG[name]), double([0.3, 1.0, -1.5]))
+    assert found.verdict is Verdict.FAIL
+    assert {finding.code for finding in found.findings} == {"GV301"}
+    assert "backward is not linear" in found.message
+
+
+def test_a_gradient_divided_by_the_size_of_its_cotangent_is_wrong() -> None:
+    found = gradcheck(with_backward(lambda x: x * x, lambda grad, x: 2 * x * grad / grad.norm()), double([0.3, 1.0]))
+    assert (found.verdict, found.mismatched) == (Verdict.FAIL, 0)
+    assert "add up to" in found.message
+
+
+@pytest.mark.parametrize(
+    ("function", "point"),
+    [
+        (lambda x: (x * x).sum(), [0.3, 1.0, -1.5]),
+        (lambda x: x.softmax(0), [0.0, 50.0, -1.0]),
+        (lambda x: (x.softmax(0) - x.softmax(0)).sum(), [0.3, 1.0, -1.5]),
+        (lambda x: x.logsumexp(0), [700.0, 1e-3, -800.0]),
+        (lambda x: torch.outer(x, 1 / x).exp(), [1e-3, 2.0, 0.7]),
+        (lambda x: x.cumprod(0), [1e8, 1e-9, 3.0, -2.0]),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_rounding_in_a_sum_is_no_mistake(
+    function: Callable[[Tensor], Tensor], point: list[float], dtype: torch.dtype
+) -> None:
+    found = gradcheck(function, torch.tensor(point, dtype=dtype, requires_grad=True))
+    assert not any(finding.code == "GV301" for finding in found.findings)
