@@ -10,6 +10,7 @@ from gradverify.core.whole.sums import Sums
 from gradverify.diagnosis.block.seen import Seen, block_of
 from gradverify.diagnosis.causes.added import missing_summand
 from gradverify.diagnosis.causes.arranged import permuted, transposed
+from gradverify.diagnosis.causes.axis import wrong_axis
 from gradverify.diagnosis.causes.branch import wrong_branch
 from gradverify.diagnosis.causes.branches import wrong_branches
 from gradverify.diagnosis.causes.broadcast import missing_broadcast_sum
@@ -75,6 +76,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="missing-factor", find=_missing_factor),
     Cause(name="boundary-tile", find=boundary_tile),
     Cause(name="wrong-branch", find=_wrong_branch),
+    Cause(name="wrong-axis", find=wrong_axis),
     Cause(name="missing-term", find=missing_term),
     Cause(name="single-elements", find=single_elements),
     Cause(name="wrong-point", find=wrong_point),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -195,3 +196,62 @@ def test_one_line_alone_is_not_rolled() -> None:
     answer = only(torch.max, lambda g, x: g * torch.eye(5, dtype=x.dtype)[x.argmin()], given)
     text = "the gradients by x are in another order: x[3] has what belongs to x[2]"
     assert answer == ("permuted", text)
+
+
+def _softmax_along(*wrong: int) -> Callable[..., Any]:
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        y = x.softmax(1)
+        return y * (grad - (grad * y).sum(wrong, keepdim=True))
+
+    return backward
+
+
+def test_a_sum_along_the_wrong_dimension() -> None:
+    for shape in ((3, 5), (4, 4)):
+        cause, text = only(lambda x: x.softmax(1), _softmax_along(0), drawn(*shape))
+        assert (cause, text) == (
+            "wrong-axis",
+            "elements go together along dimension 1 of x, and backward sums along dimension 0",
+        )
+        cause, text = only(lambda x: x.softmax(1), _softmax_along(0, 1), drawn(*shape))
+        assert (cause, text) == (
+            "wrong-axis",
+            "backward sums along dimension 0 of x too, where every place has outputs of its own",
+        )
+    cause, _ = only(lambda x: x.cumsum(1), lambda g, x: g.flip(0).cumsum(0).flip(0), drawn(4, 5))
+    assert cause == "wrong-axis"
+
+
+def test_a_parameter_that_gets_the_sum_of_everything() -> None:
+    answers = found(
+        lambda x, y: x * y, lambda g, x, y: (g * y, (g * x).sum().expand_as(y)), drawn(5, 3), drawn(3, seed=1)
+    )
+    assert answers == {
+        "output by y": (
+            "wrong-axis",
+            "backward sums along dimension 0 of y too, where every place has outputs of its own",
+        )
+    }
+
+
+def test_a_sum_that_is_missing_is_of_no_wrong_axis() -> None:
+    cause, _ = only(lambda x: x.softmax(1), lambda g, x: g * x.softmax(1), drawn(3, 5))
+    assert cause != "wrong-axis"
+
+
+def test_one_factor_on_all_but_a_right_element_is_no_factor_on_all() -> None:
+    def huber(x: Tensor) -> Tensor:
+        return torch.where(x.abs() < 0.5, x * x / 2, (x.abs() - 0.25) / 2).sum()
+
+    x = double([0.1, *[1.0, -2.0, 3.0] * 8])
+    cause, text = only(huber, lambda g, x: g * torch.where(x.abs() < 0.5, x, x.sign()), x)
+    assert cause not in ("constant-factor", "mean-for-sum")
+    assert text.startswith("24 of 25 elements differ")
+
+
+def test_what_has_other_sizes_is_not_transposed_on_both_sides() -> None:
+    def tiled(grad: Tensor, x: Tensor) -> Tensor:
+        return torch.cat([grad, grad], -2).repeat_interleave(2, -1) / 4
+
+    cause, _ = only(lambda x: torch.nn.functional.avg_pool2d(x, 2), tiled, drawn(2, 1, 4, 6))
+    assert cause == "permuted"

@@ -46,7 +46,7 @@ def transpositions(evidence: Site) -> Iterator[Arrangement]:
         text = f"the cotangent of {of.name} is taken transposed: dimensions {a} and {b} are exchanged"
         yield Arrangement(rows=rows, columns=None, text=text)
     for (a, b), columns in gradients.items():
-        if (a, b) in cotangents:
+        if (a, b) in cotangents and (of.shape[a], of.shape[b]) == (wrt.shape[a], wrt.shape[b]):
             text = f"cotangent and gradient are transposed: dimensions {a} and {b} are exchanged in both"
             yield Arrangement(rows=cotangents[a, b], columns=columns, text=text)
 

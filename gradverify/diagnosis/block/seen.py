@@ -19,6 +19,7 @@ from gradverify.diagnosis.naming.variables import Axis
 
 ENOUGH = 0.99  # share of the squared error that a pattern has to explain
 _REPRODUCED = 0.9  # share of the entries that a pattern has to hit one by one
+_SPOILT = 0.01  # share of the entries that may be right and not zero, and that it would have wrong
 _RESEMBLES = 0.8  # share of the looks
 _CLOSE = 1e-3  # of an entry's error, and of its claim: a pattern that is no coincidence leaves less
 _CAP = 0.1  # of an entry's error: no more may be put down to the measurement
@@ -109,11 +110,12 @@ def share_of(seen: Seen, predicted: Tensor, scale: float = 1.0) -> float | None:
     """Return the share of the squared error that vanishes when `predicted` (m, n) is expected; None if below ENOUGH.
 
     `scale` is by how much the prediction enlarges numeric values, and with them their error. A prediction counts only
-    where it hits nearly all of the entries that it is about, so that one large entry does not speak for the others.
+    where it hits nearly all of the entries that it is about, so that one large entry does not speak for the others, and
+    where hardly any entry is right that it would have wrong.
     """
     if not resembles(seen, predicted[seen.looks], scale):
         return None
-    hits = touched = 0
+    hits = touched = spoilt = 0
     squared = 0.0
     for part in _parts(seen.wrong):
         wrong, error = seen.wrong[part], (seen.claimed[part] - seen.numeric[part]).abs()
@@ -123,11 +125,13 @@ def share_of(seen: Seen, predicted: Tensor, scale: float = 1.0) -> float | None:
         rest.masked_fill_(seen.left_out[part], 0.0)
         hits += int((wrong & (rest <= _leftover(error, seen.claimed[part], predicted[part]))).sum())
         touched += int((wrong | (rest > 0)).sum())
+        spoilt += int(((rest > 0) & ~(wrong | seen.zero[part])).sum())
         squared += float(torch.linalg.vector_norm(rest.div_(seen.largest))) ** 2
         if squared > (1 - ENOUGH) * seen.squared:
             return None  # whatever the other parts say
     share = 1.0 - squared / seen.squared
-    return share if hits >= _REPRODUCED * touched and share >= ENOUGH else None
+    told = hits >= _REPRODUCED * touched and spoilt <= _SPOILT * touched
+    return share if told and share >= ENOUGH else None
 
 
 def resembles(seen: Seen, predicted: Tensor, scale: float = 1.0) -> bool:

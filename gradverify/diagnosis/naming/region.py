@@ -121,6 +121,7 @@ def _telling(name: str, bad: Tensor, good: Tensor) -> Tells:
         values = others.get(name)
         if values is None:
             return None
+        values = values.contiguous()
         after = torch.searchsorted(ordered, values).clamp(max=len(ordered) - 1)
         before = (torch.searchsorted(ordered, values, right=True) - 1).clamp(min=0)
         return inside_here[after], inside_here[after] == inside_here[before]
