@@ -77,17 +77,21 @@ def follower(evidence: Evidence) -> Follows:
 
 
 def believed(regions: Iterable[Region], follows: Callable[[Region], bool | None]) -> Region | None:
-    """Return the first region that no coincidence explains, or that moves with the values.
+    """Return the first region that moves with the values, or that alone is there and no coincidence explains.
 
-    None where what is wrong stays in its place. Where nothing can be told, the first one.
+    None where what is wrong stays in its place. Where nothing can be told, the first one with a threshold that means
+    something, or else the first one.
     """
-    first = None
-    for region in regions:
-        moves = True if region.tells is None or region.chance <= _SURE else follows(region)
+    found = list(regions)
+    told: list[Region] = []
+    for region in found:
+        sure = region.tells is None or (region.chance <= _SURE and len(found) == 1)
+        moves = True if sure else follows(region)
         if moves:
             return region
-        first = region if first is None and moves is None else first
-    return first
+        if moves is None or region.chance <= _SURE:
+            told.append(region)
+    return next((region for region in told if region.anchored), told[0] if told else None)
 
 
 def _followed(again: _Again, axis: Axis, region: Region, wrong: Tensor, marked: Tensor) -> bool | None:
