@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
-from gradverify.cli.exits import UsageProblem
 from gradverify.report.to_json import from_json
 from gradverify.result import Report
 from gradverify.serial import ReportError
@@ -15,14 +13,7 @@ from gradverify.serial import ReportError
 LAST_REPORT = Path(".gradverify/last.json")
 
 
-def check_destinations(paths: Iterable[Path | None]) -> None:
-    """Raise UsageProblem now when some of these files could not be written later."""
-    problems = [f"cannot write {path}: {why}" for path in paths if path is not None and (why := _obstacle(path))]
-    if problems:
-        raise UsageProblem(*problems)
-
-
-def _obstacle(path: Path) -> str:
+def obstacle(path: Path) -> str:
     """Return what keeps a file from being written, "" where nothing does."""
     try:
         path.stat()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
-from gradverify.cli.files import check_destinations, read_report
+from gradverify.cli.files import read_report
 from gradverify.cli.known import Extent, kept_failures, refuse_overlap, settle
-from gradverify.cli.outputs import Destinations, refuse_one_for_two, write_outputs
+from gradverify.cli.outputs import Destinations, check_destinations, refuse_one_for_two, write_outputs
 from gradverify.cli.present import exit_code, look_of, present
 from gradverify.cli.terminal import complain
 from gradverify.report.merge import merge_reports
@@ -35,7 +35,7 @@ def merge(
     """
     look = look_of(no_color=no_color, quiet=quiet, verbose=verbose, durations=durations)
     destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown, "html": html}
-    check_destinations([*destinations.values(), write_baseline])
+    check_destinations(destinations, write_baseline)
     refuse_one_for_two(destinations)
     kept = kept_failures(baseline, write_baseline, None)
     refuse_overlap(kept, destinations)

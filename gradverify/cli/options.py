@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gradverify.case import KNOWN_CHECKS, Settings, TorchGradcheck
-from gradverify.cli.values import choice, seconds, whole
+from gradverify.cli.values import choice, file, seconds, whole
 
 
 def _several(flag: str, metavar: str, text: str) -> typer.models.OptionInfo:
@@ -19,7 +19,7 @@ def _several(flag: str, metavar: str, text: str) -> typer.models.OptionInfo:
 
 def _file(flag: str, text: str) -> typer.models.OptionInfo:
     """Return an option for a file; why it cannot be read or written is for us to say."""
-    option = typer.Option(flag, metavar="FILE", readable=False, help=text)
+    option = typer.Option(flag, metavar="FILE", parser=file, help=text)
     assert isinstance(option, typer.models.OptionInfo)
     return option
 

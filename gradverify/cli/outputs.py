@@ -8,7 +8,7 @@ from pathlib import Path
 from gradverify.catalogue import sections
 from gradverify.cli.checkout import current_checkout
 from gradverify.cli.exits import UsageProblem
-from gradverify.cli.files import write_whole
+from gradverify.cli.files import obstacle, write_whole
 from gradverify.report.ci.junit import to_junit
 from gradverify.report.ci.markdown import to_markdown
 from gradverify.report.ci.sarif import to_sarif
@@ -26,6 +26,34 @@ FORMATS: tuple[tuple[str, Callable[[Report], str]], ...] = (
 )
 
 Destinations = Mapping[str, Path | None]  # option name -> file, None where it was not given
+
+# Files that somebody wrote or measured: where the FILE of an option was forgotten, it takes the word that follows.
+_KEPT_APART = frozenset(
+    (
+        *(".yaml", ".yml", ".toml", ".cfg", ".ini", ".pt", ".pth", ".npy", ".npz"),
+        *(".py", ".pyi", ".pyx", ".ipynb", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".so"),
+    )
+)
+
+
+def check_destinations(destinations: Destinations, baseline: Path | None) -> None:
+    """Raise UsageProblem now when some of these files could not be written later, or should not be."""
+    reports = {name: path for name, path in destinations.items() if path is not None}
+    told = [(path, obstacle(path) or _no_report(name, path)) for name, path in reports.items()]
+    told += [(baseline, obstacle(baseline))] if baseline is not None else []
+    problems = [f"cannot write {path}: {why}" for path, why in told if why]
+    if problems:
+        raise UsageProblem(*problems)
+
+
+def _no_report(name: str, path: Path) -> str:
+    """Return why a file is none for a report, "" where it is one."""
+    if str(path) == "-":
+        return f"a report needs a file; name one after --{name}"
+    for file in (path, path.resolve()):  # a link is followed when it is written
+        if (suffix := file.suffix.lower()) in _KEPT_APART:
+            return f"a report does not end in {suffix}, as specs, source or data do; name its file after --{name}"
+    return ""
 
 
 def refuse_one_for_two(destinations: Destinations) -> None:

@@ -10,11 +10,11 @@ from gradverify.cli import engine
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.failed import failed_before, still_failing
-from gradverify.cli.files import LAST_REPORT, check_destinations, save_last
+from gradverify.cli.files import LAST_REPORT, save_last
 from gradverify.cli.gather import Gathered, gather, refuse_devices_of_no_case, warn_about
 from gradverify.cli.known import Extent, Kept, Use, kept_failures, refuse_overlap, settle
 from gradverify.cli.listing import Listing, Printer, printing, usual_listing
-from gradverify.cli.outputs import Destinations, refuse_one_for_two, write_outputs
+from gradverify.cli.outputs import Destinations, check_destinations, refuse_one_for_two, write_outputs
 from gradverify.cli.present import Look, exit_code, look_of, present
 from gradverify.cli.progress import progress
 from gradverify.cli.project import project_defaults, with_defaults
@@ -93,7 +93,7 @@ def run(
     request = with_defaults(given, defaults)
     check_request(request)
     destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown, "html": html}
-    check_destinations([*destinations.values(), write_baseline])
+    check_destinations(destinations, write_baseline)
     refuse_one_for_two(destinations)
     kept = kept_failures(baseline, write_baseline, defaults.baseline)
     request = replace(request, known=kept.baseline, rerun=rerun_options(given))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from pathlib import Path
 from typing import TypeVar
 
 import typer
@@ -35,6 +36,13 @@ def seconds(text: str) -> float:
         return float(text)
     except ValueError:
         raise _refused("a number of seconds", text) from None
+
+
+def file(text: str) -> Path:
+    """Return a file; that it can be read or written is judged where that is done."""
+    if not text:
+        raise _refused("the name of a file", text)
+    return Path(text)
 
 
 def choice(kind: type[C]) -> Callable[[str], C]:

@@ -193,11 +193,11 @@ def test_days_are_those_of_the_machine(fake, call, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("option", ["--baseline", "--write-baseline"])
 def test_no_report_is_written_over_it(fake, call, option: str) -> None:
     fake.results = [*BOTH]
-    call("run", "specs", "--write-baseline", "known.yaml")
-    before = text()
-    ran = call("run", "specs", option, "known.yaml", "--junit", "./known.yaml")
-    assert (ran.exit_code, ran.stderr) == (2, "gradverify: --junit would overwrite the baseline known.yaml\n")
-    assert text() == before
+    call("run", "specs", "--write-baseline", "known")
+    before = text("known")
+    ran = call("run", "specs", option, "known", "--junit", "./known")
+    assert (ran.exit_code, ran.stderr) == (2, "gradverify: --junit would overwrite the baseline known\n")
+    assert text("known") == before
 
 
 def test_a_baseline_that_cannot_be_written_after_all_is_2(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:

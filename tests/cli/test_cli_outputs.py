@@ -51,6 +51,41 @@ def test_every_destination_that_cannot_be_written_is_named(fake, call, tmp_path:
     assert not Path("fine").exists()
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("file", ["sin.yaml", "sin.YML", "ops.py", "ruff.toml", "a.ipynb", "x.pt", "x.npz"])
+def test_no_report_is_written_over_specs_source_and_data(fake, call, name: str, file: str) -> None:
+    fake.results = [masked()]
+    Path(file).write_text("mine", encoding="utf-8")
+    Path("part.json").write_text(to_json(report(masked())), encoding="utf-8")
+    why = f"a report does not end in {Path(file).suffix.lower()}, as specs, source or data do"
+    told = f"gradverify: cannot write {file}: {why}; name its file after --{name}\n"
+    for words in (("run", "-q"), ("merge", "part.json")):
+        ran = call(*words, f"--{name}", file)
+        assert (ran.exit_code, ran.stdout, ran.stderr) == (2, "", told)
+    assert fake.ran == []
+    assert Path(file).read_text(encoding="utf-8") == "mine"
+
+
+def test_no_report_is_written_over_source_that_a_link_leads_to(fake, call) -> None:
+    fake.results = [masked()]
+    Path("ops.py").write_text("mine", encoding="utf-8")
+    Path("out").symlink_to("ops.py")
+    assert call("run", "specs", "--json", "out").exit_code == 2
+    assert Path("ops.py").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_report_needs_a_file_with_a_name(fake, call, name: str) -> None:
+    fake.results = [masked()]
+    ran = call("run", "specs", f"--{name}", "-")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert ran.stderr == f"gradverify: cannot write -: a report needs a file; name one after --{name}\n"
+    ran = call("run", "specs", f"--{name}", "")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert "expected the name of a file, found ''" in ran.stderr
+    assert not Path("-").exists()
+
+
 def test_no_name_is_too_odd_to_be_refused(fake, call) -> None:
     fake.results = [masked()]
     Path("one").symlink_to("two")
