@@ -189,6 +189,17 @@ class NotRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """One part of the cases of a run that several jobs share."""
+
+    index: int  # from 1
+    of: int  # how many parts there are
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.of}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything one run has to say."""
 
@@ -196,6 +207,8 @@ class Report:
     gradverify: str  # version
     environment: Environment
     summary: Summary
+    shard: Shard | None = field(default=None, metadata=LATER)  # the part that was run; None for all, and once merged
+    missing_shards: tuple[Shard, ...] = field(default=(), metadata=LATER)  # those that a merged report had no part of
     not_run: tuple[NotRun, ...] = field(default=(), metadata=LATER)
     cases: tuple[CaseResult, ...]
 

@@ -12,9 +12,10 @@ from gradverify.cli import engine
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.request import Request
 from gradverify.cli.select import hint_for, matching
-from gradverify.cli.shard import Shard, part_of
+from gradverify.cli.shard import part_of
 from gradverify.cli.terminal import complain, print_problems
 from gradverify.report.words import counted
+from gradverify.result import Shard
 
 DEFAULT_FOLDER = Path("specs")
 

@@ -29,7 +29,7 @@ def merge(
 ) -> ExitCode:
     """Merge the reports of several jobs into one.
 
-    As those of run --shard; ends as one run of all their cases would.
+    As those of run --shard; ends as one run of all their cases would, and with 1 when a shard is missing.
 
     Ends with 2 when a file is no report of this version of the format, or a case is in two of them.
     """

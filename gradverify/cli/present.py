@@ -50,4 +50,4 @@ def present(report: Report, look: Look) -> None:
 
 def exit_code(report: Report) -> ExitCode:
     """Return how a command with this report ends where nothing else went wrong."""
-    return ExitCode.UNEXPECTED if report.summary.unexpected else ExitCode.OK
+    return ExitCode.UNEXPECTED if report.summary.unexpected or report.missing_shards else ExitCode.OK

@@ -13,7 +13,7 @@ from typing import Any
 from gradverify.baseline.model import NOTHING_KNOWN, Baseline
 from gradverify.case import CASE_DTYPES, DEVICE_KINDS, KNOWN_CHECKS, TorchGradcheck
 from gradverify.cli.exits import UsageProblem
-from gradverify.cli.shard import Shard
+from gradverify.result import Shard
 from gradverify.run.size import size_of, size_text
 from gradverify.spec.limits import MAX_TIMEOUT
 

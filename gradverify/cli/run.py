@@ -152,9 +152,9 @@ def _listing(look: Look, kept: Kept) -> Listing:
 
 
 def _completed(report: Report, request: Request) -> Report:
-    """Return the report with how its cases are repeated, and what was known of those that it did not come to."""
+    """Return the report with its shard, how its cases are repeated, and what was known of those it did not come to."""
     cases = tuple(replace(case, rerun=request.rerun) for case in report.cases)
-    return replace(report, cases=cases, not_run=still_failing(report.not_run))
+    return replace(report, shard=request.shard, cases=cases, not_run=still_failing(report.not_run))
 
 
 def _has_news(outcome: Outcome) -> bool:

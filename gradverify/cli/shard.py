@@ -5,23 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.select import T
+from gradverify.result import Shard
 
 _WRITTEN = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
-    """The part `number` of `count` parts."""
-
-    number: int  # from 1
-    count: int
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.count}"
 
 
 def shard_of(text: str) -> Shard:
@@ -29,12 +18,12 @@ def shard_of(text: str) -> Shard:
     match = _WRITTEN.fullmatch(text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise UsageProblem(f"--shard {text}: expected I/N, as 1/4, with I from 1 to N")
-    return Shard(number=int(match[1]), count=int(match[2]))
+    return Shard(index=int(match[1]), of=int(match[2]))
 
 
 def part_of(cases: Sequence[T], shard: Shard) -> tuple[T, ...]:
     """Return the cases of one shard: each case is in exactly one, which depends on its id and on N alone."""
-    return tuple(case for case in cases if _home(case.id) % shard.count == shard.number - 1)
+    return tuple(case for case in cases if _home(case.id) % shard.of == shard.index - 1)
 
 
 def _home(case_id: str) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from gradverify.errors import GradverifyError
 from gradverify.report.numbers import added_up
+from gradverify.report.shards import MOST_SHARDS, missing_shards
 from gradverify.result import CaseResult, Environment, Report, summarize
 
 _MOST_NAMED = 3
@@ -19,8 +20,10 @@ class MergeError(GradverifyError):
 def merge_reports(parts: Sequence[tuple[str, Report]]) -> Report:
     """Return one report of named parts, the same in whatever order they are given; `seconds` is the sum of theirs.
 
-    Raises MergeError where a case is in two of them, or they ran with different seeds.
+    Shards that none of them is of are named in it. Raises MergeError where a case is in two of them, or they ran with
+    different seeds.
     """
+    _refuse_odd_shards(parts)
     _refuse_different_seeds(parts)
     _refuse_duplicates(parts)
     reports = [report for _, report in parts]
@@ -29,9 +32,18 @@ def merge_reports(parts: Sequence[tuple[str, Report]]) -> Report:
         gradverify=_joined(report.gradverify for report in reports),
         environment=_environment([report.environment for report in reports]),
         summary=summarize(cases, added_up(report.summary.seconds for report in reports)),
+        missing_shards=missing_shards(reports),
         cases=cases,
         not_run=tuple(sorted((case for report in reports for case in report.not_run), key=lambda case: case.id)),
     )
+
+
+def _refuse_odd_shards(parts: Sequence[tuple[str, Report]]) -> None:
+    """Raise MergeError where somebody has changed what a report says of shards: there is no end to numbers."""
+    for name, report in parts:
+        for shard in (*([report.shard] if report.shard else []), *report.missing_shards):
+            if not 1 <= shard.index <= shard.of <= MOST_SHARDS:
+                raise MergeError(f"{name}: there is no shard {shard}")
 
 
 def _environment(parts: Sequence[Environment]) -> Environment:

@@ -9,6 +9,7 @@ from gradverify.report.case_lines import time_text
 from gradverify.report.lines import BAD, DIM, GOOD, Line, cells, line, span
 from gradverify.report.safe import fold, safe
 from gradverify.report.screen import Screen
+from gradverify.report.shards import missing_text
 from gradverify.report.words import counted
 from gradverify.result import CaseResult, Report, Verdict
 
@@ -18,13 +19,15 @@ _POINT = "- "
 def summary_lines(report: Report, screen: Screen) -> list[Line]:
     """Return one sentence, folded where the screen is narrow."""
     good, bad = _tally(report.cases)
-    sign, style = (screen.glyphs.cross, BAD) if bad else (screen.glyphs.tick, GOOD)
+    missing = missing_text(report)
+    sign, style = (screen.glyphs.cross, BAD) if bad or missing else (screen.glyphs.tick, GOOD)
     total = report.summary.cases
     head = (
         f"{counted(total, 'case')} as expected"
         if not bad
         else f"{sum(bad.values()):,} of {counted(total, 'case')} not as expected"
     )
+    head = f"{missing}; {head}" if missing else head
     first = f"{sign} {head}: {_words(bad or good)}" if total else f"{sign} {head}"
     second = f"as expected: {_words(good)}" if bad and good else ""
     took = f" in {time_text(report.summary.seconds)}"

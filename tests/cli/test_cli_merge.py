@@ -10,7 +10,7 @@ import pytest
 from report_specimens import case, masked, report, second_order, skipped, undetermined
 
 from gradverify.report.to_json import from_json, to_json
-from gradverify.result import CaseResult, Report
+from gradverify.result import CaseResult, Report, Shard
 
 
 def write(name: str, *cases: CaseResult, **changes: object) -> str:
@@ -102,6 +102,71 @@ def test_different_seeds_are_refused(fake, call) -> None:
     assert result.stderr == (
         "gradverify: these are not parts of one run: a.json ran without --seed and b.json ran with --seed 7\n"
     )
+
+
+def shard(index: int, of: int, name: str = "a") -> str:
+    """Write the report of one shard, with a case of its own."""
+    file = f"{name}-{index}-of-{of}.json"
+    return write(file, case(f"{name}/{index}-of-{of}/cpu"), shard=Shard(index=index, of=of))
+
+
+def test_all_shards_are_a_whole(fake, call) -> None:
+    result = call("merge", shard(2, 2), shard(1, 2), "-q", "--json", "out.json")
+    assert (result.exit_code, result.stdout) == (0, "✓ 2 cases as expected: 2 pass in 2.47 s\n")
+    assert (merged().shard, merged().missing_shards) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("here", "of", "missing"),
+    [
+        ((2,), 2, "shard 1/2 is missing"),
+        ((2, 4), 4, "shards 1/4 and 3/4 are missing"),
+        ((1, 2, 3), 7, "shards 4/7, 5/7, 6/7 and 7/7 are missing"),
+        ((1,), 9, "shards 2/9, 3/9, 4/9, 5/9, 6/9 and 3 more are missing"),
+    ],
+)
+def test_a_missing_shard_is_named_and_1(fake, call, here: tuple[int, ...], of: int, missing: str) -> None:
+    files = [shard(index, of) for index in here]
+    result = call("merge", *files, "-q", "--json", "out.json", "--markdown", "out.md", "--html", "out.html")
+    assert result.exit_code == 1
+    assert result.stdout.replace("\n  ", " ").startswith(f"✗ {missing}; {len(here)} case")
+    assert [part.index for part in merged().missing_shards] == [n for n in range(1, of + 1) if n not in here]
+    assert f"## gradverify: ✗ {missing}; {len(here)} case" in Path("out.md").read_text(encoding="utf-8")
+    assert f"as expected; {missing}<" in Path("out.html").read_text(encoding="utf-8")
+
+
+def test_a_missing_shard_is_named_beside_what_failed(fake, call) -> None:
+    part = write("a.json", masked(), shard=Shard(index=1, of=2))
+    result = call("merge", part, "-q")
+    assert result.exit_code == 1
+    assert "✗ shard 2/2 is missing; 1 of 1 case not as expected: 1 fail" in result.stdout
+
+
+def test_a_missing_shard_is_an_error_in_a_github_job(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = call("merge", shard(1, 2), "-q")
+    assert result.stdout.endswith("\n::error title=gradverify::shard 2/2 is missing\n")
+
+
+def test_shards_may_be_merged_step_by_step(fake, call) -> None:
+    assert call("merge", shard(1, 3), shard(3, 3), "--json", "out.json").exit_code == 1
+    assert call("merge", "out.json").exit_code == 1
+    assert call("merge", "out.json", shard(2, 3)).exit_code == 0
+
+
+def test_runs_that_are_divided_each_need_all_their_shards(fake, call) -> None:
+    cpu, gpu, other = ([shard(n, of, name) for n in range(1, of + 1)] for name, of in (("c", 2), ("g", 2), ("o", 3)))
+    whole = write("whole.json", case("w/whole/cpu"))
+    assert call("merge", *cpu, *gpu, *other, whole).exit_code == 0
+    assert call("merge", *cpu, *gpu[:1], *other, whole, "-q").stdout.startswith("✗ shard 2/2 is missing; 7 cases")
+    assert call("merge", *cpu, *gpu, *other[1:], whole, "-q").stdout.startswith("✗ shard 1/3 is missing; 7 cases")
+
+
+@pytest.mark.parametrize(("index", "of"), [(0, 2), (3, 2), (1, 10**12)])
+def test_a_shard_that_there_is_not_is_refused(fake, call, index: int, of: int) -> None:
+    file = shard(index, of)
+    result = call("merge", file)
+    assert (result.exit_code, result.stderr) == (2, f"gradverify: {file}: there is no shard {index}/{of}\n")
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 from report_specimens import case, masked, report, second_order, skipped, undetermined
 
 from gradverify.cli import run
-from gradverify.cli.shard import Shard, part_of
+from gradverify.cli.shard import part_of
 from gradverify.errors import SpecError, Where
 from gradverify.report.to_json import from_json, to_json
-from gradverify.result import Verdict
+from gradverify.result import Shard, Verdict
 
 MISTAKE = SpecError(where=Where(file="a.yaml", line=3, column=5), path="inputs.x", problem="no shape", hint="add one")
 
@@ -283,11 +283,20 @@ def test_shards_cover_every_case_once_and_do_not_move(fake, call) -> None:
 
 def test_a_shard_without_a_case_is_0(fake, call) -> None:
     fake.results = [case()]
-    empty = next(f"{n}/2" for n in (1, 2) if not part_of(fake.results, Shard(number=n, count=2)))
+    empty = next(f"{n}/2" for n in (1, 2) if not part_of(fake.results, Shard(index=n, of=2)))
     result = call("run", "a.yaml", "--shard", empty, "--json", "out.json")
     assert (result.exit_code, result.stdout) == (0, "✓ 0 cases as expected in 1.23 s\n")
     assert result.stderr == f"gradverify: --shard {empty}: no case is in this part (1 in all)\n"
     assert from_json(Path("out.json").read_text(encoding="utf-8")).cases == ()
+
+
+def test_the_report_knows_its_shard(fake, call) -> None:
+    fake.results = [case()]
+    for words, shard in (((), None), (("--shard", "2/3"), {"index": 2, "of": 3})):
+        call("run", "a.yaml", "--json", "out.json", *words)
+        text = Path("out.json").read_text(encoding="utf-8")
+        assert json.loads(text)["shard"] == shard
+        assert to_json(from_json(text)) == text
 
 
 def test_the_slowest_cases_are_listed(fake, call) -> None:

@@ -36,7 +36,16 @@ def test_numbers_that_json_has_no_word_for() -> None:
 
 def test_field_names() -> None:
     plain = json.loads(to_json(everything()))
-    assert list(plain) == ["schema_version", "gradverify", "environment", "summary", "not_run", "cases"]
+    assert list(plain) == [
+        "schema_version",
+        "gradverify",
+        "environment",
+        "summary",
+        "shard",
+        "missing_shards",
+        "not_run",
+        "cases",
+    ]
     names = ["cases", "as_expected", "unexpected", "pass", "fail", "inconclusive", "error", "skip", "seconds"]
     assert list(plain["summary"]) == names
     finding = plain["cases"][3]["checks"][0]["findings"][0]

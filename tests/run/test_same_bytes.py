@@ -10,9 +10,9 @@ import pytest
 
 from gradverify.case import Case, Expectation, Literal, Normal, TensorInput
 from gradverify.cli.select import matching
-from gradverify.cli.shard import Shard, part_of
+from gradverify.cli.shard import part_of
 from gradverify.report.to_json import to_json
-from gradverify.result import Verdict
+from gradverify.result import Shard, Verdict
 from gradverify.run.pool import LocalPool
 from gradverify.run.task import Engine
 from tests.run.making import case, outcome
@@ -92,7 +92,7 @@ def test_the_same_bytes_for_a_part(expected: str, engine: Engine, expression: st
 
 
 def test_the_same_bytes_from_shards(expected: str, alone: Engine, engine: Engine) -> None:
-    parts = [part_of(CASES, Shard(number=number, count=3)) for number in (1, 2, 3)]
+    parts = [part_of(CASES, Shard(index=number, of=3)) for number in (1, 2, 3)]
     assert sorted(wanted.id for part in parts for wanted in part) == sorted(IDS)
     for part, pool in zip(parts, (alone, engine, alone), strict=True):
         for entry in pieces(text(part, pool), len(part)):

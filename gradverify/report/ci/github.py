@@ -15,6 +15,7 @@ from gradverify.report.ci.headline import remark, sentence
 from gradverify.report.ci.places import Checkout, place_of
 from gradverify.report.reproduce import reproduce_command
 from gradverify.report.safe import safe
+from gradverify.report.shards import missing_text
 from gradverify.report.words import counted
 from gradverify.result import CaseResult, Report
 
@@ -29,7 +30,9 @@ _IN_PROPERTY = {**_IN_DATA, ":": "%3A", ",": "%2C"}
 def workflow_commands(report: Report, checkout: Checkout) -> str:
     """Return an error for each of the first cases that are not as expected, and a count of the rest."""
     unexpected = [case for case in report.cases if not case.as_expected]
-    rows = [_error(case, checkout) for case in unexpected[:_MOST]]
+    missing = missing_text(report)
+    rows = [f"::error title=gradverify::{missing}"] if missing else []
+    rows += [_error(case, checkout) for case in unexpected[:_MOST]]
     if rest := unexpected[_MOST:]:
         is_are = "is" if len(rest) == 1 else "are"
         rows.append(f"::notice::{counted(len(rest), 'more case')} {is_are} not as expected")

@@ -11,6 +11,7 @@ from gradverify.report.ci.headline import remark
 from gradverify.report.element_table import FULL, columns_of
 from gradverify.report.reproduce import reproduce_command
 from gradverify.report.screen import Screen
+from gradverify.report.shards import missing_text
 from gradverify.report.words import counted
 from gradverify.result import PRINTED, CaseResult, Finding, Report, Verdict
 
@@ -35,7 +36,9 @@ def to_markdown(report: Report) -> str:
 
 def _headline(report: Report) -> str:
     total, bad = counted(report.summary.cases, "case"), report.summary.unexpected
-    told = f"✗ {bad:,} of {total} not as expected" if bad else f"✓ {total} as expected"
+    missing = missing_text(report)
+    told = f"{bad:,} of {total} not as expected" if bad else f"{total} as expected"
+    told = f"✗ {missing}; {told}" if missing else f"{'✗' if bad else '✓'} {told}"
     return f"gradverify: {told} in {time_text(report.summary.seconds)}"
 
 

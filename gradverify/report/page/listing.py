@@ -12,6 +12,7 @@ from gradverify.report.checks_text import every_check
 from gradverify.report.lines import plain
 from gradverify.report.page.texts import one_line
 from gradverify.report.screen import UNICODE
+from gradverify.report.shards import missing_text
 from gradverify.report.words import case_badge, counted
 from gradverify.result import CaseResult, Environment, Report, Verdict, without_output
 
@@ -80,12 +81,11 @@ def line_of(number: int, case: CaseResult) -> Line:
 
 def headline(report: Report) -> str:
     """Return how the run ended, in one sentence."""
-    total, unexpected = report.summary.cases, report.summary.unexpected
+    total, unexpected, missing = report.summary.cases, report.summary.unexpected, missing_text(report)
     if not total:
         return "No case has finished"
-    if unexpected:
-        return f"{unexpected} of {counted(total, 'case')} not as expected"
-    return f"{counted(total, 'case')} as expected"
+    told = f"{unexpected} of {counted(total, 'case')} not" if unexpected else counted(total, "case")
+    return f"{told} as expected{f'; {missing}' if missing else ''}"
 
 
 def verdict_counts(cases: Iterable[CaseResult]) -> tuple[tuple[Verdict, int], ...]:

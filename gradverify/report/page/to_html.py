@@ -37,7 +37,7 @@ def to_html(report: Report) -> str:
         style=Markup(assets.style()),
         script=Markup(assets.script()),
         headline=headline(report),
-        good=bool(report.cases) and not report.summary.unexpected,
+        good=bool(report.cases) and not (report.summary.unexpected or report.missing_shards),
         counts=verdict_counts(report.cases),
         shares=shares(report.cases),
         skips=skip_reasons(report.cases),
