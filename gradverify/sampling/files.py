@@ -25,26 +25,29 @@ def read_tensor(path: str) -> Tensor:
     if reader is None:
         raise InputError(f"{file}: the name must end in {', '.join(_READERS)}")
     try:
-        content = reader(Path(file))
+        content = reader(file, name)
+    except InputError:
+        raise
     except Exception as error:  # whatever a reader makes of a damaged file
         raise InputError(f"{file}: {_first_line(error)}") from error
-    return _as_tensor(_chosen(content, file, name), file).detach()
+    return _as_tensor(content, file).detach()
 
 
-def _read_torch(file: Path) -> Any:
-    return torch.load(file, map_location="cpu", weights_only=True)
+def _read_torch(file: str, name: str | None) -> Any:
+    return _chosen(torch.load(file, map_location="cpu", weights_only=True), file, name)
 
 
-def _read_array(file: Path) -> Any:
-    return np.load(file, allow_pickle=False)
+def _read_array(file: str, name: str | None) -> Any:
+    return _chosen(np.load(file, allow_pickle=False), file, name)
 
 
-def _read_arrays(file: Path) -> Any:
-    with np.load(file, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+def _read_arrays(file: str, name: str | None) -> Any:
+    with np.load(file, allow_pickle=False) as arrays:  # a mapping that reads an array when it is asked for it
+        return _chosen(arrays, file, name)
 
 
 def _chosen(content: Any, file: str, name: str | None) -> Any:
+    """Return the value that is meant, of several the named one alone; raises InputError."""
     if not isinstance(content, Mapping):
         if name is not None:
             raise InputError(f"{file}: holds one {type(content).__name__}, so `:{name}` names nothing")
@@ -75,6 +78,6 @@ def _first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
-_READERS: Mapping[str, Callable[[Path], Any]] = MappingProxyType(
+_READERS: Mapping[str, Callable[[str, str | None], Any]] = MappingProxyType(
     {".pt": _read_torch, ".pth": _read_torch, ".npy": _read_array, ".npz": _read_arrays}
 )

@@ -51,6 +51,15 @@ def test_several_tensors_need_a_name(tmp_path: Path) -> None:
         read_tensor(str(tmp_path / "data.npz:u"))
 
 
+def test_only_the_array_that_is_named_is_read(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", v=np.array([{}], dtype=object), w=np.ones(3))
+    assert torch.equal(read_tensor(str(tmp_path / "data.npz:w")), torch.ones(3, dtype=torch.float64))
+    with pytest.raises(InputError, match=r"has no `u`; name one of them as data.npz:NAME \(v, w\)"):
+        read_tensor(str(tmp_path / "data.npz:u"))
+    with pytest.raises(InputError, match=r"data.npz: Object arrays cannot be loaded"):
+        read_tensor(str(tmp_path / "data.npz:v"))
+
+
 def test_code_in_a_file_is_not_executed(tmp_path: Path) -> None:
     torch.save(Bomb(), tmp_path / "a.pt")
     (tmp_path / "b.npy").write_bytes(pickle.dumps(Bomb()))
