@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from types import MappingProxyType
 from typing import Any
 
@@ -23,13 +24,13 @@ def read_tensor(path: str) -> Tensor:
     file, name = (match["file"], match["name"]) if match else (path, None)
     reader = _READERS.get(Path(file).suffix.lower())
     if reader is None:
-        raise InputError(f"{file}: the name must end in {', '.join(_READERS)}")
+        raise InputError(f"{_shown(file)}: the name must end in {', '.join(_READERS)}")
     try:
         content = reader(file, name)
     except InputError:
         raise
     except Exception as error:  # whatever a reader makes of a damaged file
-        raise InputError(f"{file}: {_first_line(error)}") from error
+        raise InputError(f"{_shown(file)}: {_said(error)}") from error
     return _as_tensor(content, file).detach()
 
 
@@ -50,7 +51,7 @@ def _chosen(content: Any, file: str, name: str | None) -> Any:
     """Return the value that is meant, of several the named one alone; raises InputError."""
     if not isinstance(content, Mapping):
         if name is not None:
-            raise InputError(f"{file}: holds one {type(content).__name__}, so `:{name}` names nothing")
+            raise InputError(f"{_shown(file)}: holds one {type(content).__name__}, so `:{name}` names nothing")
         return content
     if name is None and len(content) == 1:
         return next(iter(content.values()))
@@ -58,7 +59,7 @@ def _chosen(content: Any, file: str, name: str | None) -> Any:
         return content[name]
     names = ", ".join(map(str, content))
     wanted = f"has no `{name}`" if name is not None else f"holds {len(content)} tensors"
-    raise InputError(f"{file}: {wanted}; name one of them as {Path(file).name}:NAME ({names})")
+    raise InputError(f"{_shown(file)}: {wanted}; name one of them as {Path(file).name}:NAME ({names})")
 
 
 def _as_tensor(content: Any, file: str) -> Tensor:
@@ -66,15 +67,25 @@ def _as_tensor(content: Any, file: str) -> Tensor:
         try:
             return torch.from_numpy(content.astype(content.dtype.newbyteorder("="), order="C"))
         except TypeError as error:
-            raise InputError(f"{file}: an array of {content.dtype} is not a tensor") from error
+            raise InputError(f"{_shown(file)}: an array of {content.dtype} is not a tensor") from error
     if not isinstance(content, Tensor):
-        raise InputError(f"{file}: holds a value of type {type(content).__name__}, not a tensor")
+        raise InputError(f"{_shown(file)}: holds a value of type {type(content).__name__}, not a tensor")
     if content.layout is not torch.strided:
-        raise InputError(f"{file}: a tensor of layout {content.layout} is not supported, make it dense")
+        raise InputError(f"{_shown(file)}: a tensor of layout {content.layout} is not supported, make it dense")
     return content
 
 
-def _first_line(error: Exception) -> str:
+def _shown(file: str) -> str:
+    """Return a path relative to the current folder where it lies below it."""
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return file
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, UnpicklingError):  # torch advises to execute what is in the file
+        return "holds more than tensors, or none; save tensors only, with torch.save"
     return (str(error) or type(error).__name__).splitlines()[0]
 
 

@@ -69,6 +69,17 @@ def test_code_in_a_file_is_not_executed(tmp_path: Path) -> None:
             read_tensor(str(tmp_path / name))
 
 
+def test_nobody_is_told_to_execute_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"w": torch.ones(2), "b": Bomb()}, "zipped.pt")
+    Path("plain.pt").write_bytes(pickle.dumps(Bomb(), protocol=2))
+    Path("text.pth").write_bytes(b"garbage")
+    for name in ("zipped.pt", "plain.pt", "text.pth"):
+        with pytest.raises(InputError) as caught:
+            read_tensor(str(tmp_path / name))
+        assert str(caught.value) == f"{name}: holds more than tensors, or none; save tensors only, with torch.save"
+
+
 def test_what_is_no_tensor_is_said(tmp_path: Path) -> None:
     torch.save([1, 2], tmp_path / "list.pt")
     np.save(tmp_path / "text.npy", np.array(["a"]))
