@@ -12,7 +12,7 @@ from typing import Any
 from gradverify.case import CASE_DTYPES, KNOWN_CHECKS, TorchGradcheck
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.request import Request
-from gradverify.run.size import size_of
+from gradverify.run.size import MOST_MEMORY, size_of, size_text
 from gradverify.spec.limits import MAX_SAMPLES
 from gradverify.spec.node import dotted
 from gradverify.spec.readers import (
@@ -134,6 +134,8 @@ def _memory(value: Any) -> int:
     size = size_of(value)
     if not size:
         raise bad("expected a size above 0, as '512M' or '2G'")
+    if size > MOST_MEMORY:
+        raise bad(f"expected at most {size_text(MOST_MEMORY)}")
     return size
 
 

@@ -14,7 +14,7 @@ from gradverify.baseline.model import NOTHING_KNOWN, Baseline
 from gradverify.case import CASE_DTYPES, DEVICE_KINDS, KNOWN_CHECKS, TorchGradcheck
 from gradverify.cli.exits import UsageProblem
 from gradverify.result import Shard
-from gradverify.run.size import size_of, size_text
+from gradverify.run.size import MOST_MEMORY, size_of, size_text
 from gradverify.spec.limits import MAX_TIMEOUT
 
 _DEVICE = re.compile(rf"(?:{'|'.join(DEVICE_KINDS)})(?::[0-9]{{1,3}})?")
@@ -80,6 +80,8 @@ def memory_of(text: str | None) -> int | None:
     size = None if text is None else size_of(text)
     if text is not None and not size:
         raise UsageProblem(f"--memory {text}: expected a size above 0, as 512M or 2G")
+    if size is not None and size > MOST_MEMORY:
+        raise UsageProblem(f"--memory {text}: expected at most {size_text(MOST_MEMORY)}")
     return size
 
 

@@ -6,7 +6,9 @@ import re
 from types import MappingProxyType
 
 _UNITS = MappingProxyType({"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40})
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,30}(?:\.[0-9]+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
+
+MOST_MEMORY = 1 << 60  # bytes that a limit may be; the kernel counts in 64 bits
 
 
 def size_of(text: str) -> int | None:

@@ -97,6 +97,8 @@ def test_without_a_path_the_folder_specs_is_taken(fake, call) -> None:
         ("--timeout nan", "--timeout nan: expected a number of seconds above 0, and at most 1,000,000"),
         ("--memory much", "--memory much: expected a size above 0, as 512M or 2G"),
         ("--memory 0G", "--memory 0G: expected a size above 0, as 512M or 2G"),
+        ("--memory 9999999T", "--memory 9999999T: expected at most 1048576T"),
+        ("--memory 10X", "--memory 10X: expected a size above 0, as 512M or 2G"),
         ("--memory 1G -j 0", "--memory limits workers, and -j 0 runs without them; give one of the two"),
         ("--shard 3/2", "--shard 3/2: expected I/N, as 1/4, with I from 1 to N"),
         ("--shard 0/2", "--shard 0/2: expected I/N, as 1/4, with I from 1 to N"),

@@ -15,7 +15,7 @@ def test_sizes(text: str, size: int) -> None:
     assert size_of(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "M", "-1G", "1e9", "1,5G", "2 G i B", "lots", "1P"])
+@pytest.mark.parametrize("text", ["", "M", "-1G", "1e9", "1,5G", "2 G i B", "lots", "1P", "9" * 31, f"{'9' * 400}T"])
 def test_what_is_no_size(text: str) -> None:
     assert size_of(text) is None
 
