@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from enum import IntEnum
@@ -72,5 +73,17 @@ def _outcome(command: Command, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         hush()
         return ExitCode.OK
     except Exception as error:
+        if isinstance(error, FileNotFoundError) and _nowhere():
+            complain("the current folder is not there any more; change to one that is")
+            return ExitCode.USAGE
         say_error(defect_report(error, sys.argv[1:]))
         return ExitCode.DEFECT
+
+
+def _nowhere() -> bool:
+    """Tell whether the current folder has been removed."""
+    try:
+        os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        return True
+    return False

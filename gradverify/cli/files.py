@@ -56,6 +56,17 @@ def save_last(text: str) -> None:
     write_whole(LAST_REPORT, text)
 
 
+def is_absent(path: Path) -> bool:
+    """Tell whether there is no such file; one that may not be looked at is for its reader to complain about."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def read_report(path: Path) -> Report:
     """Read a report; raises ReportError that names the file."""
     try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
-from gradverify.cli.files import LAST_REPORT, read_report
+from gradverify.cli.files import LAST_REPORT, is_absent, read_report
 from gradverify.cli.select import hint_for, named
 from gradverify.cli.terminal import ColourWish, say, show, stdout_terminal
 from gradverify.report.inspect_view import InspectOptions, Picture, inspect_lines, with_something
@@ -23,7 +23,7 @@ def inspect(
     no_color: opt.NoColour = False,
 ) -> ExitCode:
     """Show what was not as expected in the last run, and its wrong elements, worst first."""
-    if report is None and not LAST_REPORT.exists():
+    if report is None and is_absent(LAST_REPORT):
         raise UsageProblem(f"there is no {LAST_REPORT}: `gradverify run` makes it; or name a report with --report FILE")
     saved = read_report(report or LAST_REPORT)
     cases = saved.cases

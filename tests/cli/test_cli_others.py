@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from report_specimens import case, crashed, masked, report, second_order, timed_out, undetermined
@@ -47,6 +52,38 @@ def test_inspect_by_id_part_and_pattern(call, saved, name: str) -> None:
     assert result.exit_code == 0
     assert result.stdout.startswith("? inconclusive  steps/noisy/cpu-float64")
     assert "clipped" not in result.stdout.splitlines()[0]
+
+
+def test_what_may_not_be_looked_at_is_no_defect(call, saved, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = os.stat
+
+    def stat(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
+        if str(path).startswith((".gradverify", "specs")):
+            raise PermissionError(13, "Permission denied", str(path))
+        return looked_at(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "stat", stat)
+    monkeypatch.setattr(Path, "read_text", lambda path, **_: stat(path))
+    result = call("inspect")
+    assert (result.exit_code, result.stderr) == (2, "gradverify: .gradverify/last.json: permission denied\n")
+    for command in ("run", "list"):
+        result = call(command)
+        assert (result.exit_code, result.stderr.partition(":")[0]) == (2, "gradverify")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere a folder that is in use cannot be removed")
+@pytest.mark.parametrize(
+    "words", ["run", "run {0}/a.yaml", "list", "merge {0}/a.json --json b.json", "inspect --report {0}/a.json"]
+)
+def test_a_current_folder_that_is_gone_is_no_defect(tmp_path: Path, words: str) -> None:
+    (tmp_path / "gone").mkdir()
+    command = shlex.join([sys.executable, "-m", "gradverify", *words.format(tmp_path).split()])
+    environment = {"PYTHONPATH": str(Path(__file__).parent.parent.parent)}
+    script = f"cd {shlex.quote(str(tmp_path / 'gone'))} && rmdir ../gone && exec {command}"
+    ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=environment)
+    told = [row for row in ran.stderr.splitlines() if row.startswith("gradverify: ")]
+    assert (ran.returncode, len(told), ran.stdout) == (2, 1, "")
+    assert "defect" not in ran.stderr
 
 
 def test_inspect_worst_and_all(call, saved) -> None:
