@@ -50,6 +50,7 @@ def main(control_fd: int) -> None:
         pass
     finally:
         _end_all(living)
+        control.close()
 
 
 def _loop(control: socket.socket, wake: tuple[int, int], living: set[int]) -> None:

@@ -75,6 +75,16 @@ def saved(folder: Path, name: str) -> Report:
     return from_json((folder / name).read_text(encoding="utf-8"))
 
 
+def test_nothing_is_left_open(tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    (tmp_path / "ops.py").write_text(OPS)
+    words = [sys.executable, "-W", "error", "-m", "gradverify", "run", "spec.yaml", "-k", "first", "-j", "1"]
+    root = Path(__file__).parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root), "PYTHONWARNINGS": "error"}
+    ran = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 @both
 def test_while_a_case_runs(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path) as process:
