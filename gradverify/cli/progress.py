@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from gradverify.cli.engine import Listener
@@ -44,11 +44,20 @@ def progress(total: int, listing: Listing = Listing.AFTERWARDS) -> Iterator[List
 
     # no refresh thread: workers are started from this process
     console = Console(stderr=True)
-    with Live(
-        console=console, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
-    ) as live:
-        live.update(draw(), refresh=True)
-        yield _listener(tally, lambda: live.update(draw(), refresh=True))
+    live = Live(console=console, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+
+    def update() -> None:
+        with suppress(OSError):  # a terminal that was closed is no reason to lose the run
+            live.update(draw(), refresh=True)
+
+    with suppress(OSError):
+        live.start()
+    try:
+        update()
+        yield _listener(tally, update)
+    finally:
+        with suppress(OSError):
+            live.stop()
 
 
 def progress_text(tally: Tally) -> str:

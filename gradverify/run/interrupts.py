@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, noted at once and acted on where nothing can be lost."""
+"""Ctrl-C, SIGTERM and SIGHUP, noted at once and acted on where nothing can be lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 
 Waiting = Callable[[], AbstractContextManager[None]]  # where a block waits, and may be left by KeyboardInterrupt
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Interrupts:
@@ -55,7 +55,7 @@ class Interrupts:
 
 @contextmanager
 def held_interrupts() -> Iterator[Interrupts]:
-    """Take over both signals until the block ends, but none that this process was told to ignore, as by nohup.
+    """Take over these signals until the block ends, but none that this process was told to ignore, as by nohup.
 
     Elsewhere than in the main thread none arrives.
     """

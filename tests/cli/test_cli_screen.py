@@ -66,6 +66,20 @@ def test_progress_in_a_log_is_a_line_now_and_then() -> None:
     assert written == ["1/2 done, 1 not as expected"]
 
 
+def test_a_terminal_that_was_closed_is_no_reason_to_lose_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("gradverify.cli.progress.is_terminal", lambda stream: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys, "stderr", Closed())
+    with progress(1) as listener:
+        listener.started("a/b")
+        listener.finished(case("a/b"))
+
+
 def test_progress_on_a_terminal_goes_away(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("gradverify.cli.progress.is_terminal", lambda stream: True)
     monkeypatch.setenv("FORCE_COLOR", "1")

@@ -35,12 +35,13 @@ def hangs(x):
     pathlib.Path("hangs").touch()
     time.sleep(60)
 """
-both = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+every = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 
 
 def not_ignored() -> None:
-    """Let Ctrl-C be heard also where these tests run in the background."""
+    """Let Ctrl-C be heard also where these tests run in the background, and SIGHUP under nohup."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @contextmanager
@@ -85,7 +86,7 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-@both
+@every
 def test_while_a_case_runs(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path) as process:
         wait_until(process, tmp_path / "hangs")
@@ -104,7 +105,7 @@ def test_while_a_case_runs(tmp_path: Path, number: signal.Signals) -> None:
     assert not left_over(descendants)
 
 
-@both
+@every
 def test_while_workers_start(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path) as process:
         wait_until(process)
