@@ -131,7 +131,8 @@ def list_of(read: Reader[T], what: str) -> Reader[tuple[T, ...]]:
     def read_list(value: Any) -> tuple[T, ...]:
         if not isinstance(value, list):
             short = isinstance(value, str | int | float) and len(str(value)) < 20
-            hint = f"write [{json.dumps(value)}]" if short else ""  # in quotes it is a list in TOML, too
+            # in quotes it is a list in TOML, too
+            hint = f"write [{json.dumps(value)}]" if short and _takes(read, value) else ""
             raise expected(f"a list of {what}", value, hint)
         return tuple(gather((index, read, entry) for index, entry in enumerate(value)).values())
 
@@ -201,6 +202,14 @@ def gather(parts: Iterable[tuple[Step, Reader[Any], Any]]) -> dict[Any, Any]:
     if issues:
         raise BadValueError(*issues)
     return values
+
+
+def _takes(read: Reader[Any], value: Any) -> bool:
+    try:
+        read(value)
+    except BadValueError:
+        return False
+    return True
 
 
 def _unquoted(value: Any) -> str:
