@@ -51,7 +51,7 @@ def text(value: Any) -> str:
     if not isinstance(value, str):
         raise expected("text", value)
     if not value.strip():
-        raise bad("expected text, found none")
+        raise bad("expected text, found empty text")
     return value
 
 
