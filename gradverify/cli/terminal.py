@@ -18,10 +18,16 @@ from gradverify.report.ci.github import inert
 from gradverify.report.lines import Line
 from gradverify.report.paint import Colour, paint
 from gradverify.report.safe import safe
-from gradverify.report.screen import ASCII, UNICODE, Screen, glyphs_for
+from gradverify.report.screen import ASCII, UNICODE, Glyphs, Screen, glyphs_for
 
 _AT_ONCE = 500  # lines per write
 _NARROWEST = 40  # columns; below this nothing can be laid out
+# Signs in sentences of checks and explanations, and what stands for them where the encoding is a small one.
+_SPELLED = str.maketrans(
+    {getattr(UNICODE, name): getattr(ASCII, name) for name in Glyphs.__slots__ if name != "blank"}
+    | {"—": "-", "–": "-", "·": "*", "×": "x", "≠": "!=", "√": "sqrt", "π": "pi", "½": "1/2"}
+    | {"²": "^2", "³": "^3", "⁶": "^6", "ᵀ": "^T", "⟨": "<", "⟩": ">"}
+)
 
 
 class OutputError(GradverifyError):
@@ -129,7 +135,7 @@ def _shown(text: str) -> str:
 def _encodable(text: str, stream: TextIO) -> str:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     if glyphs_for(encoding) is ASCII:
-        text = text.replace(UNICODE.plus_minus, ASCII.plus_minus)  # sentences of checks have it too
+        text = text.translate(_SPELLED)
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 

@@ -47,8 +47,8 @@ def test_a_closed_pipe_is_silent() -> None:
 def test_letters_that_the_encoding_lacks_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
-    terminal.show([line("π ± ok")], terminal.stdout_terminal())
-    assert raw.getvalue() == b"\\u03c0 +/- ok\n"
+    terminal.show([line("ж ± 2·π ok")], terminal.stdout_terminal())
+    assert raw.getvalue() == b"\\u0436 +/- 2*pi ok\n"
 
 
 def test_progress_text() -> None:

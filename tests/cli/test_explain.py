@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gradverify.catalogue import parse, section_of, sections
+from gradverify.cli.explain import explain
 
 PACKAGE = Path(__file__).parent.parent.parent / "gradverify"
 SERIES = {f"GV{series + number}" for series in (100, 200) for number in range(5)}  # composed of series and code
@@ -26,6 +28,18 @@ def test_every_code_that_can_be_printed_has_one_section() -> None:
     assert emitted() <= set(names)
     assert len(set(names)) == len(names)
     assert {name for name in names if name.startswith("GV")} <= emitted()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_small_encodings_can_show_all_of_it(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+    explain()
+    for section in sections():
+        explain(section.name)
+    text = raw.getvalue().decode(encoding)
+    assert "GV101 - entries of the gradient differ\n" in text
+    assert not re.findall(r"\\[ux][0-9a-f]{2,}", text)
 
 
 @pytest.mark.parametrize(
