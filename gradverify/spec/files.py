@@ -107,7 +107,7 @@ def _specs_of(path: Path) -> Iterator[Path | SpecError]:
     if _is_folder(path):
         empty = True
         for found in _walk(path):
-            empty = empty and isinstance(found, SpecError)
+            empty = False
             yield found
         if empty:
             yield file_error(path, "no spec in this folder", "specs end in .yaml or .yml")

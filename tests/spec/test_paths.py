@@ -57,6 +57,15 @@ def test_paths_that_name_no_spec(folder: Folder) -> None:
     assert errors() == [".:1:1: nothing to read (name a spec, or a folder with specs)"]
 
 
+def test_a_folder_that_cannot_be_read_is_one_mistake(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def scandir(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    (folder.path / "locked").mkdir()
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert errors("locked") == ["locked:1:1: cannot be read: Permission denied"]
+
+
 @pytest.mark.parametrize(
     ("path", "near"),
     [
