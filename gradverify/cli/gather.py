@@ -46,7 +46,7 @@ def gather(paths: Sequence[Path] | None, expression: str | None, request: Reques
     print_problems(reading.errors)
     problems = len(reading.errors)
     if problems and not (request.keep_going and reading.specs):
-        hint = "" if request.keep_going or not reading.specs else "; --keep-going runs the other files"
+        hint = "" if request.keep_going or not reading.specs else "; --keep-going leaves these files out"
         raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run{hint}")
     cases = engine.expand(reading.specs, request)
     if not cases:
@@ -88,4 +88,4 @@ def _in_shard(cases: tuple[Case, ...], shard: Shard | None) -> tuple[Case, ...]:
 def warn_about(problems: int) -> None:
     """Say at the end that the result is not the whole of what was asked for."""
     if problems:
-        complain(f"{counted(problems, 'mistake')} in specs, see above; the files with mistakes were not run")
+        complain(f"{counted(problems, 'mistake')} in specs, see above; the files with mistakes were left out")

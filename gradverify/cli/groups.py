@@ -8,7 +8,7 @@ from typer.core import TyperCommand
 
 _REST = "Options"
 _GROUPS: dict[str, tuple[str, ...]] = {
-    "Which cases": ("-k", "--last-failed", "--shard"),
+    "Which cases": ("-k", "--last-failed", "--shard", "--keep-going"),
     "What a case is, in place of what specs say": (
         "--check",
         "--device",
@@ -19,7 +19,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "--torch-gradcheck",
         "--max-evaluations",
     ),
-    "How to run": ("--jobs", "--memory", "--fail-fast", "--keep-going"),
+    "How to run": ("--jobs", "--memory", "--fail-fast"),
     "What is as expected": ("--require-device", "--baseline", "--write-baseline"),
     "Files": ("--elements", "--json", "--html", "--junit", "--sarif", "--markdown"),
     "On screen": ("--durations", "--no-color", "--quiet", "--verbose"),

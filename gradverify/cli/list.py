@@ -22,7 +22,7 @@ def list_cases(
     dtype: opt.Dtypes = None,
     samples: opt.Samples = None,
     shard: opt.ShardName = None,
-    keep_going: opt.KeepGoing = False,
+    keep_going: opt.KeepListing = False,
     no_color: opt.NoColour = False,
 ) -> ExitCode:
     """List the cases of specs.

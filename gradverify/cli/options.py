@@ -70,6 +70,9 @@ LastFailed = Annotated[
     bool, typer.Option("--last-failed", help="Only the cases that were not as expected in the last run.")
 ]
 KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Run the other files when a spec has mistakes.")]
+KeepListing = Annotated[
+    bool, typer.Option("--keep-going", help="List the cases of the other files when a spec has mistakes.")
+]
 RequireDevices = Annotated[
     list[str] | None, _several("--require-device", "NAME", "A skip for want of this device is not as expected")
 ]

@@ -24,6 +24,12 @@ def test_help_calls_an_argument_by_its_name_alone(call, command: str, argument: 
     assert "<" not in shown
 
 
+def test_list_runs_nothing(call) -> None:
+    shown = " ".join(call("list", "--help").stdout.split())
+    assert "--keep-going List the cases of the other files when a spec has mistakes." in shown
+    assert "How to run" not in shown
+
+
 def test_options_of_run_are_in_groups(call) -> None:
     shown = call("run", "--help").stdout
     groups = [row[:-1] for row in shown.splitlines() if row.endswith(":") and not row.startswith(" ")]

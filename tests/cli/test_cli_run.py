@@ -161,7 +161,7 @@ def test_mistakes_in_specs_are_2_and_all_printed(fake, call) -> None:
     assert result.exit_code == 2
     assert result.stderr == (
         "a.yaml:3:5: inputs.x: no shape (add one)\n" * 2
-        + "gradverify: 2 mistakes in specs, nothing was run; --keep-going runs the other files\n"
+        + "gradverify: 2 mistakes in specs, nothing was run; --keep-going leaves these files out\n"
     )
     assert fake.ran == []
 
@@ -171,7 +171,7 @@ def test_keep_going_runs_the_rest_and_is_still_2(fake, call) -> None:
     result = call("run", "a.yaml", "--keep-going")
     assert result.exit_code == 2
     assert "✓ 1 case as expected" in result.stdout
-    assert result.stderr.endswith("gradverify: 1 mistake in specs, see above; the files with mistakes were not run\n")
+    assert result.stderr.endswith("gradverify: 1 mistake in specs, see above; the files with mistakes were left out\n")
 
 
 def test_mistakes_that_only_a_worker_finds_are_2(fake, call) -> None:
