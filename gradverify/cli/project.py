@@ -17,6 +17,7 @@ from gradverify.spec.limits import MAX_SAMPLES
 from gradverify.spec.node import dotted
 from gradverify.spec.readers import (
     BadValueError,
+    Issue,
     Reader,
     bad,
     distinct_list_of,
@@ -30,6 +31,7 @@ from gradverify.spec.readers import (
 _FILE = "pyproject.toml"
 _TABLE = ("tool", "gradverify")
 _MOST = 2**63 - 1
+_CALLED = {"jobs": "workers"}  # options whose key has another name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +96,16 @@ def _read(table: Any, folder: Path) -> Defaults:
     try:
         values = keyed(_plain(table), readers_of(folder))
     except BadValueError as error:
-        told = [
-            f"{dotted('.'.join(_TABLE), issue.at)}: {issue.problem}{f' ({issue.hint})' if issue.hint else ''}"
-            for issue in error.issues
-        ]
+        told = [_told(issue) for issue in error.issues]
         raise UsageProblem(f"{_shown(folder / _FILE)}: {'; '.join(told)}") from error
     values["max_elements"] = values.pop("elements", None)
     return Defaults(**values)
+
+
+def _told(issue: Issue) -> str:
+    key = _CALLED.get(str(issue.at[-1])) if issue.on_key else None
+    hint = f"did you mean `{key}`?" if key else issue.hint
+    return f"{dotted('.'.join(_TABLE), issue.at)}: {issue.problem}{f' ({hint})' if hint else ''}"
 
 
 def readers_of(folder: Path) -> Mapping[str, Reader[Any]]:

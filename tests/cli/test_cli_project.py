@@ -123,6 +123,7 @@ def test_the_nearest_one_counts_alone(fake, call, monkeypatch: pytest.MonkeyPatc
         ("workers = -1", "tool.gradverify.workers: expected a whole number from 0 to"),
         ("memory = 512", "tool.gradverify.memory: expected a size, as '512M' or '2G', found the whole number 512"),
         ("memory = '9999999T'", "tool.gradverify.memory: expected at most 1048576T"),
+        ("jobs = 2", "tool.gradverify.jobs: unknown key (did you mean `workers`?)"),
         ("memory = 'much'", "tool.gradverify.memory: expected a size above 0"),
         (
             "paths = 'specs'",
