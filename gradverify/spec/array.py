@@ -27,8 +27,7 @@ def shape(value: Any) -> tuple[int, ...]:
     needed = math.prod(max(size, 1) for size in sizes) * BYTES_PER_ELEMENT
     if needed > MAX_TENSOR_BYTES:
         limit = MAX_TENSOR_BYTES // 2**30
-        size = f"{needed / 2**30:.3g}" if needed < 2**100 else "more than 2^70"
-        raise bad(f"would need {size} GiB", f"at most {limit} GiB, at {BYTES_PER_ELEMENT} bytes an entry")
+        raise bad(f"would need {_in_words(needed)}", f"at most {limit} GiB, at {BYTES_PER_ELEMENT} bytes an entry")
     return sizes
 
 
@@ -55,6 +54,14 @@ def flat(values: Any) -> list[Any]:
     if not isinstance(values, list):
         return [values]
     return [entry for part in values for entry in flat(part)]
+
+
+def _in_words(size: int) -> str:
+    """Return a number of bytes, of a GiB at least, in the unit that makes it short."""
+    for power, unit in enumerate(("GiB", "TiB", "PiB", "EiB"), start=3):
+        if size < 999.5 * 1024**power:
+            return f"{size / 1024**power:.3g} {unit}"
+    return "more than 999 EiB"
 
 
 def _size(value: Any) -> int:

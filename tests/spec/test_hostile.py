@@ -47,7 +47,7 @@ FLOODS = [
         FUNCTION + f"inputs: {{x: {{shape: [{'-1, ' * 20_000}]}}}}",
         "2:22: inputs.x.shape[0]: must not be negative, found -1",
     ),
-    (FUNCTION + f"inputs: {{x: {{shape: [{SHAPE_OF_64}]}}}}", "2:21: inputs.x.shape: would need more than 2^70 GiB"),
+    (FUNCTION + f"inputs: {{x: {{shape: [{SHAPE_OF_64}]}}}}", "2:21: inputs.x.shape: would need more than 999 EiB"),
 ]
 
 
