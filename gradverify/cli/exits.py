@@ -23,7 +23,7 @@ class ExitCode(IntEnum):
 
     OK = 0  # every case as expected
     UNEXPECTED = 1  # some case is not
-    USAGE = 2  # usage, bad spec, or nothing to run
+    USAGE = 2  # usage, bad spec, nothing to run, or output that could not be written
     DEFECT = 3  # a mistake of gradverify's own
     INTERRUPTED = 130  # by Ctrl-C; what had finished was reported
 

@@ -31,7 +31,8 @@ def merge(
 
     As those of run --shard; ends as one run of all their cases would, and with 1 when a shard is missing.
 
-    Ends with 2 when a file is no report of this version of the format, or a case is in two of them.
+    Ends with 2 when a file is no report of this version of the format, a case is in two of them, or output could
+    not be written.
     """
     look = look_of(no_color=no_color, quiet=quiet, verbose=verbose, durations=durations)
     destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown, "html": html}

@@ -97,10 +97,12 @@ Json = Annotated[Path | None, _file("--json", "Write the report as JSON.")]
 Sarif = Annotated[Path | None, _file("--sarif", "Write what is not as expected as SARIF 2.1.0.")]
 Markdown = Annotated[Path | None, _file("--markdown", "Write a summary as Markdown, for the page of a job.")]
 Junit = Annotated[Path | None, _file("--junit", "Write the report as JUnit XML.")]
-Known = Annotated[Path | None, _file("--baseline", "Failures that this file knows are as expected.")]
+Known = Annotated[
+    Path | None, _file("--baseline", "Failures that this file knows are as expected; not with --write-baseline.")
+]
 WriteKnown = Annotated[
     Path | None,
-    _file("--write-baseline", "Let this file know what fails, and drop what is fixed."),
+    _file("--write-baseline", "Let this file know what fails, and drop what is fixed; not with --baseline."),
 ]
 Html = Annotated[Path | None, _file("--html", "Write the report as one page for a browser.")]
 NoColour = Annotated[bool, typer.Option("--no-color", help="No colour, also on a terminal.")]

@@ -67,8 +67,8 @@ def run(
 
     Defaults may stand in pyproject.toml, under [tool.gradverify].
 
-    Ends with 0 when every case is as expected, 1 when some case is not, 2 when the command or a spec has a mistake,
-    3 for a defect of gradverify itself, and 130 when it was interrupted.
+    Ends with 0 when every case is as expected, 1 when some case is not, 2 when the command or a spec has a mistake or
+    output could not be written, 3 for a defect of gradverify itself, and 130 when it was interrupted.
     """
     look = look_of(no_color=no_color, quiet=quiet, verbose=verbose, durations=durations)
     given = Request(

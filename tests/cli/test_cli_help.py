@@ -30,6 +30,14 @@ def test_list_runs_nothing(call) -> None:
     assert "How to run" not in shown
 
 
+@pytest.mark.parametrize("command", ["run", "merge"])
+def test_what_excludes_what_and_ends_how_is_said(call, command: str) -> None:
+    shown = " ".join(call(command, "--help").stdout.split())
+    assert "as expected; not with --write-baseline." in shown
+    assert "what is fixed; not with --baseline." in shown
+    assert "output could not be written" in shown
+
+
 def test_options_of_run_are_in_groups(call) -> None:
     shown = call("run", "--help").stdout
     groups = [row[:-1] for row in shown.splitlines() if row.endswith(":") and not row.startswith(" ")]
