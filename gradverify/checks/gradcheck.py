@@ -50,7 +50,8 @@ def _as_used(judged: Judgement, ready: Steady, settings: Settings) -> CheckResul
     result = judged.result
     if result.verdict not in (Verdict.PASS, Verdict.INCONCLUSIVE):
         return result
-    together = used_together(judged.found) if judged.found is not None else ()
+    sure = judged.found is not None and result.verdict is Verdict.PASS  # else what is off may be rounding
+    together = used_together(judged.found) if sure and judged.found is not None else ()
     wrong = (*used_alone(ready, settings.seed), *together)
     result = replace(result, evaluations=evaluations(ready.problem))
     if not wrong:

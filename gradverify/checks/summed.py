@@ -19,7 +19,8 @@ from gradverify.core.judging.allowance import NEGLIGIBLE
 from gradverify.core.whole.evidence import Whole
 from gradverify.result import Finding, Method, Verdict
 
-_NOTHING = 1e-12  # what an output may move by at most where all that it is made of cancels
+_ROUNDINGS = 16.0  # of the largest output, that may stand in place of what cancels
+_NOTHING = 1e-9  # what an output may move by at most where all that it is made of cancels
 
 
 def used_together(found: Investigation) -> Iterator[Finding]:
@@ -57,7 +58,8 @@ def _off(found: Investigation, known: Whole, cotangent: Tensor, answer: Tensor) 
         sizes = terms[mine]
         finite = sizes.isfinite()
         largest = float(sizes[finite].max()) if bool(finite.any()) else 0.0
-        negligible = (NEGLIGIBLE * found.sampled.size.amax()).clamp(min=_NOTHING) / found.ground.lengths.step[mine]
+        step, size = found.ground.lengths.step[mine], found.sampled.size.amax()
+        negligible = (NEGLIGIBLE * size).clamp(min=_NOTHING) / step + _ROUNDINGS * eps * size / step.clamp(max=1.0)
         wrong[mine] = finite & ~(apart[mine] <= eps**SIMILAR * largest + negligible)
     return wrong
 

@@ -19,7 +19,10 @@ def may_be_a_function(module: torch.nn.Module) -> bool:
 
 
 def as_function(module: torch.nn.Module, call: Call) -> tuple[Callable[..., Any], Call]:
-    """Return a function of the inputs and then the parameters; every call starts from the same buffers."""
+    """Return a function of the inputs and then the parameters; every call starts from the same buffers.
+
+    Where it is called in another precision, as it is to sample it in double, so are its buffers.
+    """
     parameters = {
         name: value.detach().clone().requires_grad_(value.requires_grad) for name, value in module.named_parameters()
     }
@@ -28,11 +31,21 @@ def as_function(module: torch.nn.Module, call: Call) -> tuple[Callable[..., Any]
 
     def function(*values: Any, **keywords: Any) -> Any:
         state: dict[str, Tensor] = dict(zip(parameters, values[inputs:], strict=True))
-        state |= {name: value.clone() for name, value in buffers.items()}
+        other = _other_precision(values, (*call.args, *parameters.values()))
+        state |= {
+            name: value.clone() if other is None or not value.is_floating_point() else value.to(other)
+            for name, value in buffers.items()
+        }
         return torch.func.functional_call(module, state, values[:inputs], keywords)
 
     names = (*call.names, *_apart(parameters, (*call.names, *call.kwargs)))
     return function, Call(names=names, args=(*call.args, *parameters.values()), kwargs=call.kwargs)
+
+
+def _other_precision(values: Sequence[Any], usual: Sequence[Any]) -> torch.dtype | None:
+    """Return the precision of the first value that has another than usual, None where none has."""
+    pairs = ((value, own) for value, own in zip(values, usual, strict=False) if isinstance(value, Tensor))
+    return next((value.dtype for value, own in pairs if value.is_floating_point() and value.dtype != own.dtype), None)
 
 
 def _apart(names: Sequence[str] | dict[str, Tensor], taken: Sequence[str]) -> list[str]:

@@ -101,3 +101,12 @@ def test_a_module_whose_parameters_are_not_there_yet_is_a_callable_like_any_othe
         warnings.simplefilter("ignore")
         script = torch.jit.trace(torch.nn.Linear(3, 2, dtype=torch.float64), X.detach())
     assert verify(script, (X,)).verdict is Verdict.PASS
+
+
+def test_a_module_in_single_precision_is_sampled_in_double_with_its_buffers() -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3, bias=False), torch.nn.BatchNorm1d(3), torch.nn.SiLU()).eval()
+    (result,) = verify(module, (torch.randn(5, 4, requires_grad=True),), torch_gradcheck="never").checks
+    assert result.verdict is Verdict.PASS
+    assert "those of the same numbers in float64" in result.message
+    assert module[1].running_mean.dtype is torch.float32
