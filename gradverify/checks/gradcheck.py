@@ -50,9 +50,9 @@ def _as_used(judged: Judgement, ready: Steady, settings: Settings) -> CheckResul
     result = judged.result
     if result.verdict not in (Verdict.PASS, Verdict.INCONCLUSIVE):
         return result
-    sure = judged.found is not None and result.verdict is Verdict.PASS  # else what is off may be rounding
-    together = used_together(judged.found) if sure and judged.found is not None else ()
-    wrong = (*used_alone(ready, settings.seed), *together)
+    wrong = tuple(used_alone(ready, settings.seed))
+    if judged.found is not None and result.verdict is Verdict.PASS:  # else what is off may be rounding
+        wrong += tuple(used_together(judged.found))
     result = replace(result, evaluations=evaluations(ready.problem))
     if not wrong:
         return result

@@ -41,9 +41,8 @@ def fine_steps(lengths: Scales, chosen: Tensor) -> Steps:
     """Return the steps that follow, by fours, to what the chosen coordinates themselves can barely resolve."""
     own, shared = lengths.own[chosen], lengths.shared[chosen]
     smallest = torch.where(own > 0, torch.minimum(own, shared), shared * 2.0**-24) * _FINE
-    span = float((torch.log2(_top(lengths)[chosen]) - torch.log2(smallest.clamp(min=_LEAST))).max()) + math.log2(
-        _COARSE / 2
-    )
+    exponents = torch.log2(_top(lengths)[chosen]) - torch.log2(smallest.clamp(min=_LEAST))  # a quotient may overflow
+    span = float(exponents.max()) + math.log2(_COARSE / 2)
     depth, first = math.ceil(span / 2), round(-math.log2(_COARSE)) + 1
     apart = [1 + round((depth - _FINEST - 1) * k / _BRIDGE) for k in range(_BRIDGE)]  # rungs down to the finest ones
     rungs = [*apart, *range(depth - _FINEST, depth + 1)] if depth > _FINEST + _BRIDGE else range(1, depth + 1)

@@ -116,9 +116,8 @@ def _weights() -> Tensor:
     """
     rows = torch.tensor([_basis(node) for node in PLACES], dtype=torch.float64, device="cpu").T
     finer = torch.tensor([[0.0, -1 / 3, 8 / 3, 0.0, 1 / 3, -8 / 3]], dtype=torch.float64, device="cpu")
-    return torch.cat(
-        [rows, rows[:1] - finer, torch.zeros_like(finer)]
-    )  # `finer` is what the two smaller steps alone come to
+    shift = rows[:1] - finer  # `finer` is what the two smaller steps alone come to
+    return torch.cat([rows, shift, torch.zeros_like(shift)])
 
 
 @cache
