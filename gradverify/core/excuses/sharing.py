@@ -70,6 +70,10 @@ def _numbered(reach: Tensor, nobody: int, most: int) -> Tensor:
     """Return the question of each row (k,), -1 beyond so many; `reach` (k, M) is by which inputs, or `nobody`."""
     number = torch.full_like(reach[:, 0], -1)
     generator = torch.Generator().manual_seed(0)
+    if int(torch.bincount(reach.reshape(-1), minlength=nobody + 1)[:nobody].max()) == len(reach):  # common to all
+        some = torch.randperm(len(reach), generator=generator)[:most].to(reach.device)
+        number[some] = torch.arange(len(some), device=reach.device)
+        return number
     for question in range(most):
         taken = torch.zeros(nobody + 1, dtype=torch.bool, device=reach.device)
         for _ in range(_ROUNDS):
