@@ -9,11 +9,13 @@ from torch import Tensor
 
 from gradverify.core.function.analytic import Reverse
 from gradverify.core.function.answers import answers
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.rows import asked_with
 from gradverify.core.function.sampler import places as standing
 from gradverify.core.judging.bench import Bench
 from gradverify.core.numeric.moves import Kind
 
+_PAIRED, _FILLED = 4096, 16_000_000  # rows of which all pairs are compared, and numbers in these
 _ROUNDS = 8  # in which rows are added to a question, each time those that come before all of their neighbours
 
 
@@ -74,6 +76,8 @@ def _numbered(reach: Tensor, nobody: int, most: int) -> Tensor:
         some = torch.randperm(len(reach), generator=generator)[:most].to(reach.device)
         number[some] = torch.arange(len(some), device=reach.device)
         return number
+    if len(reach) <= _PAIRED and len(reach) * nobody <= _FILLED:
+        return _paired(reach, nobody, most, generator)
     for question in range(most):
         taken = torch.zeros(nobody + 1, dtype=torch.bool, device=reach.device)
         for _ in range(_ROUNDS):
@@ -85,6 +89,23 @@ def _numbered(reach: Tensor, nobody: int, most: int) -> Tensor:
             taken[reach[chosen]] = True
             taken[nobody] = False
     return number
+
+
+def _paired(reach: Tensor, nobody: int, most: int, generator: torch.Generator) -> Tensor:
+    """Return the same where all pairs of rows can be compared: each question takes whatever it still can."""
+    order = torch.randperm(len(reach), generator=generator).to(reach.device)
+    filled = torch.zeros(len(reach), nobody + 1, dtype=torch.float32, device=reach.device)
+    filled = filled.scatter_(1, reach[order], 1.0)[:, :nobody]
+    apart = filled @ filled.T == 0
+    number = torch.full_like(order, -1)
+    for question in range(most):
+        free = number < 0
+        while any_set(free):
+            first = int(free.view(torch.uint8).argmax())
+            number[first] = question
+            free &= apart[first]
+            free[first] = False
+    return torch.empty_like(number).index_copy_(0, order, number)
 
 
 def _before_neighbours(reach: Tensor, nobody: int, generator: torch.Generator) -> Tensor:
