@@ -19,6 +19,7 @@ from gradverify.core.judging.allowance import NEGLIGIBLE
 from gradverify.core.whole.evidence import Whole
 from gradverify.result import Finding, Method, Verdict
 
+_LEAST = 2.0  # times the smallest number there is
 _ROUNDINGS = 16.0  # of the largest output, that may stand in place of what cancels
 _NOTHING = 1e-9  # what an output may move by at most where all that it is made of cancels
 
@@ -47,6 +48,7 @@ def _off(found: Investigation, known: Whole, cotangent: Tensor, answer: Tensor) 
     """Tell which coordinates get something else than the rows add up to, (n,) bool.
 
     Rounding aside, and what is of no consequence: a softmax far out forgets terms of 1e-22 in one case and not another.
+    A sum may be beyond the largest number of its precision, and rows below the smallest.
     """
     weights = cotangent.to(known.claimed.device)
     terms = weights.abs() @ known.claimed.abs()
@@ -54,14 +56,15 @@ def _off(found: Investigation, known: Whole, cotangent: Tensor, answer: Tensor) 
     wrong = torch.zeros_like(apart, dtype=torch.bool)
     for block in known.inputs:
         mine = block.coordinates
-        eps = torch.finfo(found.backward.problem.primals[block.tensor].tensor.dtype).eps
-        sizes = terms[mine]
+        limits = torch.finfo(found.backward.problem.primals[block.tensor].tensor.dtype)
+        eps, sizes = limits.eps, terms[mine]
         finite = sizes.isfinite()
         largest = float(sizes[finite].max()) if bool(finite.any()) else 0.0
         step, size = found.ground.lengths.step[mine], found.sampled.size.amax()
         negligible = (NEGLIGIBLE * size).clamp(min=_NOTHING) / step + _ROUNDINGS * eps * size / step.clamp(max=1.0)
+        negligible += _LEAST * len(weights) * limits.smallest_normal * eps  # which every row may have lost
         wrong[mine] = finite & ~(apart[mine] <= eps**SIMILAR * largest + negligible)
-    return wrong
+    return wrong & ~answer.to(wrong.device).isinf()
 
 
 def _accused(

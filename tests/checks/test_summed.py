@@ -51,3 +51,10 @@ def test_rounding_in_a_sum_is_no_mistake(
 ) -> None:
     found = gradcheck(function, torch.tensor(point, dtype=dtype, requires_grad=True))
     assert not any(finding.code == "GV301" for finding in found.findings)
+
+
+@pytest.mark.parametrize(("factor", "dtype"), [(1e4, torch.float16), (6e37, torch.float32), (1e-8, torch.float16)])
+def test_a_sum_beyond_what_a_precision_holds_is_no_mistake(factor: float, dtype: torch.dtype) -> None:
+    x = torch.tensor([0.3, -0.5, 0.1], dtype=dtype, requires_grad=True)
+    found = gradcheck(lambda x: (x * factor).unsqueeze(0).expand(30, -1) + 0, x)
+    assert found.verdict is Verdict.PASS
