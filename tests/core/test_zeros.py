@@ -171,3 +171,16 @@ def test_an_output_of_zero_is_no_noisier_than_the_largest_beside_it(function: An
     x = double([0.0, 0.3, -0.5, 40.0])
     assert gradcheck(function, x).verdict is Verdict.PASS
     assert gradcheck(with_backward(function, faulty), x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("function", "point"),
+    [
+        (lambda x: x.exp().sum(-1).log(), [800.0, 801.0, 802.0]),
+        (lambda x: (x * x).sum().reshape(1), [1e160, 1e160, 1e160]),
+        (lambda x: x.exp().sum(), [800.0, 800.0, 800.0]),
+    ],
+)
+def test_an_overflow_is_no_mask(function: Any, point: list[float]) -> None:
+    silent = with_backward(function, lambda grad, x: torch.zeros_like(x))
+    assert gradcheck(silent, double(point)).verdict is Verdict.INCONCLUSIVE

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.flags import any_set
+from gradverify.core.function.sampler import Sampler, along
 from gradverify.core.judging.bench import Bench, of_moves
 from gradverify.core.judging.compare import Code, Judged, is_resolved, judge_local, judge_smooth
 from gradverify.core.judging.doubt import in_doubt
@@ -22,6 +23,7 @@ from gradverify.core.numeric.plateau import level_stretch
 from gradverify.core.numeric.samples import BAR_FACTOR, NOISE_FACTOR, Estimate, Samples, joined, of_rows
 from gradverify.core.numeric.walk import sample
 
+_NEXT_TO_NOTHING = 2.0**-30  # of each input
 DEPTH = 32  # rungs of a ladder, about
 _LOUD = 64.0  # times what rounding explains: noise that may be the function itself
 _DEFINITE = 0.25  # of how far two derivatives are apart, and of the finer one: ten bars of one that is told from both
@@ -106,6 +108,12 @@ def _by_finer_steps(at: Bench, samples: Samples, height: Tensor | None, judged: 
     return replaced(judged, definite, *every, other)
 
 
+def _stays_infinite(sampled: Sampler) -> Tensor:
+    """Tell which outputs are as infinite where all inputs are next to nothing, and nothing, as masks are; (m,)."""
+    small, nothing = (along(sampled, -part * sampled.point) for part in (1 - _NEXT_TO_NOTHING, 1.0))
+    return sampled.value.isinf() & (small == sampled.value) & (nothing == sampled.value)
+
+
 def _held_against(at: Bench, samples: Samples, local: Local) -> Judged:
     """Return the verdicts on what the samples show, after another look at what rounding inside may excuse."""
     claimed, allowance = at.claimed[samples.moves], of_moves(at.allowance, samples.moves)
@@ -113,6 +121,10 @@ def _held_against(at: Bench, samples: Samples, local: Local) -> Judged:
     faint = excused(at, samples.moves, judged, local.seen)
     if faint is not None:
         judged = judge_local(claimed, local, allowance, faint)
+    filled = (judged.code == Code.OUTSIDE) & local.idle & (claimed == 0)
+    if any_set(filled):
+        filled &= _stays_infinite(at.sampled)
+        judged = replace(judged, code=judged.code.masked_fill(filled, Code.MATCH))
     wrong = (judged.code == Code.MISMATCH) & ~(local.edge | local.kink)
     if not any_set(wrong):
         return judged

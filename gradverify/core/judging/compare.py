@@ -138,7 +138,7 @@ def judge_local(claimed: Tensor, local: Local, allowance: Allowance, faint: Tens
     fine = BAR_FACTOR * judged.bar <= threshold_of(allowance) * allowance.largest
     code[local.edge & (judged.error <= allowed) & fine] = Code.EDGE
     code[local.jump] = Code.JUMP
-    code[local.outside & ~(local.idle & (claimed == 0))] = Code.OUTSIDE  # what is masked is infinite wherever one looks
+    code[local.outside] = Code.OUTSIDE
     error = torch.where(local.kink, outside, judged.error)
     kinked = local.kink | local.jump | local.close
     # Nothing is near to what is no number: then it is the middle of the two slopes.
