@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.registry import run_check
-from gradverify.result import ElementVerdict
+from gradverify.result import ElementVerdict, Verdict
 from tests.core.support import (
     ALONE,
     claimed,
@@ -397,3 +397,13 @@ def test_half_precision_that_nobody_sees_has_no_derivative_of_zero(function: Cal
         return torch.from_numpy(function(x.detach().numpy().astype("float16").astype("float64")).cumsum())
 
     assert gradcheck(claimed(rounded, torch.zeros_like), x).verdict != "pass"
+
+
+def test_stairs_of_few_digits_are_even_wherever_the_point_lies_on_its_own() -> None:
+    def short(x: Tensor) -> Tensor:
+        mantissa, exponent = torch.frexp(x)
+        return torch.ldexp((mantissa * 2**11).round() / 2**11, exponent)
+
+    points = torch.rand(24, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 4 - 2
+    verdicts = [gradcheck(claimed(short, torch.zeros_like), x.clone().requires_grad_()).verdict for x in points]
+    assert verdicts.count(Verdict.PASS) <= 1

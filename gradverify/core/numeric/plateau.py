@@ -23,7 +23,7 @@ _BOTH = 2  # of them, at least, must move on both sides
 _NARROW = 2.0**-7  # widest stair that counts, relative to the largest step, if it moves on both sides near by
 _SURE = 4  # rungs at which an output stays as it is, at least, on a level stretch
 _WIDE = 2.0**-20  # least width of such a stretch, relative to the largest step: float32's stairs are narrower
-_FLIGHT = 16.0  # how far up a flight of stairs is looked at, in units of the least step that moves it on both sides
+_FLIGHT = 20.0  # how far up a flight of stairs is looked at, in units of the least step that moves it on both sides
 _SHORT = 6.0  # where the largest step is no longer than that, stairs would be wider than any precision's
 _STEPS = 3.0  # of these units, at most, it takes to climb as high again as by that step
 _OFF = 1.5  # of the lowest move seen, a flight may depart from a slope
@@ -72,7 +72,7 @@ def _is_flight(sampled: Sampler, samples: Samples) -> Tensor:
     lowest = torch.where(near, torch.minimum(up.abs(), down.abs()), torch.inf).amin(dim=1, keepdim=True)
     even = ((rise - height / length * steps).abs() <= _OFF * lowest) | ~near
     climbs = height.abs() >= lowest * (length / begin / _STEPS)
-    wide = (length < _SHORT * begin) & torch.isfinite(rise).all(dim=1, keepdim=True)
+    wide = (steps[:, :1] < _SHORT * begin) & torch.isfinite(rise).all(dim=1, keepdim=True)
     return (even.all(dim=1, keepdim=True) & climbs & ~wide).squeeze(1)
 
 
