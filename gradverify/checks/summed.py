@@ -14,6 +14,7 @@ from torch import Tensor
 from gradverify.checks.contract.wording import SIMILAR
 from gradverify.checks.wording import told_apart
 from gradverify.core.function.analytic import row
+from gradverify.core.function.rows import asked_with
 from gradverify.core.jacobians import Investigation, whole
 from gradverify.core.judging.allowance import NEGLIGIBLE
 from gradverify.core.whole.evidence import Whole
@@ -87,4 +88,6 @@ def _accused(
 
 
 def _as_asked(found: Investigation) -> str:
-    return ", times 4," if len(found.backward.heard[0]) == 1 else ""
+    """Return what the answer to a single output is multiplied by, where it was not asked with a cotangent of 1."""
+    unit = asked_with(found.backward)
+    return "" if unit == 1.0 else f", times {1 / unit:g},"

@@ -11,6 +11,7 @@ from gradverify.checks.contract.nodes import Relay
 from gradverify.checks.contract.passed import alike
 from gradverify.checks.contract.subject import Subject, answer_of, graph, graph_at
 from gradverify.checks.contract.wording import accusation, differences, raised
+from gradverify.core.function.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
@@ -25,18 +26,24 @@ _LAYOUTS: dict[str, Relay] = {
 
 def findings(subject: Subject) -> Iterator[Finding]:
     """GV403: the gradient does not depend on the inputs' strides and offsets; a forward may refuse some."""
-    for name, layout in _LAYOUTS.items():
-        points = [layout(primal.tensor) for primal in subject.primals]
-        same = all(
-            (point.stride(), point.storage_offset()) == (primal.tensor.stride(), primal.tensor.storage_offset())
-            for point, primal in zip(points, subject.primals, strict=True)
-        )
-        if not same:
-            yield from _compared(subject, name, points)
-
-
-def _compared(subject: Subject, name: str, points: list[Tensor]) -> Iterator[Finding]:
+    laid = {name: [layout(primal.tensor) for primal in subject.primals] for name, layout in _LAYOUTS.items()}
+    others = {name: points for name, points in laid.items() if not _as_given(subject, points)}
+    if not others:
+        return
     usual = graph(subject)  # one that nobody has asked: a backward may write over what its forward has returned
+    for name, points in others.items():
+        yield from _compared(subject, usual, name, points)
+
+
+def _as_given(subject: Subject, points: list[Tensor]) -> bool:
+    """Tell whether these lie in memory as the inputs that were given do."""
+    return all(
+        (point.stride(), point.storage_offset()) == (primal.tensor.stride(), primal.tensor.storage_offset())
+        for point, primal in zip(points, subject.primals, strict=True)
+    )
+
+
+def _compared(subject: Subject, usual: Tape, name: str, points: list[Tensor]) -> Iterator[Finding]:
     try:
         tape = graph_at(subject, points)
     except EvaluationError:

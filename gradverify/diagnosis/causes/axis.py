@@ -9,13 +9,13 @@ from torch import Tensor
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.seen import Seen
+from gradverify.diagnosis.causes.term import rank_of
 
 WRONG_AXIS = "wrong-axis"
 _FILLED = (
     0.5  # of the entries that ties leave have to be there, for these to say where they are; of a triangle, half are
 )
 _SUMS = 3  # rows or columns that a sum has to reach
-_SMALL = 1e-6  # singular values of a matrix, beside the largest, that are none
 _LARGEST = 256  # rows and columns of a matrix whose rank is asked
 _CHANCE = 100  # to one, at least, against entries that lie so by accident
 _ENTRIES = 8  # of which so many are reckoned with
@@ -78,24 +78,18 @@ def _is_of_few_sums(evidence: Evidence, seen: Seen, numeric: _Ties, claimed: _Ti
 
     Looked at are the outputs at the first place along all ties, and the inputs elsewhere along those that are not kept.
     """
-    outputs, inputs = (
-        torch.unravel_index(
-            torch.arange(len(seen.claimed) if block is evidence.of else seen.claimed.shape[1]), block.shape
-        )
-        for block in (evidence.of, evidence.wrt)
-    )
-    rows = torch.ones(len(seen.claimed), dtype=torch.bool)
-    columns, apart = (
-        torch.ones(seen.claimed.shape[1], dtype=torch.bool),
-        torch.zeros(seen.claimed.shape[1], dtype=torch.bool),
-    )
+    count, length = seen.claimed.shape
+    outputs = torch.unravel_index(torch.arange(count, device=evidence.device), evidence.of.shape)
+    inputs = torch.unravel_index(torch.arange(length, device=evidence.device), evidence.wrt.shape)
+    rows, columns = (torch.ones_like(places[0], dtype=torch.bool) for places in (outputs, inputs))
+    apart = torch.zeros_like(columns)
     for mine, other in numeric.of_input.items():
         rows &= outputs[other] == 0
         if mine in claimed.of_input:
             columns &= inputs[mine] == 0
         else:
             apart |= inputs[mine] != 0
-    between = seen.claimed[rows.to(seen.claimed.device)][:, (columns & apart).to(seen.claimed.device)]
+    between = seen.claimed[rows][:, columns & apart]
     error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
     rank = _rank(between)
     few = 0 < rank < min(between.shape) and rank * _SUMS <= max(between.shape)
@@ -104,8 +98,7 @@ def _is_of_few_sums(evidence: Evidence, seen: Seen, numeric: _Ties, claimed: _Ti
 
 def _rank(matrix: Tensor) -> int:
     """Return the rank but for rounding, of the first rows and columns."""
-    values = torch.linalg.svdvals(matrix[:_LARGEST, :_LARGEST])
-    return int((values > _SMALL * values[0]).sum()) if len(values) and float(values[0]) > 0 else 0
+    return rank_of(torch.linalg.svdvals(matrix[:_LARGEST, :_LARGEST]))
 
 
 def _named(dimensions: set[int]) -> str:

@@ -67,8 +67,8 @@ def _low_rank(error: Tensor, numeric: Tensor) -> tuple[Tensor, int] | None:
     if reach < _BREADTH:
         return None
     left, values, right = _factors(error)
-    rank = _rank(values)
-    if rank == 0 or reach < _BREADTH * rank or _RATIO * rank > _rank(_factors(numeric)[1]):
+    rank = rank_of(values)
+    if rank == 0 or reach < _BREADTH * rank or _RATIO * rank > rank_of(_factors(numeric)[1]):
         return None
     return (left[:, :rank] * values[:rank]) @ right[:rank], rank
 
@@ -98,6 +98,6 @@ def _factors(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return basis @ left, values, right
 
 
-def _rank(values: Tensor) -> int:
+def rank_of(values: Tensor) -> int:
     """Return how many singular values stand out from rounding and measurement; 0 where none does."""
     return int((values > 1e-6 * values[0]).sum()) if len(values) and float(values[0]) > 0 else 0
