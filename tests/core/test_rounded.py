@@ -220,3 +220,10 @@ def test_a_backward_that_answers_nowhere_else_leaves_the_first_verdict() -> None
 
     wrong = with_backward(lambda x: x.half().sin().double(), backward)
     assert gradcheck(wrong, x).verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
+def test_an_input_without_entries_is_rounded_to_nothing(check: str, dtype: torch.dtype) -> None:
+    result = run_check(check, problem_of(torch.sin, drawn(1, 0, 3, dtype=dtype)), ALONE)
+    assert (result.verdict, result.message) == (Verdict.PASS, "no entries: an input or output has no elements")

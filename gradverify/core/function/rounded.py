@@ -40,6 +40,8 @@ def as_rounded(steady: Steady, sampled: Sampler) -> Steady | None:
 
     None where it rounds none of them. Backward is asked for numbers that it can tell apart, too.
     """
+    if not len(sampled.point):  # an input without entries
+        return None
     rounded = {block.tensor: _rounded_to(sampled, block) for block in sampled.inputs}
     dtypes = [rounded.get(number) for number in range(len(sampled.problem.primals))]
     if all(dtype is None for dtype in dtypes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.function.flags import any_set
+from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.judging.allowance import Allowance, threshold_of
 from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.numeric.samples import BAR_FACTOR
@@ -33,6 +33,8 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowan
 def tells_enough(bar: Tensor, own: Tensor, allowance: Allowance) -> Tensor:
     """Tell which bars leave no doubt (see `in_doubt`) of entries that match; (C, m)."""
     clear = bar <= own * (DOUBT / BAR_FACTOR)  # of most entries, without a look at their neighbours
+    if all_set(clear):
+        return clear
     left = clear.logical_not().nonzero(as_tuple=True)
     if len(left[0]) > _FEW * clear.numel():
         return _tells_enough(bar, own, allowance.beside, allowance.scale, threshold_of(allowance))

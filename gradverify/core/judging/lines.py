@@ -27,7 +27,7 @@ _NOISE = 2 * NOISE_FACTOR  # a rise from the point has twice the noise of one fr
 
 def are_lines(sampled: Sampler, noise: Noise, plus: Tensor, minus: Tensor) -> Tensor:
     """Tell which outputs on both sides of the point, (C, m), lie on a line with that at it, but for noise."""
-    allowed = _reaching(noise, plus - minus).mul_(_BEND)
+    allowed = _reaching(noise, plus - minus, _BEND)
     return (plus + minus).sub_(sampled.value, alpha=2.0).abs_() <= allowed
 
 
@@ -49,7 +49,7 @@ def on_lines(at: Bench, chosen: Tensor, values: Tensor, far: Tensor) -> tuple[Ju
 
 
 def _look(rise: Tensor, far: Tensor, claimed: Tensor, noise: Noise, allowance: Allowance) -> tuple[Judged, Tensor]:
-    bar = _reaching(noise, rise).mul_(_NOISE).div_(far)
+    bar = _reaching(noise, rise, _NOISE).div_(far)
     estimate, own = Estimate(value=rise.div_(far), bar=bar), claimed.abs()
     error = (claimed - estimate.value).abs_()
     close = error <= torch.add(bar, own, alpha=ROUNDING)
@@ -60,6 +60,6 @@ def _look(rise: Tensor, far: Tensor, claimed: Tensor, noise: Noise, allowance: A
     return judged, in_doubt(judged, close.logical_not(), own, allowance).logical_not_()
 
 
-def _reaching(noise: Noise, rise: Tensor) -> Tensor:
-    """Return the noise of samples that may be larger than what is at the point: on a line, by half their rise."""
-    return torch.addcmul(noise.level, rise.abs(), noise.share)
+def _reaching(noise: Noise, rise: Tensor, times: float) -> Tensor:
+    """Return so many times the noise of samples that may be larger than at the point: on a line, by half their rise."""
+    return torch.addcmul(times * noise.level, rise.abs(), times * noise.share)
