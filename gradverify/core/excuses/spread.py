@@ -69,7 +69,7 @@ def nearby(backward: Reverse, point: Tensor) -> Reverse:
 
 def _displaced(point: Tensor, ulps: float) -> Tensor:
     generator = torch.Generator().manual_seed(int(ulps))
-    signs = torch.where(torch.rand(point.shape, generator=generator) < 0.5, -1.0, 1.0).to(point.device)
+    signs = torch.where(torch.rand(point.shape, generator=generator) < 0.5, -1.0, 1.0).to(point)
     return point * (1 + ulps * signs * torch.finfo(torch.float64).eps)
 
 
