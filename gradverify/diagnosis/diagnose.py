@@ -23,7 +23,7 @@ from gradverify.diagnosis.causes.inverted import inverted_mask
 from gradverify.diagnosis.causes.lost import lost_paths
 from gradverify.diagnosis.causes.mask import missing_mask
 from gradverify.diagnosis.causes.scaled import missing_factor, mistaken_factor
-from gradverify.diagnosis.causes.single import single_elements
+from gradverify.diagnosis.causes.single import is_of_one_input, single_elements
 from gradverify.diagnosis.causes.sliced import statistic_by_slice
 from gradverify.diagnosis.causes.surrogate import straight_through
 from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs
@@ -43,6 +43,8 @@ class Cause:
 
 
 def _wrong_branch(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    if is_of_one_input(seen):
+        return None
     return wrong_branch(evidence, seen) or wrong_branches(evidence, seen)
 
 

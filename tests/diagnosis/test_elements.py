@@ -51,6 +51,23 @@ def test_the_gradient_by_one_element_is_wrong_by_a_factor() -> None:
     assert answer == ("single-elements", text)
 
 
+def test_outputs_that_are_one_element_are_no_region_of_their_value() -> None:
+    bound = drawn(10, 5, seed=1).detach() + 1
+    cause, text = only(lambda x: x.minimum(bound), of(lambda x: x.minimum(bound), at(3, -1.0)), drawn(10, 1, 5))
+    assert cause == "single-elements"
+    assert text == "1 of 50 elements differs, in all entries: x[0, 0, 3], where analytic = -numeric"
+
+
+def test_outputs_of_the_only_element_may_be_a_region_of_their_values() -> None:
+    weights = torch.linspace(-1.9, 2, 14, dtype=torch.float64)
+
+    def steeper(g: Tensor, x: Tensor) -> Tensor:
+        return (g * weights * torch.where(weights * x > 1, 2.0, 1.0)).sum().reshape(1)
+
+    cause, text = only(lambda x: weights * x, steeper, double([1.5]))
+    assert (cause, text.endswith("analytic = 2 × numeric where output > 1")) == ("wrong-branch", True)
+
+
 @pytest.mark.parametrize(("factor", "says"), [(0.0, "0"), (-1.0, "-numeric"), (2.0, "2 × numeric")])
 def test_what_comes_back_from_one_output_is_wrong_by_a_factor(factor: float, says: str) -> None:
     right = drawn(9, 9, seed=3).detach()

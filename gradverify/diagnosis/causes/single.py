@@ -23,6 +23,29 @@ def single_elements(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     return _entries(evidence, seen) or _elements(evidence, seen, Axis.INPUT) or _elements(evidence, seen, Axis.OUTPUT)
 
 
+def is_of_one_input(seen: Seen) -> bool:
+    """Tell whether all entries of one element of the input are wrong, and those of many others right.
+
+    Whatever its outputs have in common, such as that they are this very element, says no more.
+    """
+    wrong, right = _wrong_and_right(seen, Axis.INPUT)
+    return int(wrong.sum()) == 1 and right >= RIGHT and _are_most(seen, Axis.INPUT, wrong)
+
+
+def _wrong_and_right(seen: Seen, axis: Axis) -> tuple[Tensor, int]:
+    """Return which elements of a tensor have wrong entries, (k,) bool, and how many others have any that is not zero."""
+    wrong = seen.wrong.any(1 - axis.value)
+    return wrong, int((_filled(seen).any(1 - axis.value) & ~wrong).sum())
+
+
+def _are_most(seen: Seen, axis: Axis, wrong: Tensor) -> bool:
+    return int(seen.wrong.sum()) >= _MOST * int((_filled(seen) & over(axis, wrong)).sum())
+
+
+def _filled(seen: Seen) -> Tensor:
+    return (seen.claimed != 0) | ~seen.zero
+
+
 def _entries(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     count = int(seen.wrong.sum())
     right = int((~seen.zero & ~seen.wrong).sum())
@@ -36,12 +59,11 @@ def _entries(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 
 def _elements(evidence: Evidence, seen: Seen, axis: Axis) -> Diagnosis | None:
     """The whole gradient by a few inputs is wrong, or by one factor each all that comes back from a few outputs."""
-    filled, wrong = (seen.claimed != 0) | ~seen.zero, seen.wrong.any(1 - axis.value)
-    count, right = int(wrong.sum()), int((filled.any(1 - axis.value) & ~wrong).sum())
-    inside = over(axis, wrong)
-    if count > FEW or right < RIGHT * count or int(seen.wrong.sum()) < _MOST * int((filled & inside).sum()):
+    wrong, right = _wrong_and_right(seen, axis)
+    count = int(wrong.sum())
+    if count > FEW or right < RIGHT * count or not _are_most(seen, axis, wrong):
         return None
-    share = confined(seen, inside)
+    share = confined(seen, over(axis, wrong))
     places = wrong.nonzero().flatten().tolist()
     said = [_said(seen, over(axis, _alone(wrong, at))) for at in places]
     if share is None or (axis is Axis.OUTPUT and "" in said):
