@@ -33,7 +33,7 @@ def is_of_one_input(seen: Seen) -> bool:
 
 
 def _wrong_and_right(seen: Seen, axis: Axis) -> tuple[Tensor, int]:
-    """Return which elements of a tensor have wrong entries, (k,) bool, and how many others have any that is not zero."""
+    """Return which elements of a tensor have wrong entries, (k,) bool, and how many others have entries but zeros."""
     wrong = seen.wrong.any(1 - axis.value)
     return wrong, int((_filled(seen).any(1 - axis.value) & ~wrong).sum())
 
