@@ -53,3 +53,16 @@ def test_no_number_in_place_of_a_derivative_is_wrong_beside_an_infinite_one() ->
     function = claimed(lambda x: x.sqrt() + x.roll(1), lambda x: 0.5 / x.sqrt() + 1)
     result = gradcheck(function, double(SMALL))
     assert result.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("function", [torch.sqrt, torch.log])
+def test_it_spills_into_outputs_that_the_input_has_a_part_in(function: Callable[[Tensor], Tensor]) -> None:
+    factors = double([1.0, 2.0, -3.0]).detach()
+    found = gradcheck(lambda x: torch.cat([function(x), factors * x, x.sum().reshape(1)]), double(SMALL))
+    assert (found.verdict, found.mismatched) == (Verdict.INCONCLUSIVE, 0)
+
+
+def test_it_spills_from_outputs_that_are_no_numbers() -> None:
+    bases = double([2.0, -3.0, 4.0]).detach()
+    found = gradcheck(lambda x: bases**x, double([0.5]))
+    assert (found.verdict, found.mismatched) == (Verdict.INCONCLUSIVE, 0)

@@ -48,3 +48,18 @@ def test_what_cancellation_loses_is_left_open() -> None:
 def test_as_much_lost_everywhere_is_a_mistake() -> None:
     result = gradcheck(half_the_squares(as_far_off), double(POINT))
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
+
+
+def test_what_is_wrong_at_the_point_alone_is_a_mistake() -> None:
+    def slope(x: Tensor) -> Tensor:
+        return torch.where(x == POINT[1], x * (1 + 1e-6), x)
+
+    result = gradcheck(half_the_squares(slope), double(POINT))
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
+
+
+def test_what_is_wrong_from_the_point_on_is_a_mistake() -> None:
+    result = gradcheck(half_the_squares(lambda x: torch.where(x >= POINT[1], x, x * (1 - 1e-6))), double(POINT))
+    assert result.verdict is Verdict.PASS
+    result = gradcheck(half_the_squares(lambda x: torch.where(x > POINT[1], x, x * (1 - 1e-6))), double(POINT))
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)

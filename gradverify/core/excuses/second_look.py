@@ -25,11 +25,11 @@ EXCUSES: tuple[Excuse, ...] = (
     excuse_spilt,
     excuse_doubled,
     excuse_coarse,
-    excuse_spread,
     excuse_grain,
     excuse_flights,
     excuse_slight,
     excuse_oblique,
+    excuse_spread,
     excuse_unstable,
 )
 

@@ -1,8 +1,8 @@
 """Claims that are no number because backward multiplied a zero of the cotangent by an infinite derivative.
 
 At the edge of a domain, as of a square root at zero, the derivative of one output is infinite. Backward is asked for
-the others with a cotangent that is zero there, and zero times infinity is no number: it spills into rows that do not
-depend on this input at all.
+the others with a cotangent that is zero there, and zero times infinity is no number: it spills into all rows that the
+input has a part in, and into rows that do not depend on it at all. Where an output is no number itself, so it does.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _UNKNOWN = (Code.UNDETERMINED, Code.OUTSIDE, Code.JUMP)
 
 
 def excuse_spilt(trial: Trial, judged: Judged) -> Judged:
-    """Leave undetermined what is nan in place of a zero, by an input that has an infinite derivative elsewhere."""
+    """Leave undetermined what is nan by an input that has a derivative elsewhere that is not finite."""
     at, chosen = trial.at, trial.chosen
     claimed, owner = at.claimed[chosen], at.moves.owner[chosen]
-    nan = (judged.code == Code.MISMATCH) & claimed.isnan() & (judged.numeric.abs() <= judged.bar)
+    nan = (judged.code == Code.MISMATCH) & claimed.isnan()
     if not any_set(nan):
         return judged
     unknown = torch.isin(judged.code, torch.tensor(_UNKNOWN, dtype=torch.int8, device=owner.device))

@@ -1,11 +1,14 @@
 """How well the claimed value is defined: what repetition and rounding of the inputs leave of it.
 
 An accusation that is small beside its row is looked at again before it is raised: backward is asked once more on a
-fresh graph, and at points a few ulps away, and what varies between the answers is not held against it.
+fresh graph, and at points a few ulps away, and what varies between the answers is not held against it. Where those a
+few ulps away agree with each other, that they differ from the answer at the point is no rounding, nor is it where they
+are one of two answers, far apart, as on either side of a threshold that the point is at.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -18,7 +21,6 @@ from gradverify.core.function.coordinates import unflatten
 from gradverify.core.function.flags import any_set
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.tape import record
-from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.numeric.samples import BAR_FACTOR
 from gradverify.errors import EvaluationError
@@ -27,7 +29,9 @@ _MARGINAL = 1e-2  # an error below this part of its row may be rounding in backw
 _NUMBERS = 4_000_000  # held for them, at most
 _SPOILED = 1e-6  # where backward's own answers are further apart than this, nothing is known of the entry
 _QUESTIONS = 64  # asked again, at most: a row each, or several rows that no input is common to
-_ULPS = (0.0, 2.0, 8.0, 64.0)  # sizes of the displacements, in ulps of each coordinate, with random signs
+_ULPS = (2.0, 3.0, 5.0, 8.0, 21.0, 64.0)  # sizes of displacements, in ulps of each coordinate; signs are random
+_MORE = tuple(float(ulps) for ulps in range(9, 20))  # where the answers by these are two, and either might be one
+_NO_BRANCH = 1e-9  # of its row: answers so little apart are of one branch
 
 
 def excuse_spread(trial: Trial, judged: Judged) -> Judged:
@@ -38,7 +42,12 @@ def excuse_spread(trial: Trial, judged: Judged) -> Judged:
     if not any_set(marginal):
         return judged
     asked = questions(at, backward, chosen, marginal, min(_QUESTIONS, _NUMBERS // max(1, at.sampled.point.numel())))
-    spread = told(_spread(at, backward, asked), asked, at.moves.owner[chosen])
+    spread, every = _repeated(trial, asked), _around(trial, asked, _ULPS)
+    possible = BAR_FACTOR * (every.amax(dim=0) - every.amin(dim=0))
+    apart = scatter(every, _NO_BRANCH * row_size)
+    if any_set(marginal & (judged.error <= possible) & (judged.error > BAR_FACTOR * apart)):
+        apart = scatter(torch.cat([every, _around(trial, asked, _MORE)]), _NO_BRANCH * row_size)
+    spread = torch.maximum(spread, apart)
     allowed = judged.allowed + BAR_FACTOR * spread
     code = judged.code.clone()
     excused = marginal & (judged.error <= allowed)
@@ -47,24 +56,46 @@ def excuse_spread(trial: Trial, judged: Judged) -> Judged:
     return replace(judged, allowed=torch.where(excused, allowed, judged.allowed), code=code)
 
 
-def _spread(at: Bench, backward: Reverse, asked: Questions) -> Tensor:
-    """Return how far backward's answers to these questions are apart; (K, n)."""
-    found = []
-    for ulps in _ULPS:
+def _repeated(trial: Trial, asked: Questions) -> Tensor:
+    """Return how far the answers are from the claims where they are asked for again, on a fresh graph; (C, m)."""
+    owner, claimed = trial.at.moves.owner[trial.chosen], trial.at.claimed[trial.chosen]
+    try:
+        found = answered(nearby(trial.backward, trial.at.sampled.point), asked)
+    except EvaluationError:
+        return torch.zeros_like(claimed)
+    known = told(torch.ones_like(found), asked, owner) > 0
+    return torch.where(known, told(found, asked, owner) - claimed, 0.0).abs().nan_to_num(0.0)
+
+
+def _around(trial: Trial, asked: Questions, displacements: Sequence[float]) -> Tensor:
+    """Return the answers some ulps away, those that raise left out, or zeros where all do; (N, C, m)."""
+    found, owner = [], trial.at.moves.owner[trial.chosen]
+    for ulps in displacements:
         try:
-            found.append(answered(nearby(backward, _displaced(at.sampled.point, ulps)), asked))
+            answers = answered(nearby(trial.backward, _displaced(trial.at.sampled.point, ulps)), asked)
         except EvaluationError:
             continue
-    if not found:
-        return torch.zeros(len(asked.cotangents), at.sampled.point.numel(), dtype=torch.float64)
-    every = torch.stack(found)
-    return (every.amax(dim=0) - every.amin(dim=0)).nan_to_num(0.0)
+        found.append(told(answers, asked, owner))
+    return torch.stack(found or [torch.zeros(owner.shape, dtype=torch.float64, device=owner.device)])
+
+
+def scatter(found: Tensor, step: Tensor) -> Tensor:
+    """Return how far numbers (N, ...) are apart, but for the widest gap, where it is wider than a `step` (...)."""
+    ordered = found.sort(dim=0).values
+    apart = ordered[-1] - ordered[0]
+    widest = ordered.diff(dim=0).amax(dim=0) if len(ordered) > 1 else apart
+    return torch.maximum(apart - widest, torch.minimum(apart, step)).nan_to_num(0.0, 0.0, 0.0)
 
 
 def nearby(backward: Reverse, point: Tensor) -> Reverse:
-    """Return backward at another point (n,), asked on fresh graphs; raises EvaluationError."""
+    """Return backward at another point (n,); raises EvaluationError.
+
+    Its graph is asked again and again where the one at hand has been, and else a fresh one each time.
+    """
     problem = _at(backward.problem, point)
-    return replace(backward, problem=problem, tape=record(problem), graph=Graph(reuse=Reuse.FRESH))
+    shared = backward.graph.reuse is Reuse.SHARED
+    graph = Graph(reuse=Reuse.SHARED if shared else Reuse.FRESH)
+    return replace(backward, problem=problem, tape=record(problem), graph=graph)
 
 
 def _displaced(point: Tensor, ulps: float) -> Tensor:

@@ -19,13 +19,13 @@ from gradverify.diagnosis.sums.whole import ratio
 _SAME = 1e-3  # of an error: what may be left of it
 
 
-def few(look: Look) -> Diagnosis | None:
-    """All of the error is in at most three entries, or in as few elements of a tensor by one factor each."""
-    asked = look.asked
-    return _entries(asked) or _elements(asked, Axis.INPUT) or _elements(asked, Axis.OUTPUT)
+def few_elements(look: Look) -> Diagnosis | None:
+    """All of the error is in at most three elements of a tensor, by one factor each."""
+    return _elements(look.asked, Axis.INPUT) or _elements(look.asked, Axis.OUTPUT)
 
 
-def _entries(asked: Asked) -> Diagnosis | None:
+def few_entries(asked: Asked) -> Diagnosis | None:
+    """All of the error is in at most three entries."""
     found = asked.sums.found
     of, wrt = asked.sums.of, asked.sums.wrt
     count = len(found.error)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gradverify.core.whole.evidence import Diagnosis
 from gradverify.core.whole.sums import Asked, Sums, ask
-from gradverify.diagnosis.sums.few import few
+from gradverify.diagnosis.sums.few import few_elements, few_entries
 from gradverify.diagnosis.sums.look import Look, look
 from gradverify.diagnosis.sums.order import permuted, transposed
 from gradverify.diagnosis.sums.places import placed
@@ -36,7 +36,7 @@ _SOMEWHERE: tuple[Callable[[Look], Diagnosis | None], ...] = (
     permuted,
     placed,
     missing_term,
-    few,
+    few_elements,
 )
 
 
@@ -49,7 +49,10 @@ def diagnose_sums(sums: Sums) -> Diagnosis | None:
         found = next(filter(None, (cause(asked) for cause in _EVERYWHERE)), None)
         if found is not None:
             return found
-        closer = look(asked)
-        return next(filter(None, (cause(closer) for cause in _SOMEWHERE)), None)
+        entries = few_entries(asked)
+        if entries is not None and asked.sums.found.total == 1:
+            return entries
+        closer, causes = look(asked), _SOMEWHERE if entries is None else (placed,)
+        return next(filter(None, (cause(closer) for cause in causes)), entries)
     except GradverifyError:  # what cannot be asked again gets no cause
         return None
