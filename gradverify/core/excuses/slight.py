@@ -14,8 +14,9 @@ from torch import Tensor
 
 from gradverify.core.excuses.trial import Trial
 from gradverify.core.function.flags import any_set
-from gradverify.core.judging.bench import Bench
+from gradverify.core.judging.bench import Bench, focused
 from gradverify.core.judging.compare import Code, Judged
+from gradverify.core.judging.replaced import span
 from gradverify.core.numeric.ladder import coarse_steps, tableau
 from gradverify.core.numeric.samples import BAR_FACTOR, Samples, difference_noise, one_sided, trusted, void
 from gradverify.core.numeric.walk import sample
@@ -35,17 +36,19 @@ def excuse_slight(trial: Trial, judged: Judged) -> Judged:
     claimed = at.claimed[chosen]
     accused = (judged.code == Code.MISMATCH) & ~judged.kinked
     accused &= judged.error <= _SLIGHT * torch.maximum(claimed.abs(), judged.numeric.abs())
-    rows = accused.any(dim=1).nonzero().squeeze(1)[: min(_ROWS, _NUMBERS // (_SAMPLES * at.width))]
+    rows, outputs = span(accused)
+    rows = rows[: min(_ROWS, _NUMBERS // (_SAMPLES * at.width))]
     if not len(rows):
         return judged
-    low, high, sure = _slopes(at, chosen[rows])
+    place = (rows.unsqueeze(1), outputs.unsqueeze(0))
+    own, numeric = claimed[place], judged.numeric[place]
+    low, high, sure = _slopes(focused(at, outputs), chosen[rows])
     gap, middle = high - low, (high + low) / 2
     slack = _ALIKE * gap
     sure &= gap <= _WIDEST * torch.maximum(low.abs(), high.abs())
-    between = (claimed[rows] >= low - slack) & (claimed[rows] <= high + slack)
-    between &= sure & ((judged.numeric[rows] - middle).abs() <= slack)
+    between = (own >= low - slack) & (own <= high + slack) & sure & ((numeric - middle).abs() <= slack)
     excused = torch.zeros_like(accused)
-    excused[rows] = accused[rows] & between
+    excused[place] = accused[place] & between
     if not any_set(excused):
         return judged
     return replace(

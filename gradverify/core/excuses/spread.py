@@ -29,6 +29,7 @@ _MARGINAL = 1e-2  # an error below this part of its row may be rounding in backw
 _NUMBERS = 4_000_000  # held for them, at most
 _SPOILED = 1e-6  # where backward's own answers are further apart than this, nothing is known of the entry
 _QUESTIONS = 64  # asked again, at most: a row each, or several rows that no input is common to
+_MANY, _SOME = 1024, 2  # of more rows, so many questions say whether rounding explains any of them
 _ULPS = (2.0, 3.0, 5.0, 8.0, 21.0, 64.0)  # sizes of displacements, in ulps of each coordinate; signs are random
 _MORE = tuple(float(ulps) for ulps in range(9, 20))  # where the answers by these are two, and either might be one
 _NO_BRANCH = 1e-9  # of its row: answers so little apart are of one branch
@@ -36,24 +37,35 @@ _NO_BRANCH = 1e-9  # of its row: answers so little apart are of one branch
 
 def excuse_spread(trial: Trial, judged: Judged) -> Judged:
     """Take back accusations that the spread of backward's own answers explains."""
-    at, backward, chosen = trial.at, trial.backward, trial.chosen
-    row_size = at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
+    row_size = trial.at.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     marginal = (judged.code == Code.MISMATCH) & (judged.error <= _MARGINAL * row_size)
     if not any_set(marginal):
         return judged
-    asked = questions(at, backward, chosen, marginal, min(_QUESTIONS, _NUMBERS // max(1, at.sampled.point.numel())))
-    spread, every = _repeated(trial, asked), _around(trial, asked, _ULPS)
+    if int(marginal.any(dim=0).sum()) > _MANY and not any_set(_excused(trial, judged, marginal, row_size, _SOME)[0]):
+        return judged
+    excused, allowed, open_ = _excused(trial, judged, marginal, row_size, _QUESTIONS)
+    code = judged.code.masked_fill(excused, Code.MATCH).masked_fill(open_, Code.UNDETERMINED)
+    return replace(judged, allowed=torch.where(excused, allowed, judged.allowed), code=code)
+
+
+def _excused(
+    trial: Trial, judged: Judged, marginal: Tensor, row_size: Tensor, most: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return which accusations not more than so many questions explain, what they allow, and what they leave open.
+
+    Each is (C, m).
+    """
+    at = trial.at
+    asked = questions(at, trial.backward, trial.chosen, marginal, min(most, _NUMBERS // max(1, len(at.sampled.point))))
+    repeated, every = _repeated(trial, asked), _around(trial, asked, _ULPS)
     possible = BAR_FACTOR * (every.amax(dim=0) - every.amin(dim=0))
     apart = scatter(every, _NO_BRANCH * row_size)
     if any_set(marginal & (judged.error <= possible) & (judged.error > BAR_FACTOR * apart)):
         apart = scatter(torch.cat([every, _around(trial, asked, _MORE)]), _NO_BRANCH * row_size)
-    spread = torch.maximum(spread, apart)
+    spread = torch.maximum(repeated, apart)
     allowed = judged.allowed + BAR_FACTOR * spread
-    code = judged.code.clone()
     excused = marginal & (judged.error <= allowed)
-    code[excused] = Code.MATCH
-    code[excused & (BAR_FACTOR * spread > _SPOILED * row_size)] = Code.UNDETERMINED
-    return replace(judged, allowed=torch.where(excused, allowed, judged.allowed), code=code)
+    return excused, allowed, excused & (BAR_FACTOR * spread > _SPOILED * row_size)
 
 
 def _repeated(trial: Trial, asked: Questions) -> Tensor:
