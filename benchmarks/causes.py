@@ -86,7 +86,7 @@ def _answers(seed: int, text: str) -> Iterator[Answer]:
 
 
 def _asked(subject: Subject, fault: Planted, others: Sequence[Planted], seed: int) -> Iterator[Answer]:
-    result = run_check("gradcheck", planted(subject, fault.claim), settings(seed), diagnose)
+    result = run_check("gradcheck", planted(subject.problem, subject.kept, fault.claim), settings(seed), diagnose)
     for finding in result.findings:
         if finding.verdict is Verdict.FAIL:
             block = _block(subject, fault, finding)

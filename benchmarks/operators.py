@@ -41,7 +41,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     counts: Counter[tuple[str, str]] = Counter()
     begin = time.perf_counter()
-    for number, subject in enumerate(_subjects(options.k, options.samples, options.dtype, options.seed)):
+    for number, subject in enumerate(subjects(options.k, options.samples, options.dtype, options.seed)):
         if number % options.every:
             continue
         for check in options.check:
@@ -72,7 +72,8 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _subjects(text: str, samples: int, dtype: str, seed: int) -> Iterator[Subject]:
+def subjects(text: str, samples: int, dtype: str, seed: int) -> Iterator[Subject]:
+    """Yield torch's operators whose name contains `text`, at no more than so many of their inputs each."""
     try:
         from torch.testing._internal.common_methods_invocations import op_db
     except ImportError as error:

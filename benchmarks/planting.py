@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from benchmarks.subject import Subject
 from gradverify.core.function.coordinates import flatten, unflatten
 from gradverify.core.function.problem import Meter, Problem, call
 
@@ -20,9 +19,9 @@ Claim = Callable[[Tensor], Tensor]  # cotangent (m,) -> gradient (n,), both as r
 
 class _Planted(Function):
     @staticmethod
-    def forward(ctx: Any, subject: Subject, claim: Claim, *tensors: Tensor) -> tuple[Tensor, ...]:
-        found = {named.name: named.tensor for named in call(subject.problem, [tensor.clone() for tensor in tensors])}
-        results = tuple(found[name].detach().clone() for name in subject.kept)
+    def forward(ctx: Any, right: Problem, kept: Sequence[str], claim: Claim, *tensors: Tensor) -> tuple[Tensor, ...]:
+        found = {named.name: named.tensor for named in call(right, [tensor.clone() for tensor in tensors])}
+        results = tuple(found[name].detach().clone() for name in kept)
         ctx.claim, ctx.outputs, ctx.inputs = claim, results, tensors
         return results
 
@@ -32,14 +31,14 @@ class _Planted(Function):
             torch.zeros_like(output) if cotangent is None else cotangent
             for output, cotangent in zip(ctx.outputs, cotangents, strict=True)
         ]
-        return None, None, *unflatten(ctx.claim(flatten(given)), ctx.inputs)
+        return None, None, None, *unflatten(ctx.claim(flatten(given)), ctx.inputs)
 
 
-def planted(subject: Subject, claim: Claim) -> Problem:
-    """Return the subject's problem with `claim` for a backward."""
+def planted(right: Problem, kept: Sequence[str], claim: Claim) -> Problem:
+    """Return the problem with `claim` for a backward of the outputs that are `kept`, by their names."""
     return replace(
-        subject.problem,
-        function=partial(_Planted.apply, subject, claim),
+        right,
+        function=partial(_Planted.apply, right, kept, claim),
         output="output",
         meter=Meter(),
     )

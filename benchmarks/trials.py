@@ -68,7 +68,7 @@ def attempt(subject: Subject, fault: Fault, seed: int, asked: frozenset[Mode]) -
     size = float(apart.max())
     if size == 0:
         return None
-    problem = planted(subject, plan.claim)
+    problem = planted(subject.problem, subject.kept, plan.claim)
     result = checked("gradcheck", problem, seed)
     outcome = _outcome(subject, plan, apart, result)
     return Trial(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.result import Verdict
-from tests.core.support import claimed, double, gradcheck, gradgradcheck
+from tests.core.support import claimed, double, gradcheck, gradgradcheck, with_backward
 
 SMALL = [0.0, 1.0, 2.0]
 LARGE = [0.0, *(0.1 * k for k in range(1, 60))]  # so many that a structure is looked for
@@ -66,3 +66,13 @@ def test_it_spills_from_outputs_that_are_no_numbers() -> None:
     bases = double([2.0, -3.0, 4.0]).detach()
     found = gradcheck(lambda x: bases**x, double([0.5]))
     assert (found.verdict, found.mismatched) == (Verdict.INCONCLUSIVE, 0)
+
+
+def test_what_is_no_number_everywhere_is_no_excuse_for_itself() -> None:
+    def function(x: Tensor) -> Tensor:
+        return torch.stack([x.floor().sum(), (x * x).sum()])
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        return grad[1] * 2 * x * torch.nan
+
+    assert gradcheck(with_backward(function, backward), double([1.0, 2.0])).verdict is Verdict.FAIL

@@ -1,65 +1,94 @@
-"""What backward's answers at points a few ulps apart differ by is not held against them."""
+"""What rounding makes of answers at points a few ulps apart is not held against them, and nothing else is excused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
 from gradverify.result import Verdict
-from tests.core.support import double, gradcheck
+from tests.core.support import double, gradcheck, gradgradcheck, with_backward
 
-POINT = [100.0, 1e-4]
-LARGE = 1e4  # times the first entry, added and taken away again: the second is right to 1e-10 only
+POINT = [100.0, 100.0]
+WEIGHTS = double([1.0, 1e-4]).detach()
+LARGE = 1e4  # times the first entry, added and taken away again: what is left is right to 1e-10
 
 
-def half_the_squares(derivative: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return x**2 / 2, whose backward says this of x."""
-
-    class Function(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Tensor:
-            ctx.save_for_backward(x)
-            return x * x / 2
-
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> Tensor:
-            (x,) = ctx.saved_tensors
-            return grad * derivative(x)
-
-    return Function.apply
+def weighted(derivative: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return a weighted sum, whose backward says this of x."""
+    return with_backward(lambda x: (WEIGHTS * x).sum(), lambda grad, x: grad * derivative(x))
 
 
 def lost_in_a_sum(x: Tensor) -> Tensor:
-    return x + LARGE * x[0] - x[0] / 3 * (3 * LARGE)
+    return WEIGHTS + LARGE * x[0] - x[0] / 3 * (3 * LARGE)
 
 
 def as_far_off(x: Tensor) -> Tensor:
-    return x + (lost_in_a_sum(double(POINT)) - double(POINT)).detach()
+    return lost_in_a_sum(double(POINT)).detach().expand_as(x)
 
 
 def test_what_cancellation_loses_is_left_open() -> None:
-    result = gradcheck(half_the_squares(lost_in_a_sum), double(POINT))
+    result = gradcheck(weighted(lost_in_a_sum), double(POINT))
     assert (result.verdict, result.undetermined) == (Verdict.INCONCLUSIVE, 1)
 
 
-def test_as_much_lost_everywhere_is_a_mistake() -> None:
-    result = gradcheck(half_the_squares(as_far_off), double(POINT))
-    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(as_far_off, id="as much is lost everywhere"),
+        pytest.param(lambda x: torch.where(x == POINT[0], WEIGHTS * (1 + 1e-6), WEIGHTS), id="at the point alone"),
+        pytest.param(lambda x: torch.where(x >= POINT[0], WEIGHTS * (1 + 1e-6), WEIGHTS), id="from the point on"),
+        pytest.param(lambda x: WEIGHTS * (1 + 1e-6 * (x >= POINT[0]).double().mean()), id="for each on that side"),
+    ],
+)
+def test_what_is_off_by_itself_is_wrong(wrong: Callable[[Tensor], Tensor]) -> None:
+    assert gradcheck(weighted(wrong), double(POINT)).verdict is Verdict.FAIL
 
 
-def test_what_is_wrong_at_the_point_alone_is_a_mistake() -> None:
-    def slope(x: Tensor) -> Tensor:
-        return torch.where(x == POINT[1], x * (1 + 1e-6), x)
+class Scaled(torch.autograd.Function):
+    """The identity, whose second derivative is off by a factor."""
 
-    result = gradcheck(half_the_squares(slope), double(POINT))
-    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return _Scaled.apply(grad, ctx.factor), None
 
 
-def test_what_is_wrong_from_the_point_on_is_a_mistake() -> None:
-    result = gradcheck(half_the_squares(lambda x: torch.where(x >= POINT[1], x, x * (1 - 1e-6))), double(POINT))
-    assert result.verdict is Verdict.PASS
-    result = gradcheck(half_the_squares(lambda x: torch.where(x > POINT[1], x, x * (1 - 1e-6))), double(POINT))
-    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
+class _Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
+        return grad.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return grad * ctx.factor, None
+
+
+@pytest.mark.parametrize("off", [1e-6, 1e-3])
+def test_answers_that_a_tie_decides_are_no_rounding(off: float) -> None:
+    result = gradgradcheck(lambda x: Scaled.apply(x, 1 + off).amax(), double([1.0, 1.0, 1.0]))
+    assert result.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(("function", "off"), [(torch.log, 1e-5), (lambda x: x**-2, 1e-4)])
+def test_answers_that_vary_fast_are_no_rounding(function: Callable[[Tensor], Tensor], off: float) -> None:
+    result = gradgradcheck(lambda x: function(Scaled.apply(x, 1 + off) - 1), double([1 + 1.3e-8]))
+    assert result.verdict is Verdict.FAIL
+
+
+def test_a_quotient_of_small_differences_is_judged_to_its_digits() -> None:
+    def forward(x: Tensor) -> Tensor:
+        return x[1] / (x[0] - 1)
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        return grad * torch.stack([-x[1] / (x[0] - 1) ** 2, (1 + 1e-5) / (x[0] - 1)])
+
+    assert gradcheck(with_backward(forward, backward), double([1 + 1.3e-8, 2.0])).verdict is Verdict.FAIL

@@ -26,7 +26,8 @@ def excuse_spilt(trial: Trial, judged: Judged) -> Judged:
     if not any_set(nan):
         return judged
     unknown = torch.isin(judged.code, torch.tensor(_UNKNOWN, dtype=torch.int8, device=owner.device))
+    source = (claimed.isinf() & unknown) | (claimed.isnan() & (judged.code == Code.OUTSIDE))
     infinite = torch.zeros_like(at.sampled.point, dtype=torch.bool)
-    infinite[owner[~claimed.isfinite() & unknown & (owner >= 0)]] = True
+    infinite[owner[source & (owner >= 0)]] = True
     spilt = nan & infinite[owner.clamp(min=0)]
     return replace(judged, code=judged.code.masked_fill(spilt, Code.SPILT))

@@ -1,14 +1,13 @@
 """How well the claimed value is defined: what repetition and rounding of the inputs leave of it.
 
 An accusation that is small beside its row is looked at again before it is raised: backward is asked once more on a
-fresh graph, and at points a few ulps away, and what varies between the answers is not held against it. Where those a
-few ulps away agree with each other, that they differ from the answer at the point is no rounding, nor is it where they
-are one of two answers, far apart, as on either side of a threshold that the point is at.
+fresh graph, and at points a few units of float64 away, and what varies between the answers is not held against it.
+Points lie in pairs, opposite each other. What is smooth, and what depends on the side of a threshold, is in the middle
+of every pair the same, and where answers differ by more than rounding ever makes of them, they are those of branches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -20,6 +19,7 @@ from gradverify.core.function.analytic import Graph, Reuse, Reverse
 from gradverify.core.function.coordinates import unflatten
 from gradverify.core.function.flags import any_set
 from gradverify.core.function.problem import Problem
+from gradverify.core.function.sizes import identical
 from gradverify.core.function.tape import record
 from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.numeric.samples import BAR_FACTOR
@@ -30,9 +30,9 @@ _NUMBERS = 4_000_000  # held for them, at most
 _SPOILED = 1e-6  # where backward's own answers are further apart than this, nothing is known of the entry
 _QUESTIONS = 64  # asked again, at most: a row each, or several rows that no input is common to
 _MANY, _SOME = 1024, 2  # of more rows, so many questions say whether rounding explains any of them
-_ULPS = (2.0, 3.0, 5.0, 8.0, 21.0, 64.0)  # sizes of displacements, in ulps of each coordinate; signs are random
-_MORE = tuple(float(ulps) for ulps in range(9, 20))  # where the answers by these are two, and either might be one
-_NO_BRANCH = 1e-9  # of its row: answers so little apart are of one branch
+_AGAIN = 3  # times more at the point itself, where backward does not say the same the second time
+_ULPS = (2.0, 8.0, 21.0, 64.0)  # sizes of displacements, in ulps of each coordinate, with random signs
+_ROUNDING = 2.0**-24  # of its row: answers further apart are no matter of rounding
 
 
 def excuse_spread(trial: Trial, judged: Judged) -> Judged:
@@ -57,46 +57,49 @@ def _excused(
     """
     at = trial.at
     asked = questions(at, trial.backward, trial.chosen, marginal, min(most, _NUMBERS // max(1, len(at.sampled.point))))
-    repeated, every = _repeated(trial, asked), _around(trial, asked, _ULPS)
-    possible = BAR_FACTOR * (every.amax(dim=0) - every.amin(dim=0))
-    apart = scatter(every, _NO_BRANCH * row_size)
-    if any_set(marginal & (judged.error <= possible) & (judged.error > BAR_FACTOR * apart)):
-        apart = scatter(torch.cat([every, _around(trial, asked, _MORE)]), _NO_BRANCH * row_size)
-    spread = torch.maximum(repeated, apart)
-    allowed = judged.allowed + BAR_FACTOR * spread
+    repeated, rounded = _repeated(trial, asked), _rounded(trial, asked, _ROUNDING * row_size)
+    allowed = judged.allowed + BAR_FACTOR * torch.maximum(repeated, rounded)
     excused = marginal & (judged.error <= allowed)
-    return excused, allowed, excused & (BAR_FACTOR * spread > _SPOILED * row_size)
+    own = torch.maximum(at.claimed[trial.chosen].abs(), judged.numeric.abs())
+    unknown = (BAR_FACTOR * repeated > _SPOILED * row_size) | (BAR_FACTOR * rounded > _SPOILED * own)
+    return excused, allowed, excused & unknown
 
 
 def _repeated(trial: Trial, asked: Questions) -> Tensor:
-    """Return how far the answers are from the claims where they are asked for again, on a fresh graph; (C, m)."""
+    """Return how far the answers at the point are apart, each on a graph of its own; (C, m)."""
+    claimed, point = trial.at.claimed[trial.chosen], trial.at.sampled.point
+    found = [claimed, _told(trial, asked, point)]
+    if not identical(*found):
+        found += [_told(trial, asked, point) for _ in range(_AGAIN)]
+    return _range(torch.stack(found))
+
+
+def _rounded(trial: Trial, asked: Questions, most: Tensor) -> Tensor:
+    """Return how far the middles of opposite answers around are apart, 0 where answers are by more than `most` (m,)."""
+    point, answers, middles = trial.at.sampled.point, [], []
+    for ulps in _ULPS:
+        far = _displacement(point, ulps)
+        pair = [_told(trial, asked, point + side * far) for side in (1.0, -1.0)]
+        answers += pair
+        middles.append((pair[0] + pair[1]) / 2)
+    return torch.where(_range(torch.stack(answers)) <= most, _range(torch.stack(middles)), 0.0)
+
+
+def _told(trial: Trial, asked: Questions, point: Tensor) -> Tensor:
+    """Return what backward says of the entries at a point, and the claims where it says nothing; (C, m)."""
     owner, claimed = trial.at.moves.owner[trial.chosen], trial.at.claimed[trial.chosen]
     try:
-        found = answered(nearby(trial.backward, trial.at.sampled.point), asked)
+        found = answered(nearby(trial.backward, point), asked)
     except EvaluationError:
-        return torch.zeros_like(claimed)
-    known = told(torch.ones_like(found), asked, owner) > 0
-    return torch.where(known, told(found, asked, owner) - claimed, 0.0).abs().nan_to_num(0.0)
+        return claimed
+    known = (told(torch.ones_like(found), asked, owner) > 0).logical_and_(claimed.isfinite())
+    answers = told(found, asked, owner)
+    return torch.where(known & answers.isfinite(), answers, claimed)
 
 
-def _around(trial: Trial, asked: Questions, displacements: Sequence[float]) -> Tensor:
-    """Return the answers some ulps away, those that raise left out, or zeros where all do; (N, C, m)."""
-    found, owner = [], trial.at.moves.owner[trial.chosen]
-    for ulps in displacements:
-        try:
-            answers = answered(nearby(trial.backward, _displaced(trial.at.sampled.point, ulps)), asked)
-        except EvaluationError:
-            continue
-        found.append(told(answers, asked, owner))
-    return torch.stack(found or [torch.zeros(owner.shape, dtype=torch.float64, device=owner.device)])
-
-
-def scatter(found: Tensor, step: Tensor) -> Tensor:
-    """Return how far numbers (N, ...) are apart, but for the widest gap, where it is wider than a `step` (...)."""
-    ordered = found.sort(dim=0).values
-    apart = ordered[-1] - ordered[0]
-    widest = ordered.diff(dim=0).amax(dim=0) if len(ordered) > 1 else apart
-    return torch.maximum(apart - widest, torch.minimum(apart, step)).nan_to_num(0.0, 0.0, 0.0)
+def _range(found: Tensor) -> Tensor:
+    """Return how far numbers (N, ...) are apart, 0 where they are none."""
+    return (found.amax(dim=0) - found.amin(dim=0)).nan_to_num(0.0, 0.0, 0.0)
 
 
 def nearby(backward: Reverse, point: Tensor) -> Reverse:
@@ -110,10 +113,10 @@ def nearby(backward: Reverse, point: Tensor) -> Reverse:
     return replace(backward, problem=problem, tape=record(problem), graph=graph)
 
 
-def _displaced(point: Tensor, ulps: float) -> Tensor:
+def _displacement(point: Tensor, ulps: float) -> Tensor:
     generator = torch.Generator().manual_seed(int(ulps))
     signs = torch.where(torch.rand(point.shape, generator=generator) < 0.5, -1.0, 1.0).to(point)
-    return point * (1 + ulps * signs * torch.finfo(torch.float64).eps)
+    return ulps * torch.finfo(torch.float64).eps * signs * point
 
 
 def _at(problem: Problem, point: Tensor) -> Problem:

@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.excuses.spread import nearby, scatter
+from gradverify.core.excuses.spread import nearby
 from gradverify.core.excuses.trial import Trial
 from gradverify.core.function.analytic import Reverse
 from gradverify.core.function.chance import scattered
@@ -52,9 +52,9 @@ def excuse_unstable(trial: Trial, judged: Judged) -> Judged:
     for column in columns.tolist():
         mine = wrong & (owner == column)
         off = answers[:, :, column] - _slopes(at, points, column)[:, outputs]
-        apart = judged.error.new_zeros(judged.error.shape[1])
-        apart[outputs] = scatter(off, _STEP * at.sampled.coarse * size / length[column])
-        excused = mine & (judged.error <= _WITHIN * apart)
+        scatter = judged.error.new_zeros(judged.error.shape[1])
+        scatter[outputs] = _scatter(off, _STEP * at.sampled.coarse * size / length[column])
+        excused = mine & (judged.error <= _WITHIN * scatter)
         code[excused] = Code.UNDETERMINED
         bar[excused] = judged.error[excused]
     return replace(judged, code=code, bar=bar)
@@ -85,3 +85,10 @@ def _slopes(at: Bench, points: list[Tensor], column: int) -> Tensor:
     direction[column] = own_or_shared(at.lengths)[column]
     places = (point - at.sampled.point for point in points)
     return slopes(at.sampled, places, [direction]).squeeze(1) / direction[column]
+
+
+def _scatter(off: Tensor, step: Tensor) -> Tensor:
+    """Return how far errors (N, k) are apart, (k,), but for the widest gap, where it is wider than a `step` (k,)."""
+    ordered = off.sort(dim=0).values
+    apart = ordered[-1] - ordered[0]
+    return torch.maximum(apart - ordered.diff(dim=0).amax(dim=0), torch.minimum(apart, step)).nan_to_num(0.0, 0.0, 0.0)
