@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -48,39 +47,21 @@ def test_what_is_off_by_itself_is_wrong(wrong: Callable[[Tensor], Tensor]) -> No
     assert gradcheck(weighted(wrong), double(POINT)).verdict is Verdict.FAIL
 
 
-class Scaled(torch.autograd.Function):
-    """The identity, whose second derivative is off by a factor."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
-        ctx.factor = factor
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        return _Scaled.apply(grad, ctx.factor), None
-
-
-class _Scaled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, grad: Tensor, factor: float) -> Tensor:
-        ctx.factor = factor
-        return grad.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        return grad * ctx.factor, None
+def scaled(x: Tensor, factor: float) -> Tensor:
+    """Return x by a Function whose second derivative is off by a factor."""
+    again = with_backward(torch.clone, lambda grad, _: factor * grad)
+    return with_backward(torch.clone, lambda grad, _: again(grad))(x)
 
 
 @pytest.mark.parametrize("off", [1e-6, 1e-3])
 def test_answers_that_a_tie_decides_are_no_rounding(off: float) -> None:
-    result = gradgradcheck(lambda x: Scaled.apply(x, 1 + off).amax(), double([1.0, 1.0, 1.0]))
+    result = gradgradcheck(lambda x: scaled(x, 1 + off).amax(), double([1.0, 1.0, 1.0]))
     assert result.verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(("function", "off"), [(torch.log, 1e-5), (lambda x: x**-2, 1e-4)])
 def test_answers_that_vary_fast_are_no_rounding(function: Callable[[Tensor], Tensor], off: float) -> None:
-    result = gradgradcheck(lambda x: function(Scaled.apply(x, 1 + off) - 1), double([1 + 1.3e-8]))
+    result = gradgradcheck(lambda x: function(scaled(x, 1 + off) - 1), double([1 + 1.3e-8]))
     assert result.verdict is Verdict.FAIL
 
 
