@@ -31,7 +31,7 @@ from gradverify.core.function.problem import Problem, bind
 from gradverify.result import CheckResult
 
 ALONE = Settings(torch_gradcheck=TorchGradcheck.NEVER)
-EVERY = "all checks"  # in place of a check's name: all five of ours, beside torch's two
+EVERY = "all checks"  # in place of a check's name: all of ours, beside torch's two
 _TORCHS = ("gradcheck", "gradgradcheck")
 GROWTH = "sin, "  # works that the plot is of
 _LARGE = 100_000  # elements from which on memory is measured

@@ -81,6 +81,30 @@ def test_one_wrong_element_is_found_at_its_place(name: str, place: int) -> None:
     assert positions(result, shape) == {place % size}
 
 
+def _by_column(x: Tensor) -> Tensor:
+    return (x - x.mean(0)) / x.std(0)
+
+
+@pytest.mark.parametrize("rows", [64, 200])
+@pytest.mark.parametrize("place", [None, 5])
+def test_more_moves_than_sums_are_made_where_they_are_small(rows: int, place: int | None) -> None:
+    def change(right: Tensor) -> Tensor:
+        wrong = right.clone()
+        if place is not None:
+            wrong[place, 3] *= 1 + 2e-6
+        return wrong
+
+    result = gradcheck(planted(_by_column, change), drawn(rows, 32))
+    assert result.method is Method.STRUCTURED
+    assert result.detection_limit is not None and result.detection_limit < 1e-6
+    assert result.verdict is (Verdict.PASS if place is None else Verdict.FAIL)
+    assert {element.input_index for found in result.findings for element in found.elements} <= {(place, 3)}
+
+
+def test_sums_are_asked_where_the_moves_are_many_and_large() -> None:
+    assert gradcheck(_by_column, drawn(1000, 32)).method is Method.PROBED
+
+
 @pytest.mark.parametrize("leak", [1.0, 1e-3, 1e-5])
 def test_a_backward_that_leaks_into_a_neighbour_is_found(leak: float) -> None:
     def change(grad: Tensor) -> Tensor:

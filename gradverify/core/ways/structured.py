@@ -12,6 +12,7 @@ from gradverify.core.ways.hypothesis import claims_under, compared_under
 from gradverify.core.ways.structure import find_structure
 
 _DEAREST = 64  # moves that are made where the alternative is to probe
+_NUMBERS = 1 << 23  # in the inputs and outputs of all moves: up to so many, there may be more of them
 
 
 def compare_by_structure(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison | None:
@@ -19,8 +20,7 @@ def compare_by_structure(ground: Ground, settings: Settings, reconsider: Reconsi
     compared = compare_entry_by_entry(ground, settings, reconsider)
     if compared is not None:
         return compared
-    most = None if dense.affordable(ground) else _DEAREST
-    structure = find_structure(ground.sampled, ground.lengths, settings.seed, most)
+    structure = find_structure(ground.sampled, ground.lengths, settings.seed, _worth(ground))
     if structure is None:
         return None
     claimed = claims_under(ground, structure, settings)
@@ -28,3 +28,12 @@ def compare_by_structure(ground: Ground, settings: Settings, reconsider: Reconsi
         return None
     at = bench(ground.sampled, ground.noise, ground.lengths, structure.moves, claimed, settings)
     return compared_under(ground, structure, at, None, settings, reconsider)
+
+
+def _worth(ground: Ground) -> int | None:
+    """Return how many moves a structure may need, None for as many as are fewer than those of all coordinates."""
+    if dense.affordable(ground):
+        return None
+    sampled = ground.sampled
+    small = _NUMBERS // (len(sampled.point) + len(sampled.value))
+    return _DEAREST if sampled.together.slow else max(_DEAREST, small)
