@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gradverify.case import Settings
+from gradverify.checks.excerpts import diagnosed_in_excerpts
 from gradverify.checks.failures import evaluations, inconclusive, not_dense, nothing_to_differentiate
 from gradverify.checks.wording import along, finding_of, summary_of
 from gradverify.core.function.problem import Problem
@@ -134,16 +135,15 @@ def _finding(question: Question, found: Investigation, everything: Whole | None,
 def _diagnosis(question: Question, found: Investigation, everything: Whole | None, group: Entries) -> Diagnosis | None:
     if everything is not None:
         return question.diagnose(evidence(found, everything, group.of, group.wrt))
-    return question.diagnose(
-        Sums(
-            of=group.of,
-            wrt=group.wrt,
-            ground=found.ground,
-            found=group,
-            all_places=found.method is not Method.PROBED,
-            seed=question.settings.seed,
-        )
+    sums = Sums(
+        of=group.of,
+        wrt=group.wrt,
+        ground=found.ground,
+        found=group,
+        all_places=found.method is not Method.PROBED,
+        seed=question.settings.seed,
     )
+    return question.diagnose(sums) or diagnosed_in_excerpts(sums, question.settings, question.diagnose)
 
 
 def _weight(finding: Finding) -> tuple[int, float]:

@@ -7,7 +7,7 @@ Reid, J. Inst. Math. Appl. 13, 1974).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -53,25 +53,30 @@ def find_structure(sampled: Sampler, lengths: Scales, seed: int, most: int | Non
     worth = _WORTH * coordinates if most is None else most
     if coordinates < FEW or not sampled.value.numel():
         return None
-    generator = torch.Generator().manual_seed(seed)
-    sources = _input_parts(sampled)
-    targets = _output_parts(sampled)
-    links, colours, owners, count = [], [], [], 0
-    for source, found in zip(sources, reaches(sampled, lengths, sources, targets, generator), strict=True):
-        mine = [_link(source, target, reach) for target, reach in zip(targets, found, strict=True)]
+    linked: list[Link] = []
+    colours, owners, count = [], [], 0
+    for source, mine in links_by_input(sampled, lengths, seed):
         periods = _periods(source, mine)
         count += math.prod(periods)
         if count > worth or count * sampled.value.numel() > _MOST:
             return None
         colours.append(colours_of(source, periods) + count - math.prod(periods))
         owners.append(_owners(source, periods, mine, sampled.value.numel()))
-        links += mine
+        linked += mine
     device = sampled.point.device
     colour, owner = torch.cat(colours).to(device), torch.cat(owners).to(device)
     moves = Moves(kind=Kind.SHARED, colour=colour, owner=owner, full=all_set(owner >= 0))
     if len(owner) == 1 and torch.equal(owner[0], torch.arange(coordinates, device=device)):
         moves = direct_moves(coordinates, device)
-    return Structure(moves=moves, links=tuple(links))
+    return Structure(moves=moves, links=tuple(linked))
+
+
+def links_by_input(sampled: Sampler, lengths: Scales, seed: int) -> Iterator[tuple[Part, list[Link]]]:
+    """Yield how each input reaches every output, as far as some of its slices tell; those without entries left out."""
+    sources, targets = _input_parts(sampled), _output_parts(sampled)
+    found = reaches(sampled, lengths, sources, targets, torch.Generator().manual_seed(seed))
+    for source, reached in zip(sources, found, strict=True):
+        yield source, [_link(source, target, reach) for target, reach in zip(targets, reached, strict=True)]
 
 
 def entry_by_entry(sampled: Sampler) -> Structure:

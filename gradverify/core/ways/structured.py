@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
+import torch
+
 from gradverify.case import Settings
+from gradverify.core.function.sampler import Sampler, along
 from gradverify.core.judging.bench import bench
 from gradverify.core.judging.ground import Ground, Reconsider
 from gradverify.core.judging.tally import Comparison
@@ -13,6 +18,7 @@ from gradverify.core.ways.structure import find_structure
 
 _DEAREST = 64  # moves that are made where the alternative is to probe
 _NUMBERS = 1 << 23  # in the inputs and outputs of all moves: up to so many, there may be more of them
+_LONG = 1e-2  # seconds of one call: with those that take longer, there may not
 
 
 def compare_by_structure(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison | None:
@@ -36,4 +42,13 @@ def _worth(ground: Ground) -> int | None:
         return None
     sampled = ground.sampled
     small = _NUMBERS // (len(sampled.point) + len(sampled.value))
-    return _DEAREST if sampled.together.slow else max(_DEAREST, small)
+    return _DEAREST if small <= _DEAREST or _takes_long(sampled) else small
+
+
+def _takes_long(sampled: Sampler) -> bool:
+    """Tell whether a forward takes so long that hundreds of them are not made, however small it is."""
+    if not sampled.together.slow:
+        return False
+    begun = time.thread_time()  # the first call may have been slow for other reasons
+    along(sampled, torch.zeros_like(sampled.point))
+    return time.thread_time() - begun > _LONG
