@@ -151,3 +151,15 @@ def test_a_quantile_of_equal_numbers_claims_as_much_as_it_rises_by(factor: float
 
     quantile = with_backward(lambda x: x.quantile(0.3), backward)
     assert gradcheck(quantile, double([1.5] * 20)).verdict == verdict
+
+
+@pytest.mark.parametrize(("claim", "verdict"), [(1e-11, "pass"), (0.1, "fail")])
+def test_a_claim_that_is_zero_but_for_rounding_at_a_cone_that_is_flat_but_for_rounding(
+    claim: float, verdict: str
+) -> None:
+    def distance(x: Tensor, y: Tensor) -> Tensor:
+        return torch.acosh(1 + 2 * (x - y).square().sum(-1))  # of points that 1e-8 apart are one
+
+    u = double([0.1, 0.2])
+    function = with_backward(distance, lambda g, x, y: (torch.full_like(x, claim), torch.full_like(y, 2 * claim)))
+    assert gradcheck(function, u, u.detach().clone().requires_grad_()).verdict == verdict

@@ -20,6 +20,7 @@ _PIECES = 8  # points close by at which they are taken
 ALIKE = 1e-4  # derivatives of pieces that differ by no more than this part of their terms are the same
 CLEARLY = 30.0  # a claim off by this many times what they may differ is none of any piece
 AUDIBLE = 8.0  # how far above the noise a difference must stand
+_FAINT = 1e-6  # of the steepest that a row is: a claim of no more than that is as good as none
 _GROUPS = 4  # of outputs without an input in common, looked at together before they are accused
 
 
@@ -32,6 +33,7 @@ class Row:
     inputs: Tensor  # (k,) coordinates
     direction: Tensor  # (k,) the largest is 1
     length: float  # of the shortest input
+    least: float  # what derivatives along the direction are of no consequence
 
 
 def suspects(near: Bench, kinked: Tensor, generator: torch.Generator) -> Iterator[Row]:
@@ -46,7 +48,9 @@ def suspects(near: Bench, kinked: Tensor, generator: torch.Generator) -> Iterato
     found = slopes(near.sampled, around, directions).permute(2, 0, 1)  # (rows, pieces, directions)
     claimed = torch.stack([_terms(near, direction).sum(dim=0) for direction in directions], dim=1)
     sizes = torch.stack([_terms(near, direction).abs().sum(dim=0) for direction in directions], dim=1)
-    size = torch.maximum(sizes, found.abs().amax(dim=1)).clamp(min=torch.finfo(torch.float64).tiny)
+    steepest, reach = found.abs().amax(dim=1), torch.stack([direction.abs().amax() for direction in directions])
+    least = _FAINT * (steepest / reach).nan_to_num(0.0, 0.0, 0.0).amax(dim=1)  # where a claim is zero but for rounding
+    size = torch.maximum(sizes, steepest).maximum(least.unsqueeze(1) * reach).clamp(min=torch.finfo(torch.float64).tiny)
     noise = (near.noise.level.unsqueeze(1) / (STEP * size)).amax(dim=1)
     usable = torch.isfinite(found).flatten(1).all(dim=1) & torch.isfinite(claimed).all(dim=1) & torch.isfinite(noise)
     same = ALIKE + AUDIBLE * torch.where(usable, noise, 0.0)
@@ -72,6 +76,7 @@ def suspects(near: Bench, kinked: Tensor, generator: torch.Generator) -> Iterato
                 inputs=inputs,
                 direction=direction / largest,
                 length=float(length[inputs].min()),
+                least=float(least[number]),
             )
 
 

@@ -135,7 +135,7 @@ def _proven(near: Bench, group: Sequence[Row], generator: torch.Generator) -> It
     for place, row in enumerate(group):
         mine = found[:, place] / row.length
         terms = near.claimed[row.moves, row.number] * row.direction
-        size = max(float(terms.abs().sum()), float(mine.abs().max()))
+        size = max(float(terms.abs().sum()), float(mine.abs().max()), row.least)
         noise = float(near.noise.level[row.number]) / (STEP * row.length)
         same = ALIKE * size + AUDIBLE * noise
         rise, claimed_rise = float(mine.mean()), float(terms.sum())
