@@ -17,7 +17,7 @@ from gradverify.core.judging.entries import Entries
 from gradverify.core.judging.ground import Reconsider
 from gradverify.core.judging.tally import Comparison
 from gradverify.core.ways.probed import UnnamedError
-from gradverify.core.whole.evidence import Diagnose, Diagnosis, Whole
+from gradverify.core.whole.evidence import Diagnose, Diagnosis, Whole, undiagnosed
 from gradverify.core.whole.sums import Sums
 from gradverify.result import CheckResult, ElementVerdict, Finding, Method, Verdict
 
@@ -65,7 +65,7 @@ def _told(question: Question, problem: Problem, found: Investigation) -> CheckRe
     return CheckResult(
         check=question.check,
         verdict=verdict,
-        message=_message(comparison, verdict),
+        message=f"{_message(comparison, verdict)}{_unused(question, found, verdict)}",
         method=found.method,
         entries=comparison.entries,
         mismatched=comparison.wrong,
@@ -98,6 +98,7 @@ def unjudgeable(check: str, series: int, problem: Problem, tape: Tape) -> CheckR
     return inconclusive(check, problem, f"GV{series + 4}", reason) if reason else None
 
 
+_FIRST = 100  # the series of first derivatives
 _BLUNT = 1e-2  # a detection limit above this is worth a word
 _UNJUDGED = tuple(code for code in Code if code not in ACCEPTED | WRONG)
 
@@ -118,6 +119,15 @@ def _message(comparison: Comparison, verdict: Verdict) -> str:
     elif verdict is Verdict.PASS and limit > _BLUNT:
         text = f"{text}; in some, errors up to {limit:.0e} of the entry would not show"
     return f"{text}; every derivative is zero" if comparison.vacuous and verdict is Verdict.PASS else text
+
+
+def _unused(question: Question, found: Investigation, verdict: Verdict) -> str:
+    """Return `; every derivative by y is zero`, where that is so of some inputs: who passes them may not expect it."""
+    answer, inputs = found.backward.heard[1], found.sampled.inputs
+    if verdict is not Verdict.PASS or question.series != _FIRST or not bool((answer != 0).any()):
+        return ""
+    silent = [block.name for block in inputs if not bool((answer[block.coordinates] != 0).any())]
+    return f"; every derivative by {' and '.join(silent)} is zero" if silent else ""
 
 
 def _finding(question: Question, found: Investigation, everything: Whole | None, group: Entries) -> Finding:
@@ -143,6 +153,8 @@ def _diagnosis(question: Question, found: Investigation, everything: Whole | Non
         all_places=found.method is not Method.PROBED,
         seed=question.settings.seed,
     )
+    if question.diagnose is undiagnosed:
+        return None
     return question.diagnose(sums) or diagnosed_in_excerpts(sums, question.settings, question.diagnose)
 
 

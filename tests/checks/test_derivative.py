@@ -94,6 +94,14 @@ def test_a_vacuous_pass_says_so() -> None:
     )
 
 
+def test_an_input_that_nothing_depends_on_is_said_to_be_one() -> None:
+    x, w = double([1.0, 2.0]), double([[3.0]])
+    assert checked(lambda x, w: x.sin() + 0 * w.sum(), x, w).message == (
+        "6 entries agree; every derivative by y is zero"
+    )
+    assert checked(lambda x, w: x.sin() * w.sum(), x, w).message == "6 entries agree"
+
+
 def test_tolerances_of_the_users_are_used() -> None:
     wrong = claimed(torch.sin, lambda x: torch.cos(x) * 1.001)
     loose = Settings(tolerances=Tolerances(rtol=1e-2))

@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from gradverify.checks.registry import run_check
+from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import Verdict
-from tests.core.support import double, gradcheck, with_backward
+from tests.core.support import ALONE, double, gradcheck, problem_of, with_backward
 
 WRONG: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "clipped": lambda grad, x: (2 * x * grad).clamp(-1, 1),
@@ -58,3 +60,25 @@ def test_a_sum_beyond_what_a_precision_holds_is_no_mistake(factor: float, dtype:
     x = torch.tensor([0.3, -0.5, 0.1], dtype=dtype, requires_grad=True)
     found = gradcheck(lambda x: (x * factor).unsqueeze(0).expand(30, -1) + 0, x)
     assert found.verdict is Verdict.PASS
+
+
+def test_a_backward_that_is_not_linear_has_no_other_cause() -> None:
+    """Whose answers to single outputs are all zero, which looks detached."""
+
+    def squared(grad: Tensor, x: Tensor) -> Tensor:
+        y = x.softmax(1)
+        return grad * (y - (grad * y).sum(1, keepdim=True)) * (grad != 0).sum(1, keepdim=True).gt(1)
+
+    x = torch.randn(4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
+    problem = problem_of(with_backward(lambda x: x.softmax(1), squared), x)
+    found = run_check("gradcheck", problem, ALONE, diagnose)
+    assert found.verdict is Verdict.FAIL
+    assert found.message == "100 of 400 entries differ; backward is not linear"
+    assert [(finding.code, finding.cause) for finding in found.findings] == [("GV301", None), ("GV101", None)]
+    assert "\n" not in found.findings[1].message
+
+
+def test_a_linear_one_keeps_its_cause() -> None:
+    problem = problem_of(with_backward(torch.sin, lambda grad, x: 0 * grad), double([0.3, 1.0, -1.5]))
+    found = run_check("gradcheck", problem, ALONE, diagnose)
+    assert [(finding.code, finding.cause) for finding in found.findings] == [("GV101", "detached")]

@@ -36,7 +36,9 @@ def test_a_claim_in_place_of_a_zero_that_rounding_moves_is_wrong(size: int, seed
     assert (wrong.verdict, wrong.mismatched) == (Verdict.FAIL, size)
     right = gradcheck(lambda x, w: x * w / w, x, w)
     assert right.verdict is Verdict.PASS
-    assert right.message in (  # no error of so many times something that is rounding in place of a zero
+    assert right.message.removesuffix(
+        "; every derivative by y is zero"
+    ) in (  # no error of so many times something that is rounding in place of a zero
         f"{2 * size * size} entries agree",
         f"{2 * size * size} entries agree; some are so small that differences cannot tell them from zero",
     )

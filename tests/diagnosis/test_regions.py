@@ -328,6 +328,20 @@ def test_a_gradient_of_what_moves_in_jumps_is_a_surrogate(forward: Callable[[Ten
     assert only(forward, lambda g, x: g * x.sigmoid() * (1 - x.sigmoid()), x)[0] == "straight-through"
 
 
+def test_a_sample_is_no_mask_though_there_are_no_probabilities_around() -> None:
+    threshold = torch.linspace(0, 1, 20, dtype=torch.float64)
+
+    def sample(p: Tensor) -> Tensor:
+        if bool(((p < 0) | (p > 1)).any()):
+            raise ValueError("no probability")
+        return (threshold < p).to(p.dtype)
+
+    probabilities = torch.rand(20, generator=torch.Generator().manual_seed(4), dtype=torch.float64).requires_grad_()
+    cause, text = only(sample, lambda g, p: g, probabilities)
+    assert cause == "straight-through"
+    assert "output moves in jumps only" in text
+
+
 @pytest.mark.parametrize(
     "forward",
     [

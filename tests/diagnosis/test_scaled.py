@@ -114,6 +114,14 @@ def test_a_constant_that_is_an_argument_is_called_by_its_name(factor: float, say
     assert answer[1].endswith(f": {says}")
 
 
+@pytest.mark.parametrize(("argument", "factor"), [(0.7, -0.7), (3.0, -3.0), (-0.7, 0.7), (1.7, -1 / 1.7)])
+def test_a_constant_is_minus_an_argument(argument: float, factor: float) -> None:
+    answer = only(lambda x, a: x.sin(), lambda g, x, a: (factor * g * x.cos(), None), drawn(6), argument)
+    assert answer[0] == "constant-factor"
+    words = "-1/y" if argument == 1.7 else "-y"
+    assert answer[1].endswith(f" × numeric in every entry, which is {words} (y is {argument:g})")
+
+
 def test_an_argument_that_says_little_is_not_named() -> None:
     answer = only(lambda x, a: (a * x).sin(), lambda g, x, a: (g * (a * x).cos(), None), drawn(6), 2.0)
     assert answer[1].endswith(": a factor of 2 is missing")

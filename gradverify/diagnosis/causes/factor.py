@@ -162,6 +162,8 @@ def _reading(site: Site, found: Factor) -> str:
     known, value, size = found.known, found.value, _size(site, found)
     if found.argument is not None:
         given, much = found.argument, "is missing" if abs(value) < 1 else "too many"
+        if given.negative:
+            return f", which is {given.itself} ({given.name} is {number(given.value)})"
         also = f", as is {size}" if size and given.value >= _SUMMANDS else ""
         return f": a factor of {given.text} {much} ({given.name} is {number(given.value)}{also})"
     if known is None or value < 0:

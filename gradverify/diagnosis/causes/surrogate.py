@@ -6,6 +6,7 @@ else, mostly on purpose; whoever meant it should say so, and whoever did not sho
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 import torch
@@ -21,9 +22,10 @@ from gradverify.diagnosis.naming.wording import differ
 
 STRAIGHT_THROUGH = "straight-through"
 _AROUND, _TIMES = (0.3, 1.0, 3.0), 4  # how far away, beside the input's size, and how often
+_WITHIN = 16  # places between the entries of the point
 _SMALL = 2.0**-30  # move there
 _SELDOM = 0.02  # of the looks: a jump may lie within one
-_MOST = 0.5  # of the outputs that a gradient is claimed of move at all
+_MOST = 0.3  # of the outputs that a gradient is claimed of move at all
 
 
 def straight_through(evidence: Evidence, seen: Seen) -> Diagnosis | None:
@@ -49,14 +51,32 @@ def _moves_in_jumps(evidence: Evidence, wrong: Tensor) -> bool:
     here = coordinates(evidence)[0][evidence.wrt.coordinates].to(torch.float64)
     size = here.abs().nan_to_num(0.0, 0.0, 0.0)
     length = torch.where(size > 0, size, 1.0).clamp(min=float(size.max()) or 1.0)
-    looks = felt = 0
-    values = []
-    for distance, _ in product(_AROUND, range(_TIMES)):
-        there = here + distance * scattered(length, generator)
-        one, other = (outputs_at(evidence, place) for place in (there, there + _SMALL * scattered(length, generator)))
-        if one is None or other is None:
-            return False
-        looks, felt = looks + one.numel(), felt + int((one != other).sum())
-        values.append(one)
-    differ_between = (torch.stack(values) != values[0]).any(dim=0) & wrong
-    return felt <= _SELDOM * looks and int(differ_between.sum()) >= _MOST * int(wrong.sum())
+    around = [here + distance * scattered(length, generator) for distance, _ in product(_AROUND, range(_TIMES))]
+    seen = _looked(evidence, around, _SMALL * length, generator)
+    if len(seen) < _TIMES:  # most places are outside of the domain, as of a probability
+        seen = _looked(evidence, [_between(here, generator) for _ in range(_WITHIN)], _SMALL * length, generator)
+    if len(seen) < _TIMES:
+        return False
+    values, moved = (torch.stack(each) for each in zip(*seen, strict=True))
+    differ_between = (values != values[0]).any(dim=0) & wrong
+    still = int(moved.sum()) <= _SELDOM * moved.numel()
+    return still and int(differ_between.sum()) >= _MOST * int(wrong.sum())
+
+
+def _looked(
+    evidence: Evidence, places: Sequence[Tensor], step: Tensor, generator: torch.Generator
+) -> list[tuple[Tensor, Tensor]]:
+    """Return the outputs at each place where there are any, and which of them a small step away are others."""
+    found = []
+    for there in places:
+        one, other = (outputs_at(evidence, place) for place in (there, there + scattered(step, generator)))
+        if one is not None and other is not None:
+            found.append((one, one != other))
+    return found
+
+
+def _between(here: Tensor, generator: torch.Generator) -> Tensor:
+    """Return a random place each entry of which lies between two of the point's, where the domain is likely to be."""
+    other = here[torch.randperm(len(here), generator=generator).to(here.device)]
+    share = torch.rand(here.shape, generator=generator, dtype=here.dtype).to(here.device)
+    return torch.lerp(here, other, share)

@@ -22,7 +22,14 @@ class Argument:
 
     name: str  # y
     value: float
-    power: int  # that the factor is of it
+    power: int  # that the factor is of it, its sign aside
+    negative: bool  # the factor is minus that power
+
+    @property
+    def itself(self) -> str:
+        """The factor in words: y, y², -1/y."""
+        words = self.name if abs(self.power) == 1 else f"{self.name}²"
+        return ("-" if self.negative else "") + (words if self.power > 0 else f"1/{words}")
 
     @property
     def text(self) -> str:
@@ -33,15 +40,15 @@ class Argument:
 
 
 def argument(site: Site, factor: float, accuracy: float) -> Argument | None:
-    """Return the number that a factor is a power of, None where it is that of none, or of several."""
+    """Return the number that a factor, its sign aside, is a power of; None where it is that of none, or of several."""
     allowed = max(accuracy, _LEAST)
     if allowed > _MOST:
         return None
     found = [
-        Argument(name=name, value=value, power=power)
+        Argument(name=name, value=value, power=power, negative=value**power * factor < 0)
         for name, value in dict(_numbers(site)).items()
         for power in _POWERS
-        if abs(value) not in _PLAIN and abs(value**power - factor) <= allowed * abs(factor)
+        if abs(value) not in _PLAIN and abs(abs(value**power) - abs(factor)) <= allowed * abs(factor)
     ]
     return found[0] if len(found) == 1 else None
 
