@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Context
 
@@ -72,6 +73,7 @@ def told_apart(one: float, other: float) -> tuple[str, str]:
     return f"{one:.17g}", f"{other:.17g}"
 
 
+_STILL = 0.5  # of what backward says: a bar as wide around zero is that of stairs
 _NARROW = 1e-5  # of an entry: a bar that would do to judge it
 _TERMS = 4  # of a direction that are written out
 
@@ -148,6 +150,12 @@ def _why_open(worst: Element) -> str:
     size = max(abs(worst.analytic), abs(worst.numeric))
     if worst.error_bar <= _NARROW * size:
         return "a kink close by, or rounding on the way, may explain what backward and differences say"
+    if not math.isfinite(worst.numeric):
+        return "differences find no number, as at an infinite derivative or at the end of the domain"
+    if worst.numeric == 0 and worst.error_bar >= _STILL * size > 0:
+        return (
+            "the output stands still at small steps and may move in stairs, by quantisation or by rounding on the way"
+        )
     return "the error bar is too wide to judge"
 
 

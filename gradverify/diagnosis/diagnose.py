@@ -27,6 +27,7 @@ from gradverify.diagnosis.causes.single import is_of_one_input, single_elements
 from gradverify.diagnosis.causes.sliced import statistic_by_slice
 from gradverify.diagnosis.causes.surrogate import straight_through
 from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs
+from gradverify.diagnosis.causes.symmetric import symmetrised
 from gradverify.diagnosis.causes.term import missing_term
 from gradverify.diagnosis.causes.tile import boundary_tile
 from gradverify.diagnosis.sums.search import diagnose_sums
@@ -75,6 +76,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="missing-broadcast-sum", find=missing_broadcast_sum),
     Cause(name="transposed", find=transposed),
     Cause(name="permuted", find=permuted),
+    Cause(name="symmetrised", find=symmetrised),
     Cause(name="missing-factor", find=_missing_factor),
     Cause(name="boundary-tile", find=boundary_tile),
     Cause(name="wrong-branch", find=_wrong_branch),

@@ -94,6 +94,15 @@ def test_a_vacuous_pass_says_so() -> None:
     )
 
 
+def test_why_an_entry_stays_open_is_said() -> None:
+    root = claimed(torch.sqrt, lambda x: 0.5 / (x.sqrt() + 1e-8))
+    open_ = next(found for found in checked(root, double([0.0, 1.0])).findings if found.code == "GV104")
+    assert "undetermined: differences find no number, as at an infinite derivative" in open_.message
+    stairs = claimed(lambda x: (x / 0.02).round() * 0.02, torch.ones_like)
+    open_ = next(found for found in checked(stairs, double([0.313, -1.227, 0.771])).findings if found.code == "GV104")
+    assert "undetermined: the output stands still at small steps and may move in stairs" in open_.message
+
+
 def test_an_input_that_nothing_depends_on_is_said_to_be_one() -> None:
     x, w = double([1.0, 2.0]), double([[3.0]])
     assert checked(lambda x, w: x.sin() + 0 * w.sum(), x, w).message == (

@@ -22,7 +22,7 @@ from gradverify.diagnosis.naming.wording import differ
 
 STRAIGHT_THROUGH = "straight-through"
 _AROUND, _TIMES = (0.3, 1.0, 3.0), 4  # how far away, beside the input's size, and how often
-_WITHIN = 16  # places between the entries of the point
+_WITHIN = 16  # places between the entries of the point, or each of them and zero
 _SMALL = 2.0**-30  # move there
 _SELDOM = 0.02  # of the looks: a jump may lie within one
 _MOST = 0.3  # of the outputs that a gradient is claimed of move at all
@@ -53,8 +53,9 @@ def _moves_in_jumps(evidence: Evidence, wrong: Tensor) -> bool:
     length = torch.where(size > 0, size, 1.0).clamp(min=float(size.max()) or 1.0)
     around = [here + distance * scattered(length, generator) for distance, _ in product(_AROUND, range(_TIMES))]
     seen = _looked(evidence, around, _SMALL * length, generator)
-    if len(seen) < _TIMES:  # most places are outside of the domain, as of a probability
-        seen = _looked(evidence, [_between(here, generator) for _ in range(_WITHIN)], _SMALL * length, generator)
+    if len(seen) < len(around):  # some are outside of the domain, as of a probability
+        within = [_between(here, number % 2, generator) for number in range(_WITHIN)]
+        seen += _looked(evidence, within, _SMALL * length, generator)
     if len(seen) < _TIMES:
         return False
     values, moved = (torch.stack(each) for each in zip(*seen, strict=True))
@@ -75,8 +76,8 @@ def _looked(
     return found
 
 
-def _between(here: Tensor, generator: torch.Generator) -> Tensor:
-    """Return a random place each entry of which lies between two of the point's, where the domain is likely to be."""
-    other = here[torch.randperm(len(here), generator=generator).to(here.device)]
+def _between(here: Tensor, smaller: int, generator: torch.Generator) -> Tensor:
+    """Return a random place where the domain is likely to be: between two of the point's entries, or each and zero."""
     share = torch.rand(here.shape, generator=generator, dtype=here.dtype).to(here.device)
-    return torch.lerp(here, other, share)
+    other = here[torch.randperm(len(here), generator=generator).to(here.device)]
+    return here * share if smaller else torch.lerp(here, other, share)

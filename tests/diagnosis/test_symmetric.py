@@ -1,0 +1,82 @@
+"""A gradient by a matrix that is right as long as the matrix moves symmetrically."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.diagnosis.support import drawn, found, only
+
+
+def matrix(*batch: int) -> Tensor:
+    values = drawn(*batch, 4, 4).detach()
+    return (values @ values.mT + torch.eye(4, dtype=torch.float64)).requires_grad_()
+
+
+def mixed(a: Tensor) -> Tensor:
+    return a @ a @ torch.arange(4, dtype=a.dtype)
+
+
+def mixed_backward(g: Tensor, a: Tensor) -> Tensor:
+    weights = torch.arange(4, dtype=a.dtype)
+    return g.unsqueeze(-1) * (a @ weights).unsqueeze(-2) + (a.mT @ g.unsqueeze(-1)) * weights
+
+
+def eigenvalues(a: Tensor, uplo: str) -> Tensor:
+    return torch.linalg.eigvalsh(a, UPLO=uplo)
+
+
+def eigenvalues_backward(g: Tensor, a: Tensor) -> Tensor:
+    vectors = torch.linalg.eigh(a).eigenvectors
+    return vectors @ torch.diag_embed(g) @ vectors.mT
+
+
+@pytest.mark.parametrize(("uplo", "half"), [("L", "lower"), ("U", "upper")])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_one_triangle_is_read(uplo: str, half: str, batch: tuple[int, ...]) -> None:
+    cause, text = only(lambda a: eigenvalues(a, uplo), eigenvalues_backward, matrix(*batch))
+    assert cause == "symmetrised"
+    assert f": output is made of its {half} triangle alone; " in text
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_a_gradient_is_made_symmetric(batch: tuple[int, ...]) -> None:
+    def symmetric(g: Tensor, a: Tensor) -> Tensor:
+        gradient = mixed_backward(g, a)
+        return (gradient + gradient.mT) / 2
+
+    cause, text = only(mixed, symmetric, drawn(*batch, 4, 4))
+    assert cause == "symmetrised"
+    assert "triangle" not in text
+    assert not found(mixed, mixed_backward, drawn(*batch, 4, 4))
+
+
+def _half(g: Tensor, a: Tensor) -> Tensor:
+    return eigenvalues_backward(g, a).tril()
+
+
+def _transposed(g: Tensor, a: Tensor) -> Tensor:
+    return mixed_backward(g, a).mT
+
+
+def _rows(g: Tensor, a: Tensor) -> Tensor:
+    gradient = mixed_backward(g, a)
+    gradient[1] *= 2
+    return gradient
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "point"),
+    [
+        (lambda a: eigenvalues(a, "L"), _half, matrix()),  # the lower triangle has half of what it should
+        (mixed, _transposed, drawn(4, 4)),
+        (mixed, _rows, drawn(4, 4)),
+    ],
+)
+def test_other_mistakes_by_a_matrix_are_not(
+    forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor, Tensor], Tensor], point: Tensor
+) -> None:
+    assert only(forward, backward, point)[0] != "symmetrised"
