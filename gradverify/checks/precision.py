@@ -19,10 +19,10 @@ from gradverify.checks.contract.nodes import class_of, custom_nodes
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Answer, as_coordinates
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
-from gradverify.checks.plain import torchs_own
 from gradverify.checks.wording import told_apart
 from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.coordinates import flatten, unflatten, unravel
+from gradverify.core.function.plain import plainly
 from gradverify.core.function.problem import Primal, Problem
 from gradverify.core.function.steady import steady
 from gradverify.core.function.tape import Tape, record, vjp
@@ -172,7 +172,7 @@ class _Plain:
 
 def _plain(problem: Problem, wide: Problem, tape: Tape, places: Sequence[_Place], backwards: Answer) -> _Plain | None:
     """Return torch's own derivative, None where there is none, or it is another one than backward's in float64."""
-    with torchs_own({class_of(node) for node in custom_nodes(tape)}):
+    with plainly({class_of(node) for node in custom_nodes(tape)}.__contains__):
         try:
             finer = _answers(wide, places)
             if all(map(_alike, finer, backwards)):

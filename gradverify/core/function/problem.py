@@ -98,6 +98,7 @@ def bind(
         return function(*filled[: len(args)], **dict(zip(keywords, filled[len(args) :], strict=True)))
 
     called = name or _name_of(function)
+    function = _looked_up_anew(function)
     whole = function if plain else call  # nothing has to be filled in
     return Problem(name=called, function=whole, primals=primals, bound=bound, outputs=outputs, seed=seed)
 
@@ -202,6 +203,14 @@ def _selected(problem: Problem, outputs: list[Named]) -> tuple[Named, ...]:
             )
         outputs = [outputs[number] for number in problem.outputs]
     return tuple([output for output in outputs if output.tensor.is_floating_point() or output.tensor.is_complex()])
+
+
+def _looked_up_anew(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a Function's `apply` as whatever it is when it is called; see `plain`."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function) and function == owner.apply:
+        return lambda *args, **kwargs: owner.apply(*args, **kwargs)  # type: ignore[no-untyped-call]
+    return function
 
 
 def _name_of(function: Callable[..., Any]) -> str:

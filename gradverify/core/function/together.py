@@ -29,6 +29,7 @@ from gradverify.core.function.copies import (
     quietly,
     stacked,
 )
+from gradverify.core.function.plain import plainly
 from gradverify.core.function.problem import call
 from gradverify.core.function.sampler import Mode, Sampler, single, units_apart
 from gradverify.errors import EvaluationError
@@ -89,7 +90,8 @@ def _by_vmap(sampled: Sampler, points: Tensor, _most: float) -> Tensor:
         found = {output.name: output.tensor for output in call(sampled.problem, tensors)}
         return tuple(found[name] for name in sampled.names)
 
-    return joined(sampled, torch.vmap(function)(*stacked(sampled, points)))
+    with plainly():
+        return joined(sampled, torch.vmap(function)(*stacked(sampled, points)))
 
 
 _WAYS: dict[str, Callable[[Sampler, Tensor, float], Tensor | None]] = {

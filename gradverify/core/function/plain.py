@@ -1,0 +1,92 @@
+"""Hand-written Functions as plain code: their forward step by step, and no backward of theirs.
+
+torch can then do with a forward what `torch.autograd.Function` forbids: differentiate it by itself, or run it for many
+points at once under `torch.vmap`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+from torch.autograd import Function
+
+_INNER: Any = Function.__mro__[1]  # what `Function.apply` hands on to, outside of vmap, whoever holds a reference to it
+_FOREIGN = ("torch", "gradverify")  # packages whose Functions are nobody's to verify
+
+
+def is_hand_written(function: type[Function]) -> bool:
+    """Tell whether a Function is neither torch's nor our own."""
+    return function.__module__.split(".")[0] not in _FOREIGN
+
+
+@contextmanager
+def plainly(chosen: Callable[[type[Function]], bool] = is_hand_written) -> Iterator[None]:
+    """Have `apply` of the Functions chosen run their forward as plain code.
+
+    In this thread only: others may train meanwhile. What a forward does to tensors behind autograd's back (`.data`,
+    numpy, `no_grad`) has no derivative then. An `apply` that somebody has put aside before (`relu = ReLU.apply`) is
+    still the Function's own under vmap.
+    """
+    outer, inner, thread = vars(Function)["apply"], vars(_INNER).get("apply"), threading.get_ident()
+
+    def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() == thread and chosen(cls):
+            return _forward(cls, args, kwargs)
+        return outer.__func__(cls, *args, **kwargs)
+
+    def applied(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() == thread and chosen(cls):
+            return _forward(cls, args, kwargs)
+        return super(_INNER, cls).apply(*args, **kwargs) if inner is None else inner.__func__(cls, *args, **kwargs)
+
+    Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
+    _INNER.apply = classmethod(applied)
+    try:
+        yield
+    finally:
+        Function.apply = outer  # type: ignore[method-assign]
+        if inner is None:
+            del _INNER.apply
+        else:
+            _INNER.apply = inner
+
+
+class _Context:
+    """What forward takes for its ctx: it keeps nothing."""
+
+    def __init__(self, args: tuple[Any, ...]) -> None:
+        self.needs_input_grad = tuple(isinstance(arg, Tensor) and arg.requires_grad for arg in args)
+        self.without: tuple[Tensor, ...] = ()
+        self.saved_tensors: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        self.saved_tensors = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Hold nothing: no jvp will ask."""
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        """Know nothing of it: to torch, what is written in place is one more step."""
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        self.without = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Hold nothing: no backward will ask."""
+
+
+def _forward(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    context = _Context(args)
+    if cls.setup_context is not Function.setup_context:
+        output = cls.forward(*args, **kwargs)
+        cls.setup_context(context, args, output)
+    else:
+        output = cls.forward(context, *args, **kwargs)
+    without = {id(tensor) for tensor in context.without}
+    if isinstance(output, tuple):
+        return tuple(each.detach() if id(each) in without else each for each in output)
+    return output
