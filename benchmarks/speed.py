@@ -82,6 +82,22 @@ class Sine(torch.autograd.Function):
         return cotangent * x.cos()
 
 
+class CrossEntropy(torch.autograd.Function):
+    """A loss as one writes it by hand: one output, to which every entry of two inputs matters."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, target: Tensor) -> Tensor:
+        logs = x.log_softmax(-1)
+        ctx.save_for_backward(logs, target)
+        return -(logs * target).sum() / len(x)
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor, Tensor]:
+        logs, target = ctx.saved_tensors
+        scale = cotangent / len(logs)
+        return scale * (logs.exp() * target.sum(-1, keepdim=True) - target), -scale * logs
+
+
 WORKS = (
     *(Work(name=f"sin, {10**k} elements", function=torch.sin, shapes=((10**k,),), beside=k < 5) for k in range(1, 7)),
     Work(name="relu, 1000 elements", function=torch.relu, shapes=((1000,),)),
@@ -89,6 +105,8 @@ WORKS = (
     Work(name="softmax 64x32", function=lambda x: x.softmax(-1), shapes=((64, 32),)),
     Work(name="matmul 32x32 by 32x32", function=torch.matmul, shapes=((32, 32), (32, 32))),
     Work(name="conv2d 2x3x16x16 by 4x3x3x3", function=functional.conv2d, shapes=((2, 3, 16, 16), (4, 3, 3, 3))),
+    Work(name="cross entropy by hand 16x10", function=CrossEntropy.apply, shapes=((16, 10), (16, 10))),
+    Work(name="cross entropy by hand 64x10", function=CrossEntropy.apply, shapes=((64, 10), (64, 10))),
     Work(
         name="conv2d 8x16x32x32 by 32x16x3x3", function=_padded, shapes=((8, 16, 32, 32), (32, 16, 3, 3)), beside=False
     ),

@@ -116,7 +116,7 @@ def _may_be_longer(sampled: Sampler) -> bool:
 def _is_left_to_vmap(sampled: Sampler, most: float) -> bool:
     """Tell whether that is the better guess of the two."""
     state = sampled.together
-    return state.plain and "vmap" in state.ways and state.apart.get("vmap", 0.0) <= most
+    return "vmap" in state.ways and state.apart.get("vmap", 0.0) <= most
 
 
 def _moved(sampled: Sampler, points: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from functools import cache
 
 import torch
 from torch import Tensor
-from torch.autograd.function import BackwardCFunction
 
 from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.coordinates import Block, blocks, coordinates_in, flatten, real_view, unflatten
@@ -39,7 +38,6 @@ class Together:
     """Which ways of evaluating many points in one call have not failed yet; its values change."""
 
     ways: list[str] = field(default_factory=lambda: ["batch", "vmap", "batch in part"])
-    plain: bool = False  # no hand-written Function has made an output, so that vmap is likely to go through
     slow: bool = False  # a call takes so long that making many of them one saves nothing, and may take much memory
     calls: int = 0  # made so far
     # By how many units of rounding ways, and primals copied side by side, were seen to be apart from single calls;
@@ -97,7 +95,6 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         shapes=tuple(output.tensor.shape for output in tape.outputs),
         mode=Mode.WITHOUT_GRAPH,
         dtypes=frozenset(tensor.dtype for tensor in tensors),
-        together=Together(plain=not any(isinstance(node, BackwardCFunction) for node in tape.nodes)),
     )
     begun = time.thread_time()  # of the processor: what else the machine does is no reason
     again = at(draft, tensors)
