@@ -23,7 +23,7 @@ from gradverify.result import CheckResult, Finding, Verdict
 
 NAME = "gradcheck"
 SERIES = 100  # of its codes
-_AFFINE = "missing-cotangent"  # the cause of answers that do not add up, too
+_AFFINE, _DETACHED = "missing-cotangent", "detached"  # the cause of answers that do not add up, and what they look like
 RANDOM = "the forward is random: it differs between two calls at one point, even when seeded before each"
 
 
@@ -50,7 +50,7 @@ def _as_used(judged: Judgement, ready: Steady, settings: Settings) -> CheckResul
     """Accuse what is right for a Jacobian, and not for one of several outputs alone or for a sum of outputs."""
     result = judged.result
     if result.verdict is Verdict.FAIL and judged.found is not None:
-        return _without_causes(result, tuple(used_together(judged.found)), ready.problem)
+        return _beside_sums(result, tuple(used_together(judged.found)), ready.problem)
     if result.verdict not in (Verdict.PASS, Verdict.INCONCLUSIVE):
         return result
     wrong = tuple(used_alone(ready, settings.seed))
@@ -62,15 +62,20 @@ def _as_used(judged: Judgement, ready: Steady, settings: Settings) -> CheckResul
     return replace(result, verdict=Verdict.FAIL, message=wrong[0].message, findings=(*wrong, *result.findings))
 
 
-def _without_causes(result: CheckResult, together: tuple[Finding, ...], problem: Problem) -> CheckResult:
-    """Add what is wrong with sums of outputs; what rows of single outputs look like is the cause of nothing then."""
+def _beside_sums(result: CheckResult, together: tuple[Finding, ...], problem: Problem) -> CheckResult:
+    """Add what is wrong with sums of outputs to what is wrong with single ones.
+
+    A gradient that is zero for single outputs only is not detached.
+    """
     explained = {finding.wrt for finding in result.findings if finding.cause == _AFFINE}
     together = tuple(finding for finding in together if finding.wrt not in explained)
     inputs = {finding.wrt for finding in together}
     if not inputs:
         return result
     findings = [
-        replace(finding, cause=None, message=finding.message.partition("\n")[0]) if finding.wrt in inputs else finding
+        replace(finding, cause=None, message=finding.message.partition("\n")[0])
+        if finding.wrt in inputs and finding.cause == _DETACHED
+        else finding
         for finding in result.findings
     ]
     message = f"{result.message}; backward is not linear"

@@ -62,7 +62,7 @@ def test_a_sum_beyond_what_a_precision_holds_is_no_mistake(factor: float, dtype:
     assert found.verdict is Verdict.PASS
 
 
-def test_a_backward_that_is_not_linear_has_no_other_cause() -> None:
+def test_a_backward_that_is_not_linear_is_not_detached() -> None:
     """Whose answers to single outputs are all zero, which looks detached."""
 
     def squared(grad: Tensor, x: Tensor) -> Tensor:

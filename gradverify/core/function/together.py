@@ -1,8 +1,8 @@
 """Many points in one call, where the forward can be vectorised and gives bit for bit what it gives one by one.
 
 Two ways are tried: `torch.vmap`, which compositions of torch allow, hand-written Functions among them once they are
-`plain` code, and `copies` side by side, which functions of a batch allow. Either is believed only while it agrees with single calls at some of the points. Functions that go entry
-by entry need less.
+`plain` code, and `copies` side by side, which functions of a batch allow. Either is believed only while it agrees with
+single calls at some of the points. Functions that go entry by entry need less.
 
 Kernels may round entries that fill a vector register otherwise than the last few of a tensor: a sigmoid of three
 entries is not bit for bit that of three among seventy. Where it is enough to know how loud that is, samples may differ

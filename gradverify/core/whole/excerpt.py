@@ -34,6 +34,7 @@ class _Cut:
 
     frame: Block
     alone: bool  # the output is one number
+    apart: bool  # entries that go with the frame can be moved together
     shapes: tuple[tuple[int, ...], ...]  # of the inputs
     along: tuple[tuple[int | None, ...], ...]  # per input, per dimension: that of the frame it goes with
     sizes: tuple[int, ...]  # what is left of the frame's dimensions
@@ -53,7 +54,7 @@ class _Cut:
         """How many moves it takes, if what goes with the frame is moved together."""
         pairs = zip(self._lefts(), self.along, strict=True)
         return sum(
-            math.prod(size for size, mine in zip(left, own, strict=True) if self.alone or mine is None)
+            math.prod(size for size, mine in zip(left, own, strict=True) if mine is None or not self.apart)
             for left, own in pairs
         )
 
@@ -94,8 +95,11 @@ def _cut(sums: Sums) -> _Cut | None:
         return None
     alone = math.prod(of.shape) == 1
     frame = sums.wrt if alone else of
-    along = _as_shaped(frame, shapes) if alone else _as_reached(sums)
-    cut = _Cut(frame=frame, alone=alone, shapes=shapes, along=along, sizes=frame.shape)
+    still = sums.wrt.shape == of.shape and not bool((sums.found.numeric != 0).any())  # but for jumps: nothing to see
+    reached = [] if alone or still else _links(sums)
+    along = tuple(_together(link, of.shape) for link in reached) or _as_shaped(frame, shapes)
+    apart = bool(reached) and all(link.moved for link in reached)
+    cut = _Cut(frame=frame, alone=alone, apart=apart, shapes=shapes, along=along, sizes=frame.shape)
     while not cut.is_small():
         sizes = list(cut.sizes)
         longest = max({mine for own in along for mine in own if mine is not None}, key=sizes.__getitem__, default=None)
@@ -111,16 +115,16 @@ def _as_shaped(frame: Block, shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[i
     return tuple(tuple(range(len(shape))) if shape == frame.shape else (None,) * len(shape) for shape in shapes)
 
 
-def _as_reached(sums: Sums) -> tuple[tuple[int | None, ...], ...]:
-    """Have dimensions of inputs go with those of the output that they reach slice by slice."""
-    of, ground = sums.of, sums.ground
+def _links(sums: Sums) -> list[Link]:
+    """Return how each input reaches the output."""
+    ground = sums.ground
     found = {
         source.start: link
         for source, reached in links_by_input(ground.sampled, ground.lengths, sums.seed)
         for link in reached
-        if link.target.start == of.start
+        if link.target.start == sums.of.start
     }
-    return tuple(_together(found[block.start], of.shape) for block in sums.inputs)
+    return [found[block.start] for block in sums.inputs]
 
 
 def _together(link: Link, shape: Sequence[int]) -> tuple[int | None, ...]:
