@@ -23,6 +23,9 @@ _COUNT = 2  # excerpts that have to tell the same
 _TOLD = frozenset(
     {"straight-through", "missing-mask", "missing-factor", "wrong-branch", "wrong-axis", "missing-term", "wrong-point"}
 )
+_CALLS = (
+    50  # samples to one of the evaluations that a search may take, if it comes to the worst: most go many to a call
+)
 _NEAR = 0.05  # relative, as far as a threshold may be off that lies between the numbers of an excerpt
 _COUNTS = re.compile(r"[0-9][0-9,]* of [0-9][0-9,]*")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
@@ -32,7 +35,7 @@ def diagnosed_in_excerpts(sums: Sums, settings: Settings, diagnose: Diagnose) ->
     """Return what all excerpts of a block tell alike, None where they do not, or there are none."""
     told: list[Diagnosis] = []
     try:
-        for excerpt in excerpts(sums, _COUNT):
+        for excerpt in excerpts(sums, _COUNT, _CALLS * settings.max_evaluations):
             found = _diagnosed(excerpt, sums, settings, diagnose)
             if found is None or found.cause not in _TOLD or (told and not _same(found, told[0])):
                 return None

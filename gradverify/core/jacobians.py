@@ -18,7 +18,7 @@ from gradverify.core.judging.tally import Comparison, is_accepted, measured
 from gradverify.core.ways import dense
 from gradverify.core.ways.dense import compare_densely
 from gradverify.core.ways.probed import UnnamedError, compare_by_probing
-from gradverify.core.ways.structured import compare_by_structure
+from gradverify.core.ways.structured import compare_by_structure, compare_closely
 from gradverify.core.whole.evidence import Evidence, Whole
 from gradverify.errors import EvaluationError
 from gradverify.result import Method
@@ -99,6 +99,9 @@ def _investigated(steady: Steady, sampled: Steady, settings: Settings, reconside
     elif comparison is None:
         ground = ground_of(steady, settings) if ground.sampled.coarse else ground
         method, comparison = Method.PROBED, compare_by_probing(ground, settings, reconsider)
+        closely = compare_closely(ground, settings, reconsider) if is_accepted(comparison) else None
+        if closely is not None:
+            method, comparison = Method.STRUCTURED, closely
     return Investigation(comparison=comparison, ground=ground, method=method)
 
 

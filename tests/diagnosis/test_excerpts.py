@@ -16,6 +16,7 @@ from gradverify.core.function.steady import steady
 from gradverify.core.function.tape import record
 from gradverify.core.jacobians import investigate
 from gradverify.core.judging.ground import as_judged
+from gradverify.core.whole import excerpt
 from gradverify.core.whole.excerpt import excerpts
 from gradverify.core.whole.sums import Sums
 from gradverify.diagnosis.diagnose import diagnose
@@ -178,11 +179,11 @@ def test_an_excerpt_has_a_part_of_the_jacobian() -> None:
     known = found.comparison.groups[0] if found.comparison.groups else None
     assert known is None
     sums = Sums(of=of, wrt=wrt, ground=found.ground, found=_nothing(), all_places=True, seed=0)
-    several = list(excerpts(sums, 2))
+    several = list(excerpts(sums, 2, 1_000_000))
     assert len(several) == 2
-    for number, excerpt in enumerate(several):
-        points = [primal.tensor for primal in excerpt.primals]
-        own = torch.autograd.functional.jacobian(excerpt.function, tuple(points))
+    for number, part in enumerate(several):
+        points = [primal.tensor for primal in part.primals]
+        own = torch.autograd.functional.jacobian(part.function, tuple(points))
         rows = [int((x[:, 0] == value).nonzero()) for value in points[0][:, 0]]
         columns = [int((weight == value).nonzero()) for value in points[1]]
         assert 3 <= len(columns) < 400
@@ -198,3 +199,19 @@ def _nothing() -> Any:
         numeric = torch.ones(1)
 
     return Nothing()
+
+
+def test_excerpts_are_counted_and_none_are_made_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        nonlocal asked
+        asked += 1
+        return g * x.sigmoid()
+
+    function = with_backward(torch.sigmoid, backward)
+    found = checked(function, drawn(64, 48))
+    assert found.findings[0].cause == "missing-factor"
+    assert found.evaluations.backward == asked
+    monkeypatch.setattr(excerpt, "seconds", lambda sampled: 0.01)
+    assert checked(function, drawn(64, 48)).findings[0].cause is None

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
-import torch
-
 from gradverify.case import Settings
-from gradverify.core.function.sampler import Sampler, along
+from gradverify.core.function.duration import seconds
 from gradverify.core.judging.bench import bench
 from gradverify.core.judging.ground import Ground, Reconsider
 from gradverify.core.judging.tally import Comparison
@@ -17,8 +13,8 @@ from gradverify.core.ways.hypothesis import claims_under, compared_under
 from gradverify.core.ways.structure import find_structure
 
 _DEAREST = 64  # moves that are made where the alternative is to probe
-_NUMBERS = 1 << 23  # in the inputs and outputs of all moves: up to so many, there may be more of them
-_LONG = 1e-2  # seconds of one call: with those that take longer, there may not
+_NUMBERS = 1 << 23  # in the inputs and outputs of all moves: where sums agree, there may be so many of them
+_SECONDS, _SAMPLES = 2.0, 6  # that they may take, if each is sampled so often, one at a time
 
 
 def compare_by_structure(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison | None:
@@ -26,7 +22,25 @@ def compare_by_structure(ground: Ground, settings: Settings, reconsider: Reconsi
     compared = compare_entry_by_entry(ground, settings, reconsider)
     if compared is not None:
         return compared
-    structure = find_structure(ground.sampled, ground.lengths, settings.seed, _worth(ground))
+    return _compared(ground, settings, reconsider, None if dense.affordable(ground) else _DEAREST)
+
+
+def compare_closely(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison | None:
+    """Compare entry by entry what sums agree about, by a structure of more moves, as long as these are small together.
+
+    None where there is none, it does not hold, or would take too long. Where sums are off, this would too: all entries
+    may be wrong, and each be looked at closely.
+    """
+    sampled = ground.sampled
+    most = _NUMBERS // (len(sampled.point) + len(sampled.value))
+    if most <= _DEAREST:
+        return None
+    most = min(most, int(_SECONDS / (_SAMPLES * seconds(sampled))))
+    return _compared(ground, settings, reconsider, most) if most > _DEAREST else None
+
+
+def _compared(ground: Ground, settings: Settings, reconsider: Reconsider, most: int | None) -> Comparison | None:
+    structure = find_structure(ground.sampled, ground.lengths, settings.seed, most)
     if structure is None:
         return None
     claimed = claims_under(ground, structure, settings)
@@ -34,21 +48,3 @@ def compare_by_structure(ground: Ground, settings: Settings, reconsider: Reconsi
         return None
     at = bench(ground.sampled, ground.noise, ground.lengths, structure.moves, claimed, settings)
     return compared_under(ground, structure, at, None, settings, reconsider)
-
-
-def _worth(ground: Ground) -> int | None:
-    """Return how many moves a structure may need, None for as many as are fewer than those of all coordinates."""
-    if dense.affordable(ground):
-        return None
-    sampled = ground.sampled
-    small = _NUMBERS // (len(sampled.point) + len(sampled.value))
-    return _DEAREST if small <= _DEAREST or _takes_long(sampled) else small
-
-
-def _takes_long(sampled: Sampler) -> bool:
-    """Tell whether a forward takes so long that hundreds of them are not made, however small it is."""
-    if not sampled.together.slow:
-        return False
-    begun = time.thread_time()  # the first call may have been slow for other reasons
-    along(sampled, torch.zeros_like(sampled.point))
-    return time.thread_time() - begun > _LONG

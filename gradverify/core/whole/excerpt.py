@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from gradverify.core.function.coordinates import Block
+from gradverify.core.function.duration import seconds
 from gradverify.core.function.problem import Bound, Meter, Primal, Problem, call, fresh
 from gradverify.core.ways.structure import Link, links_by_input
 from gradverify.core.whole.sums import Sums
@@ -23,6 +24,7 @@ _OUTPUTS, _INPUTS = 600, 2_000  # that an excerpt has at most
 _ENTRIES = 13_000  # of its Jacobian, that are likely to be other than zero
 _LEAST = 3  # slices kept of a dimension that is cut
 _NUMBERS = 1 << 24  # in the inputs and outputs of all moves that an excerpt is likely to need: each is a whole forward
+_SAMPLES, _SECONDS = 60, 10.0  # of each input, and for all excerpts, if it comes to the worst
 _ALONE = 200  # moves where there is a single output
 
 _Kept = tuple[Tensor, ...]  # per dimension of a tensor, the places that are kept
@@ -70,12 +72,16 @@ class _Cut:
         ]
 
 
-def excerpts(sums: Sums, count: int) -> Iterator[Problem]:
+def excerpts(sums: Sums, count: int, most: int) -> Iterator[Problem]:
     """Yield so many excerpts around a wrong block, of other slices each, and every second one with these reversed.
 
-    What holds in one of them by the places of its entries does not hold in the next. None where nothing can be cut.
+    What holds in one of them by the places of its entries does not hold in the next. None where nothing can be cut, or
+    they would take long: each input that is left may be moved by itself, and all of them may take `most` forwards.
     """
-    cut = _cut(sums)
+    cut = _cut(
+        sums,
+        min(_INPUTS, most // (count * _SAMPLES), int(_SECONDS / (count * _SAMPLES * seconds(sums.ground.sampled)))),
+    )
     if cut is None:
         return
     generator = Generator().manual_seed(sums.seed + 9)
@@ -87,8 +93,8 @@ def excerpts(sums: Sums, count: int) -> Iterator[Problem]:
         yield _excerpt(sums, cut, tuple(kept))
 
 
-def _cut(sums: Sums) -> _Cut | None:
-    """Return what is left of a block that is small enough to be looked at whole, None where it would not be."""
+def _cut(sums: Sums, most: int) -> _Cut | None:
+    """Return what is left of a block small enough to be looked at whole, with so many inputs at most, or None."""
     sampled, of = sums.ground.sampled, sums.of
     shapes = tuple(tuple(primal.tensor.shape) for primal in sampled.problem.primals)
     if any(block.step != 1 for block in (*sums.inputs, *sums.outputs)) or not all(map(math.prod, shapes)):
@@ -100,7 +106,7 @@ def _cut(sums: Sums) -> _Cut | None:
     along = tuple(_together(link, of.shape) for link in reached) or _as_shaped(frame, shapes)
     apart = bool(reached) and all(link.moved for link in reached)
     cut = _Cut(frame=frame, alone=alone, apart=apart, shapes=shapes, along=along, sizes=frame.shape)
-    while not cut.is_small():
+    while not cut.is_small() or cut.inputs > most:
         sizes = list(cut.sizes)
         longest = max({mine for own in along for mine in own if mine is not None}, key=sizes.__getitem__, default=None)
         if longest is None or sizes[longest] <= _LEAST:
@@ -162,7 +168,7 @@ def _picked(sums: Sums, frame: Block, dimension: int, count: int, generator: Gen
 
 
 def _excerpt(sums: Sums, cut: _Cut, kept: _Kept) -> Problem:
-    problem = sums.ground.sampled.problem
+    problem = replace(sums.ground.sampled.problem, meter=Meter())  # what is called here is counted by the excerpt
     name = next(name for name, block in zip(sums.ground.sampled.names, sums.outputs, strict=True) if block == sums.of)
     points = [primal.tensor for primal in problem.primals]
     places = [
@@ -181,6 +187,7 @@ def _excerpt(sums: Sums, cut: _Cut, kept: _Kept) -> Problem:
     return replace(
         problem,
         function=function,
+        finer=None,
         primals=tuple(
             Primal(name=primal.name, tensor=primal.tensor[_grid(place, primal.tensor)])
             for primal, place in zip(problem.primals, places, strict=True)
@@ -188,7 +195,7 @@ def _excerpt(sums: Sums, cut: _Cut, kept: _Kept) -> Problem:
         bound=tuple(_cut_too(entry, cut.frame.shape, kept, points, places) for entry in problem.bound),
         outputs=None,
         output=name,
-        meter=Meter(),  # the whole problem's own counts
+        meter=sums.ground.sampled.problem.meter,
     )
 
 
