@@ -24,6 +24,7 @@ from gradverify.result import CheckResult, Finding, Verdict
 NAME = "gradcheck"
 SERIES = 100  # of its codes
 _AFFINE, _DETACHED = "missing-cotangent", "detached"  # the cause of answers that do not add up, and what they look like
+_GROSS = 0.03  # of a gradient: where it is wrong anyway, nothing less is a question of linearity
 RANDOM = "the forward is random: it differs between two calls at one point, even when seeded before each"
 
 
@@ -50,7 +51,7 @@ def _as_used(judged: Judgement, ready: Steady, settings: Settings) -> CheckResul
     """Accuse what is right for a Jacobian, and not for one of several outputs alone or for a sum of outputs."""
     result = judged.result
     if result.verdict is Verdict.FAIL and judged.found is not None:
-        return _beside_sums(result, tuple(used_together(judged.found)), ready.problem)
+        return _beside_sums(result, tuple(used_together(judged.found, _GROSS)), ready.problem)
     if result.verdict not in (Verdict.PASS, Verdict.INCONCLUSIVE):
         return result
     wrong = tuple(used_alone(ready, settings.seed))

@@ -25,10 +25,10 @@ _ROUNDINGS = 16.0  # of the largest output, that may stand in place of what canc
 _NOTHING = 1e-9  # what an output may move by at most where all that it is made of cancels
 
 
-def used_together(found: Investigation) -> Iterator[Finding]:
+def used_together(found: Investigation, least: float = 0.0) -> Iterator[Finding]:
     """Accuse backward by every input whose gradient is not what its rows add up to; costs a vjp or two.
 
-    Raises EvaluationError.
+    By no less than `least` of the largest entry. Raises EvaluationError.
     """
     known = whole(found) if found.method is Method.DENSE else None
     if known is None or not known.claimed.numel():
@@ -39,13 +39,14 @@ def used_together(found: Investigation) -> Iterator[Finding]:
         (ones, row(found.backward, ones), "1 for every output, as y.sum() sends it,"),
         (random, heard, "a random cotangent"),
     ):
-        wrong = _off(found, known, cotangent, answer)
-        if bool(wrong.any()) and bool((_off(found, known, cotangent, row(found.backward, cotangent)) & wrong).any()):
+        wrong = _off(found, known, cotangent, answer, least)
+        again = row(found.backward, cotangent) if bool(wrong.any()) else answer
+        if bool((_off(found, known, cotangent, again, least) & wrong).any()):
             yield from _accused(found, known, cotangent, answer, wrong, asked)
             return
 
 
-def _off(found: Investigation, known: Whole, cotangent: Tensor, answer: Tensor) -> Tensor:
+def _off(found: Investigation, known: Whole, cotangent: Tensor, answer: Tensor, least: float) -> Tensor:
     """Tell which coordinates get something else than the rows add up to, (n,) bool.
 
     Rounding aside, and what is of no consequence: a softmax far out forgets terms of 1e-22 in one case and not another.
@@ -64,7 +65,7 @@ def _off(found: Investigation, known: Whole, cotangent: Tensor, answer: Tensor) 
         step, size = found.ground.lengths.step[mine], found.sampled.size.amax()
         negligible = (NEGLIGIBLE * size).clamp(min=_NOTHING) / step + _ROUNDINGS * eps * size / step.clamp(max=1.0)
         negligible += _LEAST * len(weights) * limits.smallest_normal * eps  # which every row may have lost
-        wrong[mine] = finite & ~(apart[mine] <= eps**SIMILAR * largest + negligible)
+        wrong[mine] = finite & ~(apart[mine] <= max(eps**SIMILAR, least) * largest + negligible)
     return wrong & ~answer.to(wrong.device).isinf()
 
 

@@ -194,7 +194,7 @@ def test_a_forward_that_torch_cannot_differentiate() -> None:
     exact = precision(written(square, lambda g, x: 2 * g * x).apply, NEGATIVE)
     assert exact.verdict is Verdict.PASS
     assert exact.message.endswith("; torch's own derivative of this forward is not there to compare with")
-    wrong = precision(written(square, lambda g, x: g * ((x + 1e4) ** 2 - x * x - 1e8) / 1e4).apply, NEGATIVE)
+    wrong = precision(written(square, lambda g, x: g * ((x + 1e6) ** 2 - x * x - 1e12) / 1e6).apply, NEGATIVE)
     assert wrong.verdict is Verdict.FAIL
     assert "torch's own" not in wrong.message
 
@@ -216,6 +216,48 @@ def test_what_rounding_of_the_input_explains() -> None:
 def test_a_gradient_that_the_dtype_has_no_room_for() -> None:
     steep = alone(lambda x: 300 * x.sqrt(), lambda g, x: g * 150 / x.sqrt())
     assert precision(steep.apply, torch.tensor([1e-6, 2e-6], dtype=torch.float16)).verdict is Verdict.PASS
+
+
+def test_which_of_two_is_the_largest_may_be_another_in_float64() -> None:
+    class Largest(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+            values, where = (x.data @ y.data).max(-1)
+            ctx.save_for_backward(x, y, where)
+            return values
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+            x, y, where = ctx.saved_tensors
+            chosen = torch.zeros(len(x), y.shape[1], dtype=g.dtype).scatter_(1, where[:, None], g[:, None])
+            return chosen @ y.t(), x.t() @ chosen
+
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        x, y = torch.randn(200, 16, generator=generator).half(), torch.randn(16, 64, generator=generator).half()
+        assert precision(Largest.apply, x, y).verdict is Verdict.PASS
+
+
+def lossy(x: Tensor) -> Tensor:
+    class Anew(Function):
+        """A class of every call's own."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return functional.softplus(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return cancelling(g, *ctx.saved_tensors)
+
+    return Anew.apply(x)  # type: ignore[no-any-return]
+
+
+def test_no_backward_of_anybodys_stands_in_for_torchs_own() -> None:
+    assert precision(lossy, NEGATIVE).verdict is Verdict.FAIL
+    outer = written(lossy, cancelling)
+    assert precision(outer.apply, NEGATIVE).verdict is Verdict.FAIL
 
 
 def test_a_straight_through_estimator_is_as_exact_as_any() -> None:
@@ -240,6 +282,27 @@ def test_what_cannot_be_compared_is_skipped(function: Callable[..., Any], point:
     result = precision(function, point)
     assert result.verdict is Verdict.SKIP
     assert why in result.message
+
+
+@pytest.mark.parametrize("differentiated", [True, False])
+def test_a_tensor_that_is_bound_in_goes_along_to_float64(differentiated: bool) -> None:
+    class Product(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+            ctx.save_for_backward(x, y)
+            return x @ y
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+            x, y = ctx.saved_tensors
+            return ((g + 1e3) - 1e3) @ y.t(), x.t() @ g
+
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(4, 5, generator=generator), torch.randn(5, 3, generator=generator)
+    problem = bind(Product.apply, (x.requires_grad_(), y.requires_grad_(differentiated)), names=["x", "y"])
+    assert [finding.wrt for finding in run_check("precision", problem, Settings()).findings] == ["x"]
+    found = run_check("gradcheck", problem, Settings())
+    assert found.message.endswith("differences are those of the same numbers in float64")
 
 
 def test_nothing_to_differentiate() -> None:

@@ -82,3 +82,13 @@ def test_a_linear_one_keeps_its_cause() -> None:
     problem = problem_of(with_backward(torch.sin, lambda grad, x: 0 * grad), double([0.3, 1.0, -1.5]))
     found = run_check("gradcheck", problem, ALONE, diagnose)
     assert [(finding.code, finding.cause) for finding in found.findings] == [("GV101", "detached")]
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e-3])
+def test_an_inexact_one_keeps_its_cause(noise: float) -> None:
+    def inexact(grad: Tensor, x: Tensor) -> Tensor:
+        return -grad * x.cos() * (1 + noise * (3.0 * grad).sin())
+
+    problem = problem_of(with_backward(torch.sin, inexact), double([0.3, 1.0, -1.5]))
+    found = run_check("gradcheck", problem, ALONE, diagnose)
+    assert [finding.code for finding in found.findings] == ["GV101"]

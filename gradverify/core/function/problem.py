@@ -13,6 +13,7 @@ from torch import Tensor
 from gradverify.core.function.chance import seed_everywhere
 from gradverify.errors import EvaluationError
 
+_COARSE = {torch.float16, torch.bfloat16, torch.float32}
 Projection = Callable[[Tensor], Tensor]
 
 
@@ -53,6 +54,9 @@ class Problem:
     seed: int | None = None  # the RNG is seeded with it before every call of a random forward
     order: int = 1  # 2 where `function` is itself a vjp
     cotangents: int = 0  # how many of the primals, the last ones, are those of that vjp
+    finer: Callable[..., Any] | None = (
+        None  # `function` with what is bound in low precision in float64; None: nothing is
+    )
     output: str = "output"  # what a single output is called; "" where the function names its outputs itself
     meter: Meter = field(default_factory=Meter)
 
@@ -92,15 +96,20 @@ def bind(
     plain = not keywords and all(isinstance(value, Tensor) and value.requires_grad for value in values)
     bound = tuple(entry for slot, value in slots for entry in _bound(slot, value))
 
-    def call(*tensors: Tensor) -> Any:
-        replacements = iter(tensors)
-        filled = [_fill(value, replacements) for value in values]
-        return function(*filled[: len(args)], **dict(zip(keywords, filled[len(args) :], strict=True)))
+    def calling(given: Sequence[Any]) -> Callable[..., Any]:
+        def call(*tensors: Tensor) -> Any:
+            replacements = iter(tensors)
+            filled = [_fill(value, replacements) for value in given]
+            return function(*filled[: len(args)], **dict(zip(keywords, filled[len(args) :], strict=True)))
+
+        return call
 
     called = name or _name_of(function)
     function = _looked_up_anew(function)
-    whole = function if plain else call  # nothing has to be filled in
-    return Problem(name=called, function=whole, primals=primals, bound=bound, outputs=outputs, seed=seed)
+    whole = function if plain else calling(values)  # nothing has to be filled in
+    coarse = any(isinstance(entry.value, Tensor) and entry.value.dtype in _COARSE for entry in bound)
+    finer = calling([_finer(value) for value in values]) if coarse else None
+    return Problem(name=called, function=whole, primals=primals, bound=bound, outputs=outputs, seed=seed, finer=finer)
 
 
 def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
@@ -191,6 +200,19 @@ def _fill(value: Any, replacements: Iterator[Tensor]) -> Any:
         return type(value)(_fill(entry, replacements) for entry in value)
     if type(value) is dict:
         return {key: _fill(entry, replacements) for key, entry in value.items()}
+    return value
+
+
+def _finer(value: Any) -> Any:
+    """Return a value with the tensors that are bound in, as far as they are in low precision, in float64."""
+    if isinstance(value, Tensor):
+        return value if value.requires_grad or value.dtype not in _COARSE else value.double()
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_finer, value))
+    if type(value) in (list, tuple):
+        return type(value)(map(_finer, value))
+    if type(value) is dict:
+        return {key: _finer(entry) for key, entry in value.items()}
     return value
 
 

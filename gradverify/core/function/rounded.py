@@ -137,7 +137,7 @@ def _at(problem: Problem, tensors: Sequence[Tensor]) -> Problem:
         return function(*(_as_known(primal, tensor) for primal, tensor in zip(known, given, strict=True)))
 
     primals = [replace(primal, tensor=tensor, project=None) for primal, tensor in zip(known, tensors, strict=True)]
-    return replace(problem, function=called, primals=tuple(primals))
+    return replace(problem, function=called, finer=None, primals=tuple(primals))
 
 
 def _as_known(primal: Primal, tensor: Tensor) -> Tensor:

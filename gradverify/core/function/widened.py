@@ -32,10 +32,11 @@ def in_double(steady: Steady) -> Steady:
         return steady
     eps = max(torch.finfo(dtype).eps for dtype in dtypes)
     least = max(torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps for dtype in dtypes)
-    wide = _sampled(steady.problem)
-    if wide is None or not _alike(wide, steady.sampled, eps):
-        return steady
-    return replace(steady, sampled=replace(wide, dtypes=dtypes, coarse=eps, least=least))
+    for function in (steady.problem.function, steady.problem.finer):
+        wide = None if function is None else _sampled(replace(steady.problem, function=function))
+        if wide is not None and _alike(wide, steady.sampled, eps):
+            return replace(steady, sampled=replace(wide, dtypes=dtypes, coarse=eps, least=least))
+    return steady
 
 
 def _sampled(problem: Problem) -> Sampler | None:
