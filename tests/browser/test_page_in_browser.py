@@ -172,8 +172,8 @@ def test_the_theme(show: Show) -> None:
     assert tab.run(BACKGROUND) == DARK
     tab.click(*tab.middle("#theme"))
     assert tab.run(BACKGROUND) == LIGHT
-    show(mixed())  # remembered
-    assert tab.run(BACKGROUND) == LIGHT
+    # Remembered: but the browser may write down what a page stores only after another process has opened the next one.
+    assert any(show(mixed()).run(BACKGROUND) == LIGHT for _ in range(5))
     tab.click(*tab.middle("#theme"))
     assert tab.run(BACKGROUND) == DARK
     tab.prefer("light")  # the same as the system is no choice of its own
