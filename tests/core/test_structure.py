@@ -87,7 +87,11 @@ def _by_column(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("rows", [64, 200])
 @pytest.mark.parametrize("place", [None, 5])
-def test_more_moves_than_sums_are_made_where_they_are_small(rows: int, place: int | None) -> None:
+def test_more_moves_than_sums_are_made_where_they_are_small(
+    rows: int, place: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(structured, "seconds", lambda sampled: 1e-5)  # however busy the machine is
+
     def change(right: Tensor) -> Tensor:
         wrong = right.clone()
         if place is not None:

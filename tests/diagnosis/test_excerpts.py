@@ -24,6 +24,12 @@ from gradverify.result import CheckResult, Verdict
 from tests.core.support import ALONE, problem_of, with_backward
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have forwards take no time, however busy the machine is."""
+    monkeypatch.setattr(excerpt, "seconds", lambda sampled: 1e-5)
+
+
 def drawn(*shape: int, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
