@@ -145,6 +145,8 @@ def _finding(question: Question, found: Investigation, everything: Whole | None,
 def _diagnosis(question: Question, found: Investigation, everything: Whole | None, group: Entries) -> Diagnosis | None:
     if everything is not None:
         return question.diagnose(evidence(found, everything, group.of, group.wrt))
+    if question.diagnose is undiagnosed:
+        return None
     sums = Sums(
         of=group.of,
         wrt=group.wrt,
@@ -153,8 +155,6 @@ def _diagnosis(question: Question, found: Investigation, everything: Whole | Non
         all_places=found.method is not Method.PROBED,
         seed=question.settings.seed,
     )
-    if question.diagnose is undiagnosed:
-        return None
     return question.diagnose(sums) or diagnosed_in_excerpts(sums, question.settings, question.diagnose)
 
 

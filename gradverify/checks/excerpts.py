@@ -23,9 +23,7 @@ _COUNT = 2  # excerpts that have to tell the same
 _TOLD = frozenset(
     {"straight-through", "missing-mask", "missing-factor", "wrong-branch", "wrong-axis", "missing-term", "wrong-point"}
 )
-_CALLS = (
-    50  # samples to one of the evaluations that a search may take, if it comes to the worst: most go many to a call
-)
+_CALLS = 50  # samples for every evaluation that a search may take, at the worst: most go many to a call
 _NEAR = 0.05  # relative, as far as a threshold may be off that lies between the numbers of an excerpt
 _COUNTS = re.compile(r"[0-9][0-9,]* of [0-9][0-9,]*")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")

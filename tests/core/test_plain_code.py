@@ -58,6 +58,8 @@ def test_torch_differentiates_the_forward() -> None:
         assert slope(Doubled.apply) == slope(lambda x: Doubled.apply(x)) == 2.0
         assert slope(ASIDE) == 2.0
         assert slope(lambda x: Nested.apply(x, 7.0)[0]) == 14.0
+        assert slope(lambda x: Nested.apply(x)[0]) == 2.0
+        assert slope(lambda x: Nested.apply(x, factor=7.0)[0]) == 14.0
     assert slope(Doubled.apply) == slope(ASIDE) == 3.0
     assert slope(lambda x: Nested.apply(x, 7.0)[0]) == 5.0
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
+from gradverify.core.function.plain import is_hand_written
 from gradverify.core.function.tape import Tape, nodes_behind
 
 Relay = Callable[[Tensor], Tensor]
@@ -50,7 +51,7 @@ class Slot:
 def custom_nodes(tape: Tape) -> tuple[Any, ...]:
     """Return the nodes of hand-written Functions behind the tape's outputs, torch's and our own left out."""
     found = nodes_behind(output.tensor for output in tape.outputs)
-    return tuple(node for node in found if isinstance(node, BackwardCFunction) and not _is_foreign(node))
+    return tuple(node for node in found if isinstance(node, BackwardCFunction) and is_hand_written(class_of(node)))
 
 
 def class_of(node: Any) -> type[torch.autograd.Function]:
@@ -118,10 +119,6 @@ def _listener(node: Any, relay: Relay, heard: list[Exchange]) -> Callable[..., A
         return raw
 
     return apply
-
-
-def _is_foreign(node: Any) -> bool:
-    return class_of(node).__module__.split(".")[0] in ("torch", "gradverify")
 
 
 def _collect(path: str, value: Any, found: dict[str, Tensor], seen: set[int], depth: int) -> None:

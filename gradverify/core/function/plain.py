@@ -6,6 +6,7 @@ points at once under `torch.vmap`.
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -80,11 +81,14 @@ class _Context:
 
 
 def _forward(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    context = _Context(args)
     if cls.setup_context is not Function.setup_context:
-        output = cls.forward(*args, **kwargs)
-        cls.setup_context(context, args, output)
+        bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+        bound.apply_defaults()  # as `setup_context` is told of all arguments
+        context = _Context(bound.args)
+        output = cls.forward(*bound.args, **bound.kwargs)
+        cls.setup_context(context, bound.args, output)
     else:
+        context = _Context(args)
         output = cls.forward(context, *args, **kwargs)
     without = {id(tensor) for tensor in context.without}
     if isinstance(output, tuple):

@@ -54,9 +54,7 @@ class Problem:
     seed: int | None = None  # the RNG is seeded with it before every call of a random forward
     order: int = 1  # 2 where `function` is itself a vjp
     cotangents: int = 0  # how many of the primals, the last ones, are those of that vjp
-    finer: Callable[..., Any] | None = (
-        None  # `function` with what is bound in low precision in float64; None: nothing is
-    )
+    finer: Callable[..., Any] | None = None  # `function` with tensors bound in low precision in float64, if any are
     output: str = "output"  # what a single output is called; "" where the function names its outputs itself
     meter: Meter = field(default_factory=Meter)
 
