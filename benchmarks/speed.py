@@ -46,6 +46,7 @@ class Work:
     function: Callable[..., Any]
     shapes: tuple[tuple[int, ...], ...]
     check: str = "gradcheck"
+    wrong: bool = False
     beside: bool = True  # whether gradcheck can do it in reasonable time
 
 
@@ -98,12 +99,27 @@ class CrossEntropy(torch.autograd.Function):
         return scale * (logs.exp() * target.sum(-1, keepdim=True) - target), -scale * logs
 
 
+class WrongProduct(torch.autograd.Function):
+    """A product of matrices, of which every derivative is a thousandth too large."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        return a @ b
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = ctx.saved_tensors
+        return 1.001 * cotangent @ b.T, 1.001 * a.T @ cotangent
+
+
 WORKS = (
     *(Work(name=f"sin, {10**k} elements", function=torch.sin, shapes=((10**k,),), beside=k < 5) for k in range(1, 7)),
     Work(name="relu, 1000 elements", function=torch.relu, shapes=((1000,),)),
     Work(name="layer norm 64x32", function=_normalised, shapes=((64, 32),)),
     Work(name="softmax 64x32", function=lambda x: x.softmax(-1), shapes=((64, 32),)),
     Work(name="matmul 32x32 by 32x32", function=torch.matmul, shapes=((32, 32), (32, 32))),
+    Work(name="matmul 32x32, all wrong", function=WrongProduct.apply, shapes=((32, 32), (32, 32)), wrong=True),
     Work(name="conv2d 2x3x16x16 by 4x3x3x3", function=functional.conv2d, shapes=((2, 3, 16, 16), (4, 3, 3, 3))),
     Work(name="cross entropy by hand 16x10", function=CrossEntropy.apply, shapes=((16, 10), (16, 10))),
     Work(name="cross entropy by hand 64x10", function=CrossEntropy.apply, shapes=((64, 10), (64, 10))),
@@ -169,7 +185,7 @@ def _measured(work: Work, repeat: int) -> Measured:
         memory=_grown(work),
         result=results[0],
     )
-    assert all(result.verdict in ("pass", "skip") for result in results), results
+    assert all(result.verdict in (("fail",) if work.wrong else ("pass", "skip")) for result in results), results
     return measured
 
 
@@ -211,7 +227,7 @@ def _most_held() -> int:
 
 def _torch(work: Work, inputs: tuple[Tensor, ...]) -> None:
     for check in _TORCHS if work.check == EVERY else (work.check,):
-        assert getattr(torch.autograd, check)(work.function, inputs)
+        assert getattr(torch.autograd, check)(work.function, inputs, raise_exception=False) or work.wrong
 
 
 def _forward_backward(work: Work, inputs: tuple[Tensor, ...]) -> None:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
+from gradverify.core.judging import columns
+from gradverify.core.judging.bench import Bench
+from gradverify.core.judging.climb import thorough
+from gradverify.core.judging.compare import Code, Judged
+from gradverify.result import CheckResult
 from tests.core.support import claimed, gradcheck, with_backward
+
+MOST = 3 * (1 << 13)  # entries that may climb of a block that is wrong throughout, whatever its size
 
 
 def _normal(*shape: int) -> Tensor:
@@ -23,6 +31,52 @@ def test_many_wrong_entries_climb_no_ladder_each(batch: int) -> None:
     result = gradcheck(transposed, x.requires_grad_(), w.requires_grad_())
     assert result.mismatched == 2 * batch * size * (size - 1)  # W[i, j] by output[b, k], unless i = k and j = k
     assert result.evaluations.forward < 20 * (x.numel() + w.numel())
+
+
+@pytest.fixture
+def climbed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count how many entries go through the thorough pass at a time."""
+    found: list[int] = []
+
+    def counted(at: Bench, chosen: Tensor) -> Judged:
+        judged = thorough(at, chosen)
+        found.append(judged.code.numel())
+        return judged
+
+    monkeypatch.setattr(columns, "thorough", counted)
+    return found
+
+
+def _product(off: float) -> CheckResult:
+    wrong = with_backward(torch.matmul, lambda grad, x, w: (grad @ w.T * (1 + off), x.T @ grad * (1 + off)))
+    return gradcheck(wrong, _normal(40, 32).requires_grad_(), _normal(32, 40).requires_grad_())
+
+
+@pytest.mark.parametrize("off", [1e-6, 1e-3, 1.0])
+def test_of_a_block_that_is_wrong_throughout_few_climb(off: float, climbed: list[int]) -> None:
+    result = _product(off)
+    assert result.mismatched == 2 * 40 * 40 * 32  # all but the zeros
+    assert 0 < sum(climbed) <= MOST
+
+
+@pytest.mark.parametrize("off", [1e-6, 1.0])
+def test_of_an_elementwise_function_that_is_wrong_throughout_few_climb(off: float, climbed: list[int]) -> None:
+    result = gradcheck(claimed(torch.sin, lambda x: x.cos() * (1 + off)), _normal(50_000).requires_grad_())
+    assert (result.mismatched, result.undetermined) == (50_000, 0)
+    assert 0 < sum(climbed) <= MOST
+
+
+def test_where_the_climb_takes_accusations_back_all_climb(monkeypatch: pytest.MonkeyPatch) -> None:
+    def doubting(at: Bench, chosen: Tensor) -> Judged:
+        judged = thorough(at, chosen)
+        code = judged.code.masked_fill((judged.code == Code.MISMATCH) & (at.claimed[chosen] < 0), Code.UNDETERMINED)
+        return replace(judged, code=code)
+
+    monkeypatch.setattr(columns, "thorough", doubting)
+    x = _normal(20_000)
+    result = gradcheck(claimed(torch.sin, lambda x: 2 * x.cos()), x.requires_grad_())
+    assert result.undetermined == int((x.cos() < 0).sum())
+    assert result.mismatched == int((x.cos() > 0).sum())
 
 
 def _mixed(value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:

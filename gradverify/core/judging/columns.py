@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,13 +15,15 @@ from gradverify.core.judging.cheap import First, first_look, look_from_afar
 from gradverify.core.judging.climb import DEPTH, thorough
 from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.judging.doubt import hopeless
-from gradverify.core.judging.patience import Patience, clear_accusations
+from gradverify.core.judging.patience import Patience, accusations, seen_twice
 from gradverify.core.judging.replaced import copy_of, of_rows, put, span, stacked
 from gradverify.core.numeric import richardson
 from gradverify.core.numeric.ladder import halving_steps
 from gradverify.core.numeric.moves import owned
 from gradverify.core.numeric.samples import NOISE_FACTOR, Steps
 from gradverify.core.numeric.walk import Walk, walked
+
+_TOGETHER = 1 << 13  # entries of as many moves and outputs as are in doubt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +79,27 @@ def _judge(at: Bench, walk: Walk, patience: Patience) -> Judged:
     if not any_set(first.doubt):
         return first.judged
     judged = copy_of(first.judged)
-    doubt = _left_by_other_steps(at, chosen, first, judged)
-    clear = doubt & clear_accusations(at, chosen, first)
-    early = patience.first(clear)
-    later = clear & ~early
-    _climb(at, chosen, doubt & ~later, judged)
-    patience.learn(early, judged)
-    _climb(at, chosen, later & ~patience.spared(at, chosen, first, later), judged)
+    left = _left_by_other_steps(at, chosen, first, judged)
+    accused = [left & kind for kind in accusations(at, chosen, first)]
+    early = [kind.first(mine) for kind, mine in zip(patience.kinds, accused, strict=True)]
+    later = [mine & ~climbing for mine, climbing in zip(accused, early, strict=True)]
+    unclear = left & ~accused[0] & ~accused[1]
+    _climb_all(at, chosen, [unclear, *early], judged)
+    spared = torch.zeros_like(left)
+    for kind, climbed, mine in zip(patience.kinds, early, later, strict=True):
+        kind.learn(climbed, judged)
+        if kind.lasts():
+            spared |= mine
+    _climb(at, chosen, (later[0] | later[1]) & ~seen_twice(at, chosen, first, spared), judged)
     return judged
+
+
+def _climb_all(at: Bench, chosen: Tensor, parts: Sequence[Tensor], judged: Judged) -> None:
+    """Climb for some sets of entries, together where they are few: what moves beside an entry tells more about it."""
+    whole = torch.stack([*parts]).any(dim=0)
+    rows, outputs = span(whole)
+    for part in [whole] if len(rows) * len(outputs) <= _TOGETHER else parts:
+        _climb(at, chosen, part, judged)
 
 
 def _climb(at: Bench, chosen: Tensor, doubt: Tensor, judged: Judged) -> None:

@@ -1,8 +1,9 @@
 """Which clear accusations climb the ladder: all of them, until it has confirmed enough.
 
 A gradient that is wrong throughout makes thousands of accusations that nothing will take back, and a ladder for each is
-dear. Once so many have climbed that one for each would cost more than all else, and not a single one of them was taken
-back, the others need only be seen twice: at the first steps and at closer ones, with the same derivative.
+dear: hundreds of times what the first steps cost. So some climb, from all over the block, and where not one of these
+was taken back, the others need only be seen twice: at the first steps and at closer ones, with the same derivative. The
+verdict rests on those that have climbed.
 """
 
 from __future__ import annotations
@@ -19,52 +20,76 @@ from gradverify.core.numeric import richardson
 from gradverify.core.numeric.samples import BAR_FACTOR
 from gradverify.core.numeric.walk import walked
 
-_MOVES = 32  # moves with clear accusations that climb
-_ENTRIES = 20_000  # clear accusations that climb
-_CLEARLY = 30.0  # times what is allowed, from which on an error is clear
+_MOVES = 64  # moves with clear accusations that climb, half of those left at a time
+_ENTRIES = 1024  # clear accusations that climb at a time
+_CLEARLY = 2.0  # times what is allowed, ten error bars of it, from which on an error is clear
+_NEARER = 0.25  # of its distance from the claim: how far the derivative may be from what it was
 _FAINT = 1e-8  # of the largest in its row or column: what rounding inside may have made
 
 
-class Patience:
-    """What a comparison has seen of clear accusations that climbed."""
+class Kind:
+    """What a comparison has seen of one kind of accusations, those of them that climbed."""
 
     def __init__(self) -> None:
-        self._moves, self._entries = _MOVES, _ENTRIES
+        self._moves = _MOVES
         self._deceived = False
 
-    def first(self, clear: Tensor) -> Tensor:
-        """Return those of the clear accusations (C, m) that climb in any case."""
-        moves = clear.any(dim=1).cumsum(dim=0) <= self._moves
-        place = clear.reshape(-1).cumsum(dim=0).view_as(clear)
-        return clear & moves.unsqueeze(1) & (place <= self._entries)
+    def first(self, accused: Tensor) -> Tensor:
+        """Return those of the accusations (C, m) that climb in any case: of some moves the same outputs."""
+        rows = _some(accused.any(dim=1).nonzero().squeeze(1), max(1, self._moves // 2))
+        outputs = _some(accused[rows].any(dim=0).nonzero().squeeze(1), _ENTRIES // max(1, len(rows)))
+        early, place = torch.zeros_like(accused), (rows.unsqueeze(1), outputs)
+        early[place] = accused[place]
+        return early
 
     def learn(self, climbed: Tensor, judged: Judged) -> None:
-        """Learn what has become of clear accusations (C, m) that have climbed."""
+        """Learn what has become of accusations (C, m) that have climbed."""
         self._moves -= int(climbed.any(dim=1).sum())
-        self._entries -= int(climbed.sum())
         self._deceived |= any_set(judged.code[climbed] != Code.MISMATCH)
 
-    def spared(self, at: Bench, chosen: Tensor, first: First, clear: Tensor) -> Tensor:
-        """Return those of further clear accusations (C, m) that need not climb."""
-        none = torch.zeros_like(clear)
-        return none if self._deceived or not any_set(clear) else _seen_twice(at, chosen, first, clear)
+    def lasts(self) -> bool:
+        """Tell whether none of them was taken back."""
+        return not self._deceived
 
 
-def clear_accusations(at: Bench, chosen: Tensor, first: First) -> Tensor:
-    """Tell which entries of these moves are wrong by far and no mere rounding, on a line that does not bend; (C, m)."""
+class Patience:
+    """What a comparison has seen of either kind of accusations, see `accusations`."""
+
+    def __init__(self) -> None:
+        self.kinds = Kind(), Kind()
+
+
+def accusations(at: Bench, chosen: Tensor, first: First) -> tuple[Tensor, Tensor]:
+    """Return which entries of these moves are wrong by far, on a line that does not bend; (C, m).
+
+    Those that rounding inside may have made, small beside others, come last: they may be taken back where those that
+    are larger are not.
+    """
     error = first.judged.error
     clear = (first.judged.code == Code.MISMATCH) & (error > _CLEARLY * first.judged.allowed) & ~first.bends
-    return clear & (error > _FAINT * of_moves(at.allowance, chosen).beside)
+    faint = error <= _FAINT * of_moves(at.allowance, chosen).beside
+    return clear & ~faint, clear & faint
 
 
-def _seen_twice(at: Bench, chosen: Tensor, first: First, clear: Tensor) -> Tensor:
-    """Tell which clear accusations are as clear from closer by, where the derivative is the same."""
-    rows, outputs = span(clear)
+def seen_twice(at: Bench, chosen: Tensor, first: First, accused: Tensor) -> Tensor:
+    """Tell for which accusations (C, m) the derivative is the same from closer by, and as far from the claim."""
+    if not any_set(accused):
+        return accused
+    rows, outputs = span(accused)
     near, place = focused(at, outputs), (rows.unsqueeze(1), outputs.unsqueeze(0))
     closer = richardson.closer_steps(at.lengths)
     again = first_look(near, walked(near.sampled, near.moves, chosen[rows], closer))
     apart = (again.judged.numeric - first.judged.numeric[place]).abs()
     same = apart <= BAR_FACTOR * (again.judged.bar + first.judged.bar[place])
-    twice = torch.zeros_like(clear)
-    twice[place] = clear[place] & same & clear_accusations(near, chosen[rows], again)
+    same &= apart <= _NEARER * first.judged.error[place]
+    twice = torch.zeros_like(accused)
+    twice[place] = accused[place] & same & ~again.bends
     return twice
+
+
+def _some(places: Tensor, most: int) -> Tensor:
+    """Return so many of the places, in order, drawn at random since what is wrong may repeat itself, or all of them."""
+    if len(places) <= most:
+        return places
+    drawn = torch.randperm(len(places), generator=torch.Generator().manual_seed(most))[:most]
+    return places[drawn.sort().values.to(places.device)]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.scale import Scales
+from gradverify.core.numeric.onwards import largest_onwards, smallest_onwards
 from gradverify.core.numeric.samples import Estimate, Samples, Steps, central
 
 HALVINGS = 8  # rungs a factor of two apart, before they are a factor of four apart
@@ -109,7 +110,7 @@ def _narrowed(value: Tensor, doubt: Tensor) -> tuple[Tensor, Tensor]:
     """Return between what each value, give or take its doubt, and all finer ones allow the derivative to lie."""
     low = (value - doubt).nan_to_num(-torch.inf, torch.inf, -torch.inf)
     high = (value + doubt).nan_to_num(torch.inf, torch.inf, -torch.inf)
-    return low.flip(1).cummax(dim=1).values.flip(1), high.flip(1).cummin(dim=1).values.flip(1)
+    return largest_onwards(low), smallest_onwards(high)
 
 
 def _outside(value: Tensor, low: Tensor, high: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from gradverify.core.function.noise import Noise
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.numeric.ladder import HALVINGS, central_tableau
 from gradverify.core.numeric.leap import leap
+from gradverify.core.numeric.onwards import largest_onwards
 from gradverify.core.numeric.plateau import stair, tilted_stair
 from gradverify.core.numeric.samples import (
     NOISE_FACTOR,
@@ -159,7 +160,7 @@ def _scatter(samples: Samples) -> Tensor:
     gap_change = (difference * step).diff(dim=1).abs()[:, 1:]
     found = torch.where(drifting, torch.minimum(change[:, 1:] * step[:, 2:], gap_change), 0.0).nan_to_num(0.0, 0.0)
     noise = torch.cat([torch.zeros_like(difference[:, :2]), found], dim=1)
-    return noise.flip(1).cummax(dim=1).values.flip(1)
+    return largest_onwards(noise)
 
 
 def _cancelled(sampled: Sampler, samples: Samples, seen: Tensor) -> Tensor:

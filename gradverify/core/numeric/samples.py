@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gradverify.core.function.noise import Noise
 from gradverify.core.function.sampler import Sampler
+from gradverify.core.numeric.onwards import smallest_onwards
 
 BAR_FACTOR = 10.0  # an error counts from this many error bars on
 NOISE_FACTOR = 1.5  # by how much extrapolation amplifies the noise of a difference
@@ -107,7 +108,7 @@ def unmoved(sampled: Sampler, samples: Samples) -> Tensor:
 
 def to_the_end(flags: Tensor) -> Tensor:
     """Mark the steps from which on all finer ones are flagged; (C, K, m) bool."""
-    return flags.to(torch.int8).flip(1).cummin(dim=1).values.flip(1).bool()
+    return smallest_onwards(flags.to(torch.int8)).bool()
 
 
 def finest_noise(noise: Noise, samples: Samples) -> Tensor:

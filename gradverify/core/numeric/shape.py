@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.sampler import Sampler
+from gradverify.core.numeric.onwards import largest_onwards
 from gradverify.core.numeric.samples import Samples, finest, one_sided
 
 _BENT = 0.25  # S falling more slowly than this power of h is no smooth function
@@ -71,7 +72,7 @@ def or_before(flags: Tensor) -> Tensor:
 
 def up_to_the_last(flags: Tensor) -> Tensor:
     """Mark every rung that has a flagged rung at or after it."""
-    return flags.to(torch.int8).flip(1).cummax(dim=1).values.flip(1).bool()
+    return largest_onwards(flags.to(torch.int8)).bool()
 
 
 def at_last(flags: Tensor, values: Tensor) -> Tensor:
