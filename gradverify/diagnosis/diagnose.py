@@ -17,7 +17,7 @@ from gradverify.diagnosis.causes.broadcast import missing_broadcast_sum
 from gradverify.diagnosis.causes.conjugate import missing_conjugate
 from gradverify.diagnosis.causes.cotangent import missing_cotangent
 from gradverify.diagnosis.causes.detached import detached
-from gradverify.diagnosis.causes.elsewhere import wrong_point
+from gradverify.diagnosis.causes.elsewhere import computed_elsewhere, wrong_point
 from gradverify.diagnosis.causes.factor import constant_factor, mean_for_sum, sign_flip
 from gradverify.diagnosis.causes.inverted import inverted_mask
 from gradverify.diagnosis.causes.lost import lost_paths
@@ -77,15 +77,15 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="transposed", find=transposed),
     Cause(name="permuted", find=permuted),
     Cause(name="symmetrised", find=symmetrised),
+    Cause(name="wrong-point", find=wrong_point),
     Cause(name="missing-factor", find=_missing_factor),
     Cause(name="boundary-tile", find=boundary_tile),
     Cause(name="wrong-branch", find=_wrong_branch),
     Cause(name="wrong-axis", find=wrong_axis),
     Cause(name="missing-term", find=missing_term),
     Cause(name="single-elements", find=single_elements),
-    Cause(name="wrong-point", find=wrong_point),
 )
-_AT_LAST = (lost_paths, missing_summand)  # say least of where and why
+_AT_LAST = (computed_elsewhere, lost_paths, missing_summand)  # say least of where and why
 
 
 def diagnose(evidence: Evidence | Sums) -> Diagnosis | None:

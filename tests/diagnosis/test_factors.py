@@ -43,9 +43,14 @@ def test_a_factor_is_named_with_its_value(factor: float, text: str) -> None:
     assert only(torch.exp, lambda g, x: factor * g * x.exp(), drawn(6)) == ("constant-factor", text)
 
 
-def test_a_known_factor_is_named_in_a_single_entry_and_any_other_is_not() -> None:
-    assert only(torch.exp, lambda g, x: 2 * g * x.exp(), double(0.3))[0] == "constant-factor"
-    assert only(torch.exp, lambda g, x: 1.37 * g * x.exp(), double(0.3)) == (None, "")
+@pytest.mark.parametrize(("factor", "text"), [(2.0, "2"), (1.37, "1.37"), (1.000_001, "1.000001"), (1 / 18, "1/18")])
+def test_a_factor_that_can_be_written_down_is_named_in_a_single_entry(factor: float, text: str) -> None:
+    cause, explanation = only(torch.exp, lambda g, x: factor * g * x.exp(), double(0.3))
+    assert (cause, explanation.startswith(f"analytic = {text} × numeric")) == ("constant-factor", True)
+
+
+def test_any_other_factor_of_a_single_entry_is_not() -> None:
+    assert only(torch.exp, lambda g, x: 1.372_913 * g * x.exp(), double(0.3)) == (None, "")
 
 
 def test_factors_that_differ_a_little_are_no_factor() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -85,10 +87,25 @@ def test_the_input_is_saved_where_the_output_belongs(forward: object) -> None:
     assert (cause, text) == ("wrong-point", says)
 
 
-def test_the_output_is_saved_where_the_input_belongs() -> None:
-    answer = only(functional.softplus, lambda g, x: g * functional.softplus(x).sigmoid(), drawn(12))
+def at_the_output(forward: Callable[[Tensor], Tensor]) -> Backward:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            output = forward(x).detach().requires_grad_()
+            return g * torch.autograd.grad(forward(output).sum(), output)[0]
+
+    return backward
+
+
+@pytest.mark.parametrize("forward", [functional.softplus, functional.elu, functional.selu, torch.i0])
+def test_the_output_is_saved_where_the_input_belongs(forward: Callable[[Tensor], Tensor]) -> None:
+    answer = only(forward, at_the_output(forward), 2 * drawn(12))
     says = "analytic is the derivative at x = output: backward computes with output where x belongs"
     assert answer == ("wrong-point", says)
+
+
+def test_a_sign_that_is_forgotten_is_no_derivative_at_the_output() -> None:
+    cause, text = only(torch.abs, at_the_output(torch.abs), drawn(12))
+    assert (cause, text.endswith("analytic = -numeric where x < 0")) == ("wrong-branch", True)
 
 
 def test_another_input_is_used_where_this_one_belongs() -> None:

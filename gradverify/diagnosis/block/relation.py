@@ -13,7 +13,7 @@ from gradverify.core.function.coordinates import total
 from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.block.seen import Ratio, Seen, ratio_of, share_of
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
-from gradverify.diagnosis.naming.constants import number, recognise
+from gradverify.diagnosis.naming.constants import as_written, number, recognise
 
 _SAME = 1e-6  # relative: values that are taken for one constant
 
@@ -79,7 +79,7 @@ def _candidates(evidence: Evidence, seen: Seen, inside: Tensor) -> Iterator[tupl
 
 def named(ratio: Ratio) -> tuple[float, str]:
     """Return the factor, exactly where it is a known one, and what it makes of "numeric"."""
-    known = recognise(ratio.value, ratio.accuracy, ())
+    known = recognise(ratio.value, ratio.accuracy, ()) or as_written(ratio.value, ratio.accuracy)
     if known is not None:
         return math.copysign(known.value, ratio.value), f"{'-' if ratio.value < 0 else ''}{known.text} × numeric"
     factor = -1.0 if abs(ratio.value + 1.0) <= _SAME else ratio.value

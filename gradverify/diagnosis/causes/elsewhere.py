@@ -20,21 +20,27 @@ from gradverify.errors import EvaluationError
 WRONG_POINT = "wrong-point"
 _SAME = 1e-5  # relative
 _SEVERAL = 4  # entries that agree
-_STEP = 1e-3  # of the size of the point: differences of fourth order leave some 1e-11
+_STEP = 1e-3  # of each entry's own size: differences of fourth order leave some 1e-11
+_LEAST = 0.1  # of the usual size, for those near zero
 
 
 def wrong_point(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """The claimed derivatives are those at another tensor's values, or backward asked there says those of here."""
-    if not _may_be_moved(evidence, seen):
-        return None
-    wrt = evidence.wrt.name
-    for name, point in _points(evidence):
-        share = _agrees(seen, seen.claimed.diagonal(), _slopes(evidence, point), seen.claimed.diagonal())
+    """The claimed derivatives are those at another tensor's values."""
+    for name, point in _points(evidence) if _may_be_moved(evidence, seen) else ():
+        share = _agrees(seen, seen.claimed.diagonal(), _slopes(evidence, point))
         if share is not None:
+            wrt = evidence.wrt.name
             text = f"analytic is the derivative at {wrt} = {name}: backward computes with {name} where {wrt} belongs"
             return Diagnosis(cause=WRONG_POINT, explanation=text, share=share)
-        share = _agrees(seen, seen.numeric.diagonal(), _answers(evidence, point), seen.claimed.diagonal())
+    return None
+
+
+def computed_elsewhere(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    """Backward, asked at another tensor's values, says what is right here."""
+    for name, point in _points(evidence) if _may_be_moved(evidence, seen) else ():
+        share = _agrees(seen, seen.numeric.diagonal(), _answers(evidence, point))
         if share is not None:
+            wrt = evidence.wrt.name
             text = f"backward at {wrt} = {name} says what is right here: it computes with {wrt} where {name} belongs"
             return Diagnosis(cause=WRONG_POINT, explanation=text, share=share)
     return None
@@ -44,8 +50,9 @@ def _may_be_moved(evidence: Evidence, seen: Seen) -> bool:
     """Tell whether all entries of an input may be moved at once: each has an output of its own."""
     if evidence.wrt.step != 1 or evidence.of.step != 1 or not is_elementwise(evidence, seen):
         return False
-    wrong = seen.wrong.diagonal()
-    return int(wrong.sum()) >= _SEVERAL and all(primal.project is None for primal in evidence.backward.problem.primals)
+    wrong = seen.claimed.diagonal()[seen.wrong.diagonal()]  # a few slopes that take turns are those of branches
+    several = int(torch.unique(wrong).numel()) >= _SEVERAL
+    return several and all(primal.project is None for primal in evidence.backward.problem.primals)
 
 
 def _points(evidence: Evidence) -> Iterator[tuple[str, Tensor]]:
@@ -54,18 +61,22 @@ def _points(evidence: Evidence) -> Iterator[tuple[str, Tensor]]:
             yield each.name, each.values
 
 
-def _agrees(seen: Seen, expected: Tensor, found: Tensor | None, claimed: Tensor) -> float | None:
+def _agrees(seen: Seen, expected: Tensor, found: Tensor | None) -> float | None:
     """Return the share of the error that is explained where two derivatives are the same, None where they are not."""
-    if found is None or not bool(torch.isfinite(found).all()):
+    if found is None:
         return None
-    slack = _SAME * expected.abs() + seen.slack.diagonal()
-    near = (found - expected).abs() <= torch.minimum(slack, _SAME * expected.abs().max())
-    return share_of(seen, torch.diag(claimed)) if bool(near.all()) else None
+    largest = expected[torch.isfinite(expected)].abs().amax() if bool(torch.isfinite(expected).any()) else 0.0
+    slack = (_SAME * expected.abs() + seen.slack.diagonal()).clamp(max=_SAME * largest)
+    lost = ~torch.isfinite(found)  # there the function has no derivative, or differences find none
+    near = (found - expected).abs() <= slack
+    if not bool((near | lost).all()) or int((near & seen.wrong.diagonal()).sum()) < _SEVERAL:
+        return None
+    return share_of(seen, torch.diag(torch.where(near, seen.claimed.diagonal(), seen.numeric.diagonal())))
 
 
 def _slopes(evidence: Evidence, point: Tensor) -> Tensor | None:
     """Return the derivatives of all entries with the input somewhere else, None where forward fails there."""
-    step = _STEP * max(1.0, float(point.abs().max()))
+    step = _STEP * point.abs().clamp(min=_LEAST * float(point.abs().median()))
     values = [outputs_at(evidence, point + k * step) for k in (-2, -1, 1, 2)]
     if any(value is None for value in values):
         return None

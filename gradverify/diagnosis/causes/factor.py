@@ -13,7 +13,7 @@ from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.block.seen import Ratio, Seen, ratio_of, share_of
 from gradverify.diagnosis.causes.counts import by_counts
 from gradverify.diagnosis.naming.arguments import Argument, argument
-from gradverify.diagnosis.naming.constants import Constant, number, recognise
+from gradverify.diagnosis.naming.constants import Constant, as_written, number, recognise
 from gradverify.diagnosis.naming.wording import everywhere
 
 SIGN_FLIP, MEAN_FOR_SUM, CONSTANT_FACTOR = "sign-flip", "mean-for-sum", "constant-factor"
@@ -39,7 +39,7 @@ def mean_for_sum(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 
 
 def constant_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """Every entry is multiplied by one constant; a single entry tells so only if the constant is a known one."""
+    """Every entry is multiplied by one constant; a single entry tells so only if it is a known or a short one."""
     found = _factor(evidence, seen)
     if found is None:
         return None
@@ -96,7 +96,7 @@ def factor_of(site: Site, ratio: Ratio | None) -> Factor | None:
     """Return the factor that a ratio amounts to, exactly where it is a known one; None where it is none."""
     if ratio is None or not math.isfinite(ratio.value) or ratio.value in (0.0, 1.0):
         return None
-    known = recognise(ratio.value, ratio.accuracy, _sizes(site))
+    known = recognise(ratio.value, ratio.accuracy, _sizes(site)) or as_written(ratio.value, ratio.accuracy)
     exact = ratio.value if known is None else math.copysign(known.value, ratio.value)
     return Factor(value=exact, known=known, argument=argument(site, exact, ratio.accuracy), share=1.0)
 
@@ -166,7 +166,7 @@ def _reading(site: Site, found: Factor) -> str:
             return f", which is {given.itself} ({given.name} is {number(given.value)})"
         also = f", as is {size}" if size and given.value >= _SUMMANDS else ""
         return f": a factor of {given.text} {much} ({given.name} is {number(given.value)}{also})"
-    if known is None or value < 0:
+    if known is None or value < 0 or "." in known.text:
         return ""
     text = f": a factor of {known.inverse} is missing" if known.inverse else f": a factor of {known.text} too many"
     return f"{text} ({size})" if size else text

@@ -1,4 +1,4 @@
-"""Numbers that people forget: small rationals, roots, logarithms of small numbers, π, degrees in a radian."""
+"""Numbers that people forget or mistype: small rationals, roots, logarithms of small numbers, π, short decimals."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ _TRANSCENDENTAL = (
     ("√(2π)", math.sqrt(2 * math.pi)),
     ("e", math.e),
 )
+_WELL = 1e-5  # relative accuracy: of a hundred numbers one or two are that close to a decimal of three digits
+_APART = 10.0  # accuracies from one: what is nearer may be that
+_WHOLE = 1000  # from which on integers are too close to each other
 _LEAST = 1e-6  # relative accuracy of what backward computes, at best
 _OF_DISTANCE = 1e-3  # a factor close to one is recognised by its distance from one
 
@@ -32,9 +35,17 @@ class Constant:
 
 def recognise(value: float, accuracy: float, sizes: Iterable[int]) -> Constant | None:
     """Return the simplest constant within a relative `accuracy` of |value|; `sizes` are those of the dimensions."""
-    size = abs(value)
-    allowed = min(max(accuracy, _LEAST) * size, _OF_DISTANCE * abs(size - 1.0))
-    return next((known for known in _constants(sizes) if abs(known.value - size) <= allowed), None)
+    return _nearest(_constants(sizes), value, accuracy)
+
+
+def as_written(value: float, accuracy: float) -> Constant | None:
+    """Return the integer, its inverse or the decimal of few digits within a relative `accuracy` of |value|.
+
+    There are so many of them that one says something only of values that are known well.
+    """
+    if accuracy > _WELL or value == 0 or abs(abs(value) - 1.0) <= _APART * accuracy:
+        return None
+    return _nearest(_short(abs(value)), value, accuracy)
 
 
 def number(value: float) -> str:
@@ -42,6 +53,12 @@ def number(value: float) -> str:
     short = f"{value:.6g}"
     distance = abs(abs(value) - 1.0)
     return short if abs(float(short) - value) <= 1e-3 * distance else f"{value:.12g}"
+
+
+def _nearest(candidates: Iterable[Constant], value: float, accuracy: float) -> Constant | None:
+    size = abs(value)
+    allowed = min(max(accuracy, _LEAST) * size, _OF_DISTANCE * abs(size - 1.0))
+    return next((known for known in candidates if abs(known.value - size) <= allowed), None)
 
 
 def _constants(sizes: Iterable[int]) -> Iterator[Constant]:
@@ -59,6 +76,15 @@ def _constants(sizes: Iterable[int]) -> Iterator[Constant]:
         yield from _both(text, value)
     yield Constant(value=180 / math.pi, text="180/π", inverse="")
     yield Constant(value=math.pi / 180, text="π/180", inverse="180/π")
+
+
+def _short(size: float) -> Iterator[Constant]:
+    """Yield the integer, its inverse and the decimal of few digits that are nearest."""
+    for whole, is_inverse in ((size, False), (1 / size, True)):
+        if 1 < round(whole) < _WHOLE:
+            yield _rational(Fraction(1, round(whole)) if is_inverse else Fraction(round(whole)))
+    for decimal in (float(f"{size:.3g}"), 1 + float(f"{size - 1:.2g}")):
+        yield Constant(value=decimal, text=number(decimal), inverse="")
 
 
 def _rational(value: Fraction) -> Constant:
