@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from torch import Tensor
+
 from gradverify.case import Settings
 from gradverify.checks.excerpts import diagnosed_in_excerpts
 from gradverify.checks.failures import evaluations, inconclusive, not_dense, nothing_to_differentiate
@@ -99,6 +101,7 @@ def unjudgeable(check: str, series: int, problem: Problem, tape: Tape) -> CheckR
 
 
 _FIRST = 100  # the series of first derivatives
+_GLANCE = 1000  # values among which one that is not zero is found, if any is
 _BLUNT = 1e-2  # a detection limit above this is worth a word
 _UNJUDGED = tuple(code for code in Code if code not in ACCEPTED | WRONG)
 
@@ -123,11 +126,15 @@ def _message(comparison: Comparison, verdict: Verdict) -> str:
 
 def _unused(question: Question, found: Investigation, verdict: Verdict) -> str:
     """Return `; every derivative by y is zero`, where that is so of some inputs: who passes them may not expect it."""
-    answer, inputs = found.backward.heard[1], found.sampled.inputs
-    if verdict is not Verdict.PASS or question.series != _FIRST or not bool((answer != 0).any()):
+    if verdict is not Verdict.PASS or question.series != _FIRST:
         return ""
-    silent = [block.name for block in inputs if not bool((answer[block.coordinates] != 0).any())]
-    return f"; every derivative by {' and '.join(silent)} is zero" if silent else ""
+    answer, inputs = found.backward.heard[1], found.sampled.inputs
+    silent = [block.name for block in inputs if _is_zero(answer[block.coordinates])]
+    return f"; every derivative by {' and '.join(silent)} is zero" if 0 < len(silent) < len(inputs) else ""
+
+
+def _is_zero(values: Tensor) -> bool:
+    return not (bool(values[:_GLANCE].any()) or bool(values.any()))
 
 
 def _finding(question: Question, found: Investigation, everything: Whole | None, group: Entries) -> Finding:

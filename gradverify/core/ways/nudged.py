@@ -34,7 +34,7 @@ class Watch:
     """The forward with slices displaced, and what that has moved so far."""
 
     sampled: Sampler
-    nudge: Tensor  # (n,) by how much each coordinate is displaced, in whatever slice
+    displaced: Tensor  # (n,) where each coordinate is, if the slice that it is in is displaced
     outputs: tuple[Part, ...]
     known: dict[Slice, tuple[Seen, ...]] = field(default_factory=dict)  # one per output
 
@@ -66,15 +66,15 @@ def _width(sampled: Sampler) -> int:
 
 def _moved(watch: Watch, places: Sequence[Slice]) -> Tensor:
     """Return which outputs change when each of the slices is displaced, (S, m) bool."""
-    value = watch.sampled.value
-    points = watch.sampled.point.repeat(len(places), 1)
+    value, point = watch.sampled.value, watch.sampled.point
+    points = point.repeat(len(places), 1)
     start = 0
     for (source, dimension), some in groupby(places, key=itemgetter(0, 1)):
-        slices = [k for _, _, k in some]
-        own = points[start : start + len(slices), source.place].view(len(slices), *source.shape)
-        nudge = watch.nudge[source.place].view(source.shape)
-        for mine, k in zip(own.unbind(), slices, strict=True):
-            mine.select(dimension, k).add_(nudge.select(dimension, k))
+        slices = torch.tensor([k for _, _, k in some], device=point.device).view(-1, *[1] * len(source.shape))
+        own, aside = (values[source.place].view(source.shape) for values in (point, watch.displaced))
+        along = torch.arange(source.shape[dimension], device=point.device)
+        moving = along.view(-1, *[1] * (len(source.shape) - 1 - dimension)) == slices
+        points[start : start + len(slices), source.place] = torch.where(moving, aside, own).flatten(1)
         start += len(slices)
     there = value.new_empty(len(places), len(value))
     evaluate(watch.sampled, points, there)

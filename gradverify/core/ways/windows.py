@@ -48,8 +48,8 @@ def reaches(
     sampled: Sampler, lengths: Scales, sources: Sequence[Part], outputs: Sequence[Part], generator: Generator
 ) -> Iterator[tuple[Reach, ...]]:
     """Yield for every source what it moves of every output; costs a forward per slice tried, or one for all of them."""
-    nudge = scattered(lengths.step * _NUDGE, generator)
-    watch = Watch(sampled=sampled, nudge=nudge, outputs=tuple(outputs))
+    displaced = sampled.point + scattered(lengths.step * _NUDGE, generator)
+    watch = Watch(sampled=sampled, displaced=displaced, outputs=tuple(outputs))
     tried = [_tried(source, outputs, generator) for source in sources]
     every = [place for source, slices in zip(sources, tried, strict=True) for place in _places(source, slices)]
     if are_few(watch, every):
