@@ -255,3 +255,15 @@ def test_what_has_other_sizes_is_not_transposed_on_both_sides() -> None:
 
     cause, _ = only(lambda x: torch.nn.functional.avg_pool2d(x, 2), tiled, drawn(2, 1, 4, 6))
     assert cause == "permuted"
+
+
+def test_an_order_that_one_entry_says_nothing_about() -> None:
+    x = 2 * drawn(100).detach()
+    x[11] = 3.0  # on a kink, where what is claimed may be any slope between the two
+    order = torch.randperm(100, generator=torch.Generator().manual_seed(0))
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        slope = torch.where(x < -3, 0.0, torch.where(x <= 3, (2 * x + 3) / 6, 1.0))
+        return (g * slope)[order]
+
+    assert only(torch.nn.functional.hardswish, backward, x.requires_grad_())[0] == "permuted"

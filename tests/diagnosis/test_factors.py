@@ -78,6 +78,19 @@ def test_a_mean_over_copies_of_an_input() -> None:
     assert answer == ("mean-for-sum", "analytic = numeric / 4 in every entry: a mean over 4 instead of their sum")
 
 
+def test_a_mean_over_a_window() -> None:
+    def spread(g: Tensor, by: float) -> Tensor:
+        return (g / by).repeat_interleave(3, dim=1)
+
+    pooled = lambda x: functional.avg_pool1d(x, 3)  # noqa: E731
+    answer = only(pooled, lambda g, x: spread(g, 9), drawn(2, 9))
+    assert answer == ("mean-for-sum", "analytic = numeric / 3 in every entry: a mean over 3 instead of their sum")
+    answer = only(pooled, lambda g, x: spread(g, 1), drawn(2, 9))
+    assert answer == ("mean-for-sum", "analytic = 3 × numeric in every entry: a sum over 3 instead of their mean")
+    answer = only(lambda x: pooled(x.exp()), lambda g, x: spread(g, 1) * x.exp(), drawn(2, 9))
+    assert answer[0] == "constant-factor"
+
+
 def test_the_size_of_a_dimension_is_a_plain_factor_where_nothing_is_summed() -> None:
     assert only(torch.exp, lambda g, x: g * x.exp() / len(x), drawn(4))[0] == "constant-factor"
 

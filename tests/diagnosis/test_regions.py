@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -186,6 +187,24 @@ def test_a_triangle_of_matrices_is_no_branch_although_values_would_tell_it() -> 
     assert float(positive[off].max()) < float(positive.diagonal().min())
     answer = only(torch.sin, lambda g, x: torch.where(off, 2 * g * x.cos(), g * x.cos()), positive.requires_grad_())
     assert answer == (None, "")
+
+
+def test_some_elements_in_a_row_are_a_branch_where_the_error_moves_with_the_values() -> None:
+    x = double([-0.5, 0.3, 1.7, 2.1, 1.9, 0.2, -1.2, 1.4])
+    answer = only(lambda x: x.clamp(max=1.5), lambda g, x: g * torch.where(x < 1.5, 1.0, 0.5), x)
+    says = "3 of 8 elements differ; analytic = 0.5 × cotangent where numeric = 0, at x > 1.5"
+    assert answer == ("missing-mask", says)
+    answer = only(lambda x: torch.where(x > 1.5, x, 2 * x), lambda g, x: g * torch.where(x > 1.5, 3.0, 2.0), x)
+    assert answer == ("wrong-branch", "3 of 8 elements differ; analytic = 3 × numeric where x > 1.5")
+
+
+def test_an_error_that_fades_with_the_derivative_is_no_branch() -> None:
+    x = double(torch.linspace(-7, 7, 120).tolist())
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        return g * (2 / math.sqrt(math.pi) * (-x.square()).exp()) ** 1.7
+
+    assert only(torch.erf, backward, x) == (None, "")
 
 
 def test_some_elements_in_a_row_are_no_branch_unless_values_rise_with_them() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from gradverify.diagnosis.block.arrangement import Arrangement
 from gradverify.diagnosis.block.seen import Seen
 from gradverify.diagnosis.naming.wording import listed, place
 
+_LEFT_OVER = 0.05  # share of the rows
 _SAME = 1e-6  # relative to the largest: what two sums of the same numbers may differ by
 
 
@@ -28,17 +29,36 @@ def permutations(evidence: Evidence, seen: Seen) -> Iterator[Arrangement]:
 
 
 def _matched(claimed: Tensor, numeric: Tensor) -> Tensor | None:
-    """Return for each row of `claimed` a row of `numeric` that it may equal, each used once; None if there are none."""
+    """Return for each row of `claimed` a row of `numeric` that it may equal, each used once; None if there are none.
+
+    Few rows may be left over on both sides, as those of which an entry was not judged: these are each other's.
+    """
     generator = torch.Generator().manual_seed(0)
     weights = torch.rand(claimed.shape[1], generator=generator, dtype=torch.float64).to(claimed.device) + 0.5
     keys, wanted = claimed @ weights, numeric @ weights
     order, target = keys.argsort(stable=True), wanted.argsort(stable=True)
-    scale = (claimed.abs() @ weights).max()
-    if bool(((keys[order] - wanted[target]).abs() > _SAME * scale).any()):
+    slack = _SAME * float((claimed.abs() @ weights).max())
+    pairs = _paired(keys[order].tolist(), wanted[target].tolist(), slack)
+    if len(pairs) < (1 - _LEFT_OVER) * len(order):
         return None
+    here, there = ([*places, *sorted({*range(len(order))} - {*places})] for places in zip(*pairs, strict=True))
     found = torch.empty_like(order)
-    found[order] = target
-    return None if torch.equal(order, target) else found
+    found[order[here]] = target[there]
+    return None if torch.equal(found, torch.arange(len(found), device=found.device)) else found
+
+
+def _paired(first: Sequence[float], second: Sequence[float], slack: float) -> list[tuple[int, int]]:
+    """Return the places in two ascending sequences of numbers that are the same."""
+    pairs, one, other = [], 0, 0
+    while one < len(first) and other < len(second):
+        if abs(first[one] - second[other]) <= slack:
+            pairs.append((one, other))
+            one, other = one + 1, other + 1
+        elif first[one] < second[other]:
+            one += 1
+        else:
+            other += 1
+    return pairs
 
 
 def _moves(block: Block, order: Tensor, live: Tensor) -> list[str]:

@@ -30,7 +30,7 @@ class Group:
 
     axis: Axis
     wrong: Tensor  # (k,) bool
-    relevant: Tensor  # (k,) bool: with an entry other than zero
+    relevant: Tensor  # (k,) bool: with an entry other than zero, that would show
     follows: Callable[[Region], bool | None] = _untold  # see `followed`
 
 
@@ -44,9 +44,17 @@ def is_elementwise(evidence: Evidence, seen: Seen) -> bool:
 def group(seen: Seen, axis: Axis) -> Group:
     """Return the coordinates along an axis."""
     across = 1 - axis.value
-    filled = (seen.claimed != 0) | ~seen.zero
+    filled = ((seen.claimed != 0) | ~seen.zero) & _would_show(seen)
     wrong = seen.wrong.any(across)
     return Group(axis=axis, wrong=wrong, relevant=filled.any(across), follows=partial(seen.follows, axis, wrong))
+
+
+def _would_show(seen: Seen) -> Tensor:
+    """Tell which entries would be wrong if they were off by as much of their size as wrong ones are; (m, n)."""
+    claimed, numeric = seen.claimed[seen.looks], seen.numeric[seen.looks]
+    usual = float(((claimed - numeric).abs() / torch.maximum(claimed.abs(), numeric.abs())).median())
+    size = torch.maximum(seen.claimed.abs(), seen.numeric.abs())
+    return seen.wrong | (seen.slack <= usual * size)
 
 
 def beside_diagonal(block: Block, group: Group) -> bool:

@@ -23,9 +23,12 @@ def wrong_branch(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 def by_value(evidence: Site, group: Group) -> Iterator[Region]:
     """Yield the regions of values that the wrong coordinates lie in.
 
-    None where their places say something simpler, unless values that rise with the places say the same.
+    Where their places say something simpler, only those that move with the values, unless values that rise with the
+    places say the same.
     """
     block, found = side(evidence, group.axis), variables(evidence, group.axis)
     by_place = beside_diagonal(block, group) or in_a_row(block, group)
-    if not by_place or any(is_sorted(variable.values) for variable in found):
-        yield from regions(found, scalars(evidence), group.wrong, group.relevant)
+    stays = by_place and not any(is_sorted(variable.values) for variable in found)
+    for region in regions(found, scalars(evidence), group.wrong, group.relevant):
+        if not stays or group.follows(region):
+            yield region

@@ -21,7 +21,7 @@ WRONG_POINT = "wrong-point"
 _SAME = 1e-5  # relative
 _SEVERAL = 4  # entries that agree
 _STEP = 1e-3  # of each entry's own size: differences of fourth order leave some 1e-11
-_LEAST = 0.1  # of the usual size, for those near zero
+_LEAST = 1e-4  # of the usual size, for those near zero
 
 
 def wrong_point(evidence: Evidence, seen: Seen) -> Diagnosis | None:

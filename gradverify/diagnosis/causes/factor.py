@@ -18,6 +18,7 @@ from gradverify.diagnosis.naming.wording import everywhere
 
 SIGN_FLIP, MEAN_FOR_SUM, CONSTANT_FACTOR = "sign-flip", "mean-for-sum", "constant-factor"
 _SUMMANDS = 3  # with two, a mean for a sum cannot be told from a forgotten ½
+_ALIKE = 1e-6  # relative: measured entries that are the same
 _MOST = 2  # one entry in so many has to differ
 _DIMENSIONS = 6  # whose products are tried
 
@@ -35,7 +36,8 @@ def mean_for_sum(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     if found is None:
         return by_counts(evidence, seen, MEAN_FOR_SUM)
     entries = ~seen.zero
-    return as_mean(evidence, found, Summands(of_output=_number(entries.sum(1)), of_gradient=_number(entries.sum(0))))
+    of_output, of_gradient = _number(entries.sum(1)), _number(entries.sum(0))
+    return as_mean(evidence, found, Summands(of_output=of_output, of_gradient=of_gradient, alike=_are_alike(seen)))
 
 
 def constant_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
@@ -64,6 +66,7 @@ class Summands:
 
     of_output: int | None
     of_gradient: int | None
+    alike: bool = False  # all count as much, as those of sums and means over windows do
 
 
 def as_sign(share: float) -> Diagnosis:
@@ -136,6 +139,8 @@ def _summands(site: Site, value: float, counts: Summands) -> set[int]:
     """Return how many summands there may be: of an output over any input, and, to divide by, of a gradient."""
     shape = site.of.shape
     found = summed(site.wrt.shape, shape, counts.of_output)
+    if counts.alike and counts.of_output is not None:
+        found |= {counts.of_output}
     for block in site.inputs:
         if block != site.wrt:
             found |= summed(block.shape, shape, None)
@@ -144,6 +149,11 @@ def _summands(site: Site, value: float, counts: Summands) -> set[int]:
     if counts.of_output == 1 and counts.of_gradient is not None:
         found = found | {counts.of_gradient}  # each input has outputs of its own: copies of it
     return found | summed(shape, site.wrt.shape, counts.of_gradient)
+
+
+def _are_alike(seen: Seen) -> bool:
+    entries = seen.numeric[~seen.zero]
+    return bool(((entries - entries[0]).abs() <= _ALIKE * entries[0].abs()).all())
 
 
 def _number(counts: Tensor) -> int | None:
