@@ -46,9 +46,8 @@ def main() -> None:
     print(confusion(answers))
     print(*summary(answers), sep="\n")
     for answer in answers:
-        if options.verbose or not _is_right(answer):
-            fault = f"{answer.planted.kind} {answer.planted.variant}".strip()
-            print(f"{answer.subject}: {fault}: {answer.named}: {answer.message}")
+        if options.verbose or not is_right(answer):
+            print(told(answer))
     print(f"{len(answers)} wrong blocks in {len(SUBJECTS)} functions, {time.perf_counter() - begin:.0f} s")
 
 
@@ -68,21 +67,26 @@ def summary(answers: Sequence[Answer]) -> Iterator[str]:
     """Yield the share of known kinds named rightly, and of unknown ones named at all."""
     known = [answer for answer in answers if answer.planted.kind != UNKNOWN]
     unknown = [answer for answer in answers if answer.planted.kind == UNKNOWN]
-    right = sum(_is_right(answer) for answer in known)
+    right = sum(is_right(answer) for answer in known)
     silent = sum(answer.named == UNEXPLAINED for answer in known)
     yield f"known kinds: {right} of {len(known)} named right ({100 * right / max(1, len(known)):.1f} %),"
     yield f"             {silent} left unexplained, {len(known) - right - silent} called something else"
-    yield f"no known kind: {sum(not _is_right(answer) for answer in unknown)} of {len(unknown)} named"
+    yield f"no known kind: {sum(not is_right(answer) for answer in unknown)} of {len(unknown)} named"
 
 
 def _answers(seed: int, text: str) -> Iterator[Answer]:
     for specimen in SUBJECTS:
         subject = subject_of(specimen, seed)
         assert subject is not None
-        found = list(faults(subject, seed))
-        for fault in found:
-            if text in f"{specimen.name} {fault.kind}":
-                yield from _asked(subject, fault, found, seed)
+        yield from answers_to(subject, seed, text)
+
+
+def answers_to(subject: Subject, seed: int, text: str) -> Iterator[Answer]:
+    """Yield what every wrong block is called whose function and kind contain the text."""
+    found = list(faults(subject, seed))
+    for fault in found:
+        if text in f"{subject.name} {fault.kind}":
+            yield from _asked(subject, fault, found, seed)
 
 
 def _asked(subject: Subject, fault: Planted, others: Sequence[Planted], seed: int) -> Iterator[Answer]:
@@ -134,7 +138,14 @@ def _credited(answer: Answer) -> str:
     return answer.planted.kind if answer.named in answer.as_good else answer.named
 
 
-def _is_right(answer: Answer) -> bool:
+def told(answer: Answer) -> str:
+    """Return what a wrong block was called, in a line."""
+    fault = f"{answer.planted.kind} {answer.planted.variant}".strip()
+    return f"{answer.subject}: {fault}: {answer.named}: {answer.message}"
+
+
+def is_right(answer: Answer) -> bool:
+    """Tell whether a fault was named as it should be, or as another one that leaves the same block."""
     if answer.planted.kind == UNKNOWN:
         return answer.named == UNEXPLAINED
     return answer.named in answer.as_good

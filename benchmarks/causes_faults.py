@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -138,10 +138,14 @@ def _at_the_output(subject: Subject, wrong: Tensor, generator: Generator) -> Ten
     if not diagonal or not torch.equal(wrong, wrong.diagonal().diag()) or _is_flat(subject, wrong):
         return None
     with torch.enable_grad():
-        (output,) = call(subject.problem, [primal.tensor for primal in subject.problem.primals])
-        there = output.tensor.detach().clone().requires_grad_()
-        (again,) = call(subject.problem, [there])
-    return torch.diag(torch.autograd.grad(again.tensor.sum(), there)[0].flatten())
+        there = _output(subject, [primal.tensor for primal in subject.problem.primals]).detach().clone()
+        again = _output(subject, [there.requires_grad_()])
+    return torch.diag(torch.autograd.grad(again.sum(), there)[0].flatten())
+
+
+def _output(subject: Subject, inputs: Sequence[Tensor]) -> Tensor:
+    """Return the first output that is judged."""
+    return next(output.tensor for output in call(subject.problem, inputs) if output.name == subject.kept[0])
 
 
 def _unmasked_triangle(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
@@ -280,15 +284,15 @@ def _by_input(power: int) -> Change:
 def _by_output(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
     if len(subject.outputs) > 1 or subject.outputs[0].step > 1 or int((wrong != 0).any(1).sum()) < _ROOM:
         return None
-    (output,) = call(subject.problem, [primal.tensor for primal in subject.problem.primals])
-    return wrong * output.tensor.detach().reshape(-1, 1)
+    output = _output(subject, [primal.tensor for primal in subject.problem.primals])
+    return wrong * output.detach().reshape(-1, 1)
 
 
 def _half_lost(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
     block = _largest(subject)
     if len(block.shape) < 2 or block.step > 1 or block.shape[-1] % 2 or int((wrong != 0).sum()) < 2 * _ROOM:
         return None
-    part = wrong[:, block.coordinates].reshape(len(wrong), *block.shape)
+    part = wrong[:, block.coordinates].clone().reshape(len(wrong), *block.shape)
     part[..., block.shape[-1] // 2 :] = 0
     wrong[:, block.coordinates] = part.reshape(len(wrong), -1)
     return wrong

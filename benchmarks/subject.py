@@ -61,9 +61,13 @@ def problem_of(specimen: Specimen, seed: int) -> Problem:
 
 def subject_of(specimen: Specimen, seed: int) -> Subject | None:
     """Return the subject, or None where there is nothing to plant a fault in."""
-    problem = problem_of(specimen, seed)
+    return None if "random" in specimen.tags else made_ready(specimen.name, problem_of(specimen, seed), seed)
+
+
+def made_ready(name: str, problem: Problem, seed: int) -> Subject | None:
+    """Return the problem made ready for faults, or None where there is nothing to plant one in."""
     tape = record(problem)
-    if "random" in specimen.tags or not tape.outputs:
+    if not tape.outputs:
         return None
     right = jacobian(reverse(problem, tape, seed))
     if not right.numel() or not bool(torch.isfinite(right).all()):
@@ -71,7 +75,7 @@ def subject_of(specimen: Specimen, seed: int) -> Subject | None:
     sampled, judged = judge_right(problem, seed)
     undefined = torch.isin(judged.code.T, torch.tensor(UNDEFINED, dtype=torch.int8))
     return Subject(
-        name=specimen.name,
+        name=name,
         problem=problem,
         jacobian=right,
         inputs=blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals),
