@@ -13,6 +13,7 @@ from benchmarks.planting import Claim, linear
 from benchmarks.subject import Subject
 from gradverify.core.function.coordinates import Block
 from gradverify.core.function.problem import call
+from gradverify.errors import EvaluationError
 
 UNKNOWN = "(no known kind)"
 _ROOM = 6  # coordinates from which a region shows
@@ -139,7 +140,10 @@ def _at_the_output(subject: Subject, wrong: Tensor, generator: Generator) -> Ten
         return None
     with torch.enable_grad():
         there = _output(subject, [primal.tensor for primal in subject.problem.primals]).detach().clone()
-        again = _output(subject, [there.requires_grad_()])
+        try:
+            again = _output(subject, [there.requires_grad_()])
+        except EvaluationError:
+            return None  # the function takes another shape than it returns, or other values
     return torch.diag(torch.autograd.grad(again.sum(), there)[0].flatten())
 
 

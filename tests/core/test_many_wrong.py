@@ -13,7 +13,7 @@ from gradverify.core.judging import columns
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.climb import thorough
 from gradverify.core.judging.compare import Code, Judged
-from gradverify.result import CheckResult
+from gradverify.result import CheckResult, Verdict
 from tests.core.support import claimed, gradcheck, with_backward
 
 MOST = 3 * (1 << 13)  # entries that may climb of a block that is wrong throughout, whatever its size
@@ -77,6 +77,23 @@ def test_where_the_climb_takes_accusations_back_all_climb(monkeypatch: pytest.Mo
     result = gradcheck(claimed(torch.sin, lambda x: 2 * x.cos()), x.requires_grad_())
     assert result.undetermined == int((x.cos() < 0).sum())
     assert result.mismatched == int((x.cos() > 0).sum())
+
+
+def test_few_that_are_off_by_little_are_looked_at_beside_many_that_are_wrong_by_much() -> None:
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.rand(120, 100, dtype=torch.float64, generator=generator) + 0.1
+    at_kink = torch.zeros(100, dtype=torch.bool)
+    at_kink[[7, 50, 90]] = True
+    x = torch.where(at_kink, 1.0, torch.rand(100, dtype=torch.float64, generator=generator) + 0.5).requires_grad_()
+
+    def forward(x: Tensor) -> Tensor:
+        return weights @ torch.where(at_kink, (x - 1).square() + 3e-5 * (x - 1).abs(), x.sin() * x)
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        return (grad @ weights) * torch.where(at_kink, 3e-5, 1.5 * (x.sin() + x * x.cos()))
+
+    result = gradcheck(with_backward(forward, backward), x)
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 97 * 120)
 
 
 def _mixed(value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:

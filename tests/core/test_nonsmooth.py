@@ -407,3 +407,12 @@ def test_stairs_of_few_digits_are_even_wherever_the_point_lies_on_its_own() -> N
     points = torch.rand(24, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 4 - 2
     verdicts = [gradcheck(claimed(short, torch.zeros_like), x.clone().requires_grad_()).verdict for x in points]
     assert verdicts.count(Verdict.PASS) <= 1
+
+
+@pytest.mark.parametrize("off", [1e-16, 2e-16])
+def test_rounding_at_the_point_alone_is_no_jump(off: float) -> None:
+    x = torch.linspace(0.3, 1.3, 7, dtype=torch.float64)
+    point = x.clone()
+    for factor, verdict in ((1.0, Verdict.PASS), (1 + 1e-6, Verdict.FAIL), (2.0, Verdict.FAIL)):
+        wrong = claimed(lambda x: 0.04 * x.sin() + off * (x == point), lambda x: factor * 0.04 * x.cos())  # noqa: B023
+        assert gradcheck(wrong, x.requires_grad_()).verdict is verdict

@@ -13,6 +13,7 @@ from tests.diagnosis.support import Backward, drawn, jacobian, only
 from tests.diagnosis.test_factors import gradients
 
 TARGET = torch.tensor([1, 0, 3, 2, 1, 3])
+Y = drawn(6, 8, seed=2).detach()
 
 
 def gated(x: Tensor) -> Tensor:
@@ -112,6 +113,41 @@ def test_another_input_is_used_where_this_one_belongs() -> None:
     backward: Backward = lambda g, x, y: (g * y.cos() + 0 * x, g)  # noqa: E731
     answer = only(lambda x, y: x.sin() + y, backward, drawn(9), drawn(9, seed=1))
     assert answer == ("wrong-point", "analytic is the derivative at x = y: backward computes with y where x belongs")
+
+
+def test_a_straight_branch_is_no_point() -> None:
+    forward = lambda x, s: torch.where(x > 0, x, torch.expm1(x)) * s  # noqa: E731
+    answer = only(forward, lambda g, x, s: (g * s, None), drawn(40), 0.5 + drawn(40, seed=1).detach().abs())
+    assert (answer[0], answer[1].endswith("exactly where x < 0")) == ("wrong-branch", True)
+
+
+def test_a_term_that_goes_with_a_tensor_in_every_row() -> None:
+    def backward(g: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        gx, gy = gradients(lambda x, y: functional.cosine_similarity(x, y, dim=1), g, x, y)
+        length = x.norm(dim=1, keepdim=True)
+        cosine = functional.cosine_similarity(x, y, dim=1).unsqueeze(1)
+        return gx + g.unsqueeze(1) * cosine * x / length.square(), gy  # what is along x is not taken away
+
+    answer = only(lambda x, y: functional.cosine_similarity(x, y, dim=1), backward, drawn(6, 8), drawn(6, 8, seed=1))
+    says = "48 of 48 entries differ; analytic = numeric + k × x, with a number k of each output's own: a term that goes"
+    assert answer == ("missing-term", f"{says} with x is missing or too many")
+    answer = only(
+        lambda x, y: (x * y).sum(1), lambda g, x, y: (g.unsqueeze(1) * (y + y.roll(1, 1)), None), drawn(6, 8), Y
+    )
+    assert answer == (None, "")
+
+
+def test_another_tensor_in_the_place_of_one() -> None:
+    def backward(g: Tensor, x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        gx, _ = gradients(normalised, g, x, w)
+        return gx, (g * x).sum(0)  # x as it was, not as it is normalised
+
+    answer = only(normalised, backward, drawn(5, 8), drawn(8, seed=1))
+    assert answer == ("wrong-point", "analytic = x: backward multiplies by x where another tensor belongs")
+
+
+def normalised(x: Tensor, w: Tensor) -> Tensor:
+    return functional.layer_norm(x, x.shape[1:]) * w
 
 
 def test_a_point_nearby_is_none() -> None:

@@ -80,17 +80,17 @@ def _judge(at: Bench, walk: Walk, patience: Patience) -> Judged:
         return first.judged
     judged = copy_of(first.judged)
     left = _left_by_other_steps(at, chosen, first, judged)
-    accused = [left & kind for kind in accusations(at, chosen, first)]
+    accused = [left & kind for kind in accusations(at, first)]
     early = [kind.first(mine) for kind, mine in zip(patience.kinds, accused, strict=True)]
     later = [mine & ~climbing for mine, climbing in zip(accused, early, strict=True)]
-    unclear = left & ~accused[0] & ~accused[1]
+    unclear = left & ~torch.stack(accused).any(dim=0)
     _climb_all(at, chosen, [unclear, *early], judged)
     spared = torch.zeros_like(left)
     for kind, climbed, mine in zip(patience.kinds, early, later, strict=True):
         kind.learn(climbed, judged)
         if kind.lasts():
             spared |= mine
-    _climb(at, chosen, (later[0] | later[1]) & ~seen_twice(at, chosen, first, spared), judged)
+    _climb(at, chosen, torch.stack(later).any(dim=0) & ~seen_twice(at, chosen, first, spared), judged)
     return judged
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.flags import any_set
-from gradverify.core.judging.bench import Bench, focused, of_moves
+from gradverify.core.judging.bench import Bench, focused
 from gradverify.core.judging.cheap import First, first_look
 from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.judging.replaced import span
@@ -23,8 +23,8 @@ from gradverify.core.numeric.walk import walked
 _MOVES = 64  # moves with clear accusations that climb, half of those left at a time
 _ENTRIES = 1024  # clear accusations that climb at a time
 _CLEARLY = 2.0  # times what is allowed, ten error bars of it, from which on an error is clear
+_SIZES = (1e-8, 1e-6, 1e-4, 1e-2)  # of errors, beside the largest entry, where another kind begins
 _NEARER = 0.25  # of its distance from the claim: how far the derivative may be from what it was
-_FAINT = 1e-8  # of the largest in its row or column: what rounding inside may have made
 
 
 class Kind:
@@ -53,22 +53,23 @@ class Kind:
 
 
 class Patience:
-    """What a comparison has seen of either kind of accusations, see `accusations`."""
+    """What a comparison has seen of each kind of accusations, see `accusations`."""
 
     def __init__(self) -> None:
-        self.kinds = Kind(), Kind()
+        self.kinds = tuple(Kind() for _ in range(len(_SIZES) + 1))
 
 
-def accusations(at: Bench, chosen: Tensor, first: First) -> tuple[Tensor, Tensor]:
-    """Return which entries of these moves are wrong by far, on a line that does not bend; (C, m).
+def accusations(at: Bench, first: First) -> list[Tensor]:
+    """Return which entries of these moves are wrong by far, on a line that does not bend; (C, m) each.
 
-    Those that rounding inside may have made, small beside others, come last: they may be taken back where those that
-    are larger are not.
+    Of each kind are those of one size beside the largest entry of all: what a climb takes back, as rounding inside or a
+    slight kink, is off by less than what is wrong throughout.
     """
-    error = first.judged.error
-    clear = (first.judged.code == Code.MISMATCH) & (error > _CLEARLY * first.judged.allowed) & ~first.bends
-    faint = error <= _FAINT * of_moves(at.allowance, chosen).beside
-    return clear & ~faint, clear & faint
+    judged = first.judged
+    clear = (judged.code == Code.MISMATCH) & (judged.error > _CLEARLY * judged.allowed) & ~first.bends
+    size = judged.error / at.allowance.largest
+    kind = torch.bucketize(size, torch.tensor(_SIZES, dtype=size.dtype, device=size.device))
+    return [clear & (kind == number) for number in range(len(_SIZES) + 1)]
 
 
 def seen_twice(at: Bench, chosen: Tensor, first: First, accused: Tensor) -> Tensor:

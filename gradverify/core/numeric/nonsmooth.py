@@ -83,13 +83,13 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known
     measured = difference_noise(noise, samples)
     measured = torch.fmax(measured, rounded_on_the_way(sampled, samples, difference, own))
     level, shape, smooth = _smooth(
-        sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured)
+        sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured), own
     )
     tilted = tilted_stair(sampled, samples, smooth)
     if any_set(tilted > height):
         height = torch.maximum(height, tilted)
         level, shape, smooth = _smooth(
-            sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured)
+            sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured), own
         )
     left, right = sides(sampled, samples, level, up_to_the_last(shape.rough) | ~shape.rough.any(dim=1, keepdim=True))
     size = at_last(shape.rough, shape.size)
@@ -135,9 +135,11 @@ def _is_flat(sampled: Sampler, samples: Samples) -> Tensor:
     return at_last(~void(samples).expand_as(unmoving), unmoving.double()).bool()
 
 
-def _smooth(sampled: Sampler, samples: Samples, finite: Tensor, level: Tensor) -> tuple[Tensor, Shape, Estimate]:
+def _smooth(
+    sampled: Sampler, samples: Samples, finite: Tensor, level: Tensor, own: Tensor
+) -> tuple[Tensor, Shape, Estimate]:
     """Return the noise of the differences again, how the function looks, and the derivative if it is smooth."""
-    shape = shape_of(sampled, samples, level)
+    shape = shape_of(sampled, samples, level, own)
     usable = finite & ~up_to_the_last(shape.rough)
     return level, shape, central_tableau(samples, level, usable)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.numeric.onwards import largest_onwards
-from gradverify.core.numeric.samples import Samples, finest, one_sided
+from gradverify.core.numeric.samples import Samples, central, finest, one_sided
 
 _BENT = 0.25  # S falling more slowly than this power of h is no smooth function
 _TORN = -0.5  # S, or a one-sided quotient, growing faster than this power: no continuous one
@@ -21,6 +21,7 @@ _CALM = 0.7  # S falling at least like this power of h is that of a smooth funct
 _AUDIBLE = 5.0  # how far above the noise a difference must stand to be heard
 _LASTING = 4  # with fewer steps than this, one flag is all there can be
 _ROUNDING = 64.0  # units of rounding of the largest output: what bends by less may do so by rounding
+_LARGER = 2.0**14  # times what the input contributes
 _STEADY = 5  # rungs over which a kink keeps its bend, and a jump its height
 _SAME = 2.0  # up to this factor
 
@@ -50,14 +51,19 @@ def suspicious(sampled: Sampler, samples: Samples, noise: Tensor) -> Tensor:
     return bent.logical_or_(slope[:, -1] > torch.maximum(floor, slope[:, -2].mul_(0.5**_TORN)))
 
 
-def shape_of(sampled: Sampler, samples: Samples, level: Tensor) -> Shape:
-    """Return how the function looks at every step, where `level` (C, K, m) is the noise of a difference."""
+def shape_of(sampled: Sampler, samples: Samples, level: Tensor, own: Tensor) -> Shape:
+    """Return how the function looks at every step, where `level` (C, K, m) is the noise of a difference.
+
+    `own` (C, 1 or m) is the magnitude of the input that an entry is by.
+    """
     left, right = one_sided(sampled, samples)
     bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
     step = samples.forth.log()
     bends, grows = _power(bend, step), _power(slope, step)
-    floor = torch.maximum(_AUDIBLE * level, _ROUNDING * sampled.unit * _own_size(sampled, samples) / samples.forth)
+    rounding = _ROUNDING * sampled.unit * _own_size(sampled, samples)
+    floor = torch.maximum(_AUDIBLE * level, rounding / samples.forth)
     heard, slope_heard = bend > floor, slope > floor
+    heard &= (bends >= _TORN) | (bend > _inside(sampled, samples, own) / samples.forth)
     torn = (heard & (bends < _TORN)) | (slope_heard & (grows < _TORN))
     torn = _lasting(torn)
     rough = _lasting(heard & (bends < _BENT)) | torn
@@ -104,6 +110,14 @@ def largest_moves(sampled: Sampler, samples: Samples) -> Tensor:
 def _own_size(sampled: Sampler, samples: Samples) -> Tensor:
     """Return the largest magnitude of each output around the point, (C, K, m)."""
     return torch.fmax(torch.fmax(samples.plus.abs(), samples.minus.abs()), sampled.value.abs())
+
+
+def _inside(sampled: Sampler, samples: Samples, own: Tensor) -> Tensor:
+    """Return what rounding of a number inside, larger than what the input contributes to it, may leave; (C, K, m).
+
+    At the point itself it is the same beside all steps, and so looks like a jump.
+    """
+    return _LARGER * sampled.unit * own.unsqueeze(1) * central(samples).abs()
 
 
 def _lasting(flags: Tensor) -> Tensor:

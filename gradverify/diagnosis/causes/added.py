@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradverify.core.function.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.block.laid import laid
+from gradverify.diagnosis.block.laid import Laid, laid
 from gradverify.diagnosis.block.seen import Seen, share_of
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
 from gradverify.diagnosis.causes.term import MISSING_TERM
@@ -20,6 +20,8 @@ from gradverify.diagnosis.naming.wording import differ, part
 
 _SAME = 1e-5  # relative: errors that are one number
 _SEVERAL = 4  # entries that agree
+_VARIES = 0.01  # by which part a tensor varies along a line, at least
+_TINY = torch.finfo(torch.float64).tiny
 
 
 def missing_summand(evidence: Evidence, seen: Seen) -> Diagnosis | None:
@@ -42,6 +44,40 @@ def missing_summand(evidence: Evidence, seen: Seen) -> Diagnosis | None:
             text = f"{count}; analytic = numeric {summand}: a summand is missing or too many{part(share)}"
             return Diagnosis(cause=MISSING_TERM, explanation=text, share=share)
     return None
+
+
+def missing_by_line(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    """Every wrong entry is off by what a tensor holds there, times a number of its output's, or of its input's, own."""
+    error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
+    for axis, own in ((Axis.INPUT, "output"), (Axis.OUTPUT, "input")):
+        for each in laid(evidence, axis):
+            found = _by_line(seen, error, each)
+            share = None if found is None else share_of(seen, seen.numeric + found)
+            if share is not None:
+                count = differ(int(seen.wrong.sum()), int((~seen.zero | seen.wrong).sum()), "entries")
+                text = f"{count}; analytic = numeric + k × {each.name}{each.where}, with a number k of each {own}'s own"
+                text = f"{text}: a term that goes with {each.name} is missing or too many{part(share)}"
+                return Diagnosis(cause=MISSING_TERM, explanation=text, share=share)
+    return None
+
+
+def _by_line(seen: Seen, error: Tensor, each: Laid) -> Tensor | None:
+    """Return the error (m, n) as multiples of a tensor, one per line across its axis; None where it is none.
+
+    Lines need so many wrong entries, at which the tensor varies, that one number for them is no coincidence.
+    """
+    along = 1 - each.axis.value  # the axis across which lines go side by side
+    held = each.spread.expand_as(error).masked_fill(~seen.wrong, 0.0)
+    lines = seen.wrong.any(1 - along)
+    least, largest = held.abs().masked_fill(~seen.wrong, math.inf).amin(1 - along), held.abs().amax(1 - along)
+    many = seen.wrong.sum(1 - along) >= _SEVERAL
+    varies = largest > (1 + _VARIES) * least
+    if int(lines.sum()) < 2 or not bool((many & varies & (least > 0))[lines].all()):
+        return None
+    factor = (error * held).sum(1 - along, keepdim=True) / held.square().sum(1 - along, keepdim=True).clamp(min=_TINY)
+    found = factor * held
+    slack = _SAME * error.abs() + torch.minimum(seen.slack, 1e-3 * error.abs())
+    return found if bool(((error - found).abs() <= slack)[seen.wrong].all()) else None
 
 
 def _summands(evidence: Evidence, seen: Seen) -> Iterator[tuple[Tensor, str]]:

@@ -17,8 +17,8 @@ _TRANSCENDENTAL = (
     ("√(2π)", math.sqrt(2 * math.pi)),
     ("e", math.e),
 )
-_WELL = 1e-5  # relative accuracy: of a hundred numbers one or two are that close to a decimal of three digits
-_APART = 10.0  # accuracies from one: what is nearer may be that
+_WELL = 1e-4  # relative accuracy: of a hundred numbers one or two are that close to a decimal of three digits
+_EXACT = 1e-12  # relative accuracy of what backward computes in float64
 _WHOLE = 1000  # from which on integers are too close to each other
 _LEAST = 1e-6  # relative accuracy of what backward computes, at best
 _OF_DISTANCE = 1e-3  # a factor close to one is recognised by its distance from one
@@ -35,17 +35,22 @@ class Constant:
 
 def recognise(value: float, accuracy: float, sizes: Iterable[int]) -> Constant | None:
     """Return the simplest constant within a relative `accuracy` of |value|; `sizes` are those of the dimensions."""
-    return _nearest(_constants(sizes), value, accuracy)
+    size = abs(value)
+    allowed = min(max(accuracy, _LEAST) * size, _OF_DISTANCE * abs(size - 1.0))
+    return next((known for known in _constants(sizes) if abs(known.value - size) <= allowed), None)
 
 
 def as_written(value: float, accuracy: float) -> Constant | None:
     """Return the integer, its inverse or the decimal of few digits within a relative `accuracy` of |value|.
 
-    There are so many of them that one says something only of values that are known well.
+    There are so many of them that one says something only of values that are known well, from one as from zero.
     """
-    if accuracy > _WELL or value == 0 or abs(abs(value) - 1.0) <= _APART * accuracy:
+    size = abs(value)
+    distance = abs(size - 1.0)
+    known_by = max(accuracy, _EXACT) * size
+    if accuracy > _WELL or value == 0 or known_by > _WELL * distance:
         return None
-    return _nearest(_short(abs(value)), value, accuracy)
+    return next((known for known in _short(size) if abs(known.value - size) <= known_by), None)
 
 
 def number(value: float) -> str:
@@ -53,12 +58,6 @@ def number(value: float) -> str:
     short = f"{value:.6g}"
     distance = abs(abs(value) - 1.0)
     return short if abs(float(short) - value) <= 1e-3 * distance else f"{value:.12g}"
-
-
-def _nearest(candidates: Iterable[Constant], value: float, accuracy: float) -> Constant | None:
-    size = abs(value)
-    allowed = min(max(accuracy, _LEAST) * size, _OF_DISTANCE * abs(size - 1.0))
-    return next((known for known in candidates if abs(known.value - size) <= allowed), None)
 
 
 def _constants(sizes: Iterable[int]) -> Iterator[Constant]:
@@ -83,7 +82,7 @@ def _short(size: float) -> Iterator[Constant]:
     for whole, is_inverse in ((size, False), (1 / size, True)):
         if 1 < round(whole) < _WHOLE:
             yield _rational(Fraction(1, round(whole)) if is_inverse else Fraction(round(whole)))
-    for decimal in (float(f"{size:.3g}"), 1 + float(f"{size - 1:.2g}")):
+    for decimal in (float(f"{size:.3g}"), 1 + float(f"{size - 1:.1g}")):
         yield Constant(value=decimal, text=number(decimal), inverse="")
 
 
