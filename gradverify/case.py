@@ -10,7 +10,7 @@ from typing import Any
 from gradverify.result import Verdict
 
 # Names that a spec may use.
-KNOWN_CHECKS = ("gradcheck", "gradgradcheck", "contract", "forward_ad", "batching", "precision")
+KNOWN_CHECKS = ("gradcheck", "gradgradcheck", "contract", "forward_ad", "batching", "compile", "precision")
 # What a spec without `checks` asks for; where a Function defines jvp or vmap, `contract` looks at them too.
 DEFAULT_CHECKS = ("gradcheck", "gradgradcheck", "contract")
 CASE_DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")

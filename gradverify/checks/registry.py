@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from gradverify.case import Settings
-from gradverify.checks import batching, forward_ad, gradcheck, gradgradcheck, precision
+from gradverify.checks import batching, compiling, forward_ad, gradcheck, gradgradcheck, precision
 from gradverify.checks.contract import check as contract
 from gradverify.checks.failures import failed_call, skipped
 from gradverify.core.function.chance import seed_everywhere
@@ -43,6 +43,7 @@ CHECKS = (
     Check(name=contract.NAME, run=_causeless(contract.run)),
     Check(name=forward_ad.NAME, run=_causeless(forward_ad.run)),
     Check(name=batching.NAME, run=_causeless(batching.run)),
+    Check(name=compiling.NAME, run=_causeless(compiling.run)),
     Check(name=precision.NAME, run=_causeless(precision.run)),
 )
 

@@ -1,0 +1,133 @@
+"""GV505: a function that torch.compile has traced gives the outputs and gradients that it gives as it is written.
+
+Traced for autograd and run by the same kernels (`aot_eager`), which needs no compiler for another language. So what
+differs is what tracing has made of the code: a branch that asks whether it is compiled, state that is read once, a
+Function whose backward is another one when it is traced.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Settings
+from gradverify.checks.contract.build import heard, subject_for
+from gradverify.checks.contract.noise import largest
+from gradverify.checks.contract.subject import Answer, Subject, answer_of, graph_at, outputs_of
+from gradverify.checks.contract.wording import accusation, differences, raised
+from gradverify.checks.failures import evaluations, skipped
+from gradverify.core.function.problem import Problem
+from gradverify.core.function.tape import Tape
+from gradverify.errors import EvaluationError
+from gradverify.result import CheckResult, Finding, Verdict, worst
+
+NAME = "compile"
+_BACKEND = "aot_eager"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compiled:
+    """What the traced function gives, and in how many graphs."""
+
+    tape: Tape
+    grads: Answer | None  # None where the outputs have other names or shapes
+    graphs: int
+
+
+def run(problem: Problem, settings: Settings) -> CheckResult:
+    """Compare what is traced by torch.compile with what is not, outputs and gradients. Raises EvaluationError."""
+    subject = subject_for(problem, settings)
+    if subject is None:
+        return skipped(NAME, problem, "nothing to differentiate, or a forward that does not repeat")
+    if subject.problem.seed is not None:
+        return skipped(
+            NAME, problem, "the forward draws random numbers, which traced code draws in an order of its own"
+        )
+    subject = heard(subject)
+    try:
+        compiled = _compiled(subject)
+    except EvaluationError as error:
+        return skipped(NAME, subject.problem, f"torch.compile ends on the way: {raised(error)}")
+    if not compiled.graphs:
+        return skipped(NAME, subject.problem, "torch.compile finds nothing in it that it can trace")
+    found = tuple(_findings(subject, compiled))
+    return CheckResult(
+        check=NAME,
+        verdict=worst([finding.verdict for finding in found] or [Verdict.PASS]),
+        message=found[0].message if found else f"compiled and eager agree{_parts(compiled.graphs)}",
+        evaluations=evaluations(subject.problem),
+        findings=found,
+    )
+
+
+def _compiled(subject: Subject) -> _Compiled:
+    """Trace the function and ask it for outputs and gradients; raises EvaluationError.
+
+    What torch has compiled before in this process is forgotten: many functions share the code that passes their
+    arguments on, and of one code only a few versions are kept.
+    """
+    graphs = 0
+
+    def backend(module: Any, examples: Any) -> Any:
+        nonlocal graphs
+        graphs += 1
+        return traced(module, examples)
+
+    with _quietly():
+        try:
+            traced = torch._dynamo.lookup_backend(_BACKEND)
+            torch._dynamo.reset()
+            function = torch.compile(subject.problem.function, backend=backend, dynamic=False)
+        except Exception as error:
+            raise EvaluationError("forward", error) from error
+        there = replace(subject, problem=replace(subject.problem, function=function))
+        tape = graph_at(there, [primal.tensor for primal in subject.primals])
+        same = [(output.name, output.tensor.shape) for output in tape.outputs] == [
+            (output.name, output.tensor.shape) for output in subject.tape.outputs
+        ]
+        return _Compiled(tape=tape, grads=answer_of(there, tape, subject.cotangents) if same else None, graphs=graphs)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep what torch has to say about parts that it cannot trace: the message of the check says how many there are."""
+    log = logging.getLogger("torch._dynamo")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
+
+
+def _findings(subject: Subject, compiled: _Compiled) -> Iterator[Finding]:
+    tape = graph_at(subject, [primal.tensor for primal in subject.primals])
+    one, other = ([output.name for output in each.outputs] for each in (compiled.tape, tape))
+    if one != other:
+        yield accusation("GV505", "compiled, it does not return the same outputs")
+        return
+    for name, found, expected in zip(one, outputs_of(compiled.tape), outputs_of(tape), strict=True):
+        if found.shape != expected.shape or not _close(subject, found, expected):
+            yield accusation("GV505", f"compiled, {name} is not what it is otherwise", of=name)
+            return
+    if compiled.grads is not None:
+        claim = "compiled, the gradient is not what it is otherwise"
+        yield from differences(subject, "GV505", claim, compiled.grads, answer_of(subject, tape, subject.cotangents))
+
+
+def _close(subject: Subject, one: Tensor, other: Tensor) -> bool:
+    eps = max(torch.finfo(dtype).eps for dtype in subject.dtypes)
+    return torch.allclose(one, other, rtol=0.0, atol=eps**0.5 * largest(other), equal_nan=True)
+
+
+def _parts(graphs: int) -> str:
+    return "" if graphs == 1 else f", traced in {graphs} parts"
