@@ -106,6 +106,9 @@ def _require(function: Any, inputs: Any, checks: Any) -> None:
         raise TypeError(f"inputs: expected a tuple of forward's arguments, found {type(inputs).__name__}")
     if not callable(function):
         raise TypeError(f"function: expected a Function class or a callable, found {type(function).__name__}")
+    if isinstance(function, type) and issubclass(function, torch.nn.Module):
+        found = f"the class {function.__name__}; make one, {function.__name__}(…)"
+        raise TypeError(f"function: expected a Function class or a callable, found {found}")
 
 
 def _settings(rtol: float | None, atol: float | None, seed: int, torch_gradcheck: str) -> Settings:

@@ -92,6 +92,8 @@ def test_mistakes_in_the_call_are_said() -> None:
         gradverify.verify(torch.sin, x)
     with pytest.raises(TypeError, match="expected a Function class or a callable, found NoneType"):
         gradverify.verify(None, (x,))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"found the class Linear; make one, Linear\(…\)"):
+        gradverify.verify(torch.nn.Linear, (x,))
     for inputs, found in (({"x": x}, "dict"), (None, "NoneType"), (3, "int"), ("x", "str")):
         with pytest.raises(TypeError, match=f"inputs: expected a tuple of forward's arguments, found {found}"):
             gradverify.verify(torch.sin, inputs)  # type: ignore[arg-type]
