@@ -137,6 +137,12 @@ def test_a_term_that_goes_with_a_tensor_in_every_row() -> None:
     assert answer == (None, "")
 
 
+def test_factors_of_a_derivative_that_is_a_tensor_itself_are_no_term() -> None:
+    odd = 0.5 + drawn(6, seed=3).detach().abs()
+    answer = only(torch.outer, lambda g, x, y: (odd * (g @ y), None), drawn(6), Y[0])
+    assert answer == (None, "")
+
+
 def test_another_tensor_in_the_place_of_one() -> None:
     def backward(g: Tensor, x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         gx, _ = gradients(normalised, g, x, w)

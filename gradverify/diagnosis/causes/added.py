@@ -64,7 +64,8 @@ def missing_by_line(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 def _by_line(seen: Seen, error: Tensor, each: Laid) -> Tensor | None:
     """Return the error (m, n) as multiples of a tensor, one per line across its axis; None where it is none.
 
-    Lines need so many wrong entries, at which the tensor varies, that one number for them is no coincidence.
+    Lines need so many wrong entries, at which the tensor varies, that one number for them is no coincidence. Where the
+    derivative itself is such multiples, any factors are.
     """
     along = 1 - each.axis.value  # the axis across which lines go side by side
     held = each.spread.expand_as(error).masked_fill(~seen.wrong, 0.0)
@@ -74,10 +75,16 @@ def _by_line(seen: Seen, error: Tensor, each: Laid) -> Tensor | None:
     varies = largest > (1 + _VARIES) * least
     if int(lines.sum()) < 2 or not bool((many & varies & (least > 0))[lines].all()):
         return None
-    factor = (error * held).sum(1 - along, keepdim=True) / held.square().sum(1 - along, keepdim=True).clamp(min=_TINY)
-    found = factor * held
+    found, right = (_multiples(entries, held, 1 - along) for entries in (error, seen.numeric))
     slack = _SAME * error.abs() + torch.minimum(seen.slack, 1e-3 * error.abs())
+    if bool(((seen.numeric - right).abs() <= slack)[seen.wrong].all()):
+        return None
     return found if bool(((error - found).abs() <= slack)[seen.wrong].all()) else None
+
+
+def _multiples(entries: Tensor, held: Tensor, dim: int) -> Tensor:
+    """Return the multiples of `held` along a dimension that are nearest to the entries; (m, n)."""
+    return (entries * held).sum(dim, keepdim=True) / held.square().sum(dim, keepdim=True).clamp(min=_TINY) * held
 
 
 def _summands(evidence: Evidence, seen: Seen) -> Iterator[tuple[Tensor, str]]:
