@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.core.whole.sums import Sums
 from gradverify.diagnosis.block.seen import Seen, block_of
-from gradverify.diagnosis.causes.added import missing_by_line, missing_summand
+from gradverify.diagnosis.causes.added import missing_by_line, missing_summand, one_tensor_alone
 from gradverify.diagnosis.causes.arranged import permuted, transposed
 from gradverify.diagnosis.causes.axis import wrong_axis
 from gradverify.diagnosis.causes.branch import wrong_branch
@@ -17,7 +17,7 @@ from gradverify.diagnosis.causes.broadcast import missing_broadcast_sum
 from gradverify.diagnosis.causes.conjugate import missing_conjugate
 from gradverify.diagnosis.causes.cotangent import missing_cotangent
 from gradverify.diagnosis.causes.detached import detached
-from gradverify.diagnosis.causes.elsewhere import another_tensor, computed_elsewhere, wrong_point
+from gradverify.diagnosis.causes.elsewhere import computed_elsewhere, wrong_point
 from gradverify.diagnosis.causes.factor import constant_factor, mean_for_sum, sign_flip
 from gradverify.diagnosis.causes.inverted import inverted_mask
 from gradverify.diagnosis.causes.lost import lost_paths
@@ -90,7 +90,7 @@ _AT_LAST = (
     lost_paths,
     missing_summand,
     missing_by_line,
-    another_tensor,
+    one_tensor_alone,
 )  # say least of where and why
 
 

@@ -65,23 +65,3 @@ def test_a_rounded_corner_is_smooth(relative: float, width: float) -> None:
 
     wrong = with_backward(corner, lambda grad, x: grad * (3 + x / torch.sqrt(x * x + width)) * (1 + relative))
     assert gradcheck(wrong, double([0.0])).verdict is Verdict.FAIL
-
-
-def test_a_slight_kink_where_the_rest_of_the_derivative_is_zero() -> None:
-    generator = torch.Generator().manual_seed(0)
-    weights = torch.rand(60, 50, dtype=torch.float64, generator=generator) + 0.1
-    at_kink = torch.arange(60) % 3 == 0
-    x = torch.where(at_kink, 1.0, torch.rand(60, dtype=torch.float64, generator=generator) + 0.5).requires_grad_()
-
-    def forward(x: Tensor) -> Tensor:
-        return torch.where(at_kink, (x - 1).square() + 3e-5 * (x - 1).abs(), x.sin() * x + x) @ weights
-
-    def backward(times: float) -> Callable[..., Tensor]:
-        def answer(grad: Tensor, x: Tensor) -> Tensor:
-            slope = 2 * (x - 1) + times * 3e-5
-            return (weights @ grad) * torch.where(at_kink, slope, x.sin() + x * x.cos() + 1)
-
-        return answer
-
-    assert gradcheck(with_backward(forward, backward(1.0)), x).verdict is Verdict.PASS
-    assert gradcheck(with_backward(forward, backward(2.0)), x).verdict is Verdict.FAIL

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tests.core.support import double
 from tests.diagnosis.support import Backward, drawn, jacobian, only
 from tests.diagnosis.test_factors import gradients
 
@@ -115,6 +116,17 @@ def test_another_input_is_used_where_this_one_belongs() -> None:
     assert answer == ("wrong-point", "analytic is the derivative at x = y: backward computes with y where x belongs")
 
 
+def test_a_mask_of_another_tensor() -> None:
+    answer = only(lambda x, y: x.relu() + y, lambda g, x, y: (g * (y > 0), g), drawn(24), drawn(24, seed=1))
+    assert answer == ("wrong-point", "analytic is the derivative at x = y: backward computes with y where x belongs")
+
+
+def test_a_point_that_is_zero_in_half_of_its_entries() -> None:
+    y = double([0.0, 0, 0, 0, 0, 0.5, 1, 2, 0.7])
+    backward: Backward = lambda g, x, y: (g * (1 - y.tanh().square()), g)  # noqa: E731
+    assert only(lambda x, y: x.tanh() + y, backward, drawn(9), y)[0] == "wrong-point"
+
+
 def test_a_straight_branch_is_no_point() -> None:
     forward = lambda x, s: torch.where(x > 0, x, torch.expm1(x)) * s  # noqa: E731
     answer = only(forward, lambda g, x, s: (g * s, None), drawn(40), 0.5 + drawn(40, seed=1).detach().abs())
@@ -148,8 +160,13 @@ def test_another_tensor_in_the_place_of_one() -> None:
         gx, _ = gradients(normalised, g, x, w)
         return gx, (g * x).sum(0)  # x as it was, not as it is normalised
 
+    says = "and nothing else: a factor or a term is missing beside it, or another tensor belongs in its place"
     answer = only(normalised, backward, drawn(5, 8), drawn(8, seed=1))
-    assert answer == ("wrong-point", "analytic = x: backward multiplies by x where another tensor belongs")
+    assert answer == ("missing-factor", f"analytic = x {says}")
+    answer = only(
+        lambda x, y: y * (1 + x.sin()), lambda g, x, y: (g * y, g * (1 + x.sin())), drawn(9), drawn(9, seed=1)
+    )
+    assert answer == ("missing-factor", f"analytic = y {says}")
 
 
 def normalised(x: Tensor, w: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradverify.core.excuses.trial import Trial
 from gradverify.core.function.flags import any_set
-from gradverify.core.judging.bench import Bench, focused, of_moves
+from gradverify.core.judging.bench import Bench, focused
 from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.judging.replaced import span
 from gradverify.core.numeric.ladder import coarse_steps, tableau
@@ -34,10 +34,8 @@ def excuse_slight(trial: Trial, judged: Judged) -> Judged:
     """Turn accusations that lie between two slopes which differ a little into kinks."""
     at, chosen = trial.at, trial.chosen
     claimed = at.claimed[chosen]
-    size = torch.maximum(torch.maximum(claimed.abs(), judged.numeric.abs()), of_moves(at.allowance, chosen).beside)
-    size = torch.maximum(size, at.allowance.largest)
     accused = (judged.code == Code.MISMATCH) & ~judged.kinked
-    accused &= judged.error <= _SLIGHT * size
+    accused &= judged.error <= _SLIGHT * torch.maximum(claimed.abs(), judged.numeric.abs())
     rows, outputs = span(accused)
     rows = rows[: min(_ROWS, _NUMBERS // (_SAMPLES * at.width))]
     if not len(rows):
@@ -47,7 +45,7 @@ def excuse_slight(trial: Trial, judged: Judged) -> Judged:
     low, high, sure = _slopes(focused(at, outputs), chosen[rows])
     gap, middle = high - low, (high + low) / 2
     slack = _ALIKE * gap
-    sure &= gap <= _WIDEST * size[place]
+    sure &= gap <= _WIDEST * torch.maximum(low.abs(), high.abs())
     between = (own >= low - slack) & (own <= high + slack) & sure & ((numeric - middle).abs() <= slack)
     excused = torch.zeros_like(accused)
     excused[place] = accused[place] & between

@@ -13,6 +13,7 @@ from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.laid import Laid, laid
 from gradverify.diagnosis.block.seen import Seen, share_of
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
+from gradverify.diagnosis.causes.scaled import MISSING_FACTOR
 from gradverify.diagnosis.causes.term import MISSING_TERM
 from gradverify.diagnosis.naming.constants import number, recognise
 from gradverify.diagnosis.naming.variables import Axis
@@ -21,6 +22,7 @@ from gradverify.diagnosis.naming.wording import differ, part
 _SAME = 1e-5  # relative: errors that are one number
 _SEVERAL = 4  # entries that agree
 _VARIES = 0.01  # by which part a tensor varies along a line, at least
+_EXACTLY = 1e-12  # relative: what backward has multiplied by
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -59,6 +61,27 @@ def missing_by_line(evidence: Evidence, seen: Seen) -> Diagnosis | None:
                 text = f"{text}: a term that goes with {each.name} is missing or too many{part(share)}"
                 return Diagnosis(cause=MISSING_TERM, explanation=text, share=share)
     return None
+
+
+def one_tensor_alone(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    """Every entry that is claimed is what a tensor holds there, and nothing else."""
+    live = seen.claimed != 0
+    claimed = seen.claimed[live]
+    for axis in Axis:
+        for each in laid(evidence, axis):
+            held = each.spread.expand_as(seen.claimed)
+            sign = next((sign for sign in (1.0, -1.0) if _are_same(claimed, sign * held[live])), None)
+            share = None if sign is None else share_of(seen, torch.where(live, sign * held, 0.0))
+            if share is not None:
+                text = f"analytic = {'-' if sign == -1.0 else ''}{each.name}{each.where} and nothing else"
+                text = f"{text}: a factor or a term is missing beside it, or another tensor belongs in its place"
+                return Diagnosis(cause=MISSING_FACTOR, explanation=f"{text}{part(share)}", share=share)
+    return None
+
+
+def _are_same(claimed: Tensor, held: Tensor) -> bool:
+    near = (claimed - held).abs() <= _EXACTLY * held.abs()
+    return bool(near.all()) and int(torch.unique(held).numel()) >= _SEVERAL
 
 
 def _by_line(seen: Seen, error: Tensor, each: Laid) -> Tensor | None:
