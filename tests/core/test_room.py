@@ -28,12 +28,12 @@ print(faults() - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc learns from what is freed")
 def test_pages_are_asked_for_once() -> None:
-    """What else lies on the heap is by chance, so five processes are counted together.
+    """What else lies on the heap is by chance, so five processes are asked.
 
-    With the call one in hundreds has to ask for one tensor again (1,953 pages of 4 KiB); without it three in four of
+    With the call one in hundreds has to ask for tensors again (1,953 pages of 4 KiB each); without it three in four of
     them ask for 5,859 or for some 39,000.
     """
-    assert sum(_faults() for _ in range(5)) < 5_000
+    assert sum(_faults() > 1_000 for _ in range(5)) < 2
 
 
 def _faults() -> int:
