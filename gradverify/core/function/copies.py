@@ -22,7 +22,7 @@ from gradverify.core.function.sampler import Mode, Sampler, single, units_apart
 from gradverify.core.function.sizes import identical
 from gradverify.errors import EvaluationError
 
-WORTH = 4  # fewer points are evaluated one by one
+WORTH = 6  # fewer points are evaluated one by one
 HELD = 2_000_000  # numbers in one call, at most
 ROUGH = 8.0  # units of rounding by which a vector register and single entries may be apart
 REFUSED = (RuntimeError, ValueError, TypeError, IndexError)  # by what inputs of another shape are
