@@ -1,4 +1,4 @@
-"""Which clear accusations climb the ladder: all of them, until it has confirmed enough.
+"""Which clear accusations climb the ladder: all of them where they are few, else some of every size.
 
 A gradient that is wrong throughout makes thousands of accusations that nothing will take back, and a ladder for each is
 dear: hundreds of times what the first steps cost. So some climb, from all over the block, and where not one of these
