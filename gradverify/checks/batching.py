@@ -13,7 +13,7 @@ from torch.autograd import Function
 from gradverify.case import Settings
 from gradverify.checks.contract.build import heard, subject_for
 from gradverify.checks.contract.nodes import class_of, custom_nodes
-from gradverify.checks.contract.noise import largest
+from gradverify.checks.contract.noise import same_output
 from gradverify.checks.contract.subject import Answer, Subject, answer_of, as_coordinates, graph_at, judged, outputs_of
 from gradverify.checks.contract.wording import accusation, differences, raised
 from gradverify.checks.failures import evaluations, skipped
@@ -96,16 +96,11 @@ def _compared(subject: Subject, batched: tuple[int, ...], dim: int) -> Iterator[
         yield accusation("GV504", f"vmap over {names}: {raised(error)}")
         return
     for output, one, other in zip(subject.tape.outputs, batch.outputs, loop.outputs, strict=True):
-        if one.shape != other.shape or not _close(subject, one, other):
+        if not same_output(subject, one, other):
             yield accusation("GV504", f"vmap over {names}: {output.name} is not what a loop gives", of=output.name)
             return
     claim = f"vmap over {names}: the gradient is not what a loop gives"
     yield from differences(subject, "GV504", claim, batch.grads, loop.grads)
-
-
-def _close(subject: Subject, one: Tensor, other: Tensor) -> bool:
-    eps = max(torch.finfo(dtype).eps for dtype in subject.dtypes)
-    return torch.allclose(one, other, rtol=0.0, atol=eps**0.5 * largest(other), equal_nan=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.checks.contract.build import heard, subject_for
-from gradverify.checks.contract.noise import largest
+from gradverify.checks.contract.noise import same_output
 from gradverify.checks.contract.subject import Answer, Subject, answer_of, graph_at, outputs_of
 from gradverify.checks.contract.wording import accusation, differences, raised
 from gradverify.checks.failures import evaluations, skipped
@@ -116,17 +115,12 @@ def _findings(subject: Subject, compiled: _Compiled) -> Iterator[Finding]:
         yield accusation("GV505", "compiled, it does not return the same outputs")
         return
     for name, found, expected in zip(one, outputs_of(compiled.tape), outputs_of(tape), strict=True):
-        if found.shape != expected.shape or not _close(subject, found, expected):
+        if not same_output(subject, found, expected):
             yield accusation("GV505", f"compiled, {name} is not what it is otherwise", of=name)
             return
     if compiled.grads is not None:
         claim = "compiled, the gradient is not what it is otherwise"
         yield from differences(subject, "GV505", claim, compiled.grads, answer_of(subject, tape, subject.cotangents))
-
-
-def _close(subject: Subject, one: Tensor, other: Tensor) -> bool:
-    eps = max(torch.finfo(dtype).eps for dtype in subject.dtypes)
-    return torch.allclose(one, other, rtol=0.0, atol=eps**0.5 * largest(other), equal_nan=True)
 
 
 def _parts(graphs: int) -> str:
