@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.autograd import Function
 from torch.compiler import is_compiling
 
 from gradverify.case import Settings
 from gradverify.checks.registry import run_check
 from gradverify.core.function.problem import bind
 from gradverify.result import CheckResult, Verdict
+from tests.core.support import claimed
 
 X = torch.linspace(-1.5, 2, 6, dtype=torch.float64)
 
@@ -25,22 +24,6 @@ def compiled(function: Any, *inputs: Tensor) -> CheckResult:
     return run_check("compile", bind(function, primals, names=tuple("xyz"[: len(primals)])), Settings())
 
 
-def written(
-    forward: Callable[[Tensor], Any], slope: Callable[[Tensor], Tensor] = torch.cos
-) -> Callable[[Tensor], Tensor]:
-    class Written(Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Any:
-            ctx.save_for_backward(x)
-            return forward(x)
-
-        @staticmethod
-        def backward(ctx: Any, *cotangents: Tensor) -> Tensor:
-            return cotangents[0] * slope(ctx.saved_tensors[0])
-
-    return Written.apply
-
-
 def by_hand(x: Tensor) -> Tensor:
     return torch.from_numpy(x.detach().numpy() ** 3)
 
@@ -48,8 +31,8 @@ def by_hand(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     "function",
     [
-        written(torch.sin),
-        written(by_hand, lambda x: 3 * x.square()),
+        claimed(torch.sin, torch.cos),
+        claimed(by_hand, lambda x: 3 * x.square()),
         torch.nn.functional.gelu,
         torch.nn.Linear(6, 2, dtype=torch.float64),
     ],
@@ -60,7 +43,7 @@ def test_what_is_traced_rightly_passes(function: Any) -> None:
 
 
 def test_a_backward_that_is_another_one_when_it_is_traced() -> None:
-    result = compiled(written(torch.sin, lambda x: x.cos() * (1.001 if is_compiling() else 1.0)))
+    result = compiled(claimed(torch.sin, lambda x: x.cos() * (1.001 if is_compiling() else 1.0)))
     assert (result.verdict, [finding.code for finding in result.findings]) == (Verdict.FAIL, ["GV505"])
     assert "compiled, the gradient is not what it is otherwise: 6 of 6 entries differ by x" in result.message
 
@@ -69,7 +52,7 @@ def test_rounding_that_is_another_one_is_none() -> None:
     def slope(x: Tensor) -> Tensor:
         return (x + 1e-3 - 1e-3).cos() if is_compiling() else x.cos()
 
-    assert compiled(written(torch.sin, slope)).verdict is Verdict.PASS
+    assert compiled(claimed(torch.sin, slope)).verdict is Verdict.PASS
 
 
 def test_an_output_that_is_another_one_when_it_is_traced() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -94,9 +94,9 @@ def _judge(at: Bench, walk: Walk, patience: Patience) -> Judged:
     return judged
 
 
-def _climb_all(at: Bench, chosen: Tensor, parts: Sequence[Tensor], judged: Judged) -> None:
+def _climb_all(at: Bench, chosen: Tensor, parts: list[Tensor], judged: Judged) -> None:
     """Climb for some sets of entries, together where they are few: what moves beside an entry tells more about it."""
-    whole = torch.stack([*parts]).any(dim=0)
+    whole = torch.stack(parts).any(dim=0)
     rows, outputs = span(whole)
     for part in [whole] if len(rows) * len(outputs) <= _TOGETHER else parts:
         _climb(at, chosen, part, judged)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -17,6 +17,8 @@ from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.errors import EvaluationError
 
+_Asked = Callable[[Evidence, Tensor], Tensor | None]  # for derivatives at values of the input, (k,)
+
 WRONG_POINT = "wrong-point"
 _SAME = 1e-5  # relative
 _CHANGES = 1e-5  # relative: derivatives that are not the same
@@ -28,25 +30,24 @@ _LEAST = 1e-4  # of the usual size, for those near zero
 
 def wrong_point(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """The claimed derivatives are those at another tensor's values."""
-    for name, point in _points(evidence) if _may_be_moved(evidence, seen) else ():
-        slopes = _slopes(evidence, point)
-        share = _agrees(seen, seen.claimed.diagonal(), slopes)
-        if share is not None and _goes_by(seen, slopes, _slopes(evidence, _elsewhere(point))):
-            wrt = evidence.wrt.name
-            text = f"analytic is the derivative at {wrt} = {name}: backward computes with {name} where {wrt} belongs"
-            return Diagnosis(cause=WRONG_POINT, explanation=text, share=share)
-    return None
+    text = "analytic is the derivative at {wrt} = {name}: backward computes with {name} where {wrt} belongs"
+    return _first(evidence, seen, seen.claimed.diagonal(), _slopes, text)
 
 
 def computed_elsewhere(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """Backward, asked at another tensor's values, says what is right here."""
+    text = "backward at {wrt} = {name} says what is right here: it computes with {wrt} where {name} belongs"
+    return _first(evidence, seen, seen.numeric.diagonal(), _answers, text)
+
+
+def _first(evidence: Evidence, seen: Seen, expected: Tensor, asked: _Asked, text: str) -> Diagnosis | None:
+    """Return the first tensor at whose values, and not in another order, the expected derivatives are found."""
     for name, point in _points(evidence) if _may_be_moved(evidence, seen) else ():
-        answers = _answers(evidence, point)
-        share = _agrees(seen, seen.numeric.diagonal(), answers)
-        if share is not None and _goes_by(seen, answers, _answers(evidence, _elsewhere(point))):
-            wrt = evidence.wrt.name
-            text = f"backward at {wrt} = {name} says what is right here: it computes with {wrt} where {name} belongs"
-            return Diagnosis(cause=WRONG_POINT, explanation=text, share=share)
+        there = asked(evidence, point)
+        share = _agrees(seen, expected, there)
+        if share is not None and _goes_by(seen, there, asked(evidence, _elsewhere(point))):
+            explanation = text.format(wrt=evidence.wrt.name, name=name)
+            return Diagnosis(cause=WRONG_POINT, explanation=explanation, share=share)
     return None
 
 
@@ -68,7 +69,7 @@ def _agrees(seen: Seen, expected: Tensor, found: Tensor | None) -> float | None:
     """Return the share of the error that is explained where two derivatives are the same, None where they are not."""
     if found is None:
         return None
-    largest = expected[torch.isfinite(expected)].abs().amax() if bool(torch.isfinite(expected).any()) else 0.0
+    largest = expected.abs().nan_to_num(0.0, 0.0, 0.0).amax()
     slack = (_SAME * expected.abs() + seen.slack.diagonal()).clamp(max=_SAME * largest)
     lost = ~torch.isfinite(found)  # there the function has no derivative, or differences find none
     near = (found - expected).abs() <= slack

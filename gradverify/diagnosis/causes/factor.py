@@ -176,7 +176,7 @@ def _reading(site: Site, found: Factor) -> str:
             return f", which is {given.itself} ({given.name} is {number(given.value)})"
         also = f", as is {size}" if size and given.value >= _SUMMANDS else ""
         return f": a factor of {given.text} {much} ({given.name} is {number(given.value)}{also})"
-    if known is None or value < 0 or "." in known.text:
+    if known is None or value < 0 or known.plain:
         return ""
     text = f": a factor of {known.inverse} is missing" if known.inverse else f": a factor of {known.text} too many"
     return f"{text} ({size})" if size else text

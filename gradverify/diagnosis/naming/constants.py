@@ -31,6 +31,7 @@ class Constant:
     value: float  # positive
     text: str  # 2, 1/3, √5, 1/π
     inverse: str  # what it is one over, "" where that is no simpler
+    plain: bool = False  # a decimal, whose name says nothing but its value
 
 
 def recognise(value: float, accuracy: float, sizes: Iterable[int]) -> Constant | None:
@@ -83,7 +84,7 @@ def _short(size: float) -> Iterator[Constant]:
         if 1 < round(whole) < _WHOLE:
             yield _rational(Fraction(1, round(whole)) if is_inverse else Fraction(round(whole)))
     for decimal in (float(f"{size:.3g}"), 1 + float(f"{size - 1:.1g}")):
-        yield Constant(value=decimal, text=number(decimal), inverse="")
+        yield Constant(value=decimal, text=number(decimal), inverse="", plain=True)
 
 
 def _rational(value: Fraction) -> Constant:

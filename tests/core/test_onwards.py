@@ -1,0 +1,22 @@
+"""What a rung and all finer ones say, told by a call for each rung as by torch's scan."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gradverify.core.numeric.onwards import largest_onwards, smallest_onwards
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 9, 5), (6, 30, 50), (5000, 1, 1), (1, 2, 5000)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int8])
+def test_small_and_large_ladders_say_the_same(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    values = (10 * torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).to(dtype)
+    if dtype is torch.float64:
+        values[..., -1:, :1], values[:1, :1] = torch.inf, -torch.inf
+    given = values.clone()
+    found = largest_onwards(values), smallest_onwards(values)
+    for rung in range(shape[1]):
+        assert torch.equal(found[0][:, rung], values[:, rung:].amax(dim=1))
+        assert torch.equal(found[1][:, rung], values[:, rung:].amin(dim=1))
+    assert torch.equal(values, given)
