@@ -28,12 +28,12 @@ print(faults() - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc learns from what is freed")
 def test_pages_are_asked_for_once() -> None:
-    """What else lies on the heap is by chance, so five processes are asked.
+    """What else lies on the heap is by chance, so eight processes are asked, of which one may be off.
 
     With the call one in hundreds has to ask for tensors again (1,953 pages of 4 KiB each); without it three in four of
-    them ask for 5,859 or for some 39,000.
+    them ask for 5,859 or for some 39,000, so that all but one in 2,600 runs of this test fail.
     """
-    assert sum(_faults() > 1_000 for _ in range(5)) < 2
+    assert sum(_faults() > 1_000 for _ in range(8)) < 2
 
 
 def _faults() -> int:
