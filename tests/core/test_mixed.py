@@ -72,6 +72,17 @@ def test_stairs_grow_with_the_samples_that_are_taken_of_them(seed: int) -> None:
     assert result.verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize("x", [4.745931004809948, 3.3, 0.61, 1.7, 8.4, 33.3])
+def test_what_varies_quickly_is_not_taken_for_rounding_that_nothing_explains(x: float) -> None:
+    """The sawtooth of a fraction is as loud at many distances, and a million times as loud as float32's stairs."""
+    point = torch.tensor([x], dtype=torch.float64, requires_grad=True)
+    for sawtooth in (lambda x: x.square().float().double().frac(), lambda x: (19.3 * x).float().double().frac()):
+        assert gradcheck(sawtooth, point).mismatched == 0
+        (right,) = torch.autograd.grad(sawtooth(point), point)
+        twice = gradcheck(claimed(sawtooth, lambda x: 2 * right), point)  # noqa: B023
+        assert twice.verdict is not Verdict.PASS
+
+
 def _narrow(function: Callable[[Tensor], Tensor], x: Tensor) -> float:
     """Return what the forward is seen to round to on its way."""
     problem = problem_of(function, x)

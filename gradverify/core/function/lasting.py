@@ -6,6 +6,8 @@ stair; what is smooth falls by 8 and more from one distance to the next.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from gradverify.core.function.scale import Scales
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # relative to the length scale, from where rounding may be heard
 _LASTS = 3  # distances, at most of which what lasts is heard
 _STAYS = 4.0  # noise falls by less from one of these to the next
+_HIGH = 2.0**13  # times what rounding its tensor to these digits leaves: what is louder may be the function itself
 _AT_ONCE = 1024.0  # and by more where the samples come to lie within one stair, which smooth variation does seldom
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -23,19 +26,23 @@ _TINY = torch.finfo(torch.float64).tiny
 def of_stairs(noise: Noise, sampled: Sampler, lengths: Scales) -> Noise:
     """Return the noise of a forward that rounds some of what it computes, be the stairs wider than samples are apart.
 
-    A smooth term beside such stairs moves by any step, and within one of them it moves alone.
+    A smooth term beside such stairs moves by any step, and within one of them it moves alone. What is far louder than
+    rounding to so few digits may as well be a function that varies quickly.
     """
-    one, other = (_flight(_at_all(sampled, side * direction_of(lengths, 0))) for side in (1.0, -1.0))
-    both = (one > 0) & (other > 0)
-    height = pooled(sampled, torch.where(both, torch.minimum(one, other), torch.maximum(one, other)))
-    height = torch.maximum(height, _rounded_to(sampled, sampled.narrow()))
-    level, size = torch.maximum(noise.level, height), sampled.value.abs()
+    eps = sampled.narrow()
+    heard = [_at_all(sampled, side * direction_of(lengths, 0)) for side in (1.0, -1.0)]
+    height, low = (
+        torch.maximum(_height(sampled, heard, most), _rounded_to(sampled, eps))
+        for most in (torch.inf, _HIGH * eps * sampled.size)
+    )
+    rounding = torch.maximum(noise.rounding, low)
+    share = (rounding / sampled.value.abs()).masked_fill(sampled.value == 0, torch.nan).nanmedian().nan_to_num(0.0)
     return Noise(
-        level=level,
+        level=torch.maximum(noise.level, height),
         loud=torch.maximum(noise.loud, height),
         lasting=noise.lasting | (height > 0),
-        rounding=level,  # the forward was seen to round so, and none of it is a function that varies quickly
-        share=torch.maximum(sampled.unit, (level / size).masked_fill(size == 0, torch.nan).nanmedian().nan_to_num(0.0)),
+        rounding=rounding,
+        share=torch.maximum(sampled.unit, share),
     )
 
 
@@ -49,14 +56,22 @@ def _rounded_to(sampled: Sampler, eps: float) -> Tensor:
     return torch.where(magnitudes(sampled, more.to(size.dtype)) > 0, 0.0, size * (eps / 2))
 
 
-def _flight(heard: Tensor) -> Tensor:
+def _height(sampled: Sampler, heard: Sequence[Tensor], most: Tensor | float) -> Tensor:
+    """Return how high the stairs are that are heard (K, m) on either side, none above `most` (m,); (m,)."""
+    one, other = (_flight(side, most) for side in heard)
+    both = (one > 0) & (other > 0)
+    return pooled(sampled, torch.where(both, torch.minimum(one, other), torch.maximum(one, other)))
+
+
+def _flight(heard: Tensor, most: Tensor | float) -> Tensor:
     """Return the loudest of what is heard (K, m) at distances each half the one before that finer ones hear too; (m,).
 
-    Once by accident, samples show far less than there is.
+    Not above `most` (m,). Once by accident, samples show far less than there is.
     """
     heard = heard.nan_to_num(0.0, 0.0, 0.0)
     finer = heard.unfold(0, _LASTS, 1).median(dim=2).values[1:]
-    return torch.where(heard[: len(finer)] <= _STAYS * finer, heard[: len(finer)], 0.0).amax(dim=0)
+    heard = heard[: len(finer)]
+    return torch.where((heard <= _STAYS * finer) & (heard <= most), heard, 0.0).amax(dim=0)
 
 
 def heard_at(sampled: Sampler, lengths: Scales, spacing: float) -> Tensor:
