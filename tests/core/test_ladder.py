@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,8 @@ from gradverify.core.numeric.moves import single_moves
 from gradverify.core.numeric.nonsmooth import examine
 from gradverify.core.numeric.samples import Estimate, joined
 from gradverify.core.numeric.walk import sample
-from tests.core.support import claimed, double, gradcheck, problem_of
+from gradverify.result import Verdict
+from tests.core.support import claimed, double, gradcheck, gradgradcheck, problem_of
 
 
 def estimated_as_if_quiet(factor: float, x: float) -> Estimate:
@@ -50,3 +52,44 @@ def test_products_that_rise_evenly_by_rounding_are_not_taken_for_slopes(factor: 
 @pytest.mark.parametrize("point", [[1e150, 1e-160], [1e153, 1e-300, 1.0], [1e150, 5e-324], [1e150, 0.0]])
 def test_a_ladder_spans_all_numbers_there_are(point: list[float]) -> None:
     assert gradcheck(claimed(torch.square, lambda x: 2.02 * x), double(point)).verdict == "fail"
+
+
+GUARDED: dict[str, Callable[[Tensor, float], Tensor]] = {
+    "x log(|x| + e)": lambda x, guard: x * torch.log(x.abs() + guard),
+    "x log(x² + e)": lambda x, guard: x * torch.log(x * x + guard),
+    "x log(x + e)": lambda x, guard: x * torch.log(x + guard),
+    "entropy": lambda x, guard: -(x * torch.log(x + guard)).sum(),
+}
+
+
+@pytest.mark.parametrize("guard", [torch.finfo(torch.float64).tiny, 1e-38, 1e-30, 1e-20, 1e-12])
+@pytest.mark.parametrize("name", GUARDED)
+def test_quotients_that_grow_by_the_logarithm_of_the_step_say_nothing_of_its_end(name: str, guard: float) -> None:
+    result = gradcheck(lambda x: GUARDED[name](x, guard), double([0.0, 0.25, 0.75]))
+    assert result.mismatched == 0
+
+
+@pytest.mark.parametrize("guard", [1e-300, 1e-30])
+def test_nor_does_a_gradient_whose_quotients_grow_so(guard: float) -> None:
+    result = gradgradcheck(lambda x: x * x * torch.log(x * x + guard), double([0.0, 0.25, 0.75]))
+    assert result.mismatched == 0
+
+
+@pytest.mark.parametrize("guard", [1e-2, 1e-5])
+def test_where_the_logarithm_ends_a_wrong_derivative_is_seen(guard: float) -> None:
+    def loss(x: Tensor) -> Tensor:
+        return x * torch.log(x * x + guard)
+
+    def slope(x: Tensor) -> Tensor:
+        return torch.log(x * x + guard) + 2 * x * x / (x * x + guard)
+
+    x = double([0.0, 0.25, 0.75])
+    assert gradcheck(claimed(loss, slope), x).verdict is Verdict.PASS
+    assert gradcheck(claimed(loss, lambda x: slope(x) * (1 + 1e-6 * (x == 0))), x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("power", [1.5, 1.25])
+def test_quotients_that_settle_slowly_settle(power: float) -> None:
+    assert gradcheck(lambda x: x.abs() ** power, double([0.0, 0.25, -0.75])).mismatched == 0
+    wrong = claimed(lambda x: x.abs() ** power, lambda x: power * x.abs() ** (power - 1) * x.sign() + 1.0)
+    assert gradcheck(wrong, double([0.0, 0.25, -0.75])).verdict is Verdict.FAIL

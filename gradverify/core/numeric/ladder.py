@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gradverify.core.function.flags import any_set
 from gradverify.core.function.scale import Scales
 from gradverify.core.numeric.onwards import largest_onwards, smallest_onwards
 from gradverify.core.numeric.samples import Estimate, Samples, Steps, central
@@ -24,6 +25,10 @@ _FINE = 2.0**-47  # where the fine part ends, relative to the smaller one: some 
 _FINEST = 28  # rungs of the fine part that are a factor of four apart in any case
 _BRIDGE = 32  # those above them are this many at most, further apart where a coordinate is tiny beside others
 _ORDERS = 5  # columns of the tableau beyond the first
+_ALIKE = (0.9, 1.15)  # of how far it has moved before, a difference moves on from rung to rung
+_LASTS = 6  # times in a row: noise does not do so by accident
+_STILL = 0.5  # of how far it moves there, it moves at finer steps, where it settles nowhere
+_TO_THE_END = 1000.0  # rungs there are, at most, down to the smallest number
 _DOUBT = 3.0  # how many times its noise a difference may be off without contradicting anything
 
 
@@ -85,7 +90,27 @@ def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor, *, sm
     value, bar = torch.cat(values, dim=1), torch.cat(bars, dim=1)
     bar = torch.where(torch.isfinite(bar), bar, torch.inf)
     best = bar.argmin(dim=1, keepdim=True)
-    return Estimate(value=value.gather(1, best).squeeze(1), bar=bar.gather(1, best).squeeze(1))
+    onwards = _TO_THE_END * _drift(torch.where(usable, start, torch.nan), noise, lengths)
+    return Estimate(value=value.gather(1, best).squeeze(1), bar=bar.gather(1, best).squeeze(1) + onwards)
+
+
+def _drift(difference: Tensor, noise: Tensor, lengths: Tensor) -> Tensor:
+    """Return by how much differences move on from rung to rung, and settle nowhere; (C, m), zero where they settle.
+
+    So they do where they go by the logarithm of the step, as those of x log(x + 1e-300) do at 0.
+    """
+    none = torch.zeros_like(difference[:, 0])
+    if difference.shape[1] < _LASTS + 2:
+        return none
+    change = difference.diff(dim=1) / lengths.log().diff(dim=1)
+    ratio = change[:, 1:] / change[:, :-1]
+    low, high = _ALIKE
+    lasts = ((ratio >= low) & (ratio <= high)).unfold(1, _LASTS, 1).all(dim=-1)
+    if not any_set(lasts):
+        return none
+    size = difference.diff(dim=1).abs()
+    finer = smallest_onwards(torch.maximum(size, noise[:, 1:]).nan_to_num(torch.inf))[:, _LASTS:]  # as far as heard
+    return torch.where(lasts & (finer >= _STILL * size[:, _LASTS:]), size[:, _LASTS:], 0.0).amax(dim=1)
 
 
 def _top(lengths: Scales) -> Tensor:
