@@ -11,6 +11,7 @@ from gradverify.checks.derivative import Judgement, Question, judge, seeded, unj
 from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import evaluations, failed_call, inconclusive
 from gradverify.checks.left_out import left_out
+from gradverify.checks.overwritten import overwrites
 from gradverify.checks.summed import used_together
 from gradverify.checks.torch_gradcheck import run_gradcheck
 from gradverify.core.function.problem import Problem
@@ -54,7 +55,7 @@ def _as_used(judged: Judgement, ready: Steady, settings: Settings) -> CheckResul
         return _beside_sums(result, tuple(used_together(judged.found, _GROSS)), ready.problem)
     if result.verdict not in (Verdict.PASS, Verdict.INCONCLUSIVE):
         return result
-    wrong = tuple(used_alone(ready, settings.seed))
+    wrong = (*overwrites(judged.found), *used_alone(ready, settings.seed))
     if judged.found is not None and result.verdict is Verdict.PASS:  # else what is off may be rounding
         wrong += tuple(used_together(judged.found))
     result = replace(result, evaluations=evaluations(ready.problem))

@@ -46,6 +46,7 @@ class Reverse:
     problem: Problem
     tape: Tape
     missing: tuple[bool, ...]  # per primal: autograd gave None for a random cotangent
+    overwrites: bool  # the cotangent itself, which others may hold as well
     heard: tuple[Tensor, Tensor]  # that cotangent (m,), of which no entry is small, and the answer to it (n,)
     graph: Graph = field(default_factory=Graph)
     batched: Batched = field(default_factory=Batched)
@@ -55,15 +56,17 @@ def reverse(problem: Problem, tape: Tape, seed: int) -> Reverse:
     """Ask backward for the first time; raises EvaluationError."""
     tape = tape if is_intact(tape) else record(problem)
     cotangent = scattered_from(torch.ones(outputs_in(tape), dtype=torch.float64, device="cpu"), seed)
-    once = _ask(problem, tape, cotangent)
+    given = cotangent.clone()
+    once = _ask(problem, tape, given)
     missing = tuple(grad is None for grad in once)
-    return Reverse(problem=problem, tape=tape, missing=missing, heard=(cotangent, _flat(problem, once)))
+    heard = cotangent, _flat(problem, once)
+    return Reverse(problem=problem, tape=tape, missing=missing, overwrites=given._version > 0, heard=heard)
 
 
 def row(backward: Reverse, cotangent: Tensor) -> Tensor:
     """Return cotangent·A as coordinates of the primals, (n,); `cotangent` is (m,) in output coordinates."""
     tape = backward.tape if may_be_asked(backward) else record(backward.problem)
-    return _flat(backward.problem, _ask(backward.problem, tape, cotangent))
+    return _flat(backward.problem, _ask(backward.problem, tape, cotangent.clone()))
 
 
 def may_be_asked(backward: Reverse) -> bool:
@@ -86,7 +89,7 @@ def asked_again(backward: Reverse, cotangent: Tensor) -> Tensor | None:
     if backward.graph.reuse is Reuse.FRESH or not is_intact(backward.tape):
         return None
     try:
-        return _flat(backward.problem, _ask(backward.problem, backward.tape, cotangent))
+        return _flat(backward.problem, _ask(backward.problem, backward.tape, cotangent.clone()))
     except Rejected:
         raise
     except EvaluationError:
@@ -101,6 +104,7 @@ def outputs_in(tape: Tape) -> int:
 
 
 def _ask(problem: Problem, tape: Tape, cotangent: Tensor) -> tuple[Tensor | None, ...]:
+    """Ask with a cotangent (m,) that nobody else holds: backward may write to it."""
     outputs = [output.tensor for output in tape.outputs]
     cotangents = unflatten(cotangent.to(outputs[0].device), outputs)
     return pulled_back(problem, tape.leaves, outputs, cotangents, differentiable=False)
