@@ -168,3 +168,13 @@ def test_one_place_among_many_that_are_tied_is_found(name: str) -> None:
 
 def test_where_there_are_too_many_places_to_try_nothing_is_accused() -> None:
     assert gradcheck(lambda x: x.topk(100)[0], all_equal(200)).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("seed", [2, 7, 9])
+def test_a_median_of_tied_numbers_is_one_where_hardly_anything_comes_of_it(seed: int) -> None:
+    """Beside 1 - 1e-5 a slope of 1e-5 is lost in noise at the steps that tell pieces apart."""
+    generator = torch.Generator().manual_seed(seed)
+    x = ((torch.randn(30, dtype=torch.float64, generator=generator) * 4).round() / 2).requires_grad_()
+    at = torch.tensor([-6.0, -5.0, 0.3, 5.0, 5.5], dtype=torch.float64)
+    assert gradcheck(lambda x: torch.tanh(at - x.median()), x).mismatched == 0
+    assert gradcheck(scaled(lambda x: torch.tanh(at - x.median()), 2.0), x).verdict is Verdict.FAIL

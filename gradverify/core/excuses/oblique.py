@@ -9,7 +9,7 @@ and if it fails, the pieces are looked up: the derivatives at points close by sp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -21,7 +21,7 @@ from gradverify.core.function.sampler import along
 from gradverify.core.function.scale import own_or_shared
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
-from gradverify.core.numeric.moves import Kind, by_owner
+from gradverify.core.numeric.moves import Kind, by_owner, owned
 from gradverify.core.numeric.pieces import slopes, spread_evenly
 
 _TRIALS = 6  # pairs of random directions whose derivatives should add up
@@ -37,6 +37,8 @@ _EVERY = 512  # of these, at most
 _DISTANCE = 2.0**-26  # of these points, relative to the length scale
 _STEP = 2.0**-36  # of the differences there, well inside one smooth piece
 _COLUMNS = 96  # coordinates looked up, at most
+_FARTHER = (1.0, 2.0**12, 2.0**20)  # times as far off, one after the other, slopes are looked up that noise hides
+_LOST = 8.0  # times what noise may change in them, and less, are slopes that it hides
 _AUDIBLE = 8.0  # how far above the noise a difference must stand
 
 
@@ -44,19 +46,32 @@ def excuse_oblique(trial: Trial, judged: Judged) -> Judged:
     """Turn accusations that lie between the derivatives of the pieces meeting at an oblique kink into kinks.
 
     At such a kink there may be more pieces than are looked up: what lies between slopes that other inputs were seen to
-    have is not accused either, and nor is what there was no time to look at.
+    have is not accused either, and nor is what there was no time to look at. Where some outputs are on such a kink, the
+    slopes of others that are lost in noise at steps so small are looked up from farther off, and left open where even
+    that is not far enough.
     """
+    length, some = owned(trial.at.moves, trial.chosen, own_or_shared(trial.at.lengths)), torch.ones_like(judged.kinked)
+    for farther in _FARTHER:
+        judged, kinked = _tried(trial, judged, some, farther)
+        some = (judged.code == Code.MISMATCH) & (judged.error <= _LOST * _margin(trial.at, length, farther))
+        if not kinked or not any_set(some):
+            return judged
+    return replace(judged, code=judged.code.masked_fill(some, Code.UNDETERMINED))
+
+
+def _tried(trial: Trial, judged: Judged, some: Tensor, farther: float) -> tuple[Judged, bool]:
+    """Look at some (C, m) of the accusations, from so many times as far off, and tell whether there is any kink."""
     at, chosen = trial.at, trial.chosen
-    wrong = judged.code == Code.MISMATCH
+    wrong = some & (judged.code == Code.MISMATCH)
     # Where an axis does show a kink, the pieces may still have more than its two slopes, as differences in a sort.
     beyond = judged.error > _BROKEN * at.claimed.abs().amax(dim=0)
     accused = wrong & (~judged.kinked | judged.bent & beyond)
     claimed, owner = at.claimed[chosen], at.moves.owner[chosen]
     accused &= owner < _first_cotangent(at)
     if not any_set(accused):
-        return judged
+        return judged, False
     generator = torch.Generator().manual_seed(trial.seed)
-    oblique, kinked = _not_additive(at, generator)
+    oblique, kinked = _not_additive(at, generator, farther)
     accused = accused & kinked
     unsure = accused & ~judged.kinked & oblique
     doubtful = set(owner[unsure].tolist())
@@ -68,18 +83,23 @@ def excuse_oblique(trial: Trial, judged: Judged) -> Judged:
     ranks = min(_EVERY, max(_RANKS, _RANKS * _COLUMNS // max(1, len(columns))))
     for column in columns[:_COLUMNS].tolist():
         peers = _peers(at, (accused & (owner == column)).any(dim=0))
-        low, high = _pieces(at, column, generator, peers, ranks)
+        low, high = _pieces(at, column, _neighbours(at, column, generator, peers, ranks), farther)
         if int(peers.sum()) >= ranks:  # among so many, the one place where this input counts may not have been tried
             unseen |= (owner == column) & (low == 0) & (high == 0)
         if column in doubtful:
             lowest, highest = torch.fmin(lowest, low), torch.fmax(highest, high)
-        margin = judged.allowed + _AUDIBLE * at.noise.level / (_STEP * own_or_shared(at.lengths)[column])
+        margin = judged.allowed + _margin(at, own_or_shared(at.lengths)[column], farther)
         inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
         code[accused & inside & (owner == column)] = Code.KINK
     slack = _BROKEN * (highest - lowest)
     possible = (claimed >= lowest - slack) & (claimed <= highest + slack) & (highest > lowest) | unseen
     code[unsure & (code == Code.MISMATCH) & possible] = Code.UNDETERMINED
-    return replace(judged, code=code)
+    return replace(judged, code=code), any_set(kinked)
+
+
+def _margin(at: Bench, length: Tensor, farther: float) -> Tensor:
+    """Return what noise may change in the derivatives of the pieces, by coordinates of these length scales."""
+    return _AUDIBLE * at.noise.level / (_STEP * farther * length)
 
 
 def _first_cotangent(at: Bench) -> int:
@@ -89,7 +109,7 @@ def _first_cotangent(at: Bench) -> int:
     return min((block.start for block in at.sampled.inputs if block.tensor >= own), default=len(at.sampled.point))
 
 
-def _not_additive(at: Bench, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _not_additive(at: Bench, generator: torch.Generator, farther: float) -> tuple[Tensor, Tensor]:
     """Tell which outputs have derivatives along two directions that do not add up to that along their sum.
 
     The first (m,) asks derivatives to both sides, which along the axes may all exist; the second those to one side,
@@ -98,23 +118,24 @@ def _not_additive(at: Bench, generator: torch.Generator) -> tuple[Tensor, Tensor
     oblique, kinked = (torch.zeros_like(at.sampled.value, dtype=torch.bool) for _ in range(2))
     pairs = [(_random(at, generator), _led(at, generator)) for _ in range(_TRIALS)]
     for one, other in (*pairs, (own_or_shared(at.lengths), _ASIDE * _random(at, generator))):
-        both, forth, back = _lasting(at, one, other)
+        both, forth, back = _lasting(at, one, other, [step * farther for step in _SHORT])
         oblique |= both
         kinked |= forth | back
     return oblique, kinked
 
 
-def _lasting(at: Bench, one: Tensor, other: Tensor) -> Tensor:
+def _lasting(at: Bench, one: Tensor, other: Tensor, steps: Sequence[float]) -> Tensor:
     """Tell which gaps last, to both sides, forth and back, (3, m); most are settled by two steps."""
-    first, second, *finer = _SHORT
+    first, second, *finer = steps
     gaps = torch.stack([_gaps(at, one, other, step) for step in (first, second)])
-    lasting = _last(gaps, at.sampled.size)
+    lasting = _last(gaps, steps, at.sampled.size)
     if not any_set(lasting):
         return lasting
     *most, finest = torch.cat([gaps, torch.stack([_gaps(at, one, other, step) for step in finer])])
     seen = torch.stack(most)
     drowned: Tensor = finest == 0  # of what is there at three steps, noise may hide the fourth
-    return _last(seen, at.sampled.size) & (drowned | _last(torch.stack([*most, finest]), at.sampled.size))
+    size = at.sampled.size
+    return _last(seen, steps, size) & (drowned | _last(torch.stack([*most, finest]), steps, size))
 
 
 def _gaps(at: Bench, one: Tensor, other: Tensor, step: float) -> Tensor:
@@ -132,14 +153,14 @@ def _gap(at: Bench, slopes: list[Tensor], step: float) -> Tensor:
     return torch.where(gap.abs() > _BROKEN * size + _AUDIBLE * at.noise.level / step, gap, 0.0)
 
 
-def _last(gaps: Tensor, size: Tensor) -> Tensor:
+def _last(gaps: Tensor, steps: Sequence[float], size: Tensor) -> Tensor:
     """Tell which gaps (steps, 3, m) are there at every step, and as wide as at the one before; (3, m).
 
     Rounding may be louder than it was heard to be: where it cancels, an output may be far smaller than what it is made
     of. But what it leaves in a sum of slopes grows as steps shrink. So does what a jump leaves, as that of a gradient,
     which is high beside the largest output, `size` (m,).
     """
-    heights = gaps * torch.tensor(_SHORT[: len(gaps)], dtype=gaps.dtype, device=gaps.device).view(-1, 1, 1)
+    heights = gaps * torch.tensor(steps[: len(gaps)], dtype=gaps.dtype, device=gaps.device).view(-1, 1, 1)
     return _are_alike(gaps) | (_are_alike(heights) & (heights[0].abs() > _TORN * size))
 
 
@@ -159,12 +180,12 @@ def _peers(at: Bench, outputs: Tensor) -> Tensor:
     return mine
 
 
-def _pieces(at: Bench, column: int, generator: torch.Generator, peers: Tensor, ranks: int) -> tuple[Tensor, Tensor]:
+def _pieces(at: Bench, column: int, neighbours: Iterable[Tensor], farther: float) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest derivative by one coordinate at points close by, each (m,)."""
     direction = torch.zeros_like(at.sampled.point)
     direction[column] = own_or_shared(at.lengths)[column]
-    around = (neighbour * _DISTANCE for neighbour in _neighbours(at, column, generator, peers, ranks))
-    found = slopes(at.sampled, around, [direction], _STEP).squeeze(1) / direction[column]
+    around = (neighbour * (_DISTANCE * farther) for neighbour in neighbours)
+    found = slopes(at.sampled, around, [direction], _STEP * farther).squeeze(1) / direction[column]
     return found.amin(dim=0), found.amax(dim=0)
 
 
