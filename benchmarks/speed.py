@@ -2,7 +2,8 @@
 
     python -m benchmarks.speed [--repeat N] [-k TEXT] [--plot FILE.svg]
 
-Prints medians of the times, their ratio, our evaluations of each kind, our time in units of one forward and
+Ours and torch's take turns, so that a machine that is slower for a while is so for both. Prints medians of the times
+and of the ratios of those taken next to each other, our evaluations of each kind, our time in units of one forward and
 backward (F+B), and by how many times the input our memory grows. Where gradcheck would take more than a minute it is
 left out. `--plot` draws how both grow with the size of an elementwise function.
 """
@@ -15,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ _TORCHS = ("gradcheck", "gradgradcheck")
 GROWTH = "sin, "  # works that the plot is of
 _LARGE = 100_000  # elements from which on memory is measured
 _SLOW = 10_000  # elements from which on torch's check is run once
+_TURNS = 9  # of ours for one of torch's, which takes many times as long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +54,22 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """Seconds, and what they were spent on."""
+class Round:
+    """Seconds, taken one after the other."""
 
     ours: float
     theirs: float | None  # None where torch's check was left out
     once: float  # one forward and backward
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Medians of several rounds, and what the time was spent on."""
+
+    ours: float  # seconds
+    theirs: float | None  # seconds; None where torch's check was left out
+    ratio: float | None  # of theirs to ours
+    passes: float  # ours in units of one forward and backward
     memory: float | None  # by which our check makes a process grow, in sizes of the input; None for small ones
     result: CheckResult
 
@@ -160,7 +172,7 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeat", type=int, default=5, help="runs of each, of which the median counts")
+    parser.add_argument("--repeat", type=int, default=5, help="rounds of each, of which the median counts")
     parser.add_argument("-k", default="", metavar="TEXT", help="only works whose name has TEXT in it")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw how the times grow, as SVG")
     parser.add_argument("--grown", default="", metavar="NAME", help="only print by how much this work makes us grow")
@@ -179,25 +191,33 @@ def _measured(work: Work, repeat: int) -> Measured:
     results: list[CheckResult] = []
     checks = [check.name for check in CHECKS if check.name != TRACED] if work.check == EVERY else [work.check]
     slow = sum(entry.numel() for entry in inputs) >= _SLOW
-    measured = Measured(
-        ours=_median(lambda: results.extend(run_check(check, problem, ALONE) for check in checks), repeat),
-        theirs=_median(lambda: _torch(work, inputs), 1 if slow else min(repeat, 3)) if work.beside else None,
-        once=_median(lambda: _forward_backward(work, inputs), repeat),
+    rounds = [
+        Round(
+            ours=_median(lambda: results.extend(run_check(check, problem, ALONE) for check in checks), turns),
+            theirs=_median(lambda: _torch(work, inputs), 1) if work.beside else None,
+            once=_median(lambda: _forward_backward(work, inputs), turns),
+        )
+        for turns in ([repeat] if slow else [_TURNS] * repeat)
+    ]
+    assert all(result.verdict in (("fail",) if work.wrong else ("pass", "skip")) for result in results), results
+    return Measured(
+        ours=statistics.median(each.ours for each in rounds),
+        theirs=_median_of(each.theirs for each in rounds),
+        ratio=_median_of(each.theirs / each.ours for each in rounds if each.theirs is not None),
+        passes=statistics.median(each.ours / each.once for each in rounds),
         memory=_grown(work),
         result=results[0],
     )
-    assert all(result.verdict in (("fail",) if work.wrong else ("pass", "skip")) for result in results), results
-    return measured
 
 
 def _row(work: Work, found: Measured) -> str:
-    ratio = "" if found.theirs is None else f"{found.theirs / found.ours:.1f}"
+    ratio = "" if found.ratio is None else f"{found.ratio:.1f}"
     beside = "" if found.theirs is None else f"{found.theirs * 1e3:.1f}"
     memory = "" if found.memory is None else f"{found.memory:.0f}"
     count = found.result.evaluations
     return (
         f"{work.name:32}{found.ours * 1e3:10.1f}{beside:>10}{ratio:>8}{count.forward:9}{count.backward:9}"
-        f"  {found.result.method or '':11}{found.ours / found.once:7.0f}{memory:>8}"
+        f"  {found.result.method or '':11}{found.passes:7.0f}{memory:>8}"
     )
 
 
@@ -234,6 +254,11 @@ def _torch(work: Work, inputs: tuple[Tensor, ...]) -> None:
 def _forward_backward(work: Work, inputs: tuple[Tensor, ...]) -> None:
     output = work.function(*inputs)
     torch.autograd.grad(output.sum(), inputs)
+
+
+def _median_of(figures: Iterable[float | None]) -> float | None:
+    known = [figure for figure in figures if figure is not None]
+    return statistics.median(known) if known else None
 
 
 def _median(run: Callable[[], Any], repeat: int) -> float:

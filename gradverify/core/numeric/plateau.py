@@ -16,7 +16,7 @@ from gradverify.core.function.sampler import Sampler
 from gradverify.core.numeric.samples import Estimate, Samples, to_the_end, unmoved, void
 
 _FEW = 4.0  # units of rounding by which a tilted stair may seem to move
-_ROUNDING = 64.0  # units of rounding of the output or the input, that a tilted stair is high at most
+_ROUNDING = 64.0  # units of rounding of the output or the input, as the output feels it, a tilted stair is high at most
 _NEAR, _FAR = 4, 10  # rungs beyond the stair that are looked at
 _EVEN = 2.0**-6  # slopes beyond a stretch that differ by no more than this part are one slope
 _BOTH = 2  # of them, at least, must move on both sides
@@ -40,7 +40,8 @@ def tilted_stair(sampled: Sampler, samples: Samples, slope: Estimate) -> Tensor:
     value, bar = (each.nan_to_num(0.0, 0.0, 0.0).unsqueeze(1) for each in (slope.value, slope.bar))
     level = replace(samples, plus=samples.plus - value * samples.forth, minus=samples.minus + value * samples.back)
     height = _height(sampled, level, _FEW * (sampled.unit * sampled.value.abs() + bar * samples.forth))
-    rounding = _ROUNDING * sampled.unit * torch.maximum(sampled.value.abs(), samples.forth[:, 0])
+    inputs = samples.forth[:, 0] * value.squeeze(1).abs().clamp(max=1.0)  # what the output makes of one that is rounded
+    rounding = _ROUNDING * sampled.unit * torch.maximum(sampled.value.abs(), inputs)
     return torch.where(height <= rounding, height, 0.0)  # what is higher is none of rounding: a kink on either side
 
 
