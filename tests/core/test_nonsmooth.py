@@ -416,3 +416,30 @@ def test_rounding_at_the_point_alone_is_no_jump(off: float) -> None:
     for factor, verdict in ((1.0, Verdict.PASS), (1 + 1e-6, Verdict.FAIL), (2.0, Verdict.FAIL)):
         wrong = claimed(lambda x: 0.04 * x.sin() + off * (x == point), lambda x: factor * 0.04 * x.cos())  # noqa: B023
         assert gradcheck(wrong, x.requires_grad_()).verdict is verdict
+
+
+SATURATED: dict[str, Callable[[Tensor], Tensor]] = {
+    "log(1 - sigmoid)": lambda x: torch.log(1 - torch.sigmoid(x)),
+    "logit of sigmoid": lambda x: torch.logit(torch.sigmoid(x)),
+    "atanh of tanh": lambda x: torch.atanh(torch.tanh(x / 2)),
+}
+
+
+@pytest.mark.parametrize("point", [35.6466, 35.6846, 35.9, 36.3, 36.5, 36.7])
+@pytest.mark.parametrize("name", SATURATED)
+def test_the_last_stairs_before_an_infinity_are_stairs(name: str, point: float) -> None:
+    x = torch.tensor([point, 3.0, point], dtype=torch.float64, requires_grad=True)
+    assert gradcheck(SATURATED[name], x).mismatched == 0
+
+
+def test_a_dead_zone_beside_an_infinity_has_a_derivative_of_zero() -> None:
+    x = torch.tensor([0.4, 0.5, 0.6], dtype=torch.float64, requires_grad=True)
+    barrier = lambda x: -torch.log(1 - (x - 0.7).relu() * 2.5)  # noqa: E731
+    assert gradcheck(barrier, x).verdict is Verdict.PASS
+    assert gradcheck(claimed(barrier, torch.ones_like), x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e5])
+def test_numbers_counted_in_steps_have_a_derivative_of_zero_or_that_of_a_line(scale: float) -> None:
+    x = torch.tensor([0.10542046159923193, 1.04783090398278, -0.71], dtype=torch.float64, requires_grad=True)
+    assert gradcheck(claimed(lambda x: torch.trunc(scale * x), torch.zeros_like), x).mismatched == 0

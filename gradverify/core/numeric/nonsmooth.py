@@ -40,7 +40,7 @@ _CANCELLED = 4.0  # units of rounding, of the steepest slope around
 _MOST = 2.0**-10  # of the inputs, that such a difference may be in whatever precision
 _GROWN = 2.0**7  # by how much an output that is a difference of equal numbers may have amplified the inputs
 _FAR = slice(5, 12)  # rungs that are neither as long as the input's scale nor so short as to lie within one stair
-_FLIGHT = 2.0**-16  # stairs above this part of the output are none of float32
+_FLIGHT = 2.0**-20  # stairs above this part of the output are none of float32
 _CLOSE = 2.0**-20  # of the largest step: nearer than that, what lies there has been looked at
 _SETTLED = 0.05  # one-sided derivatives this sure, relative to their distance, make a kink
 

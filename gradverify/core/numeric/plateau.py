@@ -23,6 +23,7 @@ _BOTH = 2  # of them, at least, must move on both sides
 _NARROW = 2.0**-7  # widest stair that counts, relative to the largest step, if it moves on both sides near by
 _SURE = 4  # rungs at which an output stays as it is, at least, on a level stretch
 _WIDE = 2.0**-20  # least width of such a stretch, relative to the largest step: float32's stairs are narrower
+_LAST = 2.0**-4  # and the last one, beyond which there is an infinity
 _FLIGHT = 20.0  # how far up a flight of stairs is looked at, in units of the least step that moves it on both sides
 _SHORT = 6.0  # where the largest step is no longer than that, stairs would be wider than any precision's
 _STEPS = 3.0  # of these units, at most, it takes to climb as high again as by that step
@@ -84,16 +85,18 @@ def _height(sampled: Sampler, samples: Samples, unheard: Tensor) -> Tensor:
     tail = to_the_end(still | nothing) & ~nothing
     first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
     up, down = samples.plus - sampled.value, sampled.value - samples.minus
-    opposite = (up * down > 0) & torch.isfinite(up) & torch.isfinite(down)
+    opposite, infinite = up * down > 0, up.isinf() ^ down.isinf()
+    opposite &= (up.isfinite() & down.isfinite()) | infinite
     distance = first - torch.arange(still.shape[1], device=still.device).view(1, -1, 1)
     near, far = ((opposite & (distance > 0) & (distance <= reach)).sum(dim=1) >= _BOTH for reach in (_NEAR, _FAR))
+    last = far & (opposite & infinite & (distance > 0) & (distance <= _FAR)).any(dim=1)
     moves, floor = torch.cat([up.abs(), down.abs()], dim=1), unheard.expand_as(up)
     beyond = (distance > 0) & (distance <= _FAR)
     smallest = torch.where(
         torch.cat([beyond, beyond], dim=1) & (moves > torch.cat([floor, floor], dim=1)), moves, torch.inf
     ).amin(dim=1)
     width = samples.forth.expand_as(up).gather(1, first).squeeze(1)
-    narrow = near & (width <= _NARROW * samples.forth[:, 0])
+    narrow = (near | last) & (width <= torch.where(last, _LAST, _NARROW) * samples.forth[:, 0])
     low = far & (smallest <= _LOW * sampled.value.abs())
     sides, steps = torch.cat([up, down]), torch.cat([samples.forth, samples.back])
     one, other = _ragged(sides, steps, first.repeat(2, 1, 1)).chunk(2)
