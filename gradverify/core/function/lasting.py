@@ -18,7 +18,7 @@ from gradverify.core.function.scale import Scales
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # relative to the length scale, from where rounding may be heard
 _LASTS = 3  # distances, at most of which what lasts is heard
 _STAYS = 4.0  # noise falls by less from one of these to the next
-_HIGH = 2.0**13  # times what rounding its tensor to these digits leaves: what is louder may be the function itself
+_HIGH = 2.0**10  # times what rounding its tensor to these digits leaves: what is louder may be the function itself
 _AT_ONCE = 1024.0  # and by more where the samples come to lie within one stair, which smooth variation does seldom
 _TINY = torch.finfo(torch.float64).tiny
 

@@ -1,0 +1,183 @@
+"""Judge random compositions of torch's operators: `python -m benchmarks.compositions [--count N] [--first SEED]`.
+
+Each is a few operators after another, at inputs that are large, small, far from zero, of many sizes, or whole and half
+numbers. torch differentiates them, so none should fail, and where one passes, mistakes are planted in its gradient.
+Prints every one that does not pass, every mistake that is not caught, and how many there were of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Generator, Tensor
+
+from benchmarks.compositions_parts import ALONG, PAIRS, REDUCTIONS, SINGLE
+from benchmarks.mistakes import CAUGHT, answers, answers_table
+from benchmarks.subject import checked
+from gradverify.core.function.problem import Problem, bind
+from gradverify.result import CheckResult, Verdict
+
+_SIZES = (1, 2, 3, 4, 5, 8)
+_LONG = (30, 100)
+_TRIES = 100  # operators drawn for one composition, at most
+_LARGEST, _FARTHEST = 400, 1e9  # a tensor on the way, in entries and in magnitude
+_OF_SIZE = 1e-4  # of the largest: where mistakes are planted
+
+Step = Callable[[Sequence[Tensor]], Tensor]  # of all tensors so far
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition:
+    """Operators after another."""
+
+    inputs: tuple[Tensor, ...]
+    steps: tuple[Step, ...]
+    names: tuple[str, ...]
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        """Return what the last step gives."""
+        found = list(inputs)
+        for step in self.steps:
+            found.append(step(found))
+        return found[-1]
+
+
+def main() -> None:
+    """Run what the command line asks for and print the counts."""
+    options = _options()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    begin, verdicts, planted = time.perf_counter(), Counter[str](), Counter[tuple[str, str]]()
+    for seed in range(options.first, options.first + options.count):
+        made = composition(seed)
+        problem = bind(made, made.inputs, names=[f"x{k}" for k in range(len(made.inputs))])
+        if not _is_differentiated(problem, made):
+            continue
+        result = checked(options.check, problem, 0)
+        verdicts[result.verdict.value] += 1
+        told = partial(_told, seed, made)
+        if result.verdict is not Verdict.PASS:
+            print(told(result.verdict.value, _said(result)), flush=True)
+        elif options.check == "gradcheck":
+            for fault, answer, text in answers(problem, 0, _OF_SIZE):
+                planted[fault, answer] += 1
+                if answer != CAUGHT:
+                    print(told(answer, f"{fault}: {text}"), flush=True)
+    print(*(f"{verdict:13} {count}" for verdict, count in sorted(verdicts.items())), sep="\n")
+    print(answers_table(planted))
+    print(f"{options.count} from seed {options.first}, {time.perf_counter() - begin:.0f} s")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Judge random compositions of torch's operators.")
+    parser.add_argument("--count", type=int, default=500, help="how many")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="seed of the first")
+    parser.add_argument("--check", default="gradcheck", choices=("gradcheck", "gradgradcheck"))
+    return parser.parse_args()
+
+
+def composition(seed: int) -> Composition:
+    """Return the composition of this seed."""
+    draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+    inputs = _inputs(draw, generator)
+    steps: list[Step] = []
+    names: list[str] = []
+    found, wanted = list(inputs), draw.randint(2, 9)
+    for _ in range(_TRIES):
+        name, step = _step(draw, found)
+        try:
+            value = step(found)
+        except (RuntimeError, IndexError):  # of shapes that the operator does not take
+            continue
+        if not value.numel() or value.numel() > _LARGEST or not float(value.abs().max()) <= _FARTHEST:
+            continue
+        found.append(value)
+        steps.append(step)
+        names.append(name)
+        if len(steps) == wanted:
+            break
+    return Composition(
+        inputs=tuple(value.clone().requires_grad_() for value in inputs), steps=tuple(steps), names=tuple(names)
+    )
+
+
+def _inputs(draw: random.Random, generator: Generator) -> list[Tensor]:
+    shapes = [
+        tuple(draw.choice(_SIZES) for _ in range(draw.choice((1, 1, 2, 2, 3)))) for _ in range(draw.randint(1, 3))
+    ]
+    if draw.random() < 0.4:
+        shapes = [shapes[0]] * len(shapes)
+    if draw.random() < 0.1:
+        shapes = [(draw.choice(_LONG),)] * len(shapes)
+    kind = draw.random()
+    return [_input(shape, kind, draw, generator) for shape in shapes]
+
+
+def _shape(draw: random.Random) -> tuple[int, ...]:
+    return tuple(draw.choice(_SIZES) for _ in range(draw.choice((1, 1, 2, 2, 3))))
+
+
+def _input(shape: tuple[int, ...], kind: float, draw: random.Random, generator: Generator) -> Tensor:
+    values = torch.randn(shape, generator=generator, dtype=torch.float64)
+    if kind < 0.35:
+        return values * 10 ** draw.uniform(-4, 4)
+    if kind < 0.5:
+        return values + 10 ** draw.uniform(0, 5)
+    if kind < 0.6:
+        return values * 10 ** (8 * torch.rand(shape, generator=generator, dtype=torch.float64) - 4)
+    if kind < 0.66:
+        return (4 * values).round() / 2
+    return values
+
+
+def _step(draw: random.Random, found: Sequence[Tensor]) -> tuple[str, Step]:
+    """Draw an operator with what it is applied to: mostly what came last."""
+    place = draw.randrange(len(found)) if draw.random() < 0.3 else len(found) - 1
+    dimensions, kind = found[place].dim(), draw.random()
+    if kind < 0.5 or not dimensions:
+        name, single = draw.choice(list(SINGLE.items()))
+        return name, lambda values: single(values[place])
+    dimension = draw.randrange(dimensions)
+    if kind < 0.6:
+        name, reduction = draw.choice(list(REDUCTIONS.items()))
+        keep = draw.random() < 0.5
+        return name, lambda values: reduction(values[place], dimension, keep)
+    if kind < 0.8:
+        name, along = draw.choice(list(ALONG.items()))
+        return name, lambda values: along(values[place], dimension)
+    name, pair = draw.choice(list(PAIRS.items()))
+    other = draw.randrange(len(found) - 1) if len(found) > 1 else place
+    other = len(found) - 1 if other == place else other
+    return name, lambda values: pair(values[place], values[other])
+
+
+def _is_differentiated(problem: Problem, made: Composition) -> bool:
+    """Tell whether torch has a number for the gradient: where it has none it is wrong, or there is none."""
+    if not made.steps:
+        return False
+    value = made(*made.inputs)
+    if not value.requires_grad:
+        return False
+    grads = torch.autograd.grad(value.sum(), made.inputs, allow_unused=True)
+    return all(grad is None or bool(grad.isfinite().all()) for grad in grads)
+
+
+def _said(result: CheckResult) -> str:
+    return next((finding.message for finding in result.findings), result.message).partition("\n")[0]
+
+
+def _told(seed: int, made: Composition, what: str, text: str) -> str:
+    shapes = " ".join("x".join(map(str, value.shape)) for value in made.inputs)
+    return f"{what:13} {seed} [{shapes}] {' '.join(made.names)}: {text}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""One wrong place in a gradient that is right elsewhere, and what a check makes of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from benchmarks.planting import planted
+from benchmarks.subject import checked
+from benchmarks.tables import table
+from gradverify.core.function.analytic import Reverse, reverse, row
+from gradverify.core.function.problem import Problem
+from gradverify.core.function.tape import record
+from gradverify.errors import GradverifyError
+from gradverify.result import CheckResult, Verdict
+
+CAUGHT, UNDER, KINK, OPEN, MISSED = "caught", "under limit", "beside a kink", "inconclusive", "missed"
+_ANSWERS = (CAUGHT, UNDER, KINK, OPEN, MISSED)
+
+Change = Callable[[Tensor, int], float]  # of a gradient (n,) and a place in it: the wrong number there
+
+
+def _times(factor: float) -> Change:
+    return lambda gradient, place: factor * float(gradient[place])
+
+
+def _neighbours(share: float) -> Change:
+    return lambda gradient, place: float(gradient[place]) + share * float(gradient[place - 1])
+
+
+FAULTS: dict[str, Change] = {
+    "one × (1 + 1e-6)": _times(1 + 1e-6),
+    "one × (1 + 1e-4)": _times(1 + 1e-4),
+    "one × -1": _times(-1.0),
+    "one × 0": _times(0.0),
+    "one + 1e-4 of another": _neighbours(1e-4),
+}
+
+
+def answers(problem: Problem, seed: int, least: float = 0.0) -> Iterator[tuple[str, str, str]]:
+    """Yield every fault that can be planted with what became of it, in a problem that passes.
+
+    The place is one whose gradient is more than `least` of the largest there is.
+    """
+    try:
+        tape = record(problem)
+        backward = reverse(problem, tape, seed)
+    except GradverifyError:
+        return
+    gradient = backward.heard[1]
+    places = (gradient.abs() > least * gradient.abs().amax()).nonzero().squeeze(1) if len(gradient) else gradient
+    if not len(places) or not bool(gradient.isfinite().all()):
+        return
+    place = int(places[torch.randint(len(places), (), generator=torch.Generator().manual_seed(seed))])
+    for fault, change in FAULTS.items():
+        off = abs(change(gradient, place) / float(gradient[place]) - 1)
+        if not off:
+            continue
+        wrong = planted(problem, [output.name for output in tape.outputs], _claim(backward, place, change))
+        found = checked("gradcheck", wrong, seed)
+        yield fault, _answer(found, off), found.message
+
+
+def _claim(backward: Reverse, place: int, change: Change) -> Callable[[Tensor], Tensor]:
+    def claim(cotangent: Tensor) -> Tensor:
+        gradient = row(backward, cotangent).clone()
+        gradient[place] = change(gradient, place)
+        return gradient
+
+    return claim
+
+
+def _answer(found: CheckResult, off: float) -> str:
+    """Return what became of a fault that is so much of the entry, in the answer to some cotangent."""
+    if found.verdict is Verdict.FAIL:
+        return CAUGHT
+    if found.verdict is not Verdict.PASS:
+        return OPEN
+    if found.detection_limit is None or off <= found.detection_limit:
+        return UNDER
+    return KINK if found.kinks else MISSED  # where several values are accepted
+
+
+def answers_table(counts: Counter[tuple[str, str]]) -> str:
+    """Return a row for every fault: how many were planted, and what became of them."""
+    rows = [
+        (fault, sum(counts[fault, each] for each in _ANSWERS), *(counts[fault, each] for each in _ANSWERS))
+        for fault in FAULTS
+    ]
+    return table(("fault", "planted", *_ANSWERS), rows)
