@@ -15,7 +15,7 @@ from gradverify.diagnosis.causes.branch import wrong_branch
 from gradverify.diagnosis.causes.branches import wrong_branches
 from gradverify.diagnosis.causes.broadcast import missing_broadcast_sum
 from gradverify.diagnosis.causes.conjugate import missing_conjugate
-from gradverify.diagnosis.causes.cotangent import missing_cotangent
+from gradverify.diagnosis.causes.cotangent import missing_cotangent, stays_without
 from gradverify.diagnosis.causes.detached import detached
 from gradverify.diagnosis.causes.elsewhere import computed_elsewhere, wrong_point
 from gradverify.diagnosis.causes.factor import constant_factor, mean_for_sum, sign_flip
@@ -101,5 +101,8 @@ def diagnose(evidence: Evidence | Sums) -> Diagnosis | None:
     seen = block_of(evidence)
     if seen is None:
         return None
-    finds = (*(cause.find for cause in CAUSES), *_AT_LAST)
+    forgotten = missing_cotangent(evidence, seen)
+    if forgotten is not None or stays_without(evidence, seen):
+        return forgotten
+    finds = (*(cause.find for cause in CAUSES if cause.find is not missing_cotangent), *_AT_LAST)
     return next(filter(None, (find(evidence, seen) for find in finds)), None)
