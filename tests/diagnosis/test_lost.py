@@ -169,6 +169,21 @@ def test_another_tensor_in_the_place_of_one() -> None:
     assert answer == ("missing-factor", f"analytic = y {says}")
 
 
+def test_a_tensor_that_is_not_claimed_in_every_wrong_entry_is_not_alone() -> None:
+    groups = torch.tensor([0, 2, 2, 1, 0, 2])
+
+    def summed(values: Tensor) -> Tensor:
+        return torch.zeros(3, dtype=values.dtype).index_add(0, groups, values)[groups]
+
+    def softmax(x: Tensor) -> Tensor:
+        return x.exp() / summed(x.exp())
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        return softmax(x) * g - summed(softmax(x) * g)  # the second term lacks a factor, and cancels on the diagonal
+
+    assert only(softmax, backward, drawn(6)) == (None, "")
+
+
 def normalised(x: Tensor, w: Tensor) -> Tensor:
     return functional.layer_norm(x, x.shape[1:]) * w
 

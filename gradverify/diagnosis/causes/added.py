@@ -70,6 +70,8 @@ def one_tensor_alone(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     for axis in Axis:
         for each in laid(evidence, axis):
             held = each.spread.expand_as(seen.claimed)
+            if bool((seen.wrong & ~live & (held != 0)).any()):
+                continue  # something else is claimed there, namely nothing
             sign = next((sign for sign in (1.0, -1.0) if _are_same(claimed, sign * held[live])), None)
             share = None if sign is None else share_of(seen, torch.where(live, sign * held, 0.0))
             if share is not None:
