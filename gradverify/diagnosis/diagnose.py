@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.core.whole.sums import Sums
 from gradverify.diagnosis.block.seen import Seen, block_of
-from gradverify.diagnosis.causes.added import missing_by_line, missing_summand, one_tensor_alone
+from gradverify.diagnosis.causes.added import cotangent_alone, missing_by_line, missing_summand, one_tensor_alone
 from gradverify.diagnosis.causes.arranged import permuted, transposed
 from gradverify.diagnosis.causes.axis import wrong_axis
 from gradverify.diagnosis.causes.branch import wrong_branch
@@ -58,7 +58,9 @@ def _missing_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     if found is not None:
         return found
     found = mistaken_factor(evidence, seen)
-    return None if found is None or _wrong_branch(evidence, seen) else found  # a region is the simpler reason
+    if found is None or _wrong_branch(evidence, seen):
+        return None  # a region is the simpler reason
+    return cotangent_alone(evidence, seen) or found
 
 
 # Simplest first: what has no free parameter before what has one, what holds everywhere before what holds in a region.
@@ -91,6 +93,7 @@ _AT_LAST = (
     missing_summand,
     missing_by_line,
     one_tensor_alone,
+    cotangent_alone,
 )  # say least of where and why
 
 

@@ -46,7 +46,8 @@ def test_columns_of_next_to_nothing_that_would_change_places_are_no_permutation(
 
 def test_an_input_with_anothers_gradient_is_not_swapped_when_that_other_is_right() -> None:
     answers = found(lambda x, y: (x + 0.1 * x**3).exp() + y, lambda g, x, y: (g, g), drawn(4), drawn(4, seed=1))
-    assert answers == {"output by x": (None, "")}
+    assert answers["output by x"][0] == "missing-factor"  # with the cotangent alone
+    assert len(answers) == 1
 
 
 def test_the_transposes() -> None:

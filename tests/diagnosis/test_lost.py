@@ -184,6 +184,22 @@ def test_a_tensor_that_is_not_claimed_in_every_wrong_entry_is_not_alone() -> Non
     assert only(softmax, backward, drawn(6)) == (None, "")
 
 
+@pytest.mark.parametrize(("factor", "says"), [(1.0, "cotangent"), (-1.0, "-cotangent"), (1.5, "1.5 × cotangent")])
+def test_the_cotangent_and_nothing_else(factor: float, says: str) -> None:
+    expected = f"analytic = {says} and nothing else: a factor or a term of the derivative is missing beside it"
+    answer = only(lambda x: 1.3 * (x / 1.3).tanh(), lambda g, x: factor * g, drawn(4, 5))
+    assert answer == ("missing-factor", expected)
+    backward: Backward = lambda g, x, w: (gradients(normalised, g, x, w)[0], factor * g.sum(0))  # noqa: E731
+    answer = only(normalised, backward, drawn(6, 8), drawn(8, seed=1))
+    assert answer == ("missing-factor", expected)
+
+
+def test_the_cotangent_is_not_alone_where_some_entries_are_zero_or_another_multiple() -> None:
+    assert only(lambda x: x.softmax(0), lambda g, x: g, drawn(6))[0] != "missing-factor"
+    steps = 1 + (torch.arange(10) % 3 == 1).double()
+    assert only(torch.sin, lambda g, x: g * steps, drawn(10)) == (None, "")
+
+
 def normalised(x: Tensor, w: Tensor) -> Tensor:
     return functional.layer_norm(x, x.shape[1:]) * w
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from gradverify.core.function.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.laid import Laid, laid
+from gradverify.diagnosis.block.relation import times
 from gradverify.diagnosis.block.seen import Seen, share_of
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
 from gradverify.diagnosis.causes.scaled import MISSING_FACTOR
@@ -79,6 +80,29 @@ def one_tensor_alone(evidence: Evidence, seen: Seen) -> Diagnosis | None:
                 text = f"{text}: a factor or a term is missing beside it, or another tensor belongs in its place"
                 return Diagnosis(cause=MISSING_FACTOR, explanation=f"{text}{part(share)}", share=share)
     return None
+
+
+def cotangent_alone(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    """Every entry that is claimed is one number, which no wrong one goes without."""
+    del evidence
+    live = seen.claimed != 0
+    if bool((seen.wrong & ~live).any()) or int(seen.wrong.sum()) < _SEVERAL or _is_one_size(seen.numeric[seen.wrong]):
+        return None
+    claimed = seen.claimed[live]
+    factor = float(claimed[0])
+    if bool(((claimed - factor).abs() > _EXACTLY * abs(factor)).any()):
+        return None
+    share = share_of(seen, torch.where(live, factor, 0.0))
+    if share is None:
+        return None
+    text = f"analytic = {times(factor, 'cotangent')} and nothing else"
+    text = f"{text}: a factor or a term of the derivative is missing beside it{part(share)}"
+    return Diagnosis(cause=MISSING_FACTOR, explanation=text, share=share)
+
+
+def _is_one_size(entries: Tensor) -> bool:
+    size = entries.abs()
+    return bool(size.max() - size.min() <= _VARIES * size.max())
 
 
 def _are_same(claimed: Tensor, held: Tensor) -> bool:
