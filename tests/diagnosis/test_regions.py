@@ -161,6 +161,14 @@ def test_the_edges_of_tiles(places: list[int], says: str) -> None:
     assert answer == ("boundary-tile", f"{len(places)} of {size} elements differ; analytic = 0 where {says}")
 
 
+@pytest.mark.parametrize("step", [2, 3])
+def test_every_second_or_third_is_no_edge(step: int) -> None:
+    kept = (torch.arange(18) % step != step - 1).double()
+    cause, text = only(torch.exp, lambda g, x: kept * g * x.exp(), drawn(18))
+    assert (cause, f", those by x[{step - 1}::{step}], " in text) == ("missing-term", True)
+    assert only(torch.exp, lambda g, x: g * torch.where(kept > 0, x, 1.3 * x).exp(), drawn(18)) == (None, "")
+
+
 def test_the_last_rows_of_a_matrix() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         gradient = g * x.exp()

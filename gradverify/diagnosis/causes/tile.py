@@ -19,6 +19,7 @@ from gradverify.diagnosis.naming.wording import listed
 
 BOUNDARY_TILE = "boundary-tile"
 LIMIT = 0.34
+_TILE = 4  # the smallest: every second slice is an index that goes up by two, and no edge
 _EDGE = 3  # a part of a dimension larger than one in so many is no edge
 _RUN = 2  # more slices in a row than this are told by the first and the last
 _WIDE = 4  # entries that each of the wrong slices holds, so that they are wrong together for no other reason
@@ -78,7 +79,7 @@ def _slices(block: Block, dimension: int, group: Group) -> _Slices | None:
 
 
 def _periodic(slices: _Slices) -> Iterator[Region]:
-    for tile in range(2, slices.size // 2 + 1):
+    for tile in range(_TILE, slices.size // 2 + 1):
         for first, word in ((tile - 1, "last"), (0, "first")):
             places = frozenset(range(first, slices.size, tile))
             if len(slices.wrong) > 1 and slices.wrong == places & slices.alive and 2 * len(slices.wrong) >= len(places):
