@@ -22,6 +22,7 @@ from gradverify.diagnosis.causes.factor import constant_factor, mean_for_sum, si
 from gradverify.diagnosis.causes.inverted import inverted_mask
 from gradverify.diagnosis.causes.lost import lost_paths
 from gradverify.diagnosis.causes.mask import missing_mask
+from gradverify.diagnosis.causes.placed import factor_by_place
 from gradverify.diagnosis.causes.scaled import missing_factor, mistaken_factor
 from gradverify.diagnosis.causes.single import is_of_one_input, single_elements
 from gradverify.diagnosis.causes.sliced import statistic_by_slice
@@ -63,6 +64,10 @@ def _missing_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     return cotangent_alone(evidence, seen) or found
 
 
+def _single_elements(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    return factor_by_place(evidence, seen) or single_elements(evidence, seen)
+
+
 # Simplest first: what has no free parameter before what has one, what holds everywhere before what holds in a region.
 CAUSES: tuple[Cause, ...] = (
     Cause(name="missing-cotangent", find=missing_cotangent),
@@ -85,7 +90,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="wrong-branch", find=_wrong_branch),
     Cause(name="wrong-axis", find=wrong_axis),
     Cause(name="missing-term", find=missing_term),
-    Cause(name="single-elements", find=single_elements),
+    Cause(name="single-elements", find=_single_elements),
 )
 _AT_LAST = (
     computed_elsewhere,
