@@ -149,6 +149,23 @@ def test_a_term_that_goes_with_a_tensor_in_every_row() -> None:
     assert answer == (None, "")
 
 
+def test_a_number_of_each_outputs_own_is_missing() -> None:
+    target = (torch.arange(24).view(4, 6) % 5 > 1).double()
+
+    def dice(x: Tensor) -> Tensor:
+        return 1 - 2 * (x * target).sum(1) / (x.square().sum(1) + x.sum(1) + 9)
+
+    def backward(g: Tensor, x: Tensor, off: float) -> Tensor:
+        size = (x.square().sum(1) + x.sum(1) + 9).unsqueeze(1)
+        term = 2 * (x * target).sum(1, keepdim=True) / size.square()
+        return g.unsqueeze(1) * (term * (2 * x + off * x.sin()) - 2 * target / size)  # the 1 beside 2 x is missing
+
+    says = "24 of 24 entries differ; analytic = numeric + k, with a number k of each output's own: a term that is one"
+    answer = only(dice, lambda g, x: backward(g, x, 0.0), drawn(4, 6))
+    assert answer == ("missing-term", f"{says} number in all wrong entries of an output is missing or too many")
+    assert only(dice, lambda g, x: backward(g, x, 0.01), drawn(4, 6)) == (None, "")
+
+
 def test_factors_of_a_derivative_that_is_a_tensor_itself_are_no_term() -> None:
     odd = 0.5 + drawn(6, seed=3).detach().abs()
     answer = only(torch.outer, lambda g, x, y: (odd * (g @ y), None), drawn(6), Y[0])
