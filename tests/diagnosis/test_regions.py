@@ -172,6 +172,17 @@ def test_the_edges_of_tiles(places: list[int], says: str) -> None:
     assert answer == ("boundary-tile", f"{len(places)} of {size} elements differ; analytic = 0 where {says}")
 
 
+@pytest.mark.parametrize(("shape", "count"), [((7, 9), 15), ((3, 5, 7), 9)])
+def test_the_last_tile_in_flat_order(shape: tuple[int, ...], count: int) -> None:
+    size = math.prod(shape)
+    kept = (torch.arange(size) < size - count).view(shape)
+    answer = only(torch.sin, lambda g, x: g * x.cos() * kept, drawn(*shape))
+    says = f"analytic = 0 where x is in the last {count} of {size} entries in flat order"
+    assert answer == ("boundary-tile", f"{count} of {size} elements differ; {says}")
+    kept.view(-1)[-2] = True
+    assert only(torch.sin, lambda g, x: g * x.cos() * kept, drawn(*shape))[0] != "boundary-tile"
+
+
 @pytest.mark.parametrize("step", [2, 3])
 def test_every_second_or_third_is_no_edge(step: int) -> None:
     kept = (torch.arange(18) % step != step - 1).double()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
+
+from gradverify.core.function.coordinates import Block
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.block.followed import believed
 from gradverify.diagnosis.block.located import Search, located
@@ -42,6 +45,17 @@ def edges(evidence: Site, group: Group) -> Iterator[Region]:
             yield from _periodic(slices)
             yield from _contiguous(slices)
             yield from _all_but_edge(slices)
+    yield from _flat_tail(block, group)
+
+
+def _flat_tail(block: Block, group: Group) -> Iterator[Region]:
+    """Yield the last coordinates in the order of memory, which may be a tile of their own."""
+    first, size = int(group.wrong.long().argmax()), len(group.wrong)
+    count = size - first
+    if len(block.shape) > 1 and _EDGE * count <= size and torch.equal(group.wrong[first:], group.relevant[first:]):
+        likely = chance(1, int(group.relevant.sum()), int(group.wrong.sum()))
+        text = f"{block.name} is in the last {count} of {size} entries in flat order"
+        yield Region(text=text, chance=likely, anchored=False, one_sided=False)
 
 
 def _periodic(slices: Slices) -> Iterator[Region]:
