@@ -8,20 +8,21 @@ from dataclasses import dataclass
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.core.whole.sums import Sums
 from gradverify.diagnosis.block.seen import Seen, block_of
-from gradverify.diagnosis.causes.added import missing_by_line, missing_summand, one_tensor_alone
+from gradverify.diagnosis.causes.added import cotangent_alone, missing_by_line, missing_summand, one_tensor_alone
 from gradverify.diagnosis.causes.arranged import permuted, transposed
 from gradverify.diagnosis.causes.axis import wrong_axis
 from gradverify.diagnosis.causes.branch import wrong_branch
 from gradverify.diagnosis.causes.branches import wrong_branches
 from gradverify.diagnosis.causes.broadcast import missing_broadcast_sum
 from gradverify.diagnosis.causes.conjugate import missing_conjugate
-from gradverify.diagnosis.causes.cotangent import missing_cotangent
+from gradverify.diagnosis.causes.cotangent import missing_cotangent, stays_without
 from gradverify.diagnosis.causes.detached import detached
 from gradverify.diagnosis.causes.elsewhere import computed_elsewhere, wrong_point
 from gradverify.diagnosis.causes.factor import constant_factor, mean_for_sum, sign_flip
 from gradverify.diagnosis.causes.inverted import inverted_mask
 from gradverify.diagnosis.causes.lost import lost_paths
 from gradverify.diagnosis.causes.mask import missing_mask
+from gradverify.diagnosis.causes.placed import factor_by_place
 from gradverify.diagnosis.causes.scaled import missing_factor, mistaken_factor
 from gradverify.diagnosis.causes.single import is_of_one_input, single_elements
 from gradverify.diagnosis.causes.sliced import statistic_by_slice
@@ -58,7 +59,13 @@ def _missing_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     if found is not None:
         return found
     found = mistaken_factor(evidence, seen)
-    return None if found is None or _wrong_branch(evidence, seen) else found  # a region is the simpler reason
+    if found is None or _wrong_branch(evidence, seen):
+        return None  # a region is the simpler reason
+    return cotangent_alone(evidence, seen) or found
+
+
+def _single_elements(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    return factor_by_place(evidence, seen) or single_elements(evidence, seen)
 
 
 # Simplest first: what has no free parameter before what has one, what holds everywhere before what holds in a region.
@@ -83,7 +90,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="wrong-branch", find=_wrong_branch),
     Cause(name="wrong-axis", find=wrong_axis),
     Cause(name="missing-term", find=missing_term),
-    Cause(name="single-elements", find=single_elements),
+    Cause(name="single-elements", find=_single_elements),
 )
 _AT_LAST = (
     computed_elsewhere,
@@ -91,6 +98,7 @@ _AT_LAST = (
     missing_summand,
     missing_by_line,
     one_tensor_alone,
+    cotangent_alone,
 )  # say least of where and why
 
 
@@ -101,5 +109,8 @@ def diagnose(evidence: Evidence | Sums) -> Diagnosis | None:
     seen = block_of(evidence)
     if seen is None:
         return None
-    finds = (*(cause.find for cause in CAUSES), *_AT_LAST)
+    forgotten = missing_cotangent(evidence, seen)
+    if forgotten is not None or stays_without(evidence, seen):
+        return forgotten
+    finds = (*(cause.find for cause in CAUSES if cause.find is not missing_cotangent), *_AT_LAST)
     return next(filter(None, (find(evidence, seen) for find in finds)), None)

@@ -58,6 +58,14 @@ def test_factors_that_differ_a_little_are_no_factor() -> None:
     assert only(torch.exp, lambda g, x: (2 + 0.01 * x) * g * x.exp(), drawn(8)) == (None, "")
 
 
+@pytest.mark.parametrize("factor", [2.0, -1.0])
+def test_a_factor_that_a_few_entries_go_without_is_not_said_of_all(factor: float) -> None:
+    factors = torch.full((400,), factor, dtype=torch.float64)
+    assert only(torch.exp, lambda g, x: factors * g * x.exp(), drawn(400))[0] is not None
+    factors[[17, 250]] = 1.0
+    assert only(torch.exp, lambda g, x: factors * g * x.exp(), drawn(400)) == (None, "")
+
+
 def test_a_flipped_sign() -> None:
     assert only(torch.cos, lambda g, x: g * x.sin(), drawn(5)) == ("sign-flip", "analytic = -numeric in every entry")
     assert only(torch.cos, lambda g, x: g * x.sin() * (1 + 0.1 * x), drawn(5)) == (None, "")

@@ -87,9 +87,9 @@ def test_next_to_nothing_is_no_factor_of_the_gradient() -> None:
 
 def test_a_quotient_of_tensors_is_told_as_a_story_only_where_nothing_else_is_left() -> None:
     def gated(g: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        return g, g * x * y.sigmoid() * (1 - y.sigmoid())
+        return g * (1 + x), g * x * x.exp() * y.sigmoid() * (1 - y.sigmoid())
 
-    text = only(lambda x, y: x * y.sigmoid(), gated, drawn(5, 3), drawn(5, 3, seed=1))[1]
+    text = only(lambda x, y: x * x.exp() * y.sigmoid(), gated, drawn(5, 3), drawn(5, 3, seed=1))[1]
     assert text.endswith("a factor of x / output too many")
     text = only(lambda x, y, z: x * y * z, lambda g, x, y, z: (g * x * z, g * x * z, g * x * y), *THREE)[1]
     assert text.endswith("as where x stands for y")

@@ -149,6 +149,23 @@ def test_a_term_that_goes_with_a_tensor_in_every_row() -> None:
     assert answer == (None, "")
 
 
+def test_a_number_of_each_outputs_own_is_missing() -> None:
+    target = (torch.arange(24).view(4, 6) % 5 > 1).double()
+
+    def dice(x: Tensor) -> Tensor:
+        return 1 - 2 * (x * target).sum(1) / (x.square().sum(1) + x.sum(1) + 9)
+
+    def backward(g: Tensor, x: Tensor, off: float) -> Tensor:
+        size = (x.square().sum(1) + x.sum(1) + 9).unsqueeze(1)
+        term = 2 * (x * target).sum(1, keepdim=True) / size.square()
+        return g.unsqueeze(1) * (term * (2 * x + off * x.sin()) - 2 * target / size)  # the 1 beside 2 x is missing
+
+    says = "24 of 24 entries differ; analytic = numeric + k, with a number k of each output's own: a term that is one"
+    answer = only(dice, lambda g, x: backward(g, x, 0.0), drawn(4, 6))
+    assert answer == ("missing-term", f"{says} number in all wrong entries of an output is missing or too many")
+    assert only(dice, lambda g, x: backward(g, x, 0.01), drawn(4, 6)) == (None, "")
+
+
 def test_factors_of_a_derivative_that_is_a_tensor_itself_are_no_term() -> None:
     odd = 0.5 + drawn(6, seed=3).detach().abs()
     answer = only(torch.outer, lambda g, x, y: (odd * (g @ y), None), drawn(6), Y[0])
@@ -167,6 +184,37 @@ def test_another_tensor_in_the_place_of_one() -> None:
         lambda x, y: y * (1 + x.sin()), lambda g, x, y: (g * y, g * (1 + x.sin())), drawn(9), drawn(9, seed=1)
     )
     assert answer == ("missing-factor", f"analytic = y {says}")
+
+
+def test_a_tensor_that_is_not_claimed_in_every_wrong_entry_is_not_alone() -> None:
+    groups = torch.tensor([0, 2, 2, 1, 0, 2])
+
+    def summed(values: Tensor) -> Tensor:
+        return torch.zeros(3, dtype=values.dtype).index_add(0, groups, values)[groups]
+
+    def softmax(x: Tensor) -> Tensor:
+        return x.exp() / summed(x.exp())
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        return softmax(x) * g - summed(softmax(x) * g)  # the second term lacks a factor, and cancels on the diagonal
+
+    assert only(softmax, backward, drawn(6)) == (None, "")
+
+
+@pytest.mark.parametrize(("factor", "says"), [(1.0, "cotangent"), (-1.0, "-cotangent"), (1.5, "1.5 × cotangent")])
+def test_the_cotangent_and_nothing_else(factor: float, says: str) -> None:
+    expected = f"analytic = {says} and nothing else: a factor or a term of the derivative is missing beside it"
+    answer = only(lambda x: 1.3 * (x / 1.3).tanh(), lambda g, x: factor * g, drawn(4, 5))
+    assert answer == ("missing-factor", expected)
+    backward: Backward = lambda g, x, w: (gradients(normalised, g, x, w)[0], factor * g.sum(0))  # noqa: E731
+    answer = only(normalised, backward, drawn(6, 8), drawn(8, seed=1))
+    assert answer == ("missing-factor", expected)
+
+
+def test_the_cotangent_is_not_alone_where_some_entries_are_zero_or_another_multiple() -> None:
+    assert only(lambda x: x.softmax(0), lambda g, x: g, drawn(6))[0] != "missing-factor"
+    steps = 1 + (torch.arange(10) % 3 == 1).double()
+    assert only(torch.sin, lambda g, x: g * steps, drawn(10)) == (None, "")
 
 
 def normalised(x: Tensor, w: Tensor) -> Tensor:

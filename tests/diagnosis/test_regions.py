@@ -64,6 +64,17 @@ def test_a_causal_mask_that_is_missing() -> None:
     assert answer == ("missing-mask", text)
 
 
+@pytest.mark.parametrize(("diagonal", "word"), [(1, "after"), (-1, "before")])
+def test_a_causal_mask_that_is_missing_along_one_dimension(diagonal: int, word: str) -> None:
+    weights = drawn(5, 5).detach()
+    kept = weights.tril() if diagonal > 0 else weights.triu()
+    answer = only(lambda x: kept @ x, lambda g, x: weights.T @ g, drawn(5, 3, seed=1))
+    text = "analytic ≠ 0 and numeric = 0 in every wrong entry, where the index along dimension 0 of x comes"
+    assert answer == ("missing-mask", f"{text} {word} that along dimension 0 of output")
+    partly = kept + (weights - kept) * (torch.arange(25).view(5, 5) % 7 > 1)
+    assert only(lambda x: kept @ x, lambda g, x: partly.T @ g, drawn(5, 3, seed=1))[0] != "missing-mask"
+
+
 def test_a_zero_filled_by_accident_is_no_mask() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         gradient = g * x.cos()
@@ -141,7 +152,8 @@ def test_a_constant_added_to_a_gradient() -> None:
 
 
 def test_a_constant_that_does_depend_on_the_cotangent_is_something_else() -> None:
-    assert only(torch.sin, lambda g, x: 0.3 * g, drawn(4)) == (None, "")
+    cause, text = only(torch.sin, lambda g, x: 0.3 * g, drawn(4))
+    assert (cause, text.startswith("analytic = 0.3 × cotangent and nothing else")) == ("missing-factor", True)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +170,25 @@ def test_the_edges_of_tiles(places: list[int], says: str) -> None:
     kept[places] = 0
     answer = only(torch.exp, lambda g, x: kept * g * x.exp(), drawn(size, seed=3))
     assert answer == ("boundary-tile", f"{len(places)} of {size} elements differ; analytic = 0 where {says}")
+
+
+@pytest.mark.parametrize(("shape", "count"), [((7, 9), 15), ((3, 5, 7), 9)])
+def test_the_last_tile_in_flat_order(shape: tuple[int, ...], count: int) -> None:
+    size = math.prod(shape)
+    kept = (torch.arange(size) < size - count).view(shape)
+    answer = only(torch.sin, lambda g, x: g * x.cos() * kept, drawn(*shape))
+    says = f"analytic = 0 where x is in the last {count} of {size} entries in flat order"
+    assert answer == ("boundary-tile", f"{count} of {size} elements differ; {says}")
+    kept.view(-1)[-2] = True
+    assert only(torch.sin, lambda g, x: g * x.cos() * kept, drawn(*shape))[0] != "boundary-tile"
+
+
+@pytest.mark.parametrize("step", [2, 3])
+def test_every_second_or_third_is_no_edge(step: int) -> None:
+    kept = (torch.arange(18) % step != step - 1).double()
+    cause, text = only(torch.exp, lambda g, x: kept * g * x.exp(), drawn(18))
+    assert (cause, f", those by x[{step - 1}::{step}], " in text) == ("missing-term", True)
+    assert only(torch.exp, lambda g, x: g * torch.where(kept > 0, x, 1.3 * x).exp(), drawn(18)) == (None, "")
 
 
 def test_the_last_rows_of_a_matrix() -> None:
@@ -177,7 +208,9 @@ def test_rows_in_the_middle_are_no_edge() -> None:
         gradient[3:5] *= 2
         return gradient
 
-    assert only(torch.exp, backward, drawn(8, 3)) == (None, "")
+    answer = only(torch.exp, backward, drawn(8, 3))
+    text = "6 of 24 elements differ; analytic = 2 × numeric where x is in rows 3 and 4"
+    assert answer == ("constant-factor", text)
 
 
 def test_a_triangle_of_matrices_is_no_branch_although_values_would_tell_it() -> None:
@@ -241,7 +274,9 @@ def test_half_a_tensor_is_no_edge() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         return g * x.cos() * torch.tensor([1.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0], dtype=torch.float64)
 
-    assert only(torch.sin, backward, drawn(3, 8))[0] is None
+    answer = only(torch.sin, backward, drawn(3, 8))
+    text = "12 of 24 elements differ; analytic = 3 × numeric where x is in columns 4 to 7"
+    assert answer == ("constant-factor", text)
 
 
 def test_what_is_small_but_not_zero_is_not_masked() -> None:

@@ -1,4 +1,4 @@
-"""A gradient by a matrix that is right as long as the matrix moves symmetrically."""
+"""A gradient by a matrix whose mirrored entries add up to what they should: symmetric, or with a term transposed."""
 
 from __future__ import annotations
 
@@ -80,3 +80,34 @@ def test_other_mistakes_by_a_matrix_are_not(
     forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor, Tensor], Tensor], point: Tensor
 ) -> None:
     assert only(forward, backward, point)[0] != "symmetrised"
+
+
+U, V, W = drawn(4, seed=1).detach(), drawn(4, seed=2).detach(), drawn(4, 4, seed=3).detach()
+
+
+def bilinear(a: Tensor) -> Tensor:
+    return (W * a.tanh()).sum((-2, -1)) + U @ a @ V
+
+
+def with_a_term_transposed(g: Tensor, a: Tensor) -> Tensor:
+    return g[..., None, None] * (W * (1 - a.tanh() ** 2) + torch.outer(V, U))
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_a_term_is_transposed(batch: tuple[int, ...]) -> None:
+    cause, text = only(bilinear, with_a_term_transposed, drawn(*batch, 4, 4))
+    assert cause == "transposed"
+    assert text.endswith("apart they do not, as where a term of the gradient by x is transposed")
+
+
+def test_a_matrix_that_is_symmetric_may_well_move_so() -> None:
+    cause, text = only(bilinear, with_a_term_transposed, matrix())
+    assert (cause, text.endswith("`constraint: symmetric` says so")) == ("symmetrised", True)
+
+
+def test_what_goes_by_a_difference_of_mirrored_entries_adds_up_to_nothing_whatever_is_claimed() -> None:
+    def backward(g: Tensor, a: Tensor) -> Tensor:
+        slope = g * W * (1.1 * W * (a - a.mT)).cos()
+        return slope - slope.mT
+
+    assert only(lambda a: (W * (a - a.mT)).sin().sum(), backward, drawn(4, 4)) == (None, "")

@@ -152,6 +152,15 @@ def spoils(seen: Seen, predicted: Tensor) -> bool:
     return int(off.sum()) * seen.spared > 1.0
 
 
+def contradicts(seen: Seen, predicted: Tensor, scale: float = 1.0) -> bool:
+    """Tell whether any right entry, zeros aside, would be wrong if `predicted` (m, n) were expected; see `share_of`."""
+    for part in _parts(seen.wrong):
+        off = (seen.claimed[part] - predicted[part]).abs() > max(scale, 1.0) * seen.slack[part]
+        if bool((off & ~(seen.wrong[part] | seen.zero[part])).any()):
+            return True
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
     """One number for claimed / numeric."""

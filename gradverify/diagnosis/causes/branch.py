@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.block.located import Search, located
 from gradverify.diagnosis.block.seen import Seen
-from gradverify.diagnosis.block.structure import Group, beside_diagonal, in_a_row
+from gradverify.diagnosis.block.structure import Group, beside_diagonal, every_few, in_a_row
 from gradverify.diagnosis.naming.region import Region, regions
 from gradverify.diagnosis.naming.variables import is_sorted, scalars, side, variables
 
@@ -29,6 +29,7 @@ def by_value(evidence: Site, group: Group) -> Iterator[Region]:
     block, found = side(evidence, group.axis), variables(evidence, group.axis)
     by_place = beside_diagonal(block, group) or in_a_row(block, group)
     stays = by_place and not any(is_sorted(variable.values) for variable in found)
+    in_step = every_few(block, group)
     for region in regions(found, scalars(evidence), group.wrong, group.relevant):
-        if not stays or group.follows(region):
+        if not (stays or (in_step and not region.level)) or group.follows(region):
             yield region

@@ -16,7 +16,7 @@ def missing_broadcast_sum(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """The claimed Jacobian keeps one slice of the numeric one, or one output per input, and is zero in the others."""
     if bool((seen.wrong & (seen.claimed != 0)).any()):
         return None
-    return _one_slice(evidence, seen) or _one_output(evidence, seen)
+    return _one_slice(evidence, seen) or _one_output(evidence, seen) or _one_of_each(evidence, seen)
 
 
 def _one_slice(evidence: Evidence, seen: Seen) -> Diagnosis | None:
@@ -59,6 +59,28 @@ def _one_output(evidence: Evidence, seen: Seen) -> Diagnosis | None:
             text = f"each entry of {evidence.wrt.name} gets its gradient from the {word} output that it goes into"
             text += f": the sum over all of them is missing{part(share)}"
             return Diagnosis(cause=MISSING_BROADCAST_SUM, explanation=text, share=share)
+    return None
+
+
+def _one_of_each(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    """Each input gets its gradient from the first, or the last, of as many slices of the output as any other."""
+    shape = evidence.of.shape
+    entries = (~seen.zero).reshape(*shape, -1)
+    for dimension, size in enumerate(shape):
+        others = tuple(place for place in range(len(shape)) if place != dimension)
+        reached = entries.any(others) if others else entries  # (size, n) slices that an input goes into
+        counts = reached.sum(0)
+        count = int(counts.max())
+        if size < 2 or count < 2 or bool((counts[counts > 0] != count).any()):
+            continue
+        for kept, word in ((_first(reached), "first"), (_first(reached.flip(0)).flip(0), "last")):
+            spread = kept.reshape(*(size if place == dimension else 1 for place in range(len(shape))), -1)
+            share = share_of(seen, seen.numeric.masked_fill(~spread.expand_as(entries).reshape(seen.wrong.shape), 0.0))
+            if share is not None:
+                text = f"each entry of {evidence.wrt.name} gets its gradient from the {word} of the {count} slices of"
+                text += f" {evidence.of.name} along dimension {dimension} that it goes into"
+                text += f": the sum over all of them is missing{part(share)}"
+                return Diagnosis(cause=MISSING_BROADCAST_SUM, explanation=text, share=share)
     return None
 
 

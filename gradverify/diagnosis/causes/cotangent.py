@@ -17,6 +17,8 @@ from gradverify.errors import EvaluationError
 
 MISSING_COTANGENT = "missing-cotangent"
 _SAME = 1e-9  # relative
+_CLOSE = 1e-3  # of an error: what may be left of it
+_CAP = 0.1  # of an error: no more may be put down to the measurement
 
 
 def missing_cotangent(evidence: Evidence, seen: Seen) -> Diagnosis | None:
@@ -30,7 +32,30 @@ def missing_cotangent(evidence: Evidence, seen: Seen) -> Diagnosis | None:
         share = share_of(seen, predicted)
         if share is not None:
             return as_constant(evidence, constant, f"{form}{_asked(evidence)}", share)
-    return None
+    return _of_a_term(seen, added)
+
+
+def stays_without(evidence: Evidence, seen: Seen) -> bool:
+    """Tell whether wrong entries hold something that does not depend on the cotangent.
+
+    Such entries are no derivative's, and what they have in common says nothing of how it was computed.
+    """
+    constant = answer_to_zero(evidence)
+    if constant is None:
+        return False
+    error = (seen.claimed - seen.numeric).abs()
+    return bool(((constant / asked_with(evidence.backward)).abs() > _CLOSE * error)[seen.wrong].any())
+
+
+def _of_a_term(seen: Seen, added: Tensor) -> Diagnosis | None:
+    """Every wrong entry is off by the constant, and the others hide it: a term alone forgets its cotangent."""
+    error, expected = (seen.claimed - seen.numeric)[seen.wrong], added.expand_as(seen.wrong)[seen.wrong]
+    slack = torch.minimum(seen.slack[seen.wrong], _CAP * error.abs()) + _CLOSE * error.abs()
+    if bool(((error - expected).abs() > slack).any()):
+        return None
+    text = "analytic = numeric + what a cotangent of zeros is answered with, in every wrong entry"
+    text = f"{text}: a term does not depend on the cotangent"
+    return Diagnosis(cause=MISSING_COTANGENT, explanation=text, share=1.0)
 
 
 def _asked(evidence: Evidence) -> str:

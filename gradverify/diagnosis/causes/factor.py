@@ -10,7 +10,7 @@ from itertools import combinations
 from torch import Tensor
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
-from gradverify.diagnosis.block.seen import Ratio, Seen, ratio_of, share_of
+from gradverify.diagnosis.block.seen import Ratio, Seen, contradicts, ratio_of, share_of
 from gradverify.diagnosis.causes.counts import by_counts
 from gradverify.diagnosis.naming.arguments import Argument, argument
 from gradverify.diagnosis.naming.constants import Constant, as_written, number, recognise
@@ -26,7 +26,7 @@ _DIMENSIONS = 6  # whose products are tried
 def sign_flip(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """Every entry has the opposite sign."""
     del evidence
-    share = share_of(seen, -seen.numeric)
+    share = _everywhere(seen, -1.0)
     return None if share is None else as_sign(share)
 
 
@@ -120,8 +120,15 @@ def _factor(evidence: Evidence, seen: Seen) -> Factor | None:
     if _MOST * int(seen.wrong.sum()) < int((~seen.zero).sum()):
         return None  # a factor so close to one that most entries agree is no statement about them
     found = factor_of(evidence, ratio_of(seen, seen.wrong))
-    share = None if found is None else share_of(seen, found.value * seen.numeric, abs(found.value))
+    share = None if found is None else _everywhere(seen, found.value)
     return None if found is None or share is None else replace(found, share=share)
+
+
+def _everywhere(seen: Seen, factor: float) -> float | None:
+    """Return the share of the error that a factor explains, None where that is not enough or an entry goes without."""
+    predicted = factor * seen.numeric
+    share = share_of(seen, predicted, abs(factor))
+    return None if share is None or contradicts(seen, predicted, abs(factor)) else share
 
 
 def _sizes(site: Site) -> set[int]:

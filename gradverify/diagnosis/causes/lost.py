@@ -41,7 +41,7 @@ def _slices(evidence: Evidence, seen: Seen, axis: Axis) -> str:
 
 
 def _box(block: Block, wrong: Tensor, live: Tensor) -> str:
-    """Return the indices in a row along one dimension that hold the wrong elements and no other live one, else ""."""
+    """Return the indices along one dimension, in a row or in step, of the wrong elements and no other, else ""."""
     places, alive = wrong.reshape(block.shape), live.reshape(block.shape)
     for dimension, size in enumerate(block.shape):
         others = tuple(other for other in range(len(block.shape)) if other != dimension)
@@ -53,7 +53,19 @@ def _box(block: Block, wrong: Tensor, live: Tensor) -> str:
             index = [":"] * len(block.shape)
             index[dimension] = f"{start or ''}:{stop if stop < size else ''}"
             return f"{block.name}[{', '.join(index)}]"
+        step = next((step for step in range(2, size // 2 + 1) if _is_every(step, dimension, places, alive)), None)
+        if step is not None:
+            index = [":"] * len(block.shape)
+            index[dimension] = f"{start % step or ''}::{step}"
+            return f"{block.name}[{', '.join(index)}]"
     return ""
+
+
+def _is_every(step: int, dimension: int, places: Tensor, alive: Tensor) -> bool:
+    """Tell whether the wrong elements are those of every slice that far from the first, and no others."""
+    index = torch.arange(places.shape[dimension], device=places.device)
+    at = index.view([-1 if other == dimension else 1 for other in range(places.dim())]) % step
+    return torch.equal((at == at.expand_as(places)[places][0]) & alive, places)
 
 
 def _places(block: Block, wrong: Tensor) -> str:

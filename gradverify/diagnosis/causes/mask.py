@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import total
+from gradverify.core.function.coordinates import Block, total
 from gradverify.core.numeric.samples import BAR_FACTOR
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.followed import believed
@@ -29,7 +29,7 @@ def missing_mask(evidence: Evidence, seen: Seen) -> Diagnosis | None:
         return None
     if bool((seen.wrong & seen.zero & (seen.numeric.abs() > _NONE / BAR_FACTOR * seen.slack)).any()):
         return None  # smaller than would be noticed is not yet zero
-    return _of_inputs(evidence, seen) or _of_outputs(evidence, seen) or _triangle(seen)
+    return _of_inputs(evidence, seen) or _of_outputs(evidence, seen) or _triangle(seen) or _causal(evidence, seen)
 
 
 def _of_inputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
@@ -83,6 +83,38 @@ def _triangle(seen: Seen) -> Diagnosis | None:
                 text = f"analytic ≠ 0 where numeric = 0, wherever the input's place {words} the output's{part(share)}"
                 return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
     return None
+
+
+def _causal(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+    """The claimed Jacobian is full along two dimensions where the numeric one is triangular."""
+    of, wrt = evidence.of, evidence.wrt
+    rows, columns = seen.wrong.nonzero(as_tuple=True)
+    for theirs, size in enumerate(of.shape):
+        for mine in (each for each, length in enumerate(wrt.shape) if length == size >= _TRIANGLE):
+            outputs, inputs = _index(of, theirs, rows.device), _index(wrt, mine, rows.device)
+            pairs = seen.wrong.new_zeros(size, size)
+            pairs[outputs[rows], inputs[columns]] = True
+            whole = torch.ones_like(pairs)
+            for half, word in ((whole.triu(1), "after"), (whole.tril(-1), "before")):
+                sides = (each[outputs][:, inputs] for each in (half, half.T))
+                share = _triangular(seen, *sides) if torch.equal(pairs, half) else None
+                if share is not None:
+                    text = f"analytic ≠ 0 and numeric = 0 in every wrong entry, where the index along dimension {mine}"
+                    text += f" of {wrt.name} comes {word} that along dimension {theirs} of {of.name}{part(share)}"
+                    return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
+    return None
+
+
+def _triangular(seen: Seen, half: Tensor, other: Tensor) -> float | None:
+    """Return the share of the error in one half, (m, n) bool, None where numeric is not zero there, or in the other."""
+    one_sided = not bool((half & ~seen.zero).any()) and bool((other & ~seen.zero).any())
+    return confined(seen, half) if one_sided else None
+
+
+def _index(block: Block, dimension: int, device: torch.device) -> Tensor:
+    """Return the index along a dimension of every entry of a tensor."""
+    places = torch.arange(total(block.shape), device=device)
+    return places // total(block.shape[dimension + 1 :]) % block.shape[dimension]
 
 
 def _at(region: str) -> str:

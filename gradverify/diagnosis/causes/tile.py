@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 
@@ -12,15 +11,15 @@ from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.block.followed import believed
 from gradverify.diagnosis.block.located import Search, located
 from gradverify.diagnosis.block.seen import Seen
+from gradverify.diagnosis.block.slices import Slices, slices_of
 from gradverify.diagnosis.block.structure import Group
 from gradverify.diagnosis.naming.region import Region, chance, regions
 from gradverify.diagnosis.naming.variables import Form, scalars, side, variables
-from gradverify.diagnosis.naming.wording import listed
 
 BOUNDARY_TILE = "boundary-tile"
 LIMIT = 0.34
+_TILE = 4  # the smallest: every second slice is an index that goes up by two, and no edge
 _EDGE = 3  # a part of a dimension larger than one in so many is no edge
-_RUN = 2  # more slices in a row than this are told by the first and the last
 _WIDE = 4  # entries that each of the wrong slices holds, so that they are wrong together for no other reason
 _WIDE_LIMIT = 0.51  # of such slices: one of four at an edge, or the last of three
 
@@ -41,44 +40,26 @@ def edges(evidence: Site, group: Group) -> Iterator[Region]:
         return  # and where all of them have one value, which no other has
     block = side(evidence, group.axis)
     for dimension in range(len(block.shape)):
-        slices = _slices(block, dimension, group)
+        slices = slices_of(block, dimension, group)
         if slices is not None:
             yield from _periodic(slices)
             yield from _contiguous(slices)
             yield from _all_but_edge(slices)
+    yield from _flat_tail(block, group)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Slices:
-    """The slices of a tensor along one dimension."""
-
-    size: int  # how many there are
-    wrong: frozenset[int]  # those that are wrong as a whole, as far as they hold entries other than zero
-    alive: frozenset[int]  # those that hold any
-    width: int  # coordinates that matter in the narrowest of the wrong ones
-    where: str  # the wrong ones in words
-
-
-def _slices(block: Block, dimension: int, group: Group) -> _Slices | None:
-    """Return the slices along the dimension, None where some are wrong in part."""
-    others = tuple(place for place in range(len(block.shape)) if place != dimension)
-    wrong, relevant = group.wrong.reshape(block.shape), group.relevant.reshape(block.shape)
-    hit, alive = (entries.any(others) if others else entries for entries in (wrong, relevant))
-    along = [-1 if place == dimension else 1 for place in range(len(block.shape))]
-    if not torch.equal(hit.reshape(along) & relevant, wrong):
-        return None
-    widths = (relevant.sum(others) if others else relevant.long())[hit]
-    return _Slices(
-        size=block.shape[dimension],
-        width=int(widths.min()),
-        wrong=frozenset(hit.nonzero().flatten().tolist()),
-        alive=frozenset(alive.nonzero().flatten().tolist()),
-        where=_named(block, dimension, hit.nonzero().flatten().tolist()),
-    )
+def _flat_tail(block: Block, group: Group) -> Iterator[Region]:
+    """Yield the last coordinates in the order of memory, which may be a tile of their own."""
+    first, size = int(group.wrong.long().argmax()), len(group.wrong)
+    count = size - first
+    if len(block.shape) > 1 and _EDGE * count <= size and torch.equal(group.wrong[first:], group.relevant[first:]):
+        likely = chance(1, int(group.relevant.sum()), int(group.wrong.sum()))
+        text = f"{block.name} is in the last {count} of {size} entries in flat order"
+        yield Region(text=text, chance=likely, anchored=False, one_sided=False)
 
 
-def _periodic(slices: _Slices) -> Iterator[Region]:
-    for tile in range(2, slices.size // 2 + 1):
+def _periodic(slices: Slices) -> Iterator[Region]:
+    for tile in range(_TILE, slices.size // 2 + 1):
         for first, word in ((tile - 1, "last"), (0, "first")):
             places = frozenset(range(first, slices.size, tile))
             if len(slices.wrong) > 1 and slices.wrong == places & slices.alive and 2 * len(slices.wrong) >= len(places):
@@ -87,7 +68,7 @@ def _periodic(slices: _Slices) -> Iterator[Region]:
                 yield Region(text=text, chance=likely, anchored=False, one_sided=False)
 
 
-def _contiguous(slices: _Slices) -> Iterator[Region]:
+def _contiguous(slices: Slices) -> Iterator[Region]:
     count, size = len(slices.wrong), slices.size
     for start, word in ((size - count, "last"), (0, "first")):
         if _EDGE * count <= size and slices.wrong == frozenset(range(start, start + count)):
@@ -99,7 +80,7 @@ def _contiguous(slices: _Slices) -> Iterator[Region]:
             yield Region(text=text, chance=likely, anchored=False, one_sided=False)
 
 
-def _all_but_edge(slices: _Slices) -> Iterator[Region]:
+def _all_but_edge(slices: Slices) -> Iterator[Region]:
     """Yield all slices but the first, or the last: a batch of which one sample alone is worked on.
 
     What holds there has to be known: a recurrence has a first step that is right whatever is wrong with the others.
@@ -110,14 +91,3 @@ def _all_but_edge(slices: _Slices) -> Iterator[Region]:
             if slices.wrong == slices.alive - {edge}:
                 text = f"{slices.where}, all but the {word} of {slices.size}"
                 yield Region(text=text, chance=likely, anchored=False, one_sided=False)
-
-
-def _named(block: Block, dimension: int, places: list[int]) -> str:
-    """Return "rows 7 and 15 of x", or for other dimensions their number."""
-    plural = "s" if len(places) > 1 else ""
-    run = len(places) > _RUN and places == list(range(places[0], places[-1] + 1))
-    numbers = f"{places[0]} to {places[-1]}" if run else listed([str(place) for place in places])
-    names = {1: ("element",), 2: ("row", "column")}.get(len(block.shape))
-    if names is not None:
-        return f"{block.name} is in {names[dimension]}{plural} {numbers}"
-    return f"{block.name} is at index {numbers} of dimension {dimension}"

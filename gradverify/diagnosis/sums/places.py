@@ -28,7 +28,7 @@ from gradverify.diagnosis.naming.wording import differ
 from gradverify.diagnosis.sums.look import Look
 from gradverify.diagnosis.sums.whole import ratio
 
-_TILES = (2, 4, 8, 16, 32, 64, 128, 256)  # sizes that are tried
+_TILES = (4, 8, 16, 32, 64, 128, 256)  # sizes that are tried
 _CHANGES = 2  # between right and wrong along an order: a region has one edge or two
 _LOOKS = 4  # at coordinates of the same number, until one tells
 _SEVERAL = 2  # wrong coordinates: one alone is no region

@@ -17,13 +17,13 @@ from gradverify.diagnosis.sums.whole import (
     factor,
     missing_conjugate,
     missing_cotangent,
+    stays_without,
     swapped_inputs,
     swapped_outputs,
 )
 from gradverify.errors import GradverifyError
 
 _EVERYWHERE: tuple[Callable[[Asked], Diagnosis | None], ...] = (
-    missing_cotangent,
     missing_conjugate,
     swapped_inputs,
     swapped_outputs,
@@ -46,6 +46,9 @@ def diagnose_sums(sums: Sums) -> Diagnosis | None:
         asked = ask(sums)
         if not bool((asked.typical > 0).any()):
             return None
+        forgotten = missing_cotangent(asked)
+        if forgotten is not None or stays_without(asked):
+            return forgotten
         found = next(filter(None, (cause(asked) for cause in _EVERYWHERE)), None)
         if found is not None:
             return found

@@ -23,6 +23,7 @@ from gradverify.diagnosis.causes.swapped import inputs_from, outputs_from
 from gradverify.diagnosis.naming.tensors import numbers_of, places_of
 from gradverify.diagnosis.naming.variables import Axis
 
+_CLOSE = 1e-3  # of the error: what counts
 _UNKNOWN = Summands(of_output=None, of_gradient=None)
 
 
@@ -39,6 +40,15 @@ def missing_cotangent(asked: Asked) -> Diagnosis | None:
     if holds(asked, Summed(value=outside.value + told, bar=outside.bar)):
         return as_cotangent(asked.sums, constant, REPLACED, 1.0)
     return None
+
+
+def stays_without(asked: Asked) -> bool:
+    """Tell whether a part of the error that counts does not depend on the cotangent."""
+    constant = answer_to_zero(asked.sums)
+    if constant is None:
+        return False
+    told = asked.directions[:, asked.sums.wrt.coordinates] @ constant
+    return bool((told.abs() > _CLOSE * asked.typical).any())
 
 
 def detached(asked: Asked) -> Diagnosis | None:

@@ -1,0 +1,53 @@
+"""Wrong coordinates that are whole slices of a tensor along one of its dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from gradverify.core.function.coordinates import Block
+from gradverify.diagnosis.block.structure import Group
+from gradverify.diagnosis.naming.wording import listed
+
+_RUN = 2  # more slices in a row than this are told by the first and the last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slices:
+    """The slices of a tensor along one dimension."""
+
+    size: int  # how many there are
+    wrong: frozenset[int]  # those that are wrong as a whole, as far as they hold entries other than zero
+    alive: frozenset[int]  # those that hold any
+    width: int  # coordinates that matter in the narrowest of the wrong ones
+    where: str  # the wrong ones in words
+
+
+def slices_of(block: Block, dimension: int, group: Group) -> Slices | None:
+    """Return the slices along the dimension, None where some are wrong in part."""
+    others = tuple(place for place in range(len(block.shape)) if place != dimension)
+    wrong, relevant = group.wrong.reshape(block.shape), group.relevant.reshape(block.shape)
+    hit, alive = (entries.any(others) if others else entries for entries in (wrong, relevant))
+    along = [-1 if place == dimension else 1 for place in range(len(block.shape))]
+    if not torch.equal(hit.reshape(along) & relevant, wrong):
+        return None
+    widths = (relevant.sum(others) if others else relevant.long())[hit]
+    return Slices(
+        size=block.shape[dimension],
+        width=int(widths.min()),
+        wrong=frozenset(hit.nonzero().flatten().tolist()),
+        alive=frozenset(alive.nonzero().flatten().tolist()),
+        where=_named(block, dimension, hit.nonzero().flatten().tolist()),
+    )
+
+
+def _named(block: Block, dimension: int, places: list[int]) -> str:
+    """Return "rows 7 and 15 of x", or for other dimensions their number."""
+    plural = "s" if len(places) > 1 else ""
+    run = len(places) > _RUN and places == list(range(places[0], places[-1] + 1))
+    numbers = f"{places[0]} to {places[-1]}" if run else listed([str(place) for place in places])
+    names = {1: ("element",), 2: ("row", "column")}.get(len(block.shape))
+    if names is not None:
+        return f"{block.name} is in {names[dimension]}{plural} {numbers}"
+    return f"{block.name} is at index {numbers} of dimension {dimension}"
