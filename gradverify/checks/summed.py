@@ -20,6 +20,7 @@ from gradverify.core.judging.allowance import NEGLIGIBLE
 from gradverify.core.whole.evidence import Whole
 from gradverify.result import Finding, Method, Verdict
 
+_CASTS = 8.0  # units of rounding to the fewest digits that anything is cast to
 _LEAST = 2.0  # times the smallest number there is
 _ROUNDINGS = 16.0  # of the largest output, that may stand in place of what cancels
 _NOTHING = 1e-9  # what an output may move by at most where all that it is made of cancels
@@ -40,6 +41,8 @@ def used_together(found: Investigation, least: float = 0.0) -> Iterator[Finding]
         (random, heard, "a random cotangent"),
     ):
         wrong = _off(found, known, cotangent, answer, least)
+        if bool(wrong.any()):  # where backward rounds what it gets to fewer digits, it need not be linear in the others
+            wrong &= _off(found, known, cotangent, answer, max(least, _CASTS * found.sampled.narrow()))
         again = row(found.backward, cotangent) if bool(wrong.any()) else answer
         if bool((_off(found, known, cotangent, again, least) & wrong).any()):
             yield from _accused(found, known, cotangent, answer, wrong, asked)

@@ -92,3 +92,13 @@ def test_an_inexact_one_keeps_its_cause(noise: float) -> None:
     problem = problem_of(with_backward(torch.sin, inexact), double([0.3, 1.0, -1.5]))
     found = run_check("gradcheck", problem, ALONE, diagnose)
     assert [finding.code for finding in found.findings] == ["GV101"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_cotangent_that_is_cast_on_its_way_is_not_held_to_more_digits(seed: int) -> None:
+    x = torch.randn(40, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    right = gradcheck(lambda x: 1 / torch.log1p(x.float().double() ** 2), x)
+    assert (right.mismatched, [found.code for found in right.findings if found.code == "GV301"]) == (0, [])
+    clipped = with_backward(lambda x: x.clone(), lambda grad, _: grad.clamp(-1, 1))
+    wrong = gradcheck(lambda x: clipped(x.float().double() ** 2).sum(0, keepdim=True) * 2, x)
+    assert wrong.verdict is Verdict.FAIL
