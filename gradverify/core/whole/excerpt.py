@@ -21,7 +21,7 @@ from gradverify.core.ways.structure import Link, links_by_input
 from gradverify.core.whole.sums import Sums
 
 _OUTPUTS, _INPUTS = 600, 2_000  # that an excerpt has at most
-_ENTRIES = 13_000  # of its Jacobian, that are likely to be other than zero
+_ENTRIES = 32_000  # of its Jacobian, that are likely to be other than zero
 _LEAST = 3  # slices kept of a dimension that is cut
 _NUMBERS = 1 << 24  # in the inputs and outputs of all moves that an excerpt is likely to need: each is a whole forward
 _SAMPLES, _SECONDS = 60, 10.0  # of each input, and for all excerpts, if it comes to the worst
@@ -108,12 +108,23 @@ def _cut(sums: Sums, most: int) -> _Cut | None:
     cut = _Cut(frame=frame, alone=alone, apart=apart, shapes=shapes, along=along, sizes=frame.shape)
     while not cut.is_small() or cut.inputs > most:
         sizes = list(cut.sizes)
-        longest = max({mine for own in along for mine in own if mine is not None}, key=sizes.__getitem__, default=None)
-        if longest is None or sizes[longest] <= _LEAST:
+        longest = max(_next_to_cut(cut), key=sizes.__getitem__, default=None)
+        if longest is None:
             return None
         sizes[longest] = max(_LEAST, sizes[longest] // 2)
         cut = replace(cut, sizes=tuple(sizes))
     return cut if cut.moves * (len(sampled.point) + len(sampled.value)) <= _NUMBERS else None
+
+
+def _next_to_cut(cut: _Cut) -> set[int]:
+    """Return the dimensions of the frame that may be cut further.
+
+    First those in which all inputs of its shape go with it: these stay of its shape.
+    """
+    going_along = {dimension for own in cut.along for dimension in own if dimension is not None}
+    long = {dimension for dimension in going_along if cut.sizes[dimension] > _LEAST}
+    alike = [own for shape, own in zip(cut.shapes, cut.along, strict=True) if shape == cut.frame.shape]
+    return {dimension for dimension in long if all(own[dimension] == dimension for own in alike)} or long
 
 
 def _as_shaped(frame: Block, shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[int | None, ...], ...]:
