@@ -290,3 +290,7 @@ def test_an_order_that_one_entry_says_nothing_about() -> None:
         return (g * slope)[order]
 
     assert only(torch.nn.functional.hardswish, backward, x.requires_grad_())[0] == "permuted"
+
+
+def test_an_order_of_many_that_differences_know_roughly() -> None:
+    assert only(lambda x: x.sort().values, lambda g, _: g, drawn(80))[0] == "permuted"

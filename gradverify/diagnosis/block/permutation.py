@@ -13,7 +13,7 @@ from gradverify.diagnosis.block.arrangement import Arrangement
 from gradverify.diagnosis.block.seen import Seen
 from gradverify.diagnosis.naming.wording import listed, place
 
-_LEFT_OVER = 0.05  # share of the rows
+_LEFT_OVER = 0.25  # share of the rows
 _SAME = 1e-6  # relative to the largest: what two sums of the same numbers may differ by
 
 
@@ -31,7 +31,8 @@ def permutations(evidence: Evidence, seen: Seen) -> Iterator[Arrangement]:
 def _matched(claimed: Tensor, numeric: Tensor) -> Tensor | None:
     """Return for each row of `claimed` a row of `numeric` that it may equal, each used once; None if there are none.
 
-    Few rows may be left over on both sides, as those of which an entry was not judged: these are each other's.
+    Some may be left over on both sides, as those of which an entry was not judged, or roughly: these are each other's in
+    the order of their numbers.
     """
     generator = torch.Generator().manual_seed(0)
     weights = torch.rand(claimed.shape[1], generator=generator, dtype=torch.float64).to(claimed.device) + 0.5
