@@ -31,8 +31,8 @@ def permutations(evidence: Evidence, seen: Seen) -> Iterator[Arrangement]:
 def _matched(claimed: Tensor, numeric: Tensor) -> Tensor | None:
     """Return for each row of `claimed` a row of `numeric` that it may equal, each used once; None if there are none.
 
-    Some may be left over on both sides, as those of which an entry was not judged, or roughly: these are each other's in
-    the order of their numbers.
+    Some may be left over on both sides, as those of which an entry was not judged, or roughly: these are each other's
+    in the order of their numbers.
     """
     generator = torch.Generator().manual_seed(0)
     weights = torch.rand(claimed.shape[1], generator=generator, dtype=torch.float64).to(claimed.device) + 0.5
