@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradverify.checks.contract.cotangents_kept import modified
 from gradverify.core.jacobians import Investigation
 from gradverify.result import Finding, Verdict
 
@@ -11,8 +12,6 @@ from gradverify.result import Finding, Verdict
 def overwrites(found: Investigation | None) -> Iterator[Finding]:
     """Accuse a backward that has written to the first cotangent it got; costs nothing."""
     if found is not None and found.backward.overwrites:
-        text = (
-            "backward modifies its cotangent in place; other backwards may get the same tensor, and to that of y.sum() "
-            "nobody can write: compute out of place, or on a clone"
-        )
-        yield Finding(code="GV306", verdict=Verdict.FAIL, message=text)
+        owners = (getattr(output.tensor.grad_fn, "_forward_cls", None) for output in found.backward.tape.outputs)
+        name = next((owner.__name__ for owner in owners if owner is not None), "an output")
+        yield Finding(code="GV306", verdict=Verdict.FAIL, message=modified(name))

@@ -18,11 +18,15 @@ def findings(subject: Subject) -> Iterator[Finding]:
         for number in _modified(exchange):
             name = class_of(exchange.node).__name__
             which = f"cotangent {number}" if len(exchange.received) > 1 else "its cotangent"
-            yield accusation(
-                "GV306",
-                f"backward of {name} modifies {which} in place; other backwards may get the same tensor: "
-                "compute out of place, or on a clone",
-            )
+            yield accusation("GV306", modified(name, which))
+
+
+def modified(name: str, which: str = "its cotangent") -> str:
+    """Say of a Function's backward that it has written to a cotangent."""
+    return (
+        f"backward of {name} modifies {which} in place; other backwards may get the same tensor: "
+        "compute out of place, or on a clone"
+    )
 
 
 def _modified(exchange: Exchange) -> Iterator[int]:
