@@ -186,3 +186,30 @@ def test_an_output_of_zero_is_no_noisier_than_the_largest_beside_it(function: An
 def test_an_overflow_is_no_mask(function: Any, point: list[float]) -> None:
     silent = with_backward(function, lambda grad, x: torch.zeros_like(x))
     assert gradcheck(silent, double(point)).verdict is Verdict.INCONCLUSIVE
+
+
+class Chosen(torch.autograd.Function):
+    """The two largest of four, normed; backward gives those that are not chosen some gradient too."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, leak: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.leak = leak
+        chosen = x.softmax(-1).topk(2, -1).values
+        return chosen / chosen.sum(-1, keepdim=True)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        values, places = x.softmax(-1).topk(2, -1)
+        result = values / values.sum(-1, keepdim=True)
+        total = (grad * result).sum(-1, keepdim=True)
+        own = torch.zeros_like(x).scatter(-1, places, result * (grad - total))
+        return own + ctx.leak * (own == 0) * total, None
+
+
+@pytest.mark.parametrize("leak", [1e-2, 1e-3])
+def test_what_cancels_up_to_rounding_at_every_step_stands_still_for_a_reason(leak: float) -> None:
+    x = double([[0.6614, 0.2669, 0.0617, 0.6213]])
+    assert gradcheck(lambda x: Chosen.apply(x, 0.0), x).verdict is Verdict.PASS  # type: ignore[no-untyped-call]
+    assert gradcheck(lambda x: Chosen.apply(x, leak), x).verdict is Verdict.FAIL  # type: ignore[no-untyped-call]

@@ -4,6 +4,7 @@ Where log(cosh x) is computed at 1e-8, cosh x is 1 to the last digit, and so it 
 derivative of 1e-8 would have moved it by less than rounding of a number of the size of 1 leaves: that it does not move
 says nothing. An output that feels a small move of all inputs has no such rounding inside, and none has where another
 one of its tensor moves by less than that. But where samples by other inputs scatter, it rounds by as much as they do.
+And larger steps, at which such a derivative would be heard, must not all show that there is none.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from torch import Tensor
 
 from gradverify.core.function.flags import any_set
 from gradverify.core.judging.bench import Bench
-from gradverify.core.numeric.samples import Samples, to_the_end, unmoved, void
+from gradverify.core.numeric.samples import Samples, central, to_the_end, unmoved, void
 
+_HEARD = 64.0  # of these units, and times the scatter: what moves by more is heard
+_OFF = 0.5  # of the claim, a difference must be off to show another derivative
+_SEVERAL = 3  # steps that show one
 _UNITS = 8.0  # of rounding of 1, or of the largest output: what moves by less may stand still
 
 
@@ -30,4 +34,14 @@ def says_nothing(at: Bench, samples: Samples, claimed: Tensor, scatter: Tensor) 
     short = tail.any(dim=1) & (rise <= _UNITS * sampled.unit * sampled.size.clamp(min=1.0))
     if not any_set(short):
         return short
-    return short & (~at.finely() | (rise <= scatter.amax(dim=0)))
+    open_ = short & (~at.finely() | (rise <= scatter.amax(dim=0)))
+    return open_ & ~_contradicted(at, samples, claimed, scatter) if any_set(open_) else open_
+
+
+def _contradicted(at: Bench, samples: Samples, claimed: Tensor, scatter: Tensor) -> Tensor:
+    """Tell which claims the steps contradict at which they would be heard; (C, m)."""
+    sampled, there = at.sampled, claimed.unsqueeze(1)
+    loud = torch.maximum(_HEARD * sampled.unit * sampled.size.clamp(min=1.0), _HEARD * scatter)
+    heard = (there.abs() * samples.forth > loud.unsqueeze(1)) & ~void(samples)
+    off = (central(samples) - there).abs() > _OFF * there.abs()
+    return ((heard & off).sum(dim=1) >= _SEVERAL) & ~(heard & ~off).any(dim=1)
