@@ -20,7 +20,7 @@ from gradverify.core.judging.allowance import NEGLIGIBLE
 from gradverify.core.whole.evidence import Whole
 from gradverify.result import Finding, Method, Verdict
 
-_CASTS = 8.0  # units of rounding to the fewest digits that anything is cast to
+_NOISE = 8.0  # times the noise of outputs that are rounded to fewer digits on the way
 _LEAST = 2.0  # times the smallest number there is
 _ROUNDINGS = 16.0  # of the largest output, that may stand in place of what cancels
 _NOTHING = 1e-9  # what an output may move by at most where all that it is made of cancels
@@ -41,12 +41,20 @@ def used_together(found: Investigation, least: float = 0.0) -> Iterator[Finding]
         (random, heard, "a random cotangent"),
     ):
         wrong = _off(found, known, cotangent, answer, least)
-        if bool(wrong.any()):  # where backward rounds what it gets to fewer digits, it need not be linear in the others
-            wrong &= _off(found, known, cotangent, answer, max(least, _CASTS * found.sampled.narrow()))
+        if bool(wrong.any()):
+            wrong &= _off(found, known, cotangent, answer, max(least, _rounded(found)))
         again = row(found.backward, cotangent) if bool(wrong.any()) else answer
         if bool((_off(found, known, cotangent, again, least) & wrong).any()):
             yield from _accused(found, known, cotangent, answer, wrong, asked)
             return
+
+
+def _rounded(found: Investigation) -> float:
+    """Return the part of a gradient in which it need not be linear, as it rounds what it gets to fewer digits."""
+    if not found.sampled.narrow():
+        return 0.0
+    share = found.ground.noise.level / found.sampled.size
+    return _NOISE * float(share.nan_to_num(0.0, 0.0, 0.0).amax())
 
 
 def _off(found: Investigation, known: Whole, cotangent: Tensor, answer: Tensor, least: float) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+import torch
 from torch import Tensor
 
 from gradverify.result import Verdict
@@ -32,6 +34,13 @@ def test_what_it_is_told_of_its_answers_is_true_nevertheless() -> None:
     assert "not linear" not in found.message
     element = found.findings[0].elements[0]
     assert abs(element.analytic / element.numeric - 2) < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])
+def test_whatever_its_precision(dtype: torch.dtype) -> None:
+    x = torch.tensor([0.3, 1.0, -0.5], dtype=dtype, requires_grad=True)
+    found = gradcheck(with_backward(lambda x: 3 * x, lambda grad, _: grad.mul_(3)), x)
+    assert [finding.code for finding in found.findings] == ["GV306"]
 
 
 def test_what_another_function_wrote_to_was_its_own() -> None:

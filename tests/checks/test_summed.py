@@ -102,3 +102,26 @@ def test_a_cotangent_that_is_cast_on_its_way_is_not_held_to_more_digits(seed: in
     clipped = with_backward(lambda x: x.clone(), lambda grad, _: grad.clamp(-1, 1))
     wrong = gradcheck(lambda x: clipped(x.float().double() ** 2).sum(0, keepdim=True) * 2, x)
     assert wrong.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("offset", [5.0, 50.0, 200.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_terms_that_cancel_in_float32_are_not_held_to_its_digits(seed: int, offset: float) -> None:
+    x = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) + offset
+
+    def variance(x: Tensor) -> Tensor:
+        return (x.float() ** 2).mean(-1).double() - (x.float().mean(-1) ** 2).double()
+
+    assert gradcheck(variance, x.requires_grad_()).verdict is not Verdict.FAIL
+
+
+def test_a_mask_in_half_precision_makes_no_room_for_a_cotangent_that_is_quantised() -> None:
+    def quantised(grad: Tensor, x: Tensor) -> Tensor:
+        scale = grad.abs().amax() / 127
+        return (grad / scale).round() * scale * torch.where(x > 0, 2.0, 0.5)
+
+    x = torch.randn(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    masked = with_backward(
+        lambda x: torch.where(x.half() > 0, 2 * x, 0.5 * x).sum(0), lambda g, x: quantised(g.expand_as(x), x)
+    )
+    assert gradcheck(masked, x).verdict is Verdict.FAIL

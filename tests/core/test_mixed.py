@@ -83,6 +83,30 @@ def test_what_varies_quickly_is_not_taken_for_rounding_that_nothing_explains(x: 
         assert twice.verdict is not Verdict.PASS
 
 
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("offset", [1e4, 1e5])
+def test_a_term_whose_stairs_cancelling_has_raised_is_not_forgotten(offset: float, size: int) -> None:
+    """They are hundreds of times as high as rounding of the output is, and within one only the other term moves."""
+    x = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    both = lambda x: ((x + offset).float() - offset).double() + 0.1 * x  # noqa: E731
+    assert gradcheck(claimed(both, lambda x: torch.full_like(x, 0.1)), x).verdict is Verdict.FAIL
+    assert gradcheck(both, x).mismatched == 0
+
+
+INSIDE: dict[str, Callable[[Tensor], Tensor]] = {
+    "log(1 + |x|)": lambda x: (1 + x.float().abs()).log().double(),
+    "exp(x) - 1": lambda x: (x.float().exp() - 1).double(),
+    "beside 16": lambda x: ((x.sin() + 16).float() - 16).double(),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_zeros_for_what_float32_computes_are_wrong_where_it_cancels(name: str) -> None:
+    x = (0.01 * torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    assert gradcheck(claimed(INSIDE[name], torch.zeros_like), x).verdict is Verdict.FAIL
+    assert gradcheck(INSIDE[name], x).mismatched == 0
+
+
 def _narrow(function: Callable[[Tensor], Tensor], x: Tensor) -> float:
     """Return what the forward is seen to round to on its way."""
     problem = problem_of(function, x)

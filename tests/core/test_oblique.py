@@ -178,3 +178,14 @@ def test_a_median_of_tied_numbers_is_one_where_hardly_anything_comes_of_it(seed:
     at = torch.tensor([-6.0, -5.0, 0.3, 5.0, 5.5], dtype=torch.float64)
     assert gradcheck(lambda x: torch.tanh(at - x.median()), x).mismatched == 0
     assert gradcheck(scaled(lambda x: torch.tanh(at - x.median()), 2.0), x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+def test_a_tie_in_one_output_is_no_excuse_for_another(seed: int) -> None:
+    x = drawn(2, 3, seed=seed).detach().round().requires_grad_()
+
+    def both(x: Tensor, claimed: Tensor) -> Tensor:
+        return torch.cat([x.float().flatten().sort().values, claimed.float().exp().sum().unsqueeze(0)])
+
+    result = gradcheck(lambda x: both(x, x.detach()), x)
+    assert (result.verdict, result.mismatched >= 6) == (Verdict.FAIL, True)

@@ -19,6 +19,7 @@ from gradverify.core.excuses.trial import Trial
 from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.sampler import along
 from gradverify.core.function.scale import own_or_shared
+from gradverify.core.judging.allowance import NEGLIGIBLE
 from gradverify.core.judging.bench import Bench
 from gradverify.core.judging.compare import Code, Judged
 from gradverify.core.numeric.moves import Kind, by_owner, owned
@@ -53,14 +54,20 @@ def excuse_oblique(trial: Trial, judged: Judged) -> Judged:
     length, some = owned(trial.at.moves, trial.chosen, own_or_shared(trial.at.lengths)), torch.ones_like(judged.kinked)
     for farther in _FARTHER:
         judged, kinked = _tried(trial, judged, some, farther)
-        some = (judged.code == Code.MISMATCH) & (judged.error <= _LOST * _margin(trial.at, length, farther))
-        if not kinked or not any_set(some):
+        margin = _margin(trial.at, length, farther)
+        some = (judged.code == Code.MISMATCH) & (judged.error <= _LOST * margin)
+        if not any_set(kinked) or not any_set(some):
             return judged
+    hardly = (judged.error <= margin) & (judged.error * length <= NEGLIGIBLE * trial.at.sampled.size)
+    some &= kinked | hardly  # others can be heard to have no kink, or would matter
     return replace(judged, code=judged.code.masked_fill(some, Code.UNDETERMINED))
 
 
-def _tried(trial: Trial, judged: Judged, some: Tensor, farther: float) -> tuple[Judged, bool]:
-    """Look at some (C, m) of the accusations, from so many times as far off, and tell whether there is any kink."""
+def _tried(trial: Trial, judged: Judged, some: Tensor, farther: float) -> tuple[Judged, Tensor]:
+    """Look at some (C, m) of the accusations, from so many times as far off.
+
+    Returns the verdicts, and which outputs were seen to have a kink, (m,) bool.
+    """
     at, chosen = trial.at, trial.chosen
     wrong = some & (judged.code == Code.MISMATCH)
     # Where an axis does show a kink, the pieces may still have more than its two slopes, as differences in a sort.
@@ -69,7 +76,7 @@ def _tried(trial: Trial, judged: Judged, some: Tensor, farther: float) -> tuple[
     claimed, owner = at.claimed[chosen], at.moves.owner[chosen]
     accused &= owner < _first_cotangent(at)
     if not any_set(accused):
-        return judged, False
+        return judged, torch.zeros_like(at.sampled.value, dtype=torch.bool)
     generator = torch.Generator().manual_seed(trial.seed)
     oblique, kinked = _not_additive(at, generator, farther)
     accused = accused & kinked
@@ -94,7 +101,7 @@ def _tried(trial: Trial, judged: Judged, some: Tensor, farther: float) -> tuple[
     slack = _BROKEN * (highest - lowest)
     possible = (claimed >= lowest - slack) & (claimed <= highest + slack) & (highest > lowest) | unseen
     code[unsure & (code == Code.MISMATCH) & possible] = Code.UNDETERMINED
-    return replace(judged, code=code), any_set(kinked)
+    return replace(judged, code=code), kinked
 
 
 def _margin(at: Bench, length: Tensor, farther: float) -> Tensor:

@@ -56,17 +56,22 @@ def reverse(problem: Problem, tape: Tape, seed: int) -> Reverse:
     """Ask backward for the first time; raises EvaluationError."""
     tape = tape if is_intact(tape) else record(problem)
     cotangent = scattered_from(torch.ones(outputs_in(tape), dtype=torch.float64, device="cpu"), seed)
-    given = cotangent.clone()
+    given = _given(tape, cotangent)
+    before = [each._version for each in given]
     once = _ask(problem, tape, given)
-    missing = tuple(grad is None for grad in once)
-    heard = cotangent, _flat(problem, once)
-    return Reverse(problem=problem, tape=tape, missing=missing, overwrites=given._version > 0, heard=heard)
+    return Reverse(
+        problem=problem,
+        tape=tape,
+        missing=tuple(grad is None for grad in once),
+        overwrites=[each._version for each in given] != before,
+        heard=(cotangent, _flat(problem, once)),
+    )
 
 
 def row(backward: Reverse, cotangent: Tensor) -> Tensor:
     """Return cotangent·A as coordinates of the primals, (n,); `cotangent` is (m,) in output coordinates."""
     tape = backward.tape if may_be_asked(backward) else record(backward.problem)
-    return _flat(backward.problem, _ask(backward.problem, tape, cotangent.clone()))
+    return _flat(backward.problem, _ask(backward.problem, tape, _given(tape, cotangent)))
 
 
 def may_be_asked(backward: Reverse) -> bool:
@@ -89,7 +94,7 @@ def asked_again(backward: Reverse, cotangent: Tensor) -> Tensor | None:
     if backward.graph.reuse is Reuse.FRESH or not is_intact(backward.tape):
         return None
     try:
-        return _flat(backward.problem, _ask(backward.problem, backward.tape, cotangent.clone()))
+        return _flat(backward.problem, _ask(backward.problem, backward.tape, _given(backward.tape, cotangent)))
     except Rejected:
         raise
     except EvaluationError:
@@ -103,10 +108,14 @@ def outputs_in(tape: Tape) -> int:
     return sum(shape.numel() * (2 if output.tensor.is_complex() else 1) for output, shape in outputs)
 
 
-def _ask(problem: Problem, tape: Tape, cotangent: Tensor) -> tuple[Tensor | None, ...]:
-    """Ask with a cotangent (m,) that nobody else holds: backward may write to it."""
+def _given(tape: Tape, cotangent: Tensor) -> tuple[Tensor, ...]:
+    """Return a cotangent (m,) as one for each output, which nobody else holds: backward may write to it."""
     outputs = [output.tensor for output in tape.outputs]
-    cotangents = unflatten(cotangent.to(outputs[0].device), outputs)
+    return unflatten(cotangent.to(outputs[0].device, copy=True), outputs)
+
+
+def _ask(problem: Problem, tape: Tape, cotangents: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+    outputs = [output.tensor for output in tape.outputs]
     return pulled_back(problem, tape.leaves, outputs, cotangents, differentiable=False)
 
 

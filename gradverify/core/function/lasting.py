@@ -11,14 +11,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gradverify.core.function.noise import Noise, direction_of, one_side, pooled
+from gradverify.core.function.noise import Noise, direction_of, one_side, pooled, share_of
 from gradverify.core.function.sampler import Sampler, magnitudes
 from gradverify.core.function.scale import Scales
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # relative to the length scale, from where rounding may be heard
 _LASTS = 3  # distances, at most of which what lasts is heard
 _STAYS = 4.0  # noise falls by less from one of these to the next
-_HIGH = 2.0**10  # times what rounding its tensor to these digits leaves: what is louder may be the function itself
+_HIGH = 2.0**6  # times what rounding to so few digits leaves on the way: what is louder may be the function itself
 _AT_ONCE = 1024.0  # and by more where the samples come to lie within one stair, which smooth variation does seldom
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -33,16 +33,15 @@ def of_stairs(noise: Noise, sampled: Sampler, lengths: Scales) -> Noise:
     heard = [_at_all(sampled, side * direction_of(lengths, 0)) for side in (1.0, -1.0)]
     height, low = (
         torch.maximum(_height(sampled, heard, most), _rounded_to(sampled, eps))
-        for most in (torch.inf, _HIGH * eps * sampled.size)
+        for most in (torch.inf, _HIGH * sampled.stair())
     )
-    rounding = torch.maximum(noise.rounding, low)
-    share = (rounding / sampled.value.abs()).masked_fill(sampled.value == 0, torch.nan).nanmedian().nan_to_num(0.0)
+    level = torch.maximum(noise.level, height)
     return Noise(
-        level=torch.maximum(noise.level, height),
+        level=level,
         loud=torch.maximum(noise.loud, height),
         lasting=noise.lasting | (height > 0),
-        rounding=rounding,
-        share=torch.maximum(sampled.unit, share),
+        rounding=torch.maximum(noise.rounding, low),
+        share=torch.maximum(sampled.unit, share_of(sampled, level)),
     )
 
 
@@ -56,17 +55,17 @@ def _rounded_to(sampled: Sampler, eps: float) -> Tensor:
     return torch.where(magnitudes(sampled, more.to(size.dtype)) > 0, 0.0, size * (eps / 2))
 
 
-def _height(sampled: Sampler, heard: Sequence[Tensor], most: Tensor | float) -> Tensor:
-    """Return how high the stairs are that are heard (K, m) on either side, none above `most` (m,); (m,)."""
+def _height(sampled: Sampler, heard: Sequence[Tensor], most: float) -> Tensor:
+    """Return how high the stairs are that are heard (K, m) on either side, none above `most`; (m,)."""
     one, other = (_flight(side, most) for side in heard)
     both = (one > 0) & (other > 0)
     return pooled(sampled, torch.where(both, torch.minimum(one, other), torch.maximum(one, other)))
 
 
-def _flight(heard: Tensor, most: Tensor | float) -> Tensor:
+def _flight(heard: Tensor, most: float) -> Tensor:
     """Return the loudest of what is heard (K, m) at distances each half the one before that finer ones hear too; (m,).
 
-    Not above `most` (m,). Once by accident, samples show far less than there is.
+    Not above `most`. Once by accident, samples show far less than there is.
     """
     heard = heard.nan_to_num(0.0, 0.0, 0.0)
     finer = heard.unfold(0, _LASTS, 1).median(dim=2).values[1:]

@@ -117,6 +117,18 @@ def at_least(noise: Noise, size: Tensor) -> Noise:
     return replace(noise, level=torch.fmax(noise.level, size), loud=torch.fmax(noise.loud, size))
 
 
+def but_for_rounding(noise: Noise, sampled: Sampler) -> Noise:
+    """Return the noise if all of it that rounding does not explain is the function itself."""
+    share = torch.minimum(noise.share, torch.maximum(sampled.unit, share_of(sampled, noise.rounding)))
+    return replace(noise, level=noise.rounding, share=share)
+
+
+def share_of(sampled: Sampler, level: Tensor) -> Tensor:
+    """Return the part of an output that noise (m,) is in the median; ()."""
+    size = sampled.value.abs()
+    return (level / size).masked_fill(size == 0, torch.nan).nanmedian().nan_to_num(0.0)
+
+
 def _everywhere_alike(sampled: Sampler, level: Tensor, rounding: Tensor) -> Noise:
     """Return noise that is no louder far off."""
     none = torch.zeros_like(level, dtype=torch.bool)

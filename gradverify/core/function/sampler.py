@@ -69,6 +69,9 @@ class Sampler:
     least: float = 0.0  # and the smallest number that they hold
     rounds_to: torch.dtype | None = None  # what the forward rounds inputs to, where they are so; see `rounded`
     narrow: Callable[[], float] = lambda: 0.0  # eps of the coarsest precision that the forward rounds to on its way
+    stair: Callable[[], float] = lambda: (
+        0.0
+    )  # and what it leaves of the largest number that is rounded to so few digits
     together: Together = field(default_factory=Together)
     kept: Tensor | None = None  # outputs looked at, None for all; `value` and `unit` are theirs
 
@@ -101,7 +104,8 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
     draft.together.slow = time.thread_time() - begun > _LONG
     own = {each.dtype for each in (*tensors, *(output.tensor for output in tape.outputs))}
     mode = Mode.WITHOUT_GRAPH if identical(again, recorded) else Mode.WITH_GRAPH
-    found = replace(draft, mode=mode, narrow=cache(lambda: _narrowest(draft, own)))
+    seen = cache(lambda: _narrowest(draft, own))
+    found = replace(draft, mode=mode, narrow=lambda: seen()[0], stair=lambda: seen()[1])
     return found if not len(recorded) or float(found.size.amax()) < _HUGE else replace(found, size=_moving(found))
 
 
@@ -119,10 +123,11 @@ def _moving(sampled: Sampler) -> Tensor:
     return torch.where(found > 0, found, sampled.size)
 
 
-def _narrowest(sampled: Sampler, own: Collection[torch.dtype]) -> float:
+def _narrowest(sampled: Sampler, own: Collection[torch.dtype]) -> tuple[float, float]:
     """Return the eps of the coarsest precision that is seen on the way, but for the tensors' `own`; 0 where none is.
 
-    Beside the point, which may happen to have few digits.
+    And what rounding leaves of the largest number in any that is coarser than float64. Beside the point, which may
+    happen to have few digits.
     """
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
     copies = _at_point(sampled, sampled.point + scattered_from(size * _ASIDE, 0))
@@ -130,8 +135,14 @@ def _narrowest(sampled: Sampler, own: Collection[torch.dtype]) -> float:
         with Watch() as watch:
             _run(sampled, copies)
     except RuntimeError:  # not everything can be watched
-        return 0.0
-    return max((torch.finfo(dtype).eps for dtype in watch.down - {*own}), default=0.0)
+        return 0.0, 0.0
+    narrowest = max((torch.finfo(dtype).eps for dtype in watch.down - {*own}), default=0.0)
+    coarser = [torch.finfo(dtype).eps * size for dtype, size in watch.largest.items() if not _is_finest(dtype)]
+    return narrowest, max(coarser, default=0.0)
+
+
+def _is_finest(dtype: torch.dtype) -> bool:
+    return torch.finfo(dtype).eps <= torch.finfo(torch.float64).eps
 
 
 def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:

@@ -12,13 +12,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes casts between floating dtypes by the narrower of the two: down where digits are lost, and up.
 
-    What kernels of their own do inside nobody sees, and what is cast up may be a constant.
+    And the largest number of every precision. What kernels of their own do inside nobody sees, and what is cast up may
+    be a constant.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.down: set[torch.dtype] = set()
         self.up: set[torch.dtype] = set()
+        self.largest: dict[torch.dtype, float] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -27,6 +29,9 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor) and _is_rounded(result.dtype) and result.numel():
+            size = float(result.detach().abs().nan_to_num(0.0, 0.0, 0.0).amax())
+            self.largest[result.dtype] = max(size, self.largest.get(result.dtype, 0.0))
         source = args[0] if args else None
         if isinstance(source, Tensor) and isinstance(result, Tensor) and source.dtype != result.dtype:
             self._note(source, result)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.flags import any_set
+from gradverify.core.function.noise import but_for_rounding
 from gradverify.core.function.sampler import Sampler, along
 from gradverify.core.judging.bench import Bench, of_moves
 from gradverify.core.judging.compare import Code, Judged, is_resolved, judge_local, judge_smooth
@@ -97,7 +98,7 @@ def _by_finer_steps(at: Bench, samples: Samples, height: Tensor | None, judged: 
     accused = (judged.code == Code.MISMATCH) & (at.noise.level > _LOUD * at.noise.rounding)
     if not any_set(accused):
         return judged
-    quiet = replace(at.noise, level=at.noise.rounding)
+    quiet = but_for_rounding(at.noise, at.sampled)
     own = owned(at.moves, samples.moves, at.lengths.own)
     other = _held_against(at, samples, examine(at.sampled, quiet, samples, own, height))
     apart = (other.numeric - judged.numeric).abs()
@@ -105,6 +106,8 @@ def _by_finer_steps(at: Bench, samples: Samples, height: Tensor | None, judged: 
     agrees = (other.code == Code.MATCH) | ((other.code == Code.UNDETERMINED) & (other.error <= other.allowed))
     definite &= accused & (agrees | (other.code == Code.MISMATCH)) & ~other.bent
     every = torch.arange(len(definite), device=definite.device), torch.arange(definite.shape[1], device=definite.device)
+    if at.sampled.narrow():
+        other = replace(other, code=other.code.masked_fill(other.code == Code.MATCH, Code.UNDETERMINED))
     return replaced(judged, definite, *every, other)
 
 

@@ -41,6 +41,7 @@ _MOST = 2.0**-10  # of the inputs, that such a difference may be in whatever pre
 _GROWN = 2.0**7  # by how much an output that is a difference of equal numbers may have amplified the inputs
 _FAR = slice(5, 12)  # rungs that are neither as long as the input's scale nor so short as to lie within one stair
 _FLIGHT = 2.0**-20  # stairs above this part of the output are none of float32
+_AMPLIFIED = 2.0**6  # times what rounding to a lower precision leaves on the way
 _CLOSE = 2.0**-20  # of the largest step: nearer than that, what lies there has been looked at
 _SETTLED = 0.05  # one-sided derivatives this sure, relative to their distance, make a kink
 
@@ -119,7 +120,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known
         close=shape.rough.any(dim=1) & (at_last(shape.rough, reach) < _CLOSE * samples.forth[:, 0]),
         idle=unmoved(sampled, samples).all(dim=1),
         hidden=_cancelled(sampled, samples, seen),
-        stairs=_is_flat(sampled, samples) & (height > _FLIGHT * sampled.value.abs()),
+        stairs=_is_flat(sampled, samples) & (height > _highest(sampled)),
         height=height,
         far=_far(difference),
         unsteady=shape.rough.any(dim=1) | (scatter[:, 0] > noise.level),
@@ -127,6 +128,11 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known
         leap=leap(sampled, samples, measured, estimate),
         outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
+
+
+def _highest(sampled: Sampler) -> Tensor:
+    """Return how high stairs of a lower precision may be, that forward is computed in as a whole or in part; (m,)."""
+    return torch.maximum(_FLIGHT * sampled.value.abs(), torch.full_like(sampled.value, _AMPLIFIED * sampled.stair()))
 
 
 def _is_flat(sampled: Sampler, samples: Samples) -> Tensor:
