@@ -29,11 +29,10 @@ def of_stairs(noise: Noise, sampled: Sampler, lengths: Scales) -> Noise:
     A smooth term beside such stairs moves by any step, and within one of them it moves alone. What is far louder than
     rounding to so few digits may as well be a function that varies quickly.
     """
-    eps = sampled.narrow()
+    rounded = _rounded_to(sampled, sampled.narrow())
     heard = [_at_all(sampled, side * direction_of(lengths, 0)) for side in (1.0, -1.0)]
     height, low = (
-        torch.maximum(_height(sampled, heard, most), _rounded_to(sampled, eps))
-        for most in (torch.inf, _HIGH * sampled.stair())
+        torch.maximum(_height(sampled, heard, most), rounded) for most in (torch.inf, _HIGH * sampled.stair())
     )
     level = torch.maximum(noise.level, height)
     return Noise(

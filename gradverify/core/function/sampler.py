@@ -18,7 +18,7 @@ from gradverify.core.function.flags import any_set
 from gradverify.core.function.problem import Named, Problem, call, fresh, overlaps
 from gradverify.core.function.sizes import identical, largest, unit_roundoff
 from gradverify.core.function.tape import Tape
-from gradverify.core.function.watched import Watch
+from gradverify.core.function.watched import coarsest
 from gradverify.errors import EvaluationError
 
 _HUGE = 2.0**20  # outputs from which on they may be what a mask is filled with
@@ -124,25 +124,10 @@ def _moving(sampled: Sampler) -> Tensor:
 
 
 def _narrowest(sampled: Sampler, own: Collection[torch.dtype]) -> tuple[float, float]:
-    """Return the eps of the coarsest precision that is seen on the way, but for the tensors' `own`; 0 where none is.
-
-    And what rounding leaves of the largest number in any that is coarser than float64. Beside the point, which may
-    happen to have few digits.
-    """
+    """Return what `coarsest` says of the forward, beside the point, which may happen to have few digits."""
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
     copies = _at_point(sampled, sampled.point + scattered_from(size * _ASIDE, 0))
-    try:
-        with Watch() as watch:
-            _run(sampled, copies)
-    except RuntimeError:  # not everything can be watched
-        return 0.0, 0.0
-    narrowest = max((torch.finfo(dtype).eps for dtype in watch.down - {*own}), default=0.0)
-    coarser = [torch.finfo(dtype).eps * size for dtype, size in watch.largest.items() if not _is_finest(dtype)]
-    return narrowest, max(coarser, default=0.0)
-
-
-def _is_finest(dtype: torch.dtype) -> bool:
-    return torch.finfo(dtype).eps <= torch.finfo(torch.float64).eps
+    return coarsest(lambda: _run(sampled, copies), own)
 
 
 def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -12,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes casts between floating dtypes by the narrower of the two: down where digits are lost, and up.
 
-    And the largest number of every precision. What kernels of their own do inside nobody sees, and what is cast up may
-    be a constant.
+    And the largest number of every precision coarser than float64. What kernels of their own do inside nobody sees, and
+    what is cast up may be a constant.
     """
 
     def __init__(self) -> None:
@@ -29,13 +30,17 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if isinstance(result, Tensor) and _is_rounded(result.dtype) and result.numel():
-            size = float(result.detach().abs().nan_to_num(0.0, 0.0, 0.0).amax())
-            self.largest[result.dtype] = max(size, self.largest.get(result.dtype, 0.0))
+        if isinstance(result, Tensor) and _is_coarse(result.dtype):
+            self._measure(result)
         source = args[0] if args else None
         if isinstance(source, Tensor) and isinstance(result, Tensor) and source.dtype != result.dtype:
             self._note(source, result)
         return result
+
+    def _measure(self, result: Tensor) -> None:
+        if result.layout is torch.strided and result.numel():
+            size = float(result.detach().abs().nan_to_num(0.0, 0.0, 0.0).amax())
+            self.largest[result.dtype] = max(size, self.largest.get(result.dtype, 0.0))
 
     def _note(self, source: Tensor, result: Tensor) -> None:
         if source.shape != result.shape:
@@ -47,9 +52,28 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.up.add(source.dtype)
 
 
+def coarsest(run: Callable[[], object], own: Collection[torch.dtype]) -> tuple[float, float]:
+    """Return the eps of the coarsest precision that a computation rounds to, but for its tensors' `own`.
+
+    And what rounding leaves of the largest number in any that is coarser than float64. Both are 0 where there is none,
+    or not everything can be watched.
+    """
+    try:
+        with Watch() as watch:
+            run()
+    except RuntimeError:
+        return 0.0, 0.0
+    eps = max((torch.finfo(dtype).eps for dtype in watch.down - {*own}), default=0.0)
+    return eps, max((torch.finfo(dtype).eps * size for dtype, size in watch.largest.items()), default=0.0)
+
+
 def _is_narrower(one: torch.dtype, other: torch.dtype) -> bool:
     return _is_rounded(one) and _is_rounded(other) and torch.finfo(one).eps > torch.finfo(other).eps
 
 
 def _is_rounded(dtype: torch.dtype) -> bool:
     return dtype.is_floating_point or dtype.is_complex
+
+
+def _is_coarse(dtype: torch.dtype) -> bool:
+    return _is_rounded(dtype) and torch.finfo(dtype).eps > torch.finfo(torch.float64).eps

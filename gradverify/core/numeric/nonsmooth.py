@@ -132,7 +132,7 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known
 
 def _highest(sampled: Sampler) -> Tensor:
     """Return how high stairs of a lower precision may be, that forward is computed in as a whole or in part; (m,)."""
-    return torch.maximum(_FLIGHT * sampled.value.abs(), torch.full_like(sampled.value, _AMPLIFIED * sampled.stair()))
+    return (_FLIGHT * sampled.value.abs()).clamp(min=_AMPLIFIED * sampled.stair())
 
 
 def _is_flat(sampled: Sampler, samples: Samples) -> Tensor:

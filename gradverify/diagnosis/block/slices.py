@@ -8,8 +8,11 @@ import torch
 
 from gradverify.core.function.coordinates import Block
 from gradverify.diagnosis.block.structure import Group
+from gradverify.diagnosis.naming.region import chance
 from gradverify.diagnosis.naming.wording import listed
 
+_STEPS = (2, 3)  # by which an index goes up
+_LIMIT = 0.1  # chance of places above which they say nothing
 _RUN = 2  # more slices in a row than this are told by the first and the last
 
 
@@ -40,6 +43,20 @@ def slices_of(block: Block, dimension: int, group: Group) -> Slices | None:
         alive=frozenset(alive.nonzero().flatten().tolist()),
         where=_named(block, dimension, hit.nonzero().flatten().tolist()),
     )
+
+
+def in_step(slices: Slices, step: int) -> bool:
+    """Tell whether the wrong slices are every one that far from another."""
+    return any(slices.wrong == frozenset(range(at, slices.size, step)) & slices.alive for at in range(step))
+
+
+def every_few(block: Block, group: Group) -> bool:
+    """Tell whether the wrong coordinates are every second or third slice along a dimension, by no coincidence."""
+    if chance(sum(_STEPS), int(group.relevant.sum()), int(group.wrong.sum())) > _LIMIT:
+        return False
+    along = (slices_of(block, dimension, group) for dimension in range(len(block.shape)))
+    found = [slices for slices in along if slices is not None]
+    return any(slices.size >= 2 * step and in_step(slices, step) for slices in found for step in _STEPS)
 
 
 def _named(block: Block, dimension: int, places: list[int]) -> str:

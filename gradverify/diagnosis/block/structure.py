@@ -12,12 +12,10 @@ from torch import Tensor
 from gradverify.core.function.coordinates import Block, total
 from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.block.seen import Seen
-from gradverify.diagnosis.naming.region import Region, chance
+from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis
 
 _ROW = 3  # coordinates in a row that are no coincidence
-_STEPS = (2, 3)  # by which an index goes up
-_LIMIT = 0.1  # chance of places above which they say nothing
 _SQUARE = 3  # rows of a matrix from which a triangle is told from a few entries
 
 
@@ -85,20 +83,6 @@ def in_a_row(block: Block, group: Group) -> bool:
         inside = first > 0 and last < size - 1 and last - first + 1 == len(places)
         if inside and int(wrong.sum()) >= _ROW and torch.equal(hit.reshape(along) & relevant, wrong):
             return True
-    return False
-
-
-def every_few(block: Block, group: Group) -> bool:
-    """Tell whether the wrong coordinates are every second or third slice along a dimension, by no coincidence."""
-    wrong, relevant = group.wrong.reshape(block.shape), group.relevant.reshape(block.shape)
-    if chance(sum(_STEPS), int(relevant.sum()), int(wrong.sum())) > _LIMIT:
-        return False
-    for dimension, size in enumerate(block.shape):
-        along = [-1 if place == dimension else 1 for place in range(len(block.shape))]
-        index = torch.arange(size, device=wrong.device).view(along)
-        for step in _STEPS:
-            if size >= 2 * step and any(torch.equal((index % step == at) & relevant, wrong) for at in range(step)):
-                return True
     return False
 
 

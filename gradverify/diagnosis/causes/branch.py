@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.block.located import Search, located
 from gradverify.diagnosis.block.seen import Seen
-from gradverify.diagnosis.block.structure import Group, beside_diagonal, every_few, in_a_row
+from gradverify.diagnosis.block.slices import every_few
+from gradverify.diagnosis.block.structure import Group, beside_diagonal, in_a_row
 from gradverify.diagnosis.naming.region import Region, regions
 from gradverify.diagnosis.naming.variables import is_sorted, scalars, side, variables
 

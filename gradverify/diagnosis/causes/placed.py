@@ -11,7 +11,7 @@ from gradverify.core.function.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.relation import named
 from gradverify.diagnosis.block.seen import Seen, contradicts, follows, ratio_of, share_of
-from gradverify.diagnosis.block.slices import Slices, slices_of
+from gradverify.diagnosis.block.slices import Slices, in_step, slices_of
 from gradverify.diagnosis.block.structure import Group, group, is_elementwise, over
 from gradverify.diagnosis.causes.factor import CONSTANT_FACTOR, SIGN_FLIP
 from gradverify.diagnosis.naming.region import chance
@@ -70,5 +70,5 @@ def _ways(slices: Slices) -> Iterator[tuple[int, str]]:
     if whole and right[0] > 0 and right[-1] < size - 1 and right == list(range(right[0], right[0] + len(right))):
         yield count - 1, f"{slices.where}, at both ends"
     step = min((after - before for before, after in pairwise(at)), default=1)
-    if count > 2 and step > 1 and slices.wrong == frozenset(range(at[0] % step, size, step)) & slices.alive:
+    if count > 2 and step > 1 and in_step(slices, step):
         yield size, f"{slices.where}, one of each {step}"
