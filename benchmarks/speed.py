@@ -37,7 +37,7 @@ TRACED = "compile"  # that one, which is torch's own tracer at work and little e
 _TORCHS = ("gradcheck", "gradgradcheck")
 GROWTH = "sin, "  # works that the plot is of
 _LARGE = 100_000  # elements from which on memory is measured
-_SLOW = 10_000  # elements from which on torch's check is run once
+_SLOW = 10_000  # elements from which on there is one round: torch's check takes many seconds
 _TURNS = 9  # of ours for one of torch's, which takes many times as long
 
 
@@ -193,11 +193,11 @@ def _measured(work: Work, repeat: int) -> Measured:
     slow = sum(entry.numel() for entry in inputs) >= _SLOW
     rounds = [
         Round(
-            ours=_median(lambda: results.extend(run_check(check, problem, ALONE) for check in checks), turns),
+            ours=_median(lambda: results.extend(run_check(check, problem, ALONE) for check in checks), _TURNS),
             theirs=_median(lambda: _torch(work, inputs), 1) if work.beside else None,
-            once=_median(lambda: _forward_backward(work, inputs), turns),
+            once=_median(lambda: _forward_backward(work, inputs), _TURNS),
         )
-        for turns in ([repeat] if slow else [_TURNS] * repeat)
+        for _ in range(1 if slow else repeat)
     ]
     assert all(result.verdict in (("fail",) if work.wrong else ("pass", "skip")) for result in results), results
     return Measured(
