@@ -126,9 +126,9 @@ def _message(comparison: Comparison, verdict: Verdict) -> str:
 
 def _unused(question: Question, found: Investigation, verdict: Verdict) -> str:
     """Return `; every derivative by y is zero`, where that is so of some inputs: who passes them may not expect it."""
-    if verdict is not Verdict.PASS or question.series != _FIRST:
-        return ""
     answer, inputs = found.backward.heard[1], found.sampled.inputs
+    if len(inputs) == 1 or verdict is not Verdict.PASS or question.series != _FIRST:
+        return ""
     silent = [block.name for block in inputs if _is_zero(answer[block.coordinates])]
     return f"; every derivative by {' and '.join(silent)} is zero" if 0 < len(silent) < len(inputs) else ""
 

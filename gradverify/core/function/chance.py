@@ -11,8 +11,11 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from gradverify.core.function.portion import portions
+
 _SMALL = 1024  # entries of vectors that are kept
 _HALF = torch.tensor(0.5, dtype=torch.float64, device="cpu")
+_LEAST = 2.0**-31  # of these numbers, what one of 32 random bits stands for
 _UNUSUAL = 24_301  # a backward that draws its mask anew from the seed 0 is not to be right by accident
 
 
@@ -69,9 +72,9 @@ def scattered(scale: Tensor, generator: Generator) -> Tensor:
 
 def scattered_from(scale: Tensor, seed: int) -> Tensor:
     """Return what `scattered` gives first of a generator seeded with `seed`, for a vector (n,)."""
-    if len(scale) > _SMALL:
+    if scale.numel() > _SMALL:
         return scattered(scale, Generator().manual_seed(seed))
-    return _units(len(scale), seed).to(scale.device) * scale
+    return _units(scale.numel(), seed).to(scale.device) * scale
 
 
 @lru_cache(maxsize=256)
@@ -84,5 +87,8 @@ def _spread(shape: torch.Size, generator: Generator) -> Tensor:
     pairs = torch.empty((shape.numel() + 1) // 2, dtype=torch.long, device="cpu").random_(
         -(2**63), None, generator=generator
     )
-    between = pairs.view(torch.int32)[: shape.numel()].reshape(shape).to(torch.float64)
-    return torch.copysign(_HALF, between).add_(between, alpha=2.0**-31)
+    found = pairs.view(torch.int32)[: shape.numel()].to(torch.float64)
+    for some in portions(found):
+        between = found[some].mul_(_LEAST)
+        between.add_(torch.copysign(_HALF, between))
+    return found.view(shape)

@@ -50,7 +50,7 @@ def beside_the_point(sampled: Sampler, points: Tensor) -> Tensor | None:
             found = _side_by_side(sampled, stacked(sampled, points), copied)
     except REFUSED:
         return None
-    if found is None or found.shape != (len(points), len(sampled.value)):
+    if found is None or found.shape != (points.shape[0], sampled.value.numel()):
         return None
     apart = units_apart(sampled, found[-1], sampled.value)
     if apart > ROUGH:
@@ -174,7 +174,7 @@ def _factors(sampled: Sampler, copied: Sequence[bool]) -> Tensor:
 
 
 def _side_by_side(sampled: Sampler, copies: Sequence[Tensor], copied: Sequence[bool]) -> Tensor | None:
-    count = len(copies[0])
+    count = copies[0].shape[0]
     inputs = [
         many.reshape(-1, *many.shape[2:]) if mine else many[0].clone()
         for many, mine in zip(copies, copied, strict=True)
@@ -202,10 +202,11 @@ def quietly() -> Iterator[None]:
 def stacked(sampled: Sampler, points: Tensor) -> list[Tensor]:
     """Return one tensor per primal, with the points along a new first dimension; none shares memory with them."""
     primals = [primal.tensor for primal in sampled.problem.primals]
-    pieces = torch.split(points, [coordinates_in(primal) for primal in primals], dim=1)
+    sizes = [coordinates_in(primal) for primal in primals]
+    pieces = [points] if len(primals) == 1 else torch.split(points, sizes, dim=1)
     found = []
     for piece, primal in zip(pieces, primals, strict=True):
-        shape = (len(points), *primal.shape, *((2,) if primal.is_complex() else ()))
+        shape = (points.shape[0], *primal.shape, *((2,) if primal.is_complex() else ()))
         real = piece.reshape(shape).clone(memory_format=torch.contiguous_format)
         values = torch.view_as_complex(real) if primal.is_complex() else real
         found.append(values.to(device=primal.device, dtype=primal.dtype))
@@ -214,6 +215,6 @@ def stacked(sampled: Sampler, points: Tensor) -> list[Tensor]:
 
 def joined(sampled: Sampler, outputs: Sequence[Tensor]) -> Tensor:
     """Return the outputs' real coordinates, (N, m)."""
-    flat = [real_view(output).reshape(len(output), -1).to(torch.float64) for output in outputs]
+    flat = [real_view(output).reshape(output.shape[0], -1).to(torch.float64) for output in outputs]
     whole = torch.cat(flat, dim=1) if len(flat) > 1 else flat[0]
     return whole if sampled.kept is None else whole[:, sampled.kept]

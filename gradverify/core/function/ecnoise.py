@@ -8,7 +8,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from gradverify.core.function.portion import portion
+from gradverify.core.function.portion import portions
 
 _POINTS = 8  # samples on each side of the point
 PLACES = tuple(k + 0.8 * (k * 0.6180339887498949 % 1) for k in range(1, _POINTS + 1))  # no two distances alike
@@ -19,9 +19,7 @@ _TINY = torch.finfo(torch.float64).tiny
 def noise_in(samples: Tensor) -> Tensor:
     """Return the noise in samples at `PLACES` of a line, (8, m) -> (m,); a few outputs at a time, in a cache."""
     found = torch.empty_like(samples[0])
-    width = portion(found)
-    for start in range(0, len(found), width):
-        some = slice(start, start + width)
+    for some in portions(found):
         found[some] = _from_differences(samples[:, some])
     return found
 

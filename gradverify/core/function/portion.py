@@ -19,6 +19,12 @@ def portion(like: Tensor) -> int:
     return _CACHED if like.device.type == "cpu" else _LAUNCHED
 
 
+def portions(like: Tensor) -> list[slice]:
+    """Return the places of a vector (n,), so many at a time."""
+    width = portion(like)
+    return [slice(start, start + width) for start in range(0, like.numel(), width)]
+
+
 def rows_at_once(like: Tensor) -> int:
     """Return how many rows of a matrix are gone through together where few steps are taken: of a few portions."""
     return max(1, _FEW_STEPS * portion(like) // max(1, like.shape[1]))

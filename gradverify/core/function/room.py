@@ -18,8 +18,8 @@ def room(rows: int, like: Tensor) -> Tensor:
     longer than to compute with them.
     """
     if like.device.type == "cpu":
-        return torch.from_numpy(np.empty((rows, len(like))))
-    return torch.empty(rows, len(like), dtype=torch.float64, device=like.device)
+        return torch.from_numpy(np.empty((rows, like.numel())))
+    return torch.empty(rows, like.numel(), dtype=torch.float64, device=like.device)
 
 
 @cache

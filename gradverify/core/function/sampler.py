@@ -16,7 +16,7 @@ from gradverify.core.function.chance import scattered_from
 from gradverify.core.function.coordinates import Block, blocks, coordinates_in, flatten, real_view, unflatten
 from gradverify.core.function.flags import any_set
 from gradverify.core.function.problem import Named, Problem, call, fresh, overlaps
-from gradverify.core.function.sizes import identical, largest, unit_roundoff
+from gradverify.core.function.sizes import identical, largest, most, unit_roundoff
 from gradverify.core.function.tape import Tape
 from gradverify.core.function.watched import coarsest
 from gradverify.errors import EvaluationError
@@ -100,13 +100,13 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         dtypes=frozenset(tensor.dtype for tensor in tensors),
     )
     begun = time.thread_time()  # of the processor: what else the machine does is no reason
-    again = at(draft, tensors)
+    again = _run(draft, [fresh(tensor) for tensor in tensors])
     draft.together.slow = time.thread_time() - begun > _LONG
     own = {each.dtype for each in (*tensors, *(output.tensor for output in tape.outputs))}
-    mode = Mode.WITHOUT_GRAPH if identical(again, recorded) else Mode.WITH_GRAPH
+    mode = Mode.WITHOUT_GRAPH if again is not None and identical(again, recorded) else Mode.WITH_GRAPH
     seen = cache(lambda: _narrowest(draft, own))
     found = replace(draft, mode=mode, narrow=lambda: seen()[0], stair=lambda: seen()[1])
-    return found if not len(recorded) or float(found.size.amax()) < _HUGE else replace(found, size=_moving(found))
+    return found if most(found.size, outputs) < _HUGE else replace(found, size=_moving(found))
 
 
 def _moving(sampled: Sampler) -> Tensor:

@@ -27,8 +27,11 @@ class Scales:
 def scales(sampled: Sampler) -> Scales:
     """Return the length scales of every input coordinate."""
     own = sampled.point.abs()
-    shared = _shared(sampled, own)
-    least, most = map(float, torch.aminmax(own)) if len(own) else (1.0, 1.0)
+    least, most = map(float, torch.aminmax(own)) if own.numel() else (1.0, 1.0)
+    known = own
+    if not _NOTHING <= least <= most < math.inf:
+        known = torch.where((own >= _NOTHING) & (own < torch.inf), own, torch.nan)
+    shared = _shared(sampled, known)
     if not most < math.inf:
         own = torch.where(own < torch.inf, own, shared)
     if not least >= _NOTHING:
@@ -38,8 +41,9 @@ def scales(sampled: Sampler) -> Scales:
 
 
 def _shared(sampled: Sampler, size: Tensor) -> Tensor:
+    """Return the median of each input's sizes for its entries, (n,); those that are no sizes are nan."""
     if len(sampled.inputs) == 1:
-        return _median(size).expand(len(size))
+        return _median(size).expand_as(size)
     shared = torch.empty_like(size)
     for block in sampled.inputs:
         shared[block.coordinates] = _median(size[block.coordinates])
@@ -47,11 +51,10 @@ def _shared(sampled: Sampler, size: Tensor) -> Tensor:
 
 
 def _median(size: Tensor) -> Tensor:
-    """Return the median of the finite sizes (n,) that are not zero, of some of them where they are many; 1 of none."""
-    if len(size) > _MANY:
-        size = size[torch.randint(len(size), (_MANY,), generator=torch.Generator().manual_seed(0)).to(size.device)]
-    known = torch.where((size >= _NOTHING) & (size < torch.inf), size, torch.nan)
-    return known.nanmedian().nan_to_num(1.0) if len(known) else size.new_ones(())
+    """Return the median of the sizes (n,) that are numbers, of some of them where they are many; 1 of none."""
+    if size.numel() > _MANY:
+        size = size[torch.randint(size.numel(), (_MANY,), generator=torch.Generator().manual_seed(0)).to(size.device)]
+    return size.nanmedian().nan_to_num(1.0) if size.numel() else size.new_ones(())
 
 
 def own_or_shared(lengths: Scales) -> Tensor:

@@ -20,8 +20,8 @@ def identical(one: Tensor, other: Tensor) -> bool:
 
 def largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
     """Return for each value the largest finite magnitude in its tensor; (m,)."""
-    if len(outputs) == 1 and len(values):
-        return _farthest(values).expand(len(values))
+    if len(outputs) == 1 and values.numel():
+        return _farthest(values).expand_as(values)
     sizes = values.abs().nan_to_num_(0.0, 0.0, 0.0)
     for block in outputs:
         if block.stop > block.start:
@@ -30,17 +30,24 @@ def largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
     return sizes
 
 
+def most(sizes: Tensor, outputs: Sequence[Block]) -> float:
+    """Return the most of what `largest` says of the values in these outputs; zero where there are none."""
+    if not sizes.numel():
+        return 0.0
+    return float(sizes[0] if len(outputs) == 1 else sizes.amax())
+
+
 def _farthest(values: Tensor) -> Tensor:
     """Return the largest finite magnitude, (); zero where there is none."""
-    sizes = values.abs()
-    farthest = sizes.amax()
-    return farthest if float(farthest) < math.inf else sizes.nan_to_num_(0.0, 0.0, 0.0).max()
+    least, most = torch.aminmax(values)
+    farthest = torch.maximum(-least, most)
+    return farthest if float(farthest) < math.inf else values.abs().nan_to_num_(0.0, 0.0, 0.0).max()
 
 
 def unit_roundoff(outputs: Sequence[Named], like: Tensor) -> Tensor:
     """Return the unit roundoff of each value's own dtype; (m,)."""
     if len(outputs) == 1:
-        return like.new_tensor(torch.finfo(outputs[0].tensor.dtype).eps / 2).expand(len(like))
+        return like.new_tensor(torch.finfo(outputs[0].tensor.dtype).eps / 2).expand_as(like)
     units = torch.empty_like(like)
     start = 0
     for output in outputs:

@@ -16,7 +16,7 @@ from gradverify.core.judging.compare import Judged, all_matching
 from gradverify.core.judging.doubt import DOUBT
 from gradverify.core.judging.extremes import Extremes
 from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
-from gradverify.core.numeric.series import FARTHEST, OFF, ROUNDED, Eight, missed, series_through, slope_of
+from gradverify.core.numeric.series import FARTHEST, OFF, ROUNDED, Eight, Series, missed, series_through, slope_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,17 +28,17 @@ class Glance:
 
 
 def glances(
-    eight: Eight, value: Tensor, claimed: Tensor, parts: Sequence[slice], usual: float
+    eight: Eight, value: Tensor, claimed: Tensor, parts: Sequence[slice], usual: float, known: Series | None
 ) -> tuple[Glance, list[list[float]]]:
     """Look at outputs part by part: the last look, and of each the largest of five.
 
     Those are the bar; the error; each of them beside the claim; and what the forecast misses beside the noise. `usual`
-    is noise beside the size of `value` (n,).
+    is noise beside the size of `value` (n,), and `known` the series of all, where they are at hand.
     """
     worst = []
     for some in parts:
         seen, middle, mine = eight.of(some), value[some], claimed[some]
-        own, series = mine.abs(), series_through(seen.samples)
+        own, series = mine.abs(), known or series_through(seen.samples)
         noise = middle.abs().mul_(usual).addcmul_(seen.step, own, value=FARTHEST * ROUNDED)  # by rounding the input
         slope = slope_of(series, seen.step, noise)
         error = (mine - slope.value).abs_()

@@ -20,7 +20,7 @@ from gradverify.case import Settings
 from gradverify.core.function import sampler
 from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.noise import rounding_of
-from gradverify.core.function.portion import portion
+from gradverify.core.function.portion import portions
 from gradverify.core.function.sampler import Sampler
 from gradverify.core.judging.allowance import Allowance, relative_tolerance, share_of_rounding
 from gradverify.core.judging.bench import allowance_of, floor_of, size_of
@@ -32,9 +32,9 @@ from gradverify.core.judging.replaced import stacked
 from gradverify.core.judging.tally import KEPT
 from gradverify.core.numeric.moves import direct_moves
 from gradverify.core.numeric.samples import Estimate
-from gradverify.core.numeric.series import OFF, ROUNDED, Eight, heard, missed, reach, series_through, slope_of
+from gradverify.core.numeric.series import OFF, ROUNDED, Eight, Series, heard, missed, reach, series_through, slope_of
 
-_POOLED = 4096  # outputs whose noise, beside their size, stands for that of all
+_POOLED = 4096  # outputs, at least, of whose noise the median is taken: of all that are kept
 _OWN = 0.25  # of the bound that an entry's own samples give: so few say less of its noise than those of all do
 
 
@@ -51,12 +51,13 @@ class Settled:
 
 def settled(sampled: Sampler, eight: Eight, claimed: Tensor, length: Tensor, settings: Settings) -> Settled:
     """Judge all entries by the samples at hand; `claimed` is (1, n), and `length` (n,) what steps are relative to."""
-    value, usual = sampled.value, _usual_noise(sampled, eight)
+    value, some = sampled.value, _pooled(sampled.value)
+    pooled = series_through(eight.samples[:, some])
+    usual = _usual_noise(sampled, pooled, value[some])
     relative = relative_tolerance(settings.tolerances, sampled.dtypes) + share_of_rounding(sampled.coarse)
-    kept = len(sampled.point) * len(value) <= KEPT
-    width = len(value) if kept else portion(value)
-    parts = [slice(start, start + width) for start in range(0, len(value), width)]
-    last, worst = glances(eight, value, claimed[0], parts, usual)
+    kept = sampled.point.numel() * value.numel() <= KEPT
+    parts = [slice(0, value.numel())] if kept else portions(value)
+    last, worst = glances(eight, value, claimed[0], parts, usual, pooled if kept else None)
     plain = [is_plain(most, relative) and not floor_of(sampled, settings) for most in worst]
     found = Settled(
         extremes=reduce(wider, [extremes_of(most, relative) for most in compress(worst, plain)], Extremes()),
@@ -68,7 +69,7 @@ def settled(sampled: Sampler, eight: Eight, claimed: Tensor, length: Tensor, set
     if all(plain):
         return found
     largest = size_of(claimed).amax()
-    moves = direct_moves(len(value), value.device)
+    moves = direct_moves(value.numel(), value.device)
     for some in compress(parts, map(not_, plain)):
         around, own = sampler.focused(sampled, some), claimed[:, some]
         allowance = allowance_of(around, length[some], moves, size_of(own), largest, settings)
@@ -150,15 +151,17 @@ def _seen(sampled: Sampler, eight: Eight, usual: float) -> _Seen:
     )
 
 
-def _usual_noise(sampled: Sampler, eight: Eight) -> float:
-    """Return what the noise of most samples is beside their size, rounding included.
+def _pooled(value: Tensor) -> slice:
+    """Return which outputs' noise, beside their size, stands for that of all: of few every one's."""
+    return slice(None, None, max(1, value.numel() // _POOLED))
+
+
+def _usual_noise(sampled: Sampler, series: Series, value: Tensor) -> float:
+    """Return what the noise of most samples is beside their size, rounding included, by those of outputs (k,).
 
     Few sometimes show less than there is. Where most outputs are zero at every sample, the rest say nothing of most:
     what is heard there may be that they vary within the steps.
     """
-    every = max(1, len(sampled.value) // _POOLED)
-    value = sampled.value[::every]
-    series = series_through(eight.samples[:, ::every])
     size = reach(series, value)
     share = (heard(series) / size).masked_fill_(size == 0, 0.0)
     rounding = float(sampled.unit[0]) * max(1.0, sampled.together.rough)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.core.function.flags import all_set, any_set
 from gradverify.core.function.noise import Noise
-from gradverify.core.function.portion import portion
+from gradverify.core.function.portion import portions
 from gradverify.core.function.sampler import Sampler, along
 from gradverify.core.numeric.richardson import DEPTH, extrapolated
 from gradverify.core.numeric.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
@@ -30,9 +30,7 @@ def slope(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Es
     there = torch.stack([along(sampled, distance * direction) for distance in (*steps, *(-step for step in steps))])
     wide = 2 * torch.tensor(steps, dtype=there.dtype, device=there.device).unsqueeze(1)
     value, bar = torch.empty_like(there[0]), torch.empty_like(there[0])
-    width = portion(value)
-    for start in range(0, len(value), width):
-        some = slice(start, start + width)
+    for some in portions(value):
         difference = (there[:DEPTH, some] - there[DEPTH:, some]).div_(wide).unsqueeze(0)
         found = extrapolated(difference, noise.level[some] * (NOISE_FACTOR / steps[-1]))
         value[some], bar[some] = found.value[0], found.bar[0]

@@ -77,11 +77,11 @@ def slope_of(series: Series, step: Tensor, noise: Tensor) -> Estimate:
 
 def forecast(series: Series, places: Tensor) -> Tensor:
     """Return by how much outputs differ at `places` (m,), between -1 and 1, from those at the point; (m,)."""
-    *others, last = series.coefficients.unbind()
-    found = last * places
-    for coefficient in reversed(others):
-        found.add_(coefficient).mul_(places)
-    return found
+    lowest, *others, last = series.coefficients.unbind()
+    found = torch.addcmul(others.pop(), last, places)
+    for coefficient in (*reversed(others), lowest):
+        torch.addcmul(coefficient, found, places, out=found)
+    return found.mul_(places)
 
 
 def missed(eight: Eight, series: Series) -> Tensor:

@@ -33,7 +33,7 @@ def from_closer_by(
 ) -> Settled:
     """Return what is `found` once the outputs in doubt have been sampled again; `claimed` is (inputs, n)."""
     for steps in (richardson.closer_steps, richardson.middle_steps):  # of which rounding may drown the first
-        if not 0 < len(found.doubt) <= _MOST * len(ground.sampled.value):
+        if not 0 < found.doubt.numel() <= _MOST * ground.sampled.value.numel():
             return found
         outputs, closer = found.doubt, _by_steps(steps(ground.lengths).base, ground, by_input, claimed, found, settings)
         kept = found.judged

@@ -10,7 +10,7 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core.function.analytic import asked_again, may_be_asked, row
 from gradverify.core.function.noise import at_least
-from gradverify.core.function.portion import FEW
+from gradverify.core.function.portion import FEW, portions
 from gradverify.core.judging.bench import bench, size_of
 from gradverify.core.judging.compare import Judged
 from gradverify.core.judging.ground import Ground, Reconsider, focused
@@ -44,12 +44,12 @@ def compare_entry_by_entry(ground: Ground, settings: Settings, reconsider: Recon
             for eight, own, length in zip(by_input, torch.split(claimed, 1), lengths, strict=True)
         ]
     )
-    many = len(ground.sampled.point) >= FEW
-    if many and len(found.doubt) and ground.sampled.narrow():  # of stairs, eight samples say little
+    many = ground.sampled.point.numel() >= FEW
+    if many and found.doubt.numel() and ground.sampled.narrow():  # of stairs, eight samples say little
         return _compared(ground, entry_by_entry(ground.sampled), claimed, settings, reconsider)
     if many:
         found = from_closer_by(ground, by_input, claimed, found, settings)
-    if not len(found.doubt):
+    if not found.doubt.numel():
         return matching(found.extremes, ground.entries, _parts(claimed, found.judged))
     if not many:
         return None
@@ -58,7 +58,7 @@ def compare_entry_by_entry(ground: Ground, settings: Settings, reconsider: Recon
         own = structure.moves.owner[:, found.doubt]
         steps = walk_of(ground.sampled, by_input, ground.lengths, own, found.doubt)
     del by_input  # of all that is held, the largest
-    if len(found.doubt) <= _REST * len(ground.sampled.value):
+    if found.doubt.numel() <= _REST * ground.sampled.value.numel():
         rest = _rest(ground, structure, claimed, found, steps, settings, reconsider)
         if rest is not None:
             parts = _parts(claimed, _together(found, rest))
@@ -79,11 +79,11 @@ def _claimed(ground: Ground, seed: int, inputs: int) -> Tensor | None:
 
     None where that is not all that it claims.
     """
-    backward, cotangent = ground.backward, torch.ones(len(ground.sampled.value), dtype=torch.float64)
+    backward, cotangent = ground.backward, torch.ones((), dtype=torch.float64).expand(ground.sampled.value.numel())
     claimed = asked_again(backward, cotangent)
     if claimed is not None and not _is_wide(claimed) and each_by_its_own(backward, claimed.view(inputs, -1)):
         return claimed.view(inputs, -1)
-    if len(ground.sampled.point) < FEW:
+    if ground.sampled.point.numel() < FEW:
         return None  # single rows say more than sums, for as little
     if claimed is None or not may_be_asked(backward):
         claimed = row(backward, cotangent)
@@ -94,10 +94,10 @@ def _claimed(ground: Ground, seed: int, inputs: int) -> Tensor | None:
 
 def _is_wide(claimed: Tensor) -> bool:
     """Tell whether claims are so much larger than others that these would be lost in the rounding of a sum of both."""
-    size = claimed.abs()
-    least, most = map(float, torch.aminmax(size)) if len(size) else (1.0, 1.0)
+    ends = [torch.aminmax(claimed[part].abs()) for part in portions(claimed)]
+    least, most = min(float(end.min) for end in ends), max(float(end.max) for end in ends)
     if least == 0.0:
-        least = float(torch.where(size > 0, size, torch.inf).amin())
+        least = float(torch.where(claimed != 0, claimed.abs(), torch.inf).amin())
     return most > _WIDE * least
 
 

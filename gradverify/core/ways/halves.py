@@ -15,6 +15,7 @@ from torch import Tensor
 from gradverify.core.function.chance import scattered
 from gradverify.core.function.copies import beside_the_point
 from gradverify.core.function.flags import all_set, any_set
+from gradverify.core.function.portion import portions
 from gradverify.core.function.room import room
 from gradverify.core.function.sampler import Sampler, along, moved
 from gradverify.core.function.scale import Scales
@@ -35,7 +36,7 @@ def sampled_entry_by_entry(sampled: Sampler, lengths: Scales, scattered: Tensor)
     """
     if not _may_be(sampled):
         return None
-    step, size, count = richardson.steps(lengths).base, len(sampled.value), len(sampled.inputs)
+    step, size, count = richardson.steps(lengths).base, sampled.value.numel(), len(sampled.inputs)
     numbers = room(count * (2 + len(PLACES)) + 1, sampled.value)
     here, places, apart = numbers[:count].view(-1), numbers[count], numbers[count + 1 :].view(count, -1, size)
     torch.mul(scattered.to(step.device), _NEARER, out=places)
@@ -83,9 +84,10 @@ def sampled_again(sampled: Sampler, step: Tensor, places: Tensor, outputs: Tenso
 def _sample(sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, here: Tensor, into: Tensor) -> bool:
     """Put how far outputs are, where each input alone moves by fractions of its steps, into (inputs, fractions, m).
 
-    Tells whether they went through one call. What is in `here` (n,) is written over.
+    Only the first fraction may be one per entry. Tells whether they went through one call. What is in `here` (n,) is
+    written over.
     """
-    points = len(sampled.point) * len(fractions) * len(sampled.inputs)
+    points = sampled.point.numel() * len(fractions) * len(sampled.inputs)
     if points <= _FEW_NUMBERS and _sampled_at_once(sampled, fractions, step, into):
         return True
     _sampled_one_by_one(sampled, fractions, step, here, into)
@@ -99,10 +101,14 @@ def _sampled_at_once(sampled: Sampler, fractions: Sequence[Tensor | float], step
     are where no polynomial foretells them, and nothing is settled.
     """
     inputs, count, size = into.shape
-    points = sampled.point.repeat(inputs * count + 1, 1)
+    points = sampled.point.expand(inputs * count + 1, -1).contiguous()
     lines = points[:-1].view(inputs, count, inputs, -1)
-    for number, own in enumerate(step.view(inputs, -1)):
-        lines[number, :, number] += torch.stack([own * fraction for fraction in fractions])
+    even = step.new_tensor([each for each in fractions if not isinstance(each, Tensor)]).unsqueeze(1)
+    for number, own in enumerate(step.view(inputs, -1).unbind()):
+        line = lines[number, :, number]
+        line[-len(even) :].addcmul_(even, own)
+        if isinstance(fractions[0], Tensor):
+            line[0].addcmul_(fractions[0], own)
     found = beside_the_point(sampled, points)
     if found is None:
         return False
@@ -160,7 +166,7 @@ def _may_be(sampled: Sampler) -> bool:
         len(sampled.shapes) == len(shapes) == 1
         and {primal.dtype for primal in primals} == {torch.float64}
         and primals[0].numel() > 0
-        and len(sampled.value) == primals[0].numel()
+        and sampled.value.numel() == primals[0].numel()
     )
 
 
@@ -173,14 +179,23 @@ def _both_halves_move_alone(
     and `there` is written over.
     """
     first, second = there
-    of_all = places.repeat(len(sampled.inputs))
-    for outputs, moving, (low, high) in ((first, places > 0, (0.0, None)), (second, places < 0, (None, 0.0))):
-        torch.mul(of_all, step, out=here).clamp_(low, high).add_(sampled.point)
-        fine = (moved(sampled, here.detach(), outputs) == 0).logical_or_(moving)
+    for outputs, (low, high) in ((first, (0.0, None)), (second, (None, 0.0))):
+        _put(sampled, places, (low, high), step, here)
+        moved(sampled, here.detach(), outputs)
+        fine = (outputs == 0).logical_or_(places > 0 if high is None else places < 0)
         if not all_set(fine) and not all_set(fine.logical_or_(_are_no_numbers(outputs, sampled.value))):
             return False
     first.add_(second)  # of the two, one is zero
     return True
+
+
+def _put(
+    sampled: Sampler, places: Tensor, between: tuple[float | None, float | None], step: Tensor, here: Tensor
+) -> None:
+    """Put into `here` (n,) where places (m,) of every input are, those not between two numbers left at the nearer."""
+    of_all = places.expand(len(sampled.inputs), -1).flatten()  # a copy only where inputs are several
+    for part in portions(here):
+        torch.mul(of_all[part], step[part], out=here[part]).clamp_(*between).add_(sampled.point[part])
 
 
 def _are_no_numbers(apart: Tensor, value: Tensor) -> Tensor:

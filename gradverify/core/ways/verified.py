@@ -15,7 +15,7 @@ from torch import Tensor
 from gradverify.core.function.analytic import Reverse, row
 from gradverify.core.function.chance import scattered
 from gradverify.core.function.flags import all_set, any_set
-from gradverify.core.function.portion import portion
+from gradverify.core.function.portion import portion, portions
 from gradverify.core.function.sampler import along
 from gradverify.core.judging.bench import Bench
 from gradverify.core.numeric import richardson
@@ -57,12 +57,9 @@ def each_by_its_own(backward: Reverse, claimed: Tensor) -> bool:
     what a cotangent of ones has answered, whatever comes from other cotangents has come with other weights.
     """
     cotangent, answer = backward.heard
-    cotangent, width = cotangent.to(claimed.device), portion(answer)
-    return all(
-        _is_product(told, mine * by)
-        for own, answers in zip(claimed, answer.view_as(claimed), strict=True)
-        for mine, by, told in zip(*(torch.split(values, width) for values in (own, cotangent, answers)), strict=True)
-    )
+    cotangent, answers = cotangent.to(claimed.device), answer.view_as(claimed)
+    parts = portions(cotangent)
+    return all(_is_product(answers[:, some], claimed[:, some] * cotangent[some]) for some in parts)
 
 
 def _is_product(told: Tensor, product: Tensor) -> bool:
