@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,10 +31,16 @@ def parts(live: Tensor) -> list[Part]:
         columns = torch.where(live, rows.unsqueeze(1), none).amin(dim=0)
         lowest = torch.where(live, columns.unsqueeze(0), none).amin(dim=1)
         if torch.equal(lowest, rows.masked_fill(~live.any(dim=1), none)):
-            return [_part(lowest, columns, label) for label in torch.unique(lowest[lowest < none]).tolist()]
+            return [
+                Part(rows=own, columns=others)
+                for own, others in zip(_by_label(lowest, none), _by_label(columns, none), strict=True)
+            ]
         rows = torch.minimum(lowest, rows)
     return [Part(rows=live.any(dim=1).nonzero().squeeze(1), columns=live.any(dim=0).nonzero().squeeze(1))]
 
 
-def _part(rows: Tensor, columns: Tensor, label: int) -> Part:
-    return Part(rows=(rows == label).nonzero().squeeze(1), columns=(columns == label).nonzero().squeeze(1))
+def _by_label(labels: Tensor, none: int) -> Sequence[Tensor]:
+    """Return the places of each label in `labels` (n,), the smallest label first; `none` is no label."""
+    _, counts = torch.unique(labels, return_counts=True)
+    places = torch.split(labels.argsort(stable=True), counts.tolist())
+    return places[:-1] if bool((labels == none).any()) else places

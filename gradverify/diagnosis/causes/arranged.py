@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torch import Tensor
+
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.arrangement import Arrangement, rolls, share_when, transpositions
 from gradverify.diagnosis.block.permutation import permutations
@@ -26,15 +28,18 @@ def transposed(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 
 def permuted(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """The columns or the rows of the numeric Jacobian are all there, in another order."""
-    found = _first(PERMUTED, seen, (each for each in rolls(evidence) if _several(each, seen)))
+    # One line alone is always rolled by some number of places.
+    columns, rows = (_held(~seen.zero, axis) > 1 for axis in (0, 1))
+    several = (
+        each for each in rolls(evidence) if (columns and each.columns is not None) or (rows and each.rows is not None)
+    )
+    found = _first(PERMUTED, seen, several)
     return found if found is not None else _first(PERMUTED, seen, permutations(evidence, seen))
 
 
-def _several(arrangement: Arrangement, seen: Seen) -> bool:
-    """Tell whether more than one line is moved: one alone is always rolled by some number of places."""
-    entries = ~seen.zero
-    moved = [(arrangement.columns, 0), (arrangement.rows, 1)]
-    return any(order is not None and int(entries.any(axis).sum()) > 1 for order, axis in moved)
+def _held(entries: Tensor, axis: int) -> int:
+    """Return how many columns, or rows of axis 1, have an entry."""
+    return int(entries.any(axis).sum())
 
 
 def _first(cause: str, seen: Seen, candidates: Iterator[Arrangement]) -> Diagnosis | None:
