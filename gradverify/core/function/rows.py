@@ -77,7 +77,7 @@ def _adds_up(cotangent: Tensor, known: Tensor, expected: Tensor) -> bool:
 
 def _all_rows(backward: Reverse) -> Tensor:
     found = list(_some_rows(backward, range(outputs_in(backward.tape))))
-    return torch.cat(found) if found else torch.zeros(0, _inputs(backward.problem), dtype=torch.float64)
+    return torch.cat(found) if found else backward.heard[1].new_zeros(0, _inputs(backward.problem))
 
 
 def _some_rows(backward: Reverse, places: Sequence[int]) -> Iterator[Tensor]:

@@ -61,7 +61,7 @@ def suspects(near: Bench, kinked: Tensor, generator: torch.Generator) -> Iterato
     flat = spread <= (same * _PIECES**0.5).unsqueeze(1)  # the pieces do not differ along these
     weights = (torch.where(flat, (axes @ off.unsqueeze(2)).squeeze(2), 0.0).unsqueeze(1) @ axes).squeeze(1)
     rising = (centred[:, :, 0].abs().amax(dim=1) <= same) & (off[:, 0].abs() > CLEARLY * same)
-    weights[rising] = torch.nn.functional.one_hot(torch.tensor(0), _DIRECTIONS + 1) * off[rising, :1]
+    weights[rising] = torch.eye(1, _DIRECTIONS + 1, dtype=off.dtype, device=off.device) * off[rising, :1]
     misfit = weights.norm(dim=1)
     wrong = (misfit > CLEARLY * same).nonzero().squeeze(1)
     for number in wrong[misfit[wrong].argsort(descending=True, stable=True)].tolist():
