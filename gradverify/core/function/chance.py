@@ -11,11 +11,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from gradverify.core.function.portion import portions
-
 _SMALL = 1024  # entries of vectors that are kept
 _HALF = torch.tensor(0.5, dtype=torch.float64, device="cpu")
-_LEAST = 2.0**-31  # of these numbers, what one of 32 random bits stands for
 _UNUSUAL = 24_301  # a backward that draws its mask anew from the seed 0 is not to be right by accident
 
 
@@ -87,8 +84,5 @@ def _spread(shape: torch.Size, generator: Generator) -> Tensor:
     pairs = torch.empty((shape.numel() + 1) // 2, dtype=torch.long, device="cpu").random_(
         -(2**63), None, generator=generator
     )
-    found = pairs.view(torch.int32)[: shape.numel()].to(torch.float64)
-    for some in portions(found):
-        between = found[some].mul_(_LEAST)
-        between.add_(torch.copysign(_HALF, between))
-    return found.view(shape)
+    between = pairs.view(torch.int32)[: shape.numel()].reshape(shape).to(torch.float64)
+    return torch.copysign(_HALF, between).add_(between, alpha=2.0**-31)
