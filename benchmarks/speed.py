@@ -1,11 +1,12 @@
 """Cost of one check, ours beside torch's gradcheck (slow) on the same function and inputs, in one run.
 
-    python -m benchmarks.speed [--repeat N] [-k TEXT] [--plot FILE.svg]
+    python -m benchmarks.speed [--repeat N] [-k TEXT] [--device NAME] [--plot FILE.svg]
 
 Ours and torch's take turns, so that a machine that is slower for a while is so for both. Prints medians of the times
 and of the ratios of those taken next to each other, our evaluations of each kind, our time in units of one forward and
 backward (F+B), and by how many times the input our memory grows. Where gradcheck would take more than a minute it is
-left out. `--plot` draws how both grow with the size of an elementwise function.
+left out. `--plot` draws how both grow with the size of an elementwise function. On a device such as `cuda` the clock
+stops when all that was asked of it is done, and the memory is the device's.
 """
 
 from __future__ import annotations
@@ -152,8 +153,9 @@ def main() -> None:
     """Print the table."""
     options = _options()
     torch.set_num_threads(1)
+    device = torch.device(options.device)
     if options.grown:
-        _print_grown(next(work for work in WORKS if work.name == options.grown))
+        _print_grown(next(work for work in WORKS if work.name == options.grown), device)
         return
     print(
         f"{'work':32}{'ours ms':>10}{'torch ms':>10}{'ratio':>8}{'forward':>9}{'backward':>9}  {'method':11}{'F+B':>7}"
@@ -162,7 +164,7 @@ def main() -> None:
     points = []
     for work in WORKS:
         if options.k in work.name:
-            found = _measured(work, options.repeat)
+            found = _measured(work, options.repeat, device)
             print(_row(work, found), flush=True)
             if work.name.startswith(GROWTH):
                 points.append(Point(size=work.shapes[0][0], ours=found.ours, theirs=found.theirs))
@@ -174,28 +176,30 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=5, help="rounds of each, of which the median counts")
     parser.add_argument("-k", default="", metavar="TEXT", help="only works whose name has TEXT in it")
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="where the inputs are")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw how the times grow, as SVG")
     parser.add_argument("--grown", default="", metavar="NAME", help="only print by how much this work makes us grow")
     return parser.parse_args()
 
 
-def _problem(work: Work) -> Problem:
+def _problem(work: Work, device: torch.device) -> Problem:
     generator = torch.Generator().manual_seed(0)
-    inputs = [torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in work.shapes]
+    drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in work.shapes]
+    inputs = [values.to(device).requires_grad_() for values in drawn]
     return bind(work.function, inputs, names=[f"x{k}" for k in range(len(inputs))])
 
 
-def _measured(work: Work, repeat: int) -> Measured:
-    problem = _problem(work)
+def _measured(work: Work, repeat: int, device: torch.device) -> Measured:
+    problem = _problem(work, device)
     inputs = tuple(primal.tensor.clone().requires_grad_() for primal in problem.primals)
     results: list[CheckResult] = []
     checks = [check.name for check in CHECKS if check.name != TRACED] if work.check == EVERY else [work.check]
     slow = sum(entry.numel() for entry in inputs) >= _SLOW
     rounds = [
         Round(
-            ours=_median(lambda: results.extend(run_check(check, problem, ALONE) for check in checks), _TURNS),
-            theirs=_median(lambda: _torch(work, inputs), 1) if work.beside else None,
-            once=_median(lambda: _forward_backward(work, inputs), _TURNS),
+            ours=_median(lambda: results.extend(run_check(check, problem, ALONE) for check in checks), _TURNS, device),
+            theirs=_median(lambda: _torch(work, inputs), 1, device) if work.beside else None,
+            once=_median(lambda: _forward_backward(work, inputs), _TURNS, device),
         )
         for _ in range(1 if slow else repeat)
     ]
@@ -205,7 +209,7 @@ def _measured(work: Work, repeat: int) -> Measured:
         theirs=_median_of(each.theirs for each in rounds),
         ratio=_median_of(each.theirs / each.ours for each in rounds if each.theirs is not None),
         passes=statistics.median(each.ours / each.once for each in rounds),
-        memory=_grown(work),
+        memory=_grown(work, device),
         result=results[0],
     )
 
@@ -221,25 +225,27 @@ def _row(work: Work, found: Measured) -> str:
     )
 
 
-def _grown(work: Work) -> float | None:
+def _grown(work: Work, device: torch.device) -> float | None:
     """Return by how many sizes of the input a fresh process grows that does this work; None where that is nothing."""
     if sum(map(math.prod, work.shapes)) < _LARGE:
         return None
-    command = [sys.executable, "-m", "benchmarks.speed", "--grown", work.name]
+    command = [sys.executable, "-m", "benchmarks.speed", "--grown", work.name, "--device", str(device)]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def _print_grown(work: Work) -> None:
+def _print_grown(work: Work, device: torch.device) -> None:
     small = replace(work, shapes=tuple((min(4, shape[0]), *shape[1:]) for shape in work.shapes))
-    run_check(work.check, _problem(small), ALONE)  # what is loaded at the first time does not count
-    problem = _problem(work)
-    before = _most_held()
+    run_check(work.check, _problem(small, device), ALONE)  # what is loaded at the first time does not count
+    problem = _problem(work, device)
+    before = _most_held(device)
     run_check(work.check, problem, ALONE)
-    print((_most_held() - before) / sum(primal.tensor.nbytes for primal in problem.primals))
+    print((_most_held(device) - before) / sum(primal.tensor.nbytes for primal in problem.primals))
 
 
-def _most_held() -> int:
-    """Return the most memory that this process ever held, in bytes; what its parent held does not count (Linux)."""
+def _most_held(device: torch.device) -> int:
+    """Return the most memory that this process ever held there, in bytes, and not its parent (Linux)."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -261,11 +267,13 @@ def _median_of(figures: Iterable[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def _median(run: Callable[[], Any], repeat: int) -> float:
+def _median(run: Callable[[], Any], repeat: int, device: torch.device) -> float:
     times = []
     for _ in range(repeat):
         started = time.perf_counter()
         run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
         times.append(time.perf_counter() - started)
     return statistics.median(times)
 
