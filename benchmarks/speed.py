@@ -24,34 +24,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from benchmarks.growth import Point, drawn
+from benchmarks.speed_works import EVERY, WORKS, Work
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import CHECKS, run_check
 from gradverify.core.function.problem import Problem, bind
 from gradverify.result import CheckResult
 
 ALONE = Settings(torch_gradcheck=TorchGradcheck.NEVER)
-EVERY = "all checks"  # in place of a check's name: all of ours but one, beside torch's two
 TRACED = "compile"  # that one, which is torch's own tracer at work and little else
 _TORCHS = ("gradcheck", "gradgradcheck")
 GROWTH = "sin, "  # works that the plot is of
 _LARGE = 100_000  # elements from which on memory is measured
 _SLOW = 10_000  # elements from which on there is one round: torch's check takes many seconds
 _TURNS = 9  # of ours for one of torch's, which takes many times as long
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """One function with the shapes of its inputs."""
-
-    name: str
-    function: Callable[..., Any]
-    shapes: tuple[tuple[int, ...], ...]
-    check: str = "gradcheck"
-    wrong: bool = False  # which ours finds, and gradcheck accepts
-    beside: bool = True  # whether gradcheck can do it in reasonable time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,80 +60,6 @@ class Measured:
     passes: float  # ours in units of one forward and backward
     memory: float | None  # by which our check makes a process grow, in sizes of the input; None for small ones
     result: CheckResult
-
-
-def _padded(x: Tensor, w: Tensor) -> Tensor:
-    return functional.conv2d(x, w, padding=1)
-
-
-def _normalised(x: Tensor) -> Tensor:
-    return functional.layer_norm(x, (32,))
-
-
-class Sine(torch.autograd.Function):
-    """sin as one writes it by hand."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx: Any, cotangent: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return cotangent * x.cos()
-
-
-class CrossEntropy(torch.autograd.Function):
-    """A loss as one writes it by hand: one output, to which every entry of two inputs matters."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, target: Tensor) -> Tensor:
-        logs = x.log_softmax(-1)
-        ctx.save_for_backward(logs, target)
-        return -(logs * target).sum() / len(x)
-
-    @staticmethod
-    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor, Tensor]:
-        logs, target = ctx.saved_tensors
-        scale = cotangent / len(logs)
-        return scale * (logs.exp() * target.sum(-1, keepdim=True) - target), -scale * logs
-
-
-class WrongProduct(torch.autograd.Function):
-    """A product of matrices, of which every derivative is a thousandth too large."""
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        ctx.save_for_backward(a, b)
-        return a @ b
-
-    @staticmethod
-    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor, Tensor]:
-        a, b = ctx.saved_tensors
-        return 1.001 * cotangent @ b.T, 1.001 * a.T @ cotangent
-
-
-WORKS = (
-    *(Work(name=f"sin, {10**k} elements", function=torch.sin, shapes=((10**k,),), beside=k < 5) for k in range(1, 7)),
-    Work(name="relu, 1000 elements", function=torch.relu, shapes=((1000,),)),
-    Work(name="layer norm 64x32", function=_normalised, shapes=((64, 32),)),
-    Work(name="softmax 64x32", function=lambda x: x.softmax(-1), shapes=((64, 32),)),
-    Work(name="matmul 32x32 by 32x32", function=torch.matmul, shapes=((32, 32), (32, 32))),
-    Work(name="matmul 32x32, all wrong", function=WrongProduct.apply, shapes=((32, 32), (32, 32)), wrong=True),
-    Work(name="conv2d 2x3x16x16 by 4x3x3x3", function=functional.conv2d, shapes=((2, 3, 16, 16), (4, 3, 3, 3))),
-    Work(name="cross entropy by hand 16x10", function=CrossEntropy.apply, shapes=((16, 10), (16, 10))),
-    Work(name="cross entropy by hand 64x10", function=CrossEntropy.apply, shapes=((64, 10), (64, 10))),
-    Work(
-        name="conv2d 8x16x32x32 by 32x16x3x3", function=_padded, shapes=((8, 16, 32, 32), (32, 16, 3, 3)), beside=False
-    ),
-    Work(name="cumsum, 3000 elements", function=lambda x: x.cumsum(0), shapes=((3000,),), beside=False),
-    Work(name="5 elements", function=torch.sin, shapes=((5,),)),
-    Work(name="5 elements, order 2", function=torch.sin, shapes=((5,),), check="gradgradcheck"),
-    Work(name="5 elements, all checks", function=Sine.apply, shapes=((5,),), check=EVERY),
-    Work(name="300 elements, order 2", function=torch.sin, shapes=((300,),), check="gradgradcheck"),
-    Work(name="1000 elements, order 2", function=torch.sin, shapes=((1000,),), check="gradgradcheck"),
-)
 
 
 def main() -> None:
