@@ -62,6 +62,20 @@ def test_the_host_waits_no_more_often_for_large_tensors(found: Mapping[str, Any]
         assert large["waits"] <= FEW * small["waits"], (name, small, large)
 
 
+def test_how_long_a_forward_takes_is_known_when_it_is_done() -> None:
+    program = (
+        "import torch; from tests.elsewhere.device import WAITS, moved, register; register()\n"
+        "from gradverify.core.function.duration import seconds\n"
+        "from gradverify.core.function.sampler import sampler\n"
+        "from gradverify.core.function.tape import record\n"
+        "from tests.core.support import double, problem_of\n"
+        "problem = problem_of(torch.sin, moved(double([1.0, 2.0])))\n"
+        "sampled = sampler(problem, record(problem))\n"
+        "WAITS.clear(); seconds(sampled); print(sum(WAITS.values()))"
+    )
+    assert int(_printed(program)) >= 3
+
+
 def test_the_device_refuses_what_is_on_the_cpu() -> None:
     """Else nothing above could fail; and it knows when it was waited for."""
     program = (
@@ -71,5 +85,8 @@ def test_the_device_refuses_what_is_on_the_cpu() -> None:
         "except RuntimeError as error: print(error)\n"
         "WAITS.clear(); float(there.sum()); there[there > 0]; print(sum(WAITS.values()))"
     )
-    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert run.stdout.splitlines() == ["add: tensors on elsewhere:0 and on the CPU, of shape (3,)", "2"]
+    assert _printed(program).splitlines() == ["add: tensors on elsewhere:0 and on the CPU, of shape (3,)", "2"]
+
+
+def _printed(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True).stdout
