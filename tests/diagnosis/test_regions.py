@@ -52,6 +52,21 @@ def test_a_missing_mask_is_described_by_the_values_and_the_arguments() -> None:
     assert answer == ("missing-mask", text)
 
 
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [((0.0, 1.6), ", at x < 0 or x > 1.6"), ((0.1, 1.6), "")],
+    ids=["both mean something", "one does"],
+)
+def test_a_single_right_element_says_where_a_mask_is_if_both_of_its_ends_mean_something(
+    bounds: tuple[float, float], said: str
+) -> None:
+    """Anything is between two numbers: of five elements one alone lies so by chance in three cases of five."""
+    low, high = bounds
+    values = double((-2.0, 0.05, 1.2, 1.7, -0.5)) if low else double((-2.0, -0.1, 1.2, 1.7, -0.5))
+    answer = only(lambda x, clip: x.clamp(low, clip), lambda g, x, clip: (g, None), values, high)
+    assert answer == ("missing-mask", f"4 of 5 elements differ; analytic = cotangent where numeric = 0{said}")
+
+
 def test_a_missing_mask_behind_a_matrix() -> None:
     weights = drawn(4, 8).detach()
     answer = only(lambda x: weights @ x.relu(), lambda g, x: g @ weights, double(SPREAD))

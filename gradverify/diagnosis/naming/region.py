@@ -24,7 +24,7 @@ class Region:
 
     text: str  # x < 0 or x > 1.5
     chance: float  # that as many coordinates, picked blindly, could be described like this
-    anchored: bool  # one threshold, and one that means something
+    anchored: bool  # every threshold means something
     one_sided: bool  # all values on one side of one threshold
     level: bool = False  # one value that all of them have
     tells: Tells | None = None  # where a region of values is, None of places
@@ -97,7 +97,8 @@ def _two_sided(
         low, high = (float(below.max()), float(inner.min())), (float(above.min()), float(inner.max()))
         if inner is bad:  # a threshold may equal the right value, not the wrong one
             low, high = low[::-1], high[::-1]
-        lower, upper = (threshold(Gap(inner=ends[0], outer=ends[1]), known).value for ends in (low, high))
+        ends = [threshold(Gap(inner=inner_end, outer=outer_end), known) for inner_end, outer_end in (low, high)]
+        lower, upper = (end.value for end in ends)
         text = form.format(name, f"{lower:.6g}", f"{upper:.6g}")
         if lower == upper:
             text = f"{name} ≠ {lower:.6g}"
@@ -106,7 +107,8 @@ def _two_sided(
             text = next((region.text for region in _one_sided(size, known, wrong, right)), text)
         likely = chance(tried * max(1, len(bad) + len(good) - 2), len(bad) + len(good), len(bad))
         tells = _telling(name, bad, good)
-        yield Region(text=text, chance=likely, anchored=False, one_sided=False, tells=tells)
+        meant = lower < upper and all(end.anchored for end in ends)
+        yield Region(text=text, chance=likely, anchored=meant, one_sided=False, tells=tells)
 
 
 def _telling(name: str, bad: Tensor, good: Tensor) -> Tells:
