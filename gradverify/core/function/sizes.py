@@ -39,8 +39,8 @@ def most(sizes: Tensor, outputs: Sequence[Block]) -> float:
 
 def _farthest(values: Tensor) -> Tensor:
     """Return the largest finite magnitude, (); zero where there is none."""
-    least, most = torch.aminmax(values)
-    farthest = torch.maximum(-least, most)
+    lowest, highest = torch.aminmax(values)
+    farthest = torch.maximum(-lowest, highest)
     return farthest if float(farthest) < math.inf else values.abs().nan_to_num_(0.0, 0.0, 0.0).max()
 
 
