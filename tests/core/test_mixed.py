@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from gradverify.core.function.sampler import sampler
 from gradverify.core.function.tape import record
 from gradverify.result import Verdict
-from tests.core.support import claimed, gradcheck, problem_of
+from tests.core.support import claimed, double, gradcheck, problem_of, with_backward
 
 
 @pytest.mark.parametrize("size", [1, 3, 40])
@@ -121,3 +122,19 @@ def test_only_what_is_rounded_on_the_way_counts() -> None:
     assert _narrow(lambda x: x * constants.double(), x) == 0.0
     assert _narrow(lambda x: x * constants, x) == 0.0
     assert _narrow(torch.relu, x.detach().float().requires_grad_()) == 0.0
+
+
+def _normed(x: Tensor) -> Tensor:
+    """Norm two numbers, which hardly moves with them, and round to float32 on the way."""
+    normed = (x - x.mean()) * (x.var() + 1e-5).rsqrt()
+    return functional.gelu(normed.float().double())
+
+
+def test_what_moves_by_less_than_a_stair_on_the_way_may_stand_still() -> None:
+    assert gradcheck(_normed, double([19.75, 99.68])).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0])
+def test_but_not_what_would_have_climbed_a_stair(size: float) -> None:
+    wrong = with_backward(_normed, lambda grad, x: size * grad)
+    assert gradcheck(wrong, double([19.75, 99.68])).verdict is Verdict.FAIL

@@ -213,3 +213,12 @@ def test_what_cancels_up_to_rounding_at_every_step_stands_still_for_a_reason(lea
     x = double([[0.6614, 0.2669, 0.0617, 0.6213]])
     assert gradcheck(lambda x: Chosen.apply(x, 0.0), x).verdict is Verdict.PASS  # type: ignore[no-untyped-call]
     assert gradcheck(lambda x: Chosen.apply(x, leak), x).verdict is Verdict.FAIL  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0], ids=["nothing", "the right number"])
+def test_nothing_in_place_of_what_large_steps_alone_tell_is_wrong(share: float) -> None:
+    """Of 20 + 1e-11 sin(x), steps of a hundredth show 1e-11 with a bar that is wider: all are looked at from afar."""
+    x = torch.linspace(0.3, 1.2, 60, dtype=torch.float64).requires_grad_()
+    weights = torch.ones_like(x).detach().index_fill(0, torch.tensor([20]), share)
+    function = with_backward(lambda x: 20.0 + 1e-11 * x.sin().sum(), lambda grad, x: grad * 1e-11 * weights * x.cos())
+    assert gradcheck(function, x).verdict is (Verdict.PASS if share else Verdict.FAIL)

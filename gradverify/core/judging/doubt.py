@@ -13,21 +13,26 @@ from gradverify.core.numeric.samples import BAR_FACTOR
 DOUBT = 7.5e-7  # a bar above this part of the entry's own size, beside the tolerance, may hide an error of 1e-6
 _BLIND, _FAINT = 1e-3, 1e-8  # much smaller entries, only where the bar would hide much more
 _MATTERS = 1e-4  # where the entry is at least this part of the largest in its row or column
+_HIDDEN = 1e-2  # of the largest beside it, which the bar of a claim of nothing may hide
 _FEW = 1 / 8  # of the entries are gone through apart from the rest
 
 
 def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: Allowance) -> Tensor:
     """Tell which entries of the cheap pass deserve the thorough one, (C, m): those not settled beyond doubt.
 
-    An entry that matters (see `matters`) is also looked at again when its bar would hide a small relative error.
+    An entry that matters (see `matters`) is also looked at again when its bar would hide a small relative error, and
+    one of next to nothing when it would hide a number as large as others are.
     """
     bar, doubt = BAR_FACTOR * judged.bar, (judged.code != Code.MATCH).logical_or_(suspicious)
     unsure = bar > DOUBT * own
     if not any_set(unsure):
         return doubt
     unsure &= matters(own, allowance.beside)
-    blind = (bar > _BLIND * own).logical_and_(own > _FAINT * allowance.beside)
-    return doubt.logical_or_(unsure).logical_or_(blind)
+    nothing = own <= _FAINT * allowance.beside
+    blind = (bar > _BLIND * own).logical_and_(nothing.logical_not())
+    usual = torch.where(allowance.beside > 0, allowance.beside, allowance.largest)  # of a whole column of nothing
+    hiding = (bar > _HIDDEN * usual).logical_and_(nothing).logical_and_(usual > 0)
+    return doubt.logical_or_(unsure).logical_or_(blind).logical_or_(hiding)
 
 
 def tells_enough(bar: Tensor, own: Tensor, allowance: Allowance) -> Tensor:
