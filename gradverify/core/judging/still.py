@@ -3,8 +3,8 @@
 Where log(cosh x) is computed at 1e-8, cosh x is 1 to the last digit, and so it stays until x has grown by half. A
 derivative of 1e-8 would have moved it by less than rounding of a number of the size of 1 leaves: that it does not move
 says nothing. An output that feels a small move of all inputs has no such rounding inside, and none has where another
-one of its tensor moves by less than that. But where samples by other inputs scatter, it rounds by as much as they do, and
-where something on the way is rounded to fewer digits, it may stand still for as long as that does.
+one of its tensor moves by less than that. But where samples by other inputs scatter, it rounds by as much as they do,
+and where something on the way is rounded to fewer digits, it may stand still for as long as that does.
 And larger steps, at which such a derivative would be heard, must not all show that there is none.
 """
 

@@ -1,0 +1,40 @@
+"""Second derivatives that larger steps agree on and the finest ones contradict: stairs of rounding in backward.
+
+Where a sigmoid is saturated, 1 - p moves in stairs of rounding, by each of which the gradient leaps, and between them
+it is smooth, with a slope that is none of the function's. Steps over many stairs show what it is on average, and the
+more they cross, the better: the leaps weigh less and less. Nothing smooth looks like that. Where the slope bends,
+differences depart from it little by little, and pass a claim that is wrong without stopping there.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradverify.core.function.sampler import Sampler
+from gradverify.core.numeric.samples import Samples, central, to_the_end, void
+
+_NEAR = 0.1  # of how far the claim is from the finest differences, a larger one may be off the claim
+_ALIKE = 1e-3  # and the finest ones among each other
+_SUDDEN = (
+    0.1  # by what the first step that is longer than a stair is off at least: h² would take it to 16 times as much
+)
+_SEVERAL = 3  # of the finest steps, on one stair
+_LOW = 2.0**-6  # of the gradient, a stair is high at most: where it is higher, larger steps are no average
+_UNITS = 8.0  # of rounding, that a gradient may be off by
+
+
+def shown_on_average(sampled: Sampler, samples: Samples, claimed: Tensor, numeric: Tensor) -> Tensor:
+    """Tell which claims two larger steps in a row agree on, that `numeric`, of the finest, contradicts; (C, m)."""
+    if sampled.problem.order == 1:
+        return torch.zeros_like(claimed, dtype=torch.bool)
+    found, nothing, size = central(samples), void(samples), sampled.value.abs()
+    apart = (claimed - numeric).abs().unsqueeze(1)
+    near = ((found - claimed.unsqueeze(1)).abs() <= _NEAR * apart) & ~nothing
+    off = (found - numeric.unsqueeze(1)).abs()
+    alike = off <= _ALIKE * apart + _UNITS * sampled.unit * size / samples.forth
+    stair = to_the_end(alike | nothing) & ~nothing
+    above = torch.cat([stair[:, 1:] & ~stair[:, :-1], torch.zeros_like(stair[:, :1])], dim=1)
+    sudden = (above & (off >= _SUDDEN * apart)).any(dim=1) & (stair.sum(dim=1) >= _SEVERAL)
+    height = torch.where(stair, samples.forth, 0.0).amax(dim=1) * apart.squeeze(1)
+    return sudden & (near[:, 1:] & near[:, :-1]).any(dim=1) & (height <= _LOW * size)
