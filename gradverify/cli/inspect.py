@@ -10,6 +10,7 @@ from gradverify.cli.files import LAST_REPORT, is_absent, read_report
 from gradverify.cli.select import hint_for, named
 from gradverify.cli.terminal import ColourWish, say, show, stdout_terminal
 from gradverify.report.inspect_view import InspectOptions, Picture, inspect_lines, with_something
+from gradverify.report.shards import missing_text
 from gradverify.report.words import counted
 from gradverify.result import CaseResult
 
@@ -29,7 +30,8 @@ def inspect(
     cases = saved.cases
     chosen = with_something(cases) if case is None else _named(cases, case)
     if not chosen:
-        say(f"nothing to look at: {counted(len(cases), 'case')} as expected\n")
+        lacking = missing_text(saved)
+        say(f"nothing to look at: {counted(len(cases), 'case')} as expected{f'; {lacking}' if lacking else ''}\n")
         return ExitCode.OK
     options = InspectOptions(
         worst=None if everything else worst,

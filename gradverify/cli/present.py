@@ -12,6 +12,7 @@ from gradverify.cli.terminal import ColourWish, show, stdout_terminal
 from gradverify.report.case_detail import DetailOptions
 from gradverify.report.lines import EMPTY
 from gradverify.report.screen import Detail
+from gradverify.report.shards import missing_text
 from gradverify.report.terminal import lines_after_listing, report_lines
 from gradverify.result import Report
 
@@ -50,4 +51,4 @@ def present(report: Report, look: Look) -> None:
 
 def exit_code(report: Report) -> ExitCode:
     """Return how a command with this report ends where nothing else went wrong."""
-    return ExitCode.UNEXPECTED if report.summary.unexpected or report.missing_shards else ExitCode.OK
+    return ExitCode.UNEXPECTED if report.summary.unexpected or missing_text(report) else ExitCode.OK

@@ -1,11 +1,12 @@
-"""The shards of one run that its reports are of, and those that no report was given of."""
+"""The shards of one run that its reports are of, and what a report lacks: shards, and cases that an interrupt cost."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gradverify.result import Report, Shard
+from gradverify.report.words import counted
+from gradverify.result import Report, Shard, Stop
 
 MOST_SHARDS = 999_999
 _MOST_NAMED = 5
@@ -26,13 +27,18 @@ def missing_shards(reports: Sequence[Report]) -> tuple[Shard, ...]:
 
 
 def missing_text(report: Report) -> str:
-    """Return which shards a report lacks, "" where it is whole."""
-    names = [str(shard) for shard in report.missing_shards]
+    """Return which shards a report lacks, and how many cases for an interrupt; "" where it is whole."""
+    interrupted = sum(case.why is Stop.INTERRUPT for case in report.not_run)
+    cases = f"{counted(interrupted, 'case')} not run (interrupted)" if interrupted else ""
+    return "; ".join(filter(None, (_shards_text([str(shard) for shard in report.missing_shards]), cases)))
+
+
+def _shards_text(names: Sequence[str]) -> str:
     if not names:
         return ""
     if len(names) == 1:
         return f"shard {names[0]} is missing"
-    first = names[:_MOST_NAMED]
+    first = [*names[:_MOST_NAMED]]
     last = first.pop() if len(names) <= _MOST_NAMED else f"{len(names) - _MOST_NAMED:,} more"
     return f"shards {', '.join(first)} and {last} are missing"
 

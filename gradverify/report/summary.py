@@ -11,7 +11,7 @@ from gradverify.report.safe import fold, safe
 from gradverify.report.screen import Screen
 from gradverify.report.shards import missing_text
 from gradverify.report.words import counted
-from gradverify.result import CaseResult, Report, Verdict
+from gradverify.result import CaseResult, Report, Stop, Verdict
 
 _POINT = "- "
 
@@ -51,8 +51,8 @@ def known_lines(report: Report, screen: Screen) -> list[Line]:
 
 
 def not_run_lines(report: Report, screen: Screen) -> list[Line]:
-    """Return how many cases were not run, and why."""
-    reasons = Counter(case.why for case in report.not_run)
+    """Return how many cases were not run although nobody stopped the run, and why."""
+    reasons = Counter(case.why for case in report.not_run if case.why is not Stop.INTERRUPT)  # which the summary says
     texts = [f"{counted(number, 'case')} not run ({why.value})" for why, number in reasons.items()]
     return _points(texts, screen)
 

@@ -10,7 +10,7 @@ import pytest
 from report_specimens import case, masked, report, second_order, skipped, undetermined
 
 from gradverify.report.to_json import from_json, to_json
-from gradverify.result import CaseResult, Report, Shard
+from gradverify.result import CaseResult, NotRun, Report, Shard, Stop
 
 
 def write(name: str, *cases: CaseResult, **changes: object) -> str:
@@ -54,6 +54,21 @@ def test_the_order_of_the_files_does_not_matter(fake, call) -> None:
 def test_all_as_expected_is_0(fake, call) -> None:
     result = call("merge", write("a.json", case("a/one/cpu")), write("b.json", case("a/two/cpu")), "-q")
     assert (result.exit_code, result.stdout) == (0, "✓ 2 cases as expected: 2 pass in 2.47 s\n")
+
+
+@pytest.mark.parametrize(("why", "exit_code"), [(Stop.INTERRUPT, 1), (Stop.FAIL_FAST, 0)])
+def test_a_part_that_was_interrupted_is_no_whole(fake, call, why: Stop, exit_code: int) -> None:
+    """Who has given -x has chosen not to hear of the others."""
+    left = (NotRun(id="a/two/cpu", why=why), NotRun(id="a/three/cpu", why=why))
+    files = [write("a.json", case("a/one/cpu"), not_run=left), write("b.json", case("b/one/cpu"))]
+    outputs = ["--markdown", "out.md", "--html", "out.html"]
+    result = call("merge", *files, "-q", *outputs)
+    said = "2 cases not run (interrupted)"
+    assert (result.exit_code, result.stdout.startswith(f"✗ {said}; 2 cases as expected")) == (
+        exit_code,
+        bool(exit_code),
+    )
+    assert [said in Path(name).read_text(encoding="utf-8") for name in outputs[1::2]] == [bool(exit_code)] * 2
 
 
 def test_what_differs_between_machines_is_all_named(fake, call) -> None:

@@ -18,6 +18,7 @@ from gradverify.report.page.listing import (
     verdict_counts,
 )
 from gradverify.report.page.rows import rows_per_finding
+from gradverify.report.shards import missing_text
 from gradverify.result import Report
 from gradverify.serial import to_plain
 
@@ -37,7 +38,7 @@ def to_html(report: Report) -> str:
         style=Markup(assets.style()),
         script=Markup(assets.script()),
         headline=headline(report),
-        good=bool(report.cases) and not (report.summary.unexpected or report.missing_shards),
+        good=bool(report.cases) and not (report.summary.unexpected or missing_text(report)),
         counts=verdict_counts(report.cases),
         shares=shares(report.cases),
         skips=skip_reasons(report.cases),
