@@ -23,13 +23,14 @@ _OURS = ("gradverify", "torch")  # packages whose frames say nothing to the auth
 def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckResult:
     """Return the result of a check whose user code raised; autograd's refusal of a gradient is a fail."""
     original = error.original
-    if isinstance(original, MemoryError) or any(words in _said(original).lower() for words in _OUT_OF_MEMORY):
-        return _single(check, problem, "GV906", Verdict.ERROR, f"out of memory in {error.stage}: {_said(original)}")
+    if isinstance(original, MemoryError) or any(words in first_line(original).lower() for words in _OUT_OF_MEMORY):
+        text = f"out of memory in {error.stage}: {first_line(original)}"
+        return _single(check, problem, "GV906", Verdict.ERROR, text)
     if isinstance(error, Rejected):
-        text = f"autograd rejects what backward returned: {_said(original)}"
+        text = f"autograd rejects what backward returned: {first_line(original)}"
         return _single(check, problem, "GV312", Verdict.FAIL, text)
     place = _place(original.__traceback__)
-    name, said = type(original).__name__, _said(original)
+    name, said = type(original).__name__, first_line(original)
     text = f"{error.stage} raised {name if said == name else f'{name}: {said}'}{place}"
     return _single(check, problem, _CODES[error.stage], Verdict.ERROR, text)
 
@@ -73,7 +74,7 @@ def _single(check: str, problem: Problem, code: str, verdict: Verdict, text: str
     )
 
 
-def _said(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """Return the first line of what an exception says, as much of it as one reads; its type, where it says nothing."""
     try:
         text = str(error)

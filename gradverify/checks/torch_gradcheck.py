@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
 from gradverify.case import Settings, TorchGradcheck
+from gradverify.checks.failures import first_line
 from gradverify.core.function.coordinates import coordinates_in
 from gradverify.core.function.problem import Meter, Problem, call, fresh
 from gradverify.core.function.tape import Tape, call_on_leaves
@@ -54,13 +55,13 @@ def _outcome(name: str, check: Callable[..., bool], function: Any, inputs: tuple
         with torch.enable_grad():
             check(function, inputs)
     except GradcheckError as error:
-        return TorchOutcome(name=name, verdict=Verdict.FAIL, message=_first_line(error))
+        return TorchOutcome(name=name, verdict=Verdict.FAIL, message=first_line(error))
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         original = error.original if isinstance(error, EvaluationError) else error
-        text = f"{type(original).__name__}: {_first_line(original)}"
-        return TorchOutcome(name=name, verdict=Verdict.ERROR, message=text)
+        kind, says = type(original).__name__, first_line(original)
+        return TorchOutcome(name=name, verdict=Verdict.ERROR, message=kind if says == kind else f"{kind}: {says}")
     return TorchOutcome(name=name, verdict=Verdict.PASS)
 
 
@@ -76,8 +77,3 @@ def _reason_to_skip(problem: Problem, settings: Settings, tape: Tape) -> str:
     if settings.torch_gradcheck is TorchGradcheck.SMALL and entries > SMALL:
         return f"the Jacobian has {entries:,} entries, more than {SMALL:,}; --torch-gradcheck always runs it"
     return ""
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else ""

@@ -15,7 +15,7 @@ from gradverify.case import Settings, Tolerances, TorchGradcheck
 from gradverify.checks.registry import run_check
 from gradverify.report.numbers import with_bar
 from gradverify.result import CheckResult, Verdict
-from tests.core.support import claimed, double, problem_of
+from tests.core.support import claimed, double, problem_of, with_backward
 
 
 def checked(function: Any, *inputs: Any, check: str = "gradcheck", settings: Settings | None = None) -> CheckResult:
@@ -41,6 +41,17 @@ def test_at_a_kink_torch_expects_the_mean_of_the_slopes() -> None:
     ours, theirs, reason = beside(checked(torch.relu, double([0.0, 1.0])))
     assert (ours, theirs) == ("pass", "fail")
     assert reason.endswith("; at a kink it expects the mean of the two slopes")
+
+
+def test_of_an_endless_exception_torchs_line_is_short_too() -> None:
+    def endless(x: Tensor) -> Tensor:
+        return with_backward(torch.sin, refused)(x)
+
+    def refused(grad: Tensor, x: Tensor) -> Tensor:
+        raise ValueError("A" * 5_000_000)
+
+    _, theirs, reason = beside(checked(endless, double([1.0])))
+    assert (theirs, reason.startswith("ValueError: AAA"), len(reason) < 1_000) == ("error", True, True)
 
 
 def test_where_one_step_is_too_coarse_the_bars_say_so() -> None:

@@ -150,3 +150,11 @@ def test_a_row_in_the_middle_is_at_no_edge() -> None:
 def test_the_last_two_numbers_of_three_are_at_no_edge() -> None:
     answer = only(torch.sin, of(torch.sin, last_rows(2, 1.5)), double((0.3, 2.0, 0.9)))
     assert answer[0] != "boundary-tile"
+
+
+def test_one_of_five_that_the_others_hide_behind_is_no_branch_of_the_outputs() -> None:
+    """Behind a zero, outputs of a running product move with it alone: no others are right there."""
+    product = of(lambda x: x.cumprod(0), at(2, 1.001))
+    answer = only(lambda x: x.cumprod(0), product, double((1.2, 0.5, 0.0, 3.0, -0.7)))
+    text = "1 of 5 elements differs, in all entries: x[2], where analytic = 1.001 × numeric"
+    assert answer == ("single-elements", text)

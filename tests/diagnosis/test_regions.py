@@ -14,7 +14,7 @@ from torch.nn.functional import gelu
 from gradverify.checks.registry import run_check
 from gradverify.core.function.problem import bind
 from gradverify.diagnosis.diagnose import diagnose
-from gradverify.diagnosis.naming.threshold import Gap, threshold
+from gradverify.diagnosis.naming.threshold import Gap, threshold, told
 from gradverify.result import Verdict
 from tests.core.support import ALONE, double
 from tests.diagnosis.support import drawn, found, only
@@ -39,6 +39,15 @@ SPREAD = (-2.0, 0.3, 1.7, 2.4, -0.5, 1.1, -1.3, 0.8)
 )
 def test_a_threshold_is_the_simplest_number_in_its_gap(inner: float, outer: float, expected: float) -> None:
     assert threshold(Gap(inner=inner, outer=outer), ()).value == expected
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "expected"),
+    [(1.2, 1.7, "1.5"), (162.960697, 162.960692, "162.960695"), (0.1234561, 0.1234564, "0.1234562")],
+)
+def test_a_threshold_is_told_with_digits_enough_to_be_true(inner: float, outer: float, expected: str) -> None:
+    gap = Gap(inner=inner, outer=outer)
+    assert told(threshold(gap, ()).value, gap) == expected
 
 
 def test_a_threshold_is_an_argument_where_one_lies_in_the_gap() -> None:

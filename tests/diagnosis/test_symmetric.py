@@ -54,6 +54,18 @@ def test_a_gradient_is_made_symmetric(batch: tuple[int, ...]) -> None:
     assert not found(mixed, mixed_backward, drawn(*batch, 4, 4))
 
 
+@pytest.mark.parametrize("size", [1e-5, 1e-3])
+def test_a_mistake_besides_is_not_said_to_be_made_right_by_a_constraint(size: float) -> None:
+    def slipped(g: Tensor, a: Tensor) -> Tensor:
+        return eigenvalues_backward(g, a).index_put(
+            (torch.tensor(2), torch.tensor(0)), torch.tensor(size).double(), True
+        )
+
+    answers = found(lambda a: eigenvalues(a, "L"), slipped, matrix())
+    assert answers
+    assert "symmetrised" not in {cause for cause, _ in answers.values()}
+
+
 def _half(g: Tensor, a: Tensor) -> Tensor:
     return eigenvalues_backward(g, a).tril()
 

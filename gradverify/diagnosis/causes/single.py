@@ -15,6 +15,7 @@ from gradverify.diagnosis.naming.wording import differ, listed, place
 SINGLE_ELEMENTS = "single-elements"
 FEW = 3
 RIGHT = 3  # that are right, for each that is wrong; beside one wrong entry, one
+_BESIDE_ONE = 2  # elements that are right, whose entries are many
 _MOST = 0.9  # of the entries of a wrong element are wrong
 
 
@@ -29,13 +30,18 @@ def is_of_one_input(seen: Seen) -> bool:
     Whatever its outputs have in common, such as that they are this very element, says no more.
     """
     wrong, right = _wrong_and_right(seen, Axis.INPUT)
-    return int(wrong.sum()) == 1 and right >= RIGHT and _are_most(seen, Axis.INPUT, wrong)
+    return _are_few(int(wrong.sum()), right, 1) and _are_most(seen, Axis.INPUT, wrong)
 
 
 def _wrong_and_right(seen: Seen, axis: Axis) -> tuple[Tensor, int]:
     """Return which elements of a tensor have wrong entries, (k,) bool, and how many others have entries but zeros."""
     wrong = seen.wrong.any(1 - axis.value)
     return wrong, int((_filled(seen).any(1 - axis.value) & ~wrong).sum())
+
+
+def _are_few(wrong: int, right: int, most: int) -> bool:
+    """Tell whether so many wrong elements are few beside the right ones: of a few in all, one beside two."""
+    return 1 <= wrong <= most and right >= (_BESIDE_ONE if wrong == 1 else RIGHT * wrong)
 
 
 def _are_most(seen: Seen, axis: Axis, wrong: Tensor) -> bool:
@@ -61,7 +67,7 @@ def _elements(evidence: Evidence, seen: Seen, axis: Axis) -> Diagnosis | None:
     """The whole gradient by a few inputs is wrong, or by one factor each all that comes back from a few outputs."""
     wrong, right = _wrong_and_right(seen, axis)
     count = int(wrong.sum())
-    if count > FEW or right < RIGHT * count or not _are_most(seen, axis, wrong):
+    if not _are_few(count, right, FEW) or not _are_most(seen, axis, wrong):
         return None
     share = confined(seen, over(axis, wrong))
     places = wrong.nonzero().flatten().tolist()

@@ -23,8 +23,11 @@ def symmetrised(evidence: Evidence, seen: Seen) -> Diagnosis | None:
         return None
     mirror = torch.arange(total(shape)).view(shape).mT.reshape(-1).to(seen.numeric.device)
     share = share_of(seen, seen.numeric + seen.numeric[:, mirror] - seen.claimed[:, mirror])
-    if share is None:
-        return None
+    both = seen.slack + seen.slack[:, mirror]
+    if share is None or not _are_same(
+        seen.claimed + seen.claimed[:, mirror], seen.numeric + seen.numeric[:, mirror], both
+    ):
+        return None  # of what is wrong besides, nothing must be said to be made right by a constraint
     name = evidence.wrt.name
     together = f"an entry of {name} and its mirror image together get what they should, apart they do not{part(share)}"
     below = torch.arange(total(shape), device=mirror.device) > mirror  # the diagonal
@@ -33,7 +36,6 @@ def symmetrised(evidence: Evidence, seen: Seen) -> Diagnosis | None:
         for half, other in (("lower", below[mirror]), ("upper", below))
         if bool(seen.zero[:, other].all())
     ]
-    both = seen.slack + seen.slack[:, mirror]
     if read or _may_be_symmetric(evidence, seen, mirror, both):
         text = f"{together}{''.join(read)}; where {name} moves symmetrically, `constraint: symmetric` says so"
         return Diagnosis(cause=SYMMETRISED, explanation=text, share=share)

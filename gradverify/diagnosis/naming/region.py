@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.diagnosis.naming.threshold import Gap, threshold
+from gradverify.diagnosis.naming.threshold import Gap, threshold, told
 from gradverify.diagnosis.naming.variables import Form, Variable
 
 _SIDES = 2  # of one threshold
@@ -69,7 +69,7 @@ def _one_sided(
     ):
         if gap.inner < gap.outer if sign == "<" else gap.inner > gap.outer:
             found = threshold(gap, known)
-            text = f"{variable.name} {sign} {found.value:.6g}"
+            text = f"{variable.name} {sign} {told(found.value, gap)}"
             tells = _telling(variable.name, bad, good)
             yield Region(text=text, chance=likely, anchored=found.anchored, one_sided=True, tells=tells)
 
@@ -97,9 +97,10 @@ def _two_sided(
         low, high = (float(below.max()), float(inner.min())), (float(above.min()), float(inner.max()))
         if inner is bad:  # a threshold may equal the right value, not the wrong one
             low, high = low[::-1], high[::-1]
-        ends = [threshold(Gap(inner=inner_end, outer=outer_end), known) for inner_end, outer_end in (low, high)]
+        gaps = [Gap(inner=inner_end, outer=outer_end) for inner_end, outer_end in (low, high)]
+        ends = [threshold(gap, known) for gap in gaps]
         lower, upper = (end.value for end in ends)
-        text = form.format(name, f"{lower:.6g}", f"{upper:.6g}")
+        text = form.format(name, *(told(end.value, gap) for end, gap in zip(ends, gaps, strict=True)))
         if lower == upper:
             text = f"{name} ≠ {lower:.6g}"
         elif variable.form is Form.OWN and 0.0 not in (lower, upper):

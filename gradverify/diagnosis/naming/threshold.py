@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_DIGITS = 6  # that a number is told with, where these are enough
 _DEPTH = 17  # decimal places below the larger end that are tried
 
 
@@ -23,6 +24,13 @@ class Threshold:
 
     value: float
     anchored: bool  # zero, or an argument of the function: more than a number that happens to fit
+
+
+def told(value: float, gap: Gap) -> str:
+    """Return a number in a gap with as many digits as it takes to be in it, six at least."""
+    low, high = sorted((gap.inner, gap.outer))
+    texts = (f"{value:.{digits}g}" for digits in range(_DIGITS, _DEPTH + 1))
+    return next((text for text in texts if low <= float(text) <= high and float(text) != gap.inner), f"{value!r}")
 
 
 def threshold(gap: Gap, known: Iterable[float]) -> Threshold:

@@ -42,7 +42,8 @@ def few_entries(asked: Asked) -> Diagnosis | None:
         f"{place(of, row)} by {place(wrt, column)}"
         for row, column in sorted(zip(found.output.tolist(), found.input.tolist(), strict=True))
     ]
-    text = f"{differ(count, total(of.shape) * total(wrt.shape), 'entries')}: {listed(words)}"
+    more = "" if asked.sums.all_places else "at least "  # which sums are too coarse for
+    text = f"{more}{differ(count, total(of.shape) * total(wrt.shape), 'entries')}: {listed(words)}"
     return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=1.0)
 
 
