@@ -97,7 +97,7 @@ def test_while_a_case_runs(tmp_path: Path, number: signal.Signals) -> None:
     assert time.monotonic() - began < 5
     assert process.returncode == 130
     assert "spec/first/cpu-float64" in out
-    assert out.splitlines()[-1].startswith("✓ 1 case as expected: 1 pass in ")
+    assert out.splitlines()[-1].startswith("✗ 1 case not run (interrupted); 1 case as expected: 1 pass in ")
     assert err == "gradverify: interrupted: 1 of 2 cases had finished\n"
     for name in ("out.json", ".gradverify/last.json"):
         assert [case.id for case in saved(tmp_path, name).cases] == ["spec/first/cpu-float64"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from gradverify.case import Settings
+from gradverify.core.excuses.average import excuse_average
 from gradverify.core.excuses.coarse import excuse_coarse
 from gradverify.core.excuses.doubled import excuse_doubled
 from gradverify.core.excuses.flight import excuse_flights
@@ -31,6 +32,7 @@ EXCUSES: tuple[Excuse, ...] = (
     excuse_oblique,
     excuse_spread,
     excuse_unstable,
+    excuse_average,
 )
 
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from gradverify.core.function.flags import any_set
 from gradverify.core.function.noise import but_for_rounding
 from gradverify.core.function.sampler import Sampler, along
-from gradverify.core.judging.average import shown_on_average
 from gradverify.core.judging.bench import Bench, of_moves
 from gradverify.core.judging.compare import Code, Judged, is_resolved, judge_local, judge_smooth
 from gradverify.core.judging.doubt import in_doubt
@@ -133,7 +132,6 @@ def _held_against(at: Bench, samples: Samples, local: Local) -> Judged:
     if not any_set(wrong):
         return judged
     still = wrong & (judged.numeric.abs() <= judged.bar) & says_nothing(at, samples, claimed, local.scatter)
-    still |= wrong & shown_on_average(at.sampled, samples, claimed, judged.numeric)
     wrong &= ~local.idle & unseen(at.sampled, heard(at.noise, local), samples, claimed, judged.numeric)
     code = judged.code.masked_fill(wrong | still, Code.UNDETERMINED)
     return replace(judged, code=code, bar=torch.where(still, torch.maximum(judged.bar, judged.error), judged.bar))
