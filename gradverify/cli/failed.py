@@ -17,13 +17,15 @@ from gradverify.serial import ReportError
 def failed_before(cases: tuple[Case, ...]) -> tuple[Case, ...]:
     """Return the cases that were not as expected when they last ran; all of them where none is known."""
     try:
-        ids = _failed(read_report(LAST_REPORT))
+        report = read_report(LAST_REPORT)
     except ReportError as error:
         complain(f"--last-failed: {error}; running all")
         return cases
+    ids = _failed(report)
     chosen = among(cases, ids)
     if not ids:
-        complain("--last-failed: every case of the last run was as expected; running all")
+        which = "every case that the last run came to" if report.not_run else "every case of the last run"
+        complain(f"--last-failed: {which} was as expected; running all")
     elif not chosen:
         complain(
             f"--last-failed: nothing that failed in the last run ({counted(len(ids), 'case')}) is here; running all"

@@ -29,7 +29,8 @@ def merge(
 ) -> ExitCode:
     """Merge the reports of several jobs into one.
 
-    As those of run --shard; ends as one run of all their cases would, and with 1 when a shard is missing.
+    As those of run --shard; ends as one run of all their cases would, and with 1 when a shard is missing or
+    was interrupted.
 
     Ends with 2 when a file is no report of this version of the format, a case is in two of them, or output could
     not be written.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from gradverify.cli import run
 from gradverify.cli.shard import part_of
 from gradverify.errors import SpecError, Where
 from gradverify.report.to_json import from_json, to_json
-from gradverify.result import Shard, Verdict
+from gradverify.result import NotRun, Shard, Stop, Verdict
 
 MISTAKE = SpecError(where=Where(file="a.yaml", line=3, column=5), path="inputs.x", problem="no shape", hint="add one")
 
@@ -338,6 +339,19 @@ def test_last_failed(fake, call) -> None:
     good = call("run", "a.yaml", "--last-failed")
     assert good.stderr == "gradverify: --last-failed: every case of the last run was as expected; running all\n"
     assert len(fake.ran) == 2
+
+
+def test_after_an_interrupt_last_failed_speaks_only_of_what_ran(fake, call) -> None:
+    """And `inspect` says what did not."""
+    fake.results = [case("a/one/cpu")]
+    left = (NotRun(id="a/two/cpu", why=Stop.INTERRUPT),)
+    Path(".gradverify").mkdir()
+    saved = to_json(replace(report(case("a/one/cpu")), not_run=left))
+    Path(".gradverify/last.json").write_text(saved, encoding="utf-8")
+    assert call("inspect").stdout == "nothing to look at: 1 case as expected; 1 case not run (interrupted)\n"
+    again = call("run", "a.yaml", "--last-failed")
+    said = "every case that the last run came to was as expected"
+    assert again.stderr == f"gradverify: --last-failed: {said}; running all\n"
 
 
 def test_what_fail_fast_did_not_come_to_is_not_forgotten(fake, call) -> None:

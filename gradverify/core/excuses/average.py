@@ -25,9 +25,7 @@ from gradverify.core.numeric.walk import sample
 
 _NEAR = 0.1  # of how far the claim is from the finest differences, a larger one may be off the claim
 _ALIKE = 1e-3  # and the finest ones among each other
-_SUDDEN = (
-    0.1  # by what the first step that is longer than a stair is off at least: h² would take it to 16 times as much
-)
+_SUDDEN = 0.1  # the first step longer than a stair is off at least: what is smooth departs by 4 times more at each
 _SEVERAL = 3  # of the finest steps, on one stair
 _LOW = 2.0**-6  # of the gradient, a stair is high at most: where it is higher, larger steps are no average
 _UNITS = 8.0  # of rounding, that a gradient may be off by

@@ -130,12 +130,6 @@ def _narrowest(sampled: Sampler, own: Collection[torch.dtype]) -> tuple[float, f
     return coarsest(lambda: _run(sampled, copies), own)
 
 
-def at(sampled: Sampler, tensors: Sequence[Tensor]) -> Tensor:
-    """Return the output coordinates for these primals, (m,) float64; NaN where the forward raises or changes shape."""
-    found = _run(sampled, [fresh(tensor) for tensor in tensors])
-    return torch.full_like(sampled.value, torch.nan) if found is None else found.clone()
-
-
 def units_apart(sampled: Sampler, one: Tensor, other: Tensor) -> float:
     """Return by how many units of rounding outputs (..., m) differ at most; infinite where only one is a number."""
     if identical(one, other):

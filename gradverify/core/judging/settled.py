@@ -34,7 +34,7 @@ from gradverify.core.numeric.moves import direct_moves
 from gradverify.core.numeric.samples import Estimate
 from gradverify.core.numeric.series import OFF, ROUNDED, Eight, Series, heard, missed, reach, series_through, slope_of
 
-_POOLED = 4096  # outputs, at least, of whose noise the median is taken: of all that are kept
+_POOLED = 4096  # outputs, at least, whose noise, beside their size, stands for that of all
 _OWN = 0.25  # of the bound that an entry's own samples give: so few say less of its noise than those of all do
 
 
@@ -57,7 +57,7 @@ def settled(sampled: Sampler, eight: Eight, claimed: Tensor, length: Tensor, set
     relative = relative_tolerance(settings.tolerances, sampled.dtypes) + share_of_rounding(sampled.coarse)
     kept = sampled.point.numel() * value.numel() <= KEPT
     parts = [slice(0, value.numel())] if kept else portions(value)
-    last, worst = glances(eight, value, claimed[0], parts, usual, pooled if kept else None)
+    last, worst = glances(eight, value, claimed[0], parts, usual, pooled if kept and some.step == 1 else None)
     plain = [is_plain(most, relative) and not floor_of(sampled, settings) for most in worst]
     found = Settled(
         extremes=reduce(wider, [extremes_of(most, relative) for most in compress(worst, plain)], Extremes()),
