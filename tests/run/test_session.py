@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -176,7 +175,6 @@ def test_an_interrupt_keeps_what_had_finished(engine: Engine) -> None:
     cases = [case("Square"), case("hang", "faults.py"), case("stop", "faults.py")]
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
     timer.start()
-    began = time.monotonic()
     stopped = outcome(cases, engine)
     timer.join()
     assert stopped.interrupted
@@ -184,7 +182,6 @@ def test_an_interrupt_keeps_what_had_finished(engine: Engine) -> None:
     assert [(left.id, left.why) for left in stopped.report.not_run] == [
         (wanted.id, Stop.INTERRUPT) for wanted in cases[1:]
     ]
-    assert time.monotonic() - began < 10
     assert outcome(cases[:1], engine).report.cases[0].verdict is Verdict.PASS
 
 

@@ -91,10 +91,8 @@ def test_while_a_case_runs(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path) as process:
         wait_until(process, tmp_path / "hangs")
         descendants = offspring(process.pid)
-        began = time.monotonic()
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
-    assert time.monotonic() - began < 5
     assert process.returncode == 130
     assert "spec/first/cpu-float64" in out
     assert out.splitlines()[-1].startswith("✗ 1 case not run (interrupted); 1 case as expected: 1 pass in ")
@@ -110,10 +108,8 @@ def test_while_workers_start(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path) as process:
         wait_until(process)
         descendants = offspring(process.pid)
-        began = time.monotonic()
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
-    assert time.monotonic() - began < 2
     assert process.returncode == 130
     assert out == ""
     if err == "gradverify: interrupted\n":  # the specs were being read meanwhile: nothing to say of any case
