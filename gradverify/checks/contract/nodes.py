@@ -28,6 +28,16 @@ _ELEMENTARY = (type(None), bool, int, float, complex, str, bytes, type, ModuleTy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One argument of forward that needs a gradient."""
+
+    place: int  # number of the argument
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """One call of a hand-written backward."""
 
@@ -36,16 +46,7 @@ class Exchange:
     before: tuple[Tensor | None, ...]  # their values before the call
     versions: tuple[int | None, ...]  # their version counters before the call
     returned: tuple[Any, ...]  # what backward returned, one entry per argument of forward
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
-    """One argument of forward that needs a gradient."""
-
-    place: int  # number of the argument
-    shape: torch.Size
-    dtype: torch.dtype
-    device: torch.device
+    slots: tuple[Slot, ...]  # arguments that need a gradient; read during the call, when the graph is alive
 
 
 def custom_nodes(tape: Tape) -> tuple[Any, ...]:
@@ -78,19 +79,6 @@ def overheard(nodes: Sequence[Any], relay: Relay = unchanged) -> Iterator[list[E
             del node.apply  # it holds the node
 
 
-def slots(node: Any) -> tuple[Slot, ...]:
-    """Return the arguments of forward that need a gradient, with what autograd knows about them."""
-    places = [place for place, needed in enumerate(node.needs_input_grad) if needed]
-    edges = [(following, number) for following, number in node.next_functions if following is not None]
-    if len(places) != len(edges):
-        return ()
-    known = [following._input_metadata[number] for following, number in edges]
-    return tuple(
-        Slot(place=place, shape=torch.Size(entry.shape), dtype=entry.dtype, device=entry.device)
-        for place, entry in zip(places, known, strict=True)
-    )
-
-
 def held(node: Any) -> dict[str, Tensor]:
     """Return the tensors that a node's own attributes hold by their path, `ctx.cache[0]`, `ctx.closure.x`."""
     found: dict[str, Tensor] = {}
@@ -108,6 +96,19 @@ def saved(node: Any) -> tuple[Tensor | None, ...]:
         return ()
 
 
+def _slots(node: Any) -> tuple[Slot, ...]:
+    """Return the arguments of forward that need a gradient, with what autograd knows about them."""
+    places = [place for place, needed in enumerate(node.needs_input_grad) if needed]
+    edges = [(following, number) for following, number in node.next_functions if following is not None]
+    if len(places) != len(edges):
+        return ()
+    known = [following._input_metadata[number] for following, number in edges]
+    return tuple(
+        Slot(place=place, shape=torch.Size(entry.shape), dtype=entry.dtype, device=entry.device)
+        for place, entry in zip(places, known, strict=True)
+    )
+
+
 def _listener(node: Any, relay: Relay, heard: list[Exchange]) -> Callable[..., Any]:
     def apply(*cotangents: Any) -> Any:
         received = tuple(relay(entry) if isinstance(entry, Tensor) else entry for entry in cotangents)
@@ -115,7 +116,16 @@ def _listener(node: Any, relay: Relay, heard: list[Exchange]) -> Callable[..., A
         versions = tuple(entry._version if isinstance(entry, Tensor) else None for entry in received)
         raw = type(node).apply(node, *received)
         returned = raw if isinstance(raw, tuple) else (raw,)
-        heard.append(Exchange(node=node, received=received, before=before, versions=versions, returned=returned))
+        heard.append(
+            Exchange(
+                node=node,
+                received=received,
+                before=before,
+                versions=versions,
+                returned=returned,
+                slots=_slots(node),
+            )
+        )
         return raw
 
     return apply

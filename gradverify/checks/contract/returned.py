@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradverify.checks.contract.nodes import Exchange, Slot, class_of, custom_nodes, overheard, slots
+from gradverify.checks.contract.nodes import Exchange, Slot, class_of, custom_nodes, overheard
 from gradverify.checks.contract.subject import Subject
 from gradverify.checks.contract.wording import accusation, remark
 from gradverify.core.function.problem import Problem
@@ -59,7 +59,7 @@ def _refused(exchange: Exchange, said: str) -> Iterator[Finding]:
         place = f"backward of {name}, argument {int(superfluous[1]) - 1}"
         text = f"{place}: returns a gradient for what is no tensor, and autograd rejects it: None there"
         yield accusation("GV312", text)
-    for slot in slots(exchange.node):
+    for slot in exchange.slots:
         gradient = exchange.returned[slot.place]
         place = f"backward of {name}, argument {slot.place}"
         if gradient is not None and not isinstance(gradient, Tensor):
@@ -76,7 +76,7 @@ def _refused(exchange: Exchange, said: str) -> Iterator[Finding]:
 
 
 def _judged(exchange: Exchange) -> Iterator[Finding]:
-    for slot in slots(exchange.node):
+    for slot in exchange.slots:
         gradient: Any = exchange.returned[slot.place] if slot.place < len(exchange.returned) else None
         if not isinstance(gradient, Tensor):
             continue
