@@ -3,16 +3,20 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PYTEST := -m pytest --numprocesses auto --dist loadgroup
 
-.PHONY: run test check format lint types wheel clean
+.PHONY: run test check test-all format-check lint types format wheel lock oldest newest clean
 
 run: $(READY)
 	$(BIN)/gradverify run specs/
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python $(PYTEST) -m "not slow"
 
-check: format-check lint types test
+check: format-check lint types test-all
+
+test-all: $(READY)
+	$(BIN)/python $(PYTEST)
 
 format-check: $(READY)
 	$(BIN)/ruff format --check .
@@ -33,8 +37,28 @@ wheel: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "gradverify needs Python 3.11 or newer; name one with: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt setuptools
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	touch $@
 
+# Pins the newest version of every package that pyproject.toml and constraints.in allow, on all platforms.
+lock: $(READY)
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra dev --no-annotate \
+	    --custom-compile-command 'make lock' --output-file constraints.txt pyproject.toml constraints.in
+
+# The whole suite with the lowest versions that pyproject.toml allows, and with the newest that there are. Each has an
+# environment of its own, and on Linux downloads gigabytes of CUDA packages with torch. Results: docs/compatibility.md.
+oldest: $(READY)
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --extra test --no-annotate --output-file .oldest.txt pyproject.toml
+	$(PYTHON) -m venv --clear .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --requirement .oldest.txt --editable .
+	.venv-oldest/bin/python $(PYTEST)
+
+newest:
+	$(PYTHON) -m venv --clear .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --editable '.[test]'
+	.venv-newest/bin/python $(PYTEST)
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .gradverify
+	rm -rf .venv .venv-oldest .venv-newest .oldest.txt build dist *.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .gradverify
