@@ -28,6 +28,7 @@ def by_hand(x: Tensor) -> Tensor:
     return torch.from_numpy(x.detach().numpy() ** 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function",
     [

@@ -53,6 +53,7 @@ def test_so_does_a_derivative_by_the_point_and_the_cotangent(function: Callable[
     assert result.evaluations.backward <= 7  # each of 5 forwards is one
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 300), st.integers(0, 1000), st.integers(0, 1), st.sampled_from([-1.0, -1e-6, 1e-6, 1e-3, 0.5]))
 def test_one_wrong_entry_by_either_input_is_found_and_named(size: int, seed: int, by: int, error: float) -> None:

@@ -47,6 +47,7 @@ def test_a_kink_near_one_entry_takes_another_call_or_two(
     assert result.evaluations.forward <= 8
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     st.sampled_from(KINKED),

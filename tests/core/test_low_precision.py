@@ -108,6 +108,7 @@ def test_another_function_in_float64_is_not_believed() -> None:
     assert "float64" not in result.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", NARROW)
 @pytest.mark.parametrize("apart", [1.0, 0.3, 0.1, 0.03, 0.003, 0.0])
 def test_a_norm_over_two_elements_whose_backward_is_mostly_rounding_is_not_accused(

@@ -23,6 +23,7 @@ def _normal(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [3, 20])
 def test_many_wrong_entries_climb_no_ladder_each(batch: int) -> None:
     size = 24
@@ -52,6 +53,7 @@ def _product(off: float) -> CheckResult:
     return gradcheck(wrong, _normal(40, 32).requires_grad_(), _normal(32, 40).requires_grad_())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("off", [1e-6, 1e-3, 1.0])
 def test_of_a_block_that_is_wrong_throughout_few_climb(off: float, climbed: list[int]) -> None:
     result = _product(off)
@@ -66,6 +68,7 @@ def test_of_an_elementwise_function_that_is_wrong_throughout_few_climb(off: floa
     assert 0 < sum(climbed) <= MOST
 
 
+@pytest.mark.slow
 def test_where_the_climb_takes_accusations_back_all_climb(monkeypatch: pytest.MonkeyPatch) -> None:
     def doubting(at: Bench, chosen: Tensor) -> Judged:
         judged = thorough(at, chosen)
@@ -105,6 +108,7 @@ def _mixed(value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor])
     return with_backward(lambda x: _normal(4, x.numel()) @ value(x), backward)
 
 
+@pytest.mark.slow
 def test_what_varies_too_quickly_for_any_step_is_not_accused_where_it_is_much() -> None:
     speed = 1e12
 

@@ -42,6 +42,7 @@ def test_one_term_in_float32_among_others_is_not_forgotten(seed: int) -> None:
     assert gradcheck(claimed(both, torch.cos), x).verdict is Verdict.FAIL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(2, 8), (2, 40), (4, 32)])
 def test_statistics_in_lower_precision_accuse_nobody(inside: torch.dtype, shape: tuple[int, int]) -> None:
@@ -73,6 +74,7 @@ def test_stairs_grow_with_the_samples_that_are_taken_of_them(seed: int) -> None:
     assert result.verdict is Verdict.PASS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x", [4.745931004809948, 3.3, 0.61, 1.7, 8.4, 33.3])
 def test_what_varies_quickly_is_not_taken_for_rounding_that_nothing_explains(x: float) -> None:
     """The sawtooth of a fraction is as loud at many distances, and a million times as loud as float32's stairs."""

@@ -29,6 +29,7 @@ def sampled_at(function: object, point: Tensor) -> Sampler:
     return sampler(problem, record(problem))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", SMALL)
 def test_a_function_with_small_values_is_judged_as_strictly_as_any(small: float) -> None:
     def sine(x: Tensor) -> Tensor:
@@ -43,6 +44,7 @@ def test_a_function_with_small_values_is_judged_as_strictly_as_any(small: float)
         assert gradcheck(wrong, double(SOME)).mismatched == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", SMALL)
 def test_so_is_its_second_derivative(small: float) -> None:
     def vjp(error: float) -> object:

@@ -342,6 +342,7 @@ def test_a_gradient_of_nothing_but_zeros_at_a_kink_breaks_nothing(function: Any)
     assert gradgradcheck(function, double([0.0, 0.0, 0.0])).entries == 12  # of 3 gradients by 3 inputs and 1 cotangent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 5, 6, 8, 12])
 def test_maxima_over_more_and_fewer_of_the_tied_are_no_mistake(count: int) -> None:
     ties = double([1.0] * count)
@@ -366,6 +367,7 @@ def test_what_is_no_number_at_a_kink_is_held_against_the_middle_of_its_slopes() 
     assert element.numeric == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_the_gradient_of_a_network_of_relus_is_level_up_to_where_the_next_one_switches(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -227,6 +227,7 @@ def test_what_is_wrong_in_single_precision_is_found_beside_its_noise(share: floa
     assert gradcheck(single, double([0.3, 1.7, -2.0])).mismatched == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [-1.39051e6, 1.18743e6, 1772.06, 49965.3])
 @pytest.mark.parametrize("rise", [0.01, 30.0])
 def test_a_ripple_on_something_that_rises_is_no_noise(place: float, rise: float) -> None:

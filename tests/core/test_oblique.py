@@ -158,6 +158,7 @@ AMONG_MANY: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AMONG_MANY)
 def test_one_place_among_many_that_are_tied_is_found(name: str) -> None:
     function, x = AMONG_MANY[name]
@@ -166,6 +167,7 @@ def test_one_place_among_many_that_are_tied_is_found(name: str) -> None:
         assert gradcheck(scaled(function, factor), x).verdict is Verdict.FAIL
 
 
+@pytest.mark.slow
 def test_where_there_are_too_many_places_to_try_nothing_is_accused() -> None:
     assert gradcheck(lambda x: x.topk(100)[0], all_equal(200)).verdict is Verdict.INCONCLUSIVE
 

@@ -42,12 +42,14 @@ def _has_mallinfo2() -> bool:
     return name == "glibc" and tuple(int(part) for part in version.split(".")[:2]) >= (2, 33)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not _has_mallinfo2(), reason="only glibc learns from what is freed, and tells of it from 2.33 on")
 def test_what_is_freed_is_kept() -> None:
     """Of 40 MB that come and go eight times nothing is mapped from the system alone, and nothing given back to it."""
     assert _mapped_and_given_back("kept") == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not _has_mallinfo2(), reason="only glibc learns from what is freed, and tells of it from 2.33 on")
 def test_by_itself_the_library_maps_every_large_tensor() -> None:
     """Else the test above could not fail: the first five tensors are mapped, one by one."""

@@ -92,6 +92,7 @@ def test_no_other_forward_is_taken_for_one(function: Callable[[Tensor], Tensor])
     assert precision_of(function, drawn(4, 6)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_right_gradients_are_not_accused(seed: int) -> None:
     for function, x in (
@@ -103,6 +104,7 @@ def test_right_gradients_are_not_accused(seed: int) -> None:
         assert result.verdict is not Verdict.FAIL, result.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("off", [0.0, -1.0, 1.2])
 def test_wrong_ones_are(dtype: torch.dtype, off: float) -> None:

@@ -110,6 +110,7 @@ def test_what_lies_between_the_steps_is_not_overlooked() -> None:
     assert known_of(with_backward(lambda x: (x + 1e-3 * dip(x)) @ WEIGHTS, lambda g, x: g @ WEIGHTS.T), x) is None
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(
     st.integers(1, 40),

@@ -69,6 +69,7 @@ def _convolved(x: Tensor, kernel: Tensor) -> Tensor:
     return result[: len(x)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", range(10))
 def test_nothing_planted_in_a_zero_stays_unseen(of: int) -> None:
     generator = torch.Generator().manual_seed(0)

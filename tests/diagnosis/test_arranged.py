@@ -153,6 +153,7 @@ def test_a_missing_term() -> None:
     assert text.startswith("only the diagonal differs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [3, 24])
 def test_a_missing_term_of_every_sample(rows: int) -> None:
     def centred(x: Tensor) -> Tensor:

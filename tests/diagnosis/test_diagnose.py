@@ -68,6 +68,7 @@ def test_every_wrong_block_is_named_for_itself() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dense", "diagonal", "one row"])
 def test_large_block_without_pattern_gets_no_cause(kind: str) -> None:
     right = drawn(SIDE, SIDE).detach()

@@ -111,6 +111,7 @@ WRONG: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WRONG)
 def test_the_cause_is_named(kind: str) -> None:
     function, inputs, cause, words = WRONG[kind]

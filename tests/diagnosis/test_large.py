@@ -114,6 +114,7 @@ CHANGES: dict[str, tuple[Callable[[Tensor], Tensor], str | None, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CHANGES)
 @pytest.mark.parametrize("sizes", [drawn, uneven])
 def test_what_is_named_is_true_of_all_entries(kind: str, sizes: Callable[..., Tensor]) -> None:

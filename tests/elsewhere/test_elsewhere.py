@@ -20,9 +20,13 @@ BY_NAME = {specimen.name: specimen for specimen in ZOO}
 FEW = 1.25  # times as often as with small tensors the host may wait where they are large
 LATE = 300  # seconds
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(backends, "_setup_privateuseone_for_python_backend"), reason="this torch takes no device from Python"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not hasattr(backends, "_setup_privateuseone_for_python_backend"),
+        reason="this torch takes no device from Python",
+    ),
+    pytest.mark.xdist_group("elsewhere"),  # one process sets up `found`
+]
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +39,7 @@ def found() -> Mapping[str, Any]:
     return said
 
 
+@pytest.mark.slow
 def test_right_functions_are_judged_as_the_zoo_expects(found: Mapping[str, Any]) -> None:
     said = found["gradcheck"]
     assert len(said) > len(ZOO) / 4
@@ -42,11 +47,13 @@ def test_right_functions_are_judged_as_the_zoo_expects(found: Mapping[str, Any])
     assert odd == {}
 
 
+@pytest.mark.slow
 def test_wrong_functions_are_caught(found: Mapping[str, Any]) -> None:
     assert found["wrong"]
     assert {name: one for name, one in found["wrong"].items() if one[0] != "fail"} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", ["gradgradcheck", "contract"])
 def test_no_other_check_is_at_a_loss(check: str, found: Mapping[str, Any]) -> None:
     """Where a function is random or its own second derivative is wrong, it is so here as well."""
@@ -55,6 +62,7 @@ def test_no_other_check_is_at_a_loss(check: str, found: Mapping[str, Any]) -> No
     assert {name: one for name, one in said.items() if one[0] in ("raised", "error", "fail")} == {}
 
 
+@pytest.mark.slow
 def test_the_host_waits_no_more_often_for_large_tensors(found: Mapping[str, Any]) -> None:
     assert found["waits"]
     for name, (small, large) in found["waits"].items():

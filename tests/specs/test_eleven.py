@@ -97,6 +97,7 @@ def test_a_rejected_gradient_is_a_finding() -> None:
     assert "invalid gradient" in finding.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(200))
 def test_the_forgotten_mask_is_caught_at_every_seed(seed: int) -> None:
     case = cases()["incorrect_clipped_relu/vector/cpu-float64"]

@@ -104,6 +104,7 @@ def test_which_files_are_specs(pytester: pytest.Pytester, project: Project, lent
     pytester.runpytest("--gradverify", "compose.yaml").assert_outcomes(errors=1)  # named, so meant
 
 
+@pytest.mark.slow
 def test_side_by_side(pytester: pytest.Pytester, project: Project) -> None:
     project(a="Right", b="Wrong", c="Right")
     result = pytester.runpytest_subprocess("--gradverify", "specs", "-n", "2", "--junitxml", "junit.xml")
@@ -128,6 +129,7 @@ def pytest_unconfigure(config):
 """
 
 
+@pytest.mark.slow
 def test_in_process(pytester: pytest.Pytester, project: Project) -> None:
     project(a="Right")
     pytester.makeconftest(WATCH)
