@@ -196,7 +196,7 @@ class Expectation:
 class Case:
     """One combination of a spec document: everything a worker needs to know, and picklable."""
 
-    id: str  # spec-stem/case/device-dtype[-sampleN]
+    id: str  # spec's name/case/device-dtype[-sampleN]
     draw_key: str  # the id's part that decides input values: no device, no dtype
     spec: str  # path of the spec as given on the command line
     line: int  # line of the case in it

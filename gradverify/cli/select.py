@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 from typing import Protocol, TypeVar
 
 from gradverify.cli.expression import matcher
-
-# An id beside other files of its name: folders before the stem, or the file's name with a number in place of it.
-_AMONG_OTHERS = re.compile(r"\A(?:\S+/)?([^\s/]+?)(?:\.ya?ml-[0-9]+)?(/[^\s/]+/[^\s/]+)\Z")
 
 
 class Named(Protocol):
@@ -25,11 +21,9 @@ T = TypeVar("T", bound=Named)
 
 
 def matching(cases: Sequence[T], expression: str) -> tuple[T, ...]:
-    """Return the cases that `-k` means; the whole id of a case, here or among other files, means that case alone."""
-    name = expression.strip()
-    for whole in (name, _AMONG_OTHERS.sub(r"\1\2", name)):
-        if found := tuple(case for case in cases if case.id == whole):
-            return found
+    """Return the cases that `-k` means; the whole id of a case means that case alone."""
+    if found := tuple(case for case in cases if case.id == expression.strip()):
+        return found
     matches = matcher(expression)
     return tuple(case for case in cases if matches(case.id))
 

@@ -17,7 +17,6 @@ from gradverify.case import (
 )
 from gradverify.errors import SpecError, Where
 from gradverify.result import Verdict, worst
-from gradverify.spec.identity import display_stems
 from gradverify.spec.limits import MAX_CASES
 from gradverify.spec.model import Spec, SpecCase
 from gradverify.spec.node import Place, error
@@ -45,14 +44,13 @@ class Overrides:
 def expand(specs: Sequence[Spec], overrides: Overrides | None = None) -> tuple[Case, ...]:
     """Return the cases in the order of the specs; raises SpecError where the overrides make too many of one file."""
     asked = overrides or Overrides()
-    stems = display_stems(spec.location for spec in specs)
     cases: list[Case] = []
-    for location, group in itertools.groupby(specs, key=lambda spec: spec.location):
+    for _, group in itertools.groupby(specs, key=lambda spec: spec.name):
         pairs = [(spec, case) for spec in group for case in spec.cases]
         count = sum(_count(case, asked) for _, case in pairs)
         if count > MAX_CASES:
             raise _too_many(pairs[0][0], count)
-        cases += itertools.chain.from_iterable(_cases(spec, case, stems[location], asked) for spec, case in pairs)
+        cases += itertools.chain.from_iterable(_cases(spec, case, asked) for spec, case in pairs)
     return tuple(cases)
 
 
@@ -61,7 +59,7 @@ def case_key(spec: Spec, case: SpecCase) -> str:
     return f"{spec.stem}/{case.name}"
 
 
-def _cases(spec: Spec, case: SpecCase, stem: str, asked: Overrides) -> Iterator[Case]:
+def _cases(spec: Spec, case: SpecCase, asked: Overrides) -> Iterator[Case]:
     checks = _narrowed(case.checks, DEFAULT_CHECKS, asked.checks)
     if not checks:
         return
@@ -69,7 +67,7 @@ def _cases(spec: Spec, case: SpecCase, stem: str, asked: Overrides) -> Iterator[
         for sample in range(_samples(case, asked)):
             suffix = f"-sample{sample}" if _samples(case, asked) > 1 else ""
             yield Case(
-                id=f"{stem}/{case.name}/{device}-{dtype}{suffix}",
+                id=f"{spec.name}/{case.name}/{device}-{dtype}{suffix}",
                 draw_key=f"{case_key(spec, case)}/sample{sample}",
                 spec=spec.file,
                 line=case.line,

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradverify.errors import SpecError, Where
+from gradverify.spec.identity import spec_name
 from gradverify.spec.limits import MAX_BYTES, MAX_FILES
 from gradverify.spec.node import Place, error
 from gradverify.spec.wording import meant_file, visible
 
 SUFFIXES = (".yaml", ".yml")
+_ROOT_MARKS = ("pyproject.toml", ".git")
 
 # YAML allows no control characters but tab and line ends. The line ends that only YAML 1.1 knows are refused too:
 # places would be counted differently than in an editor.
@@ -28,6 +30,7 @@ class SpecFile:
 
     path: Path  # as given, or below the folder as given
     location: Path  # absolute
+    name: str  # first part of its cases' ids
 
 
 def find_specs(paths: Sequence[str | Path]) -> tuple[tuple[SpecFile, ...], tuple[SpecError, ...]]:
@@ -39,8 +42,9 @@ def find_specs(paths: Sequence[str | Path]) -> tuple[tuple[SpecFile, ...], tuple
             if isinstance(found, SpecError):
                 errors.append(found)
             elif len(files) < MAX_FILES:
-                spec = SpecFile(path=found, location=Path(os.path.abspath(found)))  # noqa: PTH100 (links are kept)
-                files.setdefault(spec.location, spec)
+                location = Path(os.path.abspath(found))  # noqa: PTH100 (links are kept)
+                name = spec_name(location, _project_root(location.parent))
+                files.setdefault(location, SpecFile(path=found, location=location, name=name))
             else:
                 errors.append(file_error(path, f"more than {MAX_FILES:,} specs", "run a part of them"))
                 return tuple(files.values()), tuple(errors)
@@ -101,6 +105,13 @@ def text_error(file: str, before: str, problem: str, hint: str) -> SpecError:
     lines = _LINE_END.split(before.removeprefix("\ufeff"))
     where = Where(file=visible(file), line=len(lines), column=len(lines[-1]) + 1)
     return error(Place(where=where, path=""), problem, hint)
+
+
+def _project_root(folder: Path) -> Path:
+    """Return the nearest folder, upwards from an absolute one, with a mark of a project; else the working directory."""
+    upwards = (folder, *folder.parents)
+    marked = (each for each in upwards if any(os.path.lexists(each / mark) for mark in _ROOT_MARKS))
+    return next(marked, Path.cwd())
 
 
 def _specs_of(path: Path) -> Iterator[Path | SpecError]:

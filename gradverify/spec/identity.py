@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from pathlib import PurePath
 
 from gradverify.spec.limits import MAX_NAME
 from gradverify.spec.readers import Issue
+
+_SPECS = "specs"  # the folder that no id names
+
+
+def spec_name(location: PurePath, root: PurePath) -> str:
+    """Return the first part of the ids of a spec's cases: its path below `root`, without suffix and leading `specs/`.
+
+    Both paths are absolute. The name of a spec outside of `root` is its absolute path.
+    """
+    path = location.with_suffix("")
+    if not path.is_relative_to(root):
+        return path.anchor + "/".join(map(_clean, path.parts[1:]))
+    parts = path.relative_to(root).parts
+    return "/".join(map(_clean, parts[1:] if parts[0] == _SPECS and len(parts) > 1 else parts))
 
 
 def clean_stem(file_name: str) -> str:
@@ -40,27 +53,5 @@ def unique_name(name: str, target: str, taken: Collection[str]) -> str:
     return candidate
 
 
-def display_stems(locations: Iterable[str]) -> Mapping[str, str]:
-    """Return the first part of the ids for each spec's location: its stem, with as few folders as tell it apart."""
-    groups: dict[str, list[PurePath]] = defaultdict(list)
-    for location in dict.fromkeys(locations):
-        groups[clean_stem(location)].append(PurePath(location))
-    return {str(path): stem for paths in groups.values() for path, stem in _told_apart(paths).items()}
-
-
-def _told_apart(paths: Sequence[PurePath]) -> dict[PurePath, str]:
-    for folders in range(max(len(path.parts) for path in paths)):
-        stems = {path: "/".join((*_folders(path, folders), clean_stem(path.name))) for path in paths}
-        if len(set(stems.values())) == len(paths):
-            return stems
-    # Neighbours that differ in the suffix alone, or in characters that ids do not show.
-    return {path: f"{_clean(path.name)}-{number}" for number, path in enumerate(sorted(paths), start=1)}
-
-
-def _folders(path: PurePath, count: int) -> tuple[str, ...]:
-    parts = tuple(_clean(part) for part in path.parts[:-1])
-    return parts[len(parts) - min(count, len(parts)) :]
-
-
 def _clean(text: str) -> str:
-    return re.sub(r"[^\w.+\-]+", "_", text).strip("_") or "_"
+    return re.sub(r"[^\w.+\-]+", "_", text)

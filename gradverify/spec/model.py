@@ -38,7 +38,7 @@ class Spec:
     """One YAML document."""
 
     file: str  # path as it was given
-    location: str  # absolute path
-    stem: str  # the file's name in ids
+    name: str  # first part of its cases' ids
+    stem: str  # the file's name in the keys of draws
     document: int  # number in its file, from 1
     cases: tuple[SpecCase, ...]

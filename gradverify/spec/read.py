@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from gradverify.spec.model import Spec, SpecCase
 from gradverify.spec.node import Node, Place, error, key_place, value_place
 from gradverify.spec.readers import BadValueError, Issue
 from gradverify.spec.resolve import Remembered, read_case
-from gradverify.spec.wording import found
+from gradverify.spec.wording import found, listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +31,12 @@ class Reading:
 def read_paths(paths: Sequence[str | Path]) -> Reading:
     """Return the specs that files and folders hold; a file with a mistake has errors and no specs."""
     files, missing = find_specs(paths)
+    namesakes = _by_name(files)
     readings = [_read_file(file) for file in files]
-    errors = [*missing, *(error for reading in readings for error in reading.errors)]
+    errors = [*missing, *_same_names(namesakes), *(error for reading in readings for error in reading.errors)]
     if not paths:
         errors.append(file_error(Path(), "nothing to read", "name a spec, or a folder with specs"))
-    specs = (spec for reading in readings for spec in reading.specs)
+    specs = (spec for reading in readings for spec in reading.specs if len(namesakes[spec.name]) == 1)
     return Reading(specs=tuple(specs), errors=tuple(sorted(errors, key=lambda reason: reason.where.file)))
 
 
@@ -55,6 +56,23 @@ def read_spec(text: str, file: SpecFile) -> Reading:
     errors += _too_many_cases(specs, composed.documents)
     kept = _worth_reading(composed.errors, errors)
     return Reading(specs=() if kept else tuple(specs), errors=kept)
+
+
+def _by_name(files: Sequence[SpecFile]) -> Mapping[str, Sequence[Path]]:
+    groups: dict[str, list[Path]] = {}
+    for file in files:
+        groups.setdefault(file.name, []).append(file.path)
+    return groups
+
+
+def _same_names(groups: Mapping[str, Sequence[Path]]) -> Iterator[SpecError]:
+    """Yield a mistake for every file whose cases would have the same ids as those of another one."""
+    for name, paths in groups.items():
+        for path in paths if len(paths) > 1 else ():
+            others = listed(str(other) for other in paths if other != path)
+            problem = f"the ids of its cases would begin with `{name}/`, as do those of {others}"
+            hint = "rename one of the files: an id is a spec's path without suffix and leading specs/"
+            yield file_error(path, problem, hint)
 
 
 def _read_file(file: SpecFile) -> Reading:
@@ -92,7 +110,7 @@ def _named(case: SpecCase, taken: set[str]) -> SpecCase:
 def _spec(file: SpecFile, number: int, cases: tuple[SpecCase, ...]) -> Spec:
     return Spec(
         file=str(file.path),
-        location=str(file.location),
+        name=file.name,
         stem=clean_stem(file.path.name),
         document=number,
         cases=cases,

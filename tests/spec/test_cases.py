@@ -121,20 +121,6 @@ def test_adding_documents_and_files_renames_no_draw(folder: Folder) -> None:
     assert len(set(ids(after))) == 3
 
 
-def test_as_few_folders_as_needed_tell_equal_stems_apart(folder: Folder) -> None:
-    names = ("a/x/s.yaml", "b/x/s.yaml", "b/t.yaml")
-    for name in names:
-        folder.write(name, TENSOR.replace("ops/relu.py", "pkg.mod"))
-    assert ids(expand(read_paths(names).specs)) == ["a/x/s/F/cpu-float64", "b/x/s/F/cpu-float64", "t/F/cpu-float64"]
-
-
-def test_neighbours_with_one_stem_are_numbered_and_strange_names_cleaned(folder: Folder) -> None:
-    for name in ("s.yaml", "s.yml", "my spec.yaml"):
-        folder.write(name, TENSOR)
-    stems = [name.split("/")[0] for name in ids(expand(read_paths(["."]).specs))]
-    assert stems == ["my_spec", "s.yaml-1", "s.yml-2"]
-
-
 EXPECTED = [
     ("expect: fail", None, Expectation(verdict=Verdict.FAIL)),
     ("expect: inconclusive", None, Expectation(verdict=Verdict.INCONCLUSIVE)),

@@ -60,7 +60,7 @@ fuzz = settings(max_examples=150, deadline=2000, derandomize=True, suppress_heal
 
 
 def read(text: str) -> Reading:
-    reading = read_spec(text, SpecFile(path=Path("s.yaml"), location=Path("/nowhere/s.yaml")))
+    reading = read_spec(text, SpecFile(path=Path("s.yaml"), location=Path("/nowhere/s.yaml"), name="s"))
     assert bool(reading.specs) != bool(reading.errors)
     assert all(str(error).isprintable() for error in reading.errors)
     cases = expand(reading.specs)
