@@ -69,8 +69,20 @@ def _from_name(name: str) -> ModuleType:
         cause = error.__cause__
         absent = cause.name if isinstance(cause, ModuleNotFoundError) else None
         if absent is not None and (name == absent or name.startswith(f"{absent}.")):
-            raise LoadError(_missing(f"there is no module `{absent}`", (), "")) from cause
+            raise LoadError(_missing(_no_module(absent), (), "")) from cause
         raise
+
+
+def _no_module(name: str) -> str:
+    """Return where a module was looked for in vain, and what to do."""
+    package, _, part = name.rpartition(".")
+    if package:
+        return f"there is no module `{name}`: `{package}` can be imported, but holds no module `{part}`"
+    return (
+        f"there is no module `{name}`: it is not installed in this environment, and not in the working directory"
+        f" {Path.cwd()}; install its package (`pip install -e FOLDER`), start gradverify in the folder that holds it,"
+        " or name its file, as `path/to/ops.py:Name`"
+    )
 
 
 def _guarded(run: Callable[[], Any], what: str) -> Any:

@@ -74,9 +74,28 @@ def test_an_absent_nested_name() -> None:
     assert problem_of(target("Nested.other")).message == "Nested has no `other`"
 
 
-def test_an_absent_module() -> None:
-    problem = problem_of(Target(module="no_such_package.sub", name="f", written="no_such_package.sub:f"))
-    assert (problem.absence, problem.message) == (Absence.MISSING, "there is no module `no_such_package`")
+@pytest.mark.parametrize("module", ["no_such_package", "no_such_package.sub"])
+def test_an_absent_module_names_the_places_searched(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    problem = problem_of(Target(module=module, name="f", written=f"{module}:f"))
+    assert problem.absence is Absence.MISSING
+    assert problem.message == (
+        f"there is no module `no_such_package`: it is not installed in this environment, and not in the working"
+        f" directory {tmp_path}; install its package (`pip install -e FOLDER`), start gradverify in the folder that"
+        " holds it, or name its file, as `path/to/ops.py:Name`"
+    )
+
+
+@pytest.mark.parametrize("module", ["json.no_such_part", "json.no_such_part.sub", "math.no_such_part"])
+def test_an_absent_part_of_a_package_that_is_there(module: str) -> None:
+    package = module.partition(".")[0]
+    problem = problem_of(Target(module=module, name="f", written=f"{module}:f"))
+    assert problem.absence is Absence.MISSING
+    assert problem.message == (
+        f"there is no module `{package}.no_such_part`: `{package}` can be imported, but holds no module `no_such_part`"
+    )
 
 
 @pytest.mark.parametrize(
