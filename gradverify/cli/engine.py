@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -54,6 +55,15 @@ def expand(specs: Sequence[Spec], request: Request) -> tuple[Case, ...]:
         max_evaluations=request.max_evaluations or Settings().max_evaluations,
     )
     return expand_specs(specs, overrides)
+
+
+def written_cases(specs: Sequence[Spec]) -> Mapping[str, Collection[str]]:
+    """Return for the absolute path of each spec the ids of its cases, without device, dtype and sample."""
+    found: dict[str, set[str]] = {}
+    for spec in specs:
+        path = os.path.abspath(spec.file)  # noqa: PTH100 (links are kept)
+        found.setdefault(path, set()).update(f"{spec.name}/{case.name}" for case in spec.cases)
+    return found
 
 
 @contextmanager

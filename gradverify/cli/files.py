@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from gradverify.report.to_json import from_json
 from gradverify.result import Report
 from gradverify.serial import ReportError
 
 LAST_REPORT = Path(".gradverify/last.json")
+T = TypeVar("T")
 
 
 def obstacle(path: Path) -> str:
@@ -47,13 +50,13 @@ def write_whole(path: Path, text: str) -> None:
         raise
 
 
-def save_last(text: str) -> None:
-    """Keep the report of this run in the current folder; raises OSError."""
-    LAST_REPORT.parent.mkdir(exist_ok=True)
-    ignore = LAST_REPORT.with_name(".gitignore")
+def save(path: Path, text: str) -> None:
+    """Write a file into the folder that later commands read, which is made if need be; raises OSError."""
+    path.parent.mkdir(exist_ok=True)
+    ignore = path.with_name(".gitignore")
     if not ignore.exists():
         write_whole(ignore, "*\n")
-    write_whole(LAST_REPORT, text)
+    write_whole(path, text)
 
 
 def is_absent(path: Path) -> bool:
@@ -69,8 +72,13 @@ def is_absent(path: Path) -> bool:
 
 def read_report(path: Path) -> Report:
     """Read a report; raises ReportError that names the file."""
+    return read_as(path, from_json)
+
+
+def read_as(path: Path, parse: Callable[[str], T]) -> T:
+    """Return what `parse` makes of a file's text; raises ReportError that names the file."""
     try:
-        return from_json(path.read_text(encoding="utf-8"))
+        return parse(path.read_text(encoding="utf-8"))
     except ReportError as error:
         raise ReportError(f"{path}: {error}") from error
     except UnicodeDecodeError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ class Gathered:
     cases: tuple[Case, ...]  # those that -k and --shard let through; none where the shard is empty
     problems: int  # mistakes in specs, already printed
     devices: tuple[str, ...]  # of all cases, also of those that -k and --shard leave out
+    written: Mapping[str, Collection[str]]  # absolute path of each spec: SPEC/CASE of its cases, whatever options say
 
 
 def paths_or_default(paths: Sequence[Path] | None) -> tuple[Path, ...]:
@@ -53,7 +54,8 @@ def gather(paths: Sequence[Path] | None, expression: str | None, request: Reques
         raise UsageProblem("nothing to run: the specs hold no case that --check, --device and --dtype leave")
     selected = _in_shard(_selected(cases, expression), request.shard)
     devices = tuple(dict.fromkeys(case.device for case in cases))
-    return Gathered(specs=reading.specs, cases=selected, problems=problems, devices=devices)
+    written = engine.written_cases(reading.specs)
+    return Gathered(specs=reading.specs, cases=selected, problems=problems, devices=devices, written=written)
 
 
 def refuse_devices_of_no_case(required: Sequence[str], gathered: Gathered) -> None:

@@ -67,7 +67,7 @@ Durations = Annotated[
 ]
 FailFast = Annotated[bool, typer.Option("-x", "--fail-fast", help="Stop at the first case that is not as expected.")]
 LastFailed = Annotated[
-    bool, typer.Option("--last-failed", help="Only the cases that were not as expected in the last run.")
+    bool, typer.Option("--last-failed", help="Only the cases that were not as expected when they last ran.")
 ]
 KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Run the other files when a spec has mistakes.")]
 KeepListing = Annotated[

@@ -9,8 +9,8 @@ from gradverify.case import Case
 from gradverify.cli import engine
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
-from gradverify.cli.failed import failed_before, still_failing
-from gradverify.cli.files import LAST_REPORT, save_last
+from gradverify.cli.failed import LAST_FAILURES, failed_before, failures_after, still_failing
+from gradverify.cli.files import LAST_REPORT, save
 from gradverify.cli.gather import Gathered, gather, refuse_devices_of_no_case, warn_about
 from gradverify.cli.known import Extent, Kept, Use, kept_failures, refuse_overlap, settle
 from gradverify.cli.listing import Listing, Printer, printing, usual_listing
@@ -129,7 +129,9 @@ def _run(
         raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run")
     settled = settle(outcome.report, kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
     outcome = replace(outcome, report=_completed(settled.report, request))
-    lost = [*settled.lost, *_save(outcome, destinations)]  # before the screen: a pipe may end early
+    if _has_news(outcome):
+        _keep(outcome.report, gathered, request)
+    lost = [*settled.lost, *write_outputs(outcome.report, destinations)]  # before the screen: a pipe may end early
     with interrupts.finishing():
         printer.check()
         if _has_news(outcome):
@@ -162,16 +164,12 @@ def _has_news(outcome: Outcome) -> bool:
     return bool(outcome.report.cases) or not outcome.interrupted
 
 
-def _save(outcome: Outcome, destinations: Destinations) -> list[str]:
-    """Write every file there is to write; return what went wrong, one sentence each."""
-    if _has_news(outcome):
-        _keep(outcome.report)
-    return write_outputs(outcome.report, destinations)
-
-
-def _keep(report: Report) -> None:
-    """Save the report for `inspect` and `--last-failed`; a folder that cannot be written is worth a warning only."""
+def _keep(report: Report, gathered: Gathered, request: Request) -> None:
+    """Save the report for `inspect`, and what fails for `--last-failed`; warns if a file cannot be written."""
+    path = LAST_REPORT
     try:
-        save_last(to_json(report))
+        save(path, to_json(report))
+        path = LAST_FAILURES
+        save(path, failures_after(report, gathered, request.checks))
     except OSError as error:
-        complain(f"warning: could not write {LAST_REPORT}: {error.strerror or error}")
+        complain(f"warning: could not write {path}: {error.strerror or error}")

@@ -54,6 +54,12 @@ class Fake:
         self.request = request
         return tuple(case_of(result) for result in self.results)
 
+    def written_cases(self, specs: object) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for result in self.results:
+            found.setdefault(str(Path(result.spec).absolute()), set()).add(result.id.rpartition("/")[0])
+        return found
+
     @contextmanager
     def opened(self, workers: int | None) -> Iterator[None]:
         self.workers = workers
@@ -104,7 +110,7 @@ def case_of(result: CaseResult) -> Case:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fake:
     made = Fake()
-    for name in ("read", "expand", "opened", "run"):
+    for name in ("read", "expand", "written_cases", "opened", "run"):
         monkeypatch.setattr(engine, name, getattr(made, name))
     monkeypatch.setattr(engine, "schema", lambda: {"type": "object"})
     monkeypatch.chdir(tmp_path)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report_specimens import case, masked, report, second_order, skipped, undetermined
+from report_specimens import case, masked, second_order, skipped
 
 from gradverify.cli import run
 from gradverify.cli.shard import part_of
 from gradverify.errors import SpecError, Where
 from gradverify.report.to_json import from_json, to_json
-from gradverify.result import NotRun, Shard, Stop, Verdict
+from gradverify.result import Shard, Verdict
 
 MISTAKE = SpecError(where=Where(file="a.yaml", line=3, column=5), path="inputs.x", problem="no shape", hint="add one")
 
@@ -45,7 +44,7 @@ def test_the_report_is_saved(fake, call) -> None:
     saved = Path(".gradverify/last.json").read_text(encoding="utf-8")
     assert from_json(saved).cases == (masked(),)
     assert Path("out.json").read_text(encoding="utf-8") == saved
-    assert sorted(path.name for path in Path(".gradverify").iterdir()) == [".gitignore", "last.json"]
+    assert sorted(path.name for path in Path(".gradverify").iterdir()) == [".gitignore", "failed.json", "last.json"]
 
 
 def test_every_option_reaches_the_engine(fake, call) -> None:
@@ -213,7 +212,7 @@ def test_interrupted_before_anything_had_finished_keeps_the_last_report(fake, ca
     assert from_json(Path(".gradverify/last.json").read_text(encoding="utf-8")).cases == (masked(),)
 
 
-@pytest.mark.parametrize("step", ["save_last", "write_outputs", "present"])
+@pytest.mark.parametrize("step", ["save", "write_outputs", "present"])
 def test_interrupted_at_the_very_end_is_130_and_all_is_there(fake, call, monkeypatch, step: str) -> None:
     fake.results = [case()]
     real = getattr(run, step)
@@ -324,65 +323,6 @@ def test_every_file_and_command_repeats_a_case_as_the_screen_does(fake, call) ->
     later = (call("inspect").stdout, call("merge", "r.json").stdout)
     for text in (*later, *(Path(name).read_text(encoding="utf-8") for name in ("r.md", "r.xml", "r.html"))):
         assert "--seed 3 --memory 2G" in text
-
-
-def test_last_failed(fake, call) -> None:
-    fake.results = [case("a/one/cpu"), masked(), undetermined()]
-    first = call("run", "a.yaml", "--last-failed")
-    assert first.stderr == "gradverify: --last-failed: .gradverify/last.json: no such file or directory; running all\n"
-    assert len(fake.ran) == 3
-    call("run", "a.yaml", "--last-failed")
-    assert fake.ran == [masked().id, undetermined().id]
-    fake.results = [case("a/one/cpu"), case(masked().id)]
-    call("run", "a.yaml", "--last-failed")
-    assert fake.ran == [masked().id]
-    good = call("run", "a.yaml", "--last-failed")
-    assert good.stderr == "gradverify: --last-failed: every case of the last run was as expected; running all\n"
-    assert len(fake.ran) == 2
-
-
-def test_after_an_interrupt_last_failed_speaks_only_of_what_ran(fake, call) -> None:
-    """And `inspect` says what did not."""
-    fake.results = [case("a/one/cpu")]
-    left = (NotRun(id="a/two/cpu", why=Stop.INTERRUPT),)
-    Path(".gradverify").mkdir()
-    saved = to_json(replace(report(case("a/one/cpu")), not_run=left))
-    Path(".gradverify/last.json").write_text(saved, encoding="utf-8")
-    assert call("inspect").stdout == "nothing to look at: 1 case as expected; 1 case not run (interrupted)\n"
-    again = call("run", "a.yaml", "--last-failed")
-    said = "every case that the last run came to was as expected"
-    assert again.stderr == f"gradverify: --last-failed: {said}; running all\n"
-
-
-def test_what_fail_fast_did_not_come_to_is_not_forgotten(fake, call) -> None:
-    fake.results = [case("a/one/cpu"), masked(), second_order(), undetermined()]
-    call("run", "a.yaml")
-    stopped = call("run", "a.yaml", "--last-failed", "-x")
-    assert fake.ran == [masked().id, second_order().id, undetermined().id]
-    assert "- 2 cases not run (-x)\n✗ 1 of 1 case not as expected" in stopped.stdout
-    fake.results = [case("a/one/cpu"), case(masked().id), second_order(), undetermined()]
-    call("run", "a.yaml", "--last-failed", "-x")
-    assert fake.ran == [masked().id, second_order().id, undetermined().id]
-    assert "- 1 case not run (-x)" in call("run", "a.yaml", "--last-failed", "-x").stdout
-    assert fake.ran == [second_order().id, undetermined().id]
-
-
-def test_what_was_not_run_and_never_failed_is_not_taken_for_a_failure(fake, call) -> None:
-    fake.results = [masked(), case("a/one/cpu")]
-    call("run", "a.yaml", "-x")
-    call("run", "a.yaml", "--last-failed")
-    assert fake.ran == [masked().id]
-
-
-def test_last_failed_of_other_specs(fake, call) -> None:
-    fake.results = [case("a/one/cpu")]
-    Path(".gradverify").mkdir()
-    Path(".gradverify/last.json").write_text(to_json(report(masked())), encoding="utf-8")
-    result = call("run", "a.yaml", "--last-failed")
-    assert result.stderr == (
-        "gradverify: --last-failed: nothing that failed in the last run (1 case) is here; running all\n"
-    )
-    assert fake.ran == ["a/one/cpu"]
 
 
 def test_a_folder_that_cannot_be_written_is_a_warning(fake, call) -> None:
