@@ -6,8 +6,8 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gradverify.baseline.model import Baseline, Entry, Key, described, finding_name, has_expired
-from gradverify.problem import problems_of
+from gradverify.baseline.model import Baseline, Entry, Key, described, excess, has_expired
+from gradverify.problem import Problem, problems_of
 from gradverify.result import PRINTED, CaseResult, Report, Verdict, summarize
 from gradverify.spec.wording import visible
 
@@ -30,18 +30,21 @@ def judge_of(baseline: Baseline, today: datetime.date) -> Judge:
 
 def judged(case: CaseResult, judge: Judge) -> CaseResult:
     """Return a case as expected where every finding is known, else with what the baseline says about it."""
-    keys = keys_of(case)
-    if not keys:
+    found = findings_of(case)
+    if not found:
         return case
-    entries = [judge.entries[key] for key in keys if key in judge.entries]
-    expired = [entry for entry in entries if has_expired(entry, judge.today)]
-    if len(entries) == len(keys) and not expired:
-        return replace(case, as_expected=True, known="; ".join(dict.fromkeys(entry.reason for entry in entries)))
+    known = [(judge.entries[now.key], now) for now in found if now.key in judge.entries]
     notes = [
-        f"the baseline's entry {described(entry)} expired on {entry.expires} ({entry.reason})" for entry in expired
+        f"the baseline's entry {described(entry)} expired on {entry.expires} ({entry.reason})"
+        for entry, _ in known
+        if has_expired(entry, judge.today)
     ]
-    new = [finding_name(*key[1:]) for key in keys if key not in judge.entries]
-    notes += [f"not in the baseline: {', '.join(new)}"] if entries and new else []
+    beyond = [f"{described(now)} ({more})" for entry, now in known if (more := excess(entry, now))]
+    notes += [f"beyond the baseline: {', '.join(beyond)}"] if beyond else []
+    if len(known) == len(found) and not notes:
+        return replace(case, as_expected=True, known="; ".join(dict.fromkeys(entry.reason for entry, _ in known)))
+    new = [described(now) for now in found if now.key not in judge.entries]
+    notes += [f"not in the baseline: {', '.join(new)}"] if known and new else []
     return replace(case, as_expected=False, known=None, message=_with_notes(case.message, notes))
 
 
@@ -51,17 +54,24 @@ def judged_report(report: Report, judge: Judge) -> Report:
     return replace(report, cases=cases, summary=summarize(cases, report.summary.seconds))
 
 
-def keys_of(case: CaseResult) -> tuple[Key, ...]:
-    """Return the findings that a baseline may know; none where it may know nothing about the case.
+def findings_of(case: CaseResult) -> tuple[Entry, ...]:
+    """Return the findings that a baseline may know, as entries; none where it may know nothing about the case.
 
     It knows failures of cases that should pass. A pass or a skip that nobody expected has no code, and where the spec
-    has expectations of its own, they are the place to say more.
+    has expectations of its own, they are the place to say more. Findings with the same key are one entry.
     """
     if case.verdict not in _FAILING or case.expected is not Verdict.PASS:
         return ()
-    keys = [(visible(case.id), problem.check, problem.code) for problem in problems_of(case)]
-    coded = tuple((name, check, code) for name, check, code in dict.fromkeys(keys) if code is not None)
-    return coded if len(coded) == len(set(keys)) else ()
+    found: dict[Key, Entry] = {}
+    for problem in problems_of(case):
+        entry = _entry(case, problem)
+        if entry is None:
+            return ()
+        before = found.get(entry.key)
+        if before is not None:
+            entry = replace(before, total=before.total + entry.total, cause=before.cause or entry.cause)
+        found[entry.key] = entry
+    return tuple(found.values())
 
 
 def fixed(report: Report, baseline: Baseline) -> tuple[Entry, ...]:
@@ -70,18 +80,43 @@ def fixed(report: Report, baseline: Baseline) -> tuple[Entry, ...]:
     return tuple(entry for entry in baseline.entries if entry.case in cases and _is_gone(entry, cases[entry.case]))
 
 
+def smaller(report: Report, baseline: Baseline) -> tuple[tuple[Entry, int], ...]:
+    """Return the entries whose finding has fewer wrong entries than they know, each with how many there are."""
+    totals = {now.key: now.total for case in report.cases for now in findings_of(case)}
+    counts = ((entry, totals.get(entry.key, entry.total)) for entry in baseline.entries)
+    return tuple((entry, total) for entry, total in counts if total < entry.total)
+
+
 def renewed(report: Report, baseline: Baseline) -> Baseline:
     """Return a baseline that knows what fails now; entries that hold on keep reason and expiry, fixed ones go."""
     gone = {entry.key for entry in fixed(report, baseline)}
     entries = {entry.key: entry for entry in baseline.entries if entry.key not in gone}
-    for case, check, code in (key for one in report.cases for key in keys_of(one)):
-        made = Entry(case=case, check=check, code=code, reason=NO_REASON)
-        entries.setdefault(made.key, made)
+    for now in (entry for case in report.cases for entry in findings_of(case)):
+        before = entries.get(now.key)
+        entries[now.key] = replace(now, reason=before.reason, expires=before.expires) if before else now
     return Baseline(entries=tuple(entries.values()))
 
 
+def _entry(case: CaseResult, problem: Problem) -> Entry | None:
+    """Return what an entry says that knows exactly this problem, None where it has no code."""
+    if problem.code is None:
+        return None
+    finding = problem.finding
+    return Entry(
+        case=visible(case.id),
+        check=problem.check,
+        code=problem.code,
+        of=visible(finding.of) if finding and finding.of else None,
+        wrt=visible(finding.wrt) if finding and finding.wrt else None,
+        total=max(finding.total, 1) if finding else 1,
+        cause=finding.cause if finding else None,
+        reason=NO_REASON,
+    )
+
+
 def _is_gone(entry: Entry, case: CaseResult) -> bool:
-    if any((problem.check, problem.code) == (entry.check, entry.code) for problem in problems_of(case)):
+    problems = (_entry(case, problem) for problem in problems_of(case))
+    if any(now is not None and now.key == entry.key for now in problems):
         return False
     if entry.check is None:
         return bool(case.checks)

@@ -27,10 +27,12 @@ from gradverify.spec.readers import (
     one_of,
     text,
     whole,
+    whole_between,
 )
 from gradverify.spec.wording import found, misspelt
 
-VERSION = 1
+VERSION = 2
+_MOST = 2**63 - 1
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -70,7 +72,8 @@ def parse(content: str, file: str, codes: Sequence[str]) -> Reading:
 
 
 def _entries(root: Node, codes: Sequence[str]) -> tuple[Entry, ...]:
-    readers = {"version": _version, "known": list_of(_entry_reader(codes), "entries")}
+    _refuse_other_versions(root)
+    readers = {"version": whole, "known": list_of(_entry_reader(codes), "entries")}
     values = _mapping(root.plain, readers, ("version", "known"))
     entries: tuple[Entry, ...] = values["known"]
     _refuse_twins(entries, root)
@@ -82,12 +85,16 @@ def _entry_reader(codes: Sequence[str]) -> Reader[Entry]:
         "case": text,
         "check": one_of(KNOWN_CHECKS),
         "code": one_of(codes),
+        "of": text,
+        "wrt": text,
+        "total": whole_between(1, _MOST),
+        "cause": text,
         "reason": text,
         "expires": _date,
     }
 
     def read(value: Any) -> Entry:
-        return Entry(**_mapping(value, readers, ("case", "code", "reason")))
+        return Entry(**_mapping(value, readers, ("case", "code", "total", "reason")))
 
     return read
 
@@ -112,10 +119,15 @@ def _absent(value: dict[str, Any], required: Sequence[str], known: Sequence[str]
     return [key for key in required if key not in value and not misspelt(key, value, known)]
 
 
-def _version(value: Any) -> int:
-    if whole(value) != VERSION:
-        raise bad(f"expected {VERSION}, found {value}", "it was written by another version of gradverify")
-    return VERSION
+def _refuse_other_versions(root: Node) -> None:
+    """Raise for the version alone: what is wrong with entries of another one only follows from that."""
+    version = root.plain.get("version") if isinstance(root.plain, dict) else VERSION
+    if isinstance(version, bool) or not isinstance(version, int) or version == VERSION:
+        return
+    again = f"move it away, and `gradverify run PATH --write-baseline {root.where.file}` writes it anew"
+    old = f"its entries do not say which input is wrong, nor how many entries are; {again}"
+    hint = old if version < VERSION else "a later gradverify wrote it"
+    raise BadValueError(Issue(at=("version",), problem=f"expected {VERSION}, found {version}", hint=hint))
 
 
 def _date(value: Any) -> datetime.date:

@@ -10,14 +10,15 @@ from gradverify.spec.scalar import UnreadableScalarError, resolve
 
 _HEAD = """\
 # Failures that are known: `gradverify run --baseline` takes them as expected.
-# Say why in `reason`. After the day in `expires: 2026-12-31`, which may be left out, an entry fails again.
+# Say why in `reason`. More wrong entries than `total`, or another `cause`, fail all the same.
+# After the day in `expires: 2026-12-31`, which may be left out, an entry fails again.
 """
 _PLAIN = re.compile(r"[A-Za-z][\w ./()+=,;-]*(?<! )")
 
 
 def to_yaml(baseline: Baseline) -> str:
     """Return a baseline as YAML."""
-    entries = sorted(baseline.entries, key=lambda entry: (entry.case, entry.check or "", entry.code))
+    entries = sorted(baseline.entries, key=lambda entry: tuple(part or "" for part in entry.key))
     rows = [row for entry in entries for row in _rows(entry)]
     return f"{_HEAD}version: {VERSION}\nknown:{'' if rows else ' []'}\n" + "".join(f"{row}\n" for row in rows)
 
@@ -25,7 +26,10 @@ def to_yaml(baseline: Baseline) -> str:
 def _rows(entry: Entry) -> list[str]:
     rows = [f"  - case: {_scalar(entry.case)}"]
     rows += [f"    check: {_scalar(entry.check)}"] if entry.check else []
-    rows += [f"    code: {entry.code}", f"    reason: {_scalar(entry.reason)}"]
+    rows += [f"    code: {entry.code}"]
+    rows += [f"    {name}: {_scalar(value)}" for name, value in (("of", entry.of), ("wrt", entry.wrt)) if value]
+    rows += [f"    total: {entry.total}", *([f"    cause: {_scalar(entry.cause)}"] if entry.cause else [])]
+    rows += [f"    reason: {_scalar(entry.reason)}"]
     return [*rows, *([f"    expires: {entry.expires.isoformat()}"] if entry.expires else [])]
 
 

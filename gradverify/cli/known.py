@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -18,7 +18,7 @@ from gradverify.cli.terminal import print_problems
 from gradverify.report.words import counted
 from gradverify.result import Report
 
-_MOST = 10  # fixed entries that are named
+_MOST = 10  # entries that are named
 
 
 class Use(StrEnum):
@@ -72,14 +72,14 @@ def refuse_overlap(kept: Kept, destinations: Destinations) -> None:
 
 def settle(report: Report, kept: Kept, extent: Extent) -> Settled:
     """Write the baseline where that was asked for, and judge the report by it."""
-    from gradverify.baseline.apply import fixed, judge_of, judged_report, renewed
+    from gradverify.baseline.apply import fixed, judge_of, judged_report, renewed, smaller
 
     if kept.use is Use.NONE:
         return Settled(report=report)
     today = date.today()
     if kept.use is Use.READ or extent is Extent.PART:
-        gone = fixed(report, kept.baseline)
-        notes = [*_unwritten(kept), *_told_fixed(gone, kept.path)]
+        stale = _told_stale(fixed(report, kept.baseline), smaller(report, kept.baseline), kept.path)
+        notes = [*_unwritten(kept), *stale]
         return Settled(report=judged_report(report, judge_of(kept.baseline, today)), notes=tuple(notes))
     made = renewed(report, kept.baseline)
     after = judged_report(report, judge_of(made, today))
@@ -109,19 +109,26 @@ def _write(baseline: Baseline, path: Path) -> tuple[str, ...]:
 
 
 def _told_written(kept: Kept, made: Baseline) -> str:
-    before, after = ({entry.key for entry in baseline.entries} for baseline in (kept.baseline, made))
-    changes = [f"{len(keys):,} {word}" for keys, word in ((after - before, "new"), (before - after, "fixed")) if keys]
+    before, after = ({entry.key: entry for entry in baseline.entries} for baseline in (kept.baseline, made))
+    new, gone = after.keys() - before.keys(), before.keys() - after.keys()
+    changed = [key for key in after.keys() & before.keys() if after[key] != before[key]]
+    changes = [f"{len(keys):,} {word}" for keys, word in ((new, "new"), (changed, "changed"), (gone, "fixed")) if keys]
     told = f" ({', '.join(changes)})" if changes else ""
-    hint = "; say why in `reason`" if after - before else ""
+    hint = "; say why in `reason`" if new else ""
     return f"{kept.path} knows {counted(len(after), 'finding')} now{told}{hint}"
 
 
-def _told_fixed(gone: tuple[Entry, ...], path: Path) -> Iterator[str]:
-    for entry in gone[:_MOST]:
-        yield f"fixed: {entry.case} {described(entry)}; its entry in {path} can go"
-    rest = len(gone) - _MOST
+def _told_stale(gone: Sequence[Entry], fewer: Sequence[tuple[Entry, int]], path: Path) -> Iterator[str]:
+    told = [f"fixed: {entry.case} {described(entry)}; its entry in {path} can go" for entry in gone]
+    told += [
+        f"fewer: {entry.case} {described(entry)}: {counted(total, 'entry', 'entries')}, known are {entry.total:,};"
+        f" `total` in {path} can be lowered"
+        for entry, total in fewer
+    ]
+    yield from told[:_MOST]
+    rest = len(told) - _MOST
     if rest > 0:
-        yield f"and {rest:,} more {'is' if rest == 1 else 'are'} fixed; --write-baseline {path} drops them all"
+        yield f"and {rest:,} more; --write-baseline {path} brings them up to date"
 
 
 def _unwritten(kept: Kept) -> Iterator[str]:

@@ -22,7 +22,7 @@ from report_specimens import (
     wrong_on_purpose,
 )
 
-from gradverify.baseline.apply import fixed, judge_of, judged, judged_report, keys_of, renewed
+from gradverify.baseline.apply import findings_of, fixed, judge_of, judged, judged_report, renewed, smaller
 from gradverify.baseline.model import Baseline, Entry
 from gradverify.result import CaseResult, Verdict
 
@@ -30,8 +30,13 @@ TODAY = datetime.date(2026, 4, 1)
 LOST = "GV904: timed out after 2 s; the last it printed:\nstep 1"
 
 
+MASK = {"of": "y", "wrt": "x", "total": 2}  # of `finding()`
+NAMELESS = {"of": None, "wrt": None, "total": 1}
+
+
 def entry(one: CaseResult, check: str | None = "gradcheck", code: str = "GV101", **changes: object) -> Entry:
-    return Entry(case=one.id, check=check, code=code, **({"reason": "issue 12"} | changes))  # type: ignore[arg-type]
+    values = MASK | {"reason": "issue 12"} | changes
+    return Entry(case=one.id, check=check, code=code, **values)  # type: ignore[arg-type]
 
 
 def known(*entries: Entry) -> Baseline:
@@ -53,38 +58,98 @@ def test_every_finding_must_be_known() -> None:
     two = replace(masked(), checks=(failing_check(findings=(finding(), finding(code="GV102"))),))
     found = verdict(two, entry(two))
     assert (found.as_expected, found.known) == (False, None)
-    assert found.message == "not in the baseline: gradcheck GV102"
+    assert found.message == "not in the baseline: gradcheck GV102 d y / d x"
     assert verdict(two, entry(two), entry(two, code="GV102", reason="other")).known == "issue 12; other"
 
 
-@pytest.mark.parametrize("changes", [{"check": "contract"}, {"code": "GV102"}, {"case": "other/case/cpu"}])
-def test_an_entry_is_about_one_case_check_and_code(changes: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [{"check": "contract"}, {"code": "GV102"}, {"case": "other/case/cpu"}, {"of": "z"}, {"of": None}, {"wrt": "w"}],
+    ids=str,
+)
+def test_an_entry_is_about_one_case_check_code_output_and_input(changes: dict[str, str | None]) -> None:
     found = verdict(masked(), replace(entry(masked()), **changes))
     assert not found.as_expected
+
+
+def wrong(**changes: object) -> CaseResult:
+    return replace(masked(), checks=(failing_check(findings=(finding(total=224, **changes),)),))
+
+
+def test_a_second_wrong_input_is_not_known() -> None:
+    both = (finding(total=224), finding(wrt="w", total=32))
+    found = verdict(replace(masked(), checks=(failing_check(findings=both),)), entry(masked(), total=224))
+    assert (found.as_expected, found.known) == (False, None)
+    assert found.message == "not in the baseline: gradcheck GV101 d y / d w"
+
+
+@pytest.mark.parametrize(("total", "known"), [(223, False), (224, True), (225, True)])
+def test_more_wrong_entries_than_recorded_are_not_known(total: int, known: bool) -> None:
+    found = verdict(wrong(), entry(masked(), total=total))
+    assert found.as_expected is known
+    assert found.message == (
+        "" if known else "beyond the baseline: gradcheck GV101 d y / d x (224 entries, known are 223)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "known"),
+    [
+        ("missing-mask", "missing-mask", True),
+        ("missing-mask", None, True),
+        (None, "sign-flip", True),
+        ("missing-mask", "sign-flip", False),
+    ],
+)
+def test_another_cause_is_not_known(before: str | None, now: str | None, known: bool) -> None:
+    found = verdict(wrong(cause=now), entry(masked(), total=224, cause=before))
+    assert found.as_expected is known
+    assert found.message == (
+        "" if known else "beyond the baseline: gradcheck GV101 d y / d x (cause sign-flip, known is missing-mask)"
+    )
+
+
+def test_findings_with_the_same_names_are_added_up() -> None:
+    uncounted = finding(code="GV305", of=None, total=0, elements=())
+    one = replace(masked(), checks=(failing_check(findings=(uncounted,)),))
+    two = replace(masked(), checks=(failing_check(findings=(uncounted, uncounted)),))
+    known = entry(one, code="GV305", of=None, total=1)
+    assert verdict(one, known).as_expected
+    assert verdict(two, known).message == "beyond the baseline: gradcheck GV305 by x (2 entries, known are 1)"
+
+
+def test_fewer_wrong_entries_are_known_and_the_entry_is_stale() -> None:
+    more = entry(masked(), total=256)
+    assert verdict(wrong(), more).as_expected
+    assert smaller(report(wrong()), known(more)) == ((more, 224),)
+    assert fixed(report(wrong()), known(more)) == ()
+    assert smaller(report(wrong()), known(replace(more, total=224), replace(more, wrt="w"))) == ()
 
 
 def test_an_entry_holds_through_its_last_day() -> None:
     assert verdict(masked(), entry(masked(), expires=TODAY)).as_expected
     found = verdict(masked(), entry(masked(), expires=TODAY - datetime.timedelta(days=1)))
     assert not found.as_expected
-    assert found.message == "the baseline's entry gradcheck GV101 expired on 2026-03-31 (issue 12)"
+    assert found.message == "the baseline's entry gradcheck GV101 d y / d x expired on 2026-03-31 (issue 12)"
 
 
 def test_what_could_not_be_run_can_be_known() -> None:
     lost = replace(timed_out(), message=LOST)
-    assert keys_of(lost) == ((lost.id, None, "GV904"),)
-    assert verdict(lost, entry(lost, None, "GV904")).as_expected
-    found = verdict(lost, entry(lost, None, "GV904", expires=datetime.date(2026, 1, 1)))
+    timeout = entry(lost, None, "GV904", **NAMELESS)
+    assert [now.key for now in findings_of(lost)] == [timeout.key]
+    assert verdict(lost, timeout).as_expected
+    expired = replace(timeout, expires=datetime.date(2026, 1, 1))
+    found = verdict(lost, expired)
     assert found.message == (
         "GV904: timed out after 2 s; the baseline's entry GV904 expired on 2026-01-01 (issue 12); "
         "the last it printed:\nstep 1"
     )
-    assert judged(found, judge_of(known(entry(lost, None, "GV904", expires=datetime.date(2026, 1, 1))), TODAY)) == found
+    assert judged(found, judge_of(known(expired), TODAY)) == found
 
 
 def test_inconclusive_and_errors_can_be_known() -> None:
-    for one, code in ((undetermined(), "GV104"), (crashed(), "GV902")):
-        assert verdict(one, entry(one, code=code)).as_expected
+    for one, code, names in ((undetermined(), "GV104", MASK | {"total": 4}), (crashed(), "GV902", NAMELESS)):
+        assert verdict(one, entry(one, code=code, **names)).as_expected
 
 
 def test_what_a_baseline_cannot_know() -> None:
@@ -92,15 +157,14 @@ def test_what_a_baseline_cannot_know() -> None:
     contradicted = replace(wrong_on_purpose(), as_expected=False)
     missing = case(verdict=Verdict.SKIP, as_expected=False, checks=())
     for one in (unexpected_pass(), missing, skipped(), case(), wrong_on_purpose(), contradicted, bare, timed_out()):
-        assert keys_of(one) == (), one.id
+        assert findings_of(one) == (), one.id
         assert verdict(one, entry(one)) == one
 
 
 def test_remarks_need_not_be_known() -> None:
     remark = finding(code="GV309", verdict=Verdict.PASS)
-    assert keys_of(replace(masked(), checks=(failing_check(findings=(remark, finding())),))) == (
-        (masked().id, "gradcheck", "GV101"),
-    )
+    found = findings_of(replace(masked(), checks=(failing_check(findings=(remark, finding())),)))
+    assert [now.key for now in found] == [entry(masked()).key]
 
 
 def test_judging_twice_changes_nothing_and_another_baseline_may_say_otherwise() -> None:
@@ -116,6 +180,7 @@ def test_fixed_is_what_was_asked_again_and_is_gone() -> None:
     assert fixed(report(masked()), known(entry(masked()))) == ()
     other = replace(masked(), checks=(failing_check(findings=(finding(code="GV102"),)),))
     assert fixed(report(other), known(entry(masked()))) == (entry(masked()),)
+    assert fixed(report(masked()), known(entry(masked(), wrt="w"))) == (entry(masked(), wrt="w"),)
 
 
 @pytest.mark.parametrize(
@@ -137,17 +202,19 @@ def test_what_was_not_asked_is_not_fixed(now: CaseResult) -> None:
 
 
 def test_a_case_that_can_be_run_again_is_fixed() -> None:
-    lost = entry(masked(), None, "GV904")
+    lost = entry(masked(), None, "GV904", **NAMELESS)
     assert fixed(report(masked()), known(lost)) == (lost,)
     assert fixed(report(replace(timed_out(), id=masked().id, message=LOST)), known(lost)) == ()
 
 
-def test_renewing_keeps_reason_and_expiry_adds_and_drops() -> None:
-    old = entry(masked(), expires=datetime.date(2026, 1, 1))
+def test_renewing_keeps_reason_and_expiry_counts_anew_adds_and_drops() -> None:
+    old = entry(masked(), total=1, expires=datetime.date(2026, 1, 1))
     stale = entry(case("a/good/cpu"))
     elsewhere = entry(case("another/case/cpu"))
+    now = replace(old, total=2, cause="missing-mask")
+    new = entry(crashed(), code="GV902", reason="not looked into yet", **NAMELESS)
     made = renewed(report(masked(), case("a/good/cpu"), crashed()), known(old, stale, elsewhere))
-    assert set(made.entries) == {old, elsewhere, entry(crashed(), code="GV902", reason="not looked into yet")}
+    assert set(made.entries) == {now, elsewhere, new}
 
 
 def test_a_renewed_baseline_knows_all_it_can() -> None:
