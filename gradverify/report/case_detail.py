@@ -55,15 +55,35 @@ def finding_lines(case: CaseResult, finding: Finding, screen: Screen, options: D
     rows = _title(finding, says, screen)
     rows += element_table(finding, shown, screen)
     rows += _not_shown(case, finding, len(shown), screen)
-    return rows + (_cause(finding.cause, why, screen) if finding.cause else [])
+    return rows + (cause_lines(finding.cause, why, screen) if finding.cause else [])
 
 
 def origin_lines(case: CaseResult, width: int) -> list[Line]:
     """Return where a case stands, what it is about, and where its backward is."""
-    places = [f"{case.spec}:{case.line}"] if case.spec else []
-    places += [case.function] if case.function else []
-    places += [f"backward at {case.source.file}:{case.source.line}"] if case.source else []
-    return [line(span(row, DIM)) for row in fold(", ".join(places), width)] if places else []
+    places = ", ".join(filter(None, origin_parts(case)))
+    return [line(span(row, DIM)) for row in fold(places, width)] if places else []
+
+
+def origin_parts(case: CaseResult) -> tuple[str, str, str]:
+    """Return the place in the spec, the function, and the place of its backward; "" for those not known."""
+    spec = f"{case.spec}:{case.line}" if case.spec else ""
+    return spec, case.function, f"backward at {case.source.file}:{case.source.line}" if case.source else ""
+
+
+def block_named(finding: Finding, says: str) -> str:
+    """Return what a finding says, with the block that it concerns where the sentence does not name it."""
+    names = [name for name in (finding.of, finding.wrt) if name]
+    block = f"d {finding.of} / d {finding.wrt}" if len(names) == 2 else "".join(names)
+    return says if all(name in says for name in names) else f"{block}: {says}" if says else block
+
+
+def cause_lines(cause: str, why: str, screen: Screen) -> list[Line]:
+    """Return the name of a cause, and how it explains what is wrong."""
+    name = f"cause {safe(cause)}"
+    text = fold(f"{name}: {why}" if why else name, screen.width)
+    if not text[0].startswith(name):
+        return [line(row) for row in text]
+    return [line(span(name, WARN), text[0].removeprefix(name)), *map(line, text[1:])]
 
 
 def alike(checks: Sequence[CheckResult]) -> list[list[CheckResult]]:
@@ -110,10 +130,8 @@ def _answer(check: CheckResult, screen: Screen) -> list[Line]:
 
 
 def _title(finding: Finding, says: str, screen: Screen) -> list[Line]:
-    """A finding's code and sentence, with the block that it concerns where the sentence does not name it."""
-    names = [name for name in (finding.of, finding.wrt) if name]
-    block = f"d {finding.of} / d {finding.wrt}" if len(names) == 2 else "".join(names)
-    text = says if all(name in says for name in names) else f"{block}: {says}" if says else block
+    """Return a finding's code and sentence."""
+    text = block_named(finding, says)
     lead = cells(finding.code) + 2
     first, *rest = fold(text, screen.width - lead)
     code = span(finding.code, BAD if finding.verdict is Verdict.FAIL else HEAD)
@@ -132,14 +150,6 @@ def _not_shown(case: CaseResult, finding: Finding, shown: int, screen: Screen) -
         command = f"gradverify run --elements {total}"
     lead = f"{screen.glyphs.ellipsis} the worst {shown:,} of {total:,}, more with"
     return command_lines(lead, command, screen.width, DIM)
-
-
-def _cause(cause: str, why: str, screen: Screen) -> list[Line]:
-    name = f"cause {safe(cause)}"
-    text = fold(f"{name}: {why}" if why else name, screen.width)
-    if not text[0].startswith(name):
-        return [line(row) for row in text]
-    return [line(span(name, WARN), text[0].removeprefix(name)), *map(line, text[1:])]
 
 
 def _torch(check: CheckResult, screen: Screen) -> list[Line]:

@@ -10,8 +10,8 @@ class Detail(StrEnum):
     """How much of a run is told."""
 
     QUIET = "quiet"  # only what is not as expected, and the summary
-    NORMAL = "normal"  # a line for every case, tables for those that are not as expected
-    VERBOSE = "verbose"  # tables, causes and costs of every case that has something to say
+    NORMAL = "normal"  # a line for every case, a dozen for each that is not as expected
+    VERBOSE = "verbose"  # every finding with its elements, and costs, of every case that has something to say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

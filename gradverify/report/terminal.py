@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradverify.report.case_brief import case_brief
 from gradverify.report.case_detail import DetailOptions, case_detail, speaking
 from gradverify.report.case_lines import case_lines
 from gradverify.report.durations import duration_lines
@@ -22,7 +23,8 @@ def lines_after_listing(report: Report, screen: Screen, options: DetailOptions, 
     """Return what stands under the listing: what is not as expected, the `slowest` cases, the summary."""
     rows: list[Line] = []
     for case in speaking(report.cases, options.detail):
-        rows += [*([EMPTY] if rows else []), *case_detail(case, screen, options)]
+        told = case_detail(case, screen, options) if options.detail is Detail.VERBOSE else case_brief(case, screen)
+        rows += [*([EMPTY] if rows else []), *told]
     if durations := duration_lines(report, slowest):
         rows += [*([EMPTY] if rows else []), *durations]
     rows += [*([EMPTY] if rows else []), *skip_lines(report, screen), *known_lines(report, screen)]
