@@ -58,8 +58,10 @@ def _failed(heads: Sequence[Problem], screen: Screen) -> list[_Part]:
 
 def _worst_of_each_check(problems: Sequence[Problem]) -> list[Problem]:
     """Return one problem per check, or per group of checks that say the same; a proven fail comes first."""
-    worst = sorted(problems, key=lambda problem: WORST_FIRST.index(problem.verdict))
-    return list({problem.check: problem for problem in reversed(worst)}.values())[::-1]
+    heads: dict[str | None, Problem] = {}
+    for problem in sorted(problems, key=lambda problem: WORST_FIRST.index(problem.verdict)):
+        heads.setdefault(problem.check, problem)
+    return list(heads.values())
 
 
 def _origin(case: CaseResult, screen: Screen) -> Line:

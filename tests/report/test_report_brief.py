@@ -85,6 +85,15 @@ def test_a_proven_fail_is_shown_before_what_could_not_be_judged() -> None:
     assert text.index("GV301") < text.index("GV104")
 
 
+def test_checks_that_fail_keep_their_order() -> None:
+    open_ = finding(code="GV104", verdict=Verdict.INCONCLUSIVE)
+    first = failing_check(findings=(finding(), open_))
+    wrong = contract(verdict=Verdict.FAIL, findings=(finding(code="GV301", elements=(), total=0),))
+    text = brief(failing(first, wrong))
+    assert text.index("GV101") < text.index("GV301")
+    assert "1 more finding" in text
+
+
 def test_checks_beyond_the_third_are_named_with_their_codes() -> None:
     text = brief(many_failing_checks())
     assert "  also failed: batching GV409, compile GV409, precision GV409\n" in text
