@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from gradverify.result import Verdict
+from gradverify.result import ExpectedCheck, Verdict
 
 # Names that a spec may use.
 KNOWN_CHECKS = ("gradcheck", "gradgradcheck", "contract", "forward_ad", "batching", "compile", "precision")
@@ -188,7 +188,7 @@ class Expectation:
     """What the spec says should come out."""
 
     verdict: Verdict = Verdict.PASS  # of the case
-    checks: Mapping[str, Verdict] = field(default_factory=dict)  # where given, of single checks
+    checks: Mapping[str, ExpectedCheck] = field(default_factory=dict)  # where given, of single checks, by name
     cause: str | None = None  # where given, named by some finding
 
 

@@ -37,6 +37,12 @@ def causes() -> tuple[str, ...]:
     return tuple(section.name for section in sections() if not _CODE.fullmatch(section.name))
 
 
+@cache
+def codes() -> tuple[str, ...]:
+    """Return the codes of findings."""
+    return tuple(section.name for section in sections() if _CODE.fullmatch(section.name))
+
+
 def parse(page: str) -> Iterator[Section]:
     """Yield the sections of a page: `## NAME — title` up to the next heading, under the last `# group`."""
     group = ""

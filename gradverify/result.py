@@ -118,6 +118,16 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedCheck:
+    """What the spec expects of one check."""
+
+    check: str
+    verdict: Verdict
+    cause: str | None = None  # where given, the cause of every wrong finding
+    codes: tuple[str, ...] = ()  # where given, the codes of its findings, all of them and no other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
     """The answer for one case: every check's verdict and the worst of them."""
 
@@ -137,6 +147,7 @@ class CaseResult:
     message: str = ""  # why, where the checks do not say it
     checks: tuple[CheckResult, ...] = ()
     known: str | None = field(default=None, metadata=LATER)  # why it may fail, where a baseline knows that it does
+    expected_checks: tuple[ExpectedCheck, ...] = field(default=(), metadata=LATER)  # those that the spec mentions
     rerun: tuple[str, ...] = field(default=(), metadata=LATER)  # options of its run that the command to repeat it needs
 
     def to_dict(self) -> dict[str, Any]:

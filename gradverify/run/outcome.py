@@ -53,4 +53,5 @@ def _result(
         seconds=seconds,
         message=message,
         checks=checks,
+        expected_checks=tuple(case.expect.checks.values()),
     )

@@ -95,9 +95,8 @@ def _expectation(written: Expectation, checks: tuple[str, ...]) -> Expectation:
     """Return what is expected of the checks that run: a cause only where one of them is to fail."""
     if not written.checks:
         return written
-    expected = {check: written.checks.get(check, Verdict.PASS) for check in checks}
-    verdict = worst(expected.values())
-    named = {check: expected[check] for check in checks if check in written.checks}
+    named = {check: written.checks[check] for check in checks if check in written.checks}
+    verdict = worst(named[check].verdict if check in named else Verdict.PASS for check in checks)
     cause = written.cause if verdict is Verdict.FAIL else None
     return Expectation(verdict=verdict, checks=named, cause=cause)
 

@@ -16,8 +16,7 @@ from gradverify.case import (
     Tolerances,
     TorchGradcheck,
 )
-from gradverify.catalogue import causes
-from gradverify.result import Verdict
+from gradverify.spec.expect import EXPECT_SCHEMA, expectation
 from gradverify.spec.field import Read, list_schema, mapping_schema, one_of_schema
 from gradverify.spec.limits import MAX_SAMPLES, MAX_TIMEOUT
 from gradverify.spec.readers import (
@@ -37,7 +36,6 @@ from gradverify.spec.wording import meant, shortened
 
 _MAX_SEED = 2**63 - 1
 _DEVICE = re.compile(rf"({'|'.join(DEVICE_KINDS)})(:[0-9]{{1,3}})?")
-_EXPECTABLE = (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.ERROR)
 
 
 def seconds(value: Any) -> float:
@@ -61,27 +59,6 @@ def device(value: Any) -> str:
 def tolerances(value: Any) -> Tolerances:
     """Read a mapping of rtol and atol."""
     return Tolerances(**keyed(value, {"rtol": not_negative, "atol": not_negative}))
-
-
-def _cause(value: Any) -> str:
-    """Read the name of a cause that the catalogue has."""
-    known = causes()
-    if text(value) not in known:
-        hint = meant(value, known) or "`gradverify explain` lists the causes"
-        raise bad(f"there is no cause `{shortened(value)}`", hint)
-    return str(value)
-
-
-def expectation(value: Any) -> Expectation:
-    """Read a verdict, or a mapping of checks to verdicts."""
-    if not isinstance(value, dict):
-        return Expectation(verdict=one_of(_EXPECTABLE)(value))
-    if not value:
-        raise bad("expected a verdict, or a mapping of checks to verdicts, found an empty mapping")
-    parts = keyed(value, {**dict.fromkeys(KNOWN_CHECKS, one_of(Verdict)), "cause": _cause})
-    cause = parts.pop("cause", None)
-    # Only a check that fails names a cause.
-    return Expectation(verdict=Verdict.PASS if parts else Verdict.FAIL, checks=parts, cause=cause)
 
 
 _CHECK_LIST = Read(distinct_list_of(one_of(KNOWN_CHECKS), "checks"), list_schema(one_of_schema(KNOWN_CHECKS)))
@@ -119,15 +96,7 @@ _TIMEOUT = Read(
 )
 _TOLERANCE = Read(not_negative, {"type": "number", "minimum": 0})
 _TORCH = Read(one_of(TorchGradcheck), one_of_schema(TorchGradcheck, "when torch's own gradcheck runs beside ours"))
-_EXPECT = Read(
-    expectation,
-    {
-        "oneOf": [
-            one_of_schema(_EXPECTABLE),
-            mapping_schema({**dict.fromkeys(KNOWN_CHECKS, one_of_schema(Verdict)), "cause": one_of_schema(causes())}),
-        ]
-    },
-)
+_EXPECT = Read(expectation, EXPECT_SCHEMA)
 _CHECK_TOLERANCES = Read(
     tolerances,
     mapping_schema(dict.fromkeys(("rtol", "atol"), _TOLERANCE.schema), "tolerances of this check alone"),

@@ -8,7 +8,7 @@ import pytest
 
 from gradverify.case import Case, Expectation, Literal, Normal, TensorInput, Tolerances, TorchGradcheck, Uniform, Values
 from gradverify.errors import SpecError
-from gradverify.result import Verdict
+from gradverify.result import ExpectedCheck, Verdict
 from gradverify.spec.expand import Overrides, expand
 from gradverify.spec.read import read_paths
 from tests.spec.support import FUNCTION, TENSOR, Folder
@@ -62,7 +62,7 @@ def test_init_is_merged_and_expect_is_replaced(folder: Folder) -> None:
     above = TENSOR + "init: {a: 1, b: {c: 2, d: 3}}\nexpect: {gradcheck: fail, cause: missing-mask}\n"
     (case,) = folder.cases(above + "cases: {a: {init: {b: {c: 4}}, expect: {gradgradcheck: fail}}}\n")
     assert case.init == {"a": 1, "b": {"c": 4, "d": 3}}
-    assert case.expect == Expectation(verdict=Verdict.FAIL, checks={"gradgradcheck": Verdict.FAIL})
+    assert case.expect == Expectation(verdict=Verdict.FAIL, checks=checks(gradgradcheck=Verdict.FAIL))
 
 
 def test_a_case_may_name_its_own_function_and_may_be_empty(folder: Folder) -> None:
@@ -121,6 +121,11 @@ def test_adding_documents_and_files_renames_no_draw(folder: Folder) -> None:
     assert len(set(ids(after))) == 3
 
 
+def checks(**verdicts: Verdict) -> dict[str, ExpectedCheck]:
+    return {name: ExpectedCheck(check=name, verdict=verdict) for name, verdict in verdicts.items()}
+
+
+EXACT = ExpectedCheck(check="gradcheck", verdict=Verdict.FAIL, cause="straight-through", codes=("GV101",))
 EXPECTED = [
     ("expect: fail", None, Expectation(verdict=Verdict.FAIL)),
     ("expect: inconclusive", None, Expectation(verdict=Verdict.INCONCLUSIVE)),
@@ -129,7 +134,9 @@ EXPECTED = [
         "expect: {gradcheck: fail, gradgradcheck: pass, cause: sign-flip}",
         None,
         Expectation(
-            verdict=Verdict.FAIL, checks={"gradcheck": Verdict.FAIL, "gradgradcheck": Verdict.PASS}, cause="sign-flip"
+            verdict=Verdict.FAIL,
+            checks=checks(gradcheck=Verdict.FAIL, gradgradcheck=Verdict.PASS),
+            cause="sign-flip",
         ),
     ),
     (
@@ -137,7 +144,23 @@ EXPECTED = [
         ("gradgradcheck",),
         Expectation(verdict=Verdict.PASS),
     ),
-    ("expect: {gradcheck: skip}", None, Expectation(checks={"gradcheck": Verdict.SKIP})),
+    ("expect: {gradcheck: skip}", None, Expectation(checks=checks(gradcheck=Verdict.SKIP))),
+    (
+        "expect: {gradcheck: {verdict: fail, cause: straight-through, codes: [GV101]}}",
+        None,
+        Expectation(verdict=Verdict.FAIL, checks={"gradcheck": EXACT}),
+    ),
+    (
+        "expect: {gradcheck: {cause: straight-through, codes: [GV101]}}",
+        None,
+        Expectation(verdict=Verdict.FAIL, checks={"gradcheck": EXACT}),
+    ),
+    (
+        "expect: {gradcheck: {verdict: inconclusive}}",
+        None,
+        Expectation(verdict=Verdict.INCONCLUSIVE, checks=checks(gradcheck=Verdict.INCONCLUSIVE)),
+    ),
+    ("expect: {gradcheck: {cause: straight-through}}", ("contract",), Expectation()),
 ]
 
 

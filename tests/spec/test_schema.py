@@ -30,6 +30,11 @@ def test_good_documents(document: Any) -> None:
     VALIDATOR.validate(document)
 
 
+@pytest.mark.parametrize("text", ["{cause: straight-through}", "{verdict: fail, codes: [GV101, GV102]}", "error"])
+def test_what_is_expected_of_a_check(text: str) -> None:
+    VALIDATOR.validate(*documents(f"{TENSOR}expect: {{gradcheck: {text}}}\n"))
+
+
 @pytest.mark.parametrize("text", [text for text, _ in FORMS])
 def test_every_form_of_input(text: str) -> None:
     VALIDATOR.validate(*documents(f"{FUNCTION}inputs:\n  x: {text}\n"))
@@ -42,6 +47,9 @@ BAD = [
     "devices: [gpu]",
     "samples: 0",
     "expect: {gradchek: fail}",
+    "expect: {gradcheck: {}}",
+    "expect: {gradcheck: {cause: straight-trough}}",
+    "expect: {gradcheck: {codes: [GV999]}}",
     "gradcheck: {rtl: 1.0}",
     "cases: {}",
     "cases: {a: {cases: {}}}",
