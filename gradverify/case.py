@@ -201,6 +201,7 @@ class Case:
     spec: str  # path of the spec as given on the command line
     line: int  # line of the case in it
     target: Target
+    surrogate: Target | None = None  # the function that gradcheck and gradgradcheck take differences of, in its place
     init: Mapping[str, Any] | None = None  # arguments of an nn.Module's constructor
     inputs: Mapping[str, Input]  # forward's parameters in order
     outputs: tuple[int, ...] | None = None  # None: every differentiable one

@@ -48,10 +48,14 @@ class InputError(GradverifyError):
     """An input could not be made as the spec describes it."""
 
 
+class SurrogateError(GradverifyError):
+    """A surrogate does not return what the function returns."""
+
+
 class EvaluationError(GradverifyError):
     """User code raised while it was being evaluated; the original exception is the cause.
 
-    `stage` is "forward" or "backward".
+    `stage` is "forward", "backward" or "surrogate".
     """
 
     def __init__(self, stage: str, original: BaseException) -> None:

@@ -11,10 +11,10 @@ import torch
 
 from gradverify.core.function.problem import Named, Problem
 from gradverify.core.function.tape import Rejected
-from gradverify.errors import EvaluationError
+from gradverify.errors import EvaluationError, SurrogateError
 from gradverify.result import CheckResult, Evaluations, Finding, Verdict
 
-_CODES = {"forward": "GV902", "backward": "GV903"}
+_CODES = {"forward": "GV902", "backward": "GV903", "surrogate": "GV908"}
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
 _LONGEST = 500  # characters of an exception's text that are told
 _OURS = ("gradverify", "torch")  # packages whose frames say nothing to the author of a Function
@@ -29,6 +29,8 @@ def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckRe
     if isinstance(error, Rejected):
         text = f"autograd rejects what backward returned: {first_line(original)}"
         return _single(check, problem, "GV312", Verdict.FAIL, text)
+    if isinstance(original, SurrogateError):
+        return _single(check, problem, _CODES[error.stage], Verdict.ERROR, str(original))
     place = _place(original.__traceback__)
     name, said = type(original).__name__, first_line(original)
     text = f"{error.stage} raised {name if said == name else f'{name}: {said}'}{place}"

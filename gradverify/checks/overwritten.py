@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradverify.checks.contract.cotangents_kept import modified
+from gradverify.checks.contract.nodes import class_of, custom_nodes
 from gradverify.core.jacobians import Investigation
 from gradverify.result import Finding, Verdict
 
@@ -12,6 +13,5 @@ from gradverify.result import Finding, Verdict
 def overwrites(found: Investigation | None) -> Iterator[Finding]:
     """Accuse a backward that has written to the first cotangent it got; costs nothing."""
     if found is not None and found.backward.overwrites:
-        owners = (getattr(output.tensor.grad_fn, "_forward_cls", None) for output in found.backward.tape.outputs)
-        name = next((owner.__name__ for owner in owners if owner is not None), "an output")
+        name = next((class_of(node).__name__ for node in custom_nodes(found.backward.tape)), "an output")
         yield Finding(code="GV306", verdict=Verdict.FAIL, message=modified(name))

@@ -5,15 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gradverify.case import Case, Settings, Tolerances
+from gradverify.checks import gradcheck, gradgradcheck
 from gradverify.checks.registry import run_check
 from gradverify.core.function.problem import Problem
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult
+from gradverify.run.surrogate import Surrogate, gradcheck_held_against
 
 
-def run_checks(problem: Problem, checks: Sequence[str], settings_of: Mapping[str, Settings]) -> tuple[CheckResult, ...]:
-    """Run each check with its own settings, in the order given; they seed all generators."""
-    return tuple(run_check(name, problem, settings_of[name], diagnose) for name in checks)
+def run_checks(
+    problem: Problem, checks: Sequence[str], settings_of: Mapping[str, Settings], surrogate: Surrogate | None = None
+) -> tuple[CheckResult, ...]:
+    """Run each check with its own settings, in the order given; they seed all generators.
+
+    Where there is a surrogate, gradcheck takes differences of it, and gradgradcheck its kinks for those of forward.
+    """
+    return tuple(_run(name, problem, settings_of[name], surrogate) for name in checks)
+
+
+def _run(name: str, problem: Problem, settings: Settings, surrogate: Surrogate | None) -> CheckResult:
+    if surrogate is None:
+        return run_check(name, problem, settings, diagnose)
+    if name == gradcheck.NAME:
+        return gradcheck_held_against(surrogate, settings, diagnose)
+    return run_check(name, surrogate.problem if name == gradgradcheck.NAME else problem, settings, diagnose)
 
 
 def settings_of(case: Case) -> dict[str, Settings]:

@@ -18,6 +18,7 @@ from gradverify.run.memory import is_out_of_memory
 from gradverify.run.outcome import could_not_run, judged, skipped
 from gradverify.run.siblings import importable
 from gradverify.run.source import source_in_graph, source_of
+from gradverify.run.surrogate import surrogate_of
 
 
 def execute(case: Case) -> CaseResult:
@@ -52,8 +53,9 @@ def _run(case: Case, started: float) -> CaseResult:
         problem = build(case, target)
         if not problem.primals:
             return could_not_run(case, "GV907", _nothing(case), source=source, seconds=time.perf_counter() - started)
+        surrogate = surrogate_of(case, problem)
         seed_everything(case.draw_key, case.seed)
-        checks = run_checks(problem, case.checks, settings_of(case))
+        checks = run_checks(problem, case.checks, settings_of(case), surrogate)
     except (KeyboardInterrupt, LoadError):
         raise
     except BaseException as error:

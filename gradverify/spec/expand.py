@@ -72,6 +72,7 @@ def _cases(spec: Spec, case: SpecCase, asked: Overrides) -> Iterator[Case]:
                 spec=spec.file,
                 line=case.line,
                 target=case.target,
+                surrogate=case.surrogate,
                 init=case.init,
                 inputs=case.inputs,
                 outputs=case.outputs,

@@ -79,6 +79,14 @@ _TARGET = Read(
         "description": "what is verified: path.py:Name relative to this file, or package.module:Name",
     },
 )
+_SURROGATE = Read(
+    text,
+    {
+        "type": "string",
+        "pattern": ":[^:]+$",
+        "description": "the smooth function whose derivative backward is meant to be; it takes the same arguments",
+    },
+)
 _INPUTS = Read(
     mapping_of_names,
     {"type": "object", "description": "the parameters of forward in order, ctx left out"},
@@ -122,6 +130,7 @@ class DocumentModel(BaseModel):
     rtol: Annotated[float | None, _TOLERANCE] = None
     atol: Annotated[float | None, _TOLERANCE] = None
     torch_gradcheck: Annotated[TorchGradcheck, _TORCH] = TorchGradcheck.SMALL
+    surrogate: Annotated[str | None, _SURROGATE] = None
     expect: Annotated[Expectation, _EXPECT] = Expectation()
 
 

@@ -17,6 +17,7 @@ class SpecCase:
     name: str  # unique in its file
     line: int  # of its key, or of the document
     target: Target
+    surrogate: Target | None
     init: Mapping[str, Any] | None
     inputs: Mapping[str, Input]
     outputs: tuple[int, ...] | None

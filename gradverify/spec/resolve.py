@@ -17,6 +17,7 @@ from gradverify.spec.readers import BadValueError, Issue
 from gradverify.spec.target import read_target
 from gradverify.spec.validate import validate
 
+_DIFFERENCES = ("gradcheck", "gradgradcheck")  # checks that a surrogate is for
 # What was read before: cases share most of their inputs, and a large one is to be checked once.
 Remembered = dict[Node, Input | BadValueError]
 
@@ -25,13 +26,14 @@ def read_case(raw: RawCase, folder: Path, remembered: Remembered) -> SpecCase:
     """Return the case; its name is "" where the document gives none. Raises BadValueError with all that is wrong."""
     issues: list[Issue] = []
     document = _collect(issues, lambda: validate(Document, _without_input_values(raw.node)))
-    target = _collect(issues, lambda: _read_function(raw.node, folder))
+    target = _collect(issues, lambda: _read_target("function", raw.node, folder))
+    surrogate = _collect(issues, lambda: _read_target("surrogate", raw.node, folder))
     inputs = _read_inputs(raw.node, folder, issues, remembered)
     if document is not None:
         issues += _document_issues(document)
     if issues or document is None or target is None:
         raise BadValueError(*issues)
-    return _spec_case(raw, document, target, inputs)
+    return _spec_case(raw, document, target, surrogate, inputs)
 
 
 def _collect(issues: list[Issue], read: Callable[[], Any]) -> Any:
@@ -50,14 +52,14 @@ def _without_input_values(node: Node) -> dict[str, Any]:
     return plain
 
 
-def _read_function(node: Node, folder: Path) -> Target | None:
-    written = node.plain.get("function")
+def _read_target(key: str, node: Node, folder: Path) -> Target | None:
+    written = node.plain.get(key)
     if not isinstance(written, str) or not written.strip():
         return None  # the model says so
     try:
         return read_target(written, folder)
     except BadValueError as reason:
-        raise BadValueError(*(replace(issue, at=("function", *issue.at)) for issue in reason.issues)) from None
+        raise BadValueError(*(replace(issue, at=(key, *issue.at)) for issue in reason.issues)) from None
 
 
 def _read_inputs(node: Node, folder: Path, issues: list[Issue], remembered: Remembered) -> dict[str, Input]:
@@ -88,15 +90,21 @@ def _document_issues(document: DocumentModel) -> Iterator[Issue]:
         if check not in checks:
             hint = f"checks: {', '.join(checks)}"
             yield Issue(at=("expect", check), on_key=True, problem="is not among the checks that run", hint=hint)
+    if document.surrogate is not None and not set(checks) & set(_DIFFERENCES):
+        problem = f"only {' and '.join(_DIFFERENCES)} use it, and neither is among the checks"
+        yield Issue(at=("surrogate",), on_key=True, problem=problem, hint=f"checks: {', '.join(checks)}")
     if not document.inputs and document.init is None:
         yield Issue(at=("inputs",), problem="there is no input")
 
 
-def _spec_case(raw: RawCase, document: DocumentModel, target: Target, inputs: Mapping[str, Input]) -> SpecCase:
+def _spec_case(
+    raw: RawCase, document: DocumentModel, target: Target, surrogate: Target | None, inputs: Mapping[str, Input]
+) -> SpecCase:
     return SpecCase(
         name=raw.name or "",
         line=raw.line,
         target=target,
+        surrogate=surrogate,
         init=document.init,
         inputs=inputs,
         outputs=document.outputs,
@@ -115,7 +123,7 @@ def _spec_case(raw: RawCase, document: DocumentModel, target: Target, inputs: Ma
 
 
 def _places(root: Node, init: Mapping[str, Any], inputs: Mapping[str, Input]) -> dict[str, Place]:
-    places = {"function": value_place(root, ("function",))}
+    places = {key: value_place(root, (key,)) for key in ("function", "surrogate")}
     places |= {key: key_place(root, (key,)) for key in ("init", "inputs", "outputs")}
     places |= {f"init.{name}": key_place(root, ("init", name)) for name in init}
     for name, value in inputs.items():

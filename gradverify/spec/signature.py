@@ -31,9 +31,10 @@ _NAMED = (ParameterKind.POSITIONAL, ParameterKind.KEYWORD_ONLY)
 
 
 def targets_of(case: Case) -> tuple[Target, ...]:
-    """Return every target that has to be loaded for a case: its function first, then the factories of its inputs."""
+    """Return every target that has to be loaded: the function, the surrogate if any, the factories of the inputs."""
     factories = (item.target for item in _factories(case.inputs).values())
-    return tuple(dict.fromkeys((case.target, *factories)))
+    surrogate = () if case.surrogate is None else (case.surrogate,)
+    return tuple(dict.fromkeys((case.target, *surrogate, *factories)))
 
 
 def check_signatures(specs: Sequence[Spec], cases: Sequence[Case], loaded: Loaded) -> tuple[SpecError, ...]:
@@ -55,6 +56,8 @@ def _errors(case: SpecCase, loaded: Loaded) -> Iterator[SpecError]:
     elif found is not None:
         yield from _wrong_names(case, found)
         yield from _wrong_init(case, found)
+    if case.surrogate is not None:
+        yield from _wrong_surrogate(case, case.surrogate, found, loaded.get(case.surrogate))
     for key, factory in _factories(case.inputs).items():
         made = loaded.get(factory.target)
         if isinstance(made, TargetProblem):
@@ -96,6 +99,25 @@ def _wrong_init(case: SpecCase, signature: Signature) -> Iterator[SpecError]:
     call = _Call(word=f"the constructor of `{case.target.name}`", given=given, place=case.places["init"])
     named = signature.init and [one for one in signature.init if one.kind is not ParameterKind.VAR_POSITIONAL]
     yield from _wrong_arguments(call, named)
+
+
+def _wrong_surrogate(
+    case: SpecCase,
+    target: Target,
+    function: Signature | TargetProblem | None,
+    found: Signature | TargetProblem | None,
+) -> Iterator[SpecError]:
+    place = case.places["surrogate"]
+    if isinstance(function, Signature) and function.kind is TargetKind.MODULE:
+        problem = f"`{shortened(case.target.written)}` is an nn.Module class, and a surrogate has no parameters"
+        yield error(place, problem, "write a function that takes them as arguments")
+    elif isinstance(found, TargetProblem):
+        yield from _absent(place, target, found)
+    elif found is not None and found.kind is TargetKind.MODULE:
+        yield error(place, f"`{shortened(target.written)}` is an nn.Module class", "a surrogate is a function")
+    elif found is not None:
+        call = _Call(word=f"the surrogate `{target.name}`", given=dict.fromkeys(case.inputs, place), place=place)
+        yield from _wrong_arguments(call, found.parameters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

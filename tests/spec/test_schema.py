@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,6 +63,13 @@ BAD = [
 @pytest.mark.parametrize("text", BAD)
 def test_bad_documents(text: str) -> None:
     assert not VALIDATOR.is_valid(*documents(f"{TENSOR}{text}\n"))
+
+
+def test_the_documentation_lists_every_key() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spec.md").read_text(encoding="utf-8")
+    rows = [row.split("|")[1] for row in page.partition("## Inputs")[0].splitlines() if row.startswith("| `")]
+    listed = {name.strip(" `") for row in rows for name in row.split(",")}
+    assert listed == set(json_schema()["properties"]) - set(KNOWN_CHECKS)
 
 
 def test_every_known_check_may_have_tolerances() -> None:

@@ -141,3 +141,34 @@ def test_cases_that_do_not_run_are_not_judged(folder: Folder) -> None:
     target = Target(file=str(folder.path / "ops" / "relu.py"), name="F", written="ops/relu.py:F")
     loaded = {target: signature()}
     assert check_signatures(reading.specs, expand(reading.specs, Overrides(checks=())), loaded) == ()
+
+
+SURROGATE = TEXT + "surrogate: ops/relu.py:soft\n"
+
+
+def test_a_surrogate_that_is_not_there(folder: Folder) -> None:
+    absent = TargetProblem(absence=Absence.MISSING, message="ops/relu.py has no `soft`", names=("soft_relu", "F"))
+    assert errors(folder, SURROGATE, absent, "soft") == [
+        "5:12: surrogate: ops/relu.py has no `soft` (did you mean `soft_relu`?)"
+    ]
+
+
+def test_a_surrogate_takes_the_arguments_of_forward(folder: Folder) -> None:
+    found = signature(parameter("x"), parameter("clip"), kind=TargetKind.CALLABLE)
+    assert errors(folder, SURROGATE, found, "soft") == []
+    other = signature(parameter("x"), parameter("clip_val"), kind=TargetKind.CALLABLE)
+    assert errors(folder, SURROGATE, other, "soft") == [
+        "5:12: surrogate: `clip_val` is missing, the surrogate `soft` has no default for it",
+        "5:12: surrogate: the surrogate `soft` has no parameter `clip` (did you mean `clip_val`?)",
+    ]
+
+
+def test_neither_a_surrogate_nor_its_function_is_a_module(folder: Folder) -> None:
+    module = signature(parameter("x"), parameter("clip"), kind=TargetKind.MODULE)
+    assert errors(folder, SURROGATE, module, "soft") == [
+        "5:12: surrogate: `ops/relu.py:soft` is an nn.Module class (a surrogate is a function)"
+    ]
+    assert errors(folder, SURROGATE, module) == [
+        "5:12: surrogate: `ops/relu.py:F` is an nn.Module class, and a surrogate has no parameters "
+        "(write a function that takes them as arguments)"
+    ]

@@ -40,8 +40,7 @@ def straight_through(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     count = differ(int(wrong.sum()), len(wrong), "elements")
     text = (
         f"{count}; {evidence.of.name} moves in jumps only, analytic {f'= {claim}' if claim else '≠ 0'}: "
-        "a straight-through estimator or another surrogate; where it is meant, "
-        "`expect: {gradcheck: {cause: straight-through}}` says so"
+        "a straight-through estimator; where it is meant, `surrogate` names the function that backward is for"
     )
     return Diagnosis(cause=STRAIGHT_THROUGH, explanation=text, share=1.0)
 

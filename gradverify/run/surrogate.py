@@ -1,0 +1,143 @@
+"""A function held against the derivative of another one: the surrogate that its backward is meant for.
+
+gradcheck takes its differences of the surrogate. gradgradcheck compares backward's derivative with differences of
+backward itself; the surrogate's kinks tell it where backward may jump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Case, Settings, TorchGradcheck
+from gradverify.checks import gradcheck
+from gradverify.checks.registry import run_check
+from gradverify.core.function.problem import Problem, fresh, named_tensors
+from gradverify.core.whole.evidence import Diagnose
+from gradverify.errors import EvaluationError, InputError, SurrogateError
+from gradverify.result import CheckResult, Finding
+from gradverify.run.build import build
+from gradverify.run.load import load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surrogate:
+    """The problem whose values are those of the surrogate and whose gradients are those of the function."""
+
+    written: str  # as the spec names it
+    problem: Problem
+
+
+def surrogate_of(case: Case, problem: Problem) -> Surrogate | None:
+    """Return the surrogate of a case's problem, None where the spec names none; raises what `build` raises."""
+    if case.surrogate is None:
+        return None
+    described = replace(case, target=case.surrogate, init=None, outputs=None, surrogate=None)
+    other = build(described, load(case.surrogate))
+    finer = None
+    if problem.finer is not None:
+        finer = _combined(problem, problem.finer, other, other.finer or other.function, case.surrogate.written)
+    function = _combined(problem, problem.function, other, other.function, case.surrogate.written)
+    return Surrogate(
+        written=case.surrogate.written,
+        problem=replace(problem, function=function, finer=finer, output=""),
+    )
+
+
+def gradcheck_held_against(surrogate: Surrogate, settings: Settings, diagnose: Diagnose) -> CheckResult:
+    """Return gradcheck's result, with the surrogate named in its message and in every finding with elements.
+
+    torch's own check is left out.
+    """
+    against = f"held against the derivative of {surrogate.written}"
+    settings = replace(settings, torch_gradcheck=TorchGradcheck.NEVER)
+    result = run_check(gradcheck.NAME, surrogate.problem, settings, diagnose)
+    torchs = result.torch
+    if torchs is not None:
+        torchs = replace(torchs, message="torch's check knows no surrogate: it would hold backward against forward")
+    return replace(
+        result,
+        message=f"{result.message}; {against}" if result.method is not None else result.message,
+        findings=tuple(_finding_told(finding, against) for finding in result.findings),
+        torch=torchs,
+    )
+
+
+def _finding_told(finding: Finding, against: str) -> Finding:
+    return replace(finding, message=f"{against}: {finding.message}") if finding.elements else finding
+
+
+class _Held(torch.autograd.Function):
+    """The surrogate's value; its cotangent goes to the function's output as it is."""
+
+    @staticmethod
+    def forward(_ctx: Any, _output: Tensor, value: Tensor) -> Tensor:
+        return value.clone()
+
+    @staticmethod
+    def backward(_ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad, None
+
+
+def _combined(
+    problem: Problem, own: Callable[..., Any], other: Problem, surrogate: Callable[..., Any], written: str
+) -> Callable[..., dict[str, Tensor]]:
+    """Return a function with the surrogate's values, whose backward, where one is asked for, is that of `own`."""
+    order = _order(problem, other, written)
+
+    def values(tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        given = [fresh(tensor) for tensor in tensors]
+        try:
+            with torch.no_grad():
+                return _by_name(surrogate(*(given[place] for place in order)))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise EvaluationError("surrogate", error) from error
+
+    def function(*tensors: Tensor) -> dict[str, Tensor]:
+        found = values(tensors)  # first: what it draws at random does not depend on whether `own` is called
+        if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
+            return found
+        outputs = _by_name(own(*tensors))
+        _require_alike(outputs, found, written)
+        return {name: _held(output, found[name]) for name, output in outputs.items()}
+
+    return function
+
+
+def _order(problem: Problem, other: Problem, written: str) -> list[int]:
+    """Return where the surrogate's differentiated inputs stand among those of the function."""
+    names = [primal.name for primal in problem.primals]
+    others = [primal.name for primal in other.primals]
+    if sorted(names) != sorted(others):
+        raise InputError(f"{written} is differentiated by {', '.join(others)}, forward by {', '.join(names)}")
+    return [names.index(name) for name in others]
+
+
+def _by_name(raw: Any) -> dict[str, Tensor]:
+    return {named.name: named.tensor for named in named_tensors("output", raw)}
+
+
+def _held(output: Tensor, value: Tensor) -> Tensor:
+    held: Tensor = _Held.apply(output, value) if output.requires_grad else value  # type: ignore[no-untyped-call]
+    return held
+
+
+def _require_alike(outputs: Mapping[str, Tensor], found: Mapping[str, Tensor], written: str) -> None:
+    """Raise where the surrogate's outputs are not like those of forward."""
+    one, other = _described(outputs), _described(found)
+    if one != other:
+        said = f"{written} returns {other}, forward {one}; a surrogate returns what forward does"
+        raise EvaluationError("surrogate", SurrogateError(said))
+
+
+def _described(outputs: Mapping[str, Tensor]) -> str:
+    parts = [
+        f"{name} {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}" for name, tensor in outputs.items()
+    ]
+    return ", ".join(parts) or "no tensor"
