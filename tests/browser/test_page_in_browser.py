@@ -193,6 +193,21 @@ def test_hostile_text_does_not_run(show: Show) -> None:
     assert "</script><script>hit()</script>" in tab.run("document.querySelector('#case-0 .body').textContent")
 
 
+def test_every_chip_of_a_case_names_its_check(show: Show) -> None:
+    tab = show(mixed())
+    opened(tab)
+    chips = "[...document.querySelectorAll('#case-0 .marks .cause, #case-0 .check .badge, #case-0 .check .code, "
+    chips += "#case-0 .check .cause')].map((chip) => chip.textContent)"
+    assert tab.run(chips) == [
+        "gradcheck: missing-mask",
+        "✗ gradcheck: fail",
+        "gradcheck GV101",
+        "gradcheck: missing-mask",
+        "✓ gradgradcheck: pass",
+        "✓ contract: pass",
+    ]
+
+
 def test_codes_and_causes_open_their_explanation(show: Show) -> None:
     tab = show(mixed())
     opened(tab)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from report_specimens import (
     case,
     check,
+    contract,
     crashed,
     element,
     everything,
@@ -199,6 +200,16 @@ def test_a_case_tells_everything() -> None:
     assert (shown["code"], shown["cause"], shown["why"][:15]) == ("GV101", "missing-mask", "analytic is not")
     assert [text.strip() for text in shown["rows"][1]] == [
         *("y[4]", "x[4]", "6.512345679", "1", "0.2500000000 ± 2e-11", "0.75", "3.1e-10", "2.5e9", "mismatch")
+    ]
+
+
+def test_the_causes_in_the_listing_name_their_check() -> None:
+    other = failing_check(check="gradgradcheck", findings=(finding(code="GV202", cause="detached"),))
+    made = replace(masked(), checks=(masked().checks[0], other, contract()))
+    texts = [text for _, text in page(made).texts]
+    assert [text for text in texts if text in ("gradcheck: missing-mask", "gradgradcheck: detached")] == [
+        "gradcheck: missing-mask",
+        "gradgradcheck: detached",
     ]
 
 

@@ -41,7 +41,7 @@ class Line:
     dtype: str
     seconds: str
     checks: tuple[Mark, ...]
-    causes: tuple[str, ...]
+    causes: tuple[str, ...]  # with the check that names each
     why: str  # a sentence, for a case that did not pass
     words: str  # what else it can be found by
 
@@ -59,7 +59,8 @@ class Share:
 def line_of(number: int, case: CaseResult) -> Line:
     """Return a case's line."""
     findings = [finding for check in case.checks for finding in check.findings]
-    causes = tuple(dict.fromkeys(one_line(finding.cause) for finding in findings if finding.cause))
+    named = ((check.check, finding.cause) for check in case.checks for finding in check.findings if finding.cause)
+    causes = tuple(dict.fromkeys(f"{one_line(check)}: {one_line(cause)}" for check, cause in named))
     codes = dict.fromkeys(finding.code for finding in findings)
     return Line(
         number=number,

@@ -20,21 +20,21 @@ function output(text) {
 }
 
 function checkOf(check) {
-  const badge = el("span", { class: `badge ${check.verdict}` }, `${SIGNS[check.verdict]} ${check.verdict}`);
+  const badge = el("span", { class: `badge ${check.verdict}` }, `${SIGNS[check.verdict]} ${check.name}: ${check.verdict}`);
   return el("section", { class: "check" },
-    el("h3", {}, badge, " ", check.name, check.answer ? el("span", { class: "answer" }, ...withCodes(check.answer)) : null),
+    el("h3", {}, badge, check.answer ? el("span", { class: "answer" }, ...withCodes(check.answer)) : null),
     ...output(check.rest),
     check.cost ? el("p", { class: "aside" }, check.cost) : null,
     check.torch ? el("p", { class: check.torch_differs ? "differs" : "aside" }, check.torch) : null,
-    ...check.findings.map(findingOf)
+    ...check.findings.map((finding) => findingOf(check.name, finding))
   );
 }
 
-function findingOf(finding) {
+function findingOf(check, finding) {
   return el("article", { class: `finding ${finding.verdict}` },
-    el("h4", {}, explained(finding.code, "code"), " ", ...withCodes(finding.says)),
+    el("h4", {}, explained(finding.code, "code", `${check} ${finding.code}`), " ", ...withCodes(finding.says)),
     ...output(finding.rest),
-    finding.cause ? el("p", {}, "cause ", explained(finding.cause, "cause"), finding.why ? ` ${finding.why}` : "") : null,
+    finding.cause ? el("p", {}, "cause ", explained(finding.cause, "cause", `${check}: ${finding.cause}`), finding.why ? ` ${finding.why}` : "") : null,
     finding.rows.length ? elementTable(finding) : null,
     finding.more ? el("p", { class: "aside" }, finding.more) : null,
     finding.picture ? pictureOf(finding) : null

@@ -4,10 +4,10 @@ function explanationOf(name) {
   return document.getElementById(`explain-${name}`);
 }
 
-// A code or a cause: a button where there is something to explain.
-function explained(name, look) {
-  if (!explanationOf(name)) return el("span", { class: look }, name);
-  return el("button", { type: "button", class: look, "data-explain": name, title: "what this means" }, name);
+// A code or a cause, shown as `text`: a button where there is something to explain.
+function explained(name, look, text = name) {
+  if (!explanationOf(name)) return el("span", { class: look }, text);
+  return el("button", { type: "button", class: look, "data-explain": name, title: "what this means" }, text);
 }
 
 // Text in which every code is a button.
