@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -236,6 +236,23 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the verdict that decides: a proven fail before an error, skip only when nothing ran."""
     found = set(verdicts)
     return next((verdict for verdict in WORST_FIRST if verdict in found), Verdict.SKIP)
+
+
+def broken_off(found: CheckResult, code: str, why: str) -> CheckResult:
+    """Return the result of a check that did not finish: what it had found, and a finding that says why it ended."""
+    said = without_output(why)
+    return replace(
+        found,
+        verdict=worst((found.verdict, Verdict.ERROR)),
+        message=f"{found.message}; {said}" if found.message else said,
+        findings=(*found.findings, Finding(code=code, verdict=Verdict.ERROR, message=why)),
+    )
+
+
+def not_run(check: str, after: CheckResult) -> CheckResult:
+    """Return the skip of a check that comes after one that did not finish."""
+    why = without_output(after.findings[-1].message)
+    return CheckResult(check=check, verdict=Verdict.SKIP, message=f"not run: {after.check} {why}")
 
 
 def summarize(cases: Iterable[CaseResult], seconds: float) -> Summary:

@@ -9,8 +9,10 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.checks.excerpts import diagnosed_in_excerpts
 from gradverify.checks.failures import evaluations, inconclusive, not_dense, nothing_to_differentiate
-from gradverify.checks.wording import along, finding_of, summary_of
-from gradverify.core.function.problem import Problem
+from gradverify.checks.wording import along, finding_of, summary_of, unfinished_search
+from gradverify.core.function.coordinates import blocks
+from gradverify.core.function.deadline import keeping
+from gradverify.core.function.problem import Named, Problem
 from gradverify.core.function.steady import Steady
 from gradverify.core.function.tape import Tape
 from gradverify.core.jacobians import Investigation, evidence, investigate, whole
@@ -18,7 +20,7 @@ from gradverify.core.judging.compare import ACCEPTED, WRONG, Code
 from gradverify.core.judging.entries import Entries
 from gradverify.core.judging.ground import Reconsider
 from gradverify.core.judging.tally import Comparison
-from gradverify.core.ways.probed import UnnamedError
+from gradverify.core.ways.probed import UnfinishedSearch, UnnamedError
 from gradverify.core.whole.evidence import Diagnose, Diagnosis, Whole, undiagnosed
 from gradverify.core.whole.sums import Sums
 from gradverify.result import CheckResult, ElementVerdict, Finding, Method, Verdict
@@ -50,6 +52,9 @@ def judge(question: Question, steady: Steady) -> Judgement:
         found = investigate(steady, question.settings, question.reconsider)
     except UnnamedError as error:
         return Judgement(result=inconclusive(check, problem, f"GV{series + 4}", str(error)), found=None)
+    except UnfinishedSearch as end:
+        end.found = _unfinished(question, problem, end)
+        raise
     result = _told(question, problem, found)
     if found.sampled.rounds_to is not None and result.entries:
         narrow = str(found.sampled.rounds_to).removeprefix("torch.")
@@ -59,12 +64,25 @@ def judge(question: Question, steady: Steady) -> Judgement:
     return Judgement(result=result, found=found)
 
 
+def _unfinished(question: Question, problem: Problem, end: UnfinishedSearch) -> CheckResult:
+    inputs = blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals)
+    text = unfinished_search(end.columns, inputs)
+    return CheckResult(
+        check=question.check,
+        verdict=Verdict.FAIL,
+        message=text,
+        method=Method.PROBED,
+        entries=end.entries,
+        findings=(Finding(code=f"GV{question.series + 1}", verdict=Verdict.FAIL, message=text),),
+    )
+
+
 def _told(question: Question, problem: Problem, found: Investigation) -> CheckResult:
     comparison = found.comparison
     everything = whole(found) if comparison.counts[Code.MISMATCH] else None
-    findings = sorted((_finding(question, found, everything, group) for group in comparison.groups), key=_weight)
+    told = sorted(((_finding(question, found, group), group) for group in comparison.groups), key=_weight)
     verdict = _verdict(comparison)
-    return CheckResult(
+    result = CheckResult(
         check=question.check,
         verdict=verdict,
         message=f"{_message(comparison, verdict)}{_unused(question, found, verdict)}",
@@ -76,9 +94,11 @@ def _told(question: Question, problem: Problem, found: Investigation) -> CheckRe
         max_error=comparison.max_error,
         max_error_bar=comparison.max_error_bar,
         detection_limit=comparison.detection_limit,
-        evaluations=evaluations(problem),
-        findings=tuple(findings),
+        findings=tuple(finding for finding, _ in told),
     )
+    with keeping(result):
+        findings = tuple(_with_cause(question, found, everything, *each) for each in told)
+    return replace(result, findings=findings, evaluations=evaluations(problem))
 
 
 def seeded(found: CheckResult, problem: Problem, ready: Steady) -> CheckResult:
@@ -137,12 +157,18 @@ def _is_zero(values: Tensor) -> bool:
     return not (bool(values[:_GLANCE].any()) or bool(values.any()))
 
 
-def _finding(question: Question, found: Investigation, everything: Whole | None, group: Entries) -> Finding:
+def _finding(question: Question, found: Investigation, group: Entries) -> Finding:
     finding = finding_of(group, question.series, missing=found.backward.missing[group.wrt.tensor])
-    if finding.verdict is not Verdict.FAIL:
-        return finding
     if group.code is Code.ASTRAY:
         return replace(finding, message=f"{finding.message}: {along(group, found.comparison.ties, found.sampled)}")
+    return finding
+
+
+def _with_cause(
+    question: Question, found: Investigation, everything: Whole | None, finding: Finding, group: Entries
+) -> Finding:
+    if finding.verdict is not Verdict.FAIL or group.code is Code.ASTRAY:
+        return finding
     diagnosis = _diagnosis(question, found, everything, group)
     if diagnosis is None:
         return finding
@@ -165,8 +191,9 @@ def _diagnosis(question: Question, found: Investigation, everything: Whole | Non
     return question.diagnose(sums) or diagnosed_in_excerpts(sums, question.settings, question.diagnose)
 
 
-def _weight(finding: Finding) -> tuple[int, float]:
+def _weight(told: tuple[Finding, Entries]) -> tuple[int, float]:
     """Sort key: fails first, then what could not be judged, then the accepted; the worst excess first."""
+    finding, _ = told
     order = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS).index(finding.verdict)
     worst = finding.elements[0]
     ratio = worst.error / worst.allowed if worst.allowed > 0 else float("inf")

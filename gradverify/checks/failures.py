@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 import torch
 
+from gradverify.core.function.deadline import OutOfTime
 from gradverify.core.function.problem import Named, Problem
 from gradverify.core.function.tape import Rejected
 from gradverify.errors import EvaluationError, SurrogateError
-from gradverify.result import CheckResult, Evaluations, Finding, Verdict
+from gradverify.result import CheckResult, Evaluations, Finding, Verdict, broken_off
 
 _CODES = {"forward": "GV902", "backward": "GV903", "surrogate": "GV908"}
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
@@ -35,6 +37,12 @@ def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckRe
     name, said = type(original).__name__, first_line(original)
     text = f"{error.stage} raised {name if said == name else f'{name}: {said}'}{place}"
     return _single(check, problem, _CODES[error.stage], Verdict.ERROR, text)
+
+
+def timed_out(check: str, problem: Problem, error: OutOfTime) -> CheckResult:
+    """Return the result of a check that ran out of time, with what it had found by then."""
+    found = error.found or CheckResult(check=check, verdict=Verdict.SKIP)
+    return broken_off(replace(found, evaluations=evaluations(problem)), "GV904", str(error))
 
 
 def nothing_to_differentiate(check: str, problem: Problem, reason: str) -> CheckResult:

@@ -14,6 +14,7 @@ from gradverify.checks.left_out import left_out
 from gradverify.checks.overwritten import overwrites
 from gradverify.checks.summed import used_together
 from gradverify.checks.torch_gradcheck import run_gradcheck
+from gradverify.core.function.deadline import keeping
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.steady import Steady, steady
 from gradverify.core.function.tape import record
@@ -38,14 +39,15 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     ready = steady(problem, tape, settings.seed)
     if ready is None:
         return inconclusive(NAME, problem, f"GV{SERIES + 4}", RANDOM)
-    torchs = run_gradcheck(ready.problem, settings, ready.tape)
     try:
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=as_judged, diagnose=diagnose)
-        found = _as_used(judge(question, ready), ready, settings)
-        found = seeded(_with_remarks(found, tuple(cut_off(ready)), left_out(ready.tape)), problem, ready)
+        judged = judge(question, ready)
+        with keeping(judged.result):
+            found = _as_used(judged, ready, settings)
+            found = seeded(_with_remarks(found, tuple(cut_off(ready)), left_out(ready.tape)), problem, ready)
     except EvaluationError as error:
         found = failed_call(NAME, ready.problem, error)
-    return beside(found, torchs)
+    return beside(found, run_gradcheck(ready.problem, settings, ready.tape))
 
 
 def _as_used(judged: Judgement, ready: Steady, settings: Settings) -> CheckResult:

@@ -14,6 +14,7 @@ from gradverify.checks.failures import failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.symmetry import asymmetric
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
+from gradverify.core.function.deadline import keeping
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.sampler import sampler
 from gradverify.core.function.second_order import once_differentiable, vjp_problem
@@ -50,14 +51,15 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
         return beside(_failed(problem, error), run_gradgradcheck(ready.problem, settings, ready.tape))
     if once_differentiable(second.tape):
         return skipped(NAME, problem, "backward is declared @once_differentiable: it has no derivative of its own")
-    torchs = run_gradgradcheck(ready.problem, settings, ready.tape)
     try:
         reconsider = _kinks_of(ready, settings)
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
-        found = seeded(_with_remarks(judge(question, second), ready, settings.seed), problem, ready)
+        judged = judge(question, second)
+        with keeping(judged.result):
+            found = seeded(_with_remarks(judged, ready, settings.seed), problem, ready)
     except EvaluationError as error:
         found = _failed(problem, error)
-    return beside(found, torchs)
+    return beside(found, run_gradgradcheck(ready.problem, settings, ready.tape))
 
 
 def _with_remarks(judgement: Judgement, first: Steady, seed: int) -> CheckResult:

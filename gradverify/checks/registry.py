@@ -10,8 +10,9 @@ import torch
 from gradverify.case import Settings
 from gradverify.checks import batching, compiling, forward_ad, gradcheck, gradgradcheck, precision
 from gradverify.checks.contract import check as contract
-from gradverify.checks.failures import failed_call, skipped
+from gradverify.checks.failures import failed_call, skipped, timed_out
 from gradverify.core.function.chance import seed_everywhere
+from gradverify.core.function.deadline import OutOfTime
 from gradverify.core.function.problem import Meter, Problem
 from gradverify.core.function.room import keep_what_is_freed
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
@@ -49,7 +50,7 @@ CHECKS = (
 
 
 def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
-    """Run the named check; what user code raises becomes a finding. All generators are seeded.
+    """Run the named check; what user code raises becomes a finding, and so does a time-out. All generators are seeded.
 
     `diagnose` is asked for the cause of every wrong block of a Jacobian.
     """
@@ -64,3 +65,5 @@ def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnos
             return found.run(problem, settings, diagnose)
         except EvaluationError as error:
             return failed_call(name, problem, error)
+        except OutOfTime as error:
+            return timed_out(name, problem, error)

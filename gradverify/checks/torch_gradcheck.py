@@ -14,6 +14,7 @@ from torch.autograd.gradcheck import GradcheckError
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.failures import first_line
 from gradverify.core.function.coordinates import coordinates_in
+from gradverify.core.function.deadline import OutOfTime
 from gradverify.core.function.problem import Meter, Problem, call, fresh
 from gradverify.core.function.tape import Tape, call_on_leaves
 from gradverify.errors import EvaluationError
@@ -56,6 +57,8 @@ def _outcome(name: str, check: Callable[..., bool], function: Any, inputs: tuple
             check(function, inputs)
     except GradcheckError as error:
         return TorchOutcome(name=name, verdict=Verdict.FAIL, message=first_line(error))
+    except OutOfTime as error:
+        return TorchOutcome(name=name, verdict=Verdict.SKIP, message=str(error))
     except KeyboardInterrupt:
         raise
     except BaseException as error:

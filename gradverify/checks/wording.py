@@ -64,6 +64,12 @@ def along(group: Entries, ties: Sequence[Tie], sampled: Sampler) -> str:
     )
 
 
+def unfinished_search(columns: Sequence[int], inputs: Sequence[Block]) -> str:
+    """Return what is known where random sums disagree and time ran out before the search for their cause had ended."""
+    text = "random sums disagree; the search was not finished"
+    return f"{text}; found so far: by {', '.join(_named(inputs, column) for column in columns)}" if columns else text
+
+
 def told_apart(one: float, other: float) -> tuple[str, str]:
     """Return both numbers with as many digits as it takes to see that they are not the same, six or more."""
     for digits in range(6, 17):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gradverify.case import Case, Settings, Tolerances
 from gradverify.checks import gradcheck, gradgradcheck
@@ -10,17 +10,37 @@ from gradverify.checks.registry import run_check
 from gradverify.core.function.problem import Problem
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult
+from gradverify.run.lost import with_rest
 from gradverify.run.surrogate import Surrogate, gradcheck_held_against
+
+Tell = Callable[[tuple[CheckResult, ...]], None]
+
+
+def told_to_nobody(_finished: tuple[CheckResult, ...]) -> None:
+    """Ignore results until all of them are there."""
 
 
 def run_checks(
-    problem: Problem, checks: Sequence[str], settings_of: Mapping[str, Settings], surrogate: Surrogate | None = None
+    problem: Problem,
+    checks: Sequence[str],
+    settings_of: Mapping[str, Settings],
+    tell: Tell = told_to_nobody,
+    surrogate: Surrogate | None = None,
 ) -> tuple[CheckResult, ...]:
     """Run each check with its own settings, in the order given; they seed all generators.
 
-    Where there is a surrogate, gradcheck takes differences of it, and gradgradcheck its kinks for those of forward.
+    `tell` is called with the results so far before the first check and after each. Checks after one that ran out of
+    time are skipped. Where there is a surrogate, gradcheck takes differences of it, and gradgradcheck its kinks for
+    those of forward.
     """
-    return tuple(_run(name, problem, settings_of[name], surrogate) for name in checks)
+    finished: tuple[CheckResult, ...] = ()
+    tell(finished)
+    for name in checks:
+        finished = (*finished, _run(name, problem, settings_of[name], surrogate))
+        tell(finished)
+        if any(finding.code == "GV904" for finding in finished[-1].findings):
+            break
+    return with_rest(finished, checks)
 
 
 def _run(name: str, problem: Problem, settings: Settings, surrogate: Surrogate | None) -> CheckResult:

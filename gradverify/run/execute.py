@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from gradverify.case import Case, Literal
+from gradverify.core.function.deadline import Deadline
 from gradverify.errors import InputError
 from gradverify.result import CaseResult, Source
 from gradverify.run.arguments import seed_everything
 from gradverify.run.blame import describe
 from gradverify.run.build import build
-from gradverify.run.checking import run_checks, settings_of
+from gradverify.run.checking import Tell, run_checks, settings_of, told_to_nobody
 from gradverify.run.devices import lack_of
 from gradverify.run.load import LoadError, find
 from gradverify.run.memory import is_out_of_memory
@@ -21,7 +23,7 @@ from gradverify.run.source import source_in_graph, source_of
 from gradverify.run.surrogate import surrogate_of
 
 
-def execute(case: Case) -> CaseResult:
+def execute(case: Case, deadline: Deadline | None = None, tell: Tell = told_to_nobody) -> CaseResult:
     """Run one case and return what came of it; raises nothing but KeyboardInterrupt."""
     started = time.perf_counter()
     lack = lack_of(case.device)
@@ -29,7 +31,7 @@ def execute(case: Case) -> CaseResult:
         return skipped(case, lack)
     try:
         with importable(case.target):
-            return _run(case, started)
+            return _run(case, started, deadline, tell)
     except KeyboardInterrupt:
         raise
     except LoadError as error:
@@ -44,18 +46,18 @@ def describe_load(error: LoadError) -> str:
     return f"{error.problem.message}{names}"
 
 
-def _run(case: Case, started: float) -> CaseResult:
+def _run(case: Case, started: float, deadline: Deadline | None, tell: Tell) -> CaseResult:
     target = find(case.target)
     source = source_of(target)
     try:
         # What user code draws on its own account depends on the case alone, not on what ran before.
         seed_everything(case.draw_key, case.seed)
-        problem = build(case, target)
+        problem = replace(build(case, target), deadline=deadline)
         if not problem.primals:
             return could_not_run(case, "GV907", _nothing(case), source=source, seconds=time.perf_counter() - started)
         surrogate = surrogate_of(case, problem)
         seed_everything(case.draw_key, case.seed)
-        checks = run_checks(problem, case.checks, settings_of(case), surrogate)
+        checks = run_checks(problem, case.checks, settings_of(case), tell, surrogate)
     except (KeyboardInterrupt, LoadError):
         raise
     except BaseException as error:

@@ -10,8 +10,9 @@ import time
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from gradverify.result import CheckResult
 from gradverify.run.frames import send_frame, take_frame
-from gradverify.run.task import Assignment, Begun, Reply, Task
+from gradverify.run.task import Assignment, Begun, Progress, Reply, Task
 from gradverify.run.wire import DEAF_EXIT
 
 _BLOCK = 1 << 18
@@ -37,6 +38,7 @@ class Link:
     process: int | None = None  # None until the server has said it
     task: Task | None = None
     begun: float | None = None  # when the task started, by the monotonic clock
+    checks: tuple[CheckResult, ...] | None = None  # finished checks of a case; None before its first has begun
     served: int = 0  # tasks finished
     resource: str = ""  # of its last task
     deaf: float | None = None  # since when its socket is closed, by the monotonic clock
@@ -47,7 +49,7 @@ class Link:
 
 def give(link: Link, task: Task) -> None:
     """Send a task to an idle worker; one that has died meanwhile is noticed when the server says so."""
-    link.task, link.begun, link.resource = task, None, task.resource
+    link.task, link.begun, link.checks, link.resource = task, None, None, task.resource
     link.tail.clear()
     with contextlib.suppress(OSError):
         link.channel.setblocking(True)
@@ -56,9 +58,9 @@ def give(link: Link, task: Task) -> None:
         link.channel.setblocking(False)
 
 
-def hear(link: Link) -> list[Begun | Reply]:
+def hear(link: Link) -> list[Begun | Progress | Reply]:
     """Return the messages that have come; `deaf` is set where there will be no more."""
-    messages: list[Begun | Reply] = []
+    messages: list[Begun | Progress | Reply] = []
     try:
         for _ in range(_MOST_BLOCKS):
             part = link.channel.recv(_BLOCK)

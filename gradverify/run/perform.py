@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 
 from gradverify.case import Absence, Case, Target, TargetProblem
+from gradverify.core.function.deadline import Deadline
 from gradverify.run.arguments import seed_everything
 from gradverify.run.blame import describe
+from gradverify.run.checking import Tell, told_to_nobody
 from gradverify.run.devices import devices_here
 from gradverify.run.execute import execute
 from gradverify.run.load import LoadError, load
@@ -17,13 +19,16 @@ from gradverify.run.state import State, undisturbed
 from gradverify.run.task import Answer, Devices, Loaded, Work
 
 
-def perform(work: Work, state: State) -> Answer:
-    """Return the answer, with the process put back to `state`; raises nothing but KeyboardInterrupt."""
+def perform(work: Work, state: State, deadline: Deadline | None = None, tell: Tell = told_to_nobody) -> Answer:
+    """Return the answer, with the process put back to `state`; raises nothing but KeyboardInterrupt.
+
+    The checks of a case end at the deadline; `tell` is called with their results as they come.
+    """
     with undisturbed(state):
         torch.set_num_threads(1)  # sums come out the same with and without workers
         seed_everything("import")  # and so does what a module draws when it is imported, whichever case is the first
         if isinstance(work, Case):
-            return execute(work)
+            return execute(work, deadline, tell)
         if isinstance(work, Target):
             return inspect_target(work)
         return Devices(names=devices_here())

@@ -18,7 +18,7 @@ from gradverify.run.interrupts import Waiting
 from gradverify.run.last_words import end_of, last_words
 from gradverify.run.launch import Server, ServerError, order_end, order_worker, receive_news, start_server, stop_server
 from gradverify.run.link import Doom, Link, drain, ending, give, hang_up, hear
-from gradverify.run.task import Begun, EngineEvent, Loss, Reply, Task, TaskDone, TaskLost, TaskStarted
+from gradverify.run.task import Begun, EngineEvent, Loss, Progress, Reply, Task, TaskDone, TaskLost, TaskStarted
 from gradverify.run.wire import DIED, FORKED, READY
 
 _DYING = 0.25  # seconds
@@ -141,6 +141,8 @@ class LocalPool:
         for message in hear(link):
             if isinstance(message, Begun):
                 self._begin(link)
+            elif isinstance(message, Progress):
+                link.checks = message.checks
             elif isinstance(message, Reply):
                 self._finish(link, message)
         if link.deaf is not None:
@@ -208,8 +210,17 @@ class LocalPool:
         seconds = time.monotonic() - link.begun if link.begun is not None else 0.0
         words = last_words(link.tail.decode("utf-8", "replace"))
         output = end_of(words.printed)
-        lost = TaskLost(key=task.key, loss=loss, detail=detail, output=output, place=words.place, seconds=seconds)
-        self._events.append(lost)
+        self._events.append(
+            TaskLost(
+                key=task.key,
+                loss=loss,
+                detail=detail,
+                output=output,
+                place=words.place,
+                seconds=seconds,
+                checks=link.checks,
+            )
+        )
 
     def _lose_server(self) -> None:
         """Go on with another server; what was running went down with this one."""

@@ -12,6 +12,7 @@ import torch
 
 from gradverify.checks.contract.nodes import class_of, custom_nodes
 from gradverify.core.function.chance import generators_kept
+from gradverify.core.function.deadline import OutOfTime
 from gradverify.core.function.problem import Problem, gpus_of
 from gradverify.core.function.tape import record
 from gradverify.result import Source
@@ -29,12 +30,12 @@ def source_of(target: Any) -> Source | None:
 def source_in_graph(problem: Problem) -> Source | None:
     """Return file and line of the `backward` in the graph that a forward leaves, None where there is not exactly one.
 
-    Calls the forward once; what it raises is not said here.
+    Calls the forward once; None where it raises, or where time has run out.
     """
     try:
         with generators_kept(gpus_of(problem)):
             nodes = custom_nodes(record(problem))
-    except Exception:
+    except (Exception, OutOfTime):
         return None
     found = {class_of(node) for node in nodes}
     return _place(_backward(found.pop())) if len(found) == 1 else None

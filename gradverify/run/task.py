@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from gradverify.case import Case, Signature, Target, TargetProblem
-from gradverify.result import CaseResult, Source
+from gradverify.result import CaseResult, CheckResult, Source
 from gradverify.run.interrupts import Waiting
 
 
@@ -62,6 +62,13 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a worker says before the first check of a case and after each."""
+
+    checks: tuple[CheckResult, ...]  # the results so far
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """What a worker says when it has finished a piece of work."""
 
@@ -97,6 +104,7 @@ class TaskLost:
     output: str  # the end of what it had printed
     place: str = ""  # where it was last, as `file.py:12 in backward`; "" where it could not say
     seconds: float  # from its start
+    checks: tuple[CheckResult, ...] | None = None  # those of a case that had finished; None if none had begun
 
 
 EngineEvent = TaskStarted | TaskDone | TaskLost

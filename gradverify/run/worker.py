@@ -6,17 +6,19 @@ import ctypes
 import os
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 
 import torch
 
+from gradverify.core.function.deadline import deadline_before_kill
 from gradverify.result import CaseResult
 from gradverify.run.frames import receive_frame, send_frame
 from gradverify.run.last_words import watched
 from gradverify.run.memory import blaming_limit, limited
 from gradverify.run.perform import interrupted_by_itself, perform
 from gradverify.run.state import State, marks, state_now
-from gradverify.run.task import Assignment, Begun, Reply
+from gradverify.run.task import Assignment, Begun, Progress, Reply
 from gradverify.run.wire import DEAF_EXIT
 
 _STREAMS = (1, 2)
@@ -31,6 +33,12 @@ def serve(channel: socket.socket, output: int) -> None:
     place = os.fstat(channel.fileno()).st_ino
     pid = os.getpid()
     before, state = marks(), state_now()
+
+    def send(message: Progress | Reply) -> None:
+        if os.getpid() != pid:
+            os._exit(0)  # user code forked, and this is the copy
+        _send(channel, place, message)
+
     while True:
         _direct_streams(nothing, output)
         try:
@@ -39,19 +47,24 @@ def serve(channel: socket.socket, output: int) -> None:
             return
         send_frame(channel, Begun())
         with watched(output, assignment.timeout):
-            reply = _handle(assignment, before, state)
+            reply = _handle(assignment, before, state, send)
         _flush()
-        if os.getpid() != pid:
-            os._exit(0)  # user code forked, and this is the copy
-        _send(channel, place, reply)
+        send(reply)
         if reply.spent:
             return
 
 
-def _handle(assignment: Assignment, before: tuple[object, ...], state: State) -> Reply:
+def _handle(
+    assignment: Assignment, before: tuple[object, ...], state: State, send: Callable[[Progress], None]
+) -> Reply:
     try:
         with limited(assignment.memory):
-            answer = perform(assignment.work, state)
+            answer = perform(
+                assignment.work,
+                state,
+                deadline=deadline_before_kill(assignment.timeout),
+                tell=lambda finished: send(Progress(checks=finished)),
+            )
     except KeyboardInterrupt as error:  # a worker has no terminal: user code raised it
         answer = interrupted_by_itself(assignment.work, error)
     if isinstance(answer, CaseResult) and assignment.memory is not None:
@@ -73,12 +86,12 @@ def _device_answers() -> bool:
     return True
 
 
-def _send(channel: socket.socket, place: int, reply: Reply) -> None:
-    """Send a reply, unless user code closed the channel and something else has its number now."""
+def _send(channel: socket.socket, place: int, message: Progress | Reply) -> None:
+    """Send a message, unless user code closed the channel and something else has its number now."""
     try:
         if os.fstat(channel.fileno()).st_ino != place:
             raise OSError("the channel was closed")
-        send_frame(channel, reply)
+        send_frame(channel, message)
     except OSError:
         os._exit(DEAF_EXIT)
 

@@ -21,14 +21,14 @@ from tests.run.processes import left_over
 
 # name: what the message has to say
 CRASHES = {
-    "segfault": "GV905: crashed: SIGSEGV (Segmentation fault), last in {place} in segfault; the last it printed:\n"
+    "segfault": "crashed: SIGSEGV (Segmentation fault), last in {place} in segfault; the last it printed:\n"
     "about to touch address 0",
-    "abort": "GV905: crashed: SIGABRT (Aborted), last in {place} in abort",
-    "exit_now": "GV905: ended the process with exit code 3",
-    "killed": "GV905: crashed: SIGKILL (Killed, sent by something else or by the system when memory ran out)",
-    "close_all": "GV905: closed the file descriptors of its own worker",
-    "steal_channel": "GV905: closed the file descriptors of its own worker",
-    "deep": "GV905: crashed: SIGSEGV (Segmentation fault), last in {place} in nested",
+    "abort": "crashed: SIGABRT (Aborted), last in {place} in abort",
+    "exit_now": "ended the process with exit code 3",
+    "killed": "crashed: SIGKILL (Killed, sent by something else or by the system when memory ran out)",
+    "close_all": "closed the file descriptors of its own worker",
+    "steal_channel": "closed the file descriptors of its own worker",
+    "deep": "crashed: SIGSEGV (Segmentation fault), last in {place} in nested",
 }
 TIMEOUTS = ("hang", "stop")
 PASSES = ("flood", "close_streams", "fork", "thread")
@@ -57,7 +57,9 @@ def test_no_other_case_notices(results: dict[str, CaseResult]) -> None:
 
 @pytest.mark.parametrize("name", CRASHES)
 def test_a_crash_is_named(results: dict[str, CaseResult], name: str) -> None:
-    said = re.sub(rf"{re.escape(SHOWN)}/faults\.py:[0-9]+", "{place}", results[name].message)
+    (finding,) = results[name].checks[0].findings
+    said = re.sub(rf"{re.escape(SHOWN)}/faults\.py:[0-9]+", "{place}", finding.message)
+    assert finding.code == "GV905"
     assert said.startswith(CRASHES[name])
     assert "Fatal Python error" not in said
     assert results[name].verdict is Verdict.ERROR
@@ -69,7 +71,8 @@ def test_a_crash_is_named(results: dict[str, CaseResult], name: str) -> None:
 def test_what_does_not_end_is_ended(results: dict[str, CaseResult], name: str) -> None:
     line = line_of("ctypes.PyDLL(None).sleep(60)")
     last = f", last in {SHOWN}/faults.py:{line} in hang" if name == "hang" else ""  # the other one is stopped
-    assert results[name].message == f"GV904: timed out after 0.5 s{last}"
+    (finding,) = results[name].checks[0].findings
+    assert (finding.code, finding.message) == ("GV904", f"timed out after 0.5 s{last}")
     assert results[name].seconds >= 0.5
 
 

@@ -11,6 +11,7 @@ from gradverify.checks.contract.repeats import steady
 from gradverify.checks.contract.returned import refusals
 from gradverify.checks.contract.subject import Subject, subject_of
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
+from gradverify.core.function.deadline import OutOfTime
 from gradverify.core.function.problem import Problem
 from gradverify.result import CheckResult, Finding, Verdict, worst
 
@@ -51,7 +52,14 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     if refused:
         return _result(ready.problem, refused, "")
     subject = subject_of(ready.problem, settings, ready.tape, ready.reuse)
-    return _result(ready.problem, _told_once([*ready.findings, *asked(subject)]), _left_out(subject))
+    found = list(ready.findings)
+    try:
+        found.extend(asked(subject))
+    except OutOfTime as end:
+        if any(finding.verdict is not Verdict.PASS for finding in found):
+            end.found = _result(ready.problem, _told_once(found), "")
+        raise
+    return _result(ready.problem, _told_once(found), _left_out(subject))
 
 
 def _told_once(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -62,13 +62,14 @@ ON_MANY_GRAPHS: tuple[Question, ...] = (
 )
 
 
-def asked(subject: Subject) -> tuple[Finding, ...]:
-    """Return what every question brought to light; raises EvaluationError."""
+def asked(subject: Subject) -> Iterator[Finding]:
+    """Yield what every question brought to light; raises EvaluationError."""
     if subject.reuse is Reuse.SHARED:
-        return tuple(_answers(subject, ON_ONE_GRAPH))
+        yield from _answers(subject, ON_ONE_GRAPH)
+        return
     casts = casts_of(subject)
     found = None if casts.seen else _cheaply(subject)
-    return tuple(_carefully(subject, casts)) if found is None else found
+    yield from _carefully(subject, casts) if found is None else found
 
 
 def _cheaply(subject: Subject) -> tuple[Finding, ...] | None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gradverify.core.function.analytic import Reuse, Reverse, may_be_asked, row
 from gradverify.core.function.flags import all_set
+from gradverify.core.function.problem import metered
 from gradverify.core.function.tape import is_intact
 
 EVERYTHING = slice(None)  # all inputs
@@ -76,7 +77,7 @@ def _at_once(backward: Reverse, cotangents: Tensor, only: slice) -> Tensor | Non
         piece.reshape(len(cotangents), *output.shape).to(output.dtype)
         for piece, output in zip(pieces, outputs, strict=True)
     ]
-    backward.problem.meter.backward += 1
+    metered(backward.problem).backward += 1
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")

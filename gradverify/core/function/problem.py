@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.function.chance import seed_everywhere
+from gradverify.core.function.deadline import Deadline, require_time
 from gradverify.errors import EvaluationError
 
 _COARSE = {torch.float16, torch.bfloat16, torch.float32}
@@ -57,6 +58,7 @@ class Problem:
     finer: Callable[..., Any] | None = None  # `function` with tensors bound in low precision in float64, if any are
     output: str = "output"  # what a single output is called; "" where the function names its outputs itself
     meter: Meter = field(default_factory=Meter)
+    deadline: Deadline | None = None  # user code is not called after it; None for no limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +115,9 @@ def bind(
 def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
     """Run the forward once on `tensors` (one per primal) and return the floating and complex outputs judged.
 
-    Raises EvaluationError when user code raises.
+    Raises EvaluationError when user code raises, and OutOfTime.
     """
-    problem.meter.forward += 1
+    metered(problem).forward += 1
     projected = [
         tensor if primal.project is None else primal.project(tensor)
         for primal, tensor in zip(problem.primals, tensors, strict=True)
@@ -131,6 +133,12 @@ def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
     except BaseException as error:
         raise EvaluationError("forward", error) from error
     return _selected(problem, named_tensors(problem.output, raw))
+
+
+def metered(problem: Problem) -> Meter:
+    """Return the meter that counts a call which is about to be made; raises OutOfTime if the deadline has passed."""
+    require_time(problem.deadline)
+    return problem.meter
 
 
 def named_tensors(name: str, value: Any) -> list[Named]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradverify.core.function.problem import Named, Problem, call, fresh
+from gradverify.core.function.problem import Named, Problem, call, fresh, metered
 from gradverify.errors import EvaluationError
 
 _LEAF, _IN_PLACE = "leaf Variable that requires grad", "in-place operation"  # words of torch's refusal
@@ -99,7 +99,7 @@ def pulled_back(
     differentiable: bool,
 ) -> tuple[Tensor | None, ...]:
     """Return what `vjp` returns, of outputs and leaves that are on no tape; differentiable where that is asked for."""
-    problem.meter.backward += 1
+    metered(problem).backward += 1
     pairs = [pair for pair in zip(outputs, cotangents, strict=True) if pair[0].requires_grad]
     if not pairs:
         return (None,) * len(leaves)

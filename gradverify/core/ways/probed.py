@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core.excuses.second_look import second_look
 from gradverify.core.function import sampler as sampling
+from gradverify.core.function.deadline import OutOfTime
 from gradverify.core.function.flags import any_set
 from gradverify.core.judging.allowance import relative_tolerance
 from gradverify.core.judging.bench import Bench, bench
@@ -35,11 +37,19 @@ class UnnamedError(GradverifyError):
     """Random sums differ, and no entry could be found to be the cause."""
 
 
+class UnfinishedSearch(OutOfTime):
+    """Random sums differ, and the time limit ended the search for the entries that are the cause."""
+
+    def __init__(self, seconds: float, columns: tuple[int, ...], entries: int) -> None:
+        self.columns = columns  # input coordinates with a wrong column, as far as the search had come
+        self.entries = entries  # of the Jacobian
+        super().__init__(seconds)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
     """What the search has come to."""
 
-    suspects: tuple[Suspect, ...]
     clean: bool  # without the columns of the suspects, all sums come out right
     ended: bool = False  # by the number of calls that a search may take
 
@@ -47,20 +57,28 @@ class _Outcome:
 def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconsider) -> Comparison:
     """Compare random sums over all entries, and name the wrong entries where they differ.
 
-    Raises EvaluationError, and UnnamedError where the sums differ for no reason that can be found.
+    Raises EvaluationError, UnnamedError where the sums differ for no reason that can be found, and UnfinishedSearch
+    where they differ when time runs out.
     """
     generator = torch.Generator().manual_seed(settings.seed + 4)
     dtypes = ground.sampled.dtypes
     rtol = relative_tolerance(settings.tolerances, dtypes)
     asked, directions, gaps = probe(ground.sampled, ground.noise, ground.lengths, ground.backward, rtol, generator)
     answers = Rows(asked)
-    limit = _limit(asked, answers, directions, _shown(gaps), generator)
-    outcome = _searched(asked, answers, directions, gaps, settings)
-    found = _judged(ground, answers, outcome.suspects, settings, reconsider) if outcome.suspects else None
     entries = ground.sampled.point.numel() * ground.sampled.value.numel()
+    suspects: list[Suspect] = []
+    try:
+        limit = _limit(asked, answers, directions, _shown(gaps), generator)
+        outcome = _searched(asked, answers, directions, gaps, settings, suspects)
+        found = _judged(ground, answers, suspects, settings, reconsider) if suspects else None
+    except OutOfTime as end:
+        if any(wide(each) and not each.tolerable for each in gaps):
+            columns = tuple(sorted({suspect.column for suspect in suspects}))
+            raise UnfinishedSearch(end.seconds, columns, entries) from end
+        raise
     counts = Counter() if found is None else found.counts
     if not counts[Code.MISMATCH]:
-        if not outcome.clean or not _are_right(asked, outcome.suspects):
+        if not outcome.clean or not _are_right(asked, suspects):
             why = f"; the search ended after {settings.max_evaluations:,} calls" if outcome.ended else ""
             raise UnnamedError(f"random sums over the Jacobian differ, but no single entry was found to be wrong{why}")
         if any_set(asked.left_out):
@@ -83,7 +101,7 @@ def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconside
     )
 
 
-def _are_right(asked: Probe, suspects: tuple[Suspect, ...]) -> bool:
+def _are_right(asked: Probe, suspects: Sequence[Suspect]) -> bool:
     """Tell whether columns whose suspected entries were found right are so as a whole: kinks were on the way."""
     for column in sorted({suspect.column for suspect in suspects}):
         direction = torch.zeros_like(asked.sampled.point)
@@ -93,15 +111,21 @@ def _are_right(asked: Probe, suspects: tuple[Suspect, ...]) -> bool:
     return True
 
 
-def _searched(asked: Probe, answers: Rows, directions: list[Tensor], gaps: list[Gap], settings: Settings) -> _Outcome:
-    """Find wrong entries, column after column, probing again without those found."""
-    suspects: list[Suspect] = []
+def _searched(
+    asked: Probe,
+    answers: Rows,
+    directions: list[Tensor],
+    gaps: list[Gap],
+    settings: Settings,
+    suspects: list[Suspect],
+) -> _Outcome:
+    """Add wrong entries to `suspects`, column after column, probing again without those found."""
     meter = asked.sampled.problem.meter
     begun = meter.forward + meter.backward
     for _ in range(_ROUNDS):
         off = [number for number, found in enumerate(gaps) if wide(found)]
         if not off:
-            return _Outcome(suspects=tuple(suspects), clean=True)
+            return _Outcome(clean=True)
         left = settings.max_evaluations - (meter.forward + meter.backward - begun)
         number = max(off, key=lambda each: ratio(gaps[each]))
         columns: list[int] = []
@@ -112,20 +136,20 @@ def _searched(asked: Probe, answers: Rows, directions: list[Tensor], gaps: list[
             named &= bool(rows)
             suspects += [Suspect(row=place, column=column) for place in rows]
             if len(columns) == _COLUMNS:
-                return _Outcome(suspects=tuple(suspects), clean=False)
+                return _Outcome(clean=False)
         if not columns or not named:
             # Too small for a search to follow: many entries may be off by what the tolerance allows each.
             tolerable = all(found.tolerable for found in gaps)
             ended = meter.forward + meter.backward - begun >= settings.max_evaluations
-            return _Outcome(suspects=tuple(suspects), clean=tolerable, ended=ended)
+            return _Outcome(clean=tolerable, ended=ended)
         for direction in directions:
             direction[columns] = 0.0
         gaps = [gap(asked, direction) for direction in directions]
-    return _Outcome(suspects=tuple(suspects), clean=not any(map(wide, gaps)))
+    return _Outcome(clean=not any(map(wide, gaps)))
 
 
 def _judged(
-    ground: Ground, answers: Rows, suspects: tuple[Suspect, ...], settings: Settings, reconsider: Reconsider
+    ground: Ground, answers: Rows, suspects: Sequence[Suspect], settings: Settings, reconsider: Reconsider
 ) -> Comparison:
     """Judge the suspects one by one, as every entry of a small Jacobian is."""
     places = torch.tensor(sorted({suspect.row for suspect in suspects}))
@@ -139,7 +163,7 @@ def _judged(
     return tally.comparison()
 
 
-def _only_suspects(judged: Judged, chosen: Tensor, places: Tensor, suspects: tuple[Suspect, ...]) -> Judged:
+def _only_suspects(judged: Judged, chosen: Tensor, places: Tensor, suspects: Sequence[Suspect]) -> Judged:
     """Leave out what no search pointed to: entries in a row of one suspect and the column of another."""
     mine = torch.zeros_like(judged.kinked)
     rows = {column: number for number, column in enumerate(chosen.tolist())}
