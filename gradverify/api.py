@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from gradverify.case import Settings, Tolerances, TorchGradcheck
+from gradverify.case import DEFAULT_CHECKS, Settings, TargetKind, Tolerances, TorchGradcheck
 from gradverify.checks.registry import CHECKS
 from gradverify.core.function.chance import generators_kept
+from gradverify.core.function.deadline import Deadline, deadline_in
 from gradverify.core.function.problem import Problem, bind, gpus_of
-from gradverify.report.case_detail import DetailOptions, case_detail
-from gradverify.report.lines import to_text
-from gradverify.report.screen import Screen
+from gradverify.errors import InputError
+from gradverify.report.notebook import case_html, case_text
 from gradverify.result import CaseResult, Verdict, worst
-from gradverify.run.call import Call
+from gradverify.run.call import Call, arrange
 from gradverify.run.checking import run_checks
 from gradverify.run.module import as_function, may_be_a_function
 from gradverify.run.signature import forward_parameters
 from gradverify.run.source import source_in_graph, source_of
 
-_WIDTH = 100  # columns of the table in an assertion's message
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Verified(CaseResult):
+    """A result that prints as the screen shows it, and in a notebook as the page does."""
+
+    def __str__(self) -> str:
+        return case_text(self)
+
+    def _repr_html_(self) -> str:
+        return case_html(self)
 
 
 class GradientMismatch(AssertionError):
@@ -37,36 +47,48 @@ def verify(
     function: Callable[..., Any] | type[torch.autograd.Function],
     inputs: Sequence[Any],
     *,
-    checks: Sequence[str] = ("gradcheck",),
+    checks: Sequence[str] = DEFAULT_CHECKS,
     rtol: float | None = None,
     atol: float | None = None,
     seed: int = 0,
     names: Sequence[str] | None = None,
     torch_gradcheck: str = "small",
+    kwargs: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
 ) -> CaseResult:
     """Judge the gradient of `function` at `inputs`, entry by entry, with finite differences that carry error bars.
 
     `function` is a `torch.autograd.Function` class or any callable. `inputs` are its positional arguments, of any
     shapes: tensors that require grad are differentiated, everything else is passed on, and none of them is touched.
+    `kwargs` are forward's keyword arguments, treated in the same way; tensors in them are called by their keyword.
+    `Function.apply` takes no keyword arguments: those of a Function class are passed by their position in forward.
     Of a `torch.nn.Module`, as it is, the parameters that require grad are differentiated too, by their own names,
     unless it is a script or has parameters that are not there yet.
-    `checks` are names such as "gradcheck" and "gradgradcheck". `rtol` is relative to each entry and defaults to
-    1e-7 in float64; `atol` is in the gradient's own units and defaults to rounding. `names` are what the inputs are
-    called in the result, by default what forward calls them. The same numbers come out as from a spec with these
-    inputs. What user code raises becomes an `error` finding.
+
+    `checks` are names such as "gradcheck" and "contract"; the default is that of the command line. `rtol` is relative
+    to each entry and defaults to 1e-7 in float64; `atol` is in the gradient's own units and defaults to rounding.
+    `names` are what the inputs are called in the result, by default what forward calls them. `timeout` is in seconds:
+    when it has passed, the check that is running ends before its next call of forward or backward, with a finding
+    GV904, and checks after it are skipped. A single call of forward that hangs is not interrupted.
+
+    The same numbers come out as from a spec with these inputs. What user code raises becomes an `error` finding. The
+    result is true if every check passed or was skipped, so that `assert verify(f, (x,))` tests a gradient. `print`
+    shows it as the screen does, a notebook as a table with heat maps.
 
     Raises ValueError for a name in `checks` that no check has, for tolerances below zero, a seed that is no whole
-    number from zero on, or a wrong number of `names`; TypeError for what cannot be called, inputs that are a tensor
-    or a mapping rather than a tuple, or `names` that are one text.
+    number from zero on, a timeout that is not above zero, or a wrong number of `names`; TypeError for what cannot be
+    called, inputs that are a tensor or a mapping rather than a tuple, `names` that are one text, or `kwargs` that
+    cannot be passed.
     """
     started = time.perf_counter()
     _require(function, inputs, checks)
     settings = _settings(rtol, atol, seed, torch_gradcheck)
-    problem = _problem(function, tuple(inputs), names)
+    deadline = _deadline(timeout)
+    problem = replace(_problem(function, tuple(inputs), names, _keywords(kwargs)), deadline=deadline)
     with generators_kept(gpus_of(problem)):
         results = run_checks(problem, checks, dict.fromkeys(checks, settings))
     verdict = worst(result.verdict for result in results)
-    return CaseResult(
+    return Verified(
         id=problem.name,
         spec="",
         line=0,
@@ -87,12 +109,14 @@ def verify(
 def assert_gradients(
     function: Callable[..., Any] | type[torch.autograd.Function], inputs: Sequence[Any], **options: Any
 ) -> None:
-    """Raise GradientMismatch with the table of elements unless every check passes; takes what `verify` takes."""
+    """Raise GradientMismatch with the table of elements unless every check passes or is skipped.
+
+    Takes what `verify` takes.
+    """
     __tracebackhide__ = True  # pytest then ends with the line that called this
     result = verify(function, inputs, **options)
-    if any(check.verdict is not Verdict.PASS for check in result.checks):
-        text = to_text(case_detail(result, Screen(width=_WIDTH), DetailOptions()))
-        raise GradientMismatch(result, f"{result.function}: {result.verdict.value}\n\n{text}")
+    if not result:
+        raise GradientMismatch(result, f"{result.function}: {result.verdict.value}\n\n{result}")
 
 
 def _require(function: Any, inputs: Any, checks: Any) -> None:
@@ -124,8 +148,30 @@ def _settings(rtol: float | None, atol: float | None, seed: int, torch_gradcheck
     )
 
 
+def _deadline(timeout: float | None) -> Deadline | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not (isinstance(timeout, int | float) and timeout > 0):
+        raise ValueError(f"timeout: expected a number of seconds above zero, found {timeout!r}")
+    return deadline_in(timeout)
+
+
+def _keywords(kwargs: Any) -> Mapping[str, Any]:
+    if kwargs is None:
+        return {}
+    if not isinstance(kwargs, Mapping):
+        raise TypeError(f"kwargs: expected a mapping of forward's keyword arguments, found {type(kwargs).__name__}")
+    wrong = next((key for key in kwargs if not isinstance(key, str)), None)
+    if wrong is not None:
+        raise TypeError(f"kwargs: expected names of keyword arguments, found {wrong!r}")
+    return kwargs
+
+
 def _problem(
-    function: Callable[..., Any] | type[torch.autograd.Function], inputs: tuple[Any, ...], names: Sequence[str] | None
+    function: Callable[..., Any] | type[torch.autograd.Function],
+    inputs: tuple[Any, ...],
+    names: Sequence[str] | None,
+    kwargs: Mapping[str, Any],
 ) -> Problem:
     if isinstance(names, str):
         raise TypeError(f"names: expected a tuple of names, found text {names!r}")
@@ -133,11 +179,32 @@ def _problem(
     if len(called) != len(inputs):
         raise ValueError(f"names: expected one per input, {len(inputs)} in all, found {len(called)}")
     if isinstance(function, type) and issubclass(function, torch.autograd.Function):
-        return bind(function.apply, inputs, names=called, name=function.__name__)
+        call = _by_position(function, Call(names=called, args=inputs, kwargs=kwargs))
+        return bind(function.apply, call.args, names=call.names, name=function.__name__)
+    call = Call(names=called, args=inputs, kwargs=kwargs)
     if isinstance(function, torch.nn.Module) and may_be_a_function(function):
-        applied, call = as_function(function, Call(names=called, args=inputs, kwargs={}))
-        return bind(applied, call.args, names=call.names, name=type(function).__name__)
-    return bind(function, inputs, names=called)
+        applied, call = as_function(function, call)
+        return bind(applied, call.args, names=call.names, kwargs=call.kwargs, name=type(function).__name__)
+    return bind(function, call.args, names=call.names, kwargs=call.kwargs)
+
+
+def _by_position(function: type[torch.autograd.Function], call: Call) -> Call:
+    """Return a call without keyword arguments: each stands at its place in forward. Raises TypeError."""
+    if not call.kwargs:
+        return call
+    own = _names(function, len(call.args))
+    twice = next((name for name in own if name in call.kwargs), None)
+    if twice is not None:
+        raise TypeError(f"kwargs: `{twice}` is among `inputs` already")
+    try:
+        whole = arrange(
+            dict(zip(own, call.args, strict=True)) | dict(call.kwargs),
+            forward_parameters(function),
+            TargetKind.FUNCTION,
+        )
+    except InputError as error:
+        raise TypeError(f"kwargs: {error}") from error
+    return Call(names=(*call.names, *whole.names[len(call.args) :]), args=whole.args)
 
 
 def _names(function: Any, count: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What is wrong with a case, one entry per finding: what reports for other programs are made of."""
+"""What is wrong with a case, one entry per finding, and the results of checks that did not finish."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gradverify.result import CaseResult, CheckResult, Finding, Verdict
+from gradverify.result import CaseResult, CheckResult, Finding, Verdict, without_output, worst
 
 _CODED = re.compile(r"(GV[0-9]{3}): (.*)", re.DOTALL)
 _QUIET = (Verdict.PASS, Verdict.SKIP)
@@ -36,6 +36,23 @@ def said_once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
         shows = problem.finding is not None and problem.finding.elements
         groups.setdefault(number if shows else (problem.code, problem.message), []).append(problem)
     return tuple(replace(group[0], check=_checks(group)) for group in groups.values())
+
+
+def broken_off(found: CheckResult, code: str, why: str) -> CheckResult:
+    """Return the result of a check that did not finish: what it had found, and a finding that says why it ended."""
+    said = without_output(why)
+    return replace(
+        found,
+        verdict=worst((found.verdict, Verdict.ERROR)),
+        message=f"{found.message}; {said}" if found.message else said,
+        findings=(*found.findings, Finding(code=code, verdict=Verdict.ERROR, message=why)),
+    )
+
+
+def not_run(check: str, after: CheckResult) -> CheckResult:
+    """Return the skip of a check that comes after one that did not finish."""
+    why = without_output(after.findings[-1].message)
+    return CheckResult(check=check, verdict=Verdict.SKIP, message=f"not run: {after.check} {why}")
 
 
 def _checks(group: Sequence[Problem]) -> str | None:

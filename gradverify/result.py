@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -127,9 +127,9 @@ class ExpectedCheck:
     codes: tuple[str, ...] = ()  # where given, the codes of its findings, all of them and no other
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CaseResult:
-    """The answer for one case: every check's verdict and the worst of them."""
+    """The answer for one case: every check's verdict and the worst of them. True if it is as expected."""
 
     id: str
     spec: str  # path of the spec, "" for verify()
@@ -149,6 +149,13 @@ class CaseResult:
     known: str | None = field(default=None, metadata=LATER)  # why it may fail, where a baseline knows that it does
     expected_checks: tuple[ExpectedCheck, ...] = field(default=(), metadata=LATER)  # those that the spec mentions
     rerun: tuple[str, ...] = field(default=(), metadata=LATER)  # options of its run that the command to repeat it needs
+
+    def __bool__(self) -> bool:
+        return self.as_expected
+
+    def __repr__(self) -> str:
+        counts = "".join(f", {check.check} {check.verdict.value} {_counts(check)}".rstrip() for check in self.checks)
+        return f"<CaseResult {self.id}: {self.verdict.value}{counts}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the case as plain JSON values, non-finite numbers as strings."""
@@ -238,23 +245,6 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return next((verdict for verdict in WORST_FIRST if verdict in found), Verdict.SKIP)
 
 
-def broken_off(found: CheckResult, code: str, why: str) -> CheckResult:
-    """Return the result of a check that did not finish: what it had found, and a finding that says why it ended."""
-    said = without_output(why)
-    return replace(
-        found,
-        verdict=worst((found.verdict, Verdict.ERROR)),
-        message=f"{found.message}; {said}" if found.message else said,
-        findings=(*found.findings, Finding(code=code, verdict=Verdict.ERROR, message=why)),
-    )
-
-
-def not_run(check: str, after: CheckResult) -> CheckResult:
-    """Return the skip of a check that comes after one that did not finish."""
-    why = without_output(after.findings[-1].message)
-    return CheckResult(check=check, verdict=Verdict.SKIP, message=f"not run: {after.check} {why}")
-
-
 def summarize(cases: Iterable[CaseResult], seconds: float) -> Summary:
     """Count the cases by verdict; `seconds` is the wall time of the run."""
     found = tuple(cases)
@@ -271,3 +261,8 @@ def summarize(cases: Iterable[CaseResult], seconds: float) -> Summary:
         skipped=count[Verdict.SKIP],
         seconds=seconds,
     )
+
+
+def _counts(check: CheckResult) -> str:
+    """Return how many entries are wrong, of how many; "" where none were compared."""
+    return f"{check.mismatched}/{check.entries}" if check.mismatched else f"{check.entries or ''}"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import pickle
 import random
 import sys
+import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +17,13 @@ import torch
 from torch import Tensor
 
 import gradverify
+from gradverify.case import DEFAULT_CHECKS
 from gradverify.checks.registry import CHECKS
 from gradverify.run.execute import execute
+from gradverify.serial import from_plain
 from gradverify.spec.expand import expand
 from gradverify.spec.read import read_paths
-from tests.core.support import claimed, double
+from tests.core.support import claimed, double, with_backward
 
 SPECS = Path(__file__).parent.parent / "specs"
 WRONG = claimed(torch.sin, torch.sin)
@@ -64,9 +70,126 @@ def test_checks_that_are_none_are_refused(checks: Any) -> None:
         gradverify.assert_gradients(WRONG, (double([0.5]),), checks=checks)
 
 
-def test_a_skip_is_no_proof() -> None:
-    with pytest.raises(gradverify.GradientMismatch):
-        gradverify.assert_gradients(torch.sin, (double([0.5]),), checks=("forward_ad",))
+def test_a_result_is_true_if_every_check_passed_or_was_skipped() -> None:
+    assert gradverify.verify(torch.sin, (double([0.5]),))
+    assert not gradverify.verify(WRONG, (double([0.5]),))
+    skipped = gradverify.verify(torch.sin, (double([0.5]),), checks=("forward_ad",))
+    assert skipped.verdict == "skip"
+    assert skipped
+    gradverify.assert_gradients(torch.sin, (double([0.5]),), checks=("forward_ad",))
+
+
+@pytest.mark.parametrize(("function", "verdict"), [(WRONG, "fail"), ("raising", "error"), ("unsteady", "inconclusive")])
+def test_assert_gradients_raises_unless_everything_passes_or_is_skipped(function: Any, verdict: str) -> None:
+    function = globals()[function] if isinstance(function, str) else function
+    with pytest.raises(gradverify.GradientMismatch, match=f": {verdict}\n") as caught:
+        gradverify.assert_gradients(function, (double([0.5, -1.0]),), checks=("gradcheck",))
+    assert not caught.value.result
+
+
+def test_the_default_checks_are_those_of_the_command_line() -> None:
+    found = gradverify.verify(torch.sin, (double([0.5]),))
+    assert tuple(check.check for check in found.checks) == DEFAULT_CHECKS == ("gradcheck", "gradgradcheck", "contract")
+
+
+def test_a_result_prints_as_the_screen_shows_it_and_its_repr_is_one_short_line() -> None:
+    result = gradverify.verify(WRONG, (double([0.5, -1.0]),), names=("x",))
+    assert repr(result) == "<CaseResult Claimed: fail, gradcheck fail 2/4, gradgradcheck pass 8, contract pass>"
+    lines = str(result).splitlines()
+    assert lines[0].startswith("✗ FAIL  Claimed  ─")
+    assert "  gradcheck: ✗ fail  2 of 4 entries differ" in lines
+    assert max(map(len, lines)) <= 100
+    passed = str(gradverify.verify(torch.sin, (double([0.5, -1.0]),)))
+    assert "  gradcheck: ✓ pass  4 entries agree" in passed.splitlines()
+    with pytest.raises(gradverify.GradientMismatch) as caught:
+        gradverify.assert_gradients(WRONG, (double([0.5, -1.0]),), names=("x",))
+    without_time = str(caught.value).partition("\n\n")[2]
+    assert without_time == str(result)
+
+
+def test_a_result_equals_what_is_read_back_from_its_dict() -> None:
+    result = gradverify.verify(WRONG, (double([0.5]),))
+    assert from_plain(gradverify.CaseResult, result.to_dict()) == gradverify.CaseResult(
+        **{field.name: getattr(result, field.name) for field in fields(result)}
+    )
+    assert pickle.loads(pickle.dumps(result)) == result
+
+
+def test_keyword_arguments_are_differentiated_and_called_by_their_keyword() -> None:
+    def scaled(x: Tensor, *, weight: Tensor, power: int = 1) -> Tensor:
+        return x * weight**power
+
+    x, weight = double([0.5, -1.0]), double([2.0, 3.0])
+    options = {"kwargs": {"weight": weight, "power": 2}}
+    assert gradverify.verify(scaled, (x,), **options)
+    wrong = gradverify.verify(lambda x, weight: x + WRONG(weight), (x,), kwargs={"weight": weight})
+    assert {finding.wrt for finding in wrong.checks[0].findings} == {"weight"}
+    assert weight.grad is None
+
+
+def test_keyword_arguments_of_a_module_are_passed_on() -> None:
+    class Shifted(torch.nn.Linear):
+        def forward(self, x: Tensor, *, shift: Tensor | None = None) -> Tensor:  # type: ignore[override]
+            return super().forward(x) + (0.0 if shift is None else WRONG(shift))
+
+    found = gradverify.verify(Shifted(2, 2, dtype=torch.float64), (double([0.5, -1.0]),), kwargs={"shift": double(0.3)})
+    assert {finding.wrt for finding in found.checks[0].findings if finding.verdict == "fail"} == {"shift"}
+
+
+class Powered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: float = 1.0, weight: Tensor | None = None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.scale = scale
+        return scale * x * weight
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        x, weight = ctx.saved_tensors
+        return grad * ctx.scale * weight, None, grad * ctx.scale * x * 2
+
+
+class KeywordOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *, scale: float) -> Tensor:
+        return x * scale
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
+
+
+def test_keyword_arguments_of_a_function_class_are_passed_by_position() -> None:
+    inputs, weight = (double([0.5, -1.0]),), double([2.0, 3.0])
+    found = gradverify.verify(Powered, inputs, kwargs={"weight": weight})
+    assert {finding.wrt for finding in found.checks[0].findings} == {"weight"}
+    with pytest.raises(TypeError, match="kwargs: apply takes no keyword arguments, but `scale` is one"):
+        gradverify.verify(KeywordOnly, inputs, kwargs={"scale": 2.0})
+    with pytest.raises(TypeError, match="kwargs: `x` is among `inputs` already"):
+        gradverify.verify(Powered, inputs, kwargs={"x": weight})
+    with pytest.raises(TypeError, match="kwargs: forward has no parameter `weigth`"):
+        gradverify.verify(Powered, inputs, kwargs={"weigth": weight})
+
+
+def test_keyword_arguments_that_are_no_mapping_are_refused() -> None:
+    with pytest.raises(TypeError, match="kwargs: expected a mapping of forward's keyword arguments, found list"):
+        gradverify.verify(torch.sin, (double([0.5]),), kwargs=[1])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="kwargs: expected names of keyword arguments, found 1"):
+        gradverify.verify(torch.sin, (double([0.5]),), kwargs={1: 2})  # type: ignore[dict-item]
+
+
+def test_a_timeout_ends_between_two_calls_and_keeps_what_was_finished() -> None:
+    def slow_when_differentiated_twice(grad: Tensor, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            time.sleep(0.5)
+        return 2 * grad * x.cos()
+
+    function = with_backward(torch.sin, slow_when_differentiated_twice)
+    found = gradverify.verify(function, (double([0.5, -1.0]),), timeout=0.5, torch_gradcheck="never")
+    assert [check.verdict for check in found.checks] == ["fail", "error", "skip"]
+    assert found.checks[1].findings[0].code == "GV904"
+    assert found.checks[1].message == "timed out after 0.5 s"
+    assert found.checks[2].message == "not run: gradgradcheck timed out after 0.5 s"
 
 
 @pytest.mark.parametrize(
@@ -79,6 +202,10 @@ def test_a_skip_is_no_proof() -> None:
         {"seed": True},
         {"rtol": "x"},
         {"torch_gradcheck": "foo"},
+        {"timeout": 0},
+        {"timeout": True},
+        {"timeout": float("nan")},
+        {"timeout": "60"},
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
@@ -127,9 +254,16 @@ def test_backward_is_named_where_it_is() -> None:
 
 def test_a_line_that_raised_is_relative_to_where_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parent)
-    (found,) = gradverify.verify(raising, (double([0.5]),)).checks
+    found, *_ = gradverify.verify(raising, (double([0.5]),)).checks
     assert found.message.startswith("forward raised ValueError: no (test_api.py:")
     assert found.message.endswith(" in raising)")
+
+
+def unsteady(x: torch.Tensor) -> torch.Tensor:
+    return x * next(_NUMBERS)
+
+
+_NUMBERS = itertools.count(1.0)
 
 
 def raising(x: torch.Tensor) -> torch.Tensor:

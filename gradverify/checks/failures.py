@@ -14,7 +14,8 @@ from gradverify.core.function.deadline import OutOfTime
 from gradverify.core.function.problem import Named, Problem
 from gradverify.core.function.tape import Rejected
 from gradverify.errors import EvaluationError, SurrogateError
-from gradverify.result import CheckResult, Evaluations, Finding, Verdict, broken_off
+from gradverify.problem import broken_off
+from gradverify.result import CheckResult, Evaluations, Finding, Verdict
 
 _CODES = {"forward": "GV902", "backward": "GV903", "surrogate": "GV908"}
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")

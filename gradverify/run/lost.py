@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradverify.case import Absence, Case, Target, TargetProblem
-from gradverify.result import PRINTED, CaseResult, CheckResult, Verdict, broken_off, not_run
+from gradverify.problem import broken_off, not_run
+from gradverify.result import PRINTED, CaseResult, CheckResult, Verdict
 from gradverify.run.outcome import could_not_run, judged
 from gradverify.run.task import Loss, TaskLost
 

@@ -18,6 +18,12 @@ def template() -> str:
 
 
 @cache
+def notebook() -> str:
+    """Return the template of one case in a notebook."""
+    return _text("notebook.html.jinja")
+
+
+@cache
 def style() -> str:
     """Return the style sheet."""
     return "\n".join(_text(f"style/{name}.css") for name in _STYLES)
