@@ -9,7 +9,7 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.checks.excerpts import diagnosed_in_excerpts
 from gradverify.checks.failures import evaluations, inconclusive, not_dense, nothing_to_differentiate
-from gradverify.checks.wording import along, finding_of, summary_of, unfinished_search
+from gradverify.checks.wording import along, finding_of, nothing_compared, summary_of, unfinished_search
 from gradverify.core.function.coordinates import blocks
 from gradverify.core.function.deadline import keeping
 from gradverify.core.function.problem import Named, Problem
@@ -79,6 +79,9 @@ def _unfinished(question: Question, problem: Problem, end: UnfinishedSearch) -> 
 
 def _told(question: Question, problem: Problem, found: Investigation) -> CheckResult:
     comparison = found.comparison
+    if not comparison.entries:
+        reason = nothing_compared(found.sampled.inputs, found.sampled.outputs)
+        return inconclusive(question.check, problem, f"GV{question.series + 4}", reason)
     everything = whole(found) if comparison.counts[Code.MISMATCH] else None
     told = sorted(((_finding(question, found, group), group) for group in comparison.groups), key=_weight)
     verdict = _verdict(comparison)
@@ -133,8 +136,6 @@ def _verdict(comparison: Comparison) -> Verdict:
 
 
 def _message(comparison: Comparison, verdict: Verdict) -> str:
-    if comparison.entries == 0:
-        return "no entries: an input or output has no elements"
     text = summary_of(comparison, verdict)
     limit = comparison.detection_limit or 0.0
     if verdict is Verdict.PASS and limit >= 1.0 and not comparison.sums:

@@ -77,6 +77,8 @@ def _reason_to_skip(problem: Problem, settings: Settings, tape: Tape) -> str:
         return f"torch's check needs float64 or complex128, found {found}"
     inputs = sum(coordinates_in(primal.tensor) for primal in problem.primals)
     entries = inputs * sum(coordinates_in(output.tensor) for output in tape.outputs)
+    if not entries:
+        return "the Jacobian has no entries"
     if settings.torch_gradcheck is TorchGradcheck.SMALL and entries > SMALL:
         return f"the Jacobian has {entries:,} entries, more than {SMALL:,}; --torch-gradcheck always runs it"
     return ""

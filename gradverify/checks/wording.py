@@ -70,6 +70,13 @@ def unfinished_search(columns: Sequence[int], inputs: Sequence[Block]) -> str:
     return f"{text}; found so far: by {', '.join(_named(inputs, column) for column in columns)}" if columns else text
 
 
+def nothing_compared(inputs: Sequence[Block], outputs: Sequence[Block]) -> str:
+    """Return why a Jacobian has no entries: no input has elements, or no output."""
+    word, found = ("output", outputs) if any(math.prod(block.shape) for block in inputs) else ("input", inputs)
+    shapes = ", ".join(f"{block.name} of shape {list(block.shape)}" for block in found)
+    return f"nothing was compared: no {word} has elements ({shapes})"
+
+
 def told_apart(one: float, other: float) -> tuple[str, str]:
     """Return both numbers with as many digits as it takes to see that they are not the same, six or more."""
     for digits in range(6, 17):
