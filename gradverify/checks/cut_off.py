@@ -37,7 +37,8 @@ def cut_off(steady: Steady) -> Iterator[Finding]:
         smooth = _smooth([side.get(name) for side in sides])
         if smooth:
             text = (
-                f"no gradient flows through {name}, which is declared non-differentiable or detached, but depends"
+                f"no gradient flows through {name}, which is declared non-differentiable, detached or"
+                f" inside a container, but depends"
                 f" smoothly on the inputs in {smooth} {'entry' if smooth == 1 else 'entries'}"
             )
             yield Finding(code="GV105", verdict=Verdict.PASS, of=name, message=text, total=smooth)

@@ -70,6 +70,11 @@ def inconclusive(check: str, problem: Problem, code: str, reason: str) -> CheckR
     return _single(check, problem, code, Verdict.INCONCLUSIVE, reason)
 
 
+def failing(check: str, problem: Problem, code: str, reason: str) -> CheckResult:
+    """Return a fail that concerns the problem as a whole."""
+    return _single(check, problem, code, Verdict.FAIL, reason)
+
+
 def evaluations(problem: Problem) -> Evaluations:
     """Return how often user code was called so far."""
     return Evaluations(forward=problem.meter.forward, backward=problem.meter.backward)

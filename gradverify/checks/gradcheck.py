@@ -14,6 +14,7 @@ from gradverify.checks.left_out import left_out
 from gradverify.checks.overwritten import overwrites
 from gradverify.checks.summed import used_together
 from gradverify.checks.torch_gradcheck import run_gradcheck
+from gradverify.checks.untracked import containers_seen, never_called, with_reasons
 from gradverify.core.function.deadline import keeping
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.steady import Steady, steady
@@ -32,8 +33,9 @@ RANDOM = "the forward is random: it differs between two calls at one point, even
 
 def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
     """Compare every entry with finite differences; torch's gradcheck runs beside it. Raises EvaluationError."""
-    tape = record(problem)
-    result = unjudgeable(NAME, SERIES, problem, tape)
+    with containers_seen() as seen:
+        tape = record(problem)
+    result = never_called(NAME, problem, seen) or unjudgeable(NAME, SERIES, problem, tape)
     if result is not None:
         return result
     ready = steady(problem, tape, settings.seed)
@@ -44,6 +46,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
         judged = judge(question, ready)
         with keeping(judged.result):
             found = _as_used(judged, ready, settings)
+            found = with_reasons(found, ready.problem, tape, seen)
             found = seeded(_with_remarks(found, tuple(cut_off(ready)), left_out(ready.tape)), problem, ready)
     except EvaluationError as error:
         found = failed_call(NAME, ready.problem, error)

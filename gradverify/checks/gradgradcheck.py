@@ -14,6 +14,7 @@ from gradverify.checks.failures import failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.symmetry import asymmetric
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
+from gradverify.checks.untracked import containers_seen, never_called
 from gradverify.core.function.deadline import keeping
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.sampler import sampler
@@ -34,8 +35,9 @@ SERIES = 200  # of its codes
 
 def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
     """Compare every entry of the vjp's Jacobian; torch's gradgradcheck runs beside it. Raises EvaluationError."""
-    tape = record(problem)
-    nothing = unjudgeable(NAME, SERIES, problem, tape)
+    with containers_seen() as seen:
+        tape = record(problem)
+    nothing = never_called(NAME, problem, seen) or unjudgeable(NAME, SERIES, problem, tape)
     if nothing is not None:
         return nothing
     ready = steady(problem, tape, settings.seed)

@@ -11,6 +11,7 @@ from gradverify.checks.contract.repeats import steady
 from gradverify.checks.contract.returned import refusals
 from gradverify.checks.contract.subject import Subject, subject_of
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
+from gradverify.checks.untracked import containers_seen, never_called
 from gradverify.core.function.deadline import OutOfTime
 from gradverify.core.function.problem import Problem
 from gradverify.result import CheckResult, Finding, Verdict, worst
@@ -43,7 +44,11 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     reason = not_dense(problem, ())
     if reason:
         return skipped(NAME, problem, reason)
-    ready = steady(problem, settings)
+    with containers_seen() as seen:
+        ready = steady(problem, settings)
+    never = never_called(NAME, ready.problem, seen)
+    if never is not None:
+        return never
     if any(finding.verdict is Verdict.FAIL for finding in ready.findings):
         return _result(ready.problem, ready.findings, "")
     if not any(output.tensor.requires_grad for output in ready.tape.outputs):

@@ -88,6 +88,13 @@ def held(node: Any) -> dict[str, Tensor]:
     return found
 
 
+def tensors_in(value: Any) -> tuple[Tensor, ...]:
+    """Return the tensors inside a container or an object, a few levels deep; a tensor itself is returned alone."""
+    found: dict[str, Tensor] = {}
+    _collect("", value, found, set(), _DEPTH)
+    return tuple(found.values())
+
+
 def saved(node: Any) -> tuple[Tensor | None, ...]:
     """Return what forward gave to save_for_backward, empty where it cannot be read any more."""
     try:

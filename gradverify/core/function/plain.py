@@ -15,6 +15,8 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import Function
 
+Handle = Callable[[Callable[[], Any], type[Function], tuple[Any, ...], dict[str, Any]], Any]
+
 _INNER: Any = Function.__mro__[1]  # what `Function.apply` hands on to, outside of vmap, whoever holds a reference to it
 _FOREIGN = ("torch", "gradverify")  # packages whose Functions are nobody's to verify
 
@@ -25,24 +27,25 @@ def is_hand_written(function: type[Function]) -> bool:
 
 
 @contextmanager
-def plainly(chosen: Callable[[type[Function]], bool] = is_hand_written) -> Iterator[None]:
-    """Have `apply` of the Functions chosen run their forward as plain code.
+def intercepted(handle: Handle) -> Iterator[None]:
+    """Call `handle(original, function, args, kwargs)` in place of the `apply` of every Function.
 
-    In this thread only: others may train meanwhile. What a forward does to tensors behind autograd's back (`.data`,
-    numpy, `no_grad`) has no derivative then. An `apply` that somebody has put aside before (`relu = ReLU.apply`) is
-    still the Function's own under vmap.
+    In this thread only: others may train meanwhile. `original()` is the call itself. Outside of vmap, one call may be
+    handled twice, since `Function.apply` hands on to an `apply` that is intercepted as well.
     """
     outer, inner, thread = vars(Function)["apply"], vars(_INNER).get("apply"), threading.get_ident()
 
     def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() == thread and chosen(cls):
-            return _forward(cls, args, kwargs)
-        return outer.__func__(cls, *args, **kwargs)
+        def original() -> Any:
+            return outer.__func__(cls, *args, **kwargs)
+
+        return handle(original, cls, args, kwargs) if threading.get_ident() == thread else original()
 
     def applied(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() == thread and chosen(cls):
-            return _forward(cls, args, kwargs)
-        return super(_INNER, cls).apply(*args, **kwargs) if inner is None else inner.__func__(cls, *args, **kwargs)
+        def original() -> Any:
+            return super(_INNER, cls).apply(*args, **kwargs) if inner is None else inner.__func__(cls, *args, **kwargs)
+
+        return handle(original, cls, args, kwargs) if threading.get_ident() == thread else original()
 
     Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
     _INNER.apply = classmethod(applied)
@@ -54,6 +57,21 @@ def plainly(chosen: Callable[[type[Function]], bool] = is_hand_written) -> Itera
             del _INNER.apply
         else:
             _INNER.apply = inner
+
+
+@contextmanager
+def plainly(chosen: Callable[[type[Function]], bool] = is_hand_written) -> Iterator[None]:
+    """Have `apply` of the Functions chosen run their forward as plain code.
+
+    What a forward does to tensors behind autograd's back (`.data`, numpy, `no_grad`) has no derivative then. An `apply`
+    that somebody has put aside before (`relu = ReLU.apply`) is still the Function's own under vmap.
+    """
+
+    def handle(original: Callable[[], Any], cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return _forward(cls, args, kwargs) if chosen(cls) else original()
+
+    with intercepted(handle):
+        yield
 
 
 class _Context:

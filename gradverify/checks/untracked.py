@@ -1,0 +1,123 @@
+"""GV106: tensors that autograd does not track, inside a container that a Function returns or is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from gradverify.checks.contract.nodes import tensors_in
+from gradverify.checks.failures import failing
+from gradverify.core.function.plain import intercepted, is_hand_written
+from gradverify.core.function.problem import Problem
+from gradverify.core.function.tape import Tape, nodes_behind
+from gradverify.result import CheckResult, Finding
+
+_CODE = "GV106"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A container that a hand-written Function is given."""
+
+    function: str  # name of the Function
+    kind: str  # type of the container
+    tensor: Tensor  # one that requires grad and is inside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Containers:
+    """The containers seen at calls of `apply`; the lists grow while they are watched."""
+
+    returned: list[str] = field(default_factory=list)  # what a call returned none of whose tensors is tracked
+    given: list[Box] = field(default_factory=list)
+
+
+@contextmanager
+def containers_seen() -> Iterator[Containers]:
+    """Watch what hand-written Functions return and are given in this block."""
+    seen = Containers()
+
+    def handle(original: Callable[[], Any], cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        returned = original()
+        if is_hand_written(cls) and torch.is_grad_enabled():
+            given = [box for value in (*args, *kwargs.values()) for box in _boxes(cls, value)]
+            seen.given.extend(given)
+            tracked = any(isinstance(value, Tensor) and value.requires_grad for value in args)
+            if (given or tracked) and (said := _untracked(cls, returned)):
+                seen.returned.append(said)
+        return returned
+
+    with intercepted(handle):
+        yield seen
+
+
+def never_called(check: str, problem: Problem, seen: Containers) -> CheckResult | None:
+    """Return the fail of a problem with a Function whose backward cannot be called, None if there is none."""
+    return failing(check, problem, _CODE, seen.returned[0]) if seen.returned else None
+
+
+def with_reasons(result: CheckResult, problem: Problem, tape: Tape, seen: Containers) -> CheckResult:
+    """Say of missing gradients that autograd never saw the input, or that no output has a graph."""
+    reasons = _reasons(problem, tape, seen)
+    findings = tuple(_with_reason(finding, reasons) for finding in result.findings)
+    return replace(result, findings=findings) if reasons else result
+
+
+def _untracked(cls: type[Function], returned: Any) -> str:
+    """Return what a Function returned if tensors in it are all inside containers, "" if not."""
+    items = returned if isinstance(returned, tuple) else (returned,)
+    boxes = [item for item in items if not isinstance(item, Tensor) and any(map(_is_float, tensors_in(item)))]
+    if not boxes or any(isinstance(item, Tensor) and _is_float(item) for item in items):
+        return ""
+    kind = type(boxes[0]).__name__
+    what = f"a tuple with a {kind} in it" if isinstance(returned, tuple) else f"a {kind}"
+    return (
+        f"{cls.__name__}.apply returns {what}: autograd does not track the tensors in the {kind}, so backward is never"
+        " called; return a tensor or a tuple of tensors"
+    )
+
+
+def _boxes(cls: type[Function], value: Any) -> Iterator[Box]:
+    if not isinstance(value, Tensor):
+        for tensor in tensors_in(value):
+            if tensor.requires_grad:
+                yield Box(function=cls.__name__, kind=type(value).__name__, tensor=tensor)
+
+
+def _reasons(problem: Problem, tape: Tape, seen: Containers) -> dict[str, tuple[str, str]]:
+    """Return for each input that autograd cannot reach why that is so, and what to do."""
+    found: dict[str, tuple[str, str]] = {}
+    if not any(output.tensor.requires_grad for output in tape.outputs):
+        why = "no output has a graph, so backward is never called"
+        cure = "outputs are detached, computed without a graph, or all marked as non-differentiable"
+        found |= {primal.name: (why, cure) for primal in problem.primals}
+    for box in seen.given:
+        for name in _names_behind(box.tensor, problem, tape.leaves):
+            where = f"{name} is inside a {box.kind} that {box.function}.apply is given"
+            found[name] = (f"{where}, and autograd does not track it there", "give it as an argument of its own")
+    return found
+
+
+def _names_behind(tensor: Tensor, problem: Problem, leaves: Sequence[Tensor]) -> list[str]:
+    """Return the names of the inputs that a tensor is, or is computed from."""
+    ends = {id(getattr(node, "variable", None)) for node in nodes_behind([tensor])} | {id(tensor)}
+    return [primal.name for primal, leaf in zip(problem.primals, leaves, strict=True) if id(leaf) in ends]
+
+
+def _with_reason(finding: Finding, reasons: dict[str, tuple[str, str]]) -> Finding:
+    name = next((name for name in reasons if finding.wrt in (name, f"{name}.real", f"{name}.imag")), None)
+    if finding.code != "GV102" or name is None:
+        return finding
+    why, cure = reasons[name]
+    first = finding.message.partition("\n")[0].removeprefix("backward returns ")
+    return replace(finding, cause=None, message=f"{why}: {first}; {cure}")
+
+
+def _is_float(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
