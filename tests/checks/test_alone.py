@@ -79,7 +79,7 @@ class Layer(torch.nn.Module):
 
 def test_the_parameters_of_a_module_are_differentiated() -> None:
     layer = Layer()
-    result = verify(layer, (X.detach().view(1, 3).requires_grad_(),))
+    result = verify(layer, (X.detach().view(1, 3).requires_grad_(),), checks=("gradcheck",))
     (check,) = result.checks
     assert (result.verdict, {finding.wrt for finding in check.findings}) == (Verdict.FAIL, {"w"})
     assert result.function == "Layer"
@@ -106,7 +106,8 @@ def test_a_module_whose_parameters_are_not_there_yet_is_a_callable_like_any_othe
 def test_a_module_in_single_precision_is_sampled_in_double_with_its_buffers() -> None:
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(4, 3, bias=False), torch.nn.BatchNorm1d(3), torch.nn.SiLU()).eval()
-    (result,) = verify(module, (torch.randn(5, 4, requires_grad=True),), torch_gradcheck="never").checks
+    inputs = (torch.randn(5, 4, requires_grad=True),)
+    (result,) = verify(module, inputs, checks=("gradcheck",), torch_gradcheck="never").checks
     assert result.verdict is Verdict.PASS
     assert "those of the same numbers in float64" in result.message
     assert module[1].running_mean.dtype is torch.float32
