@@ -10,6 +10,7 @@ from typing import Any
 from gradverify.serial import LATER, to_plain
 
 SCHEMA_VERSION = 1
+BLUNT = 1e-4  # a detection limit above this is told to the user
 PRINTED = "; the last it printed:\n"  # in a case's message, between what happened and the end of its output
 Index = tuple[int, ...]
 

@@ -9,7 +9,15 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.checks.excerpts import diagnosed_in_excerpts
 from gradverify.checks.failures import evaluations, inconclusive, not_dense, nothing_to_differentiate
-from gradverify.checks.wording import along, finding_of, nothing_compared, summary_of, unfinished_search
+from gradverify.checks.wording import (
+    along,
+    finding_of,
+    if_constant,
+    limit_of,
+    nothing_compared,
+    summary_of,
+    unfinished_search,
+)
 from gradverify.core.function.coordinates import blocks
 from gradverify.core.function.deadline import keeping
 from gradverify.core.function.problem import Named, Problem
@@ -124,8 +132,8 @@ def unjudgeable(check: str, series: int, problem: Problem, tape: Tape) -> CheckR
 
 
 _FIRST = 100  # the series of first derivatives
+_NO_GRADIENT = "GV102"
 _GLANCE = 1000  # values among which one that is not zero is found, if any is
-_BLUNT = 1e-2  # a detection limit above this is worth a word
 _UNJUDGED = tuple(code for code in Code if code not in ACCEPTED | WRONG)
 
 
@@ -137,12 +145,9 @@ def _verdict(comparison: Comparison) -> Verdict:
 
 def _message(comparison: Comparison, verdict: Verdict) -> str:
     text = summary_of(comparison, verdict)
-    limit = comparison.detection_limit or 0.0
-    if verdict is Verdict.PASS and limit >= 1.0 and not comparison.sums:
-        text = f"{text}; some are so small that differences cannot tell them from zero"
-    elif verdict is Verdict.PASS and limit > _BLUNT:
-        text = f"{text}; in some, errors up to {limit:.0e} of the entry would not show"
-    return f"{text}; every derivative is zero" if comparison.vacuous and verdict is Verdict.PASS else text
+    if verdict is not Verdict.PASS:
+        return text
+    return f"{text}{limit_of(comparison)}{'; every derivative is zero' if comparison.vacuous else ''}"
 
 
 def _unused(question: Question, found: Investigation, verdict: Verdict) -> str:
@@ -162,6 +167,9 @@ def _finding(question: Question, found: Investigation, group: Entries) -> Findin
     finding = finding_of(group, question.series, missing=found.backward.missing[group.wrt.tensor])
     if group.code is Code.ASTRAY:
         return replace(finding, message=f"{finding.message}: {along(group, found.comparison.ties, found.sampled)}")
+    if finding.code == _NO_GRADIENT and not all(found.backward.missing):  # the others still need one
+        name = found.sampled.problem.primals[group.wrt.tensor].name
+        return replace(finding, message=f"{finding.message}{if_constant(name)}")
     return finding
 
 

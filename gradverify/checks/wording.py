@@ -12,7 +12,7 @@ from gradverify.core.judging.compare import ACCEPTED, UNDERFLOW, VERDICTS, WRONG
 from gradverify.core.judging.entries import Entries
 from gradverify.core.judging.tally import Comparison
 from gradverify.core.judging.ties import Tie
-from gradverify.result import Element, Finding, Verdict
+from gradverify.result import BLUNT, Element, Finding, Verdict
 
 _ACCEPTED = {Code.KINK: "at a kink", Code.EDGE: "at the edge of the domain"}
 _UNJUDGED = {
@@ -52,6 +52,19 @@ def summary_of(comparison: Comparison, verdict: Verdict) -> str:
     if comparison.sums:
         agree = f"{agree} in {comparison.sums:,} random {'sum' if comparison.sums == 1 else 'sums'}"
     return f"{agree}, {', '.join(parts)}" if parts else agree
+
+
+def limit_of(comparison: Comparison) -> str:
+    """Return, to go on a sentence, what relative error of an entry is too small to be detected; "" if below `BLUNT`."""
+    limit = comparison.detection_limit or 0.0
+    if limit >= 1.0 and not comparison.sums:
+        return "; some are so small that differences cannot tell them from zero"
+    return f"; relative errors below {_bar(limit)} may not be detected" if limit > BLUNT else ""
+
+
+def if_constant(name: str) -> str:
+    """Return, to go on a sentence, what to do if an input is not meant to have a gradient."""
+    return f"; if {name} is a constant, set `requires_grad: false` on it (in Python, pass it without requires_grad)"
 
 
 def along(group: Entries, ties: Sequence[Tie], sampled: Sampler) -> str:

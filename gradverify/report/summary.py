@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from gradverify.report import numbers
 from gradverify.report.case_lines import time_text
 from gradverify.report.lines import BAD, DIM, GOOD, Line, cells, line, span
 from gradverify.report.safe import fold, safe
 from gradverify.report.screen import Screen
 from gradverify.report.shards import missing_text
 from gradverify.report.words import counted
-from gradverify.result import CaseResult, Report, Stop, Verdict
+from gradverify.result import BLUNT, CaseResult, Report, Stop, Verdict
 
 _POINT = "- "
 
@@ -48,6 +49,25 @@ def known_lines(report: Report, screen: Screen) -> list[Line]:
     reasons = Counter(case.known for case in report.cases if case.known is not None)
     texts = [f"{counted(number, 'case')} known: {safe(reason)}" for reason, number in reasons.most_common()]
     return _points(texts, screen)
+
+
+def blunt_lines(report: Report, screen: Screen) -> list[Line]:
+    """Return how many checks passed although they may miss errors above `BLUNT`, with the worst of them."""
+    blunt = [
+        (check.detection_limit, check.check, case.id)
+        for case in report.cases
+        for check in case.checks
+        if check.verdict is Verdict.PASS and check.detection_limit is not None and check.detection_limit > BLUNT
+    ]
+    if not blunt:
+        return []
+    limit, name, place = max(blunt, key=lambda found: found[0])
+    worst, size = f"{name} of {safe(place)}", numbers.at_least(min(limit, 1.0), 1)
+    text = f"{worst} passes, but may miss relative errors below {size}"
+    if len(blunt) > 1:
+        above = numbers.compact(BLUNT)
+        text = f"{len(blunt):,} checks pass, but may miss relative errors above {above}; {worst} below {size} (-v: all)"
+    return _points([text], screen)
 
 
 def not_run_lines(report: Report, screen: Screen) -> list[Line]:

@@ -8,7 +8,7 @@ from gradverify.report.case_lines import case_lines
 from gradverify.report.durations import duration_lines
 from gradverify.report.lines import EMPTY, Line
 from gradverify.report.screen import Detail, Screen
-from gradverify.report.summary import known_lines, not_run_lines, skip_lines, summary_lines
+from gradverify.report.summary import blunt_lines, known_lines, not_run_lines, skip_lines, summary_lines
 from gradverify.result import Report
 
 
@@ -28,6 +28,6 @@ def lines_after_listing(report: Report, screen: Screen, options: DetailOptions, 
     if durations := duration_lines(report, slowest):
         rows += [*([EMPTY] if rows else []), *durations]
     rows += [*([EMPTY] if rows else []), *skip_lines(report, screen), *known_lines(report, screen)]
-    rows += not_run_lines(report, screen)
+    rows += [*blunt_lines(report, screen), *not_run_lines(report, screen)]
     rows += [*summary_lines(report, screen)]
     return rows

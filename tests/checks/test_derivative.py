@@ -84,8 +84,15 @@ def test_a_missing_gradient_has_its_own_code() -> None:
     result = checked(Forgets.apply, double([1.0, 2.0]), double([3.0, 4.0]))
     assert [(finding.code, finding.wrt) for finding in result.findings] == [("GV102", "y")]
     assert result.findings[0].message.split("\n")[0] == (
-        "backward returns no gradient for y, but output depends on it in 2 entries of d output / d y"
+        "backward returns no gradient for y, but output depends on it in 2 entries of d output / d y; if y is a"
+        " constant, set `requires_grad: false` on it (in Python, pass it without requires_grad)"
     )
+
+
+def test_a_missing_gradient_of_the_only_input_is_not_taken_for_a_constant() -> None:
+    result = checked(with_backward(torch.sin, lambda grad, x: None), double([1.0, 2.0]))
+    assert result.findings[0].code == "GV102"
+    assert "constant" not in result.findings[0].message
 
 
 def test_a_gradient_that_is_not_a_number_has_its_own_code() -> None:
