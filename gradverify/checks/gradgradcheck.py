@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
+from gradverify.checks.contract import second_order
+from gradverify.checks.contract.build import heard, subject_for
 from gradverify.checks.derivative import Judgement, Question, judge, seeded, unjudgeable
 from gradverify.checks.disagreement import beside
-from gradverify.checks.failures import failed_call, inconclusive, skipped
+from gradverify.checks.failures import evaluations, failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.symmetry import asymmetric
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
@@ -27,7 +29,7 @@ from gradverify.core.judging.ground import Reconsider
 from gradverify.core.numeric.kinks import kinked_columns
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
-from gradverify.result import CheckResult
+from gradverify.result import CheckResult, Verdict
 
 NAME = "gradgradcheck"
 SERIES = 200  # of its codes
@@ -59,6 +61,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
         judged = judge(question, second)
         with keeping(judged.result):
             found = seeded(_with_remarks(judged, ready, settings.seed), problem, ready)
+            found = _with_reasons(found, problem, settings)
     except EvaluationError as error:
         found = _failed(problem, error)
     return beside(found, run_gradgradcheck(ready.problem, settings, ready.tape))
@@ -77,6 +80,19 @@ def _with_remarks(judgement: Judgement, first: Steady, seed: int) -> CheckResult
         return result
     message = f"{result.message}; backward is the gradient of no function"
     return replace(result, findings=(*result.findings, *remarks), message=message)
+
+
+def _with_reasons(result: CheckResult, problem: Problem, settings: Settings) -> CheckResult:
+    """Put first why backward's own derivative is wrong, if that can be told."""
+    if result.verdict is not Verdict.FAIL:
+        return result
+    try:
+        subject = subject_for(problem, settings)
+        reasons = () if subject is None else tuple(second_order.findings(heard(subject)))
+    except EvaluationError:
+        return result
+    reasons = tuple(replace(reason, verdict=Verdict.FAIL) for reason in reasons)
+    return replace(result, findings=(*reasons, *result.findings), evaluations=evaluations(problem))
 
 
 def _second(first: Steady, settings: Settings) -> Steady:

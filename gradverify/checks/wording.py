@@ -147,14 +147,12 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
     found = f"backward says {said[0]}, differences say {said[1]} ± {_bar(worst.error_bar)}"
     count = f"{_entries(group.total)} of {block}"
     if code == 2 and series == 200:
-        return (
-            f"the derivative of backward by {group.wrt.name} is silently zero, but {group.of.name} depends on it in"
-            f" {count}: backward computes it without a graph (under no_grad, from detached values or numbers on ctx)"
-        )
+        by = group.wrt.name
+        return f"the derivative of backward by {by} is silently zero, but {group.of.name} depends on it in {count}"
     if code == 2:
         return f"backward returns no gradient for {group.wrt.name}, but {group.of.name} depends on it in {count}"
     if code == 3:
-        return f"{count} not finite where the derivative is; {place}: {found}"
+        return f"{count} not finite where the derivative is{_at_zeros(group)}; {place}: {found}"
     reasons = {
         Code.MISMATCH: f"{count} {'differs' if group.total == 1 else 'differ'}; worst {place}: {found}",
         Code.ASTRAY: f"{count} {_each(group.total)}, but the row as a whole is the gradient of no piece nearby",
@@ -169,6 +167,13 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
         Code.UNDETERMINED: f"{count} undetermined: {_why_open(worst)} ({place}: {found})",
     }
     return reasons[group.code]
+
+
+def _at_zeros(group: Entries) -> str:
+    """Return where all these entries stand, if that is at inputs that are exactly zero."""
+    if group.total > len(group.value) or bool((group.value != 0).any()):
+        return ""
+    return ", all by inputs that are exactly 0 (0/0 or 0·inf in backward)"
 
 
 def _why_open(worst: Element) -> str:

@@ -136,3 +136,26 @@ def test_a_long_summary_breaks_between_what_it_says() -> None:
         "  as expected: 3 pass, 1 fail, 2 skip in 1.23 s\n"
     )
     assert len(to_text(summary_lines(everything(), Screen(width=140))).splitlines()) == 1
+
+
+def both_orders(first: Verdict) -> CaseResult:
+    order_2 = failing_check(check="gradgradcheck", findings=(finding(code="GV201"),), torch=None)
+    checks = (failing_check(torch=None) if first is Verdict.FAIL else check(), order_2)
+    return case(verdict=Verdict.FAIL, as_expected=False, checks=checks)
+
+
+def test_a_wrong_second_derivative_takes_one_line_if_the_first_is_wrong() -> None:
+    text = detail(both_orders(Verdict.FAIL))
+    assert "\n  gradgradcheck: ✗ fail  fix the first derivative first; -v shows the second\n" in text
+    assert "GV101" in text
+    assert "GV201" not in text
+    assert "GV201" in detail(both_orders(Verdict.FAIL), Detail.VERBOSE)
+
+
+def test_a_wrong_second_derivative_of_a_right_first_one_is_shown() -> None:
+    assert "GV201" in detail(both_orders(Verdict.PASS))
+
+
+def test_in_python_nobody_is_sent_to_an_option() -> None:
+    text = detail(replace(both_orders(Verdict.FAIL), spec=""))
+    assert "\n  gradgradcheck: ✗ fail  fix the first derivative first\n" in text

@@ -1,107 +1,131 @@
-"""GV501 and GV502: why a backward cannot be differentiated, where nothing says so."""
+"""GV501 and GV502: why a backward cannot be differentiated although nothing says so."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from gradverify.checks.contract.nodes import class_of, custom_nodes, held, saved
+from gradverify.checks.contract.intermediates import (
+    Constant,
+    answer_with_graph,
+    differ,
+    eps_of,
+    moved,
+    used_as_constants,
+)
 from gradverify.checks.contract.noise import largest
-from gradverify.checks.contract.subject import Cotangents, Subject, as_coordinates, graph_at, new_graph
-from gradverify.checks.contract.wording import raised, remark
+from gradverify.checks.contract.subject import Cotangents, Subject, as_coordinates, ask, new_graph
+from gradverify.checks.contract.wording import raised, remark, scaled
 from gradverify.core.function.coordinates import flatten
 from gradverify.core.function.problem import fresh
-from gradverify.core.function.tape import refuses_second_order, vjp
+from gradverify.core.function.tape import Tape, refuses_second_order, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
-_STEP = 2.0**-20  # relative displacement that a smooth intermediate feels
-_SMOOTH = 1e-3  # largest relative change that it may cause
 _PART = 1e-6  # of <g, B'(g)> that may be missing
 _ROUNDING = 32.0  # units of rounding that may be
+_REMEDY = "differentiate it properly, or mark backward @once_differentiable"
+_WITHOUT_GRAPH = f"without a graph (under no_grad, or from .detach(), .data or .item()); {_REMEDY}"
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV501, GV502: a backward that is differentiated without a word is differentiable."""
+    """GV501, GV502: a backward that autograd differentiates without an error is differentiated rightly."""
     if not subject.hand_written:
         return
     cotangents = tuple(fresh(cotangent).requires_grad_() for cotangent in subject.cotangents)
     try:
         with torch.enable_grad():
-            grads = vjp(subject.problem, new_graph(subject), cotangents)
+            tape = new_graph(subject)
+            grads = vjp(subject.problem, tape, cotangents)
             if refuses_second_order(grads):
                 return  # declared
-            missing = _missing(subject, cotangents, grads)
+            total = _total(grads)
+            if _misses_cotangent(subject, cotangents, grads, total):
+                yield remark("GV501", f"backward computes its gradient, or a part of it, {_WITHOUT_GRAPH}")
+                return
+            unreached = _unreached(total, tape)
     except EvaluationError as error:
         if not isinstance(error.original, NotImplementedError):  # which declares it
             yield remark("GV501", f"backward cannot be differentiated: with create_graph, {raised(error)}")
         return
-    if missing:
-        text = "backward is not differentiable by its cotangent and does not say so: @once_differentiable would"
-        yield remark("GV501", text)
+    try:
+        used = used_as_constants(subject)
+        lost = () if used else _lost(subject, unreached)
+    except EvaluationError:  # at points close by, or with values from there
         return
-    yield from _intermediates(subject)
+    if used:
+        yield remark("GV502", _intermediates(used))
+    elif lost:
+        names = " and ".join(lost)
+        yield remark("GV501", f"the part of backward that depends on {names} is computed {_WITHOUT_GRAPH}")
 
 
-def _missing(subject: Subject, cotangents: Cotangents, grads: tuple[Tensor | None, ...]) -> bool:
+def _total(grads: Sequence[Tensor | None]) -> Tensor:
+    """Return |B(g)|²."""
+    return sum((grad.abs().square().sum() for grad in grads if grad is not None), torch.zeros(()))
+
+
+def _misses_cotangent(
+    subject: Subject, cotangents: Cotangents, grads: tuple[Tensor | None, ...], total: Tensor
+) -> bool:
     """Tell whether <w, B(g)> is not <g, its derivative by g>, as it is for every linear B."""
     leaves = [primal.tensor for primal in subject.primals]
-    total = sum((grad.abs().square().sum() for grad in grads if grad is not None), torch.zeros(()))
     expected = sum(float(as_coordinates(grad, leaf).square().sum()) for grad, leaf in zip(grads, leaves, strict=True))
     if expected == 0 or any(largest(constant) > 0 for constant in subject.constant):
         return False
+    if total.requires_grad:
+        # the derivative of |B(g)|² by g, times g, is 2|B(g)|²
+        derivatives = _derivatives(total, cotangents)
+        found = sum(
+            float((as_coordinates(derivative, cotangent) * flatten([cotangent])).sum())
+            for derivative, cotangent in zip(derivatives, cotangents, strict=True)
+        )
+        if abs(found - 2 * expected) <= max(_PART, _ROUNDING * eps_of(subject)) * expected:
+            return False
+    twice = ask(subject, [2 * cotangent for cotangent in subject.cotangents])
+    return not differ(subject, twice, scaled(subject.answer, 2.0))  # else B is not linear, which is another matter
+
+
+def _unreached(total: Tensor, tape: Tape) -> tuple[int, ...]:
+    """Return the numbers of the leaves that backward does not depend on, as far as autograd knows."""
     if not total.requires_grad:
-        return True
-    # the derivative of |B(g)|² by g, times g, is 2|B(g)|²
-    derivatives = _derivatives(total, cotangents)
-    found = sum(
-        float((as_coordinates(derivative, cotangent) * flatten([cotangent])).sum())
-        for derivative, cotangent in zip(derivatives, cotangents, strict=True)
-    )
-    eps = max(torch.finfo(dtype).eps for dtype in subject.dtypes)
-    return abs(found - 2 * expected) > max(_PART, _ROUNDING * eps) * expected
+        return ()
+    derivatives = _derivatives(total, tape.leaves)
+    return tuple(number for number, derivative in enumerate(derivatives) if derivative is None)
 
 
-def _derivatives(total: Tensor, cotangents: Cotangents) -> tuple[Tensor | None, ...]:
+def _derivatives(total: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
     try:
-        return torch.autograd.grad(total, cotangents, allow_unused=True)
+        return torch.autograd.grad(total, tensors, retain_graph=True, allow_unused=True)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # of a backward that backward called, and so of the user's
         raise EvaluationError("backward", error) from error
 
 
-def _intermediates(subject: Subject) -> Iterator[Finding]:
-    here, there = (_constants(subject, factor) for factor in (1.0, 1.0 + _STEP))
-    for name, tensor in here.items():
-        other = there.get(name)
-        if other is not None and other.shape == tensor.shape and _follows(tensor, other):
-            yield remark(
-                "GV502",
-                f"{name} depends on the inputs and is a constant for autograd: where backward uses it, backward's own "
-                "derivative misses its part; save inputs or outputs, or declare @once_differentiable",
-            )
+def _lost(subject: Subject, unreached: Sequence[int]) -> tuple[str, ...]:
+    """Return the names of those leaves that backward depends on after all; raises EvaluationError."""
+    if not unreached:
+        return ()
+    here = answer_with_graph(subject, moved(subject, ()))
+    if not differ(subject, answer_with_graph(subject, moved(subject, unreached)), here):
+        return ()
+    alone = (
+        number for number in unreached if differ(subject, answer_with_graph(subject, moved(subject, [number])), here)
+    )
+    return tuple(subject.primals[number].name for number in alone)
 
 
-def _constants(subject: Subject, factor: float) -> dict[str, Tensor]:
-    """Return what nodes saved or hold of floating tensors without a graph."""
-    try:
-        tape = graph_at(subject, [fresh(primal.tensor).contiguous() * factor for primal in subject.primals])
-    except EvaluationError:
-        return {}
-    found = {}
-    for place, node in enumerate(custom_nodes(tape)):
-        owner = class_of(node).__name__ + (f" ({place})" if place else "")
-        tensors = {f"saved tensor {number}": tensor for number, tensor in enumerate(saved(node)) if tensor is not None}
-        for name, tensor in (tensors | held(node)).items():
-            if not tensor.requires_grad and (tensor.is_floating_point() or tensor.is_complex()):
-                found[f"{name} of {owner}"] = tensor
-    return found
-
-
-def _follows(tensor: Tensor, other: Tensor) -> bool:
-    one, two = flatten([tensor]), flatten([other])
-    change = largest(two - one)
-    return 0 < change <= _SMOOTH * largest(one)
+def _intermediates(used: Sequence[Constant]) -> str:
+    attributes = [constant.place.startswith("ctx.") for constant in used]
+    kept = (
+        "saved" if not any(attributes) else "kept as an attribute on ctx" if all(attributes) else "saved or kept on ctx"
+    )
+    names = ", ".join(f"{constant.place} of {constant.owner}" for constant in used)
+    return (
+        f"an intermediate is {kept}: autograd treats {names} as constant, so backward's own derivative misses what"
+        f" depends on the inputs through {'it' if len(used) == 1 else 'them'}; recompute it in backward from saved"
+        " inputs or outputs, or mark backward @once_differentiable"
+    )

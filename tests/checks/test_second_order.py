@@ -1,0 +1,226 @@
+"""gradgradcheck says first why backward's own derivative is wrong, where that can be told."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from gradverify.api import GradientMismatch, assert_gradients
+from gradverify.checks.registry import run_check
+from gradverify.result import CheckResult, Verdict
+from tests.checks.contract.support import X, sine
+from tests.core.support import ALONE, double, problem_of
+
+REMEDY = "recompute it in backward from saved inputs or outputs, or mark backward @once_differentiable"
+
+
+def checked(function: Callable[..., Any], *inputs: Tensor, check: str = "gradgradcheck") -> CheckResult:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return run_check(check, problem_of(function, *inputs), ALONE)
+
+
+def keeping(keep: Callable[[Any, Tensor], None], slope: Callable[[Any], Any]) -> Callable[[Tensor], Tensor]:
+    """Return the sine with what `keep` keeps of its input, and `slope` of what is kept for a derivative."""
+
+    class Keeps(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            keep(ctx, x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad * slope(ctx)
+
+    return Keeps.apply
+
+
+def on_ctx(**values: Any) -> Callable[[Any, Tensor], None]:
+    """Return what keeps functions of x as attributes."""
+
+    def keep(ctx: Any, x: Tensor) -> None:
+        for name, value in values.items():
+            setattr(ctx, name, value(x))
+
+    return keep
+
+
+def test_a_saved_intermediate_is_named_first() -> None:
+    result = checked(keeping(lambda ctx, x: ctx.save_for_backward(x.cos()), lambda ctx: ctx.saved_tensors[0]), X)
+    first = result.findings[0]
+    assert (result.verdict, first.code, first.verdict) == (Verdict.FAIL, "GV502", Verdict.FAIL)
+    assert first.message == (
+        "an intermediate is saved: autograd treats saved tensor 0 of Keeps as constant, so backward's own derivative"
+        f" misses what depends on the inputs through it; {REMEDY}"
+    )
+    assert {finding.code for finding in result.findings[1:]} == {"GV202"}
+
+
+def test_the_reason_stands_first_in_the_text_of_a_failure() -> None:
+    saves = keeping(lambda ctx, x: ctx.save_for_backward(x.cos()), lambda ctx: ctx.saved_tensors[0])
+    with pytest.raises(GradientMismatch) as caught:
+        assert_gradients(saves, (X,), checks=("gradcheck", "gradgradcheck"))
+    text = str(caught.value)
+    assert text.index("gradgradcheck: ✗ fail") < text.index("GV502  an intermediate is saved") < text.index("GV202")
+
+
+def test_a_tensor_on_ctx_is_named() -> None:
+    first = checked(keeping(on_ctx(slope=torch.cos), lambda ctx: ctx.slope), X).findings[0]
+    assert first.code == "GV502"
+    assert first.message.startswith(
+        "an intermediate is kept as an attribute on ctx: autograd treats ctx.slope of Keeps as constant, "
+    )
+
+
+def test_a_number_on_ctx_that_is_computed_from_the_input_is_named() -> None:
+    class Norm(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            ctx.norm = float(x.norm())
+            return x.norm()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad * ctx.saved_tensors[0] / ctx.norm
+
+    first = checked(Norm.apply, X).findings[0]
+    assert (first.code, "autograd treats ctx.norm of Norm as constant" in first.message) == ("GV502", True)
+
+
+def no_grad(ctx: Any, x: Tensor, grad: Tensor) -> Tensor:
+    with torch.no_grad():
+        return grad * x.cos()
+
+
+def test_a_backward_under_no_grad_is_named() -> None:
+    first = checked(sine(no_grad), X).findings[0]
+    assert first.code == "GV501"
+    assert first.message == (
+        "backward computes its gradient, or a part of it, without a graph (under no_grad, or from .detach(), .data or"
+        " .item()); differentiate it properly, or mark backward @once_differentiable"
+    )
+
+
+@pytest.mark.parametrize("check", ["gradgradcheck", "contract"])
+def test_a_slope_from_detached_inputs_is_named(check: str) -> None:
+    result = checked(sine(lambda ctx, x, grad: grad * x.detach().cos()), X, check=check)
+    first = result.findings[0]
+    assert (first.code, first.verdict is Verdict.FAIL) == ("GV501", check == "gradgradcheck")
+    assert first.message.startswith("the part of backward that depends on x is computed without a graph ")
+
+
+def test_a_second_derivative_that_is_nan_at_zeros_says_so() -> None:
+    root = sine(lambda ctx, x, grad: grad * torch.cos((x * x).sqrt()))
+    (finding,) = checked(root, double([0.0, 1.0, 2.0])).findings
+    assert finding.code == "GV203"
+    assert "not finite where the derivative is, all by inputs that are exactly 0 (0/0 or 0·inf in backward);" in (
+        finding.message
+    )
+
+
+RIGHT: dict[str, Callable[[Tensor], Tensor]] = {
+    "recomputed where it is differentiated": keeping(
+        lambda ctx, x: ctx.save_for_backward(x, x.cos()),
+        lambda ctx: ctx.saved_tensors[0].cos() if torch.is_grad_enabled() else ctx.saved_tensors[1],
+    ),
+    "kept and not used": keeping(
+        lambda ctx, x: ctx.save_for_backward(x, x.cos()), lambda ctx: ctx.saved_tensors[0].cos()
+    ),
+    "a view of the input, kept and not used": keeping(
+        lambda ctx, x: (ctx.save_for_backward(x), setattr(ctx, "flat", x.view(-1)))[0],
+        lambda ctx: ctx.saved_tensors[0].cos(),
+    ),
+    "a number for the log alone": keeping(
+        lambda ctx, x: (ctx.save_for_backward(x), setattr(ctx, "size", float(x.norm())))[0],
+        lambda ctx: ctx.saved_tensors[0].cos(),
+    ),
+}
+
+
+@pytest.mark.parametrize("check", ["contract", "gradgradcheck"])
+@pytest.mark.parametrize("name", RIGHT)
+def test_an_intermediate_that_the_second_derivative_does_not_need_is_not_accused(name: str, check: str) -> None:
+    assert not {"GV501", "GV502"} & {finding.code for finding in checked(RIGHT[name], X, check=check).findings}
+    assert check == "contract" or checked(RIGHT[name], X, check=check).verdict is Verdict.PASS
+
+
+class Exp(Function):
+    """Saves its output."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad * ctx.saved_tensors[0]
+
+
+class Softmax(Function):
+    """Saves a shift, which cancels."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x, x.amax(-1, keepdim=True))
+        return x.softmax(-1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        x, shift = ctx.saved_tensors
+        y = (x - shift).exp() / (x - shift).exp().sum(-1, keepdim=True)
+        return y * (grad - (grad * y).sum(-1, keepdim=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("right", [Exp.apply, Softmax.apply])
+def test_an_output_that_is_saved_and_a_shift_that_cancels_are_not_accused(
+    right: Callable[[Tensor], Tensor], dtype: torch.dtype
+) -> None:
+    assert checked(right, X.detach().to(dtype).requires_grad_(), check="contract").findings == ()
+
+
+def test_an_intermediate_in_float32_is_named() -> None:
+    saves = keeping(lambda ctx, x: ctx.save_for_backward(x.cos()), lambda ctx: ctx.saved_tensors[0])
+    assert checked(saves, X.detach().float().requires_grad_()).findings[0].code == "GV502"
+
+
+def test_a_wrong_second_derivative_for_another_reason_gets_no_reason() -> None:
+    class Slope(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, grad: Tensor) -> Tensor:
+            ctx.save_for_backward(x, grad)
+            return grad * x.cos()
+
+        @staticmethod
+        def backward(ctx: Any, outer: Tensor) -> Any:
+            x, grad = ctx.saved_tensors
+            return outer * grad * x.sin(), outer * x.cos()  # the sign of the first is wrong
+
+    class Sine(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x, x.cos())  # the second is not used
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            return Slope.apply(ctx.saved_tensors[0], grad)
+
+    result = checked(Sine.apply, X)
+    assert result.verdict is Verdict.FAIL
+    assert {finding.code for finding in result.findings} == {"GV201"}
+
+
+def test_a_backward_that_is_not_linear_is_not_called_undifferentiable() -> None:
+    result = checked(sine(lambda ctx, x, grad: (grad * x.cos()).clamp(-0.1, 0.1).detach()), X)
+    assert "GV501" not in {finding.code for finding in result.findings}
