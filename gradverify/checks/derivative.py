@@ -17,6 +17,7 @@ from gradverify.checks.wording import (
     nothing_compared,
     summary_of,
     unfinished_search,
+    unnamed,
 )
 from gradverify.core.function.coordinates import blocks
 from gradverify.core.function.deadline import keeping
@@ -92,6 +93,7 @@ def _told(question: Question, problem: Problem, found: Investigation) -> CheckRe
         return inconclusive(question.check, problem, f"GV{question.series + 4}", reason)
     everything = whole(found) if comparison.counts[Code.MISMATCH] else None
     told = sorted(((_finding(question, found, group), group) for group in comparison.groups), key=_weight)
+    blocks_without_entries = tuple(unnamed(of, wrt, question.series) for of, wrt in comparison.unnamed)
     verdict = _verdict(comparison)
     result = CheckResult(
         check=question.check,
@@ -105,11 +107,11 @@ def _told(question: Question, problem: Problem, found: Investigation) -> CheckRe
         max_error=comparison.max_error,
         max_error_bar=comparison.max_error_bar,
         detection_limit=comparison.detection_limit,
-        findings=tuple(finding for finding, _ in told),
+        findings=(*(finding for finding, _ in told), *blocks_without_entries),
     )
     with keeping(result):
         findings = tuple(_with_cause(question, found, everything, *each) for each in told)
-    return replace(result, findings=findings, evaluations=evaluations(problem))
+    return replace(result, findings=(*findings, *blocks_without_entries), evaluations=evaluations(problem))
 
 
 def seeded(found: CheckResult, problem: Problem, ready: Steady) -> CheckResult:

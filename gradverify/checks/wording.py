@@ -38,6 +38,15 @@ def finding_of(group: Entries, series: int, *, missing: bool) -> Finding:
     )
 
 
+def unnamed(of: Block, wrt: Block, series: int) -> Finding:
+    """Return the finding on a block whose random sums differ although no entry of it was found to be wrong."""
+    message = (
+        f"random sums over d {of.name} / d {wrt.name} differ, but no single entry was found to be wrong: fix the other"
+        " findings first, or search longer with --max-evaluations"
+    )
+    return Finding(code=f"GV{series + 4}", verdict=Verdict.INCONCLUSIVE, of=of.name, wrt=wrt.name, message=message)
+
+
 def summary_of(comparison: Comparison, verdict: Verdict) -> str:
     """Return the one sentence that stands for the whole comparison."""
     count = comparison.counts

@@ -56,6 +56,7 @@ class Comparison:
     at_least: bool = False  # what differs was found by search, and there may be more
     sums: int = 0  # random sums compared in place of single entries
     ties: tuple[Tie, ...] = ()  # what is said of entries that are astray
+    unnamed: tuple[tuple[Block, Block], ...] = ()  # outputs and inputs whose sums differ, without a known wrong entry
 
     @property
     def wrong(self) -> int:

@@ -97,7 +97,7 @@ def probe(
         answers=torch.stack([row(backward, cotangent) for cotangent in cotangents]),
         left_out=~finite,
     )
-    gaps = [_gap(ready, direction, known) for direction, known in zip(directions, slopes, strict=True)]
+    gaps = [gap(ready, direction, known) for direction, known in zip(directions, slopes, strict=True)]
     even = scattered(levelled(lengths.step, ready.answers), generator)
     return ready, [*directions, even], [*gaps, gap(ready, even)]
 
@@ -115,18 +115,12 @@ def weights(sampled: Sampler, changes: Tensor) -> tuple[Tensor, Tensor]:
     return wide, each
 
 
-def gap(asked: Probe, direction: Tensor) -> Gap:
-    """Compare both sides along a direction; costs 6 forwards, and 6 more for each size of step that will not do."""
-    return _gap(asked, direction, slope(asked.sampled, asked.noise, direction, FIRST))
+def gap(asked: Probe, direction: Tensor, known: Estimate | None = None) -> Gap:
+    """Compare both sides along a direction; costs 6 forwards, and 6 more for each size of step that will not do.
 
-
-def gap_at(asked: Probe, direction: Tensor, first: float) -> Gap:
-    """Compare both sides along a direction with steps of one size; costs 6 forwards."""
-    return _judged(asked, direction, slope(asked.sampled, asked.noise, direction, first), first)
-
-
-def _gap(asked: Probe, direction: Tensor, known: Estimate) -> Gap:
-    found = _judged(asked, direction, known, FIRST)
+    `known` are the slopes along it from steps of the first size, if they are known.
+    """
+    found = gap_at(asked, direction, FIRST, known)
     sharp = _SHARP * found.size
     for first in CLOSER:
         if all_set((found.error.abs() <= found.allowed) & (found.bar <= sharp)):
@@ -138,7 +132,9 @@ def _gap(asked: Probe, direction: Tensor, known: Estimate) -> Gap:
     return found
 
 
-def _judged(asked: Probe, direction: Tensor, known: Estimate, first: float) -> Gap:
+def gap_at(asked: Probe, direction: Tensor, first: float, known: Estimate | None = None) -> Gap:
+    """Compare both sides along a direction with steps of one size; costs 6 forwards if the slopes are not `known`."""
+    known = slope(asked.sampled, asked.noise, direction, first) if known is None else known
     terms = asked.answers * direction
     error, bar = _against(asked, known, terms.sum(dim=1))
     size = terms.square().sum(dim=1).sqrt()

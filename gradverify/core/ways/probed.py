@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -22,11 +23,13 @@ from gradverify.core.judging.ground import Ground, Reconsider
 from gradverify.core.judging.patience import Patience
 from gradverify.core.judging.tally import Comparison, Tally
 from gradverify.core.numeric.moves import single_moves
+from gradverify.core.ways.divided import Share, divided
 from gradverify.core.ways.probe import Gap, Probe, gap, probe, ratio, wide
 from gradverify.core.ways.search import Rows, Suspect, wrong_columns, wrong_rows
 from gradverify.errors import GradverifyError
 
-_COLUMNS = 8  # wrong columns that are named; more of them are "at least"
+_COLUMNS = 8  # wrong columns that are named, or one in each block; more of them are "at least"
+_LEAST = 200  # calls that a block is searched with, as long as there are any: fewer find no entry
 _ROUNDS = 3  # of probing again without the columns found
 _SPREAD = 9.0  # the product of two random entries is at most so many times another one's
 _BLIND = 0.1  # of a sum: if more is allowed, not even a wrong factor of all entries shows
@@ -50,6 +53,7 @@ class UnfinishedSearch(OutOfTime):
 class _Outcome:
     """What the search has come to."""
 
+    suspects: tuple[Suspect, ...]
     clean: bool  # without the columns of the suspects, all sums come out right
     ended: bool = False  # by the number of calls that a search may take
 
@@ -66,20 +70,24 @@ def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconside
     asked, directions, gaps = probe(ground.sampled, ground.noise, ground.lengths, ground.backward, rtol, generator)
     answers = Rows(asked)
     entries = ground.sampled.point.numel() * ground.sampled.value.numel()
-    suspects: list[Suspect] = []
+    located: list[Suspect] = []
     try:
         limit = _limit(asked, answers, directions, _shown(gaps), generator)
-        outcome = _searched(asked, answers, directions, gaps, settings, suspects)
+        begun = _calls(asked)
+        shares = divided(asked, directions, gaps)
+        outcomes = list(_outcomes(answers, shares, settings.max_evaluations - (_calls(asked) - begun), located))
+        suspects = tuple(set(located))
         found = _judged(ground, answers, suspects, settings, reconsider) if suspects else None
+        unnamed = _unnamed(outcomes, found)
     except OutOfTime as end:
         if any(wide(each) and not each.tolerable for each in gaps):
-            columns = tuple(sorted({suspect.column for suspect in suspects}))
-            raise UnfinishedSearch(end.seconds, columns, entries) from end
+            raise UnfinishedSearch(end.seconds, tuple(sorted({each.column for each in located})), entries) from end
         raise
     counts = Counter() if found is None else found.counts
     if not counts[Code.MISMATCH]:
-        if not outcome.clean or not _are_right(asked, suspects):
-            why = f"; the search ended after {settings.max_evaluations:,} calls" if outcome.ended else ""
+        if unnamed:
+            ended = any(outcome.ended for _, outcome in unnamed)
+            why = f"; the search ended after {settings.max_evaluations:,} calls" if ended else ""
             raise UnnamedError(f"random sums over the Jacobian differ, but no single entry was found to be wrong{why}")
         if any_set(asked.left_out):
             raise UnnamedError(f"{int(asked.left_out.sum())} outputs are not finite around the point")
@@ -98,10 +106,28 @@ def compare_by_probing(ground: Ground, settings: Settings, reconsider: Reconside
         parts=(),
         at_least=bool(counts[Code.MISMATCH]),
         sums=len(asked.cotangents) * len(directions),
+        unnamed=tuple((of, wrt) for share, _ in unnamed for of in share.outputs for wrt in share.inputs),
     )
 
 
-def _are_right(asked: Probe, suspects: Sequence[Suspect]) -> bool:
+def _unnamed(outcomes: list[tuple[Share, _Outcome]], found: Comparison | None) -> list[tuple[Share, _Outcome]]:
+    """Return the blocks whose sums differ and in which no wrong entry was found."""
+    return [
+        (share, outcome)
+        for share, outcome in outcomes
+        if not _is_named(share, found) and not (outcome.clean and _are_right(share.asked, outcome.suspects))
+    ]
+
+
+def _is_named(share: Share, found: Comparison | None) -> bool:
+    """Tell whether some entry of the blocks was found to be wrong."""
+    groups = () if found is None else found.groups
+    return any(
+        group.code is Code.MISMATCH and group.of in share.outputs and group.wrt in share.inputs for group in groups
+    )
+
+
+def _are_right(asked: Probe, suspects: tuple[Suspect, ...]) -> bool:
     """Tell whether columns whose suspected entries were found right are so as a whole: kinks were on the way."""
     for column in sorted({suspect.column for suspect in suspects}):
         direction = torch.zeros_like(asked.sampled.point)
@@ -111,45 +137,53 @@ def _are_right(asked: Probe, suspects: Sequence[Suspect]) -> bool:
     return True
 
 
-def _searched(
-    asked: Probe,
-    answers: Rows,
-    directions: list[Tensor],
-    gaps: list[Gap],
-    settings: Settings,
-    suspects: list[Suspect],
-) -> _Outcome:
-    """Add wrong entries to `suspects`, column after column, probing again without those found."""
+def _outcomes(
+    answers: Rows, shares: list[Share], most: int, located: list[Suspect]
+) -> Iterator[tuple[Share, _Outcome]]:
+    """Search every block with an equal part of the calls that are left; suspects go to `located` as they are found."""
+    columns = math.ceil(_COLUMNS / max(1, len(shares)))
+    for number, share in enumerate(shares):
+        before = _calls(share.asked)
+        mine = max(_LEAST, most // (len(shares) - number))
+        yield share, _searched(share, answers, min(most, mine), columns, located)
+        most -= _calls(share.asked) - before
+
+
+def _calls(asked: Probe) -> int:
     meter = asked.sampled.problem.meter
-    begun = meter.forward + meter.backward
+    return meter.forward + meter.backward
+
+
+def _searched(share: Share, answers: Rows, most: int, enough: int, located: list[Suspect]) -> _Outcome:
+    """Find `enough` wrong columns by `most` calls, column after column, probing again without those found."""
+    asked, gaps, first = share.asked, share.gaps, len(located)
+    begun = _calls(asked)
     for _ in range(_ROUNDS):
         off = [number for number, found in enumerate(gaps) if wide(found)]
         if not off:
-            return _Outcome(clean=True)
-        left = settings.max_evaluations - (meter.forward + meter.backward - begun)
+            return _Outcome(suspects=tuple(located[first:]), clean=True)
         number = max(off, key=lambda each: ratio(gaps[each]))
         columns: list[int] = []
         named = True
-        for column in wrong_columns(asked, directions[number], gaps[number], left):
+        for column in wrong_columns(asked, share.directions[number], gaps[number], most - (_calls(asked) - begun)):
             rows = wrong_rows(asked, answers, column)
             columns.append(column)
             named &= bool(rows)
-            suspects += [Suspect(row=place, column=column) for place in rows]
-            if len(columns) == _COLUMNS:
-                return _Outcome(clean=False)
+            located += [Suspect(row=place, column=column) for place in rows]
+            if len(columns) == enough:
+                return _Outcome(suspects=tuple(located[first:]), clean=False)
         if not columns or not named:
             # Too small for a search to follow: many entries may be off by what the tolerance allows each.
             tolerable = all(found.tolerable for found in gaps)
-            ended = meter.forward + meter.backward - begun >= settings.max_evaluations
-            return _Outcome(clean=tolerable, ended=ended)
-        for direction in directions:
+            return _Outcome(suspects=tuple(located[first:]), clean=tolerable, ended=_calls(asked) - begun >= most)
+        for direction in share.directions:
             direction[columns] = 0.0
-        gaps = [gap(asked, direction) for direction in directions]
-    return _Outcome(clean=not any(map(wide, gaps)))
+        gaps = [gap(asked, direction) for direction in share.directions]
+    return _Outcome(suspects=tuple(located[first:]), clean=not any(map(wide, gaps)))
 
 
 def _judged(
-    ground: Ground, answers: Rows, suspects: Sequence[Suspect], settings: Settings, reconsider: Reconsider
+    ground: Ground, answers: Rows, suspects: tuple[Suspect, ...], settings: Settings, reconsider: Reconsider
 ) -> Comparison:
     """Judge the suspects one by one, as every entry of a small Jacobian is."""
     places = torch.tensor(sorted({suspect.row for suspect in suspects}))
@@ -163,7 +197,7 @@ def _judged(
     return tally.comparison()
 
 
-def _only_suspects(judged: Judged, chosen: Tensor, places: Tensor, suspects: Sequence[Suspect]) -> Judged:
+def _only_suspects(judged: Judged, chosen: Tensor, places: Tensor, suspects: tuple[Suspect, ...]) -> Judged:
     """Leave out what no search pointed to: entries in a row of one suspect and the column of another."""
     mine = torch.zeros_like(judged.kinked)
     rows = {column: number for number, column in enumerate(chosen.tolist())}
