@@ -105,7 +105,8 @@ def test_a_missing_gradient_of_a_tensor_in_a_list_is_explained() -> None:
     assert (finding.code, finding.wrt, finding.cause) == ("GV102", "y[0]", None)
     assert finding.message == (
         "y[0] is inside a list that Given.apply is given, and autograd does not track it there: no gradient for y[0],"
-        " but output depends on it in 2 entries of d output / d y[0]; give it as an argument of its own"
+        " but output depends on it in 2 entries of d output / d y[0]; if y[0] is a constant, set `requires_grad: false`"
+        " on it (in Python, pass it without requires_grad); give it as an argument of its own"
     )
 
 
