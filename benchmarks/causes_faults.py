@@ -39,6 +39,18 @@ def faults(subject: Subject, seed: int) -> Iterator[Planted]:
         if wrong is not None and not torch.equal(wrong, subject.jacobian):
             yield Planted(kind=kind, variant=variant, claim=linear(wrong))
     yield from _forgotten(subject)
+    yield from _rounded(subject)
+
+
+def _rounded(subject: Subject) -> Iterator[Planted]:
+    """Yield backwards that round what they return, where a Jacobian shows it; to float32 stays within the tolerance."""
+    for dtype in (torch.bfloat16, torch.float16):
+        if not torch.equal(subject.jacobian.to(dtype).to(subject.jacobian.dtype), subject.jacobian):
+            yield Planted(
+                kind="low-precision-backward",
+                variant=str(dtype).removeprefix("torch."),
+                claim=lambda cotangent, dtype=dtype: (cotangent @ subject.jacobian).to(dtype).to(cotangent.dtype),
+            )
 
 
 def _forgotten(subject: Subject) -> Iterator[Planted]:
@@ -342,6 +354,14 @@ def _half_doubled(subject: Subject, wrong: Tensor, generator: Generator) -> Tens
     return wrong if min(len(subject.point[block.coordinates]) for block in subject.inputs) >= 2 * _ROOM else None
 
 
+def _iterated(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    """Return entries that are off by a part each of 3e-6 to 3e-5, as after too few steps of an iteration."""
+    if int((wrong != 0).sum()) < _ROOM:
+        return None
+    sizes = 10 ** (torch.rand(wrong.shape, generator=generator, dtype=wrong.dtype) - 5.5)
+    return wrong * (1 + sizes * torch.randn(wrong.shape, generator=generator, dtype=wrong.dtype).sign())
+
+
 def _shifted_each(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor:
     shift = 0.1 * torch.randn(wrong.shape, generator=generator, dtype=wrong.dtype)
     return torch.where(wrong != 0, wrong + shift, wrong)
@@ -410,6 +430,7 @@ _KNOWN: tuple[tuple[str, str, Change], ...] = (
     ("single-elements", "", _one_entry),
     ("detached", "", _detached),
     ("missing-conjugate", "", _unconjugated),
+    ("approximate", "", _iterated),
 )
 _UNKNOWN: tuple[tuple[str, str, Change], ...] = (
     (UNKNOWN, "dense noise", _noisy),

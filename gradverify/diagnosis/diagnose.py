@@ -9,6 +9,7 @@ from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.core.whole.sums import Sums
 from gradverify.diagnosis.block.seen import Seen, block_of
 from gradverify.diagnosis.causes.added import cotangent_alone, missing_by_line, missing_summand, one_tensor_alone
+from gradverify.diagnosis.causes.approximate import approximate
 from gradverify.diagnosis.causes.arranged import permuted, transposed
 from gradverify.diagnosis.causes.axis import wrong_axis
 from gradverify.diagnosis.causes.branch import wrong_branch
@@ -23,6 +24,7 @@ from gradverify.diagnosis.causes.inverted import inverted_mask
 from gradverify.diagnosis.causes.lost import lost_paths
 from gradverify.diagnosis.causes.mask import missing_mask
 from gradverify.diagnosis.causes.placed import factor_by_place
+from gradverify.diagnosis.causes.rounded import low_precision_backward
 from gradverify.diagnosis.causes.scaled import missing_factor, mistaken_factor
 from gradverify.diagnosis.causes.single import is_of_one_input, single_elements
 from gradverify.diagnosis.causes.sliced import statistic_by_slice
@@ -71,6 +73,7 @@ def _single_elements(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 # Simplest first: what has no free parameter before what has one, what holds everywhere before what holds in a region.
 CAUSES: tuple[Cause, ...] = (
     Cause(name="missing-cotangent", find=missing_cotangent),
+    Cause(name="low-precision-backward", find=low_precision_backward),
     Cause(name="missing-conjugate", find=missing_conjugate),
     Cause(name="sign-flip", find=sign_flip),
     Cause(name="swapped-inputs", find=swapped_inputs),
@@ -91,6 +94,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="wrong-axis", find=wrong_axis),
     Cause(name="missing-term", find=missing_term),
     Cause(name="single-elements", find=_single_elements),
+    Cause(name="approximate", find=approximate),
 )
 _AT_LAST = (
     computed_elsewhere,
@@ -112,5 +116,6 @@ def diagnose(evidence: Evidence | Sums) -> Diagnosis | None:
     forgotten = missing_cotangent(evidence, seen)
     if forgotten is not None or stays_without(evidence, seen):
         return forgotten
-    finds = (*(cause.find for cause in CAUSES if cause.find is not missing_cotangent), *_AT_LAST)
+    _, *patterns, small = (cause.find for cause in CAUSES)
+    finds = (*patterns, *_AT_LAST, small)
     return next(filter(None, (find(evidence, seen) for find in finds)), None)

@@ -45,6 +45,13 @@ WRONG = {
         (drawn(2_100),),
         "",
     ),
+    "low-precision-backward": (
+        with_backward(
+            lambda x: x.sin().cumsum(0), lambda g, x: (g.flip(0).cumsum(0).flip(0) * x.cos()).half().double()
+        ),
+        (drawn(2_100),),
+        "exactly float16 numbers",
+    ),
 }
 
 

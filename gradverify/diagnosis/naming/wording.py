@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, Context
 
 from gradverify.core.function.coordinates import Block, unravel
 
@@ -36,3 +37,8 @@ def listed(words: Sequence[str]) -> str:
 def differ(wrong: int, total: int, noun: str) -> str:
     """Return "3 of 5 elements differ"."""
     return f"{wrong} of {total} {noun} {'differs' if wrong == 1 else 'differ'}"
+
+
+def rounded_up(value: float) -> str:
+    """Return a positive number with one digit and not below it: "4e-06" for 3.2e-6."""
+    return f"{float(Context(prec=1, rounding=ROUND_CEILING).create_decimal(repr(value))):.1g}"

@@ -15,6 +15,7 @@ from gradverify.diagnosis.sums.term import missing_term
 from gradverify.diagnosis.sums.whole import (
     detached,
     factor,
+    low_precision_backward,
     missing_conjugate,
     missing_cotangent,
     stays_without,
@@ -24,6 +25,7 @@ from gradverify.diagnosis.sums.whole import (
 from gradverify.errors import GradverifyError
 
 _EVERYWHERE: tuple[Callable[[Asked], Diagnosis | None], ...] = (
+    low_precision_backward,
     missing_conjugate,
     swapped_inputs,
     swapped_outputs,

@@ -19,6 +19,7 @@ from gradverify.diagnosis.causes.cotangent import ADDED, REPLACED, answer_to_zer
 from gradverify.diagnosis.causes.cotangent import as_constant as as_cotangent
 from gradverify.diagnosis.causes.detached import as_detached
 from gradverify.diagnosis.causes.factor import Summands, as_constant, as_mean, as_sign, factor_of
+from gradverify.diagnosis.causes.rounded import in_lower_precision
 from gradverify.diagnosis.causes.swapped import inputs_from, outputs_from
 from gradverify.diagnosis.naming.tensors import numbers_of, places_of
 from gradverify.diagnosis.naming.variables import Axis
@@ -55,6 +56,13 @@ def detached(asked: Asked) -> Diagnosis | None:
     """Every cotangent is answered with zeros."""
     answered = bool((asked.answers[:, asked.sums.wrt.coordinates] != 0).any())
     return None if answered else as_detached(asked.sums)
+
+
+def low_precision_backward(asked: Asked) -> Diagnosis | None:
+    """All answers are numbers of a narrower dtype, and the error is of the size of its rounding."""
+    error = torch.linalg.vector_norm(asked.claimed - asked.numeric.value)
+    size = torch.linalg.vector_norm(asked.numeric.value)
+    return in_lower_precision(asked.sums, asked.answers, float(error / size))
 
 
 def missing_conjugate(asked: Asked) -> Diagnosis | None:
