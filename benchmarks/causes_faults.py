@@ -354,6 +354,12 @@ def _half_doubled(subject: Subject, wrong: Tensor, generator: Generator) -> Tens
     return wrong if min(len(subject.point[block.coordinates]) for block in subject.inputs) >= 2 * _ROOM else None
 
 
+def _beyond_a_kink(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    """Return -8 in every entry that has a kink."""
+    kinks = ~subject.defined
+    return torch.where(kinks, -8.0, wrong) if bool(kinks.any()) and not _is_flat(subject, wrong) else None
+
+
 def _iterated(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
     """Return entries that are off by a part each of 3e-6 to 3e-5, as after too few steps of an iteration."""
     if int((wrong != 0).sum()) < _ROOM:
@@ -431,6 +437,7 @@ _KNOWN: tuple[tuple[str, str, Change], ...] = (
     ("detached", "", _detached),
     ("missing-conjugate", "", _unconjugated),
     ("approximate", "", _iterated),
+    ("outside-slopes", "", _beyond_a_kink),
 )
 _UNKNOWN: tuple[tuple[str, str, Change], ...] = (
     (UNKNOWN, "dense noise", _noisy),

@@ -21,6 +21,7 @@ from gradverify.diagnosis.causes.detached import detached
 from gradverify.diagnosis.causes.elsewhere import computed_elsewhere, wrong_point
 from gradverify.diagnosis.causes.factor import constant_factor, mean_for_sum, sign_flip
 from gradverify.diagnosis.causes.inverted import inverted_mask
+from gradverify.diagnosis.causes.kink import outside_slopes
 from gradverify.diagnosis.causes.lost import lost_paths
 from gradverify.diagnosis.causes.mask import missing_mask
 from gradverify.diagnosis.causes.placed import factor_by_place
@@ -74,6 +75,7 @@ def _single_elements(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 CAUSES: tuple[Cause, ...] = (
     Cause(name="missing-cotangent", find=missing_cotangent),
     Cause(name="low-precision-backward", find=low_precision_backward),
+    Cause(name="outside-slopes", find=outside_slopes),
     Cause(name="missing-conjugate", find=missing_conjugate),
     Cause(name="sign-flip", find=sign_flip),
     Cause(name="swapped-inputs", find=swapped_inputs),

@@ -82,6 +82,44 @@ def test_a_missing_mask_behind_a_matrix() -> None:
     assert answer == ("missing-mask", "3 of 8 elements differ; analytic ≠ 0 where numeric = 0, at x < 0")
 
 
+LOSERS = "divided among all 3 of its inputs, also those that it does not depend on"
+
+
+@pytest.mark.parametrize("shape", [(3,), (5, 3)])
+def test_losers_of_a_maximum_that_get_a_part_are_not_masked(shape: tuple[int, ...]) -> None:
+    wrong = lambda g, x: (g / 3).unsqueeze(-1).expand_as(x)  # noqa: E731
+    cause, text = only(lambda x: x.amax(-1), wrong, drawn(*shape))
+    assert (cause, text.endswith(LOSERS)) == ("missing-mask", True)
+
+
+def test_losers_of_overlapping_windows_are_not_masked() -> None:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        parts = torch.zeros_like(x)
+        for window in range(5):
+            parts[window : window + 3] += g[window] / 3
+        return parts
+
+    cause, text = only(lambda x: x.unfold(0, 3, 1).amax(-1), backward, drawn(7))
+    assert (cause, text.endswith(LOSERS)) == ("missing-mask", True)
+
+
+def test_a_mask_is_missing_beside_a_factor() -> None:
+    wrong = lambda g, x, y: (g / 2, g / 2)  # noqa: E731
+    answers = found(torch.maximum, wrong, drawn(9), drawn(9, seed=3))
+    text = "analytic = 0.5 × cotangent in 5 of 9 elements where numeric = 0, at x - y < 0, and analytic = 1/2 × numeric"
+    assert answers["output by x"] == ("missing-mask", f"{text} elsewhere")
+
+
+def test_a_gradient_divided_among_inputs_that_all_count_is_no_mask() -> None:
+    weights = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    wrong = lambda g, x: (2 * g).unsqueeze(1).expand_as(x)  # noqa: E731
+    assert only(lambda x: x @ weights, wrong, drawn(5, 3))[0] != "missing-mask"
+
+
+def test_the_cotangent_alone_in_place_of_a_varying_derivative_is_no_mask() -> None:
+    assert only(lambda x: x.relu().square(), lambda g, x: g.clone(), double(SPREAD))[0] == "missing-factor"
+
+
 def test_a_causal_mask_that_is_missing() -> None:
     answer = only(lambda x: x.cumsum(0), lambda g, x: g.sum().expand_as(x), drawn(5))
     text = "analytic ≠ 0 where numeric = 0, wherever the input's place comes after the output's"
