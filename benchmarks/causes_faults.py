@@ -170,6 +170,12 @@ def _unmasked_triangle(subject: Subject, wrong: Tensor, generator: Generator) ->
     return wrong[-1].expand_as(wrong).clone() if triangular else None
 
 
+def _unmasked_band(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    """Return a gradient that passes outside the band that forward keeps of a matrix."""
+    one = len(subject.inputs) == len(subject.outputs) == 1 and len(subject.inputs[0].shape) == 2
+    return torch.eye(len(wrong), dtype=wrong.dtype) if one and "band" in subject.name else None
+
+
 def _first_output(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
     for block in subject.inputs if len(subject.outputs) == 1 else ():
         part = wrong[:, block.coordinates]
@@ -408,7 +414,8 @@ _KNOWN: tuple[tuple[str, str, Change], ...] = (
     ("straight-through", "as if it were not there", _as_if_straight),
     ("straight-through", "a smooth surrogate", _surrogate),
     ("wrong-point", "the output", _at_the_output),
-    ("missing-mask", "triangular", _unmasked_triangle),
+    ("missing-band", "triangular", _unmasked_triangle),
+    ("missing-band", "of a matrix", _unmasked_band),
     ("missing-mask", "inverted", _inverted_mask),
     ("missing-factor", "of an input", _by_input(-1)),
     ("missing-factor", "the square of an input", _by_input(2)),

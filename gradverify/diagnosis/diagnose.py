@@ -12,6 +12,7 @@ from gradverify.diagnosis.causes.added import cotangent_alone, missing_by_line, 
 from gradverify.diagnosis.causes.approximate import approximate
 from gradverify.diagnosis.causes.arranged import permuted, transposed
 from gradverify.diagnosis.causes.axis import wrong_axis
+from gradverify.diagnosis.causes.band import missing_band
 from gradverify.diagnosis.causes.branch import wrong_branch
 from gradverify.diagnosis.causes.branches import wrong_branches
 from gradverify.diagnosis.causes.broadcast import missing_broadcast_sum
@@ -84,6 +85,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="mean-for-sum", find=mean_for_sum),
     Cause(name="constant-factor", find=constant_factor),
     Cause(name="straight-through", find=straight_through),
+    Cause(name="missing-band", find=missing_band),
     Cause(name="missing-mask", find=_missing_mask),
     Cause(name="missing-broadcast-sum", find=missing_broadcast_sum),
     Cause(name="transposed", find=transposed),

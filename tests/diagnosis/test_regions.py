@@ -120,23 +120,6 @@ def test_the_cotangent_alone_in_place_of_a_varying_derivative_is_no_mask() -> No
     assert only(lambda x: x.relu().square(), lambda g, x: g.clone(), double(SPREAD))[0] == "missing-factor"
 
 
-def test_a_causal_mask_that_is_missing() -> None:
-    answer = only(lambda x: x.cumsum(0), lambda g, x: g.sum().expand_as(x), drawn(5))
-    text = "analytic ≠ 0 where numeric = 0, wherever the input's place comes after the output's"
-    assert answer == ("missing-mask", text)
-
-
-@pytest.mark.parametrize(("diagonal", "word"), [(1, "after"), (-1, "before")])
-def test_a_causal_mask_that_is_missing_along_one_dimension(diagonal: int, word: str) -> None:
-    weights = drawn(5, 5).detach()
-    kept = weights.tril() if diagonal > 0 else weights.triu()
-    answer = only(lambda x: kept @ x, lambda g, x: weights.T @ g, drawn(5, 3, seed=1))
-    text = "analytic ≠ 0 and numeric = 0 in every wrong entry, where the index along dimension 0 of x comes"
-    assert answer == ("missing-mask", f"{text} {word} that along dimension 0 of output")
-    partly = kept + (weights - kept) * (torch.arange(25).view(5, 5) % 7 > 1)
-    assert only(lambda x: kept @ x, lambda g, x: partly.T @ g, drawn(5, 3, seed=1))[0] != "missing-mask"
-
-
 def test_a_zero_filled_by_accident_is_no_mask() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         gradient = g * x.cos()

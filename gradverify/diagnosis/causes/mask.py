@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import Block, total
+from gradverify.core.function.coordinates import total
 from gradverify.core.numeric.samples import BAR_FACTOR
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.followed import believed
@@ -22,7 +22,6 @@ MISSING_MASK = "missing-mask"
 _NONE = 2.0  # error bars within which a derivative is none
 _NOTHING = 1e-9  # of the largest derivative: zero
 _SEVERAL = 2  # entries that are masked, and entries that agree on a factor
-_TRIANGLE = 3  # rows from which a triangle is told from a few entries
 
 
 def missing_mask(evidence: Evidence, seen: Seen) -> Diagnosis | None:
@@ -31,14 +30,7 @@ def missing_mask(evidence: Evidence, seen: Seen) -> Diagnosis | None:
         return None
     if bool((seen.wrong & seen.zero & (seen.numeric.abs() > _NONE / BAR_FACTOR * seen.slack)).any()):
         return None  # smaller than would be noticed is not yet zero
-    return (
-        _of_inputs(evidence, seen)
-        or _of_outputs(evidence, seen)
-        or _triangle(seen)
-        or _causal(evidence, seen)
-        or _divided(seen)
-        or _scaled(evidence, seen)
-    )
+    return _of_inputs(evidence, seen) or _of_outputs(evidence, seen) or _divided(seen) or _scaled(evidence, seen)
 
 
 def _of_inputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
@@ -119,53 +111,6 @@ def _passes(claimed: Tensor, numeric: Tensor) -> Tensor:
 def _choose(seen: Seen, axis: Axis, wrong: Tensor) -> Choose:
     """Return what chooses the region that moves with the values, of these wrong coordinates (k,)."""
     return partial(believed, follows=partial(seen.follows, axis, wrong))
-
-
-def _triangle(seen: Seen) -> Diagnosis | None:
-    """The claimed Jacobian is full where the numeric one is triangular."""
-    rows, columns = seen.wrong.shape
-    if rows != columns or rows < _TRIANGLE:
-        return None
-    everything = torch.ones_like(seen.wrong)
-    for half, words in ((everything.triu(1), "comes after"), (everything.tril(-1), "comes before")):
-        if torch.equal(seen.wrong & half, half) and bool(seen.zero[half].all()):
-            share = confined(seen, half)
-            if share is not None:
-                text = f"analytic ≠ 0 where numeric = 0, wherever the input's place {words} the output's{part(share)}"
-                return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
-    return None
-
-
-def _causal(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """The claimed Jacobian is full along two dimensions where the numeric one is triangular."""
-    of, wrt = evidence.of, evidence.wrt
-    rows, columns = seen.wrong.nonzero(as_tuple=True)
-    for theirs, size in enumerate(of.shape):
-        for mine in (each for each, length in enumerate(wrt.shape) if length == size >= _TRIANGLE):
-            outputs, inputs = _index(of, theirs, rows.device), _index(wrt, mine, rows.device)
-            pairs = seen.wrong.new_zeros(size, size)
-            pairs[outputs[rows], inputs[columns]] = True
-            whole = torch.ones_like(pairs)
-            for half, word in ((whole.triu(1), "after"), (whole.tril(-1), "before")):
-                sides = (each[outputs][:, inputs] for each in (half, half.T))
-                share = _triangular(seen, *sides) if torch.equal(pairs, half) else None
-                if share is not None:
-                    text = f"analytic ≠ 0 and numeric = 0 in every wrong entry, where the index along dimension {mine}"
-                    text += f" of {wrt.name} comes {word} that along dimension {theirs} of {of.name}{part(share)}"
-                    return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
-    return None
-
-
-def _triangular(seen: Seen, half: Tensor, other: Tensor) -> float | None:
-    """Return the share of the error in one half, (m, n) bool, None where numeric is not zero there, or in the other."""
-    one_sided = not bool((half & ~seen.zero).any()) and bool((other & ~seen.zero).any())
-    return confined(seen, half) if one_sided else None
-
-
-def _index(block: Block, dimension: int, device: torch.device) -> Tensor:
-    """Return the index along a dimension of every entry of a tensor."""
-    places = torch.arange(total(block.shape), device=device)
-    return places // total(block.shape[dimension + 1 :]) % block.shape[dimension]
 
 
 def _at(region: str) -> str:
