@@ -199,10 +199,23 @@ def _transposed_jacobian(subject: Subject, wrong: Tensor, generator: Generator) 
     return wrong.T.clone() if len(subject.inputs) == len(subject.outputs) == 1 and len(wrong) == len(wrong.T) else None
 
 
-def _rolled_gradient(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+def _rolled_gradient(by: int) -> Change:
+    def change(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+        block = _largest(subject)
+        wrong[:, block.coordinates] = wrong[:, block.coordinates].roll(by, 1)
+        return wrong
+
+    return change
+
+
+def _moved_gradient(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    """Return a gradient of a vector that is one place further on, where that changes more than the first place."""
     block = _largest(subject)
-    wrong[:, block.coordinates] = wrong[:, block.coordinates].roll(1, 1)
-    return wrong
+    moved = wrong[:, block.coordinates].roll(1, 1)
+    moved[:, 0] = 0
+    changes = (moved != wrong[:, block.coordinates])[:, 1:]
+    wrong[:, block.coordinates] = moved
+    return wrong if len(block.shape) == 1 and int(changes.any(0).sum()) >= _ROOM // 2 else None
 
 
 def _reversed_cotangent(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
@@ -342,6 +355,7 @@ def _swapped_branches(subject: Subject, wrong: Tensor, generator: Generator) -> 
 def _inverted_mask(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
     dead = (wrong == 0).all(0) & subject.defined.all(0)
     square = wrong.shape[0] == wrong.shape[1] and torch.equal(wrong, wrong.diagonal().diag())
+    square &= bool(subject.defined.all())  # a kink is on neither side of a mask
     return torch.diag(dead.to(wrong.dtype)) if square and 2 <= int(dead.sum()) <= len(dead) - 2 else None
 
 
@@ -370,8 +384,9 @@ def _iterated(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor |
     """Return entries that are off by a part each of 3e-6 to 3e-5, as after too few steps of an iteration."""
     if int((wrong != 0).sum()) < _ROOM:
         return None
-    sizes = 10 ** (torch.rand(wrong.shape, generator=generator, dtype=wrong.dtype) - 5.5)
-    return wrong * (1 + sizes * torch.randn(wrong.shape, generator=generator, dtype=wrong.dtype).sign())
+    own = Generator().manual_seed(len(wrong))  # the draws of all other faults stay what they were
+    sizes = 10 ** (torch.rand(wrong.shape, generator=own, dtype=wrong.dtype) - 5.5)
+    return wrong * (1 + sizes * torch.randn(wrong.shape, generator=own, dtype=wrong.dtype).sign())
 
 
 def _shifted_each(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor:
@@ -432,7 +447,9 @@ _KNOWN: tuple[tuple[str, str, Change], ...] = (
     ("missing-term", "all but the diagonal", _diagonal_alone),
     ("transposed", "gradient", _transposed_gradient),
     ("transposed", "Jacobian", _transposed_jacobian),
-    ("permuted", "rolled gradient", _rolled_gradient),
+    ("shifted", "rolled gradient", _rolled_gradient(1)),
+    ("shifted", "gradient with zeros in the first place", _moved_gradient),
+    ("permuted", "rolled gradient", _rolled_gradient(2)),
     ("permuted", "reversed cotangent", _reversed_cotangent),
     ("permuted", "shuffled gradient", _shuffled_gradient),
     ("swapped-inputs", "", _swapped_inputs),

@@ -8,6 +8,7 @@ import torch.nn.functional as nn
 from tests.zoo.specimen import Specimen, at, complex_normal, normal, specimen, uniform
 
 _E, _R, _M, _T, _C = "elementwise", "reduction", "matrix", "two inputs", "complex"
+_ZEROS = (0.0, 1.3, 0.4, 0.7, 1.2, 0.0, 0.3, 0.9, 2.1, 1.7, 0.0, 0.6, 1.9, 0.8, -0.5, -1.1, -0.2)
 
 SUBJECTS: tuple[Specimen, ...] = (
     specimen("exp", torch.exp, _E, x=normal(16)),
@@ -16,7 +17,7 @@ SUBJECTS: tuple[Specimen, ...] = (
     specimen("sigmoid", torch.sigmoid, _E, x=normal(12, scale=2)),
     specimen("cube", lambda x: x**3, _E, x=normal(5, 4)),
     specimen("relu", torch.relu, _E, x=normal(12)),
-    specimen("relu at zeros", lambda x: 2 * x.relu(), _E, x=at(0.0, 1.3, -0.4, 0.7, -1.2, 0.0, 0.3, -0.9, 2.1, -1.7)),
+    specimen("relu at zeros", lambda x: 2 * x.relu(), _E, x=at(*_ZEROS)),
     specimen("clamp", lambda x, low, high: x.clamp(low, high), _E, x=normal(4, 5, scale=2), low=-0.5, high=1.5),
     specimen("softplus", nn.softplus, _E, x=normal(10)),
     specimen("soft threshold", lambda x, width: nn.softshrink(x, width), _E, x=normal(16), width=0.5),

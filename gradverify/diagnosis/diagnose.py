@@ -10,7 +10,7 @@ from gradverify.core.whole.sums import Sums
 from gradverify.diagnosis.block.seen import Seen, block_of
 from gradverify.diagnosis.causes.added import cotangent_alone, missing_by_line, missing_summand, one_tensor_alone
 from gradverify.diagnosis.causes.approximate import approximate
-from gradverify.diagnosis.causes.arranged import permuted, transposed
+from gradverify.diagnosis.causes.arranged import permuted, shifted, transposed
 from gradverify.diagnosis.causes.axis import wrong_axis
 from gradverify.diagnosis.causes.band import missing_band
 from gradverify.diagnosis.causes.branch import wrong_branch
@@ -89,6 +89,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="missing-mask", find=_missing_mask),
     Cause(name="missing-broadcast-sum", find=missing_broadcast_sum),
     Cause(name="transposed", find=transposed),
+    Cause(name="shifted", find=shifted),
     Cause(name="permuted", find=permuted),
     Cause(name="symmetrised", find=symmetrised),
     Cause(name="wrong-point", find=wrong_point),

@@ -71,7 +71,7 @@ def test_a_matrix_that_is_not_the_transpose() -> None:
 @pytest.mark.parametrize(
     ("backward", "text"),
     [
-        (lambda g, x: (g * x.cos()).roll(1), "the gradient by x is rolled by 1"),
+        (lambda g, x: (g * x.cos()).roll(2), "the gradient by x is rolled by 2"),
         (lambda g, x: g.flip(0) * x.cos(), "the cotangent of output is taken reversed"),
         (lambda g, x: g * x.roll(-2).cos(), "analytic is numeric of an input rolled by -2: backward uses saved values"),
         (lambda g, x: (g * x.cos())[[0, 2, 1, 3, 4, 5]], "the gradients by x are in another order: x[1] has what"),
@@ -81,6 +81,44 @@ def test_the_permutations(backward: Any, text: str) -> None:
     cause, says = only(torch.sin, backward, drawn(6))
     assert cause == "permuted"
     assert says.startswith(text)
+
+
+def moved_on(x: Tensor, by: int = 1, dimension: int = 0) -> Tensor:
+    """Return a tensor shifted along a dimension, with zeros in the place that is left."""
+    rolled = x.roll(by, dimension)
+    rolled.select(dimension, 0 if by > 0 else -1).zero_()
+    return rolled
+
+
+@pytest.mark.parametrize(
+    ("backward", "text"),
+    [
+        (lambda g, x: (g * x.cos()).roll(1, 0), "the gradient by x is rolled by 1 along dimension 0"),
+        (lambda g, x: g.roll(-1, 1) * x.cos(), "the cotangent of output is taken rolled by -1 along dimension 1"),
+        (lambda g, x: g * x.roll(1, 1).cos(), "analytic is numeric of an input rolled by 1 along dimension 1"),
+        (lambda g, x: moved_on(g * x.cos()), "the gradient by x is shifted by 1 along dimension 0, with zeros in"),
+        (lambda g, x: moved_on(g, -1, 1) * x.cos(), "the cotangent of output is taken shifted by -1 along dimension 1"),
+    ],
+)
+def test_an_index_that_is_off_by_one(backward: Any, text: str) -> None:
+    cause, says = only(torch.sin, backward, drawn(5, 4))
+    assert cause == "shifted"
+    assert says.startswith(text)
+
+
+def test_an_index_that_is_off_by_one_in_a_sum() -> None:
+    wrong = lambda g, x: moved_on(g * x.cos())  # noqa: E731
+    assert only(lambda x: x.sin().sum(), wrong, drawn(6))[0] == "shifted"
+
+
+def test_a_first_entry_that_is_lost_is_no_shift() -> None:
+    assert only(lambda x: x.sum(), lambda g, x: moved_on(g.expand(8)), drawn(8))[0] == "single-elements"
+    assert only(lambda x: x.sum(), lambda g, x: moved_on(g.expand(6, 3)), drawn(6, 3))[0] == "boundary-tile"
+
+
+def test_two_entries_that_are_exchanged_are_no_shift() -> None:
+    cause, text = only(torch.sin, lambda g, x: (g * x.cos()).flip(0), drawn(2, 4))
+    assert (cause, text) == ("permuted", "the gradient by x is reversed along dimension 0")
 
 
 def test_a_selection_that_takes_one_entry_twice_is_no_permutation() -> None:

@@ -106,7 +106,7 @@ EVERY = slice(None)
 CHANGES: dict[str, tuple[Callable[[Tensor], Tensor], str | None, str]] = {
     "times a constant": (lambda g: 1.5 * g, "constant-factor", "analytic = 3/2 × numeric in every entry"),
     "zero": (lambda g: 0 * g, "detached", ""),
-    "rolled rows": (lambda g: g.roll(1, 0), "permuted", "rolled by 1 along dimension 0"),
+    "rolled rows": (lambda g: g.roll(1, 0), "shifted", "rolled by 1 along dimension 0"),
     "rolled columns": (lambda g: g.roll(-3, 1), "permuted", "rolled by -3 along dimension 1"),
     "reversed": (lambda g: g.flip(1), "permuted", "reversed along dimension 1"),
     "transposed": (lambda g: g.mT, "transposed", "dimensions 0 and 1 are exchanged"),

@@ -13,12 +13,14 @@ from gradverify.core.function.coordinates import Block, total
 from gradverify.core.whole.evidence import Site
 from gradverify.diagnosis.block.seen import Seen, resembles, share_of, spoils
 
+NOTHING = -1  # in place of a row or column: zeros
+_SHORT = 2  # entries of which a shift is an exchange
 _FAR = 64  # places that something is rolled by, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """Entry (o, i) of the claimed Jacobian is entry (rows[o], columns[i]) of the numeric one."""
+    """Claimed entry (o, i) is the numeric entry (rows[o], columns[i]), or 0 where one is NOTHING."""
 
     rows: Tensor | None  # (m,), None: in order
     columns: Tensor | None  # (n,)
@@ -30,8 +32,8 @@ def share_when(seen: Seen, arrangement: Arrangement) -> float | None:
     """Return the share that a rearrangement explains, after a look at a few entries; None where it is not enough."""
     if not _plausible(seen, arrangement):
         return None
-    predicted = seen.numeric if arrangement.rows is None else seen.numeric[arrangement.rows]
-    return share_of(seen, predicted if arrangement.columns is None else predicted[:, arrangement.columns])
+    predicted = _taken(_taken(seen.numeric, arrangement.rows, 0), arrangement.columns, 1)
+    return share_of(seen, predicted)
 
 
 def transpositions(evidence: Site) -> Iterator[Arrangement]:
@@ -58,11 +60,27 @@ def rolls(evidence: Site) -> Iterator[Arrangement]:
     for words, (far, columns) in gradients.items():
         yield Arrangement(rows=None, columns=columns, far=far, text=f"the gradient by {wrt.name} is {words}")
     for words, (far, rows) in cotangents.items():
-        yield Arrangement(rows=rows, columns=None, far=far, text=f"the cotangent of {of.name} is taken {words}")
+        there = rows.argsort()  # where the row of each output goes is the inverse of where its cotangent is from
+        yield Arrangement(rows=there, columns=None, far=far, text=f"the cotangent of {of.name} is taken {words}")
     if of.shape == wrt.shape:
         for words, (far, columns) in gradients.items():
             text = f"analytic is numeric of an input {words}: backward uses saved values {words}"
             yield Arrangement(rows=columns, columns=columns, far=far, text=text)
+
+
+def shifts(evidence: Site) -> Iterator[Arrangement]:
+    """Yield shifts by one along a dimension that leave zeros behind: of the gradient, and of the cotangent."""
+    for block, words in ((evidence.wrt, "the gradient by {} is"), (evidence.of, "the cotangent of {} is taken")):
+        places = torch.arange(total(block.shape), device=evidence.device).reshape(block.shape)
+        for dimension, size in enumerate(block.shape):
+            for by in (1, -1) if size > _SHORT else ():
+                onward = by if block is evidence.wrt else -by  # a row goes where its cotangent is from
+                order = places.roll(onward, dimension)
+                order.select(dimension, 0 if onward > 0 else -1).fill_(NOTHING)
+                along = f" along dimension {dimension}" if len(block.shape) > 1 else ""
+                text = f"{words.format(block.name)} shifted by {by}{along}, with zeros in the place that is left"
+                rows, columns = (order.reshape(-1) if block is each else None for each in (evidence.of, evidence.wrt))
+                yield Arrangement(rows=rows, columns=columns, far=1, text=text)
 
 
 def _exchanges(block: Block, device: torch.device) -> Iterator[tuple[tuple[int, int], Tensor]]:
@@ -79,7 +97,7 @@ def _shifts(block: Block, evidence: Site) -> Iterator[tuple[str, tuple[int, Tens
         along = f" along dimension {dimension}" if len(block.shape) > 1 else ""
         for by in _distances(size):
             yield f"rolled by {by}{along}", (abs(by), places.roll(by, dimension).reshape(-1))
-        if size > 2:
+        if size > 1:
             yield f"reversed{along}", (0, places.flip(dimension).reshape(-1))
     if len(block.shape) > 1:
         yield "reversed as a whole", (0, places.reshape(-1).flip(0))
@@ -88,6 +106,9 @@ def _shifts(block: Block, evidence: Site) -> Iterator[tuple[str, tuple[int, Tens
 
 
 def _distances(size: int) -> Iterator[int]:
+    """Yield the places that so many entries may be rolled by; two of them are exchanged, and called reversed."""
+    if size <= _SHORT:
+        return
     for by in range(1, min(size // 2, _FAR) + 1):
         yield by
         if 2 * by != size:
@@ -102,9 +123,17 @@ def _plausible(seen: Seen, arrangement: Arrangement) -> bool:
 
 def _expected(seen: Seen, arrangement: Arrangement, places: tuple[Tensor, Tensor]) -> Tensor:
     """Return what the arrangement expects at some places (k,)."""
-    rows, columns = places
-    return seen.numeric[_at(arrangement.rows, rows), _at(arrangement.columns, columns)]
+    rows, columns = (
+        each if order is None else order[each]
+        for order, each in zip((arrangement.rows, arrangement.columns), places, strict=True)
+    )
+    found = seen.numeric[rows.clamp(min=0), columns.clamp(min=0)]
+    return found.masked_fill((rows == NOTHING) | (columns == NOTHING), 0.0)
 
 
-def _at(order: Tensor | None, places: Tensor) -> Tensor:
-    return places if order is None else order[places]
+def _taken(entries: Tensor, order: Tensor | None, dim: int) -> Tensor:
+    """Return the rows, or columns, in this order."""
+    if order is None:
+        return entries
+    taken = entries.index_select(dim, order.clamp(min=0))
+    return taken.masked_fill((order == NOTHING).unsqueeze(1 - dim), 0.0)

@@ -14,7 +14,7 @@ from gradverify.core.whole.evidence import Diagnosis
 from gradverify.core.whole.patterns import Pattern, exchanged, explains, holds
 from gradverify.core.whole.sums import Asked
 from gradverify.diagnosis.block.arrangement import Arrangement, rolls, transpositions
-from gradverify.diagnosis.causes.arranged import PERMUTED, TRANSPOSED
+from gradverify.diagnosis.causes.arranged import PERMUTED, SHIFTED, TRANSPOSED, is_shift
 from gradverify.diagnosis.sums.look import Look
 
 _SAME = 1e-4  # relative: what two columns, or rows, of the same numbers differ by at most
@@ -27,6 +27,11 @@ def transposed(look: Look) -> Diagnosis | None:
     sums = look.asked.sums
     found = _first(TRANSPOSED, look, transpositions(sums))
     return found if found is not None else _sides(look.asked)
+
+
+def shifted(look: Look) -> Diagnosis | None:
+    """All numbers are one place away along a dimension from where they belong, and the last goes round."""
+    return _first(SHIFTED, look, filter(is_shift, rolls(look.asked.sums)))
 
 
 def permuted(look: Look) -> Diagnosis | None:

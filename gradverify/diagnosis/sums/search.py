@@ -8,7 +8,7 @@ from gradverify.core.whole.evidence import Diagnosis
 from gradverify.core.whole.sums import Asked, Sums, ask
 from gradverify.diagnosis.sums.few import few_elements, few_entries
 from gradverify.diagnosis.sums.look import Look, look
-from gradverify.diagnosis.sums.order import permuted, transposed
+from gradverify.diagnosis.sums.order import permuted, shifted, transposed
 from gradverify.diagnosis.sums.places import placed
 from gradverify.diagnosis.sums.slices import missing_broadcast_sum
 from gradverify.diagnosis.sums.term import missing_term
@@ -35,6 +35,7 @@ _EVERYWHERE: tuple[Callable[[Asked], Diagnosis | None], ...] = (
 _SOMEWHERE: tuple[Callable[[Look], Diagnosis | None], ...] = (
     missing_broadcast_sum,
     transposed,
+    shifted,
     permuted,
     placed,
     missing_term,
