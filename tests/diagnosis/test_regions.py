@@ -63,7 +63,7 @@ def test_a_missing_mask_is_described_by_the_values_and_the_arguments() -> None:
 
 @pytest.mark.parametrize(
     ("bounds", "said"),
-    [((0.0, 1.6), ", at x < 0 or x > 1.6"), ((0.1, 1.6), "")],
+    [((0.0, 1.6), ", at x < 0 or x > 1.6"), ((0.1, 1.6), ", at all elements but x[2]")],
     ids=["both mean something", "one does"],
 )
 def test_a_single_right_element_says_where_a_mask_is_if_both_of_its_ends_mean_something(
@@ -185,9 +185,44 @@ def test_a_forgotten_cotangent_close_to_a_target() -> None:
         gradient = 2 * g * (p - t)
         return torch.where((p - t).abs() < 0.1, 1.0, gradient), -gradient
 
-    answers = found(lambda p, t: (p - t) ** 2, backward, double([0.5, 0.0, 1.0]), double([0.5, 0.1, 1.2]))
+    targets = double([0.5, 0.1, 1.2, 0.7, 0.0])
+    answers = found(lambda p, t: (p - t) ** 2, backward, double([0.5, 0.0, 1.0, 0.7, 0.9]), targets)
     text = "analytic = 1 whatever the cotangent is, where |x - y| < 0.1"
     assert answers == {"output by x": ("missing-cotangent", text)}
+    answers = found(lambda p, t: (p - t) ** 2, backward, double([0.5, 0.0, 1.0]), double([0.5, 0.1, 1.2]))
+    assert answers == {"output by x": ("missing-cotangent", "analytic = 1 whatever the cotangent is, at x[0]")}
+
+
+LARGEST = (0.4, -0.3, 0.9, 1.8, -1.2, 0.1, -0.7, 1.1)
+
+
+@pytest.mark.parametrize("factor", [0.0, 2.0])
+def test_one_right_element_that_is_the_largest_is_no_region(factor: float) -> None:
+    x = double(LARGEST)
+    wrong = lambda g, x: g * x.exp() * torch.where(x == x.max(), 1.0, factor)  # noqa: E731
+    assert only(torch.exp, wrong, x)[0] != "wrong-branch"
+    wrong = lambda g, x: g * x.exp() * torch.where(x == x.max(), factor, 1.0)  # noqa: E731
+    assert only(torch.exp, wrong, x)[0] == "single-elements"
+
+
+def test_elements_that_no_region_tells_are_listed() -> None:
+    kept = torch.ones(8, dtype=torch.float64)
+    kept[3] = 0
+    answer = only(lambda x, y: x * (y > 0), lambda g, x, y: (g, None), double(LARGEST), kept + 1e-3 * 0 - 0.5)
+    text = "1 of 8 elements differs; analytic = cotangent where numeric = 0, at y < 0"
+    assert answer == ("missing-mask", text)
+    answer = only(lambda x: x * kept, lambda g, x: g, double(LARGEST))
+    assert answer == ("missing-mask", text.replace("y < 0", "x[3]"))
+
+
+def test_one_element_on_a_side_of_zero_or_of_an_argument_is_a_region() -> None:
+    answer = only(lambda x, top: x.clamp(max=top), lambda g, x, top: (g, None), double(LARGEST), 1.5)
+    assert answer[1].endswith("analytic = cotangent where numeric = 0, at x > 1.5")
+
+
+def test_two_elements_on_either_side_of_a_threshold_may_be_a_region() -> None:
+    cause, text = only(torch.exp, lambda g, x: g * x.exp() * torch.where(x > 1, 2.0, 1.0), double(LARGEST))
+    assert (cause, text.endswith("analytic = 2 × numeric where x > 1")) == ("wrong-branch", True)
 
 
 def test_a_constant_added_to_a_gradient() -> None:

@@ -10,7 +10,7 @@ from gradverify.core.function.rows import asked_with
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.block.seen import Seen, share_of
 from gradverify.diagnosis.naming.constants import number
-from gradverify.diagnosis.naming.described import described
+from gradverify.diagnosis.naming.described import described, elements
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import part
 from gradverify.errors import EvaluationError
@@ -85,8 +85,10 @@ def answer_to_zero(site: Site) -> Tensor | None:
 def as_constant(site: Site, constant: Tensor, form: str, share: float) -> Diagnosis:
     """Return the diagnosis of a constant that stands in place of the gradient, or beside it."""
     where = constant != 0
-    region = described(site, Axis.INPUT, where, torch.ones_like(where))
-    text = form.format(_value(constant[where])) + (f", where {region}" if region else "")
+    everything = torch.ones_like(where)
+    region, places = (tell(site, Axis.INPUT, where, everything) for tell in (described, elements))
+    told = f", where {region}" if region else f", at {places}" if places else ""
+    text = form.format(_value(constant[where])) + told
     return Diagnosis(cause=MISSING_COTANGENT, explanation=text + part(share), share=share)
 
 

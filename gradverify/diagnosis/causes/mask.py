@@ -14,7 +14,7 @@ from gradverify.diagnosis.block.followed import believed
 from gradverify.diagnosis.block.relation import confined, multiple_of_cotangent, named
 from gradverify.diagnosis.block.seen import Seen, ratio_of, share_of
 from gradverify.diagnosis.block.structure import is_elementwise, over
-from gradverify.diagnosis.naming.described import Choose, described
+from gradverify.diagnosis.naming.described import Choose, described, elements
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import differ, part
 
@@ -47,6 +47,7 @@ def _of_inputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     if int(seen.wrong.sum()) < 2 and not is_elementwise(evidence, seen):
         return None  # one wrong entry is a mask's only where the function works entry by entry
     count = differ(int(wrong.sum()), total(evidence.wrt.shape), "elements")
+    region = region or elements(evidence, Axis.INPUT, wrong, relevant)
     text = f"{count}; analytic {f'= {claim}' if claim else '≠ 0'} where numeric = 0{_at(region)}{part(share)}"
     return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
 
@@ -62,6 +63,7 @@ def _of_outputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     if not complete or int(seen.wrong.sum()) < 2:
         return None
     count = differ(int(wrong.sum()), total(evidence.of.shape), "outputs")
+    region = region or elements(evidence, Axis.OUTPUT, wrong, ~seen.left_out.all(1))
     text = f"{count}; analytic ≠ 0 where numeric = 0{_at(region)}{part(share)}"
     return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
 

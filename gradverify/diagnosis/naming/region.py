@@ -13,6 +13,7 @@ from gradverify.diagnosis.naming.threshold import Gap, threshold, told
 from gradverify.diagnosis.naming.variables import Form, Variable
 
 _SIDES = 2  # of one threshold
+_SEVERAL = 2  # coordinates on either side of a threshold that means nothing: one alone is an extreme, or the neighbour
 
 # Of other values of variables, by name: which coordinates they put inside, and of which they tell, (k,) bool.
 Tells = Callable[[Mapping[str, Tensor]], tuple[Tensor, Tensor] | None]
@@ -23,7 +24,7 @@ class Region:
     """A condition that holds for the wrong coordinates and for no right one."""
 
     text: str  # x < 0 or x > 1.5
-    chance: float  # that as many coordinates, picked blindly, could be described like this
+    chance: float  # that as many coordinates, picked blindly, could be described like this; 1 where one is on a side
     anchored: bool  # every threshold means something
     one_sided: bool  # all values on one side of one threshold
     level: bool = False  # one value that all of them have
@@ -71,7 +72,8 @@ def _one_sided(
             found = threshold(gap, known)
             text = f"{variable.name} {sign} {told(found.value, gap)}"
             tells = _telling(variable.name, bad, good)
-            yield Region(text=text, chance=likely, anchored=found.anchored, one_sided=True, tells=tells)
+            known_by = likely if found.anchored or min(len(bad), len(good)) >= _SEVERAL else 1.0
+            yield Region(text=text, chance=known_by, anchored=found.anchored, one_sided=True, tells=tells)
 
 
 def _level(variable: Variable, wrong: Tensor, right: Tensor) -> Iterator[Region]:
@@ -109,6 +111,8 @@ def _two_sided(
         likely = chance(tried * max(1, len(bad) + len(good) - 2), len(bad) + len(good), len(bad))
         tells = _telling(name, bad, good)
         meant = lower < upper and all(end.anchored for end in ends)
+        if not meant and min(len(bad), len(good)) < _SEVERAL:
+            likely = 1.0
         yield Region(text=text, chance=likely, anchored=meant, one_sided=False, tells=tells)
 
 
