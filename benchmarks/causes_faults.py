@@ -122,6 +122,12 @@ def _sum(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None
     return None if count is None else wrong * count
 
 
+def _bessel(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    """Return entries off by (n - 1)/n, where n is the number that each output is a sum over."""
+    count = _counted(subject, wrong)
+    return None if count is None else wrong * (count - 1) / count
+
+
 def _unmasked(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
     dead = (wrong == 0).all(0) & subject.defined.all(0)
     if not bool(dead.any()):
@@ -308,7 +314,7 @@ def _by_input(power: int) -> Change:
         block = _largest(subject)
         values = subject.point[block.coordinates]
         part = wrong[:, block.coordinates]
-        if len(values) < _ROOM or int((part != 0).any(0).sum()) < _ROOM:
+        if len(values) < _ROOM or bool((values == 0).any()) or int((part != 0).any(0).sum()) < _ROOM:
             return None
         wrong[:, block.coordinates] = part * values**power
         return wrong
@@ -425,6 +431,7 @@ _KNOWN: tuple[tuple[str, str, Change], ...] = (
     ("sign-flip", "", _times(-1.0)),
     ("mean-for-sum", "mean", _mean),
     ("mean-for-sum", "sum", _sum),
+    ("wrong-count", "Bessel's", _bessel),
     ("missing-mask", "of inputs", _unmasked),
     ("straight-through", "as if it were not there", _as_if_straight),
     ("straight-through", "a smooth surrogate", _surrogate),

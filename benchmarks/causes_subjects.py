@@ -34,7 +34,7 @@ SUBJECTS: tuple[Specimen, ...] = (
     specimen("log-softmax of rows", lambda x: x.log_softmax(-1), _M, x=normal(3, 6)),
     specimen("layer norm", lambda x: nn.layer_norm(x, (8,)), _M, x=normal(2, 8)),
     specimen("cumsum of squares", lambda x: x.square().cumsum(0), _M, x=normal(9)),
-    specimen("band of a matrix", lambda x: x.triu(-1).tril(1), _M, x=normal(5, 6)),
+    specimen("band of a matrix", lambda x: x.triu(-2).tril(3), _M, x=normal(6, 7)),
     specimen("matmul", torch.matmul, _M, _T, a=normal(4, 4), b=normal(4, 4)),
     specimen("linear", nn.linear, _M, _T, x=normal(5, 3), w=normal(4, 3), b=normal(4)),
     specimen("convolution", lambda x, w: nn.conv1d(x, w), _M, _T, x=normal(1, 2, 9), w=normal(3, 2, 3)),

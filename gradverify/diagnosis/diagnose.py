@@ -18,6 +18,7 @@ from gradverify.diagnosis.causes.branches import wrong_branches
 from gradverify.diagnosis.causes.broadcast import missing_broadcast_sum
 from gradverify.diagnosis.causes.conjugate import missing_conjugate
 from gradverify.diagnosis.causes.cotangent import missing_cotangent, stays_without
+from gradverify.diagnosis.causes.count import wrong_count
 from gradverify.diagnosis.causes.detached import detached
 from gradverify.diagnosis.causes.elsewhere import computed_elsewhere, wrong_point
 from gradverify.diagnosis.causes.factor import constant_factor, mean_for_sum, sign_flip
@@ -83,6 +84,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="swapped-outputs", find=swapped_outputs),
     Cause(name="detached", find=detached),
     Cause(name="mean-for-sum", find=mean_for_sum),
+    Cause(name="wrong-count", find=wrong_count),
     Cause(name="constant-factor", find=constant_factor),
     Cause(name="straight-through", find=straight_through),
     Cause(name="missing-band", find=missing_band),

@@ -32,7 +32,7 @@ def sign_flip(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 
 def mean_for_sum(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """Every entry is divided, or multiplied, by the number of summands that an output or a gradient has."""
-    found = _factor(evidence, seen)
+    found = everywhere_factor(evidence, seen)
     if found is None:
         return by_counts(evidence, seen, MEAN_FOR_SUM)
     entries = ~seen.zero
@@ -42,7 +42,7 @@ def mean_for_sum(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 
 def constant_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     """Every entry is multiplied by one constant; a single entry tells so only if it is a known or a short one."""
-    found = _factor(evidence, seen)
+    found = everywhere_factor(evidence, seen)
     if found is None:
         return None
     if found.known is None and found.argument is None and int((~seen.zero).sum()) < 2:
@@ -95,6 +95,15 @@ def as_constant(site: Site, found: Factor) -> Diagnosis:
     return Diagnosis(cause=CONSTANT_FACTOR, explanation=text, share=found.share)
 
 
+def everywhere_factor(evidence: Evidence, seen: Seen) -> Factor | None:
+    """Return the one factor on every entry, None where there is none."""
+    if _MOST * int(seen.wrong.sum()) < int((~seen.zero).sum()):
+        return None  # a factor so close to one that most entries agree is no statement about them
+    found = factor_of(evidence, ratio_of(seen, seen.wrong))
+    share = None if found is None else _everywhere(seen, found.value)
+    return None if found is None or share is None else replace(found, share=share)
+
+
 def factor_of(site: Site, ratio: Ratio | None) -> Factor | None:
     """Return the factor that a ratio amounts to, exactly where it is a known one; None where it is none."""
     if ratio is None or not math.isfinite(ratio.value) or ratio.value in (0.0, 1.0):
@@ -114,14 +123,6 @@ def summed(many: tuple[int, ...], few: tuple[int, ...], number: int | None) -> s
     dimensions = list(left.elements())[:_DIMENSIONS]
     products = {math.prod(part) for count in range(1, len(dimensions) + 1) for part in combinations(dimensions, count)}
     return products & {number} if any(size > 1 for size in gained) else products
-
-
-def _factor(evidence: Evidence, seen: Seen) -> Factor | None:
-    if _MOST * int(seen.wrong.sum()) < int((~seen.zero).sum()):
-        return None  # a factor so close to one that most entries agree is no statement about them
-    found = factor_of(evidence, ratio_of(seen, seen.wrong))
-    share = None if found is None else _everywhere(seen, found.value)
-    return None if found is None or share is None else replace(found, share=share)
 
 
 def _everywhere(seen: Seen, factor: float) -> float | None:

@@ -17,6 +17,7 @@ from gradverify.diagnosis.block.seen import Ratio
 from gradverify.diagnosis.causes.conjugate import as_unconjugated, is_complex, signs
 from gradverify.diagnosis.causes.cotangent import ADDED, REPLACED, answer_to_zero
 from gradverify.diagnosis.causes.cotangent import as_constant as as_cotangent
+from gradverify.diagnosis.causes.count import NO_CONSTANT, as_count
 from gradverify.diagnosis.causes.detached import as_detached
 from gradverify.diagnosis.causes.factor import Summands, as_constant, as_mean, as_sign, factor_of
 from gradverify.diagnosis.causes.rounded import in_lower_precision
@@ -86,7 +87,11 @@ def factor(asked: Asked) -> Diagnosis | None:
     found = factor_of(asked.sums, ratio(Part(claimed=asked.claimed, numeric=asked.numeric)))
     if found is None or not holds(asked, scaled(asked.numeric, found.value)):
         return None
-    return as_mean(asked.sums, found, _UNKNOWN) or as_constant(asked.sums, found)
+    return (
+        as_mean(asked.sums, found, _UNKNOWN)
+        or as_count(asked.sums, found, None, least=NO_CONSTANT)
+        or as_constant(asked.sums, found)
+    )
 
 
 def ratio(part: Part) -> Ratio | None:
