@@ -249,6 +249,15 @@ def _swapped_outputs(subject: Subject, wrong: Tensor, generator: Generator) -> T
     return torch.cat([second, first])
 
 
+def _half_swapped(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+    """Return the second half of the rows of two outputs exchanged, by all inputs."""
+    if len(subject.outputs) != 2 or subject.outputs[0].shape != subject.outputs[1].shape or subject.outputs[0].step > 1:
+        return None
+    first, second = (wrong[block.coordinates].clone() for block in subject.outputs)
+    half = len(first) // 2
+    return torch.cat([first[:half], second[half:], second[:half], first[half:]])
+
+
 def _detached(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
     wrong[:, subject.inputs[-1].coordinates] = 0
     return wrong
@@ -461,6 +470,7 @@ _KNOWN: tuple[tuple[str, str, Change], ...] = (
     ("permuted", "shuffled gradient", _shuffled_gradient),
     ("swapped-inputs", "", _swapped_inputs),
     ("swapped-outputs", "", _swapped_outputs),
+    ("swapped-outputs", "half of the entries", _half_swapped),
     ("missing-broadcast-sum", "", _first_output),
     ("boundary-tile", "last of each 4", _last_slices(4)),
     ("boundary-tile", "remainder", _remainder),

@@ -23,6 +23,56 @@ def test_swapped_inputs_and_outputs() -> None:
     assert {cause for cause, _ in answers.values()} == {"swapped-outputs"}
 
 
+def two(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.sin(), x.exp()
+
+
+def swapped_at(*places: int) -> Any:
+    """Return the backward of `two` with some entries of the cotangents exchanged."""
+
+    def backward(g: Tensor, h: Tensor, x: Tensor) -> Tensor:
+        left, right = g.clone(), h.clone()
+        left[list(places)], right[list(places)] = h[list(places)], g[list(places)]
+        return left * x.cos() + right * x.exp()
+
+    return backward
+
+
+@pytest.mark.parametrize(
+    ("places", "said"), [((3, 4, 5), "3 of 6 entries, {0}[3], {0}[4] and {0}[5]"), ((2,), "1 of 6")]
+)
+def test_outputs_that_are_exchanged_in_some_entries(places: tuple[int, ...], said: str) -> None:
+    answers = found(two, swapped_at(*places), drawn(6))
+    assert {cause for cause, _ in answers.values()} == {"swapped-outputs"}
+    text = answers["output[0] by x"][1]
+    assert text.startswith(f"analytic of output[0] by x is numeric of output[1] in {said.format('output[0]')}")
+
+
+def test_outputs_that_are_exchanged_for_one_input_alone() -> None:
+    def backward(g: Tensor, h: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return h * x.cos() + g * x.exp(), g * y.cos() + h * y.exp()
+
+    answers = found(lambda x, y: (x.sin() + y.sin(), x.exp() + y.exp()), backward, drawn(6), drawn(6, seed=2))
+    text = "analytic of output[0] by x is numeric of output[1]: there the cotangents are taken in the wrong order"
+    assert answers["output[0] by x"] == ("swapped-outputs", text)
+    assert {cause for cause, _ in answers.values()} == {"swapped-outputs"}
+
+
+def test_two_of_three_outputs_that_are_exchanged() -> None:
+    backward = lambda g, h, k, x: h * x.cos() + g * x.exp() + 2 * k * x  # noqa: E731
+    answers = found(lambda x: (x.sin(), x.exp(), x.square()), backward, drawn(6))
+    assert {cause for cause, _ in answers.values()} == {"swapped-outputs"}
+    assert set(answers) == {"output[0] by x", "output[1] by x"}
+
+
+def test_entries_of_another_output_that_keeps_its_own_are_not_swapped() -> None:
+    def backward(g: Tensor, h: Tensor, x: Tensor) -> Tensor:
+        left = torch.cat([g[:3], 0 * g[3:]])
+        return left * x.cos() + h * x.exp() + torch.cat([0 * g[:3], g[3:]]) * x.exp()
+
+    assert {cause for cause, _ in found(two, backward, drawn(6)).values()} != {"swapped-outputs"}
+
+
 def test_the_parts_of_a_complex_output_that_are_swapped_are_not_detached() -> None:
     answers = found(torch.complex, lambda g, x, y: (g.imag, g.real), drawn(6), drawn(6, seed=1))
     assert len(answers) == 4
