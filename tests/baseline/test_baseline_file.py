@@ -83,6 +83,7 @@ def test_nothing_known() -> None:
 WORDS = st.text(min_size=1).filter(lambda text: text.strip() and not any(0xD800 <= ord(c) < 0xE000 for c in text))
 
 
+@pytest.mark.slow
 @given(
     st.builds(
         Entry,

@@ -80,6 +80,7 @@ def test_help_and_version_too(words: tuple[str, ...]) -> None:
     assert done.stderr == "gradverify: could not write to standard output: No space left on device\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs a shell")
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_no_defect(closed: str, tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ class Leaking(torch.autograd.Function):
         return grad * x.sign(), None, None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1e-3, 0.08])
 @pytest.mark.parametrize("source", range(1, 9))
 def test_no_leak_hides_beside_a_kink(size: float, source: int) -> None:

@@ -40,6 +40,7 @@ def drawn() -> Tensor:
     return 1000 + 1000 * torch.rand(60, dtype=torch.float64, generator=generator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [700.0, 1000.0, 3e4])
 def test_products_that_rise_evenly_by_rounding_are_not_taken_for_slopes(factor: float) -> None:
     for x in drawn().tolist():

@@ -198,6 +198,7 @@ def test_what_varies_too_quickly_for_any_step_is_not_accused(speed: float) -> No
         assert gradcheck(fast, x.requires_grad_()).verdict == "inconclusive"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("speed", [1e2, 1e3, 1e4, 1e5, 1e6])
 def test_a_zero_for_what_varies_quickly_is_found(speed: float, place: int) -> None:

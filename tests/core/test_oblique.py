@@ -172,6 +172,7 @@ def test_where_there_are_too_many_places_to_try_nothing_is_accused() -> None:
     assert gradcheck(lambda x: x.topk(100)[0], all_equal(200)).verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 7, 9])
 def test_a_median_of_tied_numbers_is_one_where_hardly_anything_comes_of_it(seed: int) -> None:
     """Beside 1 - 1e-5 a slope of 1e-5 is lost in noise at the steps that tell pieces apart."""

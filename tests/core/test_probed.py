@@ -218,6 +218,7 @@ class Sorted(torch.autograd.Function):
         return result, None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [5_000, 20_000])
 def test_kinks_everywhere_on_the_way_hide_no_leak_and_accuse_nobody(size: int) -> None:
     x = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()

@@ -89,6 +89,7 @@ def test_inputs_in_which_a_function_bends_are_not_tried(function: Callable[..., 
     assert known_of(function, drawn(3, 40)) is None
 
 
+@pytest.mark.slow
 def test_a_kink_at_the_point_is_seen_although_each_move_goes_to_one_side() -> None:
     at_zero = torch.zeros(3, 40, dtype=torch.float64, requires_grad=True)
     assert known_of(lambda x: x @ WEIGHTS + 1e-9 * (x @ WEIGHTS).abs(), at_zero) is None

@@ -205,6 +205,7 @@ def test_a_kink_hides_no_dependence_that_backward_forgets(size: int) -> None:
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
 
 
+@pytest.mark.slow
 def test_nor_does_a_kink_in_a_row_that_is_reached_by_many() -> None:
     class Forgets(torch.autograd.Function):
         @staticmethod

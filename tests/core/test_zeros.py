@@ -26,6 +26,7 @@ class WeightedMean(torch.autograd.Function):
         return grad, grad * x / w
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 5])
 @pytest.mark.parametrize("seed", range(12))
 def test_a_claim_in_place_of_a_zero_that_rounding_moves_is_wrong(size: int, seed: int) -> None:
@@ -162,6 +163,7 @@ def test_a_mask_that_backward_forgets_is_found_beside_the_least_number() -> None
     assert gradcheck(Largest.apply, x).verdict is Verdict.FAIL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [torch.sinh, torch.expm1, lambda x: x * x.exp(), lambda x: x + x**9])
 @pytest.mark.parametrize("factor", [0.0, -1.0, 1.1, 1 + 1e-6])
 def test_an_output_of_zero_is_no_noisier_than_the_largest_beside_it(function: Any, factor: float) -> None:

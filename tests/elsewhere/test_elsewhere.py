@@ -70,6 +70,7 @@ def test_the_host_waits_no_more_often_for_large_tensors(found: Mapping[str, Any]
         assert large["waits"] <= FEW * small["waits"], (name, small, large)
 
 
+@pytest.mark.slow
 def test_how_long_a_forward_takes_is_known_when_it_is_done() -> None:
     program = (
         "import torch; from tests.elsewhere.device import WAITS, moved, register; register()\n"
@@ -84,6 +85,7 @@ def test_how_long_a_forward_takes_is_known_when_it_is_done() -> None:
     assert int(_printed(program)) >= 3
 
 
+@pytest.mark.slow
 def test_the_device_refuses_what_is_on_the_cpu() -> None:
     """Else nothing above could fail; and it knows when it was waited for."""
     program = (

@@ -159,6 +159,7 @@ def test_any_text_can_be_embedded(text: str) -> None:
     assert not set("<>&") & set(made)
 
 
+@pytest.mark.slow
 @of_any_report
 @given(st.builds(Report))
 def test_any_report_is_a_page(made: Report) -> None:
@@ -305,6 +306,7 @@ def test_sizes_far_apart_are_drawn_by_their_decades() -> None:
     assert {cell.numeric for cell in shown.cells} == {0}
 
 
+@pytest.mark.slow
 def test_a_page_of_many_failures_stays_small() -> None:
     many = tuple(element(n) for n in range(5000))
     few = report(case(checks=(failing_check(findings=(finding(elements=many, total=9000),)),)))

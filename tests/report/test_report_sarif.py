@@ -151,6 +151,7 @@ def test_hostile_text_is_text() -> None:
     assert result["message"]["text"].startswith(f"{shown}: gradcheck GV902: forward raised")
 
 
+@pytest.mark.slow
 @of_any_report
 @given(st.builds(Report, schema_version=st.just(SCHEMA_VERSION)), st.builds(Checkout))
 def test_any_report_can_be_written(made: Report, checkout: Checkout) -> None:

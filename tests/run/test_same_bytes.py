@@ -70,6 +70,7 @@ def test_the_cases_are_of_every_kind(expected: str) -> None:
         assert f'"verdict": "{verdict}"' in expected
 
 
+@pytest.mark.slow
 def test_the_same_bytes_with_four_workers(expected: str) -> None:
     pool = LocalPool(4)
     try:
@@ -78,6 +79,7 @@ def test_the_same_bytes_with_four_workers(expected: str) -> None:
         pool.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_same_bytes_in_any_order(expected: str, engine: Engine, seed: int) -> None:
     assert text(random.Random(seed).sample(CASES, len(CASES)), engine) == expected

@@ -48,6 +48,7 @@ FLOODS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "first"), FLOODS, ids=[text[:30] for text, _ in FLOODS])
 def test_flood(folder: Folder, text: str, first: str) -> None:
     lines = folder.errors(text)
