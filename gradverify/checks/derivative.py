@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -110,7 +111,7 @@ def _told(question: Question, problem: Problem, found: Investigation) -> CheckRe
         findings=(*(finding for finding, _ in told), *blocks_without_entries),
     )
     with keeping(result):
-        findings = tuple(_with_cause(question, found, everything, *each) for each in told)
+        findings = tuple(_with_causes(question, found, everything, told))
     return replace(result, findings=(*findings, *blocks_without_entries), evaluations=evaluations(problem))
 
 
@@ -173,6 +174,17 @@ def _finding(question: Question, found: Investigation, group: Entries) -> Findin
         name = found.sampled.problem.primals[group.wrt.tensor].name
         return replace(finding, message=f"{finding.message}{if_constant(name)}")
     return finding
+
+
+def _with_causes(
+    question: Question, found: Investigation, everything: Whole | None, told: Sequence[tuple[Finding, Entries]]
+) -> Iterator[Finding]:
+    """Yield the findings with causes; of a large Jacobian, causes are looked for with `max_evaluations` calls."""
+    meter = found.sampled.problem.meter
+    last = meter.forward + question.settings.max_evaluations
+    for finding, group in told:
+        asks = everything is not None or meter.forward < last
+        yield _with_cause(question, found, everything, finding, group) if asks else finding
 
 
 def _with_cause(

@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gradverify.checks.registry import run_check
+from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.core.whole.sums import Sums
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Finding, Method, Verdict
 from tests.core.support import ALONE, problem_of
@@ -121,3 +123,14 @@ def test_a_wrong_block_that_the_search_had_no_calls_left_for_is_said_to_be_off()
         f"random sums over d {finding.of} / d {finding.wrt} differ, but no single entry was found to be wrong:"
         " fix the other findings first, or search longer with --max-evaluations"
     )
+
+
+def test_causes_are_not_looked_for_once_the_calls_are_used_up() -> None:
+    def costly(asked: Evidence | Sums) -> Diagnosis:
+        asked.backward.problem.meter.forward += ALONE.max_evaluations
+        return Diagnosis(cause="constant-factor", explanation="", share=1.0)
+
+    problem = problem_of(summing({(0, name): times(1.5) for name in NAMES}), *points())
+    result = run_check("gradcheck", problem, ALONE, costly)
+    assert {finding.wrt for finding in result.findings} == set(NAMES)
+    assert [finding.cause for finding in result.findings].count("constant-factor") == 1
