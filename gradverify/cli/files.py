@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from gradverify.cli.terminal import complain
 from gradverify.report.to_json import from_json
 from gradverify.result import Report
 from gradverify.serial import ReportError
@@ -50,13 +51,18 @@ def write_whole(path: Path, text: str) -> None:
         raise
 
 
-def save(path: Path, text: str) -> None:
-    """Write a file into the folder that later commands read, which is made if need be; raises OSError."""
-    path.parent.mkdir(exist_ok=True)
-    ignore = path.with_name(".gitignore")
-    if not ignore.exists():
-        write_whole(ignore, "*\n")
-    write_whole(path, text)
+def keep(texts: Mapping[Path, str]) -> None:
+    """Write files for later commands, in a folder that git ignores; warns of the first that cannot be written."""
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(exist_ok=True)
+            ignore = path.with_name(".gitignore")
+            if not ignore.exists():
+                write_whole(ignore, "*\n")
+            write_whole(path, text)
+        except OSError as error:
+            complain(f"warning: could not write {path}: {error.strerror or error}")
+            return
 
 
 def is_absent(path: Path) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
-from gradverify.cli.files import read_report
+from gradverify.cli.files import LAST_REPORT, keep, read_report
 from gradverify.cli.known import Extent, kept_failures, refuse_overlap, settle
 from gradverify.cli.outputs import Destinations, check_destinations, refuse_one_for_two, write_outputs
 from gradverify.cli.present import exit_code, look_of, present
 from gradverify.cli.terminal import complain
 from gradverify.report.merge import merge_reports
+from gradverify.report.to_json import to_json
 from gradverify.report.words import counted
 
 
@@ -45,6 +46,7 @@ def merge(
     if not merged.cases:
         raise UsageProblem(f"there is no case in {counted(len(reports), 'report')}")
     settled = settle(merged, kept, Extent.WHOLE)
+    keep({LAST_REPORT: to_json(settled.report)})
     lost = [*settled.lost, *write_outputs(settled.report, destinations)]
     present(settled.report, look)
     for told in (*settled.notes, *lost):

@@ -10,7 +10,7 @@ from gradverify.cli import engine
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.failed import LAST_FAILURES, failed_before, failures_after, still_failing
-from gradverify.cli.files import LAST_REPORT, save
+from gradverify.cli.files import LAST_REPORT, keep
 from gradverify.cli.gather import Gathered, gather, refuse_devices_of_no_case, warn_about
 from gradverify.cli.known import Extent, Kept, Use, kept_failures, refuse_overlap, settle
 from gradverify.cli.listing import Listing, Printer, printing, usual_listing
@@ -165,11 +165,5 @@ def _has_news(outcome: Outcome) -> bool:
 
 
 def _keep(report: Report, gathered: Gathered, request: Request) -> None:
-    """Save the report for `inspect`, and what fails for `--last-failed`; warns if a file cannot be written."""
-    path = LAST_REPORT
-    try:
-        save(path, to_json(report))
-        path = LAST_FAILURES
-        save(path, failures_after(report, gathered, request.checks))
-    except OSError as error:
-        complain(f"warning: could not write {path}: {error.strerror or error}")
+    """Keep the report for `inspect`, and what fails for `--last-failed`."""
+    keep({LAST_REPORT: to_json(report), LAST_FAILURES: failures_after(report, gathered, request.checks)})

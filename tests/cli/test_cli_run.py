@@ -212,7 +212,7 @@ def test_interrupted_before_anything_had_finished_keeps_the_last_report(fake, ca
     assert from_json(Path(".gradverify/last.json").read_text(encoding="utf-8")).cases == (masked(),)
 
 
-@pytest.mark.parametrize("step", ["save", "write_outputs", "present"])
+@pytest.mark.parametrize("step", ["keep", "write_outputs", "present"])
 def test_interrupted_at_the_very_end_is_130_and_all_is_there(fake, call, monkeypatch, step: str) -> None:
     fake.results = [case()]
     real = getattr(run, step)
