@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradverify.problem import Problem, problems_of, said_once
-from gradverify.report.case_detail import block_named, cause_lines, origin_parts
+from gradverify.report.case_detail import FIRST_DERIVATIVE_FIRST, block_named, cause_lines, is_second_to, origin_parts
 from gradverify.report.element_table import element_table
 from gradverify.report.lines import DIM, EMPTY, Line, cells, indented, line, span
 from gradverify.report.reproduce import always_quoted, command_lines, reproduce_command
@@ -18,6 +18,8 @@ from gradverify.result import PRINTED, WORST_FIRST, CaseResult, Finding
 _INDENT = 2
 _CHECKS = 3  # failed checks whose finding is shown
 _SENTENCE = 2  # lines of a finding's message
+_WITHOUT_TABLE = 5  # lines of the worst finding's message, if no table stands under it
+_BLOCKS = 2  # lines that name the other blocks of the worst check
 _MESSAGE = 3  # lines of the case's own message, and of the end of what the case had printed
 _ROWS = 3  # worst elements
 _TABLE = 6  # lines of their table, where an element takes more than one
@@ -38,7 +40,7 @@ def case_brief(case: CaseResult, screen: Screen) -> list[Line]:
     inner = narrowed(screen, _INDENT)
     problems = said_once(problem for problem in problems_of(case) if problem.check)
     heads = _worst_of_each_check(problems)
-    parts = [_message(case, inner), *_failed(heads, inner)]
+    parts = [_message(case, inner), *_failed(case, heads, problems, inner)]
     rows = [_origin(case, inner), *(row for part in parts for row in part.rows)]
     rows += _more(case, parts, len(problems) - len(heads[:_CHECKS]), inner)
     command = reproduce_command(case)
@@ -46,13 +48,16 @@ def case_brief(case: CaseResult, screen: Screen) -> list[Line]:
     return [heading(case, safe(case.id), screen), *indented(filter(None, rows), _INDENT)]
 
 
-def _failed(heads: Sequence[Problem], screen: Screen) -> list[_Part]:
+def _failed(case: CaseResult, heads: Sequence[Problem], problems: Sequence[Problem], screen: Screen) -> list[_Part]:
     """Return the checks that failed, the worst one with elements: the fewer, the more checks there are to show."""
     if not heads:
         return []
     worst, *others = heads[:_CHECKS]
     lines = _SENTENCE if len(others) < 2 else 1
-    parts = [_first(worst, _ROWS - len(others), screen), *(_other(problem, lines, screen) for problem in others)]
+    parts = [_first(worst, _ROWS - len(others), screen), _blocks_beside(worst, problems, screen)]
+    parts += [
+        _second(each, screen) if is_second_to(case, each.check) else _other(each, lines, screen) for each in others
+    ]
     return [*parts, _names(heads[_CHECKS:], screen)] if len(heads) > _CHECKS else parts
 
 
@@ -85,8 +90,8 @@ def _message(case: CaseResult, screen: Screen) -> _Part:
 def _first(problem: Problem, most: int, screen: Screen) -> _Part:
     """Return the worst problem with its worst elements and its cause."""
     finding = problem.finding
-    if finding is None:
-        return _sentence(problem, problem.message, _SENTENCE, screen)
+    if finding is None or not finding.elements:
+        return _sentence(problem, problem.message, _WITHOUT_TABLE, screen)
     inner = narrowed(screen, _INDENT)
     shown, table = _table(finding, most, inner)
     says, _, why = problem.message.partition("\n") if finding.cause else (problem.message, "", "")
@@ -94,6 +99,23 @@ def _first(problem: Problem, most: int, screen: Screen) -> _Part:
     cause = cause_lines(finding.cause, why, inner) if finding.cause else []
     rows = (*told.rows, *indented([*table, *cause], _INDENT))
     return _Part(rows=rows, elements=_elements(finding) - shown, cut=told.cut)
+
+
+def _blocks_beside(worst: Problem, problems: Sequence[Problem], screen: Screen) -> _Part:
+    """Return the other blocks of the Jacobian that the same check finds wrong."""
+    found = [
+        f"d {each.finding.of} / d {each.finding.wrt} in {counted(each.finding.total, 'entry', 'entries')}"
+        for each in problems
+        if each is not worst and each.check == worst.check and each.verdict is worst.verdict
+        if each.finding and each.finding.elements and each.finding.of and each.finding.wrt
+    ]
+    rows, cut = _limited(fold(safe(f"also {', '.join(found)}"), screen.width - _INDENT), _BLOCKS, screen)
+    return _Part(rows=tuple(indented(map(line, rows), _INDENT)) if found else (), cut=bool(found) and cut)
+
+
+def _second(problem: Problem, screen: Screen) -> _Part:
+    """Return one line for a second derivative that is wrong beside a wrong first derivative."""
+    return _sentence(replace(problem, code=None, finding=None), FIRST_DERIVATIVE_FIRST, 1, screen)
 
 
 def _other(problem: Problem, most: int, screen: Screen) -> _Part:

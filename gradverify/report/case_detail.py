@@ -14,6 +14,7 @@ from gradverify.report.screen import Detail, Screen, narrowed
 from gradverify.report.words import badge_of, badge_span, heading
 from gradverify.result import CaseResult, CheckResult, Finding, Verdict
 
+FIRST_DERIVATIVE_FIRST = "fix the first derivative first"  # of a second derivative that is wrong too
 _INDENT = 2
 
 
@@ -101,6 +102,12 @@ def names_of(group: Sequence[CheckResult]) -> str:
     return ", ".join(check.check for check in group)
 
 
+def is_second_to(case: CaseResult, check: str | None) -> bool:
+    """Return True if `check` is a failed gradgradcheck and the first derivative is wrong too."""
+    failed = {each.check for each in case.checks if each.verdict is Verdict.FAIL}
+    return check == "gradgradcheck" and {"gradcheck", "gradgradcheck"} <= failed
+
+
 def _speaks(check: CheckResult, detail: Detail) -> bool:
     if check.verdict is Verdict.SKIP and check.message:
         return True
@@ -110,9 +117,9 @@ def _speaks(check: CheckResult, detail: Detail) -> bool:
 def _check(case: CaseResult, group: Sequence[CheckResult], screen: Screen, options: DetailOptions) -> list[Line]:
     inner = narrowed(screen, _INDENT)
     check = replace(group[0], check=names_of(group))
-    if options.detail is not Detail.VERBOSE and _is_second_to(case, check):
+    if options.detail is not Detail.VERBOSE and is_second_to(case, check.check):
         more = "; -v shows the second" if case.spec else ""
-        return _answer(replace(check, message=f"fix the first derivative first{more}", findings=()), inner)
+        return _answer(replace(check, message=f"{FIRST_DERIVATIVE_FIRST}{more}", findings=()), inner)
     rows = _answer(check, inner)
     for finding in check.findings:
         rows += indented(finding_lines(case, finding, narrowed(inner, _INDENT), options), _INDENT)
@@ -120,12 +127,6 @@ def _check(case: CaseResult, group: Sequence[CheckResult], screen: Screen, optio
     quiet = len(group) > 1 or (check.verdict is Verdict.SKIP and options.detail is not Detail.VERBOSE)
     cost = "" if quiet else check_cost(check)
     return rows + ([line(span(row, DIM)) for row in fold(cost, inner.width)] if cost else [])
-
-
-def _is_second_to(case: CaseResult, check: CheckResult) -> bool:
-    """Tell whether a second derivative is wrong, and the first one too."""
-    first = any(other.check == "gradcheck" and other.verdict is Verdict.FAIL for other in case.checks)
-    return first and check.check == "gradgradcheck" and check.verdict is Verdict.FAIL
 
 
 def _answer(check: CheckResult, screen: Screen) -> list[Line]:

@@ -65,9 +65,29 @@ def test_a_count_that_is_not_of_elements_is_not_taken_for_one() -> None:
 
 def test_a_second_failing_check_takes_two_lines_at_most_and_names_its_cause() -> None:
     other = finding(code="GV202", cause="detached", message="no second derivative of y by x\nbecause " + "of it " * 30)
-    text = brief(failing(failing_check(), failing_check(check="gradgradcheck", findings=(other,))))
-    assert "\n  ✗ gradgradcheck GV202: cause detached: no second derivative of y by x\n" in text
+    text = brief(failing(failing_check(), failing_check(check="forward_ad", findings=(other,))))
+    assert "\n  ✗ forward_ad GV202: cause detached: no second derivative of y by x\n" in text
     assert text.count("ratio") == 1  # one table
+
+
+def test_second_derivative_beside_a_wrong_first_one_takes_one_line() -> None:
+    other = finding(code="GV202", cause="detached", message="no second derivative of y by x")
+    text = brief(failing(failing_check(), failing_check(check="gradgradcheck", findings=(other,))))
+    assert "\n  ✗ gradgradcheck: fix the first derivative first\n" in text
+    assert "detached" not in text
+
+
+def test_reason_of_a_wrong_second_derivative_is_shown_whole() -> None:
+    reason = Finding(code="GV502", verdict=Verdict.FAIL, message="an intermediate is saved " * 8 + "so mark backward")
+    text = brief(failing(failing_check(check="gradgradcheck", findings=(reason, finding(code="GV202")))))
+    assert "so mark backward" in " ".join(text.split())
+    assert "also d y / d x in 2 entries\n" in text
+
+
+def test_other_wrong_blocks_are_named_under_the_worst() -> None:
+    blocks = [finding(of="y", wrt=name, message=f"2 entries of d y / d {name} differ") for name in ("q", "k", "v")]
+    text = brief(failing(failing_check(findings=tuple(blocks))))
+    assert "\n    also d y / d k in 2 entries, d y / d v in 2 entries\n" in text
 
 
 def test_checks_that_say_the_same_share_a_line() -> None:
@@ -100,7 +120,7 @@ def test_checks_beyond_the_third_are_named_with_their_codes() -> None:
 
 
 def test_a_long_message_is_cut_at_a_word_and_inspect_is_named() -> None:
-    long = finding(elements=(), total=0, message="d y / d x " + "differs a lot " * 20)
+    long = finding(elements=(), total=0, message="d y / d x " + "differs a lot " * 40)
     text = brief(failing(failing_check(findings=(long,))))
     assert "differs a …\n" in text or "differs …\n" in text or "a lot …\n" in text
     assert "  … the whole message: gradverify inspect 'clipped_relu/vector/cpu-float64'\n" in text
