@@ -10,6 +10,7 @@ from gradverify.case import Settings
 from gradverify.checks.excerpts import diagnosed_in_excerpts
 from gradverify.checks.failures import evaluations, inconclusive, not_dense, nothing_to_differentiate
 from gradverify.checks.wording import along, finding_of, summary_of
+from gradverify.core.function.analytic import is_worn
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.steady import Steady
 from gradverify.core.function.tape import Tape
@@ -79,6 +80,16 @@ def _told(question: Question, problem: Problem, found: Investigation) -> CheckRe
         evaluations=evaluations(problem),
         findings=tuple(findings),
     )
+
+
+def is_worn_out(judged: Judgement, result: CheckResult) -> bool:
+    """Return True if a result that is no pass rests on a graph that changed its answers; costs a vjp."""
+    return result.verdict is not Verdict.PASS and judged.found is not None and is_worn(judged.found.backward)
+
+
+def on_fresh_graphs(steady: Steady) -> Steady:
+    """Return the problem with a new graph for every vjp."""
+    return replace(steady, problem=replace(steady.problem, fresh_graphs=True))
 
 
 def seeded(found: CheckResult, problem: Problem, ready: Steady) -> CheckResult:

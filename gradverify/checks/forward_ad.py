@@ -14,7 +14,7 @@ from gradverify.checks import gradcheck
 from gradverify.checks.contract.build import heard, subject_for
 from gradverify.checks.contract.differences import directional
 from gradverify.checks.contract.nodes import class_of, custom_nodes
-from gradverify.checks.contract.passed import differs
+from gradverify.checks.contract.passed import differs, snapshot
 from gradverify.checks.contract.subject import Subject, judged, random_like
 from gradverify.checks.contract.wording import accusation, allowance, raised
 from gradverify.checks.failures import evaluations, skipped
@@ -143,10 +143,10 @@ def _jvp(subject: Subject, tangents: Sequence[Tensor | None]) -> tuple[Tensor, s
     for primal, point, tangent, before in zip(subject.primals, points, moving, tangents, strict=True):
         if tangent is None or before is None:
             continue
-        overwritten = differs(point, _dense(primal.tensor))
+        overwritten = differs(point, snapshot(primal.tensor))
         if overwritten and not _works_in_place(subject):
             return pushed, primal.name
-        if not overwritten and differs(tangent, before):
+        if not overwritten and differs(tangent, snapshot(before)):
             return pushed, "its tangent"
     return pushed, ""
 
@@ -156,7 +156,7 @@ def _works_in_place(subject: Subject) -> bool:
     points = [_dense(primal.tensor) for primal in subject.primals]
     with torch.no_grad():
         call(subject.problem, points)
-    return any(differs(point, _dense(primal.tensor)) for point, primal in zip(points, subject.primals, strict=True))
+    return any(differs(point, snapshot(primal.tensor)) for point, primal in zip(points, subject.primals, strict=True))
 
 
 def _dual(tensor: Tensor, tangent: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.checks.derivative import Judgement, Question, judge, seeded, unjudgeable
+from gradverify.checks.derivative import Judgement, Question, is_worn_out, judge, on_fresh_graphs, seeded, unjudgeable
 from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
@@ -54,7 +54,10 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     try:
         reconsider = _kinks_of(ready, settings)
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
-        found = seeded(_with_remarks(judge(question, second), ready, settings.seed), problem, ready)
+        judged = judge(question, second)
+        if is_worn_out(judged, judged.result):
+            judged = judge(question, on_fresh_graphs(second))
+        found = seeded(_with_remarks(judged, ready, settings.seed), problem, ready)
     except EvaluationError as error:
         found = _failed(problem, error)
     return beside(found, torchs)

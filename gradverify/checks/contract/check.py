@@ -6,17 +6,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gradverify.case import Settings
+from gradverify.checks.contract.backward_writes import asked_again
 from gradverify.checks.contract.questions import asked
 from gradverify.checks.contract.repeats import steady
 from gradverify.checks.contract.returned import refusals
-from gradverify.checks.contract.subject import Subject, subject_of
+from gradverify.checks.contract.subject import Subject, completed, opened
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
+from gradverify.core.function.analytic import Reuse
 from gradverify.core.function.problem import Problem
+from gradverify.core.function.tape import record
 from gradverify.result import CheckResult, Finding, Verdict, worst
 
 NAME = "contract"
 # Codes that compare two answers, which says nothing where answers vary by themselves.
 _COMPARED = ("GV301", "GV303", "GV304", "GV305", "GV307", "GV308", "GV403", "GV404", "GV405", "GV408", "GV411")
+_NOT_ASKED = "nothing else was asked: the forward is random, and its graph cannot be asked twice"
 # What a finding explains: these are not said a second time in other words.
 _EXPLAINS: dict[str, tuple[str, ...]] = {
     "GV301": ("GV501",),
@@ -47,10 +51,16 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
         return _result(ready.problem, ready.findings, "")
     if not any(output.tensor.requires_grad for output in ready.tape.outputs):
         return skipped(NAME, problem, "no output has a graph: there is no backward to question")
-    refused = refusals(ready.problem, ready.tape)
+    refused = refusals(ready.problem, record(ready.problem))
     if refused:
         return _result(ready.problem, refused, "")
-    subject = subject_of(ready.problem, settings, ready.tape, ready.reuse)
+    subject = opened(ready.problem, settings, ready.tape, ready.reuse)
+    if ready.reuse is Reuse.SHARED:
+        once = tuple(asked_again(subject, ready.tape))
+        if once:  # answers of this graph cannot be compared, and another graph answers for other random numbers
+            result = _result(ready.problem, (*once, *ready.findings), "")
+            return replace(result, message=f"{result.message}; {_NOT_ASKED}")
+    subject = completed(subject)
     return _result(ready.problem, _told_once([*ready.findings, *asked(subject)]), _left_out(subject))
 
 

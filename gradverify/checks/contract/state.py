@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.contract import reused, stale
+from gradverify.checks.contract.passed import snapshot
 from gradverify.checks.contract.subject import Answer, Subject, answer_of, as_coordinates, graph_at, new_graph
 from gradverify.checks.contract.wording import differences
 from gradverify.core.function.problem import Named, fresh
@@ -30,7 +31,7 @@ def findings(subject: Subject) -> Iterator[Finding]:
         grads = _grads(subject, other)
     except EvaluationError:
         return  # the other point need not have a gradient
-    before = [gradient.tensor.clone() for gradient in grads]
+    before = [snapshot(gradient.tensor) for gradient in grads]
     answer = _coordinates(subject, other, grads)
     yield from _changed(subject, after)
     yield from reused.gradients(grads, before)

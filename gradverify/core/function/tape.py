@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradverify.core.function.kinds import is_freed
 from gradverify.core.function.problem import Named, Problem, call, fresh
 from gradverify.errors import EvaluationError
 
@@ -70,9 +71,12 @@ def record(problem: Problem) -> Tape:
 
 
 def is_intact(tape: Tape) -> bool:
-    """Tell whether a recorded graph still serves: a forward may have given its one buffer away again since."""
+    """Tell whether a recorded graph still serves: its outputs may have been overwritten or freed since."""
     outputs = zip(tape.outputs, tape.shapes, tape.nodes, strict=True)
-    return all(output.tensor.shape == shape and output.tensor.grad_fn is node for output, shape, node in outputs)
+    return all(
+        output.tensor.shape == shape and output.tensor.grad_fn is node and not is_freed(output.tensor)
+        for output, shape, node in outputs
+    )
 
 
 def call_on_leaves(problem: Problem, leaves: Sequence[Tensor], passing: Passing) -> tuple[Named, ...]:
