@@ -43,8 +43,8 @@ class _Compiled:
 def run(problem: Problem, settings: Settings) -> CheckResult:
     """Compare what is traced by torch.compile with what is not, outputs and gradients. Raises EvaluationError."""
     subject = subject_for(problem, settings)
-    if subject is None:
-        return skipped(NAME, problem, "nothing to differentiate, or a forward that does not repeat")
+    if isinstance(subject, str):
+        return skipped(NAME, problem, subject)
     if subject.problem.seed is not None:
         return skipped(
             NAME, problem, "the forward draws random numbers, which traced code draws in an order of its own"

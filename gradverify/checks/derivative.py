@@ -107,7 +107,7 @@ def unjudgeable(check: str, series: int, problem: Problem, tape: Tape) -> CheckR
         return nothing_to_differentiate(check, problem, "no input is a floating or complex tensor that requires grad")
     if not tape.outputs:
         return nothing_to_differentiate(check, problem, "forward returns no floating or complex tensor")
-    reason = not_dense(problem, tape.outputs)
+    reason = not_dense(tape.outputs)
     return inconclusive(check, problem, f"GV{series + 4}", reason) if reason else None
 
 

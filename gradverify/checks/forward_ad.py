@@ -20,6 +20,7 @@ from gradverify.checks.contract.wording import accusation, allowance, raised
 from gradverify.checks.failures import evaluations, skipped
 from gradverify.checks.wording import told_apart
 from gradverify.core.function.coordinates import flatten
+from gradverify.core.function.kinds import as_plain
 from gradverify.core.function.problem import Problem, call
 from gradverify.core.function.tape import Tape, record
 from gradverify.core.whole.evidence import undiagnosed
@@ -37,8 +38,8 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     if problem.primals and not defines_jvp(record(problem)):
         return skipped(NAME, problem, "no Function here defines jvp")
     subject = subject_for(problem, settings)
-    if subject is None:
-        return skipped(NAME, problem, "nothing to differentiate, or a forward that does not repeat")
+    if isinstance(subject, str):
+        return skipped(NAME, problem, subject)
     subject = heard(subject)
     refusals: list[str] = []
     found = tuple(findings(subject, refusals))
@@ -139,7 +140,7 @@ def _jvp(subject: Subject, tangents: Sequence[Tensor | None]) -> tuple[Tensor, s
         pairs = zip(points, moving, strict=True)
         given = [point.clone() if tangent is None else _dual(point, tangent) for point, tangent in pairs]
         outputs = [output.tensor for output in judged(subject, call(subject.problem, given))]
-        pushed = flatten([_tangent_of(output).detach() for output in outputs]).clone()
+        pushed = flatten([as_plain(_tangent_of(output)).detach() for output in outputs]).clone()
     for primal, point, tangent, before in zip(subject.primals, points, moving, tangents, strict=True):
         if tangent is None or before is None:
             continue

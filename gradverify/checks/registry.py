@@ -10,7 +10,7 @@ import torch
 from gradverify.case import Settings
 from gradverify.checks import batching, compiling, forward_ad, gradcheck, gradgradcheck, precision
 from gradverify.checks.contract import check as contract
-from gradverify.checks.failures import failed_call, skipped
+from gradverify.checks.failures import failed_call, inconclusive, not_dense, skipped
 from gradverify.core.function.chance import seed_everywhere
 from gradverify.core.function.problem import Meter, Problem
 from gradverify.core.function.room import keep_what_is_freed
@@ -25,6 +25,7 @@ class Check:
 
     name: str
     run: Callable[[Problem, Settings, Diagnose], CheckResult]  # may raise EvaluationError
+    undetermined: str = ""  # code of what it cannot judge; "" if it skips that
 
 
 def _causeless(run: Callable[[Problem, Settings], CheckResult]) -> Callable[[Problem, Settings, Diagnose], CheckResult]:
@@ -38,8 +39,8 @@ def _causeless(run: Callable[[Problem, Settings], CheckResult]) -> Callable[[Pro
 
 
 CHECKS = (
-    Check(name=gradcheck.NAME, run=gradcheck.run),
-    Check(name=gradgradcheck.NAME, run=gradgradcheck.run),
+    Check(name=gradcheck.NAME, run=gradcheck.run, undetermined="GV104"),
+    Check(name=gradgradcheck.NAME, run=gradgradcheck.run, undetermined="GV204"),
     Check(name=contract.NAME, run=_causeless(contract.run)),
     Check(name=forward_ad.NAME, run=_causeless(forward_ad.run)),
     Check(name=batching.NAME, run=_causeless(batching.run)),
@@ -56,6 +57,11 @@ def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnos
     found = next((check for check in CHECKS if check.name == name), None)
     if found is None:
         return skipped(name, problem, f"this version has no check called {name}")
+    reason = not_dense(problem.primals)
+    if reason and found.undetermined:
+        return inconclusive(name, problem, found.undetermined, reason)
+    if reason:
+        return skipped(name, problem, reason)
     keep_what_is_freed()
     problem = replace(problem, meter=Meter())  # each check counts its own evaluations
     with torch.no_grad():

@@ -43,7 +43,7 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     if not problem.primals:
         reason = "no input is a floating or complex tensor that requires grad"
         return nothing_to_differentiate(NAME, problem, reason)
-    reason = not_dense(problem, ())
+    reason = not_dense(record(problem).outputs)
     if reason:
         return skipped(NAME, problem, reason)
     ready = steady(problem, settings)

@@ -12,6 +12,7 @@ from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Cotangents, Subject, as_coordinates, graph_at, new_graph
 from gradverify.checks.contract.wording import raised, remark
 from gradverify.core.function.coordinates import flatten
+from gradverify.core.function.kinds import entries_of
 from gradverify.core.function.problem import fresh
 from gradverify.core.function.tape import refuses_second_order, vjp
 from gradverify.errors import EvaluationError
@@ -86,7 +87,7 @@ def _intermediates(subject: Subject) -> Iterator[Finding]:
 
 
 def _constants(subject: Subject, factor: float) -> dict[str, Tensor]:
-    """Return what nodes saved or hold of floating tensors without a graph."""
+    """Return the values of floating tensors without a graph that nodes saved or hold."""
     try:
         tape = graph_at(subject, [fresh(primal.tensor).contiguous() * factor for primal in subject.primals])
     except EvaluationError:
@@ -96,8 +97,10 @@ def _constants(subject: Subject, factor: float) -> dict[str, Tensor]:
         owner = class_of(node).__name__ + (f" ({place})" if place else "")
         tensors = {f"saved tensor {number}": tensor for number, tensor in enumerate(saved(node)) if tensor is not None}
         for name, tensor in (tensors | held(node)).items():
-            if not tensor.requires_grad and (tensor.is_floating_point() or tensor.is_complex()):
-                found[f"{name} of {owner}"] = tensor
+            floating = tensor.is_floating_point() or tensor.is_complex()
+            values = None if tensor.requires_grad or not floating else entries_of(tensor)
+            if values is not None:
+                found[f"{name} of {owner}"] = values
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradverify.core.function.kinds import is_freed
+from gradverify.core.function.kinds import as_plain, is_freed
 from gradverify.core.function.problem import Named, Problem, call, fresh
 from gradverify.errors import EvaluationError
 
@@ -65,7 +65,7 @@ def record(problem: Problem) -> Tape:
         outputs=judged,
         cut_off=cut_off,
         passing=passing,
-        shapes=tuple(output.tensor.shape for output in judged),
+        shapes=tuple(torch.Size() if output.tensor.is_nested else output.tensor.shape for output in judged),
         nodes=tuple(output.tensor.grad_fn for output in judged),
     )
 
@@ -108,7 +108,7 @@ def pulled_back(
     if not pairs:
         return (None,) * len(leaves)
     try:
-        return torch.autograd.grad(
+        grads = torch.autograd.grad(
             [output for output, _ in pairs],
             leaves,
             grad_outputs=[cotangent for _, cotangent in pairs],
@@ -116,6 +116,7 @@ def pulled_back(
             create_graph=differentiable,
             allow_unused=True,
         )
+        return tuple([None if grad is None else as_plain(grad) for grad in grads])
     except KeyboardInterrupt:
         raise
     except EvaluationError:
