@@ -9,7 +9,15 @@ from torch import Tensor
 
 from gradverify.checks.contract import reused, stale
 from gradverify.checks.contract.passed import snapshot
-from gradverify.checks.contract.subject import Answer, Subject, answer_of, as_coordinates, graph_at, new_graph
+from gradverify.checks.contract.subject import (
+    Answer,
+    Subject,
+    answer_of,
+    as_coordinates,
+    graph_at,
+    new_graph,
+    outputs_of,
+)
 from gradverify.checks.contract.wording import differences
 from gradverify.core.function.problem import Named, fresh
 from gradverify.core.function.tape import Tape, vjp
@@ -27,6 +35,7 @@ def findings(subject: Subject) -> Iterator[Finding]:
     yield from found
     if found:
         return
+    outputs = outputs_of(other)  # before backward, which may overwrite or free them
     try:
         grads = _grads(subject, other)
     except EvaluationError:
@@ -35,7 +44,7 @@ def findings(subject: Subject) -> Iterator[Finding]:
     answer = _coordinates(subject, other, grads)
     yield from _changed(subject, after)
     yield from reused.gradients(grads, before)
-    yield from stale.findings(subject, points, other, answer)
+    yield from stale.findings(subject, points, outputs, answer)
 
 
 def _changed(subject: Subject, tape: Tape) -> Iterator[Finding]:

@@ -73,6 +73,23 @@ class Frees(Function):
         return gradient
 
 
+class FreesBoth(Frees):
+    """The same for two inputs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.kept = coupled(torch.cat([x, y], -1))
+        x.untyped_storage().resize_(0)
+        y.untyped_storage().resize_(0)
+        return ctx.kept.view(ctx.kept.shape)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        gradient = uncoupled(ctx.kept, grad)[1]
+        ctx.kept.untyped_storage().resize_(0)
+        return gradient.chunk(2, -1)
+
+
 class Lasts(Rebuilds):
     """Answers right `times` times over one graph, as what was freed may hold its values for a while."""
 

@@ -71,6 +71,13 @@ def test_contract_tells_whose_memory_is_freed() -> None:
     ]
 
 
+def test_memory_that_backward_frees_is_not_read_again() -> None:
+    x, y = (half.detach().clone().requires_grad_() for half in IMAGE.chunk(2, -1))
+    assert failing(contract(reversible.FreesBoth.apply, x, y)) == {"GV401", "GV402"}
+    for check in ("compile", "forward_ad", "batching", "precision", "gradgradcheck"):
+        assert contract(reversible.Frees.apply, IMAGE, check=check).verdict is not Verdict.ERROR
+
+
 def test_random_forward_whose_graph_answers_once_is_asked_nothing_else() -> None:
     result = contract(reversible.Random.apply, IMAGE)
     assert failing(result) == {"GV411"}
