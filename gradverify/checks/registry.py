@@ -14,9 +14,10 @@ from gradverify.checks.failures import failed_call, inconclusive, not_dense, ski
 from gradverify.core.function.chance import seed_everywhere
 from gradverify.core.function.problem import Meter, Problem
 from gradverify.core.function.room import keep_what_is_freed
+from gradverify.core.function.tape import only_accumulates
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
-from gradverify.result import CheckResult
+from gradverify.result import CheckResult, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,9 @@ CHECKS = (
 )
 
 
+_ACCUMULATED = "gradients are taken with .backward(), because backward raises under torch.autograd.grad"
+
+
 def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
     """Run the named check; what user code raises becomes a finding. All generators are seeded.
 
@@ -63,10 +67,26 @@ def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnos
     if reason:
         return skipped(name, problem, reason)
     keep_what_is_freed()
+    result = _run(found, problem, settings, diagnose)
+    if all(finding.code != "GV903" for finding in result.findings) or not _only_accumulates(problem):
+        return result
+    result = _run(found, replace(problem, accumulates=True), settings, diagnose)
+    return result if result.verdict is Verdict.SKIP else replace(result, message=f"{result.message}; {_ACCUMULATED}")
+
+
+def _run(check: Check, problem: Problem, settings: Settings, diagnose: Diagnose) -> CheckResult:
     problem = replace(problem, meter=Meter())  # each check counts its own evaluations
     with torch.no_grad():
         seed_everywhere(settings.seed)
         try:
-            return found.run(problem, settings, diagnose)
+            return check.run(problem, settings, diagnose)
         except EvaluationError as error:
-            return failed_call(name, problem, error)
+            return failed_call(check.name, problem, error)
+
+
+def _only_accumulates(problem: Problem) -> bool:
+    try:
+        with torch.no_grad():
+            return only_accumulates(problem)
+    except EvaluationError:
+        return False

@@ -55,6 +55,7 @@ class Problem:
     outputs: tuple[int, ...] | None = None  # which outputs are judged, counted over all tensors; None: all
     seed: int | None = None  # the RNG is seeded with it before every call of a random forward
     fresh_graphs: bool = False  # True where a graph cannot be trusted with several vjps
+    accumulates: bool = False  # True where backward works only through .backward(), into the leaves' .grad
     order: int = 1  # 2 where `function` is itself a vjp
     cotangents: int = 0  # how many of the primals, the last ones, are those of that vjp
     finer: Callable[..., Any] | None = None  # `function` with tensors bound in low precision in float64, if any are
