@@ -46,6 +46,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
         if is_worn_out(judged, found):
             ready = on_fresh_graphs(ready)
             found = _as_used(judge(question, ready), ready, settings)
+        found = replace(found, evaluations=evaluations(ready.problem))
         found = seeded(_with_remarks(found, tuple(cut_off(ready)), left_out(ready.tape)), problem, ready)
     except EvaluationError as error:
         found = failed_call(NAME, ready.problem, error)

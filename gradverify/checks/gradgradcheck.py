@@ -10,7 +10,7 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.checks.derivative import Judgement, Question, is_worn_out, judge, on_fresh_graphs, seeded, unjudgeable
 from gradverify.checks.disagreement import beside
-from gradverify.checks.failures import failed_call, inconclusive, skipped
+from gradverify.checks.failures import evaluations, failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.symmetry import asymmetric
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
@@ -58,6 +58,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
         if is_worn_out(judged, judged.result):
             judged = judge(question, on_fresh_graphs(second))
         found = seeded(_with_remarks(judged, ready, settings.seed), problem, ready)
+        found = replace(found, evaluations=evaluations(second.problem))
     except EvaluationError as error:
         found = _failed(problem, error)
     return beside(found, torchs)
