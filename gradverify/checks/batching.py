@@ -31,8 +31,8 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     if problem.primals and not defines_vmap(record(problem)):
         return skipped(NAME, problem, "not every Function here defines vmap or generate_vmap_rule")
     subject = subject_for(problem, settings)
-    if subject is None:
-        return skipped(NAME, problem, "nothing to differentiate, or a forward that does not repeat")
+    if isinstance(subject, str):
+        return skipped(NAME, problem, subject)
     subject = heard(subject)
     refusals: list[str] = []
     found = tuple(findings(subject, refusals))

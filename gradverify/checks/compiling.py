@@ -35,7 +35,8 @@ _BACKEND = "aot_eager"
 class _Compiled:
     """What the traced function gives, and in how many graphs."""
 
-    tape: Tape
+    names: tuple[str, ...]  # of the outputs
+    outputs: Answer
     grads: Answer | None  # None where the outputs have other names or shapes
     graphs: int
 
@@ -43,8 +44,8 @@ class _Compiled:
 def run(problem: Problem, settings: Settings) -> CheckResult:
     """Compare what is traced by torch.compile with what is not, outputs and gradients. Raises EvaluationError."""
     subject = subject_for(problem, settings)
-    if subject is None:
-        return skipped(NAME, problem, "nothing to differentiate, or a forward that does not repeat")
+    if isinstance(subject, str):
+        return skipped(NAME, problem, subject)
     if subject.problem.seed is not None:
         return skipped(
             NAME, problem, "the forward draws random numbers, which traced code draws in an order of its own"
@@ -91,7 +92,9 @@ def _compiled(subject: Subject) -> _Compiled:
         same = [(output.name, output.tensor.shape) for output in tape.outputs] == [
             (output.name, output.tensor.shape) for output in subject.tape.outputs
         ]
-        return _Compiled(tape=tape, grads=answer_of(there, tape, subject.cotangents) if same else None, graphs=graphs)
+        outputs = outputs_of(tape)  # before backward, which may overwrite or free them
+        grads = answer_of(there, tape, subject.cotangents) if same else None
+        return _Compiled(names=_names(tape), outputs=outputs, grads=grads, graphs=graphs)
 
 
 @contextmanager
@@ -110,17 +113,20 @@ def _quietly() -> Iterator[None]:
 
 def _findings(subject: Subject, compiled: _Compiled) -> Iterator[Finding]:
     tape = graph_at(subject, [primal.tensor for primal in subject.primals])
-    one, other = ([output.name for output in each.outputs] for each in (compiled.tape, tape))
-    if one != other:
+    if compiled.names != _names(tape):
         yield accusation("GV505", "compiled, it does not return the same outputs")
         return
-    for name, found, expected in zip(one, outputs_of(compiled.tape), outputs_of(tape), strict=True):
+    for name, found, expected in zip(compiled.names, compiled.outputs, outputs_of(tape), strict=True):
         if not same_output(subject, found, expected):
             yield accusation("GV505", f"compiled, {name} is not what it is otherwise", of=name)
             return
     if compiled.grads is not None:
         claim = "compiled, the gradient is not what it is otherwise"
         yield from differences(subject, "GV505", claim, compiled.grads, answer_of(subject, tape, subject.cotangents))
+
+
+def _names(tape: Tape) -> tuple[str, ...]:
+    return tuple(output.name for output in tape.outputs)
 
 
 def _parts(graphs: int) -> str:

@@ -20,6 +20,7 @@ from gradverify.checks.wording import (
     unfinished_search,
     unnamed,
 )
+from gradverify.core.function.analytic import is_worn
 from gradverify.core.function.coordinates import blocks
 from gradverify.core.function.deadline import keeping
 from gradverify.core.function.problem import Named, Problem
@@ -115,6 +116,16 @@ def _told(question: Question, problem: Problem, found: Investigation) -> CheckRe
     return replace(result, findings=(*findings, *blocks_without_entries), evaluations=evaluations(problem))
 
 
+def is_worn_out(judged: Judgement, result: CheckResult) -> bool:
+    """Return True if a result that is no pass rests on a graph that changed its answers; costs a vjp."""
+    return result.verdict is not Verdict.PASS and judged.found is not None and is_worn(judged.found.backward)
+
+
+def on_fresh_graphs(steady: Steady) -> Steady:
+    """Return the problem with a new graph for every vjp."""
+    return replace(steady, problem=replace(steady.problem, fresh_graphs=True))
+
+
 def seeded(found: CheckResult, problem: Problem, ready: Steady) -> CheckResult:
     """Say that a forward draws random numbers, where nobody had said so before."""
     seed = ready.problem.seed
@@ -130,7 +141,7 @@ def unjudgeable(check: str, series: int, problem: Problem, tape: Tape) -> CheckR
         return nothing_to_differentiate(check, problem, "no input is a floating or complex tensor that requires grad")
     if not tape.outputs:
         return nothing_to_differentiate(check, problem, "forward returns no floating or complex tensor")
-    reason = not_dense(problem, tape.outputs)
+    reason = not_dense(tape.outputs)
     return inconclusive(check, problem, f"GV{series + 4}", reason) if reason else None
 
 

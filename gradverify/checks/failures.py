@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-import torch
-
 from gradverify.core.function.deadline import OutOfTime
-from gradverify.core.function.problem import Named, Problem
+from gradverify.core.function.kinds import why_unreadable
+from gradverify.core.function.problem import Named, Primal, Problem
 from gradverify.core.function.tape import Rejected
 from gradverify.errors import EvaluationError, SurrogateError
 from gradverify.problem import broken_off
@@ -51,12 +50,12 @@ def nothing_to_differentiate(check: str, problem: Problem, reason: str) -> Check
     return _single(check, problem, "GV907", Verdict.ERROR, f"nothing to differentiate: {reason}")
 
 
-def not_dense(problem: Problem, outputs: Iterable[Named]) -> str:
-    """Return what keeps the problem from being judged: a tensor that is sparse, say; "" where there is none."""
-    named = (*((primal.name, primal.tensor) for primal in problem.primals), *((o.name, o.tensor) for o in outputs))
-    for name, tensor in named:
-        if tensor.layout is not torch.strided:
-            return f"{name} is {str(tensor.layout).removeprefix('torch.')}: only dense tensors are judged"
+def not_dense(named: Iterable[Named | Primal]) -> str:
+    """Return what keeps inputs or outputs from being judged: a tensor that is sparse, say; "" where there is none."""
+    for entry in named:
+        reason = why_unreadable(entry.tensor)
+        if reason:
+            return f"{entry.name} is {reason}: only dense tensors are judged"
     return ""
 
 

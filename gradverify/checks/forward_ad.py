@@ -14,12 +14,13 @@ from gradverify.checks import gradcheck
 from gradverify.checks.contract.build import heard, subject_for
 from gradverify.checks.contract.differences import directional
 from gradverify.checks.contract.nodes import class_of, custom_nodes
-from gradverify.checks.contract.passed import differs
+from gradverify.checks.contract.passed import differs, snapshot
 from gradverify.checks.contract.subject import Subject, judged, random_like
 from gradverify.checks.contract.wording import accusation, allowance, raised
 from gradverify.checks.failures import evaluations, skipped
 from gradverify.checks.wording import told_apart
 from gradverify.core.function.coordinates import flatten
+from gradverify.core.function.kinds import as_plain
 from gradverify.core.function.problem import Problem, call
 from gradverify.core.function.tape import Tape, record
 from gradverify.core.whole.evidence import undiagnosed
@@ -37,8 +38,8 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     if problem.primals and not defines_jvp(record(problem)):
         return skipped(NAME, problem, "no Function here defines jvp")
     subject = subject_for(problem, settings)
-    if subject is None:
-        return skipped(NAME, problem, "nothing to differentiate, or a forward that does not repeat")
+    if isinstance(subject, str):
+        return skipped(NAME, problem, subject)
     subject = heard(subject)
     refusals: list[str] = []
     found = tuple(findings(subject, refusals))
@@ -139,14 +140,14 @@ def _jvp(subject: Subject, tangents: Sequence[Tensor | None]) -> tuple[Tensor, s
         pairs = zip(points, moving, strict=True)
         given = [point.clone() if tangent is None else _dual(point, tangent) for point, tangent in pairs]
         outputs = [output.tensor for output in judged(subject, call(subject.problem, given))]
-        pushed = flatten([_tangent_of(output).detach() for output in outputs]).clone()
+        pushed = flatten([as_plain(_tangent_of(output)).detach() for output in outputs]).clone()
     for primal, point, tangent, before in zip(subject.primals, points, moving, tangents, strict=True):
         if tangent is None or before is None:
             continue
-        overwritten = differs(point, _dense(primal.tensor))
+        overwritten = differs(point, snapshot(primal.tensor))
         if overwritten and not _works_in_place(subject):
             return pushed, primal.name
-        if not overwritten and differs(tangent, before):
+        if not overwritten and differs(tangent, snapshot(before)):
             return pushed, "its tangent"
     return pushed, ""
 
@@ -156,7 +157,7 @@ def _works_in_place(subject: Subject) -> bool:
     points = [_dense(primal.tensor) for primal in subject.primals]
     with torch.no_grad():
         call(subject.problem, points)
-    return any(differs(point, _dense(primal.tensor)) for point, primal in zip(points, subject.primals, strict=True))
+    return any(differs(point, snapshot(primal.tensor)) for point, primal in zip(points, subject.primals, strict=True))
 
 
 def _dual(tensor: Tensor, tangent: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gradverify.case import Settings
 from gradverify.checks.alone import used_alone
 from gradverify.checks.cut_off import cut_off
-from gradverify.checks.derivative import Judgement, Question, judge, seeded, unjudgeable
+from gradverify.checks.derivative import Judgement, Question, is_worn_out, judge, on_fresh_graphs, seeded, unjudgeable
 from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import evaluations, failed_call, inconclusive
 from gradverify.checks.left_out import left_out
@@ -46,6 +46,10 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
         judged = judge(question, ready)
         with keeping(judged.result):
             found = _as_used(judged, ready, settings)
+            if is_worn_out(judged, found):
+                ready = on_fresh_graphs(ready)
+                found = _as_used(judge(question, ready), ready, settings)
+            found = replace(found, evaluations=evaluations(ready.problem))
             found = with_reasons(found, ready.problem, tape, seen)
             found = seeded(_with_remarks(found, tuple(cut_off(ready)), left_out(ready.tape)), problem, ready)
     except EvaluationError as error:

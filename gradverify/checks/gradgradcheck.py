@@ -10,7 +10,7 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.checks.contract import second_order
 from gradverify.checks.contract.build import heard, subject_for
-from gradverify.checks.derivative import Judgement, Question, judge, seeded, unjudgeable
+from gradverify.checks.derivative import Judgement, Question, is_worn_out, judge, on_fresh_graphs, seeded, unjudgeable
 from gradverify.checks.disagreement import beside
 from gradverify.checks.failures import evaluations, failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
@@ -60,7 +60,10 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
         judged = judge(question, second)
         with keeping(judged.result):
+            if is_worn_out(judged, judged.result):
+                judged = judge(question, on_fresh_graphs(second))
             found = seeded(_with_remarks(judged, ready, settings.seed), problem, ready)
+            found = replace(found, evaluations=evaluations(second.problem))
             found = _with_reasons(found, problem, settings)
     except EvaluationError as error:
         found = _failed(problem, error)
@@ -88,7 +91,7 @@ def _with_reasons(result: CheckResult, problem: Problem, settings: Settings) -> 
         return result
     try:
         subject = subject_for(problem, settings)
-        reasons = () if subject is None else tuple(second_order.findings(heard(subject)))
+        reasons = () if isinstance(subject, str) else tuple(second_order.findings(heard(subject)))
     except EvaluationError:
         return result
     reasons = tuple(replace(reason, verdict=Verdict.FAIL) for reason in reasons)

@@ -54,7 +54,7 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
         reason = f"inputs in {', '.join(sorted(_NARROW))} are held against float64, found {' and '.join(dtypes)}"
         return skipped(NAME, problem, reason)
     tape = record(problem)
-    reason = not_dense(problem, tape.outputs)
+    reason = not_dense(tape.outputs)
     if not reason and not custom_nodes(tape):
         reason = "no hand-written Function here: torch's own derivatives are what others are measured by"
     if reason:

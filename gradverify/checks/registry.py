@@ -10,14 +10,15 @@ import torch
 from gradverify.case import Settings
 from gradverify.checks import batching, compiling, forward_ad, gradcheck, gradgradcheck, precision
 from gradverify.checks.contract import check as contract
-from gradverify.checks.failures import failed_call, skipped, timed_out
+from gradverify.checks.failures import failed_call, inconclusive, not_dense, skipped, timed_out
 from gradverify.core.function.chance import seed_everywhere
 from gradverify.core.function.deadline import OutOfTime
 from gradverify.core.function.problem import Meter, Problem
 from gradverify.core.function.room import keep_what_is_freed
+from gradverify.core.function.tape import only_accumulates
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
-from gradverify.result import CheckResult
+from gradverify.result import CheckResult, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class Check:
 
     name: str
     run: Callable[[Problem, Settings, Diagnose], CheckResult]  # may raise EvaluationError
+    undetermined: str = ""  # code of what it cannot judge; "" if it skips that
 
 
 def _causeless(run: Callable[[Problem, Settings], CheckResult]) -> Callable[[Problem, Settings, Diagnose], CheckResult]:
@@ -39,14 +41,17 @@ def _causeless(run: Callable[[Problem, Settings], CheckResult]) -> Callable[[Pro
 
 
 CHECKS = (
-    Check(name=gradcheck.NAME, run=gradcheck.run),
-    Check(name=gradgradcheck.NAME, run=gradgradcheck.run),
+    Check(name=gradcheck.NAME, run=gradcheck.run, undetermined="GV104"),
+    Check(name=gradgradcheck.NAME, run=gradgradcheck.run, undetermined="GV204"),
     Check(name=contract.NAME, run=_causeless(contract.run)),
     Check(name=forward_ad.NAME, run=_causeless(forward_ad.run)),
     Check(name=batching.NAME, run=_causeless(batching.run)),
     Check(name=compiling.NAME, run=_causeless(compiling.run)),
     Check(name=precision.NAME, run=_causeless(precision.run)),
 )
+
+
+_ACCUMULATED = "gradients are taken with .backward(), because backward raises under torch.autograd.grad"
 
 
 def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
@@ -57,13 +62,34 @@ def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnos
     found = next((check for check in CHECKS if check.name == name), None)
     if found is None:
         return skipped(name, problem, f"this version has no check called {name}")
+    reason = not_dense(problem.primals)
+    if reason and found.undetermined:
+        return inconclusive(name, problem, found.undetermined, reason)
+    if reason:
+        return skipped(name, problem, reason)
     keep_what_is_freed()
+    result = _run(found, problem, settings, diagnose)
+    if all(finding.code != "GV903" for finding in result.findings) or not _only_accumulates(problem):
+        return result
+    result = _run(found, replace(problem, accumulates=True), settings, diagnose)
+    return result if result.verdict is Verdict.SKIP else replace(result, message=f"{result.message}; {_ACCUMULATED}")
+
+
+def _run(check: Check, problem: Problem, settings: Settings, diagnose: Diagnose) -> CheckResult:
     problem = replace(problem, meter=Meter())  # each check counts its own evaluations
     with torch.no_grad():
         seed_everywhere(settings.seed)
         try:
-            return found.run(problem, settings, diagnose)
+            return check.run(problem, settings, diagnose)
         except EvaluationError as error:
-            return failed_call(name, problem, error)
+            return failed_call(check.name, problem, error)
         except OutOfTime as error:
-            return timed_out(name, problem, error)
+            return timed_out(check.name, problem, error)
+
+
+def _only_accumulates(problem: Problem) -> bool:
+    try:
+        with torch.no_grad():
+            return only_accumulates(problem)
+    except (EvaluationError, OutOfTime):
+        return False

@@ -71,6 +71,8 @@ def _outcome(name: str, check: Callable[..., bool], function: Any, inputs: tuple
 def _reason_to_skip(problem: Problem, settings: Settings, tape: Tape) -> str:
     if settings.torch_gradcheck is TorchGradcheck.NEVER:
         return "torch_gradcheck is never"
+    if problem.accumulates:
+        return "torch's check needs torch.autograd.grad, under which this backward raises"
     dtypes = {primal.tensor.dtype for primal in problem.primals}
     if not dtypes <= _DOUBLE:
         found = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes - _DOUBLE))

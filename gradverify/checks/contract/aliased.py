@@ -36,12 +36,12 @@ def _compared(subject: Subject, first: int, second: int) -> Iterator[Finding]:
     points[second] = points[first]
     try:
         apart = graph_at(subject, points)
-        answers = answer_of(subject, apart, subject.cotangents)
         tape = _shared(subject, points, first, second)
+        if not alike(tape, apart):
+            return  # a forward that writes into one input and reads the other means something else
+        answers = answer_of(subject, apart, subject.cotangents)
     except EvaluationError:
         return  # the point is outside the domain, or forward refuses the alias
-    if not alike(tape, apart):
-        return  # a forward that writes into one input and reads the other means something else
     names = f"{subject.primals[first].name} and {subject.primals[second].name}"
     try:
         got = _answer(subject, tape, first)

@@ -7,20 +7,25 @@ from gradverify.checks.contract.casts import casts_of
 from gradverify.checks.contract.noise import loudness, with_noise
 from gradverify.checks.contract.repeats import spread_of, spreads, steady
 from gradverify.checks.contract.subject import Subject, subject_of
+from gradverify.checks.failures import not_dense
 from gradverify.core.function.analytic import Reuse
 from gradverify.core.function.problem import Problem
+from gradverify.core.function.tape import record
+
+_NOTHING = "nothing to differentiate, or a forward that does not repeat"
 
 
-def subject_for(problem: Problem, settings: Settings) -> Subject | None:
-    """Return the problem as a subject, None where there is nothing to ask or the forward is random.
+def subject_for(problem: Problem, settings: Settings) -> Subject | str:
+    """Return the problem as a subject, or why there is none: nothing to ask, say, or a forward that is random.
 
     Its noise is not known yet, see `heard`. Raises EvaluationError.
     """
-    if not problem.primals:
-        return None
+    reason = not_dense(record(problem).outputs) if problem.primals else _NOTHING
+    if reason:
+        return reason
     ready = steady(problem, settings)
     if ready.reuse is Reuse.SHARED or not any(output.tensor.requires_grad for output in ready.tape.outputs):
-        return None
+        return _NOTHING
     return subject_of(ready.problem, settings, ready.tape, ready.reuse)
 
 

@@ -6,19 +6,23 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gradverify.case import Settings
+from gradverify.checks.contract.backward_writes import asked_again
 from gradverify.checks.contract.questions import asked
-from gradverify.checks.contract.repeats import steady
+from gradverify.checks.contract.repeats import Steady, steady
 from gradverify.checks.contract.returned import refusals
-from gradverify.checks.contract.subject import Subject, subject_of
+from gradverify.checks.contract.subject import Subject, completed, opened
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
 from gradverify.checks.untracked import containers_seen, never_called
+from gradverify.core.function.analytic import Reuse
 from gradverify.core.function.deadline import OutOfTime
 from gradverify.core.function.problem import Problem
+from gradverify.core.function.tape import record
 from gradverify.result import CheckResult, Finding, Verdict, worst
 
 NAME = "contract"
 # Codes that compare two answers, which says nothing where answers vary by themselves.
 _COMPARED = ("GV301", "GV303", "GV304", "GV305", "GV307", "GV308", "GV403", "GV404", "GV405", "GV408", "GV411")
+_NOT_ASKED = "nothing else was asked: the forward is random, and its graph cannot be asked twice"
 # What a finding explains: these are not said a second time in other words.
 _EXPLAINS: dict[str, tuple[str, ...]] = {
     "GV301": ("GV501",),
@@ -41,7 +45,7 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     if not problem.primals:
         reason = "no input is a floating or complex tensor that requires grad"
         return nothing_to_differentiate(NAME, problem, reason)
-    reason = not_dense(problem, ())
+    reason = not_dense(record(problem).outputs)
     if reason:
         return skipped(NAME, problem, reason)
     with containers_seen() as seen:
@@ -53,10 +57,21 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
         return _result(ready.problem, ready.findings, "")
     if not any(output.tensor.requires_grad for output in ready.tape.outputs):
         return skipped(NAME, problem, "no output has a graph: there is no backward to question")
-    refused = refusals(ready.problem, ready.tape)
+    refused = refusals(ready.problem, record(ready.problem))
     if refused:
         return _result(ready.problem, refused, "")
-    subject = subject_of(ready.problem, settings, ready.tape, ready.reuse)
+    return _answered(ready, settings)
+
+
+def _answered(ready: Steady, settings: Settings) -> CheckResult:
+    """Return the result of a backward that autograd takes; raises EvaluationError, and OutOfTime with what it found."""
+    subject = opened(ready.problem, settings, ready.tape, ready.reuse)
+    if ready.reuse is Reuse.SHARED:
+        once = tuple(asked_again(subject, ready.tape))
+        if once:  # answers of this graph cannot be compared, and another graph answers for other random numbers
+            result = _result(ready.problem, (*once, *ready.findings), "")
+            return replace(result, message=f"{result.message}; {_NOT_ASKED}")
+    subject = completed(subject)
     found = list(ready.findings)
     try:
         found.extend(asked(subject))

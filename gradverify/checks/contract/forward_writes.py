@@ -9,6 +9,7 @@ from torch import Tensor
 from gradverify.checks.contract.passed import Passed, differs, passed
 from gradverify.checks.contract.subject import Subject
 from gradverify.checks.contract.wording import accusation, remark
+from gradverify.core.function.kinds import is_freed
 from gradverify.result import Finding
 
 
@@ -21,13 +22,14 @@ def findings(subject: Subject) -> Iterator[Finding]:
     for primal, tensor, before, node in zip(subject.primals, run.tensors, run.before, run.nodes, strict=True):
         if differs(tensor, before) and tensor.grad_fn is node:
             overwritten.append(primal.name)
-            yield accusation(
-                "GV401",
-                f"forward modifies {primal.name} in place and does not say so: ctx.mark_dirty({primal.name}), "
-                "or work on a clone",
-                wrt=primal.name,
-            )
+            yield accusation("GV401", _told(primal.name, tensor), wrt=primal.name)
     yield from _views(subject, run, overwritten)
+
+
+def _told(name: str, tensor: Tensor) -> str:
+    if is_freed(tensor):
+        return f"forward frees the memory of {name}, which the caller still holds: keep it, or free a clone"
+    return f"forward modifies {name} in place and does not say so: ctx.mark_dirty({name}), or work on a clone"
 
 
 def _views(subject: Subject, run: Passed, overwritten: list[str]) -> Iterator[Finding]:
@@ -46,7 +48,7 @@ def _views(subject: Subject, run: Passed, overwritten: list[str]) -> Iterator[Fi
 
 
 def _hides(output: Tensor, tensor: Tensor) -> bool:
-    if tensor.numel() == 0 or output.device != tensor.device:
+    if tensor.numel() == 0 or output.device != tensor.device or is_freed(output) or is_freed(tensor):
         return False
     shared = output.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
     return shared and output is not tensor and not output._is_view()

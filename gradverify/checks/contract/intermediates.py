@@ -17,6 +17,7 @@ from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Answer, Subject, as_coordinates, graph_at
 from gradverify.checks.contract.wording import SIMILAR, allowance, minus
 from gradverify.core.function.coordinates import flatten
+from gradverify.core.function.kinds import entries_of
 from gradverify.core.function.problem import fresh
 from gradverify.core.function.tape import Tape, vjp
 
@@ -108,7 +109,8 @@ def _constants(tape: Tape) -> dict[tuple[str, str], Constant]:
 
 def _is_constant(tensor: Tensor) -> bool:
     numbers = tensor.is_floating_point() or tensor.is_complex()
-    return numbers and not tensor.requires_grad and tensor.layout is torch.strided
+    dense = tensor.layout is torch.strided and entries_of(tensor) is not None
+    return numbers and dense and not tensor.requires_grad
 
 
 def _replace(tensor: Tensor, value: Tensor) -> None:

@@ -85,8 +85,8 @@ def _one_side(subject: Subject, spacing: float) -> Loudness:
 
 def _sample(subject: Subject, distance: float) -> tuple[Answer, Answer]:
     tape = graph_at(subject, _displaced([primal.tensor for primal in subject.primals], distance, subject.settings.seed))
-    answer = answer_of(subject, tape, _displaced(subject.cotangents, distance, subject.settings.seed + 1))
-    return answer, outputs_of(tape)
+    outputs = outputs_of(tape)  # before backward, which may overwrite or free them
+    return answer_of(subject, tape, _displaced(subject.cotangents, distance, subject.settings.seed + 1)), outputs
 
 
 def _displaced(tensors: Sequence[Tensor], distance: float, seed: int) -> tuple[Tensor, ...]:

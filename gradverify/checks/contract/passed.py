@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.contract.subject import Subject, judged
+from gradverify.core.function.kinds import entries_of, is_freed
 from gradverify.core.function.problem import Named, call, fresh
 from gradverify.core.function.tape import Tape
 
@@ -19,7 +20,7 @@ class Passed:
 
     tape: Tape
     tensors: tuple[Tensor, ...]  # what forward got: copies of the leaves, which it may overwrite
-    before: tuple[Tensor, ...]  # their values before the call
+    before: tuple[Tensor | None, ...]  # snapshots of their values before the call
     nodes: tuple[Any, ...]  # their grad_fn before the call
     outputs: tuple[Named, ...]  # every output, judged or not
 
@@ -29,22 +30,29 @@ def passed(subject: Subject) -> Passed:
     leaves = tuple(fresh(primal.tensor).requires_grad_() for primal in subject.primals)
     with torch.enable_grad():
         tensors = tuple(leaf.clone() for leaf in leaves)
-        before = tuple(tensor.detach().clone() for tensor in tensors)
+        before = tuple(snapshot(tensor) for tensor in tensors)
         nodes = tuple(tensor.grad_fn for tensor in tensors)
         outputs = call(subject.problem, tensors)
     tape = Tape(leaves=leaves, outputs=judged(subject, outputs), passing=subject.tape.passing)
     return Passed(tape=tape, tensors=tensors, before=before, nodes=nodes, outputs=outputs)
 
 
-def differs(tensor: Tensor, before: Tensor) -> bool:
-    """Tell whether a tensor holds other values than before."""
-    return not torch.equal(_bits(tensor), _bits(before))
+def snapshot(tensor: Tensor) -> Tensor | None:
+    """Return a copy of the bytes of a tensor's values, None if they cannot be read."""
+    values = entries_of(tensor)
+    return None if values is None else _copied_bytes(values)
 
 
-def _bits(tensor: Tensor) -> Tensor:
-    dense = tensor.detach() if tensor.layout is torch.strided else tensor.detach().to_dense()
-    plain = dense.resolve_conj().resolve_neg()
-    return plain.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)
+def differs(tensor: Tensor, before: Tensor | None) -> bool:
+    """Return True if a tensor holds other values than its snapshot, or its memory was freed since."""
+    if before is None:
+        return False
+    after = entries_of(tensor)
+    return is_freed(tensor) or (after is not None and not torch.equal(_copied_bytes(after), before))
+
+
+def _copied_bytes(values: Tensor) -> Tensor:
+    return values.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)
 
 
 def alike(tape: Tape, other: Tape) -> bool:

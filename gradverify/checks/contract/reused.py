@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from gradverify.checks.contract.passed import differs
+from gradverify.checks.contract.passed import differs, snapshot
 from gradverify.checks.contract.wording import accusation
 from gradverify.core.function.problem import Named, Problem, fresh
 from gradverify.core.function.tape import Tape, record
@@ -31,7 +31,7 @@ def outputs(problem: Problem, tape: Tape, other: Tape) -> Iterator[Finding]:
     ]
     if not common:
         return
-    before = [output.tensor.detach().clone() for output in common]
+    before = [snapshot(output.tensor) for output in common]
     moved = [replace(primal, tensor=fresh(primal.tensor) * _ELSEWHERE) for primal in problem.primals]
     with suppress(EvaluationError):
         record(replace(problem, primals=tuple(moved)))
@@ -40,8 +40,8 @@ def outputs(problem: Problem, tape: Tape, other: Tape) -> Iterator[Finding]:
             yield _overwritten(f"forward returns {output.name}", of=output.name)
 
 
-def gradients(named: Sequence[Named], before: Sequence[Tensor]) -> Iterator[Finding]:
-    """GV408: no backward overwrites the gradients that the one before it returned, whose values were `before`."""
+def gradients(named: Sequence[Named], before: Sequence[Tensor | None]) -> Iterator[Finding]:
+    """GV408: no backward overwrites the gradients that the one before it returned, with the snapshots `before`."""
     for gradient, values in zip(named, before, strict=True):
         if differs(gradient.tensor, values):
             yield _overwritten(f"backward returns the gradient by {gradient.name}", wrt=gradient.name)

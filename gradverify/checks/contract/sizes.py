@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from gradverify.checks.contract.passed import alike
 from gradverify.checks.contract.subject import Subject, answer_of, graph_at
 from gradverify.checks.contract.wording import accusation, raised, remark
 from gradverify.core.function.tape import Tape
@@ -24,24 +25,23 @@ def findings(subject: Subject) -> Iterator[Finding]:
     for small, judge in ((1, accusation), (0, remark)):
         for size in sizes[:_SIZES]:
             error = _error(subject, size, small)
-            if error is not None and _is_free(subject, size):
+            if error is not None and error.stage == "backward" and _is_free(subject, size):
                 text = f"dimensions of size {size} have size {small}, which forward accepts"
                 yield judge("GV413", f"{raised(error)}, where {text}")
                 return
 
 
-def _error(subject: Subject, size: int, small: int) -> EvaluationError | None:
-    """Return what backward raises at a part of the point, None where it does not or where forward refuses."""
+def _error(subject: Subject, size: int, other: int) -> EvaluationError | None:
+    """Return what forward or backward raises where dimensions have another size, None where neither does.
+
+    Outputs that are not finite have no gradient to ask for.
+    """
     try:
-        tape = graph_at(subject, [_resized(primal.tensor, size, small) for primal in subject.primals])
-    except EvaluationError:
-        return None
-    if not tape.outputs or not _usual(tape):
-        return None
-    try:
-        answer_of(subject, tape, [torch.ones_like(output.tensor) for output in tape.outputs])
+        tape = _at_size(subject, size, other)
+        if tape.outputs and _usual(tape):
+            answer_of(subject, tape, [torch.ones_like(output.tensor) for output in tape.outputs])
     except EvaluationError as error:
-        return error if error.stage == "backward" else None
+        return error
     return None
 
 
@@ -50,13 +50,23 @@ def _usual(tape: Tape) -> bool:
 
 
 def _is_free(subject: Subject, size: int) -> bool:
-    """Tell whether forward takes another size too: one that does not takes 1 because what else it holds broadcasts."""
-    other = size - 1 if size > 2 else size + 1
-    try:
-        graph_at(subject, [_resized(primal.tensor, size, other) for primal in subject.primals])
-    except EvaluationError:
-        return False
-    return True
+    """Return True if forward and backward both work at another size above 1.
+
+    A forward that accepts size 1 may do so because a constant broadcasts, or because `zip` stops at the shorter of two
+    lists. Its size is fixed all the same: backward breaks at other sizes as well, or forward ignores what is added.
+    """
+    if size > 2:
+        return _error(subject, size, size - 1) is None
+    return _error(subject, size, size + 1) is None and not _ignores_more(subject, size)
+
+
+def _ignores_more(subject: Subject, size: int) -> bool:
+    """Return True if the outputs stay the same when dimensions of this size get one entry more."""
+    return alike(_at_size(subject, size, size + 1), subject.tape)
+
+
+def _at_size(subject: Subject, size: int, other: int) -> Tape:
+    return graph_at(subject, [_resized(primal.tensor, size, other) for primal in subject.primals])
 
 
 def _resized(tensor: Tensor, size: int, other: int) -> Tensor:

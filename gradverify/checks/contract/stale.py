@@ -12,7 +12,6 @@ from gradverify.checks.contract.differences import directional
 from gradverify.checks.contract.subject import Answer, Subject, outputs_of
 from gradverify.checks.contract.wording import accusation
 from gradverify.core.function.coordinates import flatten
-from gradverify.core.function.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
@@ -20,8 +19,8 @@ _CLOSE = 1e-5  # of the terms of a sum: what differences can tell apart
 _STEADY = 1e-6  # an error bound above this part of the outputs' change says that nothing can be said
 
 
-def findings(subject: Subject, points: Sequence[Tensor], other: Tape, answer: Answer) -> Iterator[Finding]:
-    """GV408: `answer`, that of the graph `other` at `points`, is not what the first call's values make of it.
+def findings(subject: Subject, points: Sequence[Tensor], outputs: Answer, answer: Answer) -> Iterator[Finding]:
+    """GV408: `answer`, that at `points`, where forward gives `outputs`, is not what the first call's values make of it.
 
     Suspicious is the answer that is the subject's own to the last bit. It accuses nobody, for a linear function has it
     everywhere, and one that is wrong on purpose may: differences have to confirm it here and to contradict it there.
@@ -29,7 +28,7 @@ def findings(subject: Subject, points: Sequence[Tensor], other: Tape, answer: An
     if not all(torch.equal(one, two) for one, two in zip(answer, subject.answer, strict=True)):
         return
     step = [point.detach() - primal.tensor for point, primal in zip(points, subject.primals, strict=True)]
-    if _explains(subject, other, step):
+    if _explains(subject, outputs, step):
         return
     moved = tuple(replace(primal, tensor=point) for primal, point in zip(subject.primals, points, strict=True))
     there = replace(subject, problem=replace(subject.problem, primals=moved))
@@ -42,9 +41,9 @@ def findings(subject: Subject, points: Sequence[Tensor], other: Tape, answer: An
         yield accusation("GV408", f"{text}: values are kept from one call to the next")
 
 
-def _explains(subject: Subject, other: Tape, step: Sequence[Tensor]) -> bool:
+def _explains(subject: Subject, outputs: Answer, step: Sequence[Tensor]) -> bool:
     """Tell whether one and the same linear map takes the step in the inputs to the change in the outputs."""
-    pairs = zip(outputs_of(other), outputs_of(subject.tape), strict=True)
+    pairs = zip(outputs, outputs_of(subject.tape), strict=True)
     change = torch.cat([there - here for there, here in pairs])
     return _agree(subject, step, change, 0.0) is True
 

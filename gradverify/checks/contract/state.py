@@ -8,7 +8,16 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.contract import reused, stale
-from gradverify.checks.contract.subject import Answer, Subject, answer_of, as_coordinates, graph_at, new_graph
+from gradverify.checks.contract.passed import snapshot
+from gradverify.checks.contract.subject import (
+    Answer,
+    Subject,
+    answer_of,
+    as_coordinates,
+    graph_at,
+    new_graph,
+    outputs_of,
+)
 from gradverify.checks.contract.wording import differences
 from gradverify.core.function.problem import Named, fresh
 from gradverify.core.function.tape import Tape, vjp
@@ -26,15 +35,16 @@ def findings(subject: Subject) -> Iterator[Finding]:
     yield from found
     if found:
         return
+    outputs = outputs_of(other)  # before backward, which may overwrite or free them
     try:
         grads = _grads(subject, other)
     except EvaluationError:
         return  # the other point need not have a gradient
-    before = [gradient.tensor.clone() for gradient in grads]
+    before = [snapshot(gradient.tensor) for gradient in grads]
     answer = _coordinates(subject, other, grads)
     yield from _changed(subject, after)
     yield from reused.gradients(grads, before)
-    yield from stale.findings(subject, points, other, answer)
+    yield from stale.findings(subject, points, outputs, answer)
 
 
 def _changed(subject: Subject, tape: Tape) -> Iterator[Finding]:

@@ -43,6 +43,11 @@ class Subject:
 
 
 def subject_of(problem: Problem, settings: Settings, tape: Tape, reuse: Reuse) -> Subject:
+    """Ask backward for random cotangents, for zeros and for ones; raises EvaluationError."""
+    return completed(opened(problem, settings, tape, reuse))
+
+
+def opened(problem: Problem, settings: Settings, tape: Tape, reuse: Reuse) -> Subject:
     """Ask backward for the first time; raises EvaluationError."""
     generator = torch.Generator().manual_seed(settings.seed)
     draft = Subject(
@@ -64,9 +69,14 @@ def subject_of(problem: Problem, settings: Settings, tape: Tape, reuse: Reuse) -
     own = graph(draft)
     with overheard(custom_nodes(own)) as heard:
         answer = answer_of(draft, own, draft.cotangents)
-    constant = ask(draft, [torch.zeros_like(cotangent) for cotangent in draft.cotangents])
-    ones = ask(draft, ones_like(draft))
-    return replace(draft, answer=answer, heard=tuple(heard), constant=constant, ones=ones)
+    unknown = tuple(torch.zeros_like(entry) for entry in answer)  # B(0), until it is asked for
+    return replace(draft, answer=answer, heard=tuple(heard), constant=unknown)
+
+
+def completed(subject: Subject) -> Subject:
+    """Return the subject with B(0) and B(1); raises EvaluationError."""
+    constant = ask(subject, [torch.zeros_like(cotangent) for cotangent in subject.cotangents])
+    return replace(subject, constant=constant, ones=ask(subject, ones_like(subject)))
 
 
 def graph(subject: Subject) -> Tape:

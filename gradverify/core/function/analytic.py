@@ -21,6 +21,7 @@ class Reuse(Enum):
 
     SHARED = "shared"
     FRESH = "fresh"  # backward destroys what it saved, or answers differently the second time
+    WORN = "worn"  # the graph answered several times and then failed, or answered differently
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,25 +66,34 @@ def reverse(problem: Problem, tape: Tape, seed: int) -> Reverse:
         missing=tuple(grad is None for grad in once),
         overwrites=[each._version for each in given] != before,
         heard=(cotangent, _flat(problem, once)),
+        graph=Graph(reuse=Reuse.FRESH if problem.fresh_graphs else None),
     )
 
 
 def row(backward: Reverse, cotangent: Tensor) -> Tensor:
     """Return cotangent·A as coordinates of the primals, (n,); `cotangent` is (m,) in output coordinates."""
-    tape = backward.tape if may_be_asked(backward) else record(backward.problem)
+    found = asked_again(backward, cotangent) if may_be_asked(backward) else None
+    if found is not None:
+        return found
+    tape = record(backward.problem)
     return _flat(backward.problem, _ask(backward.problem, tape, _given(tape, cotangent)))
 
 
 def may_be_asked(backward: Reverse) -> bool:
     """Tell whether the recorded graph serves: where that is not known yet, it is asked again what it has said."""
     if backward.graph.reuse is None:
-        cotangent, expected = backward.heard
-        again = asked_again(backward, cotangent)
-        same = again is not None and (
-            torch.equal(again, expected) or torch.allclose(again, expected, rtol=1e-12, atol=0.0, equal_nan=True)
-        )
-        backward.graph.reuse = Reuse.SHARED if same else Reuse.FRESH
+        backward.graph.reuse = Reuse.SHARED if _repeats(backward) else Reuse.FRESH
     return backward.graph.reuse is Reuse.SHARED and is_intact(backward.tape)
+
+
+def is_worn(backward: Reverse) -> bool:
+    """Return True if the recorded graph answered several times and no longer gives its first answer; costs a vjp.
+
+    A backward that reads memory it has freed may answer right a few times. What it said later cannot be trusted.
+    """
+    if backward.graph.reuse is Reuse.SHARED and is_intact(backward.tape) and not _repeats(backward):
+        backward.graph.reuse = Reuse.WORN
+    return backward.graph.reuse is Reuse.WORN
 
 
 def asked_again(backward: Reverse, cotangent: Tensor) -> Tensor | None:
@@ -91,14 +101,14 @@ def asked_again(backward: Reverse, cotangent: Tensor) -> Tensor | None:
 
     The answer is backward's own if it agrees with what has been `heard`.
     """
-    if backward.graph.reuse is Reuse.FRESH or not is_intact(backward.tape):
+    if backward.graph.reuse in (Reuse.FRESH, Reuse.WORN) or not is_intact(backward.tape):
         return None
     try:
         return _flat(backward.problem, _ask(backward.problem, backward.tape, _given(backward.tape, cotangent)))
     except Rejected:
         raise
     except EvaluationError:
-        backward.graph.reuse = Reuse.FRESH
+        backward.graph.reuse = Reuse.FRESH if backward.graph.reuse is None else Reuse.WORN
         return None
 
 
@@ -106,6 +116,15 @@ def outputs_in(tape: Tape) -> int:
     """Return how many coordinates the outputs of a tape have."""
     outputs = zip(tape.outputs, tape.shapes, strict=True)
     return sum(shape.numel() * (2 if output.tensor.is_complex() else 1) for output, shape in outputs)
+
+
+def _repeats(backward: Reverse) -> bool:
+    """Return True if the recorded graph gives its first answer again, to 1e-12 of each entry."""
+    cotangent, expected = backward.heard
+    again = asked_again(backward, cotangent)
+    return again is not None and (
+        torch.equal(again, expected) or torch.allclose(again, expected, rtol=1e-12, atol=0.0, equal_nan=True)
+    )
 
 
 def _given(tape: Tape, cotangent: Tensor) -> tuple[Tensor, ...]:

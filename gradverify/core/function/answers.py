@@ -68,7 +68,11 @@ def _at_once(backward: Reverse, cotangents: Tensor, only: slice) -> Tensor | Non
     """Return the answers of a vectorised backward, None where it cannot be vectorised."""
     tape, primals = backward.tape, [primal.tensor for primal in backward.problem.primals]
     outputs = [output.tensor for output in tape.outputs]
-    if not all(output.requires_grad for output in outputs) or any(map(torch.is_complex, (*outputs, *primals))):
+    if (
+        backward.problem.accumulates
+        or not all(output.requires_grad for output in outputs)
+        or any(map(torch.is_complex, (*outputs, *primals)))
+    ):
         return None
     asked = _inside(primals, only)
     primals, leaves = [primals[k] for k in asked], [tape.leaves[k] for k in asked]
@@ -84,7 +88,7 @@ def _at_once(backward: Reverse, cotangents: Tensor, only: slice) -> Tensor | Non
             grads = torch.autograd.grad(
                 outputs, leaves, shaped, retain_graph=True, allow_unused=True, is_grads_batched=True
             )
-    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
+    except Exception:  # a backward may raise anything: it need not support vmap, nor a second call
         return None
     flat = [
         torch.zeros(len(cotangents), primal.numel(), dtype=torch.float64, device=primal.device)

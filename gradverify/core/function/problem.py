@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradverify.core.function import kinds
 from gradverify.core.function.chance import seed_everywhere
 from gradverify.core.function.deadline import Deadline, require_time
 from gradverify.errors import EvaluationError
@@ -24,6 +25,7 @@ class Primal:
 
     name: str  # as the user knows it: x, xs[1], weight
     tensor: Tensor  # the point, detached, in the layout that forward is to see
+    like: Tensor | None = None  # the input itself, if forward is to see its class or its attributes
     project: Projection | None = None  # composed before the function, so that perturbations stay on a constraint
 
 
@@ -53,6 +55,8 @@ class Problem:
     bound: tuple[Bound, ...] = ()  # what else the function was given, for those who want to name it
     outputs: tuple[int, ...] | None = None  # which outputs are judged, counted over all tensors; None: all
     seed: int | None = None  # the RNG is seeded with it before every call of a random forward
+    fresh_graphs: bool = False  # True where a graph cannot be trusted with several vjps
+    accumulates: bool = False  # True where backward works only through .backward(), into the leaves' .grad
     order: int = 1  # 2 where `function` is itself a vjp
     cotangents: int = 0  # how many of the primals, the last ones, are those of that vjp
     finer: Callable[..., Any] | None = None  # `function` with tensors bound in low precision in float64, if any are
@@ -89,9 +93,7 @@ def bind(
     slots = [*zip(names, args, strict=True), *keywords.items()]
     found = [entry for slot, value in slots for entry in _differentiated(slot, value)]
     project = projections or {}
-    primals = tuple(
-        Primal(name=entry.name, tensor=entry.tensor.detach(), project=project.get(entry.name)) for entry in found
-    )
+    primals = tuple(_primal(entry, project.get(entry.name)) for entry in found)
     values = [value for _, value in slots]
     plain = not keywords and all(isinstance(value, Tensor) and value.requires_grad for value in values)
     bound = tuple(entry for slot, value in slots for entry in _bound(slot, value))
@@ -99,7 +101,7 @@ def bind(
     def calling(given: Sequence[Any]) -> Callable[..., Any]:
         def call(*tensors: Tensor) -> Any:
             replacements = iter(tensors)
-            filled = [_fill(value, replacements) for value in given]
+            filled = [_changed(value, lambda own: _passed(own, replacements)) for value in given]
             return function(*filled[: len(args)], **dict(zip(keywords, filled[len(args) :], strict=True)))
 
         return call
@@ -108,7 +110,7 @@ def bind(
     function = _looked_up_anew(function)
     whole = function if plain else calling(values)  # nothing has to be filled in
     coarse = any(isinstance(entry.value, Tensor) and entry.value.dtype in _COARSE for entry in bound)
-    finer = calling([_finer(value) for value in values]) if coarse else None
+    finer = calling([_changed(value, _finer) for value in values]) if coarse else None
     return Problem(name=called, function=whole, primals=primals, bound=bound, outputs=outputs, seed=seed, finer=finer)
 
 
@@ -125,7 +127,11 @@ def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
     if problem.seed is not None:
         seed_everywhere(problem.seed)
     try:
-        raw = problem.function(*projected)
+        given = [
+            tensor if primal.like is None else kinds.in_class_of(primal.like, tensor)
+            for primal, tensor in zip(problem.primals, projected, strict=True)
+        ]
+        raw = problem.function(*given)
     except KeyboardInterrupt:
         raise
     except EvaluationError:
@@ -186,6 +192,11 @@ def overlaps(tensor: Tensor) -> bool:
     return False
 
 
+def _primal(entry: Named, project: Projection | None) -> Primal:
+    like = entry.tensor if kinds.is_special(entry.tensor) else None
+    return Primal(name=entry.name, tensor=kinds.plain_point(entry.tensor), like=like, project=project)
+
+
 def _differentiated(name: str, value: Any) -> list[Named]:
     return [entry for entry in named_tensors(name, value) if entry.tensor.requires_grad]
 
@@ -194,32 +205,31 @@ def _bound(name: str, value: Any) -> list[Bound]:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return [Bound(name=name, value=float(value))] if abs(value) <= sys.float_info.max else []
     found = named_tensors(name, value)
-    return [Bound(name=entry.name, value=entry.tensor) for entry in found if not entry.tensor.requires_grad]
+    return [Bound(name=each.name, value=kinds.readable(each.tensor)) for each in found if not each.tensor.requires_grad]
 
 
-def _fill(value: Any, replacements: Iterator[Tensor]) -> Any:
+def _changed(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return a value with every tensor in nested lists, tuples and dicts replaced by what `change` makes of it."""
     if isinstance(value, Tensor):
-        return next(replacements) if value.requires_grad else fresh(value)
+        return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_fill(entry, replacements) for entry in value))
+        return type(value)(*(_changed(entry, change) for entry in value))
     if type(value) in (list, tuple):
-        return type(value)(_fill(entry, replacements) for entry in value)
+        return type(value)(_changed(entry, change) for entry in value)
     if type(value) is dict:
-        return {key: _fill(entry, replacements) for key, entry in value.items()}
+        return {key: _changed(entry, change) for key, entry in value.items()}
     return value
 
 
-def _finer(value: Any) -> Any:
-    """Return a value with the tensors that are bound in, as far as they are in low precision, in float64."""
-    if isinstance(value, Tensor):
-        return value if value.requires_grad or value.dtype not in _COARSE else value.double()
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(_finer, value))
-    if type(value) in (list, tuple):
-        return type(value)(map(_finer, value))
-    if type(value) is dict:
-        return {key: _finer(entry) for key, entry in value.items()}
-    return value
+def _passed(tensor: Tensor, replacements: Iterator[Tensor]) -> Tensor:
+    if tensor.requires_grad:
+        return next(replacements)
+    return kinds.copied(tensor) if kinds.is_special(tensor) or kinds.why_unreadable(tensor) else fresh(tensor)
+
+
+def _finer(tensor: Tensor) -> Tensor:
+    kept = tensor.requires_grad or tensor.dtype not in _COARSE or tensor.is_mkldnn or kinds.is_special(tensor)
+    return tensor if kept else tensor.double()
 
 
 def _selected(problem: Problem, outputs: list[Named]) -> tuple[Named, ...]:
@@ -230,7 +240,8 @@ def _selected(problem: Problem, outputs: list[Named]) -> tuple[Named, ...]:
                 "forward", IndexError(f"outputs: {missing} asked for, but forward returns {len(outputs)} tensors")
             )
         outputs = [outputs[number] for number in problem.outputs]
-    return tuple([output for output in outputs if output.tensor.is_floating_point() or output.tensor.is_complex()])
+    floating = [output for output in outputs if output.tensor.is_floating_point() or output.tensor.is_complex()]
+    return tuple([Named(name=output.name, tensor=kinds.as_plain(output.tensor)) for output in floating])
 
 
 def _looked_up_anew(function: Callable[..., Any]) -> Callable[..., Any]:

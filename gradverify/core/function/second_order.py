@@ -36,7 +36,7 @@ def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
     return replace(
         problem,
         function=function,
-        primals=(*problem.primals, *cotangents),
+        primals=(*(replace(primal, like=None) for primal in problem.primals), *cotangents),  # `call` restores classes
         outputs=None,
         seed=None,
         order=2,

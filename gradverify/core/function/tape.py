@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gradverify.core.function.kinds import as_plain, is_freed
 from gradverify.core.function.problem import Named, Problem, call, fresh, metered
 from gradverify.errors import EvaluationError
 
@@ -22,6 +23,7 @@ _REFUSALS = (  # torch's words for a gradient that it does not take
     "expected Variable or None",
     "input_is_complex == grad_is_complex",
 )
+_NOT_TWICE = "it works only through .backward(), and gradients taken that way cannot be differentiated again"
 _ONCE_DIFFERENTIABLE = "torch::autograd::Error"  # name of the node that @once_differentiable leaves behind
 
 
@@ -64,15 +66,18 @@ def record(problem: Problem) -> Tape:
         outputs=judged,
         cut_off=cut_off,
         passing=passing,
-        shapes=tuple(output.tensor.shape for output in judged),
+        shapes=tuple(torch.Size() if output.tensor.is_nested else output.tensor.shape for output in judged),
         nodes=tuple(output.tensor.grad_fn for output in judged),
     )
 
 
 def is_intact(tape: Tape) -> bool:
-    """Tell whether a recorded graph still serves: a forward may have given its one buffer away again since."""
+    """Tell whether a recorded graph still serves: its outputs may have been overwritten or freed since."""
     outputs = zip(tape.outputs, tape.shapes, tape.nodes, strict=True)
-    return all(output.tensor.shape == shape and output.tensor.grad_fn is node for output, shape, node in outputs)
+    return all(
+        output.tensor.shape == shape and output.tensor.grad_fn is node and not is_freed(output.tensor)
+        for output, shape, node in outputs
+    )
 
 
 def call_on_leaves(problem: Problem, leaves: Sequence[Tensor], passing: Passing) -> tuple[Named, ...]:
@@ -103,21 +108,40 @@ def pulled_back(
     pairs = [pair for pair in zip(outputs, cotangents, strict=True) if pair[0].requires_grad]
     if not pairs:
         return (None,) * len(leaves)
+    if problem.accumulates and differentiable:
+        raise EvaluationError("backward", NotImplementedError(_NOT_TWICE))
+    roots, weights = zip(*pairs, strict=True)
     try:
-        return torch.autograd.grad(
-            [output for output, _ in pairs],
-            leaves,
-            grad_outputs=[cotangent for _, cotangent in pairs],
-            retain_graph=True,
-            create_graph=differentiable,
-            allow_unused=True,
+        if problem.accumulates:
+            return _accumulated(roots, leaves, weights)
+        grads = torch.autograd.grad(
+            roots, leaves, grad_outputs=weights, retain_graph=True, create_graph=differentiable, allow_unused=True
         )
+        return tuple([None if grad is None else as_plain(grad) for grad in grads])
     except KeyboardInterrupt:
         raise
     except EvaluationError:
         raise
     except BaseException as error:
         raise _classified(error) from error
+
+
+def only_accumulates(problem: Problem) -> bool:
+    """Return True if backward raises under `torch.autograd.grad` and works with `.backward()`.
+
+    A reentrant checkpoint is one that does. Raises EvaluationError when the forward does.
+    """
+    tapes = record(problem), record(problem)
+    ones = [torch.ones_like(output.tensor) for output in tapes[0].outputs]
+    try:
+        vjp(problem, tapes[0], ones)
+    except EvaluationError:
+        try:
+            vjp(replace(problem, accumulates=True), tapes[1], ones)
+        except EvaluationError:
+            return False
+        return True
+    return False
 
 
 def refuses_second_order(grads: Sequence[Tensor | None]) -> bool:
@@ -140,6 +164,22 @@ def nodes_behind(tensors: Iterable[Tensor]) -> Iterator[Any]:
             if following is not None and following not in seen:
                 seen.add(following)
                 pending.append(following)
+
+
+def _accumulated(
+    roots: Sequence[Tensor], leaves: Sequence[Tensor], weights: Sequence[Tensor]
+) -> tuple[Tensor | None, ...]:
+    """Return what `.backward()` puts into the leaves' `.grad`; other leaves of the graph keep what they have there."""
+    found = [getattr(node, "variable", None) for node in nodes_behind(roots)]
+    kept = [(leaf, leaf.grad) for leaf in (*leaves, *found) if leaf is not None]
+    try:
+        for leaf, _ in kept:
+            leaf.grad = None  # what is there would be added to in place
+        torch.autograd.backward(roots, weights, retain_graph=True)
+        return tuple([None if leaf.grad is None else as_plain(leaf.grad) for leaf in leaves])
+    finally:
+        for leaf, before in kept:
+            leaf.grad = before
 
 
 def _run(problem: Problem) -> tuple[tuple[Tensor, ...], tuple[Named, ...], Passing]:

@@ -329,6 +329,54 @@ def test_a_size_that_is_fixed_is_not_taken_for_one_that_may_be_one() -> None:
     assert failing(contract(Shifted.apply, M)) == set()
 
 
+class ZippedSum(Function):
+    """Sum of the rows of x times numbers; `zip` stops at the shorter of the two."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, numbers: list[float]) -> Tensor:
+        ctx.numbers, ctx.shape = numbers, x.shape
+        total = x.new_zeros(x.shape[1:])
+        for row, number in zip(x, numbers, strict=False):
+            total = total + row * number
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        return torch.stack([g * number for number in ctx.numbers]), None
+
+
+class ZippedProduct(ZippedSum):
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        grad = g.new_zeros(ctx.shape)
+        for place, number in enumerate(ctx.numbers):
+            grad[place] = g * number
+        return grad, None
+
+
+@pytest.mark.parametrize("numbers", [[0.5, -2.0], [0.5, -2.0, 3.0]])
+@pytest.mark.parametrize("function", [ZippedSum, ZippedProduct])
+def test_list_of_numbers_fixes_the_size_of_the_tensor_it_is_zipped_with(
+    function: type[ZippedSum], numbers: list[float]
+) -> None:
+    rows = double([[0.3, -1.2, 0.7, 0.2], [2.1, -0.4, 1.5, 0.8], [1.1, 0.9, -0.6, 1.3]])[: len(numbers)]
+    x = rows.detach().clone().requires_grad_()
+    result = contract(lambda x: function.apply(x, numbers), x)
+    assert result.verdict is Verdict.PASS
+    assert "GV413" not in remarked(result)
+
+
+def test_squeeze_of_a_zipped_tensor_breaks_at_size_one() -> None:
+    class Squeezes(ZippedSum):
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+            used = ctx.numbers[: ctx.shape[0]]
+            return torch.stack([g * number for number in used]).squeeze().view(ctx.shape[0], -1)[:, :4].squeeze(0), None
+
+    x = double([[0.3, -1.2, 0.7, 0.2], [2.1, -0.4, 1.5, 0.8], [1.1, 0.9, -0.6, 1.3]])
+    assert failing(contract(lambda x: Squeezes.apply(x, [0.5, -2.0, 3.0]), x)) == {"GV413"}
+
+
 def test_an_output_that_backward_writes_over_is_no_matter_of_layouts() -> None:
     class Tanh(torch.autograd.Function):
         @staticmethod

@@ -1,0 +1,126 @@
+"""Tensors whose entries are not simply there: memory that was freed, sparse and nested layouts, subclasses.
+
+Everything here computes with plain dense tensors. A function under test gets its inputs in the class they were given
+in, with their attributes, and its outputs are read as plain tensors.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_PLAIN = (Tensor, torch.nn.Parameter)  # classes whose attributes are all there is to keep
+
+
+def is_freed(tensor: Tensor) -> bool:
+    """Return True if a tensor with entries has no memory for them any more; reading it may end the process."""
+    dense = tensor.layout is torch.strided and not tensor.is_nested
+    return dense and tensor.numel() > 0 and tensor.untyped_storage().nbytes() == 0
+
+
+def entries_of(tensor: Tensor) -> Tensor | None:
+    """Return the entries that are stored as a plain dense tensor without a graph, None if it does not give them out."""
+    if tensor.is_nested or is_freed(tensor):
+        return None
+    try:
+        dense = _stored(as_plain(tensor).detach())
+    except Exception:  # a class of its own may raise anything
+        return None
+    return dense.resolve_conj().resolve_neg() if type(dense) is Tensor else None
+
+
+def as_plain(tensor: Tensor) -> Tensor:
+    """Return a subclass's entries as a plain tensor, differentiably; the tensor itself if it does not give them out."""
+    if type(tensor) in _PLAIN or tensor.is_nested:
+        return tensor
+    if _has_memory(tensor):
+        with torch._C.DisableTorchFunctionSubclass():
+            return tensor.as_subclass(Tensor)
+    try:
+        plain = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+        plain.copy_(tensor)
+    except Exception:  # a class of its own may raise anything
+        return tensor
+    return plain
+
+
+def in_class_of(original: Tensor, tensor: Tensor) -> Tensor:
+    """Return a plain tensor's entries, differentiably, in the class of another tensor and with its attributes."""
+    if type(original) not in _PLAIN and not _has_memory(original):
+        return copied(original).copy_(tensor)
+    given: Tensor = tensor if type(original) in _PLAIN else tensor.as_subclass(type(original))
+    vars(given).update(vars(original))
+    return given
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """Return a copy without a graph, of the same class and with the same attributes; the tensor itself if it has none.
+
+    Attributes that the class does not copy are shared.
+    """
+    try:
+        with torch.no_grad():
+            copy = tensor.detach().clone() if type(tensor) in _PLAIN else tensor.clone()
+    except Exception:  # a class of its own may raise anything
+        return tensor
+    if type(copy) is not type(tensor) and type(tensor) not in _PLAIN:
+        return tensor
+    for name, value in vars(tensor).items():
+        vars(copy).setdefault(name, value)
+    return copy
+
+
+def is_special(tensor: Tensor) -> bool:
+    """Return True if a plain copy of a tensor lacks something that a function may look at."""
+    return type(tensor) not in _PLAIN or bool(vars(tensor))
+
+
+def plain_point(tensor: Tensor) -> Tensor:
+    """Return a tensor's entries without a graph; the tensor itself if its class does not take them back."""
+    if type(tensor) in _PLAIN:
+        return tensor.detach()
+    try:
+        with torch.no_grad():
+            point = as_plain(tensor).detach()
+            again = in_class_of(tensor, point)
+            values = as_plain(again)
+            taken = type(again) is type(tensor) and type(values) is Tensor
+            same = taken and bool(((values == point) | point.isnan()).all())
+    except Exception:  # a class of its own may raise anything
+        return tensor
+    return point if same else tensor
+
+
+def why_unreadable(tensor: Tensor) -> str:
+    """Return what keeps a tensor's entries from being moved and compared one by one, "" if nothing does."""
+    if tensor.is_nested:
+        return "nested"
+    if tensor.layout is not torch.strided:
+        return str(tensor.layout).removeprefix("torch.")
+    return "" if type(tensor) in _PLAIN else f"a {type(tensor).__name__} whose entries cannot be replaced with copy_"
+
+
+def readable(tensor: Tensor) -> Tensor:
+    """Return a tensor as a plain dense one, without entries if it is sparse or does not give them out."""
+    plain = as_plain(tensor)
+    return torch.empty(0) if why_unreadable(plain) else plain
+
+
+def _stored(tensor: Tensor) -> Tensor:
+    """Return what a tensor stores of its values: never a dense copy of a sparse tensor, which may be huge."""
+    if tensor.is_quantized:
+        return tensor.int_repr()
+    if tensor.layout is torch.sparse_coo:
+        return tensor._values()
+    if tensor.layout is torch.strided:
+        return tensor
+    return tensor.to_dense() if tensor.is_mkldnn else tensor.values()
+
+
+def _has_memory(tensor: Tensor) -> bool:
+    """Return True unless a tensor wraps others, which its class then knows about and its own memory does not."""
+    try:
+        tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):
+        return False
+    return tensor.layout is torch.strided

@@ -1,0 +1,93 @@
+"""Functions whose backward cannot run twice on one graph: GV411 is reported, and nothing else is blamed on them."""
+
+from __future__ import annotations
+
+import pytest
+from torch.autograd import Function
+
+from gradverify.result import Verdict
+from tests.checks.contract import reversible
+from tests.checks.contract.reversible import IMAGE
+from tests.checks.contract.support import contract, failing, remarked
+from tests.core.support import gradcheck
+
+BLOCKS = (
+    reversible.Rebuilds,
+    reversible.Forgets,
+    reversible.Frees,
+    reversible.Lasts,
+    reversible.Refuses,
+)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("block", BLOCKS)
+def test_gradcheck_passes_a_block_whose_graph_serves_few_backwards(block: type[Function], rows: int) -> None:
+    x = IMAGE[:rows].detach().clone().requires_grad_()
+    result = gradcheck(block.apply, x)
+    assert (result.verdict, result.mismatched, result.findings) == (Verdict.PASS, 0, ())
+
+
+def test_gradcheck_fails_a_wrong_gradient_over_a_graph_that_serves_few_backwards() -> None:
+    class Wrong(reversible.Lasts):
+        @staticmethod
+        def backward(ctx: object, grad: object) -> object:
+            return 1.01 * reversible.Lasts.backward(ctx, grad)
+
+    result = gradcheck(Wrong.apply, IMAGE)
+    assert {finding.code for finding in result.findings} == {"GV101"}
+
+
+@pytest.mark.parametrize(
+    ("block", "codes"),
+    [
+        (reversible.Rebuilds, {"GV411"}),
+        (reversible.Lasts, {"GV411"}),
+        (reversible.Forgets, set()),
+        (reversible.Refuses, set()),
+        (reversible.Frees, {"GV401", "GV402"}),
+    ],
+)
+def test_contract_reports_a_changed_answer_and_nothing_that_follows_from_it(
+    block: type[Function], codes: set[str]
+) -> None:
+    assert failing(contract(block.apply, IMAGE)) == codes
+
+
+def test_contract_tells_how_many_backwards_a_graph_serves() -> None:
+    (remark,) = [found for found in contract(reversible.Refuses.apply, IMAGE).findings if found.code == "GV411"]
+    assert remark.message == (
+        "a graph serves 2 backwards only: at the third, backward raises RuntimeError: raise num_bwd_passes"
+    )
+    differs = contract(reversible.Lasts.apply, IMAGE)
+    assert differs.message.startswith("a third backward over the same graph answers differently: ")
+
+
+def test_contract_tells_whose_memory_is_freed() -> None:
+    messages = [found.message for found in contract(reversible.Frees.apply, IMAGE).findings]
+    assert messages[:2] == [
+        "forward frees the memory of x, which the caller still holds: keep it, or free a clone",
+        "backward frees the memory of output; whoever else holds it, and the next backward, sees other values",
+    ]
+
+
+def test_memory_that_backward_frees_is_not_read_again() -> None:
+    x, y = (half.detach().clone().requires_grad_() for half in IMAGE.chunk(2, -1))
+    assert failing(contract(reversible.FreesBoth.apply, x, y)) == {"GV401", "GV402"}
+    for check in ("compile", "forward_ad", "batching", "precision", "gradgradcheck"):
+        assert contract(reversible.Frees.apply, IMAGE, check=check).verdict is not Verdict.ERROR
+
+
+def test_random_forward_whose_graph_answers_once_is_asked_nothing_else() -> None:
+    result = contract(reversible.Random.apply, IMAGE)
+    assert failing(result) == {"GV411"}
+    reason = "nothing else was asked: the forward is random, and its graph cannot be asked twice"
+    assert result.message.endswith(reason)
+    refused = contract(reversible.RandomOnce.apply, IMAGE)
+    assert (refused.verdict, failing(refused), remarked(refused)) == (Verdict.INCONCLUSIVE, set(), {"GV411"})
+    assert refused.message.endswith(reason)
+
+
+def test_random_forward_whose_graph_answers_again_is_asked_on() -> None:
+    result = contract(reversible.RandomRepeats.apply, IMAGE)
+    assert [finding.code for finding in result.findings] == ["GV406"]

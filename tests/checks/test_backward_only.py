@@ -1,0 +1,109 @@
+"""Functions that raise under `torch.autograd.grad` and work with `.backward()`, as reentrant checkpoints do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.utils.checkpoint import checkpoint
+
+from gradverify import verify
+from gradverify.result import CheckResult, Verdict
+from tests.core.support import double
+
+X = double([[0.3, -1.2, 0.7], [2.1, -0.4, 1.5]])
+NOTE = "; gradients are taken with .backward(), because backward raises under torch.autograd.grad"
+SKIPPED = (
+    "backward has no derivative of its own: it works only through .backward(), and gradients taken that way cannot be "
+    "differentiated again"
+)
+
+
+def checked(function: Any, check: str, *inputs: Tensor) -> CheckResult:
+    (result,) = verify(function, inputs or (X,), checks=(check,)).checks
+    return result
+
+
+class Guarded(Function):
+    """Its backward refuses to run for some of the leaves only."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        if not torch.autograd._is_checkpoint_valid():
+            raise RuntimeError("not compatible with .grad()")
+        return grad * ctx.saved_tensors[0].cos()
+
+
+class GuardedWrong(Guarded):
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return 1.01 * Guarded.backward(ctx, grad)
+
+
+class Clipped(Guarded):
+    """Not linear in the cotangent."""
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return Guarded.backward(ctx, grad.clamp(-0.5, 0.5))
+
+
+def reentrant(x: Tensor) -> Tensor:
+    return checkpoint(lambda y: y.tanh() * y, x, use_reentrant=True)
+
+
+@pytest.mark.parametrize("function", [reentrant, Guarded, lambda x: (reentrant(x), x.sin())])
+@pytest.mark.parametrize("check", ["gradcheck", "contract", "compile"])
+def test_function_that_needs_backward_passes_and_the_message_says_how(function: Callable[..., Any], check: str) -> None:
+    result = checked(function, check)
+    assert (result.verdict, result.findings) == (Verdict.PASS, ())
+    assert result.message.endswith(NOTE)
+
+
+def test_wrong_function_that_needs_backward_fails() -> None:
+    result = checked(GuardedWrong, "gradcheck")
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 6)
+    assert result.message == f"6 of 36 entries differ{NOTE}"
+    assert {finding.code for finding in checked(Clipped, "contract").findings} == {"GV304"}
+
+
+@pytest.mark.parametrize("function", [reentrant, Guarded])
+def test_order_two_of_a_function_that_needs_backward_is_skipped_with_the_reason(function: Callable[..., Any]) -> None:
+    result = checked(function, "gradgradcheck")
+    assert (result.verdict, result.message, result.findings) == (Verdict.SKIP, SKIPPED, ())
+
+
+def test_torch_gradcheck_is_skipped_with_the_reason() -> None:
+    outcome = checked(Guarded, "gradcheck").torch
+    assert outcome is not None
+    assert outcome.message == "torch's check needs torch.autograd.grad, under which this backward raises"
+
+
+def test_gradients_that_leaves_hold_are_left_alone() -> None:
+    weight = double([0.5, 2.0, -1.0])
+    weight.grad = torch.ones(3, dtype=torch.float64)
+    x = X.detach().clone().requires_grad_()
+    assert checked(lambda x: reentrant(x) * weight, "gradcheck", x).verdict is Verdict.PASS
+    assert x.grad is None
+    assert torch.equal(weight.grad, torch.ones(3, dtype=torch.float64))
+
+
+def test_backward_that_raises_either_way_is_an_error_without_the_note() -> None:
+    class Raises(Guarded):
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            raise ValueError("always")
+
+    result = checked(Raises, "gradcheck")
+    assert result.verdict is Verdict.ERROR
+    assert [finding.code for finding in result.findings] == ["GV903"]
+    assert NOTE not in result.message
