@@ -26,12 +26,12 @@ def entries_of(tensor: Tensor) -> Tensor | None:
         dense = _stored(as_plain(tensor).detach())
     except Exception:  # a class of its own may raise anything
         return None
-    return dense.resolve_conj().resolve_neg() if type(dense) is Tensor else None
+    return dense.resolve_conj().resolve_neg() if _is_plain(dense) else None
 
 
 def as_plain(tensor: Tensor) -> Tensor:
     """Return a subclass's entries as a plain tensor, differentiably; the tensor itself if it does not give them out."""
-    if type(tensor) in _PLAIN or tensor.is_nested:
+    if _is_plain(tensor) or tensor.is_nested:
         return tensor
     if _has_memory(tensor):
         with torch._C.DisableTorchFunctionSubclass():
@@ -46,9 +46,9 @@ def as_plain(tensor: Tensor) -> Tensor:
 
 def in_class_of(original: Tensor, tensor: Tensor) -> Tensor:
     """Return a plain tensor's entries, differentiably, in the class of another tensor and with its attributes."""
-    if type(original) not in _PLAIN and not _has_memory(original):
+    if not _is_plain(original) and not _has_memory(original):
         return copied(original).copy_(tensor)
-    given: Tensor = tensor if type(original) in _PLAIN else tensor.as_subclass(type(original))
+    given: Tensor = tensor if _is_plain(original) else tensor.as_subclass(type(original))
     vars(given).update(vars(original))
     return given
 
@@ -60,10 +60,10 @@ def copied(tensor: Tensor) -> Tensor:
     """
     try:
         with torch.no_grad():
-            copy = tensor.detach().clone() if type(tensor) in _PLAIN else tensor.clone()
+            copy = tensor.detach().clone() if _is_plain(tensor) else tensor.clone()
     except Exception:  # a class of its own may raise anything
         return tensor
-    if type(copy) is not type(tensor) and type(tensor) not in _PLAIN:
+    if type(copy) is not type(tensor) and not _is_plain(tensor):
         return tensor
     for name, value in vars(tensor).items():
         vars(copy).setdefault(name, value)
@@ -72,19 +72,19 @@ def copied(tensor: Tensor) -> Tensor:
 
 def is_special(tensor: Tensor) -> bool:
     """Return True if a plain copy of a tensor lacks something that a function may look at."""
-    return type(tensor) not in _PLAIN or bool(vars(tensor))
+    return bool(vars(tensor)) if type(tensor) in _PLAIN else not _is_plain(tensor)
 
 
 def plain_point(tensor: Tensor) -> Tensor:
     """Return a tensor's entries without a graph; the tensor itself if its class does not take them back."""
-    if type(tensor) in _PLAIN:
+    if _is_plain(tensor):
         return tensor.detach()
     try:
         with torch.no_grad():
             point = as_plain(tensor).detach()
             again = in_class_of(tensor, point)
             values = as_plain(again)
-            taken = type(again) is type(tensor) and type(values) is Tensor
+            taken = type(again) is type(tensor) and _is_plain(values)
             same = taken and bool(((values == point) | point.isnan()).all())
     except Exception:  # a class of its own may raise anything
         return tensor
@@ -97,7 +97,7 @@ def why_unreadable(tensor: Tensor) -> str:
         return "nested"
     if tensor.layout is not torch.strided:
         return str(tensor.layout).removeprefix("torch.")
-    return "" if type(tensor) in _PLAIN else f"a {type(tensor).__name__} whose entries cannot be replaced with copy_"
+    return "" if _is_plain(tensor) else f"a {type(tensor).__name__} whose entries cannot be replaced with copy_"
 
 
 def readable(tensor: Tensor) -> Tensor:
@@ -115,6 +115,11 @@ def _stored(tensor: Tensor) -> Tensor:
     if tensor.layout is torch.strided:
         return tensor
     return tensor.to_dense() if tensor.is_mkldnn else tensor.values()
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Return True if a tensor's class adds nothing: torch's own, or the one that all tensors on its device have."""
+    return type(tensor) in _PLAIN or type(tensor) is type(torch.empty(0, device=tensor.device))
 
 
 def _has_memory(tensor: Tensor) -> bool:
