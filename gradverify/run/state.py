@@ -86,8 +86,13 @@ def _write_environment(saved: dict[str, str]) -> None:
         os.environ.update(saved)
 
 
+def _default_device() -> torch.device:
+    """Return where new tensors are made; before torch 2.12, get_default_device raises once a default was reset."""
+    return torch.empty(0).device
+
+
 def _write_default_device(saved: torch.device) -> None:
-    if torch.get_default_device() != saved:
+    if _default_device() != saved:
         torch.set_default_device(None if saved.type == "cpu" else saved)
 
 
@@ -175,7 +180,7 @@ _ASPECTS = (
     _Aspect(read=_read_directory, write=_write_directory),
     _Aspect(read=lambda: dict(os.environ), write=_write_environment),
     _Aspect(read=torch.get_default_dtype, write=torch.set_default_dtype),
-    _Aspect(read=torch.get_default_device, write=_write_default_device),
+    _Aspect(read=_default_device, write=_write_default_device),
     _Aspect(read=torch.is_grad_enabled, write=torch.set_grad_enabled),
     _Aspect(read=_read_anomaly, write=_write_anomaly),
     _Aspect(read=_read_deterministic, write=_write_deterministic),

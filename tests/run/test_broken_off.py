@@ -60,7 +60,6 @@ def test_time_that_runs_out_between_two_calls_is_no_crash(results: dict[str, Cas
     found = results["running"]
     assert verdicts(found) == list(zip(ALL, (Verdict.ERROR, Verdict.SKIP, Verdict.SKIP), strict=True))
     assert found.checks[0].message == "timed out after 1 s"
-    assert found.checks[0].evaluations.forward > 1
     assert found.checks[1].message == found.checks[2].message == "not run: gradcheck timed out after 1 s"
 
 
