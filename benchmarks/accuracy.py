@@ -1,24 +1,19 @@
-"""Measure how often the checks are right: `python -m benchmarks.accuracy [--quick] [-k TEXT] [--csv FILE]`."""
+"""Measure how often the checks are right: `python -m benchmarks.accuracy [--quick] [-k TEXT] [--json FILE]`."""
 
 from __future__ import annotations
 
 import argparse
-import csv
 import random
 import sys
 import time
-import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Iterator
 
-import torch
-
+from benchmarks.command import parser_of, save, started
 from benchmarks.coverage import Coverage, coverage_of
 from benchmarks.faults import FAULTS, limit_fault
 from benchmarks.rights import Right, judge_order_1, judge_order_2, passing_modes
 from benchmarks.subject import subject_of
-from benchmarks.tables import complaints, coverage_lines, fault_table, right_table, time_lines
+from benchmarks.tables import accuracy_totals, complaints, coverage_lines, fault_table, right_table, time_lines
 from benchmarks.trials import Trial, attempt
 from gradverify.result import Verdict
 from tests.zoo.catalogue import ZOO
@@ -32,8 +27,6 @@ LIMIT_FAULTS = 2  # and so many of the size of the printed limit
 def main() -> None:
     """Run what the command line asks for and print the tables."""
     options = _options()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
     begin = time.perf_counter()
     chosen = _chosen(options)
     rights: list[Right] = []
@@ -49,19 +42,18 @@ def main() -> None:
     print(fault_table(trials), right_table(rights), sep="\n\n", end="\n\n")
     print(*time_lines(rights), *coverage_lines(coverage), "", *complaints(trials, rights), sep="\n")
     print(f"\n{len(chosen)} specimens, {len(trials)} faults, seed {options.seed}, {time.perf_counter() - begin:.0f} s")
-    if options.csv is not None:
-        _write(options.csv, trials)
+    rows = [*(right.row for right in rights), *(trial.row for trial in trials)]
+    save("accuracy", options, rows, accuracy_totals(trials, rights, coverage))
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure how often the checks are right.")
+    parser = parser_of("Measure how often the checks are right.")
     parser.add_argument("--quick", action="store_true", help="a ninth of the zoo, within a minute")
     parser.add_argument("--seed", type=int, default=0, help="of inputs and faults")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write every planted fault to FILE")
     parser.add_argument("--faults", type=int, default=FAULTS_EACH, help="planted in every specimen")
     parser.add_argument("--no-torch", action="store_true", help="leave torch's gradcheck out of the planted faults")
     parser.add_argument("-k", default="", metavar="TEXT", help="specimens whose name or tag contains TEXT")
-    return parser.parse_args()
+    return started(parser)
 
 
 def _chosen(options: argparse.Namespace) -> list[Specimen]:
@@ -88,13 +80,6 @@ def _trials(specimen: Specimen, right: Right, options: argparse.Namespace) -> It
             trial = attempt(subject, limit_fault(right.limit), chance.getrandbits(32), frozenset())
             if trial is not None:
                 yield trial
-
-
-def _write(path: Path, trials: Sequence[Trial]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(Trial.__dataclass_fields__))
-        writer.writeheader()
-        writer.writerows(asdict(trial) for trial in trials)
 
 
 if __name__ == "__main__":

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import argparse
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from benchmarks.causes_faults import UNKNOWN, Planted, faults
 from benchmarks.causes_subjects import SUBJECTS
+from benchmarks.command import parser_of, save, started
+from benchmarks.plain_table import table
 from benchmarks.planting import claimed_jacobian, planted
+from benchmarks.record import Row, Standing, judged_row
 from benchmarks.subject import Subject, settings, subject_of
-from benchmarks.tables import table
 from gradverify.checks.registry import run_check
 from gradverify.diagnosis.diagnose import CAUSES, diagnose
-from gradverify.result import Finding, Verdict
+from gradverify.result import CheckResult, Finding, Verdict
 
 UNEXPLAINED = "unexplained"
+NOT_FOUND = "not found"  # the function does not fail
 _SAME = 1e-9  # relative to the largest entry: two faults that are one
 
 
@@ -31,16 +33,16 @@ class Answer:
 
     subject: str
     planted: Planted
+    block: str  # d output / d input
     named: str
     as_good: frozenset[str]  # kinds of other faults that leave the very same block
+    result: CheckResult  # of the whole function
     message: str
 
 
 def main() -> None:
     """Run what the command line asks for and print the table."""
     options = _options()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
     begin = time.perf_counter()
     answers = [answer for seed in range(options.seeds) for answer in _answers(seed, options.k)]
     print(confusion(answers))
@@ -49,13 +51,14 @@ def main() -> None:
         if options.verbose or not is_right(answer):
             print(told(answer))
     print(f"{len(answers)} wrong blocks in {len(SUBJECTS)} functions, {time.perf_counter() - begin:.0f} s")
+    save("causes", options, map(row_of, answers))
 
 
 def confusion(answers: Sequence[Answer]) -> str:
     """Return the table of planted kinds by named causes."""
     count = Counter((answer.planted.kind, _credited(answer)) for answer in answers)
     kinds = [*(cause.name for cause in CAUSES), UNKNOWN]
-    names = [*(cause.name for cause in CAUSES), UNEXPLAINED]
+    names = [*(cause.name for cause in CAUSES), UNEXPLAINED, NOT_FOUND]
     used = [name for name in names if any(count[kind, name] for kind in kinds)]
     rows = [
         (kind, sum(count[kind, name] for name in names), *(count[kind, name] or "" for name in used)) for kind in kinds
@@ -71,6 +74,9 @@ def summary(answers: Sequence[Answer]) -> Iterator[str]:
     silent = sum(answer.named == UNEXPLAINED for answer in known)
     yield f"known kinds: {right} of {len(known)} named right ({100 * right / max(1, len(known)):.1f} %),"
     yield f"             {silent} left unexplained, {len(known) - right - silent} called something else"
+    missed = sum(answer.named == NOT_FOUND for answer in answers)
+    if missed:
+        yield f"             {missed} faults were not found at all"
     yield f"no known kind: {sum(not is_right(answer) for answer in unknown)} of {len(unknown)} named"
 
 
@@ -91,6 +97,16 @@ def answers_to(subject: Subject, seed: int, text: str) -> Iterator[Answer]:
 
 def _asked(subject: Subject, fault: Planted, others: Sequence[Planted], seed: int) -> Iterator[Answer]:
     result = run_check("gradcheck", planted(subject.problem, subject.kept, fault.claim), settings(seed), diagnose)
+    if result.verdict is not Verdict.FAIL and not _changes_nothing(subject, fault):
+        yield Answer(
+            subject=subject.name,
+            planted=fault,
+            block="all blocks",
+            named=NOT_FOUND,
+            as_good=frozenset(),
+            result=result,
+            message=result.message,
+        )
     for finding in result.findings:
         if finding.verdict is Verdict.FAIL:
             block = _block(subject, fault, finding)
@@ -100,20 +116,35 @@ def _asked(subject: Subject, fault: Planted, others: Sequence[Planted], seed: in
             yield Answer(
                 subject=subject.name,
                 planted=fault,
+                block=f"d {finding.of} / d {finding.wrt}",
                 named=finding.cause or UNEXPLAINED,
                 as_good=frozenset(as_good),
+                result=result,
                 message=finding.message.partition("\n")[2],
             )
 
 
+def _changes_nothing(subject: Subject, fault: Planted) -> bool:
+    """Return True for a fault without effect, such as the transpose of a symmetric Jacobian."""
+    return _same(_claimed(subject, fault), _with_zeros(subject))
+
+
 def _block(subject: Subject, fault: Planted, finding: Finding) -> Tensor:
-    claimed = claimed_jacobian(fault.claim, len(subject.jacobian))
-    zero = fault.claim(torch.zeros(len(subject.jacobian), dtype=torch.float64))
-    return _part(subject, torch.cat([claimed, zero.unsqueeze(0)]), finding)
+    return _part(subject, _claimed(subject, fault), finding)
 
 
 def _right(subject: Subject, finding: Finding) -> Tensor:
-    return _part(subject, torch.cat([subject.jacobian, 0 * subject.jacobian[:1]]), finding)
+    return _part(subject, _with_zeros(subject), finding)
+
+
+def _claimed(subject: Subject, fault: Planted) -> Tensor:
+    """Return the wrong Jacobian and, as a last row, what is answered to a cotangent of zeros."""
+    zero = fault.claim(torch.zeros(len(subject.jacobian), dtype=torch.float64))
+    return torch.cat([claimed_jacobian(fault.claim, len(subject.jacobian)), zero.unsqueeze(0)])
+
+
+def _with_zeros(subject: Subject) -> Tensor:
+    return torch.cat([subject.jacobian, 0 * subject.jacobian[:1]])
 
 
 def _part(subject: Subject, entries: Tensor, finding: Finding) -> Tensor:
@@ -144,6 +175,16 @@ def told(answer: Answer) -> str:
     return f"{answer.subject}: {fault}: {answer.named}: {answer.message}"
 
 
+def row_of(answer: Answer) -> Row:
+    """Return the row of one wrong block."""
+    standing = Standing.RIGHT if is_right(answer) else Standing.WRONG_CAUSE
+    if answer.named == NOT_FOUND:
+        standing = Standing.INCONCLUSIVE if answer.result.verdict is Verdict.INCONCLUSIVE else Standing.MISSED
+    key = f"{answer.subject}: {answer.planted.kind} {answer.planted.variant}: {answer.block}"
+    row = judged_row(key, answer.result, standing, answer.message)
+    return replace(row, cause=None if answer.named in (UNEXPLAINED, NOT_FOUND) else answer.named)
+
+
 def is_right(answer: Answer) -> bool:
     """Tell whether a fault was named as it should be, or as another one that leaves the same block."""
     if answer.planted.kind == UNKNOWN:
@@ -152,11 +193,11 @@ def is_right(answer: Answer) -> bool:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure how often a cause is named rightly.")
+    parser = parser_of("Measure how often a cause is named rightly.")
     parser.add_argument("--seeds", type=int, default=1, help="draws of inputs and faults")
     parser.add_argument("-k", default="", metavar="TEXT", help="functions and kinds that contain TEXT")
     parser.add_argument("-v", "--verbose", action="store_true", help="print every answer, not only the wrong ones")
-    return parser.parse_args()
+    return started(parser)
 
 
 if __name__ == "__main__":

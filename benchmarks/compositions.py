@@ -10,20 +10,20 @@ from __future__ import annotations
 import argparse
 import random
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Generator, Tensor
 
+from benchmarks.command import parser_of, save, started
 from benchmarks.compositions_parts import ALONG, PAIRS, REDUCTIONS, SINGLE
-from benchmarks.mistakes import CAUGHT, answers, answers_table
+from benchmarks.mistakes import Answer, answers, answers_table
+from benchmarks.record import Row, Standing, judged_row, standing_of_right
 from benchmarks.subject import checked
 from gradverify.core.function.problem import Problem, bind
-from gradverify.result import CheckResult, Verdict
+from gradverify.result import Verdict
 
 _SIZES = (1, 2, 3, 4, 5, 8)
 _LONG = (30, 100)
@@ -53,9 +53,8 @@ class Composition:
 def main() -> None:
     """Run what the command line asks for and print the counts."""
     options = _options()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    begin, verdicts, planted = time.perf_counter(), Counter[str](), Counter[tuple[str, str]]()
+    begin, verdicts = time.perf_counter(), Counter[str]()
+    rows, planted = list[Row](), list[Answer]()
     for seed in range(options.first, options.first + options.count):
         made = composition(seed)
         problem = bind(made, made.inputs, names=[f"x{k}" for k in range(len(made.inputs))])
@@ -63,25 +62,26 @@ def main() -> None:
             continue
         result = checked(options.check, problem, 0)
         verdicts[result.verdict.value] += 1
-        told = partial(_told, seed, made)
+        rows.append(judged_row(_name(seed, made), result, standing_of_right(result.verdict)))
         if result.verdict is not Verdict.PASS:
-            print(told(result.verdict.value, _said(result)), flush=True)
+            print(f"{result.verdict:13} {rows[-1].key}: {rows[-1].note}", flush=True)
         elif options.check == "gradcheck":
-            for fault, answer, text in answers(problem, 0, _OF_SIZE):
-                planted[fault, answer] += 1
-                if answer != CAUGHT:
-                    print(told(answer, f"{fault}: {text}"), flush=True)
+            for answer in answers(_name(seed, made), problem, 0, _OF_SIZE):
+                planted.append(answer)
+                if answer.row.standing is not Standing.RIGHT:
+                    print(f"{answer.said:13} {answer.row.key}: {answer.row.note}", flush=True)
     print(*(f"{verdict:13} {count}" for verdict, count in sorted(verdicts.items())), sep="\n")
     print(answers_table(planted))
     print(f"{options.count} from seed {options.first}, {time.perf_counter() - begin:.0f} s")
+    save("compositions", options, [*rows, *(answer.row for answer in planted)])
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Judge random compositions of torch's operators.")
+    parser = parser_of("Judge random compositions of torch's operators.")
     parser.add_argument("--count", type=int, default=500, help="how many")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="seed of the first")
     parser.add_argument("--check", default="gradcheck", choices=("gradcheck", "gradgradcheck"))
-    return parser.parse_args()
+    return started(parser)
 
 
 def composition(seed: int) -> Composition:
@@ -170,13 +170,9 @@ def _is_differentiated(problem: Problem, made: Composition) -> bool:
     return all(grad is None or bool(grad.isfinite().all()) for grad in grads)
 
 
-def _said(result: CheckResult) -> str:
-    return next((finding.message for finding in result.findings), result.message).partition("\n")[0]
-
-
-def _told(seed: int, made: Composition, what: str, text: str) -> str:
+def _name(seed: int, made: Composition) -> str:
     shapes = " ".join("x".join(map(str, value.shape)) for value in made.inputs)
-    return f"{what:13} {seed} [{shapes}] {' '.join(made.names)}: {text}"
+    return f"{seed} [{shapes}] {' '.join(made.names)}"
 
 
 if __name__ == "__main__":

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from benchmarks.plain_table import table
 from benchmarks.planting import planted
+from benchmarks.record import Row, Standing, judged_row
 from benchmarks.subject import checked
-from benchmarks.tables import table
 from gradverify.core.function.analytic import Reverse, reverse, row
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.tape import record
@@ -18,7 +20,13 @@ from gradverify.errors import GradverifyError
 from gradverify.result import CheckResult, Verdict
 
 CAUGHT, UNDER, KINK, OPEN, MISSED = "caught", "under limit", "beside a kink", "inconclusive", "missed"
-_ANSWERS = (CAUGHT, UNDER, KINK, OPEN, MISSED)
+_STANDINGS = {
+    CAUGHT: Standing.RIGHT,
+    UNDER: Standing.BELOW_LIMIT,
+    KINK: Standing.BELOW_LIMIT,
+    OPEN: Standing.INCONCLUSIVE,
+    MISSED: Standing.MISSED,
+}
 
 Change = Callable[[Tensor, int], float]  # of a gradient (n,) and a place in it: the wrong number there
 
@@ -40,7 +48,16 @@ FAULTS: dict[str, Change] = {
 }
 
 
-def answers(problem: Problem, seed: int, least: float = 0.0) -> Iterator[tuple[str, str, str]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What became of one fault."""
+
+    fault: str
+    said: str  # caught, under limit, ...
+    row: Row
+
+
+def answers(name: str, problem: Problem, seed: int, least: float = 0.0) -> Iterator[Answer]:
     """Yield every fault that can be planted with what became of it, in a problem that passes.
 
     The place is one whose gradient is more than `least` of the largest there is.
@@ -61,7 +78,9 @@ def answers(problem: Problem, seed: int, least: float = 0.0) -> Iterator[tuple[s
             continue
         wrong = planted(problem, [output.name for output in tape.outputs], _claim(backward, place, change))
         found = checked("gradcheck", wrong, seed)
-        yield fault, _answer(found, off), found.message
+        said = _answer(found, off)
+        row = judged_row(f"{name}: {fault}", found, _STANDINGS[said], "" if said == CAUGHT else found.message)
+        yield Answer(fault=fault, said=said, row=row)
 
 
 def _claim(backward: Reverse, place: int, change: Change) -> Callable[[Tensor], Tensor]:
@@ -84,10 +103,11 @@ def _answer(found: CheckResult, off: float) -> str:
     return KINK if found.kinks else MISSED  # where several values are accepted
 
 
-def answers_table(counts: Counter[tuple[str, str]]) -> str:
+def answers_table(found: Sequence[Answer]) -> str:
     """Return a row for every fault: how many were planted, and what became of them."""
+    counts = Counter((answer.fault, answer.said) for answer in found)
     rows = [
-        (fault, sum(counts[fault, each] for each in _ANSWERS), *(counts[fault, each] for each in _ANSWERS))
+        (fault, sum(counts[fault, each] for each in _STANDINGS), *(counts[fault, each] for each in _STANDINGS))
         for fault in FAULTS
     ]
-    return table(("fault", "planted", *_ANSWERS), rows)
+    return table(("fault", "planted", *_STANDINGS), rows)

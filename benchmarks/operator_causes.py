@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import argparse
 import time
-import warnings
 from collections.abc import Iterator
 
-import torch
-
-from benchmarks.causes import Answer, answers_to, confusion, is_right, summary, told
+from benchmarks.causes import Answer, answers_to, confusion, is_right, row_of, summary, told
+from benchmarks.command import add_operator_options, parser_of, save, started
 from benchmarks.operators import subjects
 from benchmarks.subject import checked, made_ready
 from gradverify.result import Verdict
@@ -22,8 +20,6 @@ from gradverify.result import Verdict
 def main() -> None:
     """Run what the command line asks for and print the table."""
     options = _options()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
     begin, answers = time.perf_counter(), []
     for answer in _answers(options):
         answers.append(answer)
@@ -32,6 +28,7 @@ def main() -> None:
     print(confusion(answers))
     print(*summary(answers), sep="\n")
     print(f"{len(answers)} wrong blocks, {time.perf_counter() - begin:.0f} s")
+    save("operator_causes", options, map(row_of, answers))
 
 
 def _answers(options: argparse.Namespace) -> Iterator[Answer]:
@@ -44,12 +41,9 @@ def _answers(options: argparse.Namespace) -> Iterator[Answer]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure how often a cause is named rightly in torch's own operators.")
-    parser.add_argument("-k", default="", metavar="TEXT", help="operators whose name contains TEXT")
-    parser.add_argument("--samples", type=int, default=1, help="inputs of each operator, at most")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="one operator and input in N")
-    parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
+    parser = parser_of("Measure how often a cause is named rightly in torch's own operators.")
+    add_operator_options(parser, samples=1)
+    return started(parser)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import argparse
 import time
-import warnings
-from collections import Counter
 
-import torch
-
-from benchmarks.mistakes import CAUGHT, answers, answers_table
+from benchmarks.command import add_operator_options, parser_of, save, started
+from benchmarks.mistakes import Answer, answers, answers_table
 from benchmarks.operators import subjects
+from benchmarks.record import Standing
 from benchmarks.subject import checked
 from gradverify.result import Verdict
 
@@ -22,26 +20,25 @@ from gradverify.result import Verdict
 def main() -> None:
     """Run what the command line asks for and print the table."""
     options = _options()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    begin, counts = time.perf_counter(), Counter[tuple[str, str]]()
-    for subject in subjects(options.k, options.samples, "float64", options.seed):
+    begin, found = time.perf_counter(), list[Answer]()
+    for number, subject in enumerate(subjects(options.k, options.samples, "float64", options.seed)):
+        if number % options.every:
+            continue
         if checked("gradcheck", subject.problem, options.seed).verdict is not Verdict.PASS:
             continue
-        for fault, answer, text in answers(subject.problem, options.seed):
-            counts[fault, answer] += 1
-            if answer != CAUGHT:
-                print(f"{answer:12} {subject.name}: {fault}: {text}", flush=True)
-    print(answers_table(counts))
+        for answer in answers(subject.name, subject.problem, options.seed):
+            found.append(answer)
+            if answer.row.standing is not Standing.RIGHT:
+                print(f"{answer.said:12} {answer.row.key}: {answer.row.note}", flush=True)
+    print(answers_table(found))
     print(f"seed {options.seed}, {time.perf_counter() - begin:.0f} s")
+    save("operator_faults", options, [answer.row for answer in found])
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Plant mistakes in the gradients of torch's own operators.")
-    parser.add_argument("-k", default="", metavar="TEXT", help="operators whose name contains TEXT")
-    parser.add_argument("--samples", type=int, default=2, help="inputs of each operator, at most")
-    parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
+    parser = parser_of("Plant mistakes in the gradients of torch's own operators.")
+    add_operator_options(parser, samples=2)
+    return started(parser)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,11 +16,12 @@ from typing import Any
 
 import torch
 
+from benchmarks.command import add_operator_options, parser_of, save, started
+from benchmarks.record import Row, Standing, judged_row, standing_of_right
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import CHECKS, run_check
 from gradverify.core.function.problem import Problem, bind
 from gradverify.core.whole.evidence import undiagnosed
-from gradverify.result import CheckResult, Verdict
 
 _LARGEST = 20_000  # entries of a Jacobian that is worth the time here
 
@@ -37,37 +37,35 @@ class Subject:
 def main() -> None:
     """Run what the command line asks for and print everything that is no pass."""
     options = _options()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
+    rows: list[Row] = []
     counts: Counter[tuple[str, str]] = Counter()
     begin = time.perf_counter()
     for number, subject in enumerate(subjects(options.k, options.samples, options.dtype, options.seed)):
         if number % options.every:
             continue
         for check in options.check:
-            started = time.perf_counter()
-            verdict, text = _judged(check, subject, options.seed)
-            took = time.perf_counter() - started
-            counts[check, verdict] += 1
-            if verdict not in ("pass", "skip"):
-                print(f"{verdict:12} {check:13} {subject.name}: {text}", flush=True)
+            begun = time.perf_counter()
+            row = _judged(check, subject, options.seed)
+            took = time.perf_counter() - begun
+            rows.append(row)
+            counts[check, row.verdict] += 1
+            if row.verdict not in ("pass", "skip"):
+                print(f"{row.verdict:12} {check:13} {subject.name}: {row.note}", flush=True)
             if took > options.slow:
                 print(f"{'slow':12} {check:13} {subject.name}: {took:.1f} s", flush=True)
     for (check, verdict), count in sorted(counts.items()):
         print(f"{check:13} {verdict:12} {count}")
     print(f"seed {options.seed}, {time.perf_counter() - begin:.0f} s")
+    save("operators", options, rows)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Judge torch's own operators at torch's own test inputs.")
-    parser.add_argument("-k", default="", metavar="TEXT", help="operators whose name contains TEXT")
+    parser = parser_of("Judge torch's own operators at torch's own test inputs.")
+    add_operator_options(parser, samples=4)
     parser.add_argument("--check", action="append", choices=[check.name for check in CHECKS], help="default: gradcheck")
-    parser.add_argument("--samples", type=int, default=4, help="inputs of each operator, at most")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="one operator and input in N")
     parser.add_argument("--dtype", default="float64", choices=("float64", "complex128"))
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--slow", type=float, default=5.0, help="seconds from which on a check is worth a line")
-    options = parser.parse_args()
+    options = started(parser)
     options.check = options.check or ["gradcheck"]
     return options
 
@@ -108,18 +106,14 @@ def _subject(operator: Any, sample: Any, place: int) -> Iterator[Subject]:
         yield Subject(name=f"{name}[{place}]", problem=problem)
 
 
-def _judged(check: str, subject: Subject, seed: int) -> tuple[str, str]:
-    settings = Settings(seed=seed, torch_gradcheck=TorchGradcheck.NEVER)
+def _judged(check: str, subject: Subject, seed: int) -> Row:
+    settings, key = Settings(seed=seed, torch_gradcheck=TorchGradcheck.NEVER), f"{subject.name}, {check}"
     try:
         result = run_check(check, subject.problem, settings, undiagnosed)
     except Exception as error:  # a defect of ours, or what the operator raises: both are worth a line
-        return "raised", f"{type(error).__name__}: {error}".splitlines()[0]
-    return result.verdict.value, _reason(result) if result.verdict is not Verdict.PASS else ""
-
-
-def _reason(result: CheckResult) -> str:
-    text = result.findings[0].message if result.findings else result.message
-    return text.splitlines()[0] if text else ""
+        note = f"{type(error).__name__}: {error}".splitlines()[0]
+        return Row(key=key, standing=Standing.ERROR, verdict="raised", note=note)
+    return judged_row(key, result, standing_of_right(result.verdict))
 
 
 if __name__ == "__main__":

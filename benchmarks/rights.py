@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from benchmarks.record import Row, Standing, judged_row, standing_of_right
 from benchmarks.subject import checked, problem_of
 from benchmarks.trials import Mode, seconds, torch_verdict
 from gradverify.result import CheckResult, Verdict
@@ -17,9 +18,8 @@ class Right:
 
     subject: str
     order: int
-    expected: bool  # the verdict is the one the zoo expects
+    row: Row  # right if the verdict is the one the zoo expects
     verdict: Verdict
-    reason: str  # where it is not a pass
     slow: Verdict  # torch's gradcheck; skip where it was not asked
     fast: Verdict
     limit: float | None
@@ -34,9 +34,8 @@ def judge_order_1(specimen: Specimen, seed: int) -> Right:
     return Right(
         subject=specimen.name,
         order=1,
-        expected=specimen.allows(result.verdict),
+        row=_row(specimen.name, result, expected=specimen.allows(result.verdict)),
         verdict=result.verdict,
-        reason=_reason(result),
         slow=torch_verdict(problem, Mode.SLOW),
         fast=torch_verdict(problem, Mode.FAST),
         limit=result.detection_limit,
@@ -52,9 +51,8 @@ def judge_order_2(specimen: Specimen, seed: int) -> Right:
     return Right(
         subject=specimen.name,
         order=2,
-        expected=_expected_at_order_2(specimen, result),
+        row=_row(f"{specimen.name}, order 2", result, expected=_expected_at_order_2(specimen, result)),
         verdict=result.verdict,
-        reason=_reason(result),
         slow=Verdict.SKIP,
         fast=Verdict.SKIP,
         limit=result.detection_limit,
@@ -77,7 +75,9 @@ def _expected_at_order_2(specimen: Specimen, result: CheckResult) -> bool:
     return result.verdict in (Verdict.PASS, Verdict.SKIP) or bool(specimen.inconclusive)
 
 
-def _reason(result: CheckResult) -> str:
-    if result.verdict is Verdict.PASS:
-        return ""
-    return result.findings[0].message if result.findings else result.message
+def _row(key: str, result: CheckResult, *, expected: bool) -> Row:
+    if expected:
+        return judged_row(key, result, Standing.RIGHT)
+    standing = standing_of_right(result.verdict)
+    # Right by itself, but the zoo expects that nothing can be said, or that something is wrong.
+    return judged_row(key, result, Standing.MISSED if standing is Standing.RIGHT else standing)

@@ -1,6 +1,6 @@
 """Cost of one check, ours beside torch's gradcheck (slow) on the same function and inputs, in one run.
 
-    python -m benchmarks.speed [--repeat N] [-k TEXT] [--device NAME] [--plot FILE.svg]
+    python -m benchmarks.speed [--repeat N] [-k TEXT] [--device NAME] [--plot FILE.svg] [--json FILE]
 
 Ours and torch's take turns, so that a machine that is slower for a while is so for both. Prints medians of the times
 and of the ratios of those taken next to each other, our evaluations of each kind, our time in units of one forward and
@@ -25,7 +25,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.command import parser_of, save, started
 from benchmarks.growth import Point, drawn
+from benchmarks.record import Row, Standing, judged_row
 from benchmarks.speed_works import EVERY, WORKS, Work
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import CHECKS, run_check
@@ -65,7 +67,6 @@ class Measured:
 def main() -> None:
     """Print the table."""
     options = _options()
-    torch.set_num_threads(1)
     device = torch.device(options.device)
     if options.grown:
         _print_grown(next(work for work in WORKS if work.name == options.grown), device)
@@ -74,25 +75,27 @@ def main() -> None:
         f"{'work':32}{'ours ms':>10}{'torch ms':>10}{'ratio':>8}{'forward':>9}{'backward':>9}  {'method':11}{'F+B':>7}"
         f"{'memory':>8}"
     )
-    points = []
+    points, rows = [], []
     for work in WORKS:
         if options.k in work.name:
             found = _measured(work, options.repeat, device)
-            print(_row(work, found), flush=True)
+            print(_line(work, found), flush=True)
+            rows.append(_row(work, found))
             if work.name.startswith(GROWTH):
                 points.append(Point(size=work.shapes[0][0], ours=found.ours, theirs=found.theirs))
     if options.plot is not None:
         options.plot.write_text(drawn(points), encoding="utf-8")
+    save("speed", options, rows)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--repeat", type=int, default=5, help="rounds of each, of which the median counts")
     parser.add_argument("-k", default="", metavar="TEXT", help="only works whose name has TEXT in it")
     parser.add_argument("--device", default="cpu", metavar="NAME", help="where the inputs are")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw how the times grow, as SVG")
     parser.add_argument("--grown", default="", metavar="NAME", help="only print by how much this work makes us grow")
-    return parser.parse_args()
+    return started(parser)
 
 
 def _problem(work: Work, device: torch.device) -> Problem:
@@ -127,7 +130,21 @@ def _measured(work: Work, repeat: int, device: torch.device) -> Measured:
     )
 
 
-def _row(work: Work, found: Measured) -> str:
+def _row(work: Work, found: Measured) -> Row:
+    cost, against = (
+        (found.passes, "one forward and backward") if found.ratio is None else (1 / found.ratio, "gradcheck")
+    )
+    count = found.result.evaluations
+    return replace(
+        judged_row(work.name, found.result, Standing.RIGHT),  # another verdict than the right one ends the run
+        cost=cost,
+        against=against,
+        forward=count.forward,
+        backward=count.backward,
+    )
+
+
+def _line(work: Work, found: Measured) -> str:
     ratio = "" if found.ratio is None else f"{found.ratio:.1f}"
     beside = "" if found.theirs is None else f"{found.theirs * 1e3:.1f}"
     memory = "" if found.memory is None else f"{found.memory:.0f}"

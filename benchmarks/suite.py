@@ -11,12 +11,14 @@ import argparse
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.command import parser_of, save, started
+from benchmarks.plain_table import table
+from benchmarks.record import Row, Standing, Total
 from benchmarks.suite_files import write_files
 from benchmarks.suite_timing import Look, Timing, timed
-from benchmarks.tables import table
 
 _MOMENTS = 10  # rows of the table of memory
 _MEBI = 1 << 20
@@ -51,23 +53,41 @@ def main() -> None:
     print(f"ratio {_ratios(rounds, _BESIDE, _ALONE)}, without torch's {_ratios(rounds, _NEVER, _ALONE)}")
     print(f"two at once take {_ratios(rounds, _TWICE, _ALONE)} times as long as one: 1 on two cores, 2 on one")
     print(f"ratio to one of two at once, whose core is as disturbed as ours: {_ratios(rounds, _BESIDE, _TWICE)}")
+    save("suite", options, _rows(rounds), [Total(name="cases", value=count)])
     if any(timing.exit_code for timings in rounds for timing in timings.values()):
         sys.exit("a command did not end with 0: its time says nothing")
 
 
+def _rows(rounds: Sequence[dict[str, Timing]]) -> Iterator[Row]:
+    """Yield a row per command, with the median of its time over that of torch's own checks."""
+    for title in rounds[0]:
+        failed = any(timings[title].exit_code for timings in rounds)
+        yield Row(
+            key=title,
+            standing=Standing.ERROR if failed else Standing.RIGHT,
+            verdict="failed" if failed else "ended with 0",
+            cost=statistics.median(_sorted_ratios(rounds, title, _ALONE)),
+            against=_ALONE,
+        )
+
+
+def _sorted_ratios(rounds: Sequence[dict[str, Timing]], title: str, reference: str) -> list[float]:
+    return sorted(timings[title].seconds / timings[reference].seconds for timings in rounds)
+
+
 def _ratios(rounds: Sequence[dict[str, Timing]], title: str, reference: str) -> str:
     """Return the median of a command's time over that of another, and how far it goes where there are several."""
-    ratios = sorted(timings[title].seconds / timings[reference].seconds for timings in rounds)
+    ratios = _sorted_ratios(rounds, title, reference)
     spread = f" ({ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} rounds)" if len(ratios) > 1 else ""
     return f"{statistics.median(ratios):.2f}{spread}"
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Time a whole run beside pytest with torch's own checks.")
+    parser = parser_of("Time a whole run beside pytest with torch's own checks.")
     parser.add_argument("--cases", type=int, default=2000, metavar="N", help="how many cases")
     parser.add_argument("-j", "--jobs", type=int, metavar="N", help="worker processes of gradverify")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="rounds, of which the median counts")
-    return parser.parse_args()
+    return started(parser)
 
 
 def _times(timings: dict[str, Timing], reference: Timing, count: int) -> str:

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from benchmarks.coverage import Coverage
 from benchmarks.faults import FAULTS
+from benchmarks.plain_table import table
+from benchmarks.record import Standing, Total
 from benchmarks.rights import Right
 from benchmarks.trials import Outcome, Trial
 from gradverify.result import Verdict
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return the rows under the header, first column to the left, the others to the right."""
-    lines = [tuple(map(str, header)), *(tuple(map(str, row)) for row in rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(header))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    )
 
 
 def fault_table(trials: Sequence[Trial]) -> str:
@@ -75,17 +64,31 @@ def coverage_lines(found: Sequence[Coverage]) -> Iterator[str]:
             yield f"  too narrow: {c.subject}: {counts}; true error up to {c.worst:.3g} bars"
 
 
+def accuracy_totals(trials: Sequence[Trial], rights: Sequence[Right], found: Sequence[Coverage]) -> Iterator[Total]:
+    """Yield the numbers of all tables but for the counts of each standing."""
+    for order in (1, 2):
+        for verdict in Verdict:
+            count = sum(right.order == order and right.verdict is verdict for right in rights)
+            yield Total(name=f"right functions, order {order}: {verdict}", value=count)
+    yield from (
+        Total(name=f"faults: {outcome}", value=sum(trial.outcome is outcome for trial in trials)) for outcome in Outcome
+    )
+    yield Total(name="error bars", value=sum(c.judged for c in found))
+    yield Total(name="error bars that do not hold the true error", value=sum(c.outside for c in found))
+    ratios = [ratio for c in found for ratio in c.ratios]
+    if ratios:
+        yield Total(name="bar : true error, median", value=statistics.median(ratios))
+
+
 def complaints(trials: Sequence[Trial], rights: Sequence[Right]) -> Iterator[str]:
     """Yield a line per false alarm, inconclusive right function, miss, and fault that was not settled."""
     for right in rights:
-        if not right.expected:
-            name = "FALSE ALARM" if right.verdict is Verdict.FAIL else str(right.verdict).upper()
-            yield f"{name} order {right.order}: {right.subject}: {right.reason}"
+        if right.row.standing is not Standing.RIGHT:
+            yield f"{right.row.standing.upper()} order {right.order}: {right.subject}: {right.row.note}"
     for outcome in (Outcome.MISSED, Outcome.ELSEWHERE, Outcome.UNDER_LIMIT, Outcome.INCONCLUSIVE):
         for trial in trials:
             if trial.outcome is outcome:
-                scale = "" if trial.scale is None else f" s={trial.scale:.1g}"
-                yield f"{outcome.upper()}: {trial.subject}: {trial.kind}{scale} (size {trial.size:.2g}): {trial.reason}"
+                yield f"{outcome.upper()}: {trial.row.key} (size {trial.size:.2g}): {trial.row.note}"
 
 
 def _fault_row(kind: str, scale: float | None, trials: Sequence[Trial]) -> tuple[object, ...]:

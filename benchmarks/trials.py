@@ -14,6 +14,7 @@ from torch.autograd.gradcheck import GradcheckError
 
 from benchmarks.faults import Fault, Plan
 from benchmarks.planting import claimed_jacobian, planted
+from benchmarks.record import Row, Standing, judged_row
 from benchmarks.subject import Subject, checked
 from gradverify.case import Tolerances
 from gradverify.core.function.coordinates import Block
@@ -37,6 +38,16 @@ class Outcome(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
+STANDINGS = {
+    Outcome.CAUGHT: Standing.RIGHT,
+    Outcome.MISSED: Standing.MISSED,
+    Outcome.ELSEWHERE: Standing.MISSED,
+    Outcome.UNDER_LIMIT: Standing.BELOW_LIMIT,
+    Outcome.BELOW: Standing.BELOW_LIMIT,
+    Outcome.INCONCLUSIVE: Standing.INCONCLUSIVE,
+}
+
+
 class Mode(StrEnum):
     """Torch's gradcheck: every entry, or one projection."""
 
@@ -53,7 +64,7 @@ class Trial:
     scale: float | None
     size: float  # largest relative error of an entry
     outcome: Outcome
-    reason: str  # where it was not caught: what was said instead
+    row: Row  # its note says what was said of a fault that was not caught
     slow: Verdict  # torch's gradcheck; skip where it fails the right function too, and so deserves no credit
     fast: Verdict
 
@@ -77,7 +88,7 @@ def attempt(subject: Subject, fault: Fault, seed: int, asked: frozenset[Mode]) -
         scale=fault.scale,
         size=size,
         outcome=outcome,
-        reason="" if outcome is Outcome.CAUGHT else _reason(subject, plan, result),
+        row=_row(subject, fault, plan, outcome, result),
         slow=torch_verdict(problem, Mode.SLOW) if Mode.SLOW in asked else Verdict.SKIP,
         fast=torch_verdict(problem, Mode.FAST) if Mode.FAST in asked else Verdict.SKIP,
     )
@@ -144,6 +155,12 @@ def _spoken_of(subject: Subject, plan: Plan, apart: Tensor) -> float:
     wrong = claimed_jacobian(plan.claim, len(subject.jacobian))
     size = torch.maximum(wrong.abs(), subject.jacobian.abs())
     return float(torch.where(size > SPOKEN_OF * _beside(wrong), apart, 0.0).max())
+
+
+def _row(subject: Subject, fault: Fault, plan: Plan, outcome: Outcome, result: CheckResult) -> Row:
+    scale = "" if fault.scale is None else f" s={fault.scale:.0e}"
+    note = "" if outcome is Outcome.CAUGHT else _reason(subject, plan, result)
+    return judged_row(f"{subject.name}: {fault.kind}{scale}", result, STANDINGS[outcome], note)
 
 
 def _reason(subject: Subject, plan: Plan, result: CheckResult) -> str:
