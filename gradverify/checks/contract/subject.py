@@ -12,8 +12,10 @@ from gradverify.case import Settings
 from gradverify.checks.contract.nodes import Exchange, custom_nodes, overheard
 from gradverify.core.function.analytic import Reuse
 from gradverify.core.function.coordinates import flatten
+from gradverify.core.function.kinds import is_freed
 from gradverify.core.function.problem import Named, Primal, Problem, fresh
 from gradverify.core.function.tape import Tape, call_on_leaves, vjp
+from gradverify.errors import EvaluationError
 
 Cotangents = tuple[Tensor, ...]  # one per judged output
 Answer = tuple[Tensor, ...]  # per primal its gradient's real coordinates, float64
@@ -133,7 +135,10 @@ def as_coordinates(grad: Tensor | None, leaf: Tensor) -> Tensor:
 
 
 def outputs_of(tape: Tape) -> Answer:
-    """Return the real coordinates of a graph's outputs."""
+    """Return the real coordinates of a graph's outputs; raises EvaluationError if the memory of one is freed."""
+    freed = next((output.name for output in tape.outputs if is_freed(output.tensor)), None)
+    if freed is not None:
+        raise EvaluationError("forward", RuntimeError(f"the memory of {freed} is freed when forward returns it"))
     return tuple(flatten([output.tensor.detach()]).clone() for output in tape.outputs)
 
 
