@@ -244,7 +244,7 @@ def sees(x):
                 "directory": str(pathlib.Path.cwd()),
                 "umask": os.umask(0o022),
                 "dtype": torch.get_default_dtype(),
-                "device": torch.get_default_device(),
+                "device": torch.empty(0).device,
                 "grad": torch.is_grad_enabled(),
                 "threads": torch.get_num_threads(),
                 "anomaly": torch.is_anomaly_enabled(),
