@@ -1,7 +1,8 @@
 """One animal of the zoo: a function whose derivative is right, and the point at which it is looked at.
 
-Two tags say what may be expected: "borderline" specimens may pass or stay inconclusive, and those "wrong at order 2"
-have a backward that is right but cannot be differentiated rightly.
+Tags say what may be expected: "borderline" specimens may pass or stay inconclusive, and those "wrong at order 2" have
+a backward that is right but cannot be differentiated rightly. Those "open at order 2" have a gradient that jumps or is
+mostly rounding, so that their second derivative may stay inconclusive. "order 2" has the tests look at that, too.
 """
 
 from __future__ import annotations

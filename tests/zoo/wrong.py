@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from gradverify.result import CheckResult, Verdict
 from tests.zoo.specimen import Specimen, at, normal, specimen, uniform
 
 Backward = Callable[..., Any]  # (cotangent, *inputs) -> gradient of every input
@@ -24,9 +25,22 @@ class Wrong:
     wrt: str  # input of the entry
     output_index: Index
     input_index: Index
+    check: str = "gradcheck"
+
+    def is_named_in(self, result: CheckResult) -> bool:
+        """Return True if the check fails and names the wrong entry."""
+        named = {
+            (finding.wrt, element.output_index, element.input_index)
+            for finding in result.findings
+            if finding.verdict is Verdict.FAIL
+            for element in finding.elements
+        }
+        return result.verdict is Verdict.FAIL and (self.wrt, self.output_index, self.input_index) in named
 
 
-def _with(forward: Callable[..., Tensor], backward: Backward) -> Callable[..., Any]:
+def with_backward(forward: Callable[..., Any], backward: Backward) -> Callable[..., Any]:
+    """Return a Function of this forward and backward, right or wrong."""
+
     class Planted(Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Tensor:
@@ -40,8 +54,11 @@ def _with(forward: Callable[..., Tensor], backward: Backward) -> Callable[..., A
     return Planted.apply
 
 
-def _wrong(name: str, function: Callable[..., Any], wrt: str, output: Index, entry: Index, **draws: Any) -> Wrong:
-    return Wrong(specimen=specimen(name, function, **draws), wrt=wrt, output_index=output, input_index=entry)
+def wrong(
+    name: str, function: Callable[..., Any], wrt: str, output: Index, entry: Index, *tags: str, **draws: Any
+) -> Wrong:
+    """Return a wrong specimen and its wrong entry; every keyword says how an argument is drawn."""
+    return Wrong(specimen=specimen(name, function, *tags, **draws), wrt=wrt, output_index=output, input_index=entry)
 
 
 def _one_entry(g: Tensor, x: Tensor) -> Tensor:
@@ -55,132 +72,161 @@ def _softmax(x: Tensor) -> Tensor:
 
 
 WRONG: tuple[Wrong, ...] = (
-    _wrong("one entry of sin off by 1e-6", _with(torch.sin, _one_entry), "x", (3,), (3,), x=normal(6)),
-    _wrong("square without its 2", _with(torch.square, lambda g, x: g * x), "x", (0,), (0,), x=normal(3)),
-    _wrong("sign of cos", _with(torch.cos, lambda g, x: g * x.sin()), "x", (1,), (1,), x=normal(3)),
-    _wrong("relu without its mask", _with(torch.relu, lambda g, x: g), "x", (1,), (1,), x=at(1.0, -2.0)),
-    _wrong(
+    wrong("one entry of sin off by 1e-6", with_backward(torch.sin, _one_entry), "x", (3,), (3,), x=normal(6)),
+    wrong("square without its 2", with_backward(torch.square, lambda g, x: g * x), "x", (0,), (0,), x=normal(3)),
+    wrong("sign of cos", with_backward(torch.cos, lambda g, x: g * x.sin()), "x", (1,), (1,), x=normal(3)),
+    wrong("relu without its mask", with_backward(torch.relu, lambda g, x: g), "x", (1,), (1,), x=at(1.0, -2.0)),
+    wrong(
         "relu beyond its slopes at zero",
-        _with(torch.relu, lambda g, x: g * (1 + (x == 0))),
+        with_backward(torch.relu, lambda g, x: g * (1 + (x == 0))),
         "x",
         (0,),
         (0,),
         x=at([0.0]),
     ),
-    _wrong(
+    wrong(
         "relu, wrong side 1e-5 from its kink",
-        _with(lambda x: (x - 1).relu(), lambda g, x: g * (x < 1)),
+        with_backward(lambda x: (x - 1).relu(), lambda g, x: g * (x < 1)),
         "x",
         (0,),
         (0,),
         x=at(1.00001, 2.0),
     ),
-    _wrong(
+    wrong(
         "clamp that ignores its upper bound",
-        _with(lambda x: x.clamp(-1, 1), lambda g, x: g * (x > -1)),
+        with_backward(lambda x: x.clamp(-1, 1), lambda g, x: g * (x > -1)),
         "x",
         (1,),
         (1,),
         x=at(0.3, 1.7),
     ),
-    _wrong(
+    wrong(
         "softmax as if elementwise",
-        _with(_softmax, lambda g, x: g * _softmax(x) * (1 - _softmax(x))),
+        with_backward(_softmax, lambda g, x: g * _softmax(x) * (1 - _softmax(x))),
         "x",
         (0,),
         (1,),
         x=normal(3),
     ),
-    _wrong(
+    wrong(
         "mean instead of sum",
-        _with(lambda x: x.sum(0), lambda g, x: (g / len(x)).expand_as(x)),
+        with_backward(lambda x: x.sum(0), lambda g, x: (g / len(x)).expand_as(x)),
         "x",
         (1,),
         (2, 1),
         x=normal(4, 2),
     ),
-    _wrong(
+    wrong(
         "matmul without a transpose",
-        _with(torch.matmul, lambda g, a, b: (g @ b, a.mT @ g)),
+        with_backward(torch.matmul, lambda g, a, b: (g @ b, a.mT @ g)),
         "a",
         (0, 0),
         (0, 1),
         a=normal(2, 2),
         b=normal(2, 2),
     ),
-    _wrong(
-        "factors swapped", _with(torch.mul, lambda g, x, y: (g * x, g * y)), "x", (0,), (0,), x=normal(3), y=normal(3)
+    wrong(
+        "factors swapped",
+        with_backward(torch.mul, lambda g, x, y: (g * x, g * y)),
+        "x",
+        (0,),
+        (0,),
+        x=normal(3),
+        y=normal(3),
     ),
-    _wrong("cumsum run forwards", _with(lambda x: x.cumsum(0), lambda g, x: g.cumsum(0)), "x", (2,), (0,), x=normal(4)),
-    _wrong(
-        "roll in the same direction", _with(lambda x: x.roll(1), lambda g, x: g.roll(1)), "x", (1,), (0,), x=normal(5)
+    wrong(
+        "cumsum run forwards",
+        with_backward(lambda x: x.cumsum(0), lambda g, x: g.cumsum(0)),
+        "x",
+        (2,),
+        (0,),
+        x=normal(4),
     ),
-    _wrong(
+    wrong(
+        "roll in the same direction",
+        with_backward(lambda x: x.roll(1), lambda g, x: g.roll(1)),
+        "x",
+        (1,),
+        (0,),
+        x=normal(5),
+    ),
+    wrong(
         "gradient rounded to bfloat16",
-        _with(torch.exp, lambda g, x: (g * x.exp()).bfloat16().double()),
+        with_backward(torch.exp, lambda g, x: (g * x.exp()).bfloat16().double()),
         "x",
         (0,),
         (0,),
         x=at(0.3, 1.1),
     ),
-    _wrong(
+    wrong(
         "small gradient, seven times",
-        _with(lambda x: 1e-6 * x.sin(), lambda g, x: 7e-6 * g * x.cos()),
+        with_backward(lambda x: 1e-6 * x.sin(), lambda g, x: 7e-6 * g * x.cos()),
         "x",
         (0,),
         (0,),
         x=normal(3),
     ),
-    _wrong(
+    wrong(
         "x² at 1e8 off by 1e-5",
-        _with(torch.square, lambda g, x: 2 * g * x * (1 + 1e-5)),
+        with_backward(torch.square, lambda g, x: 2 * g * x * (1 + 1e-5)),
         "x",
         (0,),
         (0,),
         x=at(1e8, 1.0),
     ),
-    _wrong(
-        "log at 1e-5 off by 1e-5", _with(torch.log, lambda g, x: g / x * (1 + 1e-5)), "x", (0,), (0,), x=at(1e-5, 1.0)
+    wrong(
+        "log at 1e-5 off by 1e-5",
+        with_backward(torch.log, lambda g, x: g / x * (1 + 1e-5)),
+        "x",
+        (0,),
+        (0,),
+        x=at(1e-5, 1.0),
     ),
-    _wrong(
+    wrong(
         "a term left out",
-        _with(lambda x: x * x.sigmoid(), lambda g, x: g * x.sigmoid()),
+        with_backward(lambda x: x * x.sigmoid(), lambda g, x: g * x.sigmoid()),
         "x",
         (0,),
         (0,),
         x=at(0.5, -1.0),
     ),
-    _wrong(
-        "detached", _with(lambda x, y: x * y, lambda g, x, y: (g * y, None)), "y", (0,), (0,), x=normal(2), y=normal(2)
+    wrong(
+        "detached",
+        with_backward(lambda x, y: x * y, lambda g, x, y: (g * y, None)),
+        "y",
+        (0,),
+        (0,),
+        x=normal(2),
+        y=normal(2),
     ),
-    _wrong(
+    wrong(
         "saturated branch taken for dead",
-        _with(torch.tanh, lambda g, x: g * (1 - x.tanh() ** 2) * (x.abs() < 3)),
+        with_backward(torch.tanh, lambda g, x: g * (1 - x.tanh() ** 2) * (x.abs() < 3)),
         "x",
         (1,),
         (1,),
         x=at(0.5, 4.0),
     ),
-    _wrong(
+    wrong(
         "not a number where x is zero",
-        _with(lambda x: x * x.sin(), lambda g, x: g * (x * x.cos() + x * x.sin() / x)),
+        with_backward(lambda x: x * x.sin(), lambda g, x: g * (x * x.cos() + x * x.sin() / x)),
         "x",
         (0,),
         (0,),
         x=at(0.0, 1.0),
     ),
-    _wrong(
+    wrong(
         "complex gradient not conjugated",
-        _with(lambda z: z * z, lambda g, z: 2 * g * z),
+        with_backward(lambda z: z * z, lambda g, z: 2 * g * z),
         "z.imag",
         (0,),
         (0,),
         z=at([1 + 2j], dtype=torch.complex128),
     ),
-    _wrong("torch's det at a singular matrix", torch.linalg.det, "a", (), (0, 0), a=at([1.0, 2.0], [2.0, 4.0])),
-    _wrong(
+    wrong("torch's det at a singular matrix", torch.linalg.det, "a", (), (0, 0), a=at([1.0, 2.0], [2.0, 4.0])),
+    wrong(
         "running variance counted as constant",
-        _with(lambda x: x / x.std(), lambda g, x: g / x.std()),
+        with_backward(lambda x: x / x.std(), lambda g, x: g / x.std()),
         "x",
         (0,),
         (1,),

@@ -1,0 +1,207 @@
+"""Saturated functions, whose gradient has lost digits by cancellation in backward itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional
+
+from tests.zoo.specimen import Draw, Specimen, at, diagonal, specimen
+from tests.zoo.wrong import Wrong, with_backward, wrong
+
+_S = "saturated"
+
+
+class Logit(Function):
+    """A function of 1/|x| that saturates, with a second derivative that is `factor` times too large."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return _logit(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        return _LogitSlope.apply(g, *ctx.saved_tensors, ctx.factor), None
+
+
+class _LogitSlope(Function):
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, x: Tensor, factor: float) -> Tensor:
+        ctx.save_for_backward(g, x)
+        ctx.factor = factor
+        return g * _derivatives(x)[0]
+
+    @staticmethod
+    def backward(ctx: Any, again: Tensor) -> tuple[Tensor, Tensor, None]:
+        g, x = ctx.saved_tensors
+        first, second = _derivatives(x)
+        return again * first, again * g * second * ctx.factor, None
+
+
+def _logit(x: Tensor) -> Tensor:
+    return torch.logit(0.98 * torch.sigmoid(torch.rsqrt(x * x + 1e-5)) + 0.01)
+
+
+def _derivatives(x: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        (first,) = torch.autograd.grad(_logit(x).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x)
+    return first.detach(), second
+
+
+def _loss(x: Tensor) -> Tensor:
+    return x.clamp(min=0) - x + (-x.abs()).exp().log1p()
+
+
+def _large(count: int, scale: float) -> Draw:
+    """Draw normal values times `scale`; the same ones for every seed of a run."""
+
+    def draw(generator: torch.Generator) -> Tensor:
+        own = torch.Generator().manual_seed(count)
+        return (scale * torch.randn(count, generator=own, dtype=torch.float64)).requires_grad_()
+
+    return draw
+
+
+def _narrow(count: int, dtype: torch.dtype) -> Draw:
+    def draw(generator: torch.Generator) -> Tensor:
+        return (3 * torch.randn(count, generator=generator, dtype=torch.float64)).to(dtype).requires_grad_()
+
+    return draw
+
+
+_SLOPE = diagonal(lambda x: -(-x).sigmoid())
+_SURE = with_backward(_loss, lambda g, x: g * (x.sigmoid() - 1))  # cancels where x is large
+_SURE_OF_MANY = with_backward(functional.logsigmoid, lambda g, x: g * (1 - x.sigmoid()))
+_TANH = with_backward(torch.tanh, lambda g, x: g * (1 - x.tanh() ** 2))
+_SINGLE, _BRAIN = torch.float32, torch.bfloat16
+
+SATURATED: tuple[Specimen, ...] = (
+    *(
+        specimen(f"loss of a sure prediction, logit {logit:g}", _SURE, _S, x=at([logit]), exact=_SLOPE)
+        for logit in (22.0, 30.0, 36.0, 40.0)
+    ),
+    specimen("loss of a sure prediction beside others", _SURE, _S, x=at(30.0, 0.3, -1.2), exact=_SLOPE),
+    specimen("30 log sigmoids, up to 36", _SURE_OF_MANY, _S, x=_large(30, 36.0)),
+    specimen("100 log sigmoids, up to 60", _SURE_OF_MANY, _S, x=_large(100, 60.0)),
+    specimen(
+        "loss of a sure prediction, accurate",
+        with_backward(_loss, lambda g, x: -g * (-x).sigmoid()),
+        _S,
+        x=at([30.0]),
+        exact=_SLOPE,
+    ),
+    specimen("float32 sigmoid, saturated", torch.sigmoid, _S, "float32", x=at([16.5], dtype=_SINGLE)),
+    specimen("float32 tanh, saturated", torch.tanh, _S, "float32", x=at(8.6, -8.7, 0.5, dtype=_SINGLE)),
+    specimen(
+        "float32 softmax of two, saturated",
+        lambda x: x.softmax(-1),
+        _S,
+        "float32",
+        x=at([0.0, 12.0], [-9.0, 3.0], dtype=_SINGLE),
+    ),
+    specimen(
+        "float32 sum of saturated sigmoids",
+        lambda x: x.sigmoid().sum(0),
+        _S,
+        "float32",
+        x=at([14.0, -3.0], [15.5, 9.0], dtype=_SINGLE),
+    ),
+    specimen("float32 tanh by hand, 32 entries", _TANH, _S, "float32", "borderline", x=_narrow(32, _SINGLE)),
+    specimen(
+        "bfloat16 tanh by hand, 32 entries",
+        _TANH,
+        _S,
+        "bfloat16",
+        "borderline",
+        "open at order 2",
+        x=_narrow(32, _BRAIN),
+    ),
+    specimen(
+        "bfloat16 sigmoid, saturated", torch.sigmoid, _S, "bfloat16", "borderline", x=at(5.5, -6.5, 0.5, dtype=_BRAIN)
+    ),
+    specimen("logit of a saturated sigmoid", _logit, _S, "order 2", "open at order 2", x=at([-0.0345158688])),
+    specimen(
+        "logit of saturated sigmoids beside others",
+        _logit,
+        _S,
+        "order 2",
+        "open at order 2",
+        x=at(-0.0345158688, 0.5, 1.0, 2.0),
+    ),
+    specimen(
+        "logit of a saturated sigmoid, by hand",
+        Logit.apply,
+        _S,
+        "order 2",
+        "open at order 2",
+        x=at([-0.0345158688]),
+        factor=1.0,
+    ),
+)
+
+WRONG_SATURATED: tuple[Wrong, ...] = (
+    wrong(
+        "sure prediction, off by 1e-6",
+        with_backward(_loss, lambda g, x: -g * (-x).sigmoid() * (1 + 1e-6)),
+        "x",
+        (0,),
+        (0,),
+        _S,
+        x=at([30.0]),
+    ),
+    wrong(
+        "sure prediction, doubled",
+        with_backward(_loss, lambda g, x: -2 * g * (-x).sigmoid()),
+        "x",
+        (0,),
+        (0,),
+        _S,
+        x=at([22.0]),
+    ),
+    wrong(
+        "30 log sigmoids, off by 1e-3",
+        with_backward(functional.logsigmoid, lambda g, x: g * (-x).sigmoid() * (1 - 1e-3)),
+        "x",
+        (0,),
+        (0,),
+        _S,
+        x=_large(30, 36.0),
+    ),
+    wrong(
+        "float32 saturated tanh, off by a hundredth",
+        with_backward(torch.tanh, lambda g, x: 1.01 * g * (1 - x.tanh() ** 2)),
+        "x",
+        (2,),
+        (2,),
+        _S,
+        "float32",
+        x=at(8.6, -8.7, 0.5, dtype=_SINGLE),
+    ),
+    wrong(
+        "float32 saturated tanh, wrong sign",
+        with_backward(torch.tanh, lambda g, x: g * (x.tanh() ** 2 - 1)),
+        "x",
+        (2,),
+        (2,),
+        _S,
+        "float32",
+        x=at(8.6, -8.7, 0.5, dtype=_SINGLE),
+    ),
+    wrong(
+        "bfloat16 tanh without its square",
+        with_backward(torch.tanh, lambda g, x: g * (1 - x.tanh())),
+        "x",
+        (0,),
+        (0,),
+        _S,
+        "bfloat16",
+        x=at(0.75, 1.5, -2.0, dtype=_BRAIN),
+    ),
+)

@@ -1,0 +1,75 @@
+"""Forwards that move in stairs, with the gradient of what the stairs stand for, and backwards that cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from tests.zoo.specimen import Specimen, at, normal, specimen
+from tests.zoo.wrong import Wrong, with_backward, wrong
+
+_S, _C = "staircase", "cancellation"
+_COARSE = "small steps show stairs, large ones the slope that is claimed"
+_LOST = "backward cancels, and rounding of its input changes its answer by more than is allowed"
+_WEIGHTS = (1.0, 1e-4)
+
+
+def _rounded(step: float) -> Callable[[Tensor], Tensor]:
+    """Return x rounded to multiples of the step, with the gradient of the identity."""
+    return with_backward(lambda x: (x / step).round() * step, lambda g, x: g)
+
+
+def _floored(step: float) -> Callable[[Tensor], Tensor]:
+    return with_backward(lambda x: (x / step).floor() * step, lambda g, x: g)
+
+
+def _cast(dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    return with_backward(lambda x: x.to(dtype).sin().to(x.dtype), lambda g, x: g * x.cos())
+
+
+def _weighted(x: Tensor) -> Tensor:
+    return (x * x.new_tensor(_WEIGHTS)).sum()
+
+
+def _lost_in_a_sum(g: Tensor, x: Tensor) -> Tensor:
+    """Return the weights, with 1e4 times the first input added and taken away again."""
+    return g * (x.new_tensor(_WEIGHTS) + 1e4 * x[0] - x[0] / 3 * (3 * 1e4))
+
+
+def _off_at_the_point(g: Tensor, x: Tensor) -> Tensor:
+    return g * x.new_tensor(_WEIGHTS) * torch.where(x == 100.0, 1 + 1e-6, 1.0)
+
+
+STAIRCASES: tuple[Specimen, ...] = (
+    specimen("rounded to fiftieths", _rounded(0.02), _S, x=normal(4, 5), inconclusive=_COARSE),
+    specimen("floored to fiftieths", _floored(0.02), _S, x=normal(4, 5), inconclusive=_COARSE),
+    specimen(
+        "rounded to fiftieths, float32",
+        _rounded(0.02),
+        _S,
+        "float32",
+        x=normal(4, 5, dtype=torch.float32),
+        inconclusive=_COARSE,
+    ),
+    specimen("sine in bfloat16 inside", _cast(torch.bfloat16), _S, x=normal(4, 5), inconclusive=_COARSE),
+    specimen("sine in float16 inside", _cast(torch.float16), _S, x=normal(4, 5), inconclusive=_COARSE),
+    specimen(
+        "backward that cancels", with_backward(_weighted, _lost_in_a_sum), _C, x=at(100.0, 100.0), inconclusive=_LOST
+    ),
+)
+
+WRONG_STAIRCASES: tuple[Wrong, ...] = (
+    wrong("rounded to whole numbers", _rounded(1.0), "x", (0, 0), (0, 0), _S, x=normal(4, 5)),
+    wrong("floored to thirds", _floored(0.3), "x", (0, 0), (0, 0), _S, x=normal(4, 5)),
+    wrong(
+        "weights off by 1e-6 at the point",
+        with_backward(_weighted, _off_at_the_point),
+        "x",
+        (),
+        (0,),
+        _C,
+        x=at(100.0, 100.0),
+    ),
+)
