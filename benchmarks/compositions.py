@@ -11,7 +11,7 @@ import argparse
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -55,18 +55,14 @@ def main() -> None:
     options = _options()
     begin, verdicts = time.perf_counter(), Counter[str]()
     rows, planted = list[Row](), list[Answer]()
-    for seed in range(options.first, options.first + options.count):
-        made = composition(seed)
-        problem = bind(made, made.inputs, names=[f"x{k}" for k in range(len(made.inputs))])
-        if not _is_differentiated(problem, made):
-            continue
+    for name, problem in differentiated_problems(range(options.first, options.first + options.count)):
         result = checked(options.check, problem, 0)
         verdicts[result.verdict.value] += 1
-        rows.append(judged_row(_name(seed, made), result, standing_of_right(result.verdict)))
+        rows.append(judged_row(name, result, standing_of_right(result.verdict)))
         if result.verdict is not Verdict.PASS:
             print(f"{result.verdict:13} {rows[-1].key}: {rows[-1].note}", flush=True)
         elif options.check == "gradcheck":
-            for answer in answers(_name(seed, made), problem, 0, _OF_SIZE):
+            for answer in answers(name, problem, 0, _OF_SIZE):
                 planted.append(answer)
                 if answer.row.standing is not Standing.RIGHT:
                     print(f"{answer.said:13} {answer.row.key}: {answer.row.note}", flush=True)
@@ -82,6 +78,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="seed of the first")
     parser.add_argument("--check", default="gradcheck", choices=("gradcheck", "gradgradcheck"))
     return started(parser)
+
+
+def differentiated_problems(seeds: Iterable[int]) -> Iterator[tuple[str, Problem]]:
+    """Yield the compositions that torch has a gradient of, with their names."""
+    for seed in seeds:
+        made = composition(seed)
+        problem = bind(made, made.inputs, names=[f"x{k}" for k in range(len(made.inputs))])
+        if _is_differentiated(made):
+            yield _name(seed, made), problem
 
 
 def composition(seed: int) -> Composition:
@@ -159,7 +164,7 @@ def _step(draw: random.Random, found: Sequence[Tensor]) -> tuple[str, Step]:
     return name, lambda values: pair(values[place], values[other])
 
 
-def _is_differentiated(problem: Problem, made: Composition) -> bool:
+def _is_differentiated(made: Composition) -> bool:
     """Tell whether torch has a number for the gradient: where it has none it is wrong, or there is none."""
     if not made.steps:
         return False

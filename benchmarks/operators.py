@@ -63,7 +63,9 @@ def _options() -> argparse.Namespace:
     parser = parser_of("Judge torch's own operators at torch's own test inputs.")
     add_operator_options(parser, samples=4)
     parser.add_argument("--check", action="append", choices=[check.name for check in CHECKS], help="default: gradcheck")
-    parser.add_argument("--dtype", default="float64", choices=("float64", "complex128"))
+    parser.add_argument(
+        "--dtype", default="float64", choices=("float64", "complex128", "float32", "bfloat16", "float16")
+    )
     parser.add_argument("--slow", type=float, default=5.0, help="seconds from which on a check is worth a line")
     options = started(parser)
     options.check = options.check or ["gradcheck"]

@@ -1,0 +1,147 @@
+"""Switch off one mechanism at a time and count the verdicts that change: `python -m benchmarks.ablation [NAME...]`.
+
+What is judged are the rows of the zoo, and with `--compositions N` and `--operators N` also rows of these benchmarks.
+A mechanism that changes no row has decided none: nothing here would show if it were deleted. Counts of mechanisms
+that stand in for each other do not add up: what one of them decides alone is counted, and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from benchmarks.command import parser_of, save, started
+from benchmarks.compare import WORSE, Change, Kind, change_lines, changes
+from benchmarks.compositions import differentiated_problems
+from benchmarks.mechanisms import MECHANISMS, Mechanism, noted, switched_off
+from benchmarks.operators import subjects
+from benchmarks.plain_table import table
+from benchmarks.record import Row, Total, judged_row, run_of, standing_of_right
+from benchmarks.subject import checked
+from benchmarks.zoo import Case, zoo_cases
+from gradverify.core.function.problem import Problem
+
+_DTYPES = ("float64", "float32", "bfloat16")  # of torch's operators
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What is said of every case with all mechanisms on."""
+
+    cases: tuple[Case, ...]
+    rows: tuple[Row, ...]
+    asked: tuple[frozenset[str], ...]  # names of the mechanisms that each case called
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What changes when one mechanism is off."""
+
+    mechanism: Mechanism
+    asked: int  # cases that call it
+    changes: tuple[Change, ...]  # rows that it decides, worst first
+
+    @property
+    def worse(self) -> int:
+        """How many rows are worse without it."""
+        return sum(change.kind in WORSE for change in self.changes)
+
+    @property
+    def better(self) -> int:
+        """How many rows are better without it."""
+        return sum(change.kind is Kind.BETTER for change in self.changes)
+
+
+def main() -> None:
+    """Switch off what the command line names, or everything in turn, and print the counts."""
+    options = _options()
+    begin = time.perf_counter()
+    chosen = [
+        each for each in MECHANISMS if not options.name or each.name in options.name or each.group in options.name
+    ]
+    found = baseline(tuple(_cases(options)), MECHANISMS)
+    effects = []
+    for mechanism in chosen:
+        effects.append(effect_of(mechanism, found))
+        print(f"\r{len(effects)}/{len(chosen)}", end="", file=sys.stderr, flush=True)
+        if options.verbose:
+            print(f"\n{mechanism.name} off:", *change_lines(effects[-1].changes, shown=sys.maxsize), sep="\n")
+    print(file=sys.stderr)
+    print(effects_table(effects))
+    print(f"{len(found.cases)} rows, seed {options.seed}, {time.perf_counter() - begin:.0f} s")
+    totals = [Total(name=f"{each.mechanism.name}: rows decided", value=len(each.changes)) for each in effects]
+    save("ablation", options, found.rows, totals)
+
+
+def baseline(cases: Sequence[Case], mechanisms: Sequence[Mechanism]) -> Baseline:
+    """Judge all cases with everything on, and note which mechanisms each of them calls."""
+    rows, called = [], []
+    for case in cases:
+        asked: set[str] = set()
+        with noted(mechanisms, asked):
+            rows.append(case.judge())
+        called.append(frozenset(asked))
+    return Baseline(cases=tuple(cases), rows=tuple(rows), asked=tuple(called))
+
+
+def effect_of(mechanism: Mechanism, found: Baseline) -> Effect:
+    """Judge again, with the mechanism off, the cases that call it."""
+    before, after = [], []
+    with switched_off(mechanism):
+        for case, row, asked in zip(found.cases, found.rows, found.asked, strict=True):
+            if mechanism.name in asked:
+                before.append(row)
+                after.append(case.judge())
+    changed = changes(run_of("ablation", {}, before), run_of("ablation", {}, after))
+    return Effect(mechanism=mechanism, asked=len(before), changes=tuple(changed))
+
+
+def effects_table(effects: Sequence[Effect]) -> str:
+    """Return a row per mechanism: how many cases call it, and how many rows change without it."""
+    rows = [
+        (f"{each.mechanism.group}: {each.mechanism.name}", each.asked, len(each.changes), each.worse, each.better)
+        for each in effects
+    ]
+    return table(("mechanism", "asked", "decided", "worse without", "better without"), rows)
+
+
+def _cases(options: argparse.Namespace) -> Iterator[Case]:
+    yield from zoo_cases(options.k, options.seed)
+    for name, problem in differentiated_problems(range(options.compositions)):
+        yield Case(key=name, judge=partial(_judged_right, name, problem, options.seed))
+    for dtype in _DTYPES if options.operators else ():
+        for number, subject in enumerate(subjects(options.k, 1, dtype, options.seed)):
+            if number % options.operators == 0:
+                name = f"{subject.name}, {dtype}"
+                yield Case(key=name, judge=partial(_judged_right, name, subject.problem, options.seed))
+
+
+def _judged_right(name: str, problem: Problem, seed: int) -> Row:
+    result = checked("gradcheck", problem, seed)
+    return judged_row(name, result, standing_of_right(result.verdict))
+
+
+def _options() -> argparse.Namespace:
+    parser = parser_of(__doc__)
+    names = ", ".join(mechanism.name for mechanism in MECHANISMS)
+    parser.add_argument("name", nargs="*", metavar="NAME", help=f"a group (excuse, noise, look, other), or of: {names}")
+    parser.add_argument("-k", default="", metavar="TEXT", help="rows and operators whose name contains TEXT")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs")
+    parser.add_argument("--compositions", type=int, default=0, metavar="N", help="judge N compositions, too")
+    parser.add_argument(
+        "--operators", type=int, default=0, metavar="N", help="judge one of torch's operators in N, too"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="print every row that changes")
+    options = started(parser)
+    unknown = sorted(set(options.name) - {name for each in MECHANISMS for name in (each.name, each.group.value)})
+    if unknown:
+        parser.error(f"no mechanism or group is called {', '.join(unknown)}; there are {names}")
+    return options
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""The mechanisms of the numeric engine that can be switched off from outside, and how to do it.
+
+Each is one function of `gradverify.core`. Off, another function of the same signature stands in its place wherever it
+is imported: one that excuses nothing, hears no noise, or leaves every entry to the next look.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from gradverify.core.excuses.second_look import EXCUSES
+from gradverify.core.judging import cheap
+from gradverify.core.judging.cheap import First
+
+Function = Callable[..., Any]
+Replacement = Callable[[Function], Function]  # from a function to what stands in its place
+
+
+class Group(StrEnum):
+    """What kind of mechanism it is."""
+
+    EXCUSE = "excuse"  # asked about every accusation before it is raised
+    NOISE = "noise"  # how exactly the forward is known
+    LOOK = "look"  # judges entries before the thorough look does
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mechanism:
+    """One function and what stands in its place when it is off."""
+
+    name: str
+    group: Group
+    home: str  # module of the function, below gradverify.core
+    function: str
+    off: Function
+
+
+def _nothing_like(place: int) -> Function:
+    """Return a function that returns zeros of the shape, device and dtype of its argument at this place."""
+    return lambda *arguments: torch.zeros_like(arguments[place])
+
+
+def _no_height(sampled: Any, samples: Any, *others: Any) -> Any:
+    return torch.zeros_like(samples.plus[:, 0])
+
+
+def _no_claim_open(at: Any, samples: Any, claimed: Any, scatter: Any) -> Any:
+    return torch.zeros_like(claimed, dtype=torch.bool)
+
+
+def _none_unseen(sampled: Any, noise: Any, samples: Any, claimed: Any, numeric: Any) -> Any:
+    return torch.zeros_like(claimed, dtype=torch.bool)
+
+
+def _all_in_doubt(at: Any, walk: Any) -> First:
+    found = cheap._looked(at, walk, cheap._at_a_glance)
+    return replace(found, doubt=torch.ones_like(found.doubt))
+
+
+def _excuse(function: Function) -> Mechanism:
+    return Mechanism(
+        name=function.__name__.removeprefix("excuse_"),
+        group=Group.EXCUSE,
+        home=function.__module__.removeprefix("gradverify.core."),
+        function=function.__name__,
+        off=lambda trial, judged: judged,
+    )
+
+
+def _noise(name: str, home: str, function: str, off: Function) -> Mechanism:
+    return Mechanism(name=name, group=Group.NOISE, home=home, function=function, off=off)
+
+
+def _look(name: str, home: str, function: str, off: Function) -> Mechanism:
+    return Mechanism(name=name, group=Group.LOOK, home=home, function=function, off=off)
+
+
+def _other(name: str, home: str, function: str, off: Function) -> Mechanism:
+    return Mechanism(name=name, group=Group.OTHER, home=home, function=function, off=off)
+
+
+MECHANISMS: tuple[Mechanism, ...] = (
+    *map(_excuse, EXCUSES),
+    _noise("differences of samples", "function.ecnoise", "noise_in", lambda samples: torch.zeros_like(samples[0])),
+    _noise("pooled", "function.noise", "pooled", lambda sampled, level: level),
+    _noise("rounding of outputs", "function.noise", "rounding_of", _nothing_like(1)),
+    _noise("lasting stairs", "function.lasting", "of_stairs", lambda noise, sampled, lengths: noise),
+    _noise("rounding of inputs", "numeric.samples", "rounded_on_the_way", _nothing_like(2)),
+    _noise("scatter of the ladder", "numeric.nonsmooth", "_scatter", lambda samples: torch.zeros_like(samples.plus)),
+    _noise("stair", "numeric.plateau", "stair", _no_height),
+    _noise("tilted stair", "numeric.plateau", "tilted_stair", _no_height),
+    _noise("cancelled", "numeric.nonsmooth", "_cancelled", _no_height),
+    _noise("leap", "numeric.leap", "leap", _no_height),
+    _noise("rounding inside", "numeric.shape", "_inside", lambda sampled, samples, own: 0 * samples.plus.nan_to_num()),
+    _noise("faint", "judging.faint", "excused", lambda at, chosen, judged, seen: None),
+    _noise("still", "judging.still", "says_nothing", _no_claim_open),
+    _noise("steep", "judging.steep", "unseen", _none_unseen),
+    _noise("drift", "numeric.ladder", "_drift", lambda difference, noise, lengths: torch.zeros_like(difference[:, 0])),
+    _noise("float64 forward", "function.widened", "in_double", lambda steady: steady),
+    _noise("rounded inputs", "function.rounded", "as_rounded", lambda steady, sampled: None),
+    _look("entry by entry", "ways.elementwise", "compare_entry_by_entry", lambda ground, settings, reconsider: None),
+    _look("glance", "judging.glance", "is_plain", lambda worst, relative: False),
+    _look("closer", "ways.closer", "from_closer_by", lambda ground, by_input, claimed, found, settings: found),
+    _look("plain", "judging.cheap", "_at_a_glance", lambda tile: cheap._judged(tile, cheap._by_richardson)),
+    _look("first look", "judging.cheap", "first_look", _all_in_doubt),
+    _look("other steps", "judging.columns", "_left_by_other_steps", lambda at, chosen, first, judged: first.doubt),
+    _look("straight", "ways.straight", "straight_moves", lambda at, seed: None),
+    _other("finer steps", "judging.climb", "_by_finer_steps", lambda at, samples, height, judged: judged),
+    _other("level ground", "judging.climb", "_on_level_ground", lambda at, samples, local, judged: judged),
+    _other("rows at a tie", "judging.misfit", "suspects", lambda near, kinked, generator: iter(())),
+)  # fmt: skip
+
+
+@contextmanager
+def switched_off(mechanism: Mechanism) -> Iterator[None]:
+    """Put `off` in the function's place wherever gradverify has imported it."""
+    with _standing_in((mechanism,), lambda each: each.off):
+        yield
+
+
+@contextmanager
+def noted(mechanisms: Sequence[Mechanism], asked: set[str]) -> Iterator[None]:
+    """Put into `asked` the names of the mechanisms that are called."""
+
+    def noting(mechanism: Mechanism) -> Function:
+        function = _function(mechanism)
+
+        def called(*arguments: Any, **named: Any) -> Any:
+            asked.add(mechanism.name)
+            return function(*arguments, **named)
+
+        return called
+
+    with _standing_in(mechanisms, noting):
+        yield
+
+
+@contextmanager
+def _standing_in(mechanisms: Sequence[Mechanism], other: Callable[[Mechanism], Function]) -> Iterator[None]:
+    """Replace each mechanism's function in every module of gradverify, and in the tuples of functions there."""
+    others = {_function(mechanism): other(mechanism) for mechanism in mechanisms}
+    changed: list[tuple[Any, str, object]] = []
+    for module in [module for name, module in sys.modules.items() if name.startswith("gradverify.")]:
+        for name, value in list(vars(module).items()):
+            found = _replaced(value, others)
+            if found is not value:
+                changed.append((module, name, value))
+                setattr(module, name, found)
+    try:
+        yield
+    finally:
+        for module, name, value in changed:
+            setattr(module, name, value)
+
+
+def _replaced(value: object, others: dict[Function, Function]) -> object:
+    if isinstance(value, tuple) and any(callable(each) and each in others for each in value):
+        return tuple(others.get(each, each) for each in value)
+    return others.get(value, value) if callable(value) and _is_hashable(value) else value
+
+
+def _is_hashable(value: object) -> bool:
+    return getattr(type(value), "__hash__", None) is not None
+
+
+def _function(mechanism: Mechanism) -> Function:
+    found: Function = getattr(import_module(f"gradverify.core.{mechanism.home}"), mechanism.function)
+    return found

@@ -1,0 +1,85 @@
+"""Judge every row of the zoo, right and wrong ones: `python -m benchmarks.zoo [-k TEXT] [--json FILE]`.
+
+Right functions are judged at both orders. Prints the rows whose verdict is not the one that the zoo expects. This is
+the quickest look at what a change does to verdicts: it plants no faults and asks nothing of torch's gradcheck.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from benchmarks.command import parser_of, save, started
+from benchmarks.record import Row, Standing, judged_row, standing_totals
+from benchmarks.rights import row_at_order_1, row_at_order_2
+from benchmarks.subject import checked, problem_of
+from gradverify.result import Verdict
+from tests.zoo.catalogue import ALL_WRONG, ZOO
+from tests.zoo.specimen import Specimen
+from tests.zoo.wrong import Wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One thing to judge, which can be judged again."""
+
+    key: str
+    judge: Callable[[], Row]
+
+
+def main() -> None:
+    """Judge what the command line asks for and print what is not as expected."""
+    options = _options()
+    begin, rows = time.perf_counter(), []
+    for case in zoo_cases(options.k, options.seed):
+        row = case.judge()
+        rows.append(row)
+        if row.standing is not Standing.RIGHT:
+            print(f"{row.standing:12} {row.key}: {row.note}", flush=True)
+    print(", ".join(f"{total.name} {total.value:.0f}" for total in standing_totals(rows) if total.value))
+    print(f"seed {options.seed}, {time.perf_counter() - begin:.0f} s")
+    save("zoo", options, rows)
+
+
+def zoo_cases(text: str, seed: int) -> Iterator[Case]:
+    """Yield the rows of the zoo whose name or tag contains the text: right ones at both orders, then wrong ones."""
+    for specimen in ZOO:
+        if _has(text, specimen):
+            yield Case(key=specimen.name, judge=partial(_judged_at_order_1, specimen, seed))
+            yield Case(key=f"{specimen.name}, order 2", judge=partial(_judged_at_order_2, specimen, seed))
+    for wrong in ALL_WRONG:
+        if _has(text, wrong.specimen):
+            yield Case(key=f"wrong: {wrong.specimen.name}", judge=partial(_judged_wrong, wrong, seed))
+
+
+def _judged_at_order_1(specimen: Specimen, seed: int) -> Row:
+    return row_at_order_1(specimen, checked("gradcheck", problem_of(specimen, seed), seed))
+
+
+def _judged_at_order_2(specimen: Specimen, seed: int) -> Row:
+    return row_at_order_2(specimen, checked("gradgradcheck", problem_of(specimen, seed), seed))
+
+
+def _judged_wrong(wrong: Wrong, seed: int) -> Row:
+    result = checked(wrong.check, problem_of(wrong.specimen, seed), seed)
+    standing = {Verdict.INCONCLUSIVE: Standing.INCONCLUSIVE, Verdict.ERROR: Standing.ERROR}.get(result.verdict)
+    found = Standing.RIGHT if wrong.is_named_in(result) else Standing.MISSED
+    return judged_row(f"wrong: {wrong.specimen.name}", result, standing or found)
+
+
+def _has(text: str, specimen: Specimen) -> bool:
+    return text in specimen.name or any(text in tag for tag in specimen.tags)
+
+
+def _options() -> argparse.Namespace:
+    parser = parser_of(__doc__)
+    parser.add_argument("-k", default="", metavar="TEXT", help="rows whose name or tag contains TEXT")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs")
+    return started(parser)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Switching a mechanism off shows in the rows of the zoo, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+from benchmarks import ablation
+from benchmarks.ablation import baseline, effect_of
+from benchmarks.compare import Kind
+from benchmarks.mechanisms import MECHANISMS, Group, Mechanism, noted, switched_off
+from benchmarks.zoo import zoo_cases
+from gradverify.core.excuses import second_look
+from gradverify.result import Verdict
+from tests.core.support import double, gradcheck
+
+EXCUSES = [mechanism for mechanism in MECHANISMS if mechanism.group is Group.EXCUSE]
+DECIDED = {  # excuse: a row of the zoo that is a false alarm without it
+    "spilt": "sqrt of zero beside others",
+    "doubled": "float32 sigmoid, saturated",
+    "coarse": "bfloat16 branch that rounding decides",
+    "grain": "loss of a sure prediction, logit 30",
+    "flights": "rounded to fiftieths",
+    "slight": "exponential with a slight kink at the point",
+    "oblique": "sort of six equals",
+    "spread": "backward that cancels",
+    "unstable": "bfloat16 layer norm of two values, 0.1 apart",
+    "average": "logit of a saturated sigmoid, order 2",
+}
+
+
+def test_a_mechanism_that_is_off_excuses_nothing_and_is_back_afterwards() -> None:
+    spilt = next(mechanism for mechanism in MECHANISMS if mechanism.name == "spilt")
+    before = second_look.EXCUSES
+    with switched_off(spilt):
+        assert before != second_look.EXCUSES
+        assert gradcheck(torch.sqrt, double([0.0, 1.0])).verdict is Verdict.FAIL
+    assert before == second_look.EXCUSES
+    assert gradcheck(torch.sqrt, double([0.0, 1.0])).verdict is Verdict.INCONCLUSIVE
+
+
+def test_only_mechanisms_that_are_called_are_noted() -> None:
+    asked: set[str] = set()
+    with noted(MECHANISMS, asked):
+        assert gradcheck(torch.sin, double([0.5, 1.0])).verdict is Verdict.PASS
+    assert not asked & {mechanism.name for mechanism in EXCUSES}
+    assert "entry by entry" in asked
+
+
+def test_without_any_one_mechanism_a_wrong_gradient_still_fails() -> None:
+    wrong = [case for case in zoo_cases("square without its 2", 0) if case.key.startswith("wrong")]
+    found = baseline(wrong, MECHANISMS)
+    assert [row.verdict for row in found.rows] == ["fail"]
+    assert [each.name for each in MECHANISMS if effect_of(each, found).worse] == []
+
+
+def test_a_row_that_needs_an_excuse_is_worse_without_it() -> None:
+    found = baseline(list(zoo_cases("sqrt of zero beside others", 0)), MECHANISMS)
+    effect = effect_of(next(each for each in EXCUSES if each.name == "spilt"), found)
+    assert (effect.worse > 0, effect.better) == (True, 0)
+    assert effect.changes[0].text.startswith("inconclusive (right), GV104, ")
+    assert " -> fail (false alarm)" in effect.changes[0].text
+
+
+def test_an_unknown_mechanism_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["ablation", "spilled"])
+    with pytest.raises(SystemExit) as ended, warnings.catch_warnings():
+        ablation.main()
+    assert ended.value.code == 2
+    assert "no mechanism or group is called spilled; there are spilt, doubled, " in capsys.readouterr().err
+
+
+def test_every_excuse_is_known_to_decide_a_row() -> None:
+    assert sorted(DECIDED) == sorted(each.name for each in EXCUSES)
+
+
+@pytest.mark.parametrize("excuse", EXCUSES, ids=lambda excuse: excuse.name)
+def test_each_excuse_decides_a_row_of_the_zoo(excuse: Mechanism) -> None:
+    key = DECIDED[excuse.name]
+    cases = [case for case in zoo_cases(key.removesuffix(", order 2"), 0) if case.key == key]
+    found = baseline(cases, EXCUSES)
+    effect = effect_of(excuse, found)
+    assert [change.key for change in effect.changes if change.kind is Kind.NEW_FALSE_ALARM] == [key]
