@@ -63,13 +63,15 @@ def main() -> None:
     chosen = [
         each for each in MECHANISMS if not options.name or each.name in options.name or each.group in options.name
     ]
-    found = baseline(tuple(_cases(options)), MECHANISMS)
+    found = baseline(tuple(_cases(options))[:: options.every], MECHANISMS)
     effects = []
     for mechanism in chosen:
         effects.append(effect_of(mechanism, found))
         print(f"\r{len(effects)}/{len(chosen)}", end="", file=sys.stderr, flush=True)
         if options.verbose:
-            print(f"\n{mechanism.name} off:", *change_lines(effects[-1].changes, shown=sys.maxsize), sep="\n")
+            print(
+                f"\n{mechanism.name} off:", *change_lines(effects[-1].changes, shown=sys.maxsize), sep="\n", flush=True
+            )
     print(file=sys.stderr)
     print(effects_table(effects))
     print(f"{len(found.cases)} rows, seed {options.seed}, {time.perf_counter() - begin:.0f} s")
@@ -130,6 +132,7 @@ def _options() -> argparse.Namespace:
     names = ", ".join(mechanism.name for mechanism in MECHANISMS)
     parser.add_argument("name", nargs="*", metavar="NAME", help=f"a group (excuse, noise, look, other), or of: {names}")
     parser.add_argument("-k", default="", metavar="TEXT", help="rows and operators whose name contains TEXT")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="judge one row in N")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs")
     parser.add_argument("--compositions", type=int, default=0, metavar="N", help="judge N compositions, too")
     parser.add_argument(

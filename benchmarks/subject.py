@@ -60,8 +60,13 @@ def problem_of(specimen: Specimen, seed: int) -> Problem:
 
 
 def subject_of(specimen: Specimen, seed: int) -> Subject | None:
-    """Return the subject, or None where there is nothing to plant a fault in."""
-    return None if "random" in specimen.tags else made_ready(specimen.name, problem_of(specimen, seed), seed)
+    """Return the subject, or None where there is nothing to plant a fault in.
+
+    Of a tie several gradients are right, so that a fault may be another one of them.
+    """
+    if specimen.tags & {"random", "tie"}:
+        return None
+    return made_ready(specimen.name, problem_of(specimen, seed), seed)
 
 
 def made_ready(name: str, problem: Problem, seed: int) -> Subject | None:
