@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,13 +24,15 @@ from gradverify.run.module import as_function, may_be_a_function
 from gradverify.run.signature import forward_parameters
 from gradverify.run.source import source_in_graph, source_of
 
+_WIDEST = 100  # columns of a printed result, at most; fewer where the terminal has fewer
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class Verified(CaseResult):
     """A result that prints as the screen shows it, and in a notebook as the page does."""
 
     def __str__(self) -> str:
-        return case_text(self)
+        return case_text(self, min(_WIDEST, shutil.get_terminal_size((_WIDEST, 1)).columns))
 
     def _repr_html_(self) -> str:
         return case_html(self)

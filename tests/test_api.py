@@ -278,3 +278,10 @@ class Halved(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
         return grad / 2
+
+
+def test_printed_result_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    x = torch.linspace(-1, 1, 3, dtype=torch.float64, requires_grad=True)
+    text = str(gradverify.verify(torch.sin, (x,)))
+    assert max(map(len, text.splitlines())) <= 60

@@ -13,7 +13,6 @@ from gradverify.report.screen import UNICODE, Detail, Screen
 from gradverify.report.words import case_badge
 from gradverify.result import CaseResult
 
-_WIDTH = 100  # columns
 _MOST_ROWS = 1000  # of one finding; `max_elements` keeps fewer
 _WIDEST, _LARGEST, _SMALLEST = 250, 26, 5  # pixels of a panel, and of a cell
 _NEUTRAL, _NOT_FINITE = "#f1f1f1", "#000000"
@@ -40,10 +39,10 @@ class Panel:
     squares: tuple[Square, ...]
 
 
-def case_text(case: CaseResult) -> str:
-    """Return what the screen says of a case; if it came out as expected, with what each check found."""
+def case_text(case: CaseResult, width: int) -> str:
+    """Return what a screen of so many columns says of a case; if it is as expected, with what each check found."""
     detail = Detail.VERBOSE if case.as_expected else Detail.NORMAL
-    return to_text(case_detail(case, Screen(width=_WIDTH), DetailOptions(detail=detail))).rstrip("\n")
+    return to_text(case_detail(case, Screen(width=width), DetailOptions(detail=detail))).rstrip("\n")
 
 
 def case_html(case: CaseResult) -> str:

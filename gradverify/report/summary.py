@@ -66,7 +66,8 @@ def blunt_lines(report: Report, screen: Screen) -> list[Line]:
     text = f"{worst} passes, but may miss relative errors below {size}"
     if len(blunt) > 1:
         above = numbers.compact(BLUNT)
-        text = f"{len(blunt):,} checks pass, but may miss relative errors above {above}; {worst} below {size} (-v: all)"
+        text = f"{len(blunt):,} checks pass with a detection limit above {above}"
+        text += f"; {worst} may miss relative errors below {size} (-v: all)"
     return _points([text], screen)
 
 

@@ -19,7 +19,9 @@ def detached(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 def as_detached(site: Site) -> Diagnosis:
     """Return the diagnosis of a gradient of nothing but zeros."""
     of, wrt = site.of.name, site.wrt.name
-    if site.backward.missing[site.wrt.tensor]:
+    if site.backward.problem.order > 1 and site.backward.missing[site.wrt.tensor]:
+        text = f"backward has no derivative by {wrt}, although {of} depends on it"
+    elif site.backward.missing[site.wrt.tensor]:
         text = f"backward returns no gradient for {wrt}, although {of} depends on it"
     else:
         text = f"analytic = 0 in every entry, although {of} depends on {wrt}"
