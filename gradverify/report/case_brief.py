@@ -95,7 +95,7 @@ def _first(problem: Problem, most: int, screen: Screen) -> _Part:
     inner = narrowed(screen, _INDENT)
     shown, table = _table(finding, most, inner)
     says, _, why = problem.message.partition("\n") if finding.cause else (problem.message, "", "")
-    told = _sentence(problem, says.partition(_WORST)[0] if table else says, _SENTENCE, screen)
+    told = _sentence(problem, says.partition(_WORST)[0] if table else says, _SENTENCE + 1, screen)
     cause = cause_lines(finding.cause, why, inner) if finding.cause else []
     rows = (*told.rows, *indented([*table, *cause], _INDENT))
     return _Part(rows=rows, elements=_elements(finding) - shown, cut=told.cut)
