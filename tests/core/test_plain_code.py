@@ -91,6 +91,22 @@ def test_and_so_they_are_in_other_threads_and_after_an_exception() -> None:
     assert slope(Doubled.apply) == slope(ASIDE) == 3.0
 
 
+def test_two_threads_may_ask_at_once_and_leave_in_any_order() -> None:
+    before = dict(vars(Function))["apply"]
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        one, other = plainly(), plainly({Doubled}.__contains__)
+        first.submit(one.__enter__).result()
+        second.submit(other.__enter__).result()
+        assert first.submit(slope, ASIDE).result() == second.submit(slope, ASIDE).result() == 2.0
+        assert slope(ASIDE) == 3.0
+        first.submit(one.__exit__, None, None, None).result()
+        assert first.submit(slope, ASIDE).result() == 3.0
+        assert second.submit(slope, ASIDE).result() == second.submit(slope, Doubled.apply).result() == 2.0
+        second.submit(other.__exit__, None, None, None).result()
+    assert vars(Function)["apply"] is before
+    assert "apply" not in vars(Function.__mro__[1])
+
+
 def test_what_forward_is_told_is_what_it_is_told_otherwise() -> None:
     heard: list[Any] = []
 

@@ -10,6 +10,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -30,33 +31,18 @@ def is_hand_written(function: type[Function]) -> bool:
 def intercepted(handle: Handle) -> Iterator[None]:
     """Call `handle(original, function, args, kwargs)` in place of the `apply` of every Function.
 
-    In this thread only: others may train meanwhile. `original()` is the call itself. Outside of vmap, one call may be
-    handled twice, since `Function.apply` hands on to an `apply` that is intercepted as well.
+    In this thread only: other threads may train meanwhile, or intercept calls of their own. `original()` is the call
+    itself. Outside of vmap, one call may be handled twice, since `Function.apply` hands on to an `apply` that is
+    intercepted as well.
     """
-    outer, inner, thread = vars(Function)["apply"], vars(_INNER).get("apply"), threading.get_ident()
-
-    def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
-        def original() -> Any:
-            return outer.__func__(cls, *args, **kwargs)
-
-        return handle(original, cls, args, kwargs) if threading.get_ident() == thread else original()
-
-    def applied(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
-        def original() -> Any:
-            return super(_INNER, cls).apply(*args, **kwargs) if inner is None else inner.__func__(cls, *args, **kwargs)
-
-        return handle(original, cls, args, kwargs) if threading.get_ident() == thread else original()
-
-    Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
-    _INNER.apply = classmethod(applied)
+    _PATCH.enter()
+    handlers = _handlers()
+    handlers.append(handle)
     try:
         yield
     finally:
-        Function.apply = outer  # type: ignore[method-assign]
-        if inner is None:
-            del _INNER.apply
-        else:
-            _INNER.apply = inner
+        handlers.pop()
+        _PATCH.leave()
 
 
 @contextmanager
@@ -72,6 +58,59 @@ def plainly(chosen: Callable[[type[Function]], bool] = is_hand_written) -> Itera
 
     with intercepted(handle):
         yield
+
+
+class _Patch:
+    """The `apply` that calls the handlers: put in place for the first user in any thread, removed after the last."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.saved: Any = None  # `Function.apply` as it was
+
+    def enter(self) -> None:
+        with self.lock:
+            if not self.users:
+                self.saved = vars(Function)["apply"]
+                Function.apply = classmethod(_handled(self.saved.__func__))  # type: ignore[assignment, method-assign]
+                _INNER.apply = classmethod(_handled(_inherited))
+            self.users += 1
+
+    def leave(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                Function.apply = self.saved  # type: ignore[method-assign]
+                del _INNER.apply
+
+
+_PATCH = _Patch()
+_LOCAL = threading.local()
+
+
+def _handlers() -> list[Handle]:
+    """Return the handlers of this thread, the innermost last."""
+    if not hasattr(_LOCAL, "handlers"):
+        _LOCAL.handlers = []
+    found: list[Handle] = _LOCAL.handlers
+    return found
+
+
+def _handled(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an `apply` that calls the handlers of its thread in place of the one given; they may call that one."""
+
+    def handled(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
+        call = partial(apply, cls, *args, **kwargs)
+        for handle in _handlers():
+            call = partial(handle, call, cls, args, kwargs)
+        return call()
+
+    return handled
+
+
+def _inherited(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
+    """Call the `apply` that `_INNER` inherits."""
+    return super(_INNER, cls).apply(*args, **kwargs)
 
 
 class _Context:
