@@ -44,7 +44,7 @@ class UnfinishedSearch(OutOfTime):
     """Random sums differ, and the time limit ended the search for the entries that are the cause."""
 
     def __init__(self, seconds: float, columns: tuple[int, ...], entries: int) -> None:
-        self.columns = columns  # input coordinates with a wrong column, as far as the search had come
+        self.columns = columns  # input coordinates in whose columns the sums differ, as far as the search had come
         self.entries = entries  # of the Jacobian
         super().__init__(seconds)
 
