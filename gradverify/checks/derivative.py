@@ -25,7 +25,7 @@ from gradverify.core.function.coordinates import blocks
 from gradverify.core.function.deadline import keeping
 from gradverify.core.function.problem import Named, Problem
 from gradverify.core.function.steady import Steady
-from gradverify.core.function.tape import Tape
+from gradverify.core.function.tape import Tape, record
 from gradverify.core.jacobians import Investigation, evidence, investigate, whole
 from gradverify.core.judging.compare import ACCEPTED, WRONG, Code
 from gradverify.core.judging.entries import Entries
@@ -116,8 +116,9 @@ def is_worn_out(judged: Judgement, result: CheckResult) -> bool:
 
 
 def on_fresh_graphs(steady: Steady) -> Steady:
-    """Return the problem with a new graph for every vjp."""
-    return replace(steady, problem=replace(steady.problem, fresh_graphs=True))
+    """Return the problem with a new graph for every vjp, the first one included; raises EvaluationError."""
+    problem = replace(steady.problem, fresh_graphs=True)
+    return replace(steady, problem=problem, tape=record(problem))
 
 
 def seeded(found: CheckResult, problem: Problem, ready: Steady) -> CheckResult:

@@ -46,15 +46,25 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
         judged = judge(question, ready)
         with keeping(judged.result):
             found = _as_used(judged, ready, settings)
-            if is_worn_out(judged, found):
-                ready = on_fresh_graphs(ready)
-                found = _as_used(judge(question, ready), ready, settings)
+            worn = is_worn_out(judged, found)
+        if worn:  # the first result is not kept if time runs out here
+            found, ready = _second_look(question, ready, found)
+        with keeping(found):
             found = replace(found, evaluations=evaluations(ready.problem))
             found = with_reasons(found, ready.problem, tape, seen)
             found = seeded(_with_remarks(found, tuple(cut_off(ready)), left_out(ready.tape)), problem, ready)
     except EvaluationError as error:
         found = failed_call(NAME, ready.problem, error)
     return beside(found, run_gradcheck(ready.problem, settings, ready.tape))
+
+
+def _second_look(question: Question, ready: Steady, first: CheckResult) -> tuple[CheckResult, Steady]:
+    """Judge again with a new graph for every vjp; where user code raises then, keep the first result."""
+    try:
+        again = on_fresh_graphs(ready)
+        return _as_used(judge(question, again), again, question.settings), again
+    except EvaluationError:
+        return first, ready
 
 
 def _as_used(judged: Judgement, ready: Steady, settings: Settings) -> CheckResult:

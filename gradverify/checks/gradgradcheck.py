@@ -60,14 +60,24 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
         judged = judge(question, second)
         with keeping(judged.result):
-            if is_worn_out(judged, judged.result):
-                judged = judge(question, on_fresh_graphs(second))
+            worn = is_worn_out(judged, judged.result)
+        if worn:  # the first result is not kept if time runs out here
+            judged = _second_look(question, second, judged)
+        with keeping(judged.result):
             found = seeded(_with_remarks(judged, ready, settings.seed), problem, ready)
             found = replace(found, evaluations=evaluations(second.problem))
             found = _with_reasons(found, problem, settings)
     except EvaluationError as error:
         found = _failed(problem, error)
     return beside(found, run_gradgradcheck(ready.problem, settings, ready.tape))
+
+
+def _second_look(question: Question, second: Steady, first: Judgement) -> Judgement:
+    """Judge again with a new graph for every vjp; where user code raises then, keep the first judgement."""
+    try:
+        return judge(question, on_fresh_graphs(second))
+    except EvaluationError:
+        return first
 
 
 def _with_remarks(judgement: Judgement, first: Steady, seed: int) -> CheckResult:

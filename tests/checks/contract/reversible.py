@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch.autograd import Function
 from tests.core.support import double
 
 IMAGE = double([[0.3, -1.2, 0.7, 2.1], [-0.4, 0.9, 1.6, -0.8], [1.3, 0.5, -1.1, 0.2]])
+X = double([[0.3, -1.2, 0.7], [2.1, -0.4, 1.5]])
 _MIX = torch.tensor([[0.8, -0.5], [0.3, 1.1]], dtype=torch.float64)
 
 
@@ -104,14 +106,61 @@ class Lasts(Rebuilds):
 
 
 class Refuses(Rebuilds):
-    """Serves two backwards and says so at the third."""
+    """Serves two backwards, or `times` in a subclass, and says so at the next."""
+
+    times = 2
+
+    @classmethod
+    def served(cls, ctx: Any) -> int:
+        return int(getattr(ctx._forward_cls, "times", cls.times))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         ctx.asked = getattr(ctx, "asked", 0) + 1
-        if ctx.asked > 2:
+        if ctx.asked > Refuses.served(ctx):
             raise RuntimeError("raise num_bwd_passes")
         return uncoupled(ctx.kept, grad)[1]
+
+
+def refusing(times: int, function: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor]) -> type[Function]:
+    """Return a Function of each entry whose graph serves so many backwards and raises at the next."""
+
+    class Refusing(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.kept, ctx.asked = x.detach().clone(), 0
+            return function(x)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            ctx.asked += 1
+            if ctx.asked > times:
+                raise RuntimeError("no more backwards")
+            return grad * slope(ctx.kept)
+
+    return Refusing
+
+
+def refusing_twice(times: int) -> type[Function]:
+    """Return the square, whose second derivative is wrong, and whose graph of it serves so many backwards."""
+    slope = refusing(times, lambda x: 2 * x, lambda x: torch.full_like(x, 2.02))
+
+    class Square(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x.square()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return grad * slope.apply(x)  # type: ignore[no-any-return]
+
+    return Square
+
+
+def root(x: Tensor) -> Tensor:
+    return x.abs().sqrt()
 
 
 class Random(Rebuilds):

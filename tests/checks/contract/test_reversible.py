@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from torch.autograd import Function
 
+from gradverify.core.function.deadline import OutOfTime
+from gradverify.core.function.steady import Steady
+from gradverify.errors import EvaluationError
 from gradverify.result import Verdict
 from tests.checks.contract import reversible
-from tests.checks.contract.reversible import IMAGE
+from tests.checks.contract.reversible import IMAGE, X, refusing, refusing_twice, root
 from tests.checks.contract.support import contract, failing, remarked
 from tests.core.support import gradcheck
 
@@ -36,6 +40,63 @@ def test_gradcheck_fails_a_wrong_gradient_over_a_graph_that_serves_few_backwards
 
     result = gradcheck(Wrong.apply, IMAGE)
     assert {finding.code for finding in result.findings} == {"GV101"}
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 4, 5, 6, 8, 10, 12, 30])
+def test_gradcheck_fails_a_wrong_gradient_whose_graph_raises_after_a_few_backwards(times: int) -> None:
+    result = gradcheck(refusing(times, torch.sin, lambda x: 1.01 * x.cos()).apply, X)
+    assert (result.verdict, {finding.code for finding in result.findings}) == (Verdict.FAIL, {"GV101"})
+
+
+@pytest.mark.parametrize("times", [2, 5, 8, 30])
+def test_gradcheck_fails_a_wrong_block_whose_graph_raises_after_a_few_backwards(times: int) -> None:
+    class Wrong(reversible.Refuses):
+        @staticmethod
+        def backward(ctx: object, grad: object) -> object:
+            return 1.01 * reversible.Refuses.backward(ctx, grad)
+
+    Wrong.times = times
+    result = gradcheck(Wrong.apply, IMAGE)
+    assert {finding.code for finding in result.findings} == {"GV101"}
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 4, 5, 6, 8, 10, 12, 30])
+def test_gradcheck_cannot_judge_a_point_without_a_derivative_whose_graph_raises_after_a_few_backwards(
+    times: int,
+) -> None:
+    x = X.detach().clone()
+    x[0, 1] = 0.0
+    block = refusing(times, lambda x: x.abs().sqrt(), lambda x: torch.where(x == 0, 0.0, 0.5 * x.sign() / root(x)))
+    result = gradcheck(block.apply, x.requires_grad_())
+    assert (result.verdict, {finding.code for finding in result.findings}) == (Verdict.INCONCLUSIVE, {"GV104"})
+
+
+@pytest.mark.parametrize("times", [2, 3, 4, 5, 6, 8, 12])
+def test_gradgradcheck_fails_a_wrong_second_derivative_whose_graph_raises_after_a_few_backwards(times: int) -> None:
+    result = contract(refusing_twice(times).apply, X, check="gradgradcheck")
+    assert "GV201" in {finding.code for finding in result.findings}
+    assert result.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
+def test_result_of_a_worn_graph_is_not_kept_when_time_runs_out(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def out_of_time(steady: Steady) -> Steady:
+        raise OutOfTime(1.0)
+
+    monkeypatch.setattr(f"gradverify.checks.{check}.on_fresh_graphs", out_of_time)
+    function = refusing(4, torch.sin, lambda x: 1.01 * x.cos()) if check == "gradcheck" else refusing_twice(4)
+    result = contract(function.apply, X, check=check)
+    assert ([finding.code for finding in result.findings], result.mismatched) == (["GV904"], 0)
+
+
+@pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
+def test_first_result_is_kept_when_a_new_graph_raises(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(steady: Steady) -> Steady:
+        raise EvaluationError("forward", RuntimeError("no more"))
+
+    monkeypatch.setattr(f"gradverify.checks.{check}.on_fresh_graphs", raises)
+    function = refusing(4, torch.sin, lambda x: 1.01 * x.cos()) if check == "gradcheck" else refusing_twice(4)
+    assert contract(function.apply, X, check=check).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(
