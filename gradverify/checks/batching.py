@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
+from torch._functorch import autograd_function as rules
 
 from gradverify.case import Settings
 from gradverify.checks.contract.build import heard, subject_for
@@ -125,9 +125,8 @@ def _is_the_rules(error: EvaluationError) -> bool:
     """Tell whether a Function's own rule raised by mistake: not the code around it, nor to declare its limits."""
     if isinstance(error.original, NotImplementedError):
         return False
-    inside = Function.apply.__func__.__code__  # type: ignore[attr-defined]
     frames = traceback.walk_tb(error.original.__traceback__)
-    return error.stage == "backward" or any(frame.f_code is inside for frame, _ in frames)
+    return error.stage == "backward" or any(frame.f_code.co_filename == rules.__file__ for frame, _ in frames)
 
 
 def _batch(subject: Subject, batched: tuple[int, ...], dim: int, loop: _Result) -> _Result:

@@ -72,9 +72,13 @@ class _Patch:
         with self.lock:
             if not self.users:
                 self.saved = vars(Function)["apply"]
-                Function.apply = classmethod(_handled(self.saved.__func__))  # type: ignore[assignment, method-assign]
+                Function.apply = classmethod(_handled(self.original))  # type: ignore[assignment, method-assign]
                 _INNER.apply = classmethod(_handled(_inherited))
             self.users += 1
+
+    def original(self, cls: type[Function], *args: Any, **kwargs: Any) -> Any:
+        """Call `Function.apply` as it was, be it written in Python or, since torch 2.15, in C."""
+        return self.saved.__get__(None, cls)(*args, **kwargs)
 
     def leave(self) -> None:
         with self.lock:
