@@ -9,16 +9,16 @@ import torch
 
 from gradverify.case import Settings
 from gradverify.checks import batching, compiling, forward_ad, gradcheck, gradgradcheck, precision
+from gradverify.checks.accumulated import with_backward
 from gradverify.checks.contract import check as contract
 from gradverify.checks.failures import failed_call, inconclusive, not_dense, skipped, timed_out
 from gradverify.core.function.chance import seed_everywhere
 from gradverify.core.function.deadline import OutOfTime
 from gradverify.core.function.problem import Meter, Problem
 from gradverify.core.function.room import keep_what_is_freed
-from gradverify.core.function.tape import only_accumulates
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
-from gradverify.result import CheckResult, Verdict
+from gradverify.result import CheckResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +51,6 @@ CHECKS = (
 )
 
 
-_ACCUMULATED = "gradients are taken with .backward(), because backward raises under torch.autograd.grad"
-
-
 def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
     """Run the named check; what user code raises becomes a finding, and so does a time-out. All generators are seeded.
 
@@ -69,10 +66,10 @@ def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnos
         return skipped(name, problem, reason)
     keep_what_is_freed()
     result = _run(found, problem, settings, diagnose)
-    if all(finding.code != "GV903" for finding in result.findings) or not _only_accumulates(problem):
+    if all(finding.code != "GV903" for finding in result.findings):
         return result
-    result = _run(found, replace(problem, accumulates=True), settings, diagnose)
-    return result if result.verdict is Verdict.SKIP else replace(result, message=f"{result.message}; {_ACCUMULATED}")
+    other = with_backward(problem, found.undetermined, lambda problem: _run(found, problem, settings, diagnose))
+    return result if other is None else other
 
 
 def _run(check: Check, problem: Problem, settings: Settings, diagnose: Diagnose) -> CheckResult:
@@ -85,11 +82,3 @@ def _run(check: Check, problem: Problem, settings: Settings, diagnose: Diagnose)
             return failed_call(check.name, problem, error)
         except OutOfTime as error:
             return timed_out(check.name, problem, error)
-
-
-def _only_accumulates(problem: Problem) -> bool:
-    try:
-        with torch.no_grad():
-            return only_accumulates(problem)
-    except (EvaluationError, OutOfTime):
-        return False

@@ -97,6 +97,89 @@ def test_gradients_that_leaves_hold_are_left_alone() -> None:
     assert torch.equal(weight.grad, torch.ones(3, dtype=torch.float64))
 
 
+class Recomputed(torch.nn.Module):
+    """Calls a layer in a reentrant checkpoint, and scales its output by a parameter."""
+
+    def __init__(self, scaled: Callable[[Tensor, Tensor], Tensor] = torch.mul) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3).double()
+        self.scale = torch.nn.Parameter(double([0.5, 2.0, -1.0]).detach())
+        self.scaled = scaled
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scaled(checkpoint(self.layer, x, use_reentrant=True), self.scale)
+
+
+class ScaledWrong(Function):
+    """The gradient by the scale is wrong."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(x, scale)
+        return x * scale
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, scale = ctx.saved_tensors
+        return grad * scale, 1.01 * (grad * x).sum(0)
+
+
+class Ungrateful(Guarded):
+    """Returns no gradient by the weight, though the output depends on it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return x.sin() * weight
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        if not torch.autograd._is_checkpoint_valid():
+            raise RuntimeError("use .backward()")
+        x, weight = ctx.saved_tensors
+        return grad * x.cos() * weight, None
+
+
+@pytest.mark.parametrize("check", ["gradcheck", "contract", "compile"])
+@pytest.mark.parametrize("before", [None, torch.ones(3, 3, dtype=torch.float64)])
+def test_gradients_of_weights_inside_a_reentrant_checkpoint_are_left_alone(check: str, before: Tensor | None) -> None:
+    layer = torch.nn.Linear(3, 3).double()
+    layer.weight.grad = None if before is None else before.clone()
+    result = checked(lambda x: checkpoint(layer, x, use_reentrant=True), check)
+    assert (result.verdict, layer.bias.grad) == (Verdict.PASS, None)
+    found = layer.weight.grad
+    assert found is None if before is None else found is not None and torch.equal(found, before)
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict", "codes"), [("gradcheck", Verdict.INCONCLUSIVE, ["GV104"]), ("compile", Verdict.SKIP, [])]
+)
+def test_parameters_read_inside_a_reentrant_checkpoint_are_not_judged(
+    check: str, verdict: Verdict, codes: list[str]
+) -> None:
+    module = Recomputed()
+    result = checked(module, check)
+    assert (result.verdict, [finding.code for finding in result.findings]) == (verdict, codes)
+    assert "layer.weight" in result.message
+    assert "were not judged: backward adds them to the module's own parameters" in result.message
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_other_parameter_with_a_wrong_gradient_fails_beside_a_reentrant_checkpoint() -> None:
+    result = checked(Recomputed(ScaledWrong.apply), "gradcheck")
+    assert result.verdict is Verdict.FAIL
+    assert {(finding.code, finding.wrt) for finding in result.findings} == {("GV101", "scale")}
+    assert result.mismatched == 6
+
+
+def test_missing_gradient_that_no_other_tensor_gets_fails() -> None:
+    module = torch.nn.Linear(3, 1, bias=False).double()
+    module.forward = lambda x: Ungrateful.apply(x, module.weight)  # type: ignore[method-assign,no-untyped-call]
+    result = checked(module, "gradcheck")
+    assert result.verdict is Verdict.FAIL
+    assert {(finding.code, finding.wrt) for finding in result.findings} == {("GV102", "weight")}
+
+
 def test_backward_that_raises_either_way_is_an_error_without_the_note() -> None:
     class Raises(Guarded):
         @staticmethod

@@ -169,17 +169,16 @@ def nodes_behind(tensors: Iterable[Tensor]) -> Iterator[Any]:
 def _accumulated(
     roots: Sequence[Tensor], leaves: Sequence[Tensor], weights: Sequence[Tensor]
 ) -> tuple[Tensor | None, ...]:
-    """Return what `.backward()` puts into the leaves' `.grad`; other leaves of the graph keep what they have there."""
-    found = [getattr(node, "variable", None) for node in nodes_behind(roots)]
-    kept = [(leaf, leaf.grad) for leaf in (*leaves, *found) if leaf is not None]
+    """Return what `.backward()` puts into the leaves' `.grad`, which is None before and after.
+
+    The `.grad` of other leaves changes; the caller restores it.
+    """
     try:
-        for leaf, _ in kept:
-            leaf.grad = None  # what is there would be added to in place
         torch.autograd.backward(roots, weights, retain_graph=True)
         return tuple([None if leaf.grad is None else as_plain(leaf.grad) for leaf in leaves])
     finally:
-        for leaf, before in kept:
-            leaf.grad = before
+        for leaf in leaves:
+            leaf.grad = None
 
 
 def _run(problem: Problem) -> tuple[tuple[Tensor, ...], tuple[Named, ...], Passing]:

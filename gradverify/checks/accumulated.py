@@ -1,0 +1,101 @@
+"""A check run with `.backward()`, for functions whose backward raises under `torch.autograd.grad`."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradverify.checks.failures import inconclusive, skipped
+from gradverify.core.function.deadline import OutOfTime
+from gradverify.core.function.problem import Problem
+from gradverify.core.function.tape import only_accumulates
+from gradverify.errors import EvaluationError
+from gradverify.result import CheckResult, Verdict
+
+_NOTE = "gradients are taken with .backward(), because backward raises under torch.autograd.grad"
+
+
+def with_backward(problem: Problem, undetermined: str, run: Callable[[Problem], CheckResult]) -> CheckResult | None:
+    """Run a check with `.backward()`; None where backward raises with it too, or where it is not needed.
+
+    Inputs whose gradients `.backward()` adds to other tensors are not judged. `undetermined` is the check's code for
+    that; where it is "", the check is skipped.
+    """
+    with _gradients_kept() as leaves:
+        if not _only_accumulates(problem):
+            return None
+        result = run(replace(problem, accumulates=True))
+        elsewhere = _inputs_among(problem, leaves)
+    result = _without(result, elsewhere, problem, undetermined)
+    return result if result.verdict is Verdict.SKIP else replace(result, message=f"{result.message}; {_NOTE}")
+
+
+@contextmanager
+def _gradients_kept() -> Iterator[Sequence[Tensor]]:
+    """Yield all leaves that require grad, with `.grad` None, and restore their `.grad` in the end.
+
+    The leaves that a reentrant checkpoint reads are not in the graph: it records them only while backward runs.
+    """
+    with torch._C.DisableTorchFunctionSubclass():
+        tensors = [each for each in gc.get_objects() if issubclass(type(each), Tensor)]
+        kept = [(leaf, leaf.grad) for leaf in tensors if leaf.requires_grad and leaf.is_leaf]
+        for leaf, _ in kept:
+            leaf.grad = None  # what is there would be added to in place
+    try:
+        yield [leaf for leaf, _ in kept]
+    finally:
+        with torch._C.DisableTorchFunctionSubclass():
+            for leaf, before in kept:
+                leaf.grad = before
+
+
+def _inputs_among(problem: Problem, leaves: Sequence[Tensor]) -> tuple[str, ...]:
+    """Return the names of the inputs that have the values of a leaf that has a gradient.
+
+    A module's parameters are inputs with copies of their values. A reentrant checkpoint calls the module again in
+    backward, when it has its own parameters back.
+    """
+    with torch._C.DisableTorchFunctionSubclass():
+        reached = [leaf.detach() for leaf in leaves if leaf.grad is not None]
+        return tuple(
+            primal.name for primal in problem.primals if any(_same_values(primal.tensor, leaf) for leaf in reached)
+        )
+
+
+def _same_values(one: Tensor, other: Tensor) -> bool:
+    if (one.shape, one.dtype, one.device, one.layout) != (other.shape, other.dtype, other.device, other.layout):
+        return False
+    return torch.equal(one, other)
+
+
+def _without(result: CheckResult, elsewhere: Sequence[str], problem: Problem, undetermined: str) -> CheckResult:
+    """Take back what is said of the gradients by these inputs."""
+    dropped = [each for each in result.findings if each.wrt in elsewhere and each.verdict is Verdict.FAIL]
+    if not dropped:
+        return result
+    names = " and ".join(dict.fromkeys(finding.wrt or "" for finding in dropped))
+    text = (
+        f"the gradients by {names} were not judged: backward adds them to the module's own parameters, as"
+        " checkpoint(..., use_reentrant=True) does; they can be judged with use_reentrant=False"
+    )
+    left = tuple(finding for finding in result.findings if finding not in dropped)
+    fails = [finding for finding in left if finding.verdict is Verdict.FAIL]
+    if fails:
+        count = max(0, result.mismatched - sum(finding.total for finding in dropped))
+        return replace(result, findings=left, mismatched=count, message=f"{fails[0].message}; {text}")
+    found = inconclusive(result.check, problem, undetermined, text) if undetermined else None
+    found = found or skipped(result.check, problem, text)
+    return replace(found, findings=(*found.findings, *left), evaluations=result.evaluations)
+
+
+def _only_accumulates(problem: Problem) -> bool:
+    try:
+        with torch.no_grad():
+            return only_accumulates(problem)
+    except (EvaluationError, OutOfTime):
+        return False
