@@ -35,7 +35,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     """Compare every entry with finite differences; torch's gradcheck runs beside it. Raises EvaluationError."""
     with containers_seen() as seen:
         tape = record(problem)
-    result = never_called(NAME, problem, seen) or unjudgeable(NAME, SERIES, problem, tape)
+    result = never_called(NAME, problem, tape, seen) or unjudgeable(NAME, SERIES, problem, tape)
     if result is not None:
         return result
     ready = steady(problem, tape, settings.seed)

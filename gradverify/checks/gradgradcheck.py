@@ -16,7 +16,7 @@ from gradverify.checks.failures import evaluations, failed_call, inconclusive, s
 from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.symmetry import asymmetric
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
-from gradverify.checks.untracked import containers_seen, never_called
+from gradverify.checks.untracked import containers_seen, never_called, without_backward
 from gradverify.core.function.deadline import keeping
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.sampler import sampler
@@ -39,7 +39,8 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     """Compare every entry of the vjp's Jacobian; torch's gradgradcheck runs beside it. Raises EvaluationError."""
     with containers_seen() as seen:
         tape = record(problem)
-    nothing = never_called(NAME, problem, seen) or unjudgeable(NAME, SERIES, problem, tape)
+    nothing = never_called(NAME, problem, tape, seen) or unjudgeable(NAME, SERIES, problem, tape)
+    nothing = nothing or without_backward(NAME, problem, tape)
     if nothing is not None:
         return nothing
     ready = steady(problem, tape, settings.seed)

@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gradverify.checks.contract.nodes import tensors_in
-from gradverify.checks.failures import failing
+from gradverify.checks.failures import failing, skipped
 from gradverify.core.function.plain import intercepted, is_hand_written
 from gradverify.core.function.problem import Problem
 from gradverify.core.function.tape import Tape, nodes_behind
-from gradverify.result import CheckResult, Finding
+from gradverify.result import CheckResult, Finding, Verdict
 
 _CODE = "GV106"
 
@@ -57,16 +57,29 @@ def containers_seen() -> Iterator[Containers]:
         yield seen
 
 
-def never_called(check: str, problem: Problem, seen: Containers) -> CheckResult | None:
-    """Return the fail of a problem with a Function whose backward cannot be called, None if there is none."""
-    return failing(check, problem, _CODE, seen.returned[0]) if seen.returned else None
+def never_called(check: str, problem: Problem, tape: Tape, seen: Containers) -> CheckResult | None:
+    """Return the fail of a problem whose Function returned a container, if no output was computed on a graph.
+
+    None for any other problem: where an output was, tensors in the container may be meant as constants.
+    """
+    computed = any(node is not None for node in tape.nodes)  # an input that is returned as it is has no node
+    return None if computed or not seen.returned else failing(check, problem, _CODE, seen.returned[0])
+
+
+def without_backward(check: str, problem: Problem, tape: Tape) -> CheckResult | None:
+    """Return the skip of a problem none of whose outputs has a graph, None where there is a backward."""
+    return (
+        None if _has_graph(tape) else skipped(check, problem, "no output has a graph: there is no backward to question")
+    )
 
 
 def with_reasons(result: CheckResult, problem: Problem, tape: Tape, seen: Containers) -> CheckResult:
-    """Say of missing gradients that autograd never saw the input, or that no output has a graph."""
+    """Say why gradients are missing or wrong: autograd never saw an input or a result, or no output has a graph."""
     reasons = _reasons(problem, tape, seen)
     findings = tuple(_with_reason(finding, reasons) for finding in result.findings)
-    return replace(result, findings=findings) if reasons else result
+    if result.verdict is Verdict.FAIL and seen.returned:
+        findings = (*findings, Finding(code=_CODE, verdict=Verdict.PASS, message=seen.returned[0]))
+    return replace(result, findings=findings)
 
 
 def _untracked(cls: type[Function], returned: Any) -> str:
@@ -93,7 +106,7 @@ def _boxes(cls: type[Function], value: Any) -> Iterator[Box]:
 def _reasons(problem: Problem, tape: Tape, seen: Containers) -> dict[str, tuple[str, str]]:
     """Return for each input that autograd cannot reach why that is so, and what to do."""
     found: dict[str, tuple[str, str]] = {}
-    if not any(output.tensor.requires_grad for output in tape.outputs):
+    if not _has_graph(tape):
         why = "no output has a graph, so backward is never called"
         cure = "outputs are detached, computed without a graph, or all marked as non-differentiable"
         found |= {primal.name: (why, cure) for primal in problem.primals}
@@ -117,6 +130,10 @@ def _with_reason(finding: Finding, reasons: dict[str, tuple[str, str]]) -> Findi
     why, cure = reasons[name]
     first = finding.message.partition("\n")[0].removeprefix("backward returns ")
     return replace(finding, cause=None, message=f"{why}: {first}; {cure}")
+
+
+def _has_graph(tape: Tape) -> bool:
+    return any(output.tensor.requires_grad for output in tape.outputs)
 
 
 def _is_float(tensor: Tensor) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import gradverify
 from gradverify.result import CaseResult, Verdict
-from tests.core.support import double
+from tests.core.support import claimed, double, gradgradcheck
 
 X = [0.5, -1.0]
 
@@ -79,8 +79,34 @@ def test_a_function_that_returns_only_a_container_fails_every_check(make: Callab
 def test_a_container_is_seen_when_apply_is_called_on_the_way() -> None:
     function = returning(lambda x: {"y": x * 2})
     apply = function.apply
-    for wrapped in (lambda x: function.apply(x)["y"] + x, lambda x: apply(x)["y"] + x):
+    for wrapped in (lambda x: function.apply(x)["y"] * 2, lambda x: apply(x)["y"] * 2):
         assert {check.findings[0].code for check in verified(wrapped, double(X)).checks} == {"GV106"}
+
+
+def test_a_container_on_the_way_explains_wrong_entries_where_another_path_has_a_graph() -> None:
+    function = returning(lambda x: {"y": x * 2})
+    found = verified(lambda x: function.apply(x)["y"] + x, double(X)).checks[0]
+    assert found.verdict is Verdict.FAIL
+    assert [(finding.code, finding.verdict) for finding in found.findings] == [
+        ("GV101", Verdict.FAIL),
+        ("GV106", Verdict.PASS),
+    ]
+
+
+def test_a_container_whose_tensors_are_used_as_constants_fails_nothing() -> None:
+    order = returning(lambda x: (x.argsort(), {"values": x.sort().values}))
+    square = claimed(torch.square, lambda x: 2 * x)
+    found = verified(lambda x: square(x[order.apply(x)[0]]), double([0.5, -1.0, 2.0, 1.5]))
+    assert found, str(found)
+    assert found.checks[0].message.startswith("16 entries agree")
+
+
+def test_a_wrong_function_beside_a_container_still_fails() -> None:
+    order = returning(lambda x: (x.argsort(), {"values": x.sort().values}))
+    square = claimed(torch.square, lambda x: 3 * x)
+    found = verified(lambda x: square(x[order.apply(x)[0]]), double([0.5, -1.0, 2.0, 1.5]))
+    assert found.checks[0].verdict is Verdict.FAIL
+    assert found.checks[0].findings[0].code == "GV101"
 
 
 @pytest.mark.parametrize(
@@ -129,3 +155,21 @@ def test_a_missing_gradient_without_any_graph_says_that_backward_is_never_called
         "no output has a graph, so backward is never called: no gradient for x, but output depends on it in 2 entries"
         " of d output / d x; outputs are detached, computed without a graph, or all marked as non-differentiable"
     )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: given(lambda xs: sum(x * x for x in xs), lambda grad: None).apply([x, y]),
+        lambda x, y: (x * y).detach(),
+    ],
+)
+def test_gradgradcheck_is_skipped_where_no_output_has_a_graph(function: Any) -> None:
+    found = gradgradcheck(function, double([0.5, -1.0]), double([2.0, 3.0]))
+    assert (found.verdict, found.message) == (Verdict.SKIP, "no output has a graph: there is no backward to question")
+
+
+def test_gradgradcheck_passes_a_constant_whose_backward_returns_zero() -> None:
+    constant = given(torch.ones_like, torch.zeros_like)
+    found = gradgradcheck(constant.apply, double(X))
+    assert (found.verdict, found.message.split("; ")[-1]) == (Verdict.PASS, "every derivative is zero")

@@ -12,7 +12,7 @@ from gradverify.checks.contract.repeats import Steady, steady
 from gradverify.checks.contract.returned import refusals
 from gradverify.checks.contract.subject import Subject, completed, opened
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
-from gradverify.checks.untracked import containers_seen, never_called
+from gradverify.checks.untracked import containers_seen, never_called, without_backward
 from gradverify.core.function.analytic import Reuse
 from gradverify.core.function.deadline import OutOfTime
 from gradverify.core.function.problem import Problem
@@ -50,13 +50,14 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
         return skipped(NAME, problem, reason)
     with containers_seen() as seen:
         ready = steady(problem, settings)
-    never = never_called(NAME, ready.problem, seen)
+    never = never_called(NAME, ready.problem, ready.tape, seen)
     if never is not None:
         return never
     if any(finding.verdict is Verdict.FAIL for finding in ready.findings):
         return _result(ready.problem, ready.findings, "")
-    if not any(output.tensor.requires_grad for output in ready.tape.outputs):
-        return skipped(NAME, problem, "no output has a graph: there is no backward to question")
+    nothing = without_backward(NAME, ready.problem, ready.tape)
+    if nothing is not None:
+        return nothing
     refused = refusals(ready.problem, record(ready.problem))
     if refused:
         return _result(ready.problem, refused, "")
