@@ -156,7 +156,10 @@ def _deadline(timeout: float | None) -> Deadline | None:
         return None
     if isinstance(timeout, bool) or not (isinstance(timeout, int | float) and timeout > 0):
         raise ValueError(f"timeout: expected a number of seconds above zero, found {timeout!r}")
-    return deadline_in(timeout)
+    try:
+        return deadline_in(float(timeout))
+    except OverflowError:
+        raise ValueError("timeout: expected a number of seconds above zero, found one that no float holds") from None
 
 
 def _keywords(kwargs: Any) -> Mapping[str, Any]:
