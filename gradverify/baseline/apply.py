@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gradverify.baseline.model import Baseline, Entry, Key, described, excess, has_expired
 from gradverify.problem import Problem, problems_of
-from gradverify.result import PRINTED, CaseResult, Report, Verdict, summarize
+from gradverify.result import PRINTED, CaseResult, Finding, Index, Method, Report, Verdict, summarize
 from gradverify.spec.wording import visible
 
 _FAILING = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.ERROR)
@@ -69,7 +69,7 @@ def findings_of(case: CaseResult) -> tuple[Entry, ...]:
             return ()
         before = found.get(entry.key)
         if before is not None:
-            entry = replace(before, total=before.total + entry.total, cause=before.cause or entry.cause)
+            entry = _together(before, entry)
         found[entry.key] = entry
     return tuple(found.values())
 
@@ -81,8 +81,12 @@ def fixed(report: Report, baseline: Baseline) -> tuple[Entry, ...]:
 
 
 def smaller(report: Report, baseline: Baseline) -> tuple[tuple[Entry, int], ...]:
-    """Return the entries whose finding has fewer wrong entries than they know, each with how many there are."""
-    totals = {now.key: now.total for case in report.cases for now in findings_of(case)}
+    """Return the entries whose finding has fewer wrong entries than they know, each with how many there are.
+
+    Those of probed Jacobians are left out: how many entries the search finds says nothing of how many there are.
+    """
+    found = (now for case in report.cases for now in findings_of(case))
+    totals = {now.key: now.total for now in found if now.columns is None}
     counts = ((entry, totals.get(entry.key, entry.total)) for entry in baseline.entries)
     return tuple((entry, total) for entry, total in counts if total < entry.total)
 
@@ -109,9 +113,29 @@ def _entry(case: CaseResult, problem: Problem) -> Entry | None:
         of=visible(finding.of) if finding and finding.of else None,
         wrt=visible(finding.wrt) if finding and finding.wrt else None,
         total=max(finding.total, 1) if finding else 1,
+        columns=_columns(finding) if finding and _is_probed(case, problem.check) else None,
         cause=finding.cause if finding else None,
         reason=NO_REASON,
     )
+
+
+def _is_probed(case: CaseResult, check: str | None) -> bool:
+    return any(one.check == check and one.method is Method.PROBED for one in case.checks)
+
+
+def _columns(finding: Finding) -> tuple[Index, ...] | None:
+    """Return the columns of the wrong entries; None where the finding is about no entries."""
+    if not finding.elements and finding.verdict is not Verdict.FAIL:
+        return None
+    return tuple(sorted({element.input_index for element in finding.elements}))
+
+
+def _together(first: Entry, second: Entry) -> Entry:
+    """Return one entry for two findings with the same key."""
+    columns = None
+    if first.columns is not None or second.columns is not None:
+        columns = tuple(sorted({*(first.columns or ()), *(second.columns or ())}))
+    return replace(first, total=first.total + second.total, columns=columns, cause=first.cause or second.cause)
 
 
 def _is_gone(entry: Entry, case: CaseResult) -> bool:

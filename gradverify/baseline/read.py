@@ -88,6 +88,7 @@ def _entry_reader(codes: Sequence[str]) -> Reader[Entry]:
         "of": text,
         "wrt": text,
         "total": whole_between(1, _MOST),
+        "columns": list_of(list_of(whole_between(0, _MOST), "whole numbers"), "indices of input elements"),
         "cause": text,
         "reason": text,
         "expires": _date,

@@ -10,6 +10,7 @@ from report_specimens import (
     case,
     check,
     crashed,
+    element,
     everything,
     failing_check,
     finding,
@@ -24,7 +25,7 @@ from report_specimens import (
 
 from gradverify.baseline.apply import findings_of, fixed, judge_of, judged, judged_report, renewed, smaller
 from gradverify.baseline.model import Baseline, Entry
-from gradverify.result import CaseResult, Verdict
+from gradverify.result import CaseResult, Method, Verdict
 
 TODAY = datetime.date(2026, 4, 1)
 LOST = "GV904: timed out after 2 s; the last it printed:\nstep 1"
@@ -124,6 +125,43 @@ def test_fewer_wrong_entries_are_known_and_the_entry_is_stale() -> None:
     assert smaller(report(wrong()), known(more)) == ((more, 224),)
     assert fixed(report(wrong()), known(more)) == ()
     assert smaller(report(wrong()), known(replace(more, total=224), replace(more, wrt="w"))) == ()
+
+
+def probed(*columns: int, **changes: object) -> CaseResult:
+    elements = tuple(element(column) for column in columns)
+    found = finding(elements=elements, **({"total": 9, "cause": "boundary-tile"} | changes))
+    return replace(masked(), checks=(failing_check(method=Method.PROBED, findings=(found,)),))
+
+
+@pytest.mark.parametrize(
+    ("now", "beyond"),
+    [
+        (probed(0, 1, 2), ""),
+        (probed(1, total=2), ""),
+        (probed(0, 640, 641, total=5), "column [640] is not in `columns`, and 1 more"),
+        (probed(640, total=5), "column [640] is not in `columns`"),
+        (probed(0, 1, total=10), "10 entries, known are 9"),
+        (probed(0, 1, cause=None), "cause not found, known is boundary-tile"),
+        (probed(), "probed, and no column was found"),
+    ],
+)
+def test_a_finding_of_a_probed_jacobian_is_known_by_its_columns_and_cause(now: CaseResult, beyond: str) -> None:
+    baseline = renewed(report(probed(0, 1, 2)), Baseline())
+    found = judged(now, judge_of(baseline, TODAY))
+    assert found.as_expected is not bool(beyond)
+    assert found.message == (f"beyond the baseline: gradcheck GV101 d y / d x ({beyond})" if beyond else "")
+    assert smaller(report(now), baseline) == ()
+
+
+def test_an_entry_without_columns_does_not_know_a_probed_finding() -> None:
+    found = verdict(probed(0), entry(masked(), total=9, cause="boundary-tile"))
+    assert "(probed, and the entry has no `columns`; write the baseline again)" in found.message
+
+
+def test_the_columns_of_findings_with_the_same_names_are_joined() -> None:
+    both = (*probed(0).checks[0].findings, *probed(7).checks[0].findings)
+    two = replace(masked(), checks=(failing_check(method=Method.PROBED, findings=both),))
+    assert [now.columns for now in findings_of(two)] == [((0,), (7,))]
 
 
 def test_an_entry_holds_through_its_last_day() -> None:

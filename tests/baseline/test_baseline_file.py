@@ -75,6 +75,13 @@ def test_it_is_easy_to_read_and_always_in_the_same_order() -> None:
     assert text.startswith("# Failures that are known: ")
 
 
+def test_columns_are_written_and_read_back() -> None:
+    entries = tuple(entry(wrt=name, columns=at) for name, at in (("a", ((0, 3), (1, 0))), ("b", ((),)), ("c", ())))
+    text = to_yaml(Baseline(entries=entries))
+    assert "    total: 1\n    columns: [[0, 3], [1, 0]]\n" in text
+    assert parse(text, "b.yaml", CODES).baseline.entries == entries
+
+
 def test_nothing_known() -> None:
     assert to_yaml(Baseline()).endswith("version: 2\nknown: []\n")
     assert parse(to_yaml(Baseline()), "b.yaml", CODES).baseline == Baseline()
