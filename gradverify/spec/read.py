@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from gradverify.spec.readers import BadValueError, Issue
 from gradverify.spec.resolve import Remembered, read_case
 from gradverify.spec.wording import found, listed
 
+_BASELINE = frozenset(("version", "known"))  # keys of a file of known failures
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
@@ -32,7 +35,8 @@ def read_paths(paths: Sequence[str | Path]) -> Reading:
     """Return the specs that files and folders hold; a file with a mistake has errors and no specs."""
     files, missing = find_specs(paths)
     namesakes = _by_name(files)
-    readings = [_read_file(file) for file in files]
+    named = {os.path.abspath(path) for path in paths}  # noqa: PTH100 (links are kept)
+    readings = [_read_file(file, named) for file in files]
     errors = [*missing, *_same_names(namesakes), *(error for reading in readings for error in reading.errors)]
     if not paths:
         errors.append(file_error(Path(), "nothing to read", "name a spec, or a folder with specs"))
@@ -75,9 +79,22 @@ def _same_names(groups: Mapping[str, Sequence[Path]]) -> Iterator[SpecError]:
             yield file_error(path, problem, hint)
 
 
-def _read_file(file: SpecFile) -> Reading:
+def _read_file(file: SpecFile, named: Collection[str]) -> Reading:
+    """Read a file; a baseline that lies in a folder of specs has neither specs nor mistakes."""
     text = read_text(file.path)
-    return Reading(specs=(), errors=(text,)) if isinstance(text, SpecError) else read_spec(text, file)
+    if isinstance(text, SpecError):
+        return Reading(specs=(), errors=(text,))
+    if not _is_baseline(text, file):
+        return read_spec(text, file)
+    mistake = file_error(file.path, "this is a baseline, not a spec", f"pass it with --baseline {file.path}")
+    return Reading(specs=(), errors=(mistake,) if str(file.location) in named else ())
+
+
+def _is_baseline(text: str, file: SpecFile) -> bool:
+    if "version" not in text or "known" not in text:  # to compose a large spec takes time
+        return False
+    documents = compose(text, str(file.path)).documents
+    return len(documents) == 1 and isinstance(documents[0].plain, dict) and documents[0].plain.keys() >= _BASELINE
 
 
 def _read_document(root: Node, file: SpecFile, errors: list[SpecError], taken: set[str]) -> tuple[SpecCase, ...]:

@@ -57,6 +57,21 @@ def test_paths_that_name_no_spec(folder: Folder) -> None:
     assert errors() == [".:1:1: nothing to read (name a spec, or a folder with specs)"]
 
 
+@pytest.mark.parametrize("text", ["version: 2\nknown: []\n", "known:\n  - case: a\nversion: 1\n"])
+def test_a_baseline_in_a_folder_is_left_out_and_by_name_a_mistake(folder: Folder, text: str) -> None:
+    folder.write("a.yaml", MODULE)
+    folder.write("known.yaml", text)
+    reading = read_paths(["."])
+    assert ([spec.file for spec in reading.specs], reading.errors) == (["a.yaml"], ())
+    said = ["known.yaml:1:1: this is a baseline, not a spec (pass it with --baseline known.yaml)"]
+    assert errors("known.yaml") == errors(".", "known.yaml") == said
+
+
+def test_a_file_with_one_key_of_a_baseline_is_read_as_a_spec(folder: Folder) -> None:
+    folder.write("a.yaml", MODULE + "version: 2\n")
+    assert errors(".") == ["a.yaml:3:1: version: unknown key (did you mean `precision`?)"]
+
+
 def test_a_folder_that_cannot_be_read_is_one_mistake(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def scandir(path: str) -> None:
         raise PermissionError(13, "Permission denied", path)
