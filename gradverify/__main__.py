@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from gradverify.errors import GradverifyError
-
 
 def main() -> None:
     """Run the command line."""
-    try:
-        from gradverify.cli.streams import open_closed_streams
+    from gradverify.cli.starting import end_on_interrupt
 
-        open_closed_streams()
-        from gradverify.cli.app import app
-        from gradverify.cli.exits import unwritten
-    except KeyboardInterrupt:  # the first tenth of a second is spent on imports
-        raise SystemExit(130) from None
+    end_on_interrupt()  # starting takes some tenths of a second
+    from gradverify.cli.streams import open_closed_streams
+
+    open_closed_streams()
+    from gradverify.cli.app import app
+    from gradverify.cli.exits import unwritten
+    from gradverify.errors import GradverifyError
 
     try:
         app()

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from gradverify.cli.defect import defect_report
+from gradverify.cli.starting import raise_on_interrupt
 from gradverify.cli.terminal import OutputError, complain, hush, print_problems, say_error
 from gradverify.errors import GradverifyError, SpecError
 
@@ -55,6 +56,7 @@ def unwritten(error: Exception) -> ExitCode:
 
 def _outcome(command: Command, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExitCode:
     try:
+        raise_on_interrupt()
         return command(*args, **kwargs)
     except SpecError as error:
         print_problems([error])
