@@ -28,6 +28,9 @@ from tests.checks.odd_tensors import (
     quietly,
 )
 
+# torch warns once in a process that some kinds of tensors are new or old; which test that is depends on the order.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
 COMPILE = "compile"  # takes seconds each
 NAMES = tuple(check.name for check in CHECKS if check.name != COMPILE)
 
@@ -52,7 +55,7 @@ def test_right_function_of_an_odd_constant_passes(constant: Callable[[], Tensor]
 
 @pytest.mark.parametrize("constant", CONSTANTS.values(), ids=CONSTANTS.keys())
 def test_wrong_function_of_an_odd_constant_fails(constant: Callable[[], Tensor]) -> None:
-    results = verified(WrongScaled, leaf(), constant(), checks=("gradcheck",))
+    results = verified(WrongScaled, leaf(), quietly(constant), checks=("gradcheck",))
     assert (results["gradcheck"].verdict, results["gradcheck"].mismatched) == (Verdict.FAIL, 4)
 
 
