@@ -77,7 +77,7 @@ class _Patch:
             self.users += 1
 
     def original(self, cls: type[Function], *args: Any, **kwargs: Any) -> Any:
-        """Call `Function.apply` as it was, be it written in Python or, since torch 2.15, in C."""
+        """Call `Function.apply` as it was, be it written in Python or, as in torch 2.14.1 and newer, in C."""
         return self.saved.__get__(None, cls)(*args, **kwargs)
 
     def leave(self) -> None:
