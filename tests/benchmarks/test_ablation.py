@@ -16,6 +16,8 @@ from gradverify.core.excuses import second_look
 from gradverify.result import Verdict
 from tests.core.support import double, gradcheck
 
+pytestmark = pytest.mark.slow  # the zoo once for each mechanism
+
 EXCUSES = [mechanism for mechanism in MECHANISMS if mechanism.group is Group.EXCUSE]
 DECIDED = {  # excuse: a row of the zoo that is a false alarm without it
     "spilt": "sqrt of zero beside others",

@@ -61,6 +61,7 @@ def reentrant(x: Tensor) -> Tensor:
     return checkpoint(lambda y: y.tanh() * y, x, use_reentrant=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [reentrant, Guarded, lambda x: (reentrant(x), x.sin())])
 @pytest.mark.parametrize("check", ["gradcheck", "contract", "compile"])
 def test_function_that_needs_backward_passes_and_the_message_says_how(function: Callable[..., Any], check: str) -> None:

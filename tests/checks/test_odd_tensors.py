@@ -59,6 +59,7 @@ def test_wrong_function_of_an_odd_constant_fails(constant: Callable[[], Tensor])
     assert (results["gradcheck"].verdict, results["gradcheck"].mismatched) == (Verdict.FAIL, 4)
 
 
+@pytest.mark.slow
 def test_compile_takes_a_sparse_constant_and_a_subclass() -> None:
     for constant in ("sparse COO", "attribute and __torch_function__"):
         found = verified(Scaled, leaf(), quietly(CONSTANTS[constant]), checks=(COMPILE,))

@@ -277,6 +277,7 @@ def test_no_faint_leak_in_backward_stays_unseen(size: float) -> None:
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.integers(32, 400), st.integers(0, 1000), st.sampled_from([-1.0, -1e-6, 1e-6, 0.5]))
 def test_a_glance_overlooks_no_entry(size: int, seed: int, error: float) -> None:

@@ -77,6 +77,7 @@ def test_a_branch_that_rounding_decides_is_a_kink(factor: float, verdict: Verdic
     assert result.kinks == 3
 
 
+@pytest.mark.slow
 def test_what_is_hardly_more_than_allowed_is_no_kink() -> None:
     factor, weights = torch.linspace(1.0005, 1.0015, 500), drawn(12, 500, dtype=torch.float32).detach()
 

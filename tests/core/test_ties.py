@@ -139,18 +139,20 @@ def test_nothing_is_asked_where_no_two_kinks_share_a_row(monkeypatch: pytest.Mon
         gradcheck(torch.amax, double([1.0, 1.0]))
 
 
-@pytest.mark.parametrize(("factor", "leak", "verdict"), [(1.0, 0.0, "pass"), (0.5, 0.0, "fail"), (1.0, 0.3, "fail")])
-def test_a_quantile_of_equal_numbers_claims_as_much_as_it_rises_by(factor: float, leak: float, verdict: str) -> None:
-    def backward(grad: Tensor, x: Tensor) -> Tensor:
-        with torch.enable_grad():
-            copy = x.detach().requires_grad_()
-            (slope,) = torch.autograd.grad(copy.quantile(0.3), copy)
-        slope = slope * factor
-        slope[4] += leak
-        return grad * slope
-
-    quantile = with_backward(lambda x: x.quantile(0.3), backward)
-    assert gradcheck(quantile, double([1.5] * 20)).verdict == verdict
+@pytest.mark.parametrize("places", [(14, 15), (11, 19), (0, 1)])  # which of the equals differs between torch versions
+@pytest.mark.parametrize(
+    ("claims", "verdict"),
+    [((0.7, 0.3), "pass"), ((0.5, 0.5), "pass"), ((0.35, 0.15), "fail"), ((0.7, 0.6), "fail")],
+)
+def test_a_quantile_of_equal_numbers_claims_as_much_as_it_rises_by(
+    places: tuple[int, int], claims: tuple[float, float], verdict: str
+) -> None:
+    slope = torch.zeros(20, dtype=torch.float64)
+    slope[list(places)] = torch.tensor(claims, dtype=torch.float64)
+    result = gradcheck(with_backward(lambda x: x.quantile(0.3), lambda g, x: g * slope), double([1.5] * 20))
+    assert result.verdict == verdict
+    if verdict == "fail":
+        assert messages(result)[0].endswith(f"(20 inputs), output changes by 1, backward says {sum(claims):.4g}")
 
 
 @pytest.mark.parametrize(("claim", "verdict"), [(1e-11, "pass"), (0.1, "fail")])

@@ -175,6 +175,7 @@ def test_two_mistakes_are_not_told_as_one() -> None:
     assert checked(with_backward(torch.sigmoid, backward), drawn(64, 64)).findings[0].cause is None
 
 
+@pytest.mark.slow
 def test_an_excerpt_has_a_part_of_the_jacobian() -> None:
     x, weight = drawn(9, 400), drawn(400, seed=1)
     problem = problem_of(lambda x, y: (x * y).sin() + x.sum(1, keepdim=True), x, weight)
@@ -208,6 +209,7 @@ def _nothing() -> Any:
     return Nothing()
 
 
+@pytest.mark.slow
 def test_excerpts_are_counted_and_none_are_made_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
 

@@ -150,6 +150,7 @@ def test_text_of_others_stays_text() -> None:
     assert told["rows"][0][0] == f"{HOSTILE}[1]"
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_can_be_embedded(text: str) -> None:
@@ -319,6 +320,7 @@ def test_a_page_of_many_failures_stays_small() -> None:
     assert len(to_html(crowd)) < 20_000_000
 
 
+@pytest.mark.slow
 def test_two_thousand_cases_that_pass() -> None:
     text = to_html(report(*(case(f"a/{n}/cpu-float64") for n in range(2000))))
     assert len(text) < 5_000_000

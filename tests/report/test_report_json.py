@@ -21,6 +21,7 @@ def test_round_trip_of_every_kind() -> None:
     assert from_json(text).cases[3] == everything().cases[3]
 
 
+@pytest.mark.slow
 @of_any_report
 @given(st.builds(Report, schema_version=st.just(SCHEMA_VERSION)))
 def test_round_trip_of_any_report(made: Report) -> None:

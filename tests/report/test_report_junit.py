@@ -123,6 +123,7 @@ def test_any_text_is_held(text: str) -> None:
     entry_of(one)
 
 
+@pytest.mark.slow
 @of_any_report
 @given(st.builds(Report, schema_version=st.just(SCHEMA_VERSION)))
 def test_any_report_is_valid_but_for_times_below_zero(made: Report) -> None:

@@ -9,6 +9,8 @@ from gradverify.result import CaseResult, Verdict
 from gradverify.run.task import Engine
 from tests.run.making import SHOWN, case, run
 
+pytestmark = pytest.mark.slow  # processes that are killed, or hang until they are
+
 ALL = ("gradcheck", "gradgradcheck", "contract")
 
 

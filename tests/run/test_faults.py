@@ -19,6 +19,8 @@ from gradverify.run.task import Engine, Task, TaskLost, TaskStarted
 from tests.run.making import OPS, SHOWN, case, run
 from tests.run.processes import left_over
 
+pytestmark = pytest.mark.slow  # processes that are killed, or hang until they are
+
 # name: what the message has to say
 CRASHES = {
     "segfault": "crashed: SIGSEGV (Segmentation fault), last in {place} in segfault; the last it printed:\n"

@@ -17,6 +17,8 @@ from gradverify.run.pool import LocalPool
 from gradverify.run.task import Engine
 from tests.run.making import case, outcome
 
+pytestmark = pytest.mark.slow  # a dozen runs of many cases
+
 X = TensorInput(origin=Normal(), shape=(3,))
 
 

@@ -171,6 +171,7 @@ def test_a_mistake_in_a_spec_stops_everything_unless_one_keeps_going(
     assert [result.id for result in outcome(cases, engine, keep_going=True).report.cases] == [cases[1].id]
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_had_finished(engine: Engine) -> None:
     cases = [case("Square"), case("hang", "faults.py"), case("stop", "faults.py")]
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
@@ -198,6 +199,7 @@ run_cases([case("Square"), case("hang", "faults.py")], (), RunOptions(workers=2)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_no_process_behind() -> None:
     """The light process never imports torch, and whatever ends it ends its workers."""
     root = Path(__file__).parents[2]

@@ -17,6 +17,8 @@ from gradverify.report.to_json import from_json
 from gradverify.result import Report
 from tests.run.processes import left_over, offspring
 
+pytestmark = pytest.mark.slow  # whole commands that are interrupted
+
 SPEC = """
 inputs: {x: {shape: [2]}}
 checks: [gradcheck]

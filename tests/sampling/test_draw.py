@@ -150,6 +150,7 @@ def test_values_depend_on_name_key_and_seed_and_on_nothing_else() -> None:
         assert not torch.equal(first, drawn(description, **changes))
 
 
+@pytest.mark.slow
 def test_values_are_the_same_in_another_process() -> None:
     program = (
         "from gradverify.case import *; from gradverify.sampling.draw import draw;"

@@ -78,6 +78,7 @@ def test_mutated_text(at: int, removed: int, inserted: str) -> None:
     read(GOOD[:at] + inserted + GOOD[at + removed :])
 
 
+@pytest.mark.slow
 @fuzz
 @given(st.data())
 def test_mutated_values(data: st.DataObject) -> None:

@@ -57,6 +57,7 @@ def test_flood(folder: Folder, text: str, first: str) -> None:
     assert all(len(line) < 1000 and line.isprintable() for line in lines)
 
 
+@pytest.mark.slow
 def test_large_spec_is_read(folder: Folder) -> None:
     values = ", ".join(["0.5"] * 100_000)
     text = f"{FUNCTION}inputs: {{x: {{values: [{values}]}}}}\ncases:\n"

@@ -72,6 +72,7 @@ def test_a_mistake_that_the_function_shows_fails_the_test(
     result.stdout.fnmatch_lines(["specs/missing.yaml:2:11: function: *Rigth*Right*"])
 
 
+@pytest.mark.slow
 def test_a_crash_is_a_failure_and_the_next_test_runs(pytester: pytest.Pytester, project: Project, lent: Lent) -> None:
     project(a="Crashes", b="Right")
     result = pytester.runpytest("--gradverify", "specs")

@@ -50,7 +50,8 @@ def plainly(chosen: Callable[[type[Function]], bool] = is_hand_written) -> Itera
     """Have `apply` of the Functions chosen run their forward as plain code.
 
     What a forward does to tensors behind autograd's back (`.data`, numpy, `no_grad`) has no derivative then. An `apply`
-    that somebody has put aside before (`relu = ReLU.apply`) is still the Function's own under vmap.
+    that somebody has put aside before (`relu = ReLU.apply`) is still the Function's own under vmap, and everywhere in
+    torch 2.14.1 and newer, where it is in C.
     """
 
     def handle(original: Callable[[], Any], cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

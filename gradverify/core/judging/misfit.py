@@ -15,7 +15,8 @@ from gradverify.core.judging.bench import Bench
 from gradverify.core.numeric.moves import to_owners
 from gradverify.core.numeric.pieces import DISTANCE, STEP, slopes
 
-_DIRECTIONS = 3  # random ones, beside that of all kinked coordinates rising alike
+_DIRECTIONS = 3  # random ones, beside those of all kinked coordinates, and of all coordinates, rising alike
+_EVERY = 1  # number of the direction of all coordinates
 _PIECES = 8  # points close by at which they are taken
 ALIKE = 1e-4  # derivatives of pieces that differ by no more than this part of their terms are the same
 CLEARLY = 30.0  # a claim off by this many times what they may differ is none of any piece
@@ -26,11 +27,12 @@ _GROUPS = 4  # of outputs without an input in common, looked at together before 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One output with several kinked inputs, and the direction in which its claim may be wrong."""
+    """One output of several inputs, some of them kinked, and the direction in which its claim may be wrong."""
 
     number: int  # among the rows looked at
-    moves: Tensor  # (k,) of its kinked entries
+    moves: Tensor  # (k,) of its entries along the direction
     inputs: Tensor  # (k,) coordinates
+    kinked: Tensor  # (k,) which entries are at a kink
     direction: Tensor  # (k,) the largest is 1
     length: float  # of the shortest input
     least: float  # what derivatives along the direction are of no consequence
@@ -39,10 +41,11 @@ class Row:
 def suspects(near: Bench, kinked: Tensor, generator: torch.Generator) -> Iterator[Row]:
     """Yield the rows whose claim is off along a direction in which the pieces close by do not differ; worst first."""
     length = own_or_shared(near.lengths)
-    mine = torch.zeros_like(length, dtype=torch.bool)
+    mine, every = (torch.zeros_like(length, dtype=torch.bool) for _ in range(2))
     mine[near.moves.owner[kinked]] = True
-    alike = torch.where(mine, length[mine].min(), 0.0)
-    directions = [alike, *(torch.where(mine, scattered(length, generator), 0.0) for _ in range(_DIRECTIONS))]
+    every[near.moves.owner[near.moves.owner >= 0]] = True
+    directions = [torch.where(some, length[some].min(), 0.0) for some in (mine, every)]
+    directions += [torch.where(mine, scattered(length, generator), 0.0) for _ in range(_DIRECTIONS)]
     half = [DISTANCE * scattered(length, generator) for _ in range(_PIECES // 2)]
     around = [*half, *(-place for place in half)]  # a kink in one sum of inputs shows both its sides
     found = slopes(near.sampled, around, directions).permute(2, 0, 1)  # (rows, pieces, directions)
@@ -57,15 +60,16 @@ def suspects(near: Bench, kinked: Tensor, generator: torch.Generator) -> Iterato
     found = torch.where(usable[:, None, None], found / size.unsqueeze(1), 0.0)
     off = torch.where(usable.unsqueeze(1), claimed / size - found.mean(dim=1), 0.0)
     centred = found - found.mean(dim=1, keepdim=True)
-    _, spread, axes = torch.linalg.svd(centred, full_matrices=False)
-    flat = spread <= (same * _PIECES**0.5).unsqueeze(1)  # the pieces do not differ along these
-    weights = (torch.where(flat, (axes @ off.unsqueeze(2)).squeeze(2), 0.0).unsqueeze(1) @ axes).squeeze(1)
-    rising = (centred[:, :, 0].abs().amax(dim=1) <= same) & (off[:, 0].abs() > CLEARLY * same)
-    weights[rising] = torch.eye(1, _DIRECTIONS + 1, dtype=off.dtype, device=off.device) * off[rising, :1]
+    rising = (centred.abs().amax(dim=1) <= same.unsqueeze(1)) & (off.abs() > CLEARLY * same.unsqueeze(1))
+    weights = _combined(centred, off, same)
+    for number in (_EVERY, 0):
+        weights[rising[:, number]] = 0.0
+        weights[rising[:, number], number] = off[rising[:, number], number]
     misfit = weights.norm(dim=1)
     wrong = (misfit > CLEARLY * same).nonzero().squeeze(1)
     for number in wrong[misfit[wrong].argsort(descending=True, stable=True)].tolist():
-        moves = kinked[:, number].nonzero().squeeze(1)
+        concerned = kinked[:, number] if weights[number, _EVERY] == 0 else near.moves.owner[:, number] >= 0
+        moves = concerned.nonzero().squeeze(1)
         inputs = near.moves.owner[moves, number]
         direction = torch.stack([each[inputs] for each in directions], dim=1) @ (weights[number] / size[number])
         largest = direction[direction.abs().argmax()]
@@ -74,10 +78,26 @@ def suspects(near: Bench, kinked: Tensor, generator: torch.Generator) -> Iterato
                 number=number,
                 moves=moves,
                 inputs=inputs,
+                kinked=kinked[moves, number],
                 direction=direction / largest,
                 length=float(length[inputs].min()),
                 least=float(least[number]),
             )
+
+
+def _combined(centred: Tensor, off: Tensor, same: Tensor) -> Tensor:
+    """Return the combinations of directions of kinked coordinates that are off where no piece differs, (rows, q).
+
+    `centred` (rows, pieces, q) are derivatives along the directions less their mean, `off` (rows, q) is what backward
+    says beyond the mean, and derivatives that differ by `same` (rows,) are equal.
+    """
+    used = torch.ones_like(off)
+    used[:, _EVERY] = 0.0
+    _, spread, axes = torch.linalg.svd(centred * used.unsqueeze(1), full_matrices=False)
+    flat = spread <= (same * _PIECES**0.5).unsqueeze(1)  # the pieces do not differ along these
+    shares = torch.where(flat, (axes @ (off * used).unsqueeze(2)).squeeze(2), 0.0)
+    weights: Tensor = (shares.unsqueeze(1) @ axes).squeeze(1) * used
+    return weights
 
 
 def groups(near: Bench, rows: Sequence[Row]) -> Iterator[list[Row]]:

@@ -132,6 +132,7 @@ def test_contract_tells_whose_memory_is_freed() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_memory_that_backward_frees_is_not_read_again() -> None:
     x, y = (half.detach().clone().requires_grad_() for half in IMAGE.chunk(2, -1))
     assert failing(contract(reversible.FreesBoth.apply, x, y)) == {"GV401", "GV402"}
