@@ -23,7 +23,7 @@ from benchmarks.plain_table import table
 from benchmarks.record import Row, Total, judged_row, run_of, standing_of_right
 from benchmarks.subject import checked
 from benchmarks.zoo import Case, zoo_cases
-from gradverify.core.function.problem import Problem
+from gradverify.core.model.problem import Problem
 
 _DTYPES = ("float64", "float32", "bfloat16")  # of torch's operators
 

@@ -11,8 +11,8 @@ from torch import Generator, Tensor
 
 from benchmarks.planting import Claim, linear
 from benchmarks.subject import Subject
-from gradverify.core.function.coordinates import Block
-from gradverify.core.function.problem import call
+from gradverify.core.model.coordinates import Block
+from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 
 UNKNOWN = "(no known kind)"

@@ -22,7 +22,7 @@ from benchmarks.compositions_parts import ALONG, PAIRS, REDUCTIONS, SINGLE
 from benchmarks.mistakes import Answer, answers, answers_table
 from benchmarks.record import Row, Standing, judged_row, standing_of_right
 from benchmarks.subject import checked
-from gradverify.core.function.problem import Problem, bind
+from gradverify.core.model.problem import Problem, bind
 from gradverify.result import Verdict
 
 _SIZES = (1, 2, 3, 4, 5, 8)

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.subject import judge_right, problem_of
-from gradverify.core.function.analytic import reverse
-from gradverify.core.function.problem import Problem
-from gradverify.core.function.rows import jacobian
-from gradverify.core.function.tape import record
-from gradverify.core.judging.compare import Code
+from gradverify.core.backward.batched_vjp import jacobian
+from gradverify.core.backward.vjps import reverse
+from gradverify.core.decide.compare import Code
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import record
 from tests.zoo.specimen import Specimen
 
 _OWN = 4.0  # eps that the exact value itself may be off, relative to its row and column

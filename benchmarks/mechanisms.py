@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
+from gradverify.core.decide import first_look
+from gradverify.core.decide.first_look import First
 from gradverify.core.excuses.second_look import EXCUSES
-from gradverify.core.judging import cheap
-from gradverify.core.judging.cheap import First
 
 Function = Callable[..., Any]
 Replacement = Callable[[Function], Function]  # from a function to what stands in its place
@@ -49,11 +49,28 @@ def _nothing_like(place: int) -> Function:
     return lambda *arguments: torch.zeros_like(arguments[place])
 
 
+def _argument(place: int) -> Function:
+    """Return a function that returns its argument at this place as it is."""
+    return lambda *arguments: arguments[place]
+
+
+def _nothing(*arguments: Any) -> None:
+    """Take any arguments."""
+
+
+def _no_rounding_inside(sampled: Any, samples: Any, own: Any) -> Any:
+    return torch.zeros_like(samples.plus)
+
+
+def _judged_by_richardson(tile: Any) -> First:
+    return first_look._judged(tile, first_look._by_richardson)
+
+
 def _no_height(sampled: Any, samples: Any, *others: Any) -> Any:
     return torch.zeros_like(samples.plus[:, 0])
 
 
-def _no_claim_open(at: Any, samples: Any, claimed: Any, scatter: Any) -> Any:
+def _no_claim_open(context: Any, samples: Any, claimed: Any, scatter: Any) -> Any:
     return torch.zeros_like(claimed, dtype=torch.bool)
 
 
@@ -61,8 +78,8 @@ def _none_unseen(sampled: Any, noise: Any, samples: Any, claimed: Any, numeric: 
     return torch.zeros_like(claimed, dtype=torch.bool)
 
 
-def _all_in_doubt(at: Any, walk: Any) -> First:
-    found = cheap._looked(at, walk, cheap._at_a_glance)
+def _all_in_doubt(context: Any, stencil: Any) -> First:
+    found = first_look._looked(context, stencil, first_look._at_a_glance)
     return replace(found, doubt=torch.ones_like(found.doubt))
 
 
@@ -72,7 +89,7 @@ def _excuse(function: Function) -> Mechanism:
         group=Group.EXCUSE,
         home=function.__module__.removeprefix("gradverify.core."),
         function=function.__name__,
-        off=lambda trial, judged: judged,
+        off=_argument(1),
     )
 
 
@@ -90,33 +107,33 @@ def _other(name: str, home: str, function: str, off: Function) -> Mechanism:
 
 MECHANISMS: tuple[Mechanism, ...] = (
     *map(_excuse, EXCUSES),
-    _noise("differences of samples", "function.ecnoise", "noise_in", lambda samples: torch.zeros_like(samples[0])),
-    _noise("pooled", "function.noise", "pooled", lambda sampled, level: level),
-    _noise("rounding of outputs", "function.noise", "rounding_of", _nothing_like(1)),
-    _noise("lasting stairs", "function.lasting", "of_stairs", lambda noise, sampled, lengths: noise),
-    _noise("rounding of inputs", "numeric.samples", "rounded_on_the_way", _nothing_like(2)),
-    _noise("scatter of the ladder", "numeric.nonsmooth", "_scatter", lambda samples: torch.zeros_like(samples.plus)),
-    _noise("stair", "numeric.plateau", "stair", _no_height),
-    _noise("tilted stair", "numeric.plateau", "tilted_stair", _no_height),
-    _noise("cancelled", "numeric.nonsmooth", "_cancelled", _no_height),
-    _noise("leap", "numeric.leap", "leap", _no_height),
-    _noise("rounding inside", "numeric.shape", "_inside", lambda sampled, samples, own: 0 * samples.plus.nan_to_num()),
-    _noise("faint", "judging.faint", "excused", lambda at, chosen, judged, seen: None),
-    _noise("still", "judging.still", "says_nothing", _no_claim_open),
-    _noise("steep", "judging.steep", "unseen", _none_unseen),
-    _noise("drift", "numeric.ladder", "_drift", lambda difference, noise, lengths: torch.zeros_like(difference[:, 0])),
-    _noise("float64 forward", "function.widened", "in_double", lambda steady: steady),
-    _noise("rounded inputs", "function.rounded", "as_rounded", lambda steady, sampled: None),
-    _look("entry by entry", "ways.elementwise", "compare_entry_by_entry", lambda ground, settings, reconsider: None),
-    _look("glance", "judging.glance", "is_plain", lambda worst, relative: False),
-    _look("closer", "ways.closer", "from_closer_by", lambda ground, by_input, claimed, found, settings: found),
-    _look("plain", "judging.cheap", "_at_a_glance", lambda tile: cheap._judged(tile, cheap._by_richardson)),
-    _look("first look", "judging.cheap", "first_look", _all_in_doubt),
-    _look("other steps", "judging.columns", "_left_by_other_steps", lambda at, chosen, first, judged: first.doubt),
-    _look("straight", "ways.straight", "straight_moves", lambda at, seed: None),
-    _other("finer steps", "judging.climb", "_by_finer_steps", lambda at, samples, height, judged: judged),
-    _other("level ground", "judging.climb", "_on_level_ground", lambda at, samples, local, judged: judged),
-    _other("rows at a tie", "judging.misfit", "suspects", lambda near, kinked, generator: iter(())),
+    _noise("differences of samples", "forward.ecnoise", "noise_in", lambda samples: torch.zeros_like(samples[0])),
+    _noise("pooled", "forward.noise", "pooled", _argument(1)),
+    _noise("rounding of outputs", "forward.noise", "rounding_of", _nothing_like(1)),
+    _noise("lasting stairs", "forward.step_noise", "of_stairs", _argument(0)),
+    _noise("rounding of inputs", "estimate.samples", "rounded_on_the_way", _nothing_like(2)),
+    _noise("scatter of the ladder", "estimate.nonsmooth", "_scatter", lambda samples: torch.zeros_like(samples.plus)),
+    _noise("stair", "estimate.staircase", "stair", _no_height),
+    _noise("tilted stair", "estimate.staircase", "tilted_stair", _no_height),
+    _noise("cancelled", "estimate.nonsmooth", "_cancelled", _no_height),
+    _noise("leap", "estimate.staircase", "rounding_jump", _no_height),
+    _noise("rounding inside", "estimate.smoothness", "_inside", _no_rounding_inside),
+    _noise("faint", "decide.unresolvable", "below_cancellation_floor", _nothing),
+    _noise("still", "decide.unresolvable", "is_too_short_to_tell", _no_claim_open),
+    _noise("steep", "decide.unresolvable", "unseen", _none_unseen),
+    _noise("drift", "estimate.tableau", "_drift", lambda difference, *others: torch.zeros_like(difference[:, 0])),
+    _noise("float64 forward", "forward.precision", "in_double", _argument(0)),
+    _noise("rounded inputs", "forward.precision", "as_rounded", _nothing),
+    _look("entry by entry", "strategy.elementwise", "compare_entry_by_entry", _nothing),
+    _look("glance", "decide.entrywise_screen", "is_plain", lambda worst, relative: False),
+    _look("closer", "strategy.elementwise", "from_closer_by", _argument(3)),
+    _look("plain", "decide.first_look", "_at_a_glance", _judged_by_richardson),
+    _look("first look", "decide.first_look", "first_look", _all_in_doubt),
+    _look("other steps", "decide.columns", "_left_by_other_steps", lambda context, chosen, first, judged: first.doubt),
+    _look("straight", "strategy.affine_inputs", "affine_column_groups", _nothing),
+    _other("finer steps", "decide.ladder", "_by_finer_steps", _argument(3)),
+    _other("level ground", "decide.ladder", "_on_level_ground", _argument(3)),
+    _other("rows at a tie", "decide.misfit", "suspects", lambda near, kinked, generator: iter(())),
 )  # fmt: skip
 
 

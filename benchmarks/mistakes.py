@@ -13,9 +13,9 @@ from benchmarks.plain_table import table
 from benchmarks.planting import planted
 from benchmarks.record import Row, Standing, judged_row
 from benchmarks.subject import checked
-from gradverify.core.function.analytic import Reverse, reverse, row
-from gradverify.core.function.problem import Problem
-from gradverify.core.function.tape import record
+from gradverify.core.backward.vjps import Backward, reverse, row
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import record
 from gradverify.errors import GradverifyError
 from gradverify.result import CheckResult, Verdict
 
@@ -83,7 +83,7 @@ def answers(name: str, problem: Problem, seed: int, least: float = 0.0) -> Itera
         yield Answer(fault=fault, said=said, row=row)
 
 
-def _claim(backward: Reverse, place: int, change: Change) -> Callable[[Tensor], Tensor]:
+def _claim(backward: Backward, place: int, change: Change) -> Callable[[Tensor], Tensor]:
     def claim(cotangent: Tensor) -> Tensor:
         gradient = row(backward, cotangent).clone()
         gradient[place] = change(gradient, place)

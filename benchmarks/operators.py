@@ -20,7 +20,7 @@ from benchmarks.command import add_operator_options, parser_of, save, started
 from benchmarks.record import Row, Standing, judged_row, standing_of_right
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import CHECKS, run_check
-from gradverify.core.function.problem import Problem, bind
+from gradverify.core.model.problem import Problem, bind
 from gradverify.core.whole.evidence import undiagnosed
 
 _LARGEST = 20_000  # entries of a Jacobian that is worth the time here

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from gradverify.core.function.coordinates import flatten, unflatten
-from gradverify.core.function.problem import Meter, Problem, call
+from gradverify.core.model.coordinates import flatten, unflatten
+from gradverify.core.model.problem import Meter, Problem, call
 
 Claim = Callable[[Tensor], Tensor]  # cotangent (m,) -> gradient (n,), both as real coordinates
 

@@ -31,7 +31,7 @@ from benchmarks.record import Row, Standing, judged_row
 from benchmarks.speed_works import EVERY, WORKS, Work
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import CHECKS, run_check
-from gradverify.core.function.problem import Problem, bind
+from gradverify.core.model.problem import Problem, bind
 from gradverify.result import CheckResult
 
 ALONE = Settings(torch_gradcheck=TorchGradcheck.NEVER)

@@ -29,7 +29,7 @@ from benchmarks.plain_table import table
 from benchmarks.record import Total
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.function.problem import bind
+from gradverify.core.model.problem import bind
 
 PACKAGE = Path(gradverify.__file__).parent
 CORE = PACKAGE / "core"

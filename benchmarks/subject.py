@@ -9,22 +9,22 @@ from torch import Tensor
 
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.function.analytic import reverse
-from gradverify.core.function.coordinates import Block, blocks
-from gradverify.core.function.problem import Named, Problem, bind
-from gradverify.core.function.rows import jacobian
-from gradverify.core.function.sampler import Sampler
-from gradverify.core.function.steady import steady
-from gradverify.core.function.tape import record
+from gradverify.core.backward.batched_vjp import jacobian
+from gradverify.core.backward.vjps import reverse
+from gradverify.core.decide.compare import Code
+from gradverify.core.decide.comparison import DenseEntries, dense_entries
+from gradverify.core.decide.context import as_judged
+from gradverify.core.forward.repeatable import steady
+from gradverify.core.forward.sampler import Sampler
 from gradverify.core.jacobians import investigate
-from gradverify.core.judging.compare import Code
-from gradverify.core.judging.ground import as_judged
-from gradverify.core.judging.tally import Measured, measured
+from gradverify.core.model.coordinates import Block, blocks
+from gradverify.core.model.problem import Named, Problem, bind
+from gradverify.core.model.tape import record
 from gradverify.result import CheckResult, Verdict
 from tests.zoo.specimen import Specimen
 
 ALL_ELEMENTS = 1_000_000
-UNDEFINED = (Code.KINK, Code.JUMP, Code.OUTSIDE, Code.SPILT)
+UNDEFINED = (Code.KINK, Code.JUMP, Code.UNDEFINED, Code.NAN_PROPAGATED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +91,11 @@ def made_ready(name: str, problem: Problem, seed: int) -> Subject | None:
     )
 
 
-def judge_right(problem: Problem, seed: int) -> tuple[Sampler, Measured]:
+def judge_right(problem: Problem, seed: int) -> tuple[Sampler, DenseEntries]:
     """Return the sampled forward and all entries as they were judged, (n, m); no specimen is too large to keep."""
     ready = steady(problem, record(problem), seed)
     assert ready is not None
     found = investigate(ready, settings(seed), as_judged)
-    entries = measured(found.comparison, found.sampled.point.numel(), found.sampled.value.numel())
+    entries = dense_entries(found.comparison, found.sampled.point.numel(), found.sampled.value.numel())
     assert entries is not None
     return found.sampled, entries

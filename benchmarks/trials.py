@@ -17,9 +17,9 @@ from benchmarks.planting import claimed_jacobian, planted
 from benchmarks.record import Row, Standing, judged_row
 from benchmarks.subject import Subject, checked
 from gradverify.case import Tolerances
-from gradverify.core.function.coordinates import Block
-from gradverify.core.function.problem import Problem, call, fresh
-from gradverify.core.judging.allowance import relative_tolerance
+from gradverify.core.decide.tolerance import relative_tolerance
+from gradverify.core.model.coordinates import Block
+from gradverify.core.model.problem import Problem, call, fresh
 from gradverify.result import CheckResult, ElementVerdict, Verdict
 
 CHANGES_NOTHING = 1e-9  # relative to the entry: a smaller difference is no fault

@@ -12,9 +12,9 @@ import torch
 
 from gradverify.case import DEFAULT_CHECKS, Settings, TargetKind, Tolerances, TorchGradcheck
 from gradverify.checks.registry import CHECKS
-from gradverify.core.function.chance import generators_kept
-from gradverify.core.function.deadline import Deadline, deadline_in
-from gradverify.core.function.problem import Problem, bind, gpus_of
+from gradverify.core.model.deadline import Deadline, deadline_in
+from gradverify.core.model.generators import generators_kept
+from gradverify.core.model.problem import Problem, bind, gpus_of
 from gradverify.errors import InputError
 from gradverify.report.notebook import case_html, case_text
 from gradverify.result import CaseResult, Verdict, worst

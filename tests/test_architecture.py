@@ -33,7 +33,7 @@ MAY_IMPORT = {
 }
 # Rooms within a room: each may import from itself and from those before it.
 WITHIN = {
-    "core": ("function", "numeric", "judging", "excuses", "ways", "whole", "jacobians"),
+    "core": ("model", "forward", "backward", "estimate", "decide", "excuses", "strategy", "whole", "jacobians"),
     "diagnosis": ("naming", "block", "causes", "sums", "diagnose"),
 }
 LIGHT = {*GROUND, "spec", "baseline", "report", "cli", "testing"}

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.failures import inconclusive, skipped
-from gradverify.core.function.deadline import OutOfTime
-from gradverify.core.function.problem import Problem
-from gradverify.core.function.tape import only_accumulates
+from gradverify.core.model.deadline import OutOfTime
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import only_accumulates
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Verdict
 

@@ -16,18 +16,18 @@ from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import as_coordinates
 from gradverify.checks.contract.wording import SIMILAR, raised
 from gradverify.checks.wording import told_apart
-from gradverify.core.function.chance import scattered_from
-from gradverify.core.function.coordinates import coordinates_in, unflatten
-from gradverify.core.function.problem import Problem
-from gradverify.core.function.steady import Steady
-from gradverify.core.function.tape import record, vjp
+from gradverify.core.forward.repeatable import Repeatable
+from gradverify.core.model.coordinates import coordinates_in, unflatten
+from gradverify.core.model.generators import scattered_from
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import record, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 
 _MOST = 6  # outputs that are tried
 
 
-def used_alone(steady: Steady, seed: int) -> Iterator[Finding]:
+def used_alone(steady: Repeatable, seed: int) -> Iterator[Finding]:
     """Accuse backward by every input whose gradient is another one where a single output has a cotangent.
 
     Costs two forwards and vjps per output, where there are several of them. Raises EvaluationError.

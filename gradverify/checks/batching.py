@@ -17,8 +17,8 @@ from gradverify.checks.contract.noise import same_output
 from gradverify.checks.contract.subject import Answer, Subject, answer_of, as_coordinates, graph_at, judged, outputs_of
 from gradverify.checks.contract.wording import accusation, differences, raised
 from gradverify.checks.failures import evaluations, skipped
-from gradverify.core.function.problem import Named, Problem, call, fresh
-from gradverify.core.function.tape import Tape, record, vjp
+from gradverify.core.model.problem import Named, Problem, call, fresh
+from gradverify.core.model.tape import Tape, record, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding, Verdict, worst
 

@@ -22,8 +22,8 @@ from gradverify.checks.contract.noise import same_output
 from gradverify.checks.contract.subject import Answer, Subject, answer_of, graph_at, outputs_of
 from gradverify.checks.contract.wording import accusation, differences, raised
 from gradverify.checks.failures import evaluations, skipped
-from gradverify.core.function.problem import Problem
-from gradverify.core.function.tape import Tape
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding, Verdict, worst
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from gradverify.core.function.chance import scattered
-from gradverify.core.function.coordinates import flatten, unflatten
-from gradverify.core.function.problem import call
-from gradverify.core.function.scale import scales
-from gradverify.core.function.steady import Steady
+from gradverify.core.forward.length_scales import scales
+from gradverify.core.forward.repeatable import Repeatable
+from gradverify.core.model.coordinates import flatten, unflatten
+from gradverify.core.model.generators import scattered
+from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 
@@ -20,7 +20,7 @@ _ALIKE = 1e-2  # difference quotients of both steps that agree so well are those
 _HEARD = 1e-9  # a rise above this part of the output is no rounding
 
 
-def cut_off(steady: Steady) -> Iterator[Finding]:
+def cut_off(steady: Repeatable) -> Iterator[Finding]:
     """Remark on floating outputs without a graph, beside others that have one, which vary smoothly with the inputs.
 
     Costs 4 forwards where there are any; says nothing where user code raises.
@@ -44,7 +44,7 @@ def cut_off(steady: Steady) -> Iterator[Finding]:
             yield Finding(code="GV105", verdict=Verdict.PASS, of=name, message=text, total=smooth)
 
 
-def _at(steady: Steady, displacement: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+def _at(steady: Repeatable, displacement: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
     primals = [primal.tensor for primal in steady.problem.primals]
     tensors = [tensor.clone() for tensor in unflatten(steady.sampled.point + displacement, primals)]
     with torch.no_grad():

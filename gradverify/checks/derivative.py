@@ -20,18 +20,18 @@ from gradverify.checks.wording import (
     unfinished_search,
     unnamed,
 )
-from gradverify.core.function.analytic import is_worn
-from gradverify.core.function.coordinates import blocks
-from gradverify.core.function.deadline import keeping
-from gradverify.core.function.problem import Named, Problem
-from gradverify.core.function.steady import Steady
-from gradverify.core.function.tape import Tape, record
+from gradverify.core.backward.vjps import is_worn
+from gradverify.core.decide.compare import ACCEPTED, WRONG, Code
+from gradverify.core.decide.comparison import Comparison
+from gradverify.core.decide.context import Reconsider
+from gradverify.core.decide.statistics import Entries
+from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.jacobians import Investigation, evidence, investigate, whole
-from gradverify.core.judging.compare import ACCEPTED, WRONG, Code
-from gradverify.core.judging.entries import Entries
-from gradverify.core.judging.ground import Reconsider
-from gradverify.core.judging.tally import Comparison
-from gradverify.core.ways.probed import UnfinishedSearch, UnnamedError
+from gradverify.core.model.coordinates import blocks
+from gradverify.core.model.deadline import keeping
+from gradverify.core.model.problem import Named, Problem
+from gradverify.core.model.tape import Tape, record
+from gradverify.core.strategy.random_sketch import UnfinishedSearch, UnnamedError
 from gradverify.core.whole.evidence import Diagnose, Diagnosis, Whole, undiagnosed
 from gradverify.core.whole.sums import Sums
 from gradverify.result import CheckResult, ElementVerdict, Finding, Method, Verdict
@@ -56,7 +56,7 @@ class Judgement:
     found: Investigation | None  # None where sums are wrong and no entry could be named
 
 
-def judge(question: Question, steady: Steady) -> Judgement:
+def judge(question: Question, steady: Repeatable) -> Judgement:
     """Compare claimed and measured Jacobian of the problem; raises EvaluationError when user code does."""
     check, series, problem = question.check, question.series, steady.problem
     try:
@@ -115,13 +115,13 @@ def is_worn_out(judged: Judgement, result: CheckResult) -> bool:
     return result.verdict is not Verdict.PASS and judged.found is not None and is_worn(judged.found.backward)
 
 
-def on_fresh_graphs(steady: Steady) -> Steady:
+def on_fresh_graphs(steady: Repeatable) -> Repeatable:
     """Return the problem with a new graph for every vjp, the first one included; raises EvaluationError."""
     problem = replace(steady.problem, fresh_graphs=True)
     return replace(steady, problem=problem, tape=record(problem))
 
 
-def seeded(found: CheckResult, problem: Problem, ready: Steady) -> CheckResult:
+def seeded(found: CheckResult, problem: Problem, ready: Repeatable) -> CheckResult:
     """Say that a forward draws random numbers, where nobody had said so before."""
     seed = ready.problem.seed
     if problem.seed is not None or seed is None or found.method is None:
@@ -174,7 +174,7 @@ def _is_zero(values: Tensor) -> bool:
 
 def _finding(question: Question, found: Investigation, group: Entries) -> Finding:
     finding = finding_of(group, question.series, missing=found.backward.missing[group.wrt.tensor])
-    if group.code is Code.ASTRAY:
+    if group.code is Code.NOT_A_SUBGRADIENT:
         return replace(finding, message=f"{finding.message}: {along(group, found.comparison.ties, found.sampled)}")
     if finding.code == _NO_GRADIENT and not all(found.backward.missing):  # the others still need one
         name = found.sampled.problem.primals[group.wrt.tensor].name
@@ -196,7 +196,7 @@ def _with_causes(
 def _with_cause(
     question: Question, found: Investigation, everything: Whole | None, finding: Finding, group: Entries
 ) -> Finding:
-    if finding.verdict is not Verdict.FAIL or group.code is Code.ASTRAY:
+    if finding.verdict is not Verdict.FAIL or group.code is Code.NOT_A_SUBGRADIENT:
         return finding
     diagnosis = _diagnosis(question, found, everything, group)
     if diagnosis is None:
@@ -212,7 +212,7 @@ def _diagnosis(question: Question, found: Investigation, everything: Whole | Non
     sums = Sums(
         of=group.of,
         wrt=group.wrt,
-        ground=found.ground,
+        measured=found.measured,
         found=group,
         all_places=found.method is not Method.PROBED,
         seed=question.settings.seed,

@@ -7,12 +7,12 @@ import re
 from dataclasses import replace
 
 from gradverify.case import Settings
-from gradverify.core.function.problem import Problem
-from gradverify.core.function.steady import steady
-from gradverify.core.function.tape import record
+from gradverify.core.decide.compare import Code
+from gradverify.core.decide.context import as_judged
+from gradverify.core.forward.repeatable import steady
 from gradverify.core.jacobians import evidence, investigate, whole
-from gradverify.core.judging.compare import Code
-from gradverify.core.judging.ground import as_judged
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import record
 from gradverify.core.whole.evidence import Diagnose, Diagnosis
 from gradverify.core.whole.excerpt import excerpts
 from gradverify.core.whole.sums import Sums

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from gradverify.core.function.deadline import OutOfTime
-from gradverify.core.function.kinds import why_unreadable
-from gradverify.core.function.problem import Named, Primal, Problem
-from gradverify.core.function.tape import Rejected
+from gradverify.core.model.deadline import OutOfTime
+from gradverify.core.model.problem import Named, Primal, Problem
+from gradverify.core.model.tape import Rejected
+from gradverify.core.model.tensor_kinds import why_unreadable
 from gradverify.errors import EvaluationError, SurrogateError
 from gradverify.problem import broken_off
 from gradverify.result import CheckResult, Evaluations, Finding, Verdict

@@ -19,10 +19,10 @@ from gradverify.checks.contract.subject import Subject, judged, random_like
 from gradverify.checks.contract.wording import accusation, allowance, raised
 from gradverify.checks.failures import evaluations, skipped
 from gradverify.checks.wording import told_apart
-from gradverify.core.function.coordinates import flatten
-from gradverify.core.function.kinds import as_plain
-from gradverify.core.function.problem import Problem, call
-from gradverify.core.function.tape import Tape, record
+from gradverify.core.model.coordinates import flatten
+from gradverify.core.model.problem import Problem, call
+from gradverify.core.model.tape import Tape, record
+from gradverify.core.model.tensor_kinds import as_plain
 from gradverify.core.whole.evidence import undiagnosed
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding, Verdict, worst

@@ -15,11 +15,11 @@ from gradverify.checks.overwritten import overwrites
 from gradverify.checks.summed import used_together
 from gradverify.checks.torch_gradcheck import run_gradcheck
 from gradverify.checks.untracked import containers_seen, never_called, with_reasons
-from gradverify.core.function.deadline import keeping
-from gradverify.core.function.problem import Problem
-from gradverify.core.function.steady import Steady, steady
-from gradverify.core.function.tape import record
-from gradverify.core.judging.ground import as_judged
+from gradverify.core.decide.context import as_judged
+from gradverify.core.forward.repeatable import Repeatable, steady
+from gradverify.core.model.deadline import keeping
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import record
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding, Verdict
@@ -58,7 +58,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     return beside(found, run_gradcheck(ready.problem, settings, ready.tape))
 
 
-def _second_look(question: Question, ready: Steady, first: CheckResult) -> tuple[CheckResult, Steady]:
+def _second_look(question: Question, ready: Repeatable, first: CheckResult) -> tuple[CheckResult, Repeatable]:
     """Judge again with a new graph for every vjp; where user code raises then, keep the first result."""
     try:
         again = on_fresh_graphs(ready)
@@ -67,7 +67,7 @@ def _second_look(question: Question, ready: Steady, first: CheckResult) -> tuple
         return first, ready
 
 
-def _as_used(judged: Judgement, ready: Steady, settings: Settings) -> CheckResult:
+def _as_used(judged: Judgement, ready: Repeatable, settings: Settings) -> CheckResult:
     """Accuse what is right for a Jacobian, and not for one of several outputs alone or for a sum of outputs."""
     result = judged.result
     if result.verdict is Verdict.FAIL and judged.found is not None:

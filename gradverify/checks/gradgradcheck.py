@@ -17,16 +17,15 @@ from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.symmetry import asymmetric
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
 from gradverify.checks.untracked import containers_seen, never_called, without_backward
-from gradverify.core.function.deadline import keeping
-from gradverify.core.function.problem import Problem
-from gradverify.core.function.sampler import sampler
-from gradverify.core.function.second_order import once_differentiable, vjp_problem
-from gradverify.core.function.steady import Steady, steady
-from gradverify.core.function.tape import Rejected, record
-from gradverify.core.judging.bench import Bench
-from gradverify.core.judging.compare import Code, Judged
-from gradverify.core.judging.ground import Reconsider
-from gradverify.core.numeric.kinks import kinked_columns
+from gradverify.core.decide.compare import Code, Judged
+from gradverify.core.decide.context import JudgingContext, Reconsider
+from gradverify.core.estimate.nonsmooth import kinked_columns
+from gradverify.core.forward.repeatable import Repeatable, steady
+from gradverify.core.forward.sampler import sampler
+from gradverify.core.model.deadline import keeping
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.second_order import once_differentiable, vjp_problem
+from gradverify.core.model.tape import Rejected, record
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Verdict
@@ -73,7 +72,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     return beside(found, run_gradgradcheck(ready.problem, settings, ready.tape))
 
 
-def _second_look(question: Question, second: Steady, first: Judgement) -> Judgement:
+def _second_look(question: Question, second: Repeatable, first: Judgement) -> Judgement:
     """Judge again with a new graph for every vjp; where user code raises then, keep the first judgement."""
     try:
         return judge(question, on_fresh_graphs(second))
@@ -81,7 +80,7 @@ def _second_look(question: Question, second: Steady, first: Judgement) -> Judgem
         return first
 
 
-def _with_remarks(judgement: Judgement, first: Steady, seed: int) -> CheckResult:
+def _with_remarks(judgement: Judgement, first: Repeatable, seed: int) -> CheckResult:
     """Say that backward is no gradient, which fails nothing here: the first derivative is a question of its own.
 
     Where a kink or something else that cannot be judged is about, a Hessian need not be symmetric.
@@ -109,11 +108,11 @@ def _with_reasons(result: CheckResult, problem: Problem, settings: Settings) -> 
     return replace(result, findings=(*reasons, *result.findings), evaluations=evaluations(problem))
 
 
-def _second(first: Steady, settings: Settings) -> Steady:
+def _second(first: Repeatable, settings: Settings) -> Repeatable:
     """Return the vjp as a problem of its own, which repeats as its forward does."""
     problem = vjp_problem(first.problem, first.tape, settings.seed)
     tape = record(problem)
-    return Steady(problem=problem, tape=tape, sampled=sampler(problem, tape))
+    return Repeatable(problem=problem, tape=tape, sampled=sampler(problem, tape))
 
 
 def _failed(problem: Problem, error: EvaluationError) -> CheckResult:
@@ -126,20 +125,20 @@ def _failed(problem: Problem, error: EvaluationError) -> CheckResult:
     return failed_call(NAME, problem, error)
 
 
-def _kinks_of(first: Steady, settings: Settings) -> Reconsider:
+def _kinks_of(first: Repeatable, settings: Settings) -> Reconsider:
     """Where the forward has a kink, the vjp jumps: such a jump is the kink's, not a question of its own."""
 
-    def reconsider(at: Bench, chosen: Tensor, judged: Judged) -> Judged:
+    def reconsider(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
         close = judged.kinked & (judged.code == Code.UNDETERMINED)
         jumps = close | (judged.code == Code.JUMP)
         if not bool(jumps.any()):
             return judged
-        owner = at.moves.owner[chosen]
-        columns = torch.unique(owner[jumps])
+        column_of = context.column_groups.column_of[chosen]
+        columns = torch.unique(column_of[jumps])
         kinked = columns[kinked_columns(first.sampled, columns, settings.seed)]
         code = judged.code.clone()
-        number = torch.isfinite(at.claimed[chosen])  # what is no number lies between no slopes
-        code[jumps & torch.isin(owner, kinked)] = Code.KINK
+        number = torch.isfinite(context.claimed[chosen])  # what is no number lies between no slopes
+        code[jumps & torch.isin(column_of, kinked)] = Code.KINK
         code[jumps & ~close & ~number] = Code.MISMATCH
         return replace(judged, code=code)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gradverify.core.function.tape import Tape, nodes_behind
+from gradverify.core.model.tape import Tape, nodes_behind
 
 _SHOWN = 3  # shapes that are named
 

@@ -20,13 +20,13 @@ from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Answer, as_coordinates
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
 from gradverify.checks.wording import told_apart
-from gradverify.core.function.chance import scattered_from
-from gradverify.core.function.coordinates import flatten, unflatten, unravel
-from gradverify.core.function.plain import plainly
-from gradverify.core.function.problem import Primal, Problem
-from gradverify.core.function.steady import steady
-from gradverify.core.function.tape import Tape, record, vjp
-from gradverify.core.function.widened import in_double
+from gradverify.core.forward.precision import in_double
+from gradverify.core.forward.repeatable import steady
+from gradverify.core.model.coordinates import flatten, unflatten, unravel
+from gradverify.core.model.decomposed import plainly
+from gradverify.core.model.generators import scattered_from
+from gradverify.core.model.problem import Primal, Problem
+from gradverify.core.model.tape import Tape, record, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding, Verdict
 

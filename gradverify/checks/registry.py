@@ -12,10 +12,10 @@ from gradverify.checks import batching, compiling, forward_ad, gradcheck, gradgr
 from gradverify.checks.accumulated import with_backward
 from gradverify.checks.contract import check as contract
 from gradverify.checks.failures import failed_call, inconclusive, not_dense, skipped, timed_out
-from gradverify.core.function.chance import seed_everywhere
-from gradverify.core.function.deadline import OutOfTime
-from gradverify.core.function.problem import Meter, Problem
-from gradverify.core.function.room import keep_what_is_freed
+from gradverify.core.model.deadline import OutOfTime
+from gradverify.core.model.generators import seed_everywhere
+from gradverify.core.model.memory import keep_what_is_freed
+from gradverify.core.model.problem import Meter, Problem
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult

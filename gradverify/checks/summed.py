@@ -13,10 +13,10 @@ from torch import Tensor
 
 from gradverify.checks.contract.wording import SIMILAR
 from gradverify.checks.wording import told_apart
-from gradverify.core.function.analytic import row
-from gradverify.core.function.rows import asked_with
+from gradverify.core.backward.batched_vjp import asked_with
+from gradverify.core.backward.vjps import row
+from gradverify.core.decide.tolerance import NEGLIGIBLE
 from gradverify.core.jacobians import Investigation, whole
-from gradverify.core.judging.allowance import NEGLIGIBLE
 from gradverify.core.whole.evidence import Whole
 from gradverify.result import Finding, Method, Verdict
 
@@ -53,7 +53,7 @@ def _rounded(found: Investigation) -> float:
     """Return the part of a gradient in which it need not be linear, as it rounds what it gets to fewer digits."""
     if not found.sampled.narrow():
         return 0.0
-    share = found.ground.noise.level / found.sampled.size
+    share = found.measured.noise.level / found.sampled.size
     return _NOISE * float(share.nan_to_num(0.0, 0.0, 0.0).amax())
 
 
@@ -73,7 +73,7 @@ def _off(found: Investigation, known: Whole, cotangent: Tensor, answer: Tensor, 
         eps, sizes = limits.eps, terms[mine]
         finite = sizes.isfinite()
         largest = float(sizes[finite].max()) if bool(finite.any()) else 0.0
-        step, size = found.ground.lengths.step[mine], found.sampled.size.amax()
+        step, size = found.measured.lengths.step[mine], found.sampled.size.amax()
         negligible = (NEGLIGIBLE * size).clamp(min=_NOTHING) / step + _ROUNDINGS * eps * size / step.clamp(max=1.0)
         negligible += _LEAST * len(weights) * limits.smallest_normal * eps  # which every row may have lost
         wrong[mine] = finite & ~(apart[mine] <= max(eps**SIMILAR, least) * largest + negligible)

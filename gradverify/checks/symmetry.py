@@ -9,14 +9,14 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from gradverify.core.function.analytic import row
-from gradverify.core.function.chance import scattered_from
-from gradverify.core.function.sampler import Sampler
-from gradverify.core.function.steady import Steady
+from gradverify.core.backward.vjps import row
+from gradverify.core.decide.context import MeasuredProblem
+from gradverify.core.estimate.directional import slope
+from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
+from gradverify.core.forward.repeatable import Repeatable
+from gradverify.core.forward.sampler import Sampler
 from gradverify.core.jacobians import Investigation
-from gradverify.core.judging.ground import Ground
-from gradverify.core.numeric.directional import slope
-from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
+from gradverify.core.model.generators import scattered_from
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 
@@ -26,15 +26,15 @@ _ROUNDING, _UNITS = 1e-6, 1e3  # of a sum of products beside their sizes; and in
 _CANCELLED = 2048.0  # such units, of what may have cancelled inside
 
 
-def asymmetric(first: Steady, second: Investigation, seed: int) -> Iterator[Finding]:
+def asymmetric(first: Repeatable, second: Investigation, seed: int) -> Iterator[Finding]:
     """Remark on a vjp that is, for its fixed cotangents, the gradient of no function of the inputs.
 
     Asks p·(H q) = q·(H p) of three random directions and the entries that were compared; what differs there is asked of
     differences too, which alone decide: they tell backward as it is from what autograd makes of its derivative. Says
     nothing where user code raises.
     """
-    directions = _directions(second.ground, seed)
-    asked = _Asked(second=second, directions=directions, rounding=_rounding(first.sampled, second.ground))
+    directions = _directions(second.measured, seed)
+    asked = _Asked(second=second, directions=directions, rounding=_rounding(first.sampled, second.measured))
     try:
         found = _worst(asked) if _suspicious(asked) else None
     except EvaluationError:
@@ -67,13 +67,13 @@ class _Pair:
     allowed: float
 
 
-def _directions(second: Ground, seed: int) -> Tensor:
+def _directions(second: MeasuredProblem, seed: int) -> Tensor:
     """Return random directions in which every input moves by as much of its own size; (k, n)."""
     size = second.sampled.value.numel()  # the gradient has the coordinates of the inputs, cotangents come after them
     return scattered_from(second.lengths.step[:size].repeat(_DIRECTIONS), seed + 6).view(_DIRECTIONS, size)
 
 
-def _rounding(first: Sampler, second: Ground) -> float:
+def _rounding(first: Sampler, second: MeasuredProblem) -> float:
     """Return what may be left of terms that cancel: of the size of what is differentiated, or of its first change."""
     size = second.sampled.value.numel()
     cotangents = second.sampled.point[size:]
@@ -97,15 +97,15 @@ def _claimed(second: Investigation, directions: Tensor) -> Tensor:
         return torch.stack([row(second.backward, direction)[:size] for direction in directions])
     found = directions.new_zeros(len(directions), len(second.sampled.point))
     for part in second.comparison.parts:
-        mine = torch.where(part.owner >= 0, part.claimed * directions.unsqueeze(1), 0.0)
-        found.index_add_(1, part.owner.clamp(min=0).reshape(-1), mine.flatten(1))
+        mine = torch.where(part.column_of >= 0, part.claimed * directions.unsqueeze(1), 0.0)
+        found.index_add_(1, part.column_of.clamp(min=0).reshape(-1), mine.flatten(1))
     return found[:, :size]
 
 
 def _worst(asked: _Asked) -> _Pair | None:
     """Return the pair that differs most by differences, None where they do not bear it out at both steps."""
-    ground, directions = asked.second.ground, asked.directions
-    sampled, noise, step = ground.sampled, ground.noise, ground.lengths.step
+    measured, directions = asked.second.measured, asked.directions
+    sampled, noise, step = measured.sampled, measured.noise, measured.lengths.step
     still = torch.zeros_like(step[directions.shape[1] :])  # the cotangents
     found: list[_Pair] = []
     for first in _STEPS:

@@ -13,9 +13,9 @@ from torch.autograd import Function
 
 from gradverify.checks.contract.nodes import tensors_in
 from gradverify.checks.failures import failing, skipped
-from gradverify.core.function.plain import intercepted, is_hand_written
-from gradverify.core.function.problem import Problem
-from gradverify.core.function.tape import Tape, nodes_behind
+from gradverify.core.model.decomposed import intercepted, is_hand_written
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import Tape, nodes_behind
 from gradverify.result import CheckResult, Finding, Verdict
 
 _CODE = "GV106"

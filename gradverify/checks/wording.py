@@ -6,19 +6,19 @@ import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Context
 
-from gradverify.core.function.coordinates import Block
-from gradverify.core.function.sampler import Sampler
-from gradverify.core.judging.compare import ACCEPTED, UNDERFLOW, VERDICTS, WRONG, Code
-from gradverify.core.judging.entries import Entries
-from gradverify.core.judging.tally import Comparison
-from gradverify.core.judging.ties import Tie
+from gradverify.core.decide.compare import ACCEPTED, UNDERFLOW, VERDICTS, WRONG, Code
+from gradverify.core.decide.comparison import Comparison
+from gradverify.core.decide.statistics import Entries
+from gradverify.core.decide.ties import Tie
+from gradverify.core.forward.sampler import Sampler
+from gradverify.core.model.coordinates import Block
 from gradverify.result import BLUNT, Element, Finding, Verdict
 
 _ACCEPTED = {Code.KINK: "at a kink", Code.EDGE: "at the edge of the domain"}
 _UNJUDGED = {
     Code.JUMP: "at a jump",
-    Code.OUTSIDE: "where the forward is not finite",
-    Code.SPILT: "beside an infinite derivative",
+    Code.UNDEFINED: "where the forward is not finite",
+    Code.NAN_PROPAGATED: "beside an infinite derivative",
     Code.UNDETERMINED: "undetermined",
 }
 
@@ -164,12 +164,14 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
         return f"{count} not finite where the derivative is{_at_zeros(group)}; {place}: {found}"
     reasons = {
         Code.MISMATCH: f"{count} {'differs' if group.total == 1 else 'differ'}; worst {place}: {found}",
-        Code.ASTRAY: f"{count} {_each(group.total)}, but the row as a whole is the gradient of no piece nearby",
+        Code.NOT_A_SUBGRADIENT: (
+            f"{count} {_each(group.total)}, but the row as a whole is the gradient of no piece nearby"
+        ),
         Code.KINK: f"{count} at a kink: backward's value lies between the one-sided derivatives ({place})",
         Code.JUMP: f"{count} cannot be judged: the function jumps at the point ({place})",
         Code.EDGE: f"{count} at the edge of the domain: judged by the one-sided derivative ({place})",
-        Code.OUTSIDE: f"{count} cannot be judged: the forward is not finite at the point ({place})",
-        Code.SPILT: (
+        Code.UNDEFINED: f"{count} cannot be judged: the forward is not finite at the point ({place})",
+        Code.NAN_PROPAGATED: (
             f"{count} cannot be judged: backward says nan, zero times the infinite derivative of another entry by the"
             f" same input ({place})"
         ),

@@ -5,20 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gradverify.case import Settings
-from gradverify.core.function.analytic import Reverse
-from gradverify.core.function.coordinates import Block
-from gradverify.core.function.rounded import as_rounded
-from gradverify.core.function.sampler import Sampler
-from gradverify.core.function.steady import Steady
-from gradverify.core.function.widened import in_double
-from gradverify.core.judging.allowance import relative_tolerance
-from gradverify.core.judging.compare import Code
-from gradverify.core.judging.ground import Ground, Reconsider, ground_of
-from gradverify.core.judging.tally import Comparison, is_accepted, measured
-from gradverify.core.ways import dense
-from gradverify.core.ways.dense import compare_densely
-from gradverify.core.ways.probed import UnnamedError, compare_by_probing
-from gradverify.core.ways.structured import compare_by_structure, compare_closely
+from gradverify.core.backward.vjps import Backward
+from gradverify.core.decide.compare import Code
+from gradverify.core.decide.comparison import Comparison, dense_entries, is_accepted
+from gradverify.core.decide.context import MeasuredProblem, Reconsider, measure_problem
+from gradverify.core.decide.tolerance import relative_tolerance
+from gradverify.core.forward.precision import as_rounded, in_double
+from gradverify.core.forward.repeatable import Repeatable
+from gradverify.core.forward.sampler import Sampler
+from gradverify.core.model.coordinates import Block
+from gradverify.core.strategy.columnwise import affordable, compare_densely
+from gradverify.core.strategy.random_sketch import UnnamedError, compare_by_probing
+from gradverify.core.strategy.structured import compare_by_structure, compare_closely
 from gradverify.core.whole.evidence import Evidence, Whole
 from gradverify.errors import EvaluationError
 from gradverify.result import Method
@@ -32,21 +30,21 @@ class Investigation:
     """A comparison, and what it was made from."""
 
     comparison: Comparison
-    ground: Ground
+    measured: MeasuredProblem
     method: Method
 
     @property
     def sampled(self) -> Sampler:
         """The forward around the point."""
-        return self.ground.sampled
+        return self.measured.sampled
 
     @property
-    def backward(self) -> Reverse:
+    def backward(self) -> Backward:
         """What backward claims."""
-        return self.ground.backward
+        return self.measured.backward
 
 
-def investigate(steady: Steady, settings: Settings, reconsider: Reconsider) -> Investigation:
+def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) -> Investigation:
     """Compare every entry of the Jacobian; raises EvaluationError and UnnamedError.
 
     Where the Jacobian has a structure that stands every test, shared moves and cotangents do it; else one move per
@@ -66,11 +64,11 @@ def investigate(steady: Steady, settings: Settings, reconsider: Reconsider) -> I
 def _stands(found: Investigation) -> bool:
     """Tell whether nobody needs to ask what the forward rounds inputs to, or all is too large to go through again."""
     asked = found.method is Method.PROBED or found.sampled.rounds_to is not None
-    return asked or is_accepted(found.comparison) or found.ground.entries > _MOST
+    return asked or is_accepted(found.comparison) or found.measured.entries > _MOST
 
 
 def _for_rounded_inputs(
-    steady: Steady, found: Investigation, settings: Settings, reconsider: Reconsider
+    steady: Repeatable, found: Investigation, settings: Settings, reconsider: Reconsider
 ) -> Investigation | None:
     """Compare every entry for inputs as the forward rounds them, None where it does not or nobody answers for these."""
     rounded = as_rounded(steady, found.sampled)
@@ -90,25 +88,25 @@ def _relative(settings: Settings, given: Sampler, rounded: Sampler) -> float:
     return max(asked, min(usual, _UNITS * rounded.eps))
 
 
-def _investigated(steady: Steady, sampled: Steady, settings: Settings, reconsider: Reconsider) -> Investigation:
+def _investigated(steady: Repeatable, sampled: Repeatable, settings: Settings, reconsider: Reconsider) -> Investigation:
     """Compare every entry, by differences of the forward as it is `sampled`."""
-    ground = ground_of(sampled, settings)
-    method, comparison = Method.STRUCTURED, compare_by_structure(ground, settings, reconsider)
-    if comparison is None and dense.affordable(ground):
-        method, comparison = Method.DENSE, compare_densely(ground, settings, reconsider)
+    measured = measure_problem(sampled, settings)
+    method, comparison = Method.STRUCTURED, compare_by_structure(measured, settings, reconsider)
+    if comparison is None and affordable(measured):
+        method, comparison = Method.DENSE, compare_densely(measured, settings, reconsider)
     elif comparison is None:
-        ground = ground_of(steady, settings) if ground.sampled.coarse else ground
-        method, comparison = Method.PROBED, compare_by_probing(ground, settings, reconsider)
-        closely = compare_closely(ground, settings, reconsider) if is_accepted(comparison) else None
+        measured = measure_problem(steady, settings) if measured.sampled.coarse else measured
+        method, comparison = Method.PROBED, compare_by_probing(measured, settings, reconsider)
+        closely = compare_closely(measured, settings, reconsider) if is_accepted(comparison) else None
         if closely is not None:
             method, comparison = Method.STRUCTURED, closely
-    return Investigation(comparison=comparison, ground=ground, method=method)
+    return Investigation(comparison=comparison, measured=measured, method=method)
 
 
 def whole(found: Investigation) -> Whole | None:
     """Return all entries of the two Jacobians, None where they were too many to keep."""
     sampled = found.sampled
-    known = measured(found.comparison, sampled.point.numel(), sampled.value.numel())
+    known = dense_entries(found.comparison, sampled.point.numel(), sampled.value.numel())
     if known is None:
         return None
     return Whole(

@@ -25,7 +25,7 @@ from gradverify.case import (
     TensorInput,
     TupleArgument,
 )
-from gradverify.core.function.problem import Projection, named_tensors
+from gradverify.core.model.problem import Projection, named_tensors
 from gradverify.errors import InputError
 from gradverify.run.devices import only_cpu
 from gradverify.run.load import load

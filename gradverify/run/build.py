@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gradverify.case import Case, TargetKind
-from gradverify.core.function.problem import Problem, Projection, bind, fresh, named_tensors
+from gradverify.core.model.problem import Problem, Projection, bind, fresh, named_tensors
 from gradverify.errors import InputError
 from gradverify.run.arguments import make_argument, seed_everything
 from gradverify.run.call import arrange

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gradverify.case import Case, Settings, Tolerances
 from gradverify.checks import gradcheck, gradgradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.function.problem import Problem
+from gradverify.core.model.problem import Problem
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult
 from gradverify.run.lost import with_rest

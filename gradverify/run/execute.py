@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gradverify.case import Case, Literal
-from gradverify.core.function.deadline import Deadline
+from gradverify.core.model.deadline import Deadline
 from gradverify.errors import InputError
 from gradverify.result import CaseResult, Source
 from gradverify.run.arguments import seed_everything

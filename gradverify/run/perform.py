@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from gradverify.case import Absence, Case, Target, TargetProblem
-from gradverify.core.function.deadline import Deadline
+from gradverify.core.model.deadline import Deadline
 from gradverify.run.arguments import seed_everything
 from gradverify.run.blame import describe
 from gradverify.run.checking import Tell, told_to_nobody

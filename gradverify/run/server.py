@@ -15,7 +15,7 @@ import sys
 import warnings
 from contextlib import suppress
 
-from gradverify.core.function.room import keep_what_is_freed
+from gradverify.core.model.memory import keep_what_is_freed
 from gradverify.run.kin import adopt_orphans, children, end_with_parent
 from gradverify.run.wire import DIED, FORK, FORKED, NEWS, ORDER, READY
 from gradverify.run.worker import serve

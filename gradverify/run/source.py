@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from gradverify.checks.contract.nodes import class_of, custom_nodes
-from gradverify.core.function.chance import generators_kept
-from gradverify.core.function.deadline import OutOfTime
-from gradverify.core.function.problem import Problem, gpus_of
-from gradverify.core.function.tape import record
+from gradverify.core.model.deadline import OutOfTime
+from gradverify.core.model.generators import generators_kept
+from gradverify.core.model.problem import Problem, gpus_of
+from gradverify.core.model.tape import record
 from gradverify.result import Source
 from gradverify.run.blame import shown_path
 

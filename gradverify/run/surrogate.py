@@ -16,7 +16,7 @@ from torch import Tensor
 from gradverify.case import Case, Settings, TorchGradcheck
 from gradverify.checks import gradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.function.problem import Problem, fresh, named_tensors
+from gradverify.core.model.problem import Problem, fresh, named_tensors
 from gradverify.core.whole.evidence import Diagnose
 from gradverify.errors import EvaluationError, InputError, SurrogateError
 from gradverify.result import CheckResult, Finding

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import torch
 
-from gradverify.core.function.deadline import deadline_before_kill
+from gradverify.core.model.deadline import deadline_before_kill
 from gradverify.result import CaseResult
 from gradverify.run.frames import receive_frame, send_frame
 from gradverify.run.last_words import watched

@@ -12,7 +12,7 @@ from torch.compiler import is_compiling
 
 from gradverify.case import Settings
 from gradverify.checks.registry import run_check
-from gradverify.core.function.problem import bind
+from gradverify.core.model.problem import bind
 from gradverify.result import CheckResult, Verdict
 from tests.core.support import claimed
 

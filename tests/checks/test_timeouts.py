@@ -13,8 +13,8 @@ from torch import Tensor
 
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.function import deadline
-from gradverify.core.function.deadline import Deadline
+from gradverify.core.model import deadline
+from gradverify.core.model.deadline import Deadline
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Verdict
 from tests.core.support import ALONE, claimed, double, problem_of, with_backward

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.function.problem import Problem, bind
+from gradverify.core.model.problem import Problem, bind
 from gradverify.result import CheckResult, Element, ElementVerdict
 
 ALONE = Settings(torch_gradcheck=TorchGradcheck.NEVER)

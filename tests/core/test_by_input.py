@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gradverify.core.function.steady import steady
-from gradverify.core.function.tape import record
+from gradverify.core.decide.comparison import dense_entries
+from gradverify.core.decide.context import as_judged
+from gradverify.core.forward.repeatable import steady
 from gradverify.core.jacobians import investigate
-from gradverify.core.judging.ground import as_judged
-from gradverify.core.judging.tally import measured
+from gradverify.core.model.tape import record
 from gradverify.result import Verdict
 from tests.core.support import ALONE, gradcheck, gradgradcheck, problem_of, with_backward
 
@@ -149,7 +149,7 @@ def test_all_entries_are_kept() -> None:
     problem = problem_of(torch.mul, x, y)
     ready = steady(problem, record(problem), 0)
     assert ready is not None
-    known = measured(investigate(ready, ALONE, as_judged).comparison, 100, 50)
+    known = dense_entries(investigate(ready, ALONE, as_judged).comparison, 100, 50)
     assert known is not None
     expected = torch.cat([torch.diag(y.detach()), torch.diag(x.detach())])
     assert torch.equal(known.claimed, expected)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from gradverify.core.function import ecnoise
-from gradverify.core.function.chance import _units, seed_everywhere, untouched
+from gradverify.core.forward import ecnoise
+from gradverify.core.model.generators import _units, seed_everywhere, untouched
 
 _SEEDS = (0, 7, 2**40 + 1)
 _DRAWS: dict[str, Callable[[], object]] = {

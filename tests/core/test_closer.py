@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gradverify.core.numeric.moves import Kind, Moves, members, moves_by_input, of_outputs
+from gradverify.core.estimate.column_groups import ColumnGroups, GroupKind, groups_by_input, members, of_outputs
 from gradverify.result import Verdict
 from tests.core.support import claimed, gradcheck
 
@@ -93,20 +93,22 @@ def test_a_million_entries_with_a_kink_among_them_take_a_handful_of_forwards() -
 
 
 def test_only_the_owners_of_isolated_outputs_are_displaced() -> None:
-    moves = of_outputs(moves_by_input(2, 5, torch.device("cpu")), torch.tensor([1, 4]))
-    assert members(moves, torch.tensor([1]))[0].tolist() == [5, 6, 7, 8, 9]
-    moves = replace(moves, isolated=True)
-    inside, place = members(moves, torch.tensor([1]))
+    column_groups = of_outputs(groups_by_input(2, 5, torch.device("cpu")), torch.tensor([1, 4]))
+    assert members(column_groups, torch.tensor([1]))[0].tolist() == [5, 6, 7, 8, 9]
+    column_groups = replace(column_groups, isolated=True)
+    inside, place = members(column_groups, torch.tensor([1]))
     assert (inside.tolist(), place.tolist()) == ([6, 9], [0, 0])
-    inside, place = members(moves, torch.tensor([0, 1]))
+    inside, place = members(column_groups, torch.tensor([0, 1]))
     assert (inside.tolist(), place.tolist()) == ([1, 4, 6, 9], [0, 0, 1, 1])
 
 
 def test_all_are_where_a_change_might_be_due_to_nobody() -> None:
-    owner = torch.tensor([[0, 1, -1], [2, -1, 3]])
-    moves = Moves(kind=Kind.SHARED, colour=torch.tensor([0, 0, 1, 1]), owner=owner, isolated=True)
-    assert members(of_outputs(moves, torch.tensor([0, 1])), torch.tensor([1]))[0].tolist() == [2, 3]
-    assert members(of_outputs(moves, torch.tensor([0])), torch.tensor([1]))[0].tolist() == [2]
+    column_of = torch.tensor([[0, 1, -1], [2, -1, 3]])
+    column_groups = ColumnGroups(
+        kind=GroupKind.SHARED, colour=torch.tensor([0, 0, 1, 1]), column_of=column_of, isolated=True
+    )
+    assert members(of_outputs(column_groups, torch.tensor([0, 1])), torch.tensor([1]))[0].tolist() == [2, 3]
+    assert members(of_outputs(column_groups, torch.tensor([0])), torch.tensor([1]))[0].tolist() == [2]
 
 
 class Leaking(torch.autograd.Function):

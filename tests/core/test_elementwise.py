@@ -14,14 +14,14 @@ from torch import Tensor
 
 from gradverify.case import Tolerances
 from gradverify.checks.registry import run_check
-from gradverify.core.function.chance import scattered
-from gradverify.core.function.steady import steady
-from gradverify.core.function.tape import record
+from gradverify.core.decide.compare import Code
+from gradverify.core.decide.comparison import dense_entries
+from gradverify.core.decide.context import as_judged
+from gradverify.core.estimate.stencil_polynomial import PLACES, forecast, heard, polynomial_through, slope_of
+from gradverify.core.forward.repeatable import steady
 from gradverify.core.jacobians import investigate
-from gradverify.core.judging.compare import Code
-from gradverify.core.judging.ground import as_judged
-from gradverify.core.judging.tally import measured
-from gradverify.core.numeric.series import PLACES, forecast, heard, series_through, slope_of
+from gradverify.core.model.generators import scattered
+from gradverify.core.model.tape import record
 from gradverify.result import Verdict
 from tests.core.support import ALONE, claimed, gradcheck, gradgradcheck, problem_of, with_backward
 
@@ -41,7 +41,7 @@ def test_a_polynomial_of_degree_six_is_its_own_series(coefficients: list[float])
         return sum((c * t**k for k, c in enumerate(coefficients)), torch.zeros_like(t))
 
     samples = polynomial(torch.tensor(PLACES, dtype=torch.float64)).unsqueeze(1)
-    found = series_through(samples - coefficients[0])
+    found = polynomial_through(samples - coefficients[0])
     torch.testing.assert_close(
         found.coefficients.squeeze(1), torch.tensor(coefficients[1:], dtype=torch.float64), rtol=0, atol=1e-11
     )
@@ -54,7 +54,7 @@ def test_what_is_left_is_the_noise_of_a_sample() -> None:
     generator = torch.Generator().manual_seed(0)
     value = torch.randn(20_000, dtype=torch.float64, generator=generator)
     samples = torch.randn(6, 20_000, dtype=torch.float64, generator=generator)
-    assert abs(float(series_through(samples - value).residue.square().mean()) - 1.0) < 0.05
+    assert abs(float(polynomial_through(samples - value).residue.square().mean()) - 1.0) < 0.05
 
 
 def test_the_slope_is_within_its_bar() -> None:
@@ -63,7 +63,7 @@ def test_the_slope_is_within_its_bar() -> None:
     for function, slope in ((torch.sin, torch.cos), (torch.exp, torch.exp), (torch.log1p, lambda x: 1 / (1 + x))):
         x = x.abs() if function is torch.log1p else x
         samples = torch.stack([function(x + place * step) for place in PLACES])
-        found = series_through(samples - function(x))
+        found = polynomial_through(samples - function(x))
         estimate = slope_of(found, step, heard(found) + 2.0**-53 * function(x).abs())
         assert bool(((estimate.value - slope(x)).abs() <= 10 * estimate.bar).all())
 
@@ -209,7 +209,7 @@ def test_all_entries_are_kept_those_judged_apart_too() -> None:
     ready = steady(problem, record(problem), 0)
     assert ready is not None
     found = investigate(ready, ALONE, as_judged)
-    known = measured(found.comparison, 64, 64)
+    known = dense_entries(found.comparison, 64, 64)
     assert known is not None
     assert torch.equal(known.claimed, torch.diag((x > 0) * 1.0).double())
     torch.testing.assert_close(known.numeric, known.claimed)

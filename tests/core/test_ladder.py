@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.function.noise import measure
-from gradverify.core.function.scale import scales
-from gradverify.core.function.steady import steady
-from gradverify.core.function.tape import record
-from gradverify.core.numeric.ladder import coarse_steps, fine_steps
-from gradverify.core.numeric.moves import single_moves
-from gradverify.core.numeric.nonsmooth import examine
-from gradverify.core.numeric.samples import Estimate, joined
-from gradverify.core.numeric.walk import sample
+from gradverify.core.estimate.column_groups import single_columns
+from gradverify.core.estimate.nonsmooth import examine
+from gradverify.core.estimate.samples import Estimate, joined
+from gradverify.core.estimate.stencil import sample
+from gradverify.core.estimate.tableau import coarse_steps, fine_steps
+from gradverify.core.forward.length_scales import scales
+from gradverify.core.forward.noise import measure
+from gradverify.core.forward.repeatable import steady
+from gradverify.core.model.tape import record
 from gradverify.result import Verdict
 from tests.core.support import claimed, double, gradcheck, gradgradcheck, problem_of
 
@@ -28,11 +28,13 @@ def estimated_as_if_quiet(factor: float, x: float) -> Estimate:
     ready = steady(problem, record(problem), 0)
     assert ready is not None
     sampled, chosen = ready.sampled, torch.zeros(1, dtype=torch.long)
-    lengths, moves = scales(sampled), single_moves(1, 1, torch.device("cpu"))
+    lengths, column_groups = scales(sampled), single_columns(1, 1, torch.device("cpu"))
     noise = measure(sampled, lengths, 0)
-    walks = [sample(sampled, moves, chosen, steps) for steps in (coarse_steps(lengths), fine_steps(lengths, chosen))]
+    stencils = [
+        sample(sampled, column_groups, chosen, steps) for steps in (coarse_steps(lengths), fine_steps(lengths, chosen))
+    ]
     quiet = replace(noise, level=noise.rounding)
-    return examine(sampled, quiet, joined(*walks), lengths.own.unsqueeze(1)).estimate
+    return examine(sampled, quiet, joined(*stencils), lengths.own.unsqueeze(1)).estimate
 
 
 def drawn() -> Tensor:

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.judging import columns
-from gradverify.core.judging.bench import Bench
-from gradverify.core.judging.climb import thorough
-from gradverify.core.judging.compare import Code, Judged
+from gradverify.core.decide import columns
+from gradverify.core.decide.compare import Code, Judged
+from gradverify.core.decide.context import JudgingContext
+from gradverify.core.decide.ladder import judge_by_ladder
 from gradverify.result import CheckResult, Verdict
 from tests.core.support import claimed, gradcheck, with_backward
 
@@ -39,12 +39,12 @@ def climbed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Count how many entries go through the thorough pass at a time."""
     found: list[int] = []
 
-    def counted(at: Bench, chosen: Tensor) -> Judged:
-        judged = thorough(at, chosen)
+    def counted(at: JudgingContext, chosen: Tensor) -> Judged:
+        judged = judge_by_ladder(at, chosen)
         found.append(judged.code.numel())
         return judged
 
-    monkeypatch.setattr(columns, "thorough", counted)
+    monkeypatch.setattr(columns, "judge_by_ladder", counted)
     return found
 
 
@@ -70,12 +70,12 @@ def test_of_an_elementwise_function_that_is_wrong_throughout_few_climb(off: floa
 
 @pytest.mark.slow
 def test_where_the_climb_takes_accusations_back_all_climb(monkeypatch: pytest.MonkeyPatch) -> None:
-    def doubting(at: Bench, chosen: Tensor) -> Judged:
-        judged = thorough(at, chosen)
+    def doubting(at: JudgingContext, chosen: Tensor) -> Judged:
+        judged = judge_by_ladder(at, chosen)
         code = judged.code.masked_fill((judged.code == Code.MISMATCH) & (at.claimed[chosen] < 0), Code.UNDETERMINED)
         return replace(judged, code=code)
 
-    monkeypatch.setattr(columns, "thorough", doubting)
+    monkeypatch.setattr(columns, "judge_by_ladder", doubting)
     x = _normal(20_000)
     result = gradcheck(claimed(torch.sin, lambda x: 2 * x.cos()), x.requires_grad_())
     assert result.undetermined == int((x.cos() < 0).sum())

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradverify.core.function.sampler import sampler
-from gradverify.core.function.tape import record
+from gradverify.core.forward.sampler import sampler
+from gradverify.core.model.tape import record
 from gradverify.result import Verdict
 from tests.core.support import claimed, double, gradcheck, problem_of, with_backward
 

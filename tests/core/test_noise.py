@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.function.lasting import lasting
-from gradverify.core.function.noise import measure
-from gradverify.core.function.sampler import Sampler, sampler
-from gradverify.core.function.scale import scales
-from gradverify.core.function.tape import record
-from gradverify.core.numeric.directional import differs_closer_by
-from gradverify.core.numeric.samples import Estimate
+from gradverify.core.estimate.directional import differs_closer_by
+from gradverify.core.estimate.samples import Estimate
+from gradverify.core.forward.length_scales import scales
+from gradverify.core.forward.noise import measure
+from gradverify.core.forward.sampler import Sampler, sampler
+from gradverify.core.forward.step_noise import lasting
+from gradverify.core.model.tape import record
 from tests.core.support import claimed, double, gradcheck, gradgradcheck, problem_of, with_backward
 
 SMALL = [1e-6, 1e-8, 1e-10, 1e-14, 1e-20]

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.function.steady import steady
-from gradverify.core.function.tape import record
+from gradverify.core.decide.context import as_judged
+from gradverify.core.forward.repeatable import steady
 from gradverify.core.jacobians import investigate, whole
-from gradverify.core.judging.ground import as_judged
+from gradverify.core.model.tape import record
 from gradverify.result import Verdict
 from tests.core.support import ALONE, claimed, double, gradcheck, gradgradcheck, problem_of, with_backward
 

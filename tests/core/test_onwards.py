@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gradverify.core.numeric.onwards import largest_onwards, smallest_onwards
+from gradverify.core.model.magnitudes import suffix_maximum, suffix_minimum
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 9, 5), (6, 30, 50), (5000, 1, 1), (1, 2, 5000)])
@@ -15,7 +15,7 @@ def test_small_and_large_ladders_say_the_same(shape: tuple[int, ...], dtype: tor
     if dtype is torch.float64:
         values[..., -1:, :1], values[:1, :1] = torch.inf, -torch.inf
     given = values.clone()
-    found = largest_onwards(values), smallest_onwards(values)
+    found = suffix_maximum(values), suffix_minimum(values)
     for rung in range(shape[1]):
         assert torch.equal(found[0][:, rung], values[:, rung:].amax(dim=1))
         assert torch.equal(found[1][:, rung], values[:, rung:].amin(dim=1))

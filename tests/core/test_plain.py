@@ -8,16 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.function.steady import steady
-from gradverify.core.function.tape import record
+from gradverify.core.decide import first_look
+from gradverify.core.decide.compare import Judged
+from gradverify.core.decide.comparison import DenseEntries, dense_entries
+from gradverify.core.decide.context import as_judged
+from gradverify.core.decide.tiles import Tile, narrowed, plain_entries
+from gradverify.core.estimate.stencil_polynomial import PLACES, bends, polynomial_through
+from gradverify.core.forward.repeatable import steady
 from gradverify.core.jacobians import investigate
-from gradverify.core.judging import cheap
-from gradverify.core.judging.compare import Judged
-from gradverify.core.judging.ground import as_judged
-from gradverify.core.judging.plain import plain_entries
-from gradverify.core.judging.tally import Measured, measured
-from gradverify.core.judging.tiles import Tile, narrowed
-from gradverify.core.numeric.series import PLACES, bends, series_through
+from gradverify.core.model.tape import record
 from gradverify.result import Verdict
 from tests.core.support import ALONE, claimed, gradcheck, problem_of
 
@@ -27,12 +26,12 @@ def drawn(*shape: int) -> Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).requires_grad_()
 
 
-def everything(function: Callable[[Tensor], Tensor], x: Tensor) -> Measured:
+def everything(function: Callable[[Tensor], Tensor], x: Tensor) -> DenseEntries:
     """Return all entries of the Jacobian as they were judged."""
     problem = problem_of(function, x)
     ready = steady(problem, record(problem), 0)
     assert ready is not None
-    found = measured(investigate(ready, ALONE, as_judged).comparison, x.numel(), function(x).numel())
+    found = dense_entries(investigate(ready, ALONE, as_judged).comparison, x.numel(), function(x).numel())
     assert found is not None
     return found
 
@@ -45,7 +44,7 @@ def seen(function: Callable[[Tensor], Tensor], x: Tensor, monkeypatch: pytest.Mo
         found.append(tile)
         return plain_entries(tile)
 
-    monkeypatch.setattr(cheap, "plain_entries", noted)
+    monkeypatch.setattr(first_look, "plain_entries", noted)
     gradcheck(function, x)
     return found
 
@@ -64,7 +63,7 @@ def test_a_glance_says_what_a_look_at_each_entry_says(
 ) -> None:
     x = drawn(8, 16)
     one = everything(function, x)
-    monkeypatch.setattr(cheap, "_at_a_glance", lambda tile: cheap._judged(tile, cheap._by_richardson))
+    monkeypatch.setattr(first_look, "_at_a_glance", lambda tile: first_look._judged(tile, first_look._by_richardson))
     other = everything(function, x)
     assert torch.equal(one.code, other.code)
     torch.testing.assert_close(one.numeric, other.numeric, rtol=1e-9, atol=1e-11)
@@ -83,7 +82,7 @@ def test_a_part_of_a_tile_has_its_samples(monkeypatch: pytest.MonkeyPatch) -> No
     assert torch.equal(part.claimed, tile.claimed[rows][:, outputs])
     assert torch.equal(part.samples.plus, whole.plus[rows][:, :, outputs])
     assert torch.equal(part.samples.back, whole.back[rows][:, :, outputs])
-    assert torch.equal(part.samples.moves, whole.moves[rows])
+    assert torch.equal(part.samples.chosen, whole.chosen[rows])
     assert torch.equal(part.allowance.beside, tile.allowance.beside[rows][:, outputs])
 
 
@@ -121,5 +120,5 @@ def test_a_kink_bends_as_nothing_smooth_does(function: Callable[[Tensor], Tensor
     step = 2.0**-7
     places = torch.tensor([0.0, *PLACES], dtype=torch.float64).unsqueeze(1) * (step if not bent else 1.0)
     values = function(places)
-    found = bends(series_through(values[1:] - values[0]), torch.full((1,), 1e-15, dtype=torch.float64))
+    found = bends(polynomial_through(values[1:] - values[0]), torch.full((1,), 1e-15, dtype=torch.float64))
     assert found.tolist() == [bent]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from gradverify.core.function.plain import plainly
+from gradverify.core.model.decomposed import plainly
 from tests.core.support import double
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.registry import run_check
-from gradverify.core.ways import probed
+from gradverify.core.strategy import random_sketch
 from gradverify.result import CheckResult, Method, Verdict
 from tests.core.support import ALONE, gradcheck, problem_of, with_backward
 
@@ -180,7 +180,7 @@ def test_a_loss_of_many_inputs_is_not_moved_one_by_one() -> None:
 
 
 def test_a_wrong_column_without_a_row_that_can_be_named_is_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probed, "wrong_rows", lambda *_: [])
+    monkeypatch.setattr(random_sketch, "wrong_rows", lambda *_: [])
     result = gradcheck(running(one_column(1234, 1.001)), point())
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "no single entry was found" in result.message

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gradverify.core.numeric.richardson import extrapolated
-from gradverify.core.numeric.samples import NOISE_FACTOR
+from gradverify.core.estimate.richardson import extrapolated
+from gradverify.core.estimate.samples import NOISE_FACTOR
 
 STEP = 2.0**-7
 

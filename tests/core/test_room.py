@@ -12,7 +12,7 @@ import pytest
 _FIVE_TENSORS_AT_ONCE = """
 import ctypes, json, sys
 import torch
-from gradverify.core.function.room import keep_what_is_freed
+from gradverify.core.model.memory import keep_what_is_freed
 
 NAMES = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
 

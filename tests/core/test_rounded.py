@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.registry import run_check
-from gradverify.core.function.problem import bind
-from gradverify.core.function.rounded import as_rounded
-from gradverify.core.function.steady import steady
-from gradverify.core.function.tape import record
+from gradverify.core.decide.context import as_judged
+from gradverify.core.forward.precision import as_rounded
+from gradverify.core.forward.repeatable import steady
 from gradverify.core.jacobians import investigate, whole
-from gradverify.core.judging.ground import as_judged
+from gradverify.core.model.problem import bind
+from gradverify.core.model.tape import record
 from gradverify.result import Verdict
 from tests.core.support import ALONE, double, gradcheck, problem_of, with_backward
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gradverify.core.excuses import sharing
-from gradverify.core.excuses.sharing import _numbered
+from gradverify.core.excuses import trial
+from gradverify.core.excuses.trial import _numbered
 
 
 def test_rows_with_an_input_in_common_are_asked_one_by_one() -> None:
@@ -17,14 +17,14 @@ def test_rows_with_an_input_in_common_are_asked_one_by_one() -> None:
 
 @pytest.mark.parametrize("paired", [0, 4096])
 def test_rows_that_share_nothing_are_one_question(paired: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "_PAIRED", paired)
+    monkeypatch.setattr(trial, "_PAIRED", paired)
     reach = torch.tensor([[0, 1], [2, 9], [3, 4], [9, 5]])  # 9 is nobody
     assert _numbered(reach, 9, 4).tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("paired", [0, 4096])
 def test_rows_of_one_question_share_no_input(paired: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "_PAIRED", paired)
+    monkeypatch.setattr(trial, "_PAIRED", paired)
     generator = torch.Generator().manual_seed(0)
     reach = torch.randint(40, (60, 3), generator=generator)
     number = _numbered(reach, 40, 64)

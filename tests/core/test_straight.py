@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from gradverify.core.function.rows import jacobian
-from gradverify.core.function.steady import steady
-from gradverify.core.function.tape import record
-from gradverify.core.judging.bench import bench
-from gradverify.core.judging.columns import Known
-from gradverify.core.judging.ground import ground_of
-from gradverify.core.numeric.moves import single_moves
-from gradverify.core.ways.straight import straight_moves
+from gradverify.core.backward.batched_vjp import jacobian
+from gradverify.core.decide.columns import Known
+from gradverify.core.decide.context import judging_context, measure_problem
+from gradverify.core.estimate.column_groups import single_columns
+from gradverify.core.forward.repeatable import steady
+from gradverify.core.model.tape import record
+from gradverify.core.strategy.affine_inputs import affine_column_groups
 from gradverify.result import Verdict
 from tests.core.support import ALONE, gradcheck, problem_of, with_backward
 
@@ -35,10 +34,12 @@ WEIGHTS = drawn(40, 60, seed=9).detach()
 def known_of(function: Callable[..., Any], *inputs: Tensor) -> Known | None:
     """Return the moves of single coordinates that are settled by one step."""
     problem = problem_of(function, *inputs)
-    ground = ground_of(steady(problem, record(problem), 0), ALONE)
-    claimed = jacobian(ground.backward).T.contiguous()
-    moves = single_moves(*claimed.shape, claimed.device)
-    return straight_moves(bench(ground.sampled, ground.noise, ground.lengths, moves, claimed, ALONE), seed=0)
+    measured = measure_problem(steady(problem, record(problem), 0), ALONE)
+    claimed = jacobian(measured.backward).T.contiguous()
+    moves = single_columns(*claimed.shape, claimed.device)
+    return affine_column_groups(
+        judging_context(measured.sampled, measured.noise, measured.lengths, moves, claimed, ALONE), seed=0
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_all_moves_of_functions_linear_in_each_input_are(
     inputs = [drawn(*shape, seed=seed) for seed, shape in enumerate(shapes)]
     known = known_of(function, *inputs)
     assert known is not None
-    assert len(known.moves) == sum(x.numel() for x in inputs)
+    assert len(known.chosen) == sum(x.numel() for x in inputs)
     assert not bool(known.judged.code.any())
 
 
@@ -64,7 +65,7 @@ def test_of_a_layer_norm_those_of_weight_and_bias_are() -> None:
     x, w, b = drawn(20, 16), drawn(16, seed=1), drawn(16, seed=2)
     known = known_of(lambda x, w, b: functional.layer_norm(x, (16,), w, b), x, w, b)
     assert known is not None
-    assert known.moves.tolist() == list(range(320, 352))
+    assert known.chosen.tolist() == list(range(320, 352))
 
 
 def test_the_wrong_entries_of_a_line_are_looked_at_closely_and_the_right_ones_are_not() -> None:
@@ -73,7 +74,7 @@ def test_the_wrong_entries_of_a_line_are_looked_at_closely_and_the_right_ones_ar
     function = with_backward(lambda x: x @ WEIGHTS, lambda g, x: (g @ WEIGHTS.T) * off)
     known = known_of(function, drawn(3, 40))
     assert known is not None
-    assert known.moves.tolist() == [number for number in range(120) if number != 47]
+    assert known.chosen.tolist() == [number for number in range(120) if number != 47]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradverify.core.function import portion
-from gradverify.core.ways import claims, structured
+from gradverify.core.model import memory
+from gradverify.core.strategy import compressed_vjps, structured
 from gradverify.result import CheckResult, Method, Verdict
 from tests.core.support import gradcheck, gradgradcheck
 
@@ -281,7 +281,7 @@ def test_claims_are_the_same_however_many_cotangents_go_at_once(held: int, monke
 
     x, w = drawn(2, 2, 6, 6), drawn(3, 2, 3, 3)
     whole = gradcheck(both, x, w)
-    monkeypatch.setattr(claims, "_HELD", held)
+    monkeypatch.setattr(compressed_vjps, "_HELD", held)
     some = gradcheck(both, x, w)
     assert (some.verdict, some.entries, some.method) == (Verdict.PASS, whole.entries, whole.method)
     assert some.max_error == pytest.approx(whole.max_error, abs=1e-12)
@@ -309,10 +309,10 @@ def test_inputs_may_be_asked_for_apart(held: int, monkeypatch: pytest.MonkeyPatc
         result = gradcheck(product, drawn(30, 20), drawn(20, 25), drawn(0), drawn(25))
         return result, result.evaluations.backward
 
-    monkeypatch.setattr(claims, "_HELD", held)
-    monkeypatch.setattr(claims, "_APART", 10**9)
+    monkeypatch.setattr(compressed_vjps, "_HELD", held)
+    monkeypatch.setattr(compressed_vjps, "_APART", 10**9)
     whole, once = asked()
-    monkeypatch.setattr(claims, "_APART", 0)
+    monkeypatch.setattr(compressed_vjps, "_APART", 0)
     apart, often = asked()
     assert (whole.verdict, apart.verdict) == (Verdict.PASS, Verdict.PASS)
     assert (apart.entries, apart.method) == (whole.entries, Method.STRUCTURED)
@@ -339,7 +339,7 @@ def test_an_error_is_found_where_inputs_are_asked_for_apart(place: int, monkeypa
             off = (torch.arange(x.numel()) == place).view_as(x) * 1e-6
             return (grad @ w.mT) * (1 + off), x.mT @ grad
 
-    monkeypatch.setattr(claims, "_APART", 0)
+    monkeypatch.setattr(compressed_vjps, "_APART", 0)
     result = gradcheck(Product.apply, drawn(30, 20), drawn(20, 25))
     assert (result.verdict, result.method) == (Verdict.FAIL, Method.STRUCTURED)
     assert positions(result, (30, 20)) == {place}
@@ -358,7 +358,7 @@ def test_a_backward_that_says_otherwise_when_asked_for_one_input_alone_is_not_as
             return tuple(grad * 1.01 for grad in found)
         return found
 
-    monkeypatch.setattr(claims, "_APART", 0)
+    monkeypatch.setattr(compressed_vjps, "_APART", 0)
     monkeypatch.setattr(torch.autograd, "grad", falsified)
     assert gradcheck(torch.matmul, drawn(30, 20), drawn(20, 25)).verdict is Verdict.PASS
     assert asked
@@ -373,7 +373,7 @@ def test_moves_that_own_not_every_output_may_be_made_some_at_a_time(
 
     x, w = drawn(2, 2, 6, 6), drawn(2, 3, 3, 3)
     whole = check(transposed, x, w)
-    monkeypatch.setattr(portion, "_HELD", 20_000)
+    monkeypatch.setattr(memory, "_HELD", 20_000)
     some = check(transposed, x, w)
     assert (some.verdict, some.method) == (Verdict.PASS, Method.STRUCTURED)
     assert some.evaluations.forward <= 1.5 * whole.evaluations.forward

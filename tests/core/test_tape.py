@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gradverify.core.function.second_order import once_differentiable as declared_once
-from gradverify.core.function.second_order import vjp_problem
-from gradverify.core.function.tape import Rejected, record, vjp
+from gradverify.core.model.second_order import once_differentiable as declared_once
+from gradverify.core.model.second_order import vjp_problem
+from gradverify.core.model.tape import Rejected, record, vjp
 from gradverify.errors import EvaluationError
 from tests.core.support import double, gradcheck, gradgradcheck, problem_of, with_backward
 

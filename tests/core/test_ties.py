@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradverify.core.judging import misfit, ties
+from gradverify.core.decide import misfit, ties
 from gradverify.result import CheckResult
 from tests.core.support import double, gradcheck, with_backward
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradverify.core.function.sampler import Sampler, sampler, single
-from gradverify.core.function.scale import scales
-from gradverify.core.function.tape import record
-from gradverify.core.function.together import evaluate
-from gradverify.core.numeric.opening import opening
+from gradverify.core.estimate.stencil import opening
+from gradverify.core.forward.batching import evaluate
+from gradverify.core.forward.length_scales import scales
+from gradverify.core.forward.sampler import Sampler, sampler, single
+from gradverify.core.model.tape import record
 from gradverify.result import Verdict
 from tests.core.support import gradcheck, gradgradcheck, problem_of, with_backward
 

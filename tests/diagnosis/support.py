@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gradverify.checks.registry import run_check
-from gradverify.core.function.problem import bind
+from gradverify.core.model.problem import bind
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import Finding, Verdict
 from tests.core.support import ALONE

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.function.analytic import reverse
-from gradverify.core.function.coordinates import blocks
-from gradverify.core.function.problem import Named
-from gradverify.core.function.tape import record
+from gradverify.core.backward.vjps import reverse
+from gradverify.core.model.coordinates import blocks
+from gradverify.core.model.problem import Named
+from gradverify.core.model.tape import record
 from gradverify.core.whole.evidence import Evidence, Whole
 from gradverify.diagnosis.diagnose import CAUSES, diagnose
 from tests.core.support import problem_of

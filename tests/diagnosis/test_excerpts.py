@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from gradverify.checks.registry import run_check
-from gradverify.core.function.problem import bind
-from gradverify.core.function.steady import steady
-from gradverify.core.function.tape import record
+from gradverify.core.decide.context import as_judged
+from gradverify.core.forward.repeatable import steady
 from gradverify.core.jacobians import investigate
-from gradverify.core.judging.ground import as_judged
+from gradverify.core.model.problem import bind
+from gradverify.core.model.tape import record
 from gradverify.core.whole import excerpt
 from gradverify.core.whole.excerpt import excerpts
 from gradverify.core.whole.sums import Sums
@@ -186,7 +186,7 @@ def test_an_excerpt_has_a_part_of_the_jacobian() -> None:
     (of,), (wrt, _) = found.sampled.outputs, found.sampled.inputs
     known = found.comparison.groups[0] if found.comparison.groups else None
     assert known is None
-    sums = Sums(of=of, wrt=wrt, ground=found.ground, found=_nothing(), all_places=True, seed=0)
+    sums = Sums(of=of, wrt=wrt, measured=found.measured, found=_nothing(), all_places=True, seed=0)
     several = list(excerpts(sums, 2, 1_000_000))
     assert len(several) == 2
     for number, part in enumerate(several):

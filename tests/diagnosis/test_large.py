@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.registry import run_check
-from gradverify.core.ways import structured
+from gradverify.core.strategy import structured
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Method, Verdict
 from tests.core.support import ALONE, problem_of, with_backward

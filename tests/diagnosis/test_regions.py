@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import gelu
 
 from gradverify.checks.registry import run_check
-from gradverify.core.function.problem import bind
+from gradverify.core.model.problem import bind
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.diagnosis.naming.threshold import Gap, threshold, told
 from gradverify.result import Verdict

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradverify.case import Tolerances
 from gradverify.checks.registry import run_check
-from gradverify.core.function.problem import bind
+from gradverify.core.model.problem import bind
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import Verdict
 from tests.core.support import ALONE, double

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.function.problem import bind, named_tensors
+from gradverify.core.model.problem import bind, named_tensors
 from gradverify.diagnosis.diagnose import diagnose
 from tests.elsewhere.device import NAME, WAITS, moved, register
 from tests.zoo.catalogue import ZOO

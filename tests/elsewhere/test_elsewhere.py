@@ -74,9 +74,9 @@ def test_the_host_waits_no_more_often_for_large_tensors(found: Mapping[str, Any]
 def test_how_long_a_forward_takes_is_known_when_it_is_done() -> None:
     program = (
         "import torch; from tests.elsewhere.device import WAITS, moved, register; register()\n"
-        "from gradverify.core.function.duration import seconds\n"
-        "from gradverify.core.function.sampler import sampler\n"
-        "from gradverify.core.function.tape import record\n"
+        "from gradverify.core.forward.batching import seconds\n"
+        "from gradverify.core.forward.sampler import sampler\n"
+        "from gradverify.core.model.tape import record\n"
         "from tests.core.support import double, problem_of\n"
         "problem = problem_of(torch.sin, moved(double([1.0, 2.0])))\n"
         "sampled = sampler(problem, record(problem))\n"

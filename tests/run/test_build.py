@@ -25,7 +25,7 @@ from gradverify.case import (
     TensorInput,
     TupleArgument,
 )
-from gradverify.core.function.problem import Problem, call
+from gradverify.core.model.problem import Problem, call
 from gradverify.errors import InputError
 from gradverify.run.build import build
 from gradverify.run.call import arrange

@@ -9,7 +9,7 @@ import pytest
 
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.function.problem import bind
+from gradverify.core.model.problem import bind
 from gradverify.result import CheckResult, Verdict
 from tests.zoo.catalogue import ALL_WRONG, ZOO
 from tests.zoo.specimen import Specimen

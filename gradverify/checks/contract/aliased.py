@@ -11,8 +11,8 @@ from torch import Tensor
 from gradverify.checks.contract.passed import alike
 from gradverify.checks.contract.subject import Subject, answer_of, as_coordinates, graph_at, judged
 from gradverify.checks.contract.wording import accusation, differences, raised
-from gradverify.core.function.problem import fresh
-from gradverify.core.function.tape import Tape, call_on_leaves, vjp
+from gradverify.core.model.problem import fresh
+from gradverify.core.model.tape import Tape, call_on_leaves, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

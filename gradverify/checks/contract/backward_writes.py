@@ -10,8 +10,8 @@ from gradverify.checks.contract.nodes import class_of, custom_nodes, saved
 from gradverify.checks.contract.passed import differs, snapshot
 from gradverify.checks.contract.subject import Subject, answer_of, graph
 from gradverify.checks.contract.wording import accusation, differences, raised, remark
-from gradverify.core.function.kinds import is_freed
-from gradverify.core.function.tape import Tape
+from gradverify.core.model.tape import Tape
+from gradverify.core.model.tensor_kinds import is_freed
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

@@ -8,9 +8,9 @@ from gradverify.checks.contract.noise import loudness, with_noise
 from gradverify.checks.contract.repeats import spread_of, spreads, steady
 from gradverify.checks.contract.subject import Subject, subject_of
 from gradverify.checks.failures import not_dense
-from gradverify.core.function.analytic import Reuse
-from gradverify.core.function.problem import Problem
-from gradverify.core.function.tape import record
+from gradverify.core.backward.vjps import Reuse
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import record
 
 _NOTHING = "nothing to differentiate, or a forward that does not repeat"
 

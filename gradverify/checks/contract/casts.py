@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from gradverify.checks.contract.subject import Subject, answer_of, graph
-from gradverify.core.function.watched import Watch
+from gradverify.core.model.cast_trace import CastTrace
 from gradverify.errors import EvaluationError
 
 
@@ -26,7 +26,7 @@ class Casts:
 
 def casts_of(subject: Subject) -> Casts:
     """Watch one forward and one backward; nothing is seen where the function cannot be watched."""
-    forward, backward = Watch(), Watch()
+    forward, backward = CastTrace(), CastTrace()
     try:
         with forward:
             tape = graph(subject)

@@ -8,15 +8,15 @@ from dataclasses import replace
 from gradverify.case import Settings
 from gradverify.checks.contract.backward_writes import asked_again
 from gradverify.checks.contract.questions import asked
-from gradverify.checks.contract.repeats import Steady, steady
+from gradverify.checks.contract.repeats import Repeatable, steady
 from gradverify.checks.contract.returned import refusals
 from gradverify.checks.contract.subject import Subject, completed, opened
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
 from gradverify.checks.untracked import containers_seen, never_called, without_backward
-from gradverify.core.function.analytic import Reuse
-from gradverify.core.function.deadline import OutOfTime
-from gradverify.core.function.problem import Problem
-from gradverify.core.function.tape import record
+from gradverify.core.backward.vjps import Reuse
+from gradverify.core.model.deadline import OutOfTime
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import record
 from gradverify.result import CheckResult, Finding, Verdict, worst
 
 NAME = "contract"
@@ -64,7 +64,7 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     return _answered(ready, settings)
 
 
-def _answered(ready: Steady, settings: Settings) -> CheckResult:
+def _answered(ready: Repeatable, settings: Settings) -> CheckResult:
     """Return the result of a backward that autograd takes; raises EvaluationError, and OutOfTime with what it found."""
     subject = opened(ready.problem, settings, ready.tape, ready.reuse)
     if ready.reuse is Reuse.SHARED:

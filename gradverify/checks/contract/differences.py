@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.contract.subject import Subject, judged
-from gradverify.core.function.coordinates import flatten, unflatten
-from gradverify.core.function.problem import call, fresh
+from gradverify.core.model.coordinates import flatten, unflatten
+from gradverify.core.model.problem import call, fresh
 
 _STEPS = (2.0**-11, 2.0**-12)  # relative to the largest entry
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from gradverify.checks.contract.passed import Passed, differs, passed
 from gradverify.checks.contract.subject import Subject
 from gradverify.checks.contract.wording import accusation, remark
-from gradverify.core.function.kinds import is_freed
+from gradverify.core.model.tensor_kinds import is_freed
 from gradverify.result import Finding
 
 

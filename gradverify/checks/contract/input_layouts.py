@@ -11,7 +11,7 @@ from gradverify.checks.contract.nodes import Relay
 from gradverify.checks.contract.passed import alike
 from gradverify.checks.contract.subject import Subject, answer_of, graph, graph_at
 from gradverify.checks.contract.wording import accusation, differences, raised
-from gradverify.core.function.tape import Tape
+from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

@@ -16,10 +16,10 @@ from gradverify.checks.contract.nodes import class_of, custom_nodes, held, saved
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Answer, Subject, as_coordinates, graph_at
 from gradverify.checks.contract.wording import SIMILAR, allowance, minus
-from gradverify.core.function.coordinates import flatten
-from gradverify.core.function.kinds import entries_of
-from gradverify.core.function.problem import fresh
-from gradverify.core.function.tape import Tape, vjp
+from gradverify.core.model.coordinates import flatten
+from gradverify.core.model.problem import fresh
+from gradverify.core.model.tape import Tape, vjp
+from gradverify.core.model.tensor_kinds import entries_of
 
 _STEP = 0.4  # inputs move by eps to this power, relative: more than rounding, little enough to stay on a branch
 _MOST = 8  # intermediates that are looked at

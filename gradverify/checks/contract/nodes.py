@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
-from gradverify.core.function.plain import is_hand_written
-from gradverify.core.function.tape import Tape, nodes_behind
+from gradverify.core.model.decomposed import is_hand_written
+from gradverify.core.model.tape import Tape, nodes_behind
 
 Relay = Callable[[Tensor], Tensor]
 

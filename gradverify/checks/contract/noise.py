@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.contract.subject import Answer, Subject, answer_of, graph_at, outputs_of
-from gradverify.core.function.coordinates import flatten, unflatten
-from gradverify.core.function.problem import fresh
+from gradverify.core.model.coordinates import flatten, unflatten
+from gradverify.core.model.problem import fresh
 from gradverify.errors import EvaluationError
 
 _POINTS = 6  # equispaced samples on a side

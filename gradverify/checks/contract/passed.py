@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.contract.subject import Subject, judged
-from gradverify.core.function.kinds import entries_of, is_freed
-from gradverify.core.function.problem import Named, call, fresh
-from gradverify.core.function.tape import Tape
+from gradverify.core.model.problem import Named, call, fresh
+from gradverify.core.model.tape import Tape
+from gradverify.core.model.tensor_kinds import entries_of, is_freed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from gradverify.checks.contract.noise import loudness, with_noise
 from gradverify.checks.contract.repeats import spread_of, spreads
 from gradverify.checks.contract.subject import Subject, new_graph
 from gradverify.checks.contract.wording import raised
-from gradverify.core.function.analytic import Reuse
+from gradverify.core.backward.vjps import Reuse
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 

@@ -13,10 +13,10 @@ from gradverify.checks.contract import reused
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Answer, Subject, answer_of, graph, outputs_of
 from gradverify.checks.contract.wording import differences, minus, remark
-from gradverify.core.function.analytic import Reuse
-from gradverify.core.function.chance import forward_seed, seed_everywhere, untouched
-from gradverify.core.function.problem import Problem
-from gradverify.core.function.tape import Tape, record
+from gradverify.core.backward.vjps import Reuse
+from gradverify.core.model.generators import forward_seed, seed_everywhere, untouched
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import Tape, record
 from gradverify.result import Finding, Verdict
 
 _FEW = 512.0  # ulps that the order of a sum may explain
@@ -24,7 +24,7 @@ _AGAIN = 3  # times that backward is asked the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steady:
+class Repeatable:
     """A problem whose forward repeats, by seeding if need be, or one graph of it."""
 
     problem: Problem
@@ -33,24 +33,24 @@ class Steady:
     findings: tuple[Finding, ...] = ()
 
 
-def steady(problem: Problem, settings: Settings) -> Steady:
+def steady(problem: Problem, settings: Settings) -> Repeatable:
     """GV406: make the forward repeatable, or say that it is not; raises EvaluationError."""
     seed_everywhere(settings.seed)
     tape, other = record(problem), record(problem)
     overwritten = tuple(reused.outputs(problem, tape, other))
     if overwritten:
-        return Steady(problem=problem, tape=tape, reuse=Reuse.SHARED, findings=overwritten)
+        return Repeatable(problem=problem, tape=tape, reuse=Reuse.SHARED, findings=overwritten)
     spread = _spread(tape, other)
     if spread <= _FEW and untouched(settings.seed):
-        return Steady(problem=problem, tape=tape, reuse=Reuse.FRESH, findings=_wobble(spread))
+        return Repeatable(problem=problem, tape=tape, reuse=Reuse.FRESH, findings=_wobble(spread))
     seeded = replace(problem, seed=forward_seed(settings.seed) if problem.seed is None else problem.seed)
     tape = record(seeded)
     spread = _spread(tape, record(seeded))
     if spread <= _FEW:
-        return Steady(problem=seeded, tape=tape, reuse=Reuse.FRESH, findings=_wobble(spread))
+        return Repeatable(problem=seeded, tape=tape, reuse=Reuse.FRESH, findings=_wobble(spread))
     text = "the forward is random: it differs between two calls at one point, even when seeded before each"
     finding = Finding(code="GV406", verdict=Verdict.INCONCLUSIVE, message=text)
-    return Steady(problem=problem, tape=tape, reuse=Reuse.SHARED, findings=(finding,))
+    return Repeatable(problem=problem, tape=tape, reuse=Reuse.SHARED, findings=(finding,))
 
 
 def spreads(subject: Subject) -> tuple[Answer, ...]:

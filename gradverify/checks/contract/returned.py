@@ -12,8 +12,8 @@ from torch import Tensor
 from gradverify.checks.contract.nodes import Exchange, Slot, class_of, custom_nodes, overheard
 from gradverify.checks.contract.subject import Subject
 from gradverify.checks.contract.wording import accusation, remark
-from gradverify.core.function.problem import Problem
-from gradverify.core.function.tape import Rejected, Tape, vjp
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import Rejected, Tape, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

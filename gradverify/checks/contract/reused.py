@@ -10,8 +10,8 @@ from torch import Tensor
 
 from gradverify.checks.contract.passed import differs, snapshot
 from gradverify.checks.contract.wording import accusation
-from gradverify.core.function.problem import Named, Problem, fresh
-from gradverify.core.function.tape import Tape, record
+from gradverify.core.model.problem import Named, Problem, fresh
+from gradverify.core.model.tape import Tape, record
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

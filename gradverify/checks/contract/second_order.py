@@ -18,9 +18,9 @@ from gradverify.checks.contract.intermediates import (
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Cotangents, Subject, as_coordinates, ask, new_graph
 from gradverify.checks.contract.wording import raised, remark, scaled
-from gradverify.core.function.coordinates import flatten
-from gradverify.core.function.problem import fresh
-from gradverify.core.function.tape import Tape, refuses_second_order, vjp
+from gradverify.core.model.coordinates import flatten
+from gradverify.core.model.problem import fresh
+from gradverify.core.model.tape import Tape, refuses_second_order, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

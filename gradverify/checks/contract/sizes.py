@@ -10,7 +10,7 @@ from torch import Tensor
 from gradverify.checks.contract.passed import alike
 from gradverify.checks.contract.subject import Subject, answer_of, graph_at
 from gradverify.checks.contract.wording import accusation, raised, remark
-from gradverify.core.function.tape import Tape
+from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

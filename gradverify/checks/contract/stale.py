@@ -11,7 +11,7 @@ from torch import Tensor
 from gradverify.checks.contract.differences import directional
 from gradverify.checks.contract.subject import Answer, Subject, outputs_of
 from gradverify.checks.contract.wording import accusation
-from gradverify.core.function.coordinates import flatten
+from gradverify.core.model.coordinates import flatten
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

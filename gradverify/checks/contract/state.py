@@ -19,8 +19,8 @@ from gradverify.checks.contract.subject import (
     outputs_of,
 )
 from gradverify.checks.contract.wording import differences
-from gradverify.core.function.problem import Named, fresh
-from gradverify.core.function.tape import Tape, vjp
+from gradverify.core.model.problem import Named, fresh
+from gradverify.core.model.tape import Tape, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from gradverify.checks.contract.subject import Answer, Subject, answer_of, ask, graph, zero_except
 from gradverify.checks.contract.wording import accusation, differences, raised
-from gradverify.core.function.problem import Named
-from gradverify.core.function.tape import Tape
+from gradverify.core.model.problem import Named
+from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Answer, Subject
 from gradverify.checks.wording import told_apart
-from gradverify.core.function.coordinates import Block, blocks, flatten, unravel
-from gradverify.core.function.problem import Named
+from gradverify.core.model.coordinates import Block, blocks, flatten, unravel
+from gradverify.core.model.problem import Named
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 

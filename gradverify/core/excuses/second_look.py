@@ -1,25 +1,40 @@
-"""A second look at accusations before they are raised: everything that may explain them, one after the other."""
+"""Accused entries are looked at once more, by one excuse after the other."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.excuses.average import excuse_average
-from gradverify.core.excuses.coarse import excuse_coarse
-from gradverify.core.excuses.doubled import excuse_doubled
-from gradverify.core.excuses.flight import excuse_flights
-from gradverify.core.excuses.grain import excuse_grain
+from gradverify.core.decide.compare import Code, Judged, agrees
+from gradverify.core.decide.context import JudgingContext, MeasuredProblem
+from gradverify.core.excuses.backward_rounding import excuse_grain, excuse_spread
+from gradverify.core.excuses.low_precision import excuse_coarse, excuse_doubled, excuse_unstable
 from gradverify.core.excuses.oblique import excuse_oblique
+from gradverify.core.excuses.quantised_steps import excuse_average, excuse_flights
 from gradverify.core.excuses.slight import excuse_slight
-from gradverify.core.excuses.spilt import excuse_spilt
-from gradverify.core.excuses.spread import excuse_spread
 from gradverify.core.excuses.trial import Excuse, Trial
-from gradverify.core.excuses.unstable import excuse_unstable
-from gradverify.core.function.flags import any_set
-from gradverify.core.judging.bench import Bench
-from gradverify.core.judging.compare import Code, Judged, agrees
-from gradverify.core.judging.ground import Ground
+from gradverify.core.model.magnitudes import any_set
+
+_UNKNOWN = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP)
+
+
+def excuse_spilt(trial: Trial, judged: Judged) -> Judged:
+    """Leave undetermined what is nan by an input that has a derivative elsewhere that is not finite."""
+    context, chosen = trial.context, trial.chosen
+    claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
+    nan = (judged.code == Code.MISMATCH) & claimed.isnan()
+    if not any_set(nan):
+        return judged
+    unknown = torch.isin(judged.code, torch.tensor(_UNKNOWN, dtype=torch.int8, device=column_of.device))
+    source = (claimed.isinf() & unknown) | (claimed.isnan() & (judged.code == Code.UNDEFINED))
+    infinite = torch.zeros_like(context.sampled.point, dtype=torch.bool)
+    infinite[column_of[source & (column_of >= 0)]] = True
+    spilt = nan & infinite[column_of.clamp(min=0)]
+    return replace(judged, code=judged.code.masked_fill(spilt, Code.NAN_PROPAGATED))
+
 
 # Each is asked about what those before it have left accused.
 EXCUSES: tuple[Excuse, ...] = (
@@ -36,9 +51,11 @@ EXCUSES: tuple[Excuse, ...] = (
 )
 
 
-def second_look(at: Bench, ground: Ground, chosen: Tensor, judged: Judged, settings: Settings) -> Judged:
+def second_look(
+    context: JudgingContext, measured: MeasuredProblem, chosen: Tensor, judged: Judged, settings: Settings
+) -> Judged:
     """Return the verdicts on these moves with the accusations that nothing explains."""
-    trial = Trial(at=at, backward=ground.backward, chosen=chosen, seed=settings.seed)
+    trial = Trial(context=context, backward=measured.backward, chosen=chosen, seed=settings.seed)
     for excuse in EXCUSES:
         if agrees(judged) or not any_set(judged.code == Code.MISMATCH):
             break

@@ -12,14 +12,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.core.decide.compare import Code, Judged, span
+from gradverify.core.decide.context import JudgingContext, focused
+from gradverify.core.estimate.samples import BAR_FACTOR, Samples, difference_noise, one_sided, trusted, void
+from gradverify.core.estimate.stencil import sample
+from gradverify.core.estimate.tableau import coarse_steps, tableau
 from gradverify.core.excuses.trial import Trial
-from gradverify.core.function.flags import any_set
-from gradverify.core.judging.bench import Bench, focused
-from gradverify.core.judging.compare import Code, Judged
-from gradverify.core.judging.replaced import span
-from gradverify.core.numeric.ladder import coarse_steps, tableau
-from gradverify.core.numeric.samples import BAR_FACTOR, Samples, difference_noise, one_sided, trusted, void
-from gradverify.core.numeric.walk import sample
+from gradverify.core.model.magnitudes import any_set
 
 _SLIGHT = 1e-4  # of the entry: a kink that opens by more is seen as one
 _WIDEST = 1e-3  # of the larger slope, that they may be apart
@@ -32,17 +31,17 @@ _SAMPLES, _NUMBERS = 32, 40_000_000  # of each move, and numbers held for all of
 
 def excuse_slight(trial: Trial, judged: Judged) -> Judged:
     """Turn accusations that lie between two slopes which differ a little into kinks."""
-    at, chosen = trial.at, trial.chosen
-    claimed = at.claimed[chosen]
+    context, chosen = trial.context, trial.chosen
+    claimed = context.claimed[chosen]
     accused = (judged.code == Code.MISMATCH) & ~judged.kinked
     accused &= judged.error <= _SLIGHT * torch.maximum(claimed.abs(), judged.numeric.abs())
     rows, outputs = span(accused)
-    rows = rows[: min(_ROWS, _NUMBERS // (_SAMPLES * at.width))]
+    rows = rows[: min(_ROWS, _NUMBERS // (_SAMPLES * context.width))]
     if not len(rows):
         return judged
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
     own, numeric = claimed[place], judged.numeric[place]
-    low, high, sure = _slopes(focused(at, outputs), chosen[rows])
+    low, high, sure = _slopes(focused(context, outputs), chosen[rows])
     gap, middle = high - low, (high + low) / 2
     slack = _ALIKE * gap
     sure &= gap <= _WIDEST * torch.maximum(low.abs(), high.abs())
@@ -60,28 +59,28 @@ def excuse_slight(trial: Trial, judged: Judged) -> Judged:
     )
 
 
-def _slopes(at: Bench, moves: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _slopes(context: JudgingContext, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the smaller and the larger of the one-sided slopes, and where these are sure to differ; each (C, m)."""
-    samples = sample(at.sampled, at.moves, moves, coarse_steps(at.lengths))
-    found = [_one_sided(at, samples, slice(first, None, 2)) for first in (0, 1)]
+    samples = sample(context.sampled, context.column_groups, chosen, coarse_steps(context.lengths))
+    found = [_one_sided(context, samples, slice(first, None, 2)) for first in (0, 1)]
     (left, right, bar), (again_left, again_right, again_bar) = found
     gap, again = right - left, again_right - again_left
     clear = torch.minimum(gap.abs(), again.abs()) > BAR_FACTOR * torch.maximum(bar, again_bar)
     sure = clear & ((gap - again).abs() <= _ALIKE * torch.minimum(gap.abs(), again.abs()))
-    sure &= (_gap_closer_by(at, moves, gap) - gap).abs() <= _CORNER * gap.abs()
+    sure &= (_gap_closer_by(context, chosen, gap) - gap).abs() <= _CORNER * gap.abs()
     return torch.minimum(left, right), torch.maximum(left, right), sure
 
 
-def _gap_closer_by(at: Bench, moves: Tensor, gap: Tensor) -> Tensor:
+def _gap_closer_by(context: JudgingContext, chosen: Tensor, gap: Tensor) -> Tensor:
     """Return the gap by the finest steps at which one like this stands above the noise, nan where none is; (C, m).
 
     A corner that is rounded is smooth there.
     """
     exponents = torch.arange(12, 40, 2, device=gap.device)
-    steps = replace(coarse_steps(at.lengths), factors=2.0 ** -exponents.to(torch.float64))
-    samples = sample(at.sampled, at.moves, moves, steps)
-    bend = (samples.plus - 2 * at.sampled.value + samples.minus) / samples.forth
-    heard = gap.abs().unsqueeze(1) * samples.forth > _AUDIBLE * at.noise.level
+    steps = replace(coarse_steps(context.lengths), factors=2.0 ** -exponents.to(torch.float64))
+    samples = sample(context.sampled, context.column_groups, chosen, steps)
+    bend = (samples.plus - 2 * context.sampled.value + samples.minus) / samples.forth
+    heard = gap.abs().unsqueeze(1) * samples.forth > _AUDIBLE * context.noise.level
     order = torch.arange(1, heard.shape[1] + 1, device=heard.device).view(1, -1, 1)
     last = (heard * order).argmax(dim=1, keepdim=True)
     finest, before = bend.gather(1, last), bend.gather(1, (last - 1).clamp(min=0))
@@ -89,11 +88,11 @@ def _gap_closer_by(at: Bench, moves: Tensor, gap: Tensor) -> Tensor:
     return torch.where(last >= 1, straight, torch.nan).squeeze(1)
 
 
-def _one_sided(at: Bench, samples: Samples, rungs: slice) -> tuple[Tensor, Tensor, Tensor]:
+def _one_sided(context: JudgingContext, samples: Samples, rungs: slice) -> tuple[Tensor, Tensor, Tensor]:
     """Return the slopes to the left and to the right by some of the rungs, and the sum of their bars; each (C, m)."""
-    level, nothing = difference_noise(at.noise, samples), void(samples)
+    level, nothing = difference_noise(context.noise, samples), void(samples)
     slopes = []
-    for quotient, steps in zip(one_sided(at.sampled, samples), (samples.back, samples.forth), strict=True):
+    for quotient, steps in zip(one_sided(context.sampled, samples), (samples.back, samples.forth), strict=True):
         usable = trusted(quotient, nothing)[:, rungs]
         slopes.append(tableau(quotient[:, rungs], 2 * level[:, rungs], usable, steps[:, rungs]))
     left, right = slopes

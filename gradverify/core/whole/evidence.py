@@ -9,8 +9,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from gradverify.core.function.analytic import Reverse
-from gradverify.core.function.coordinates import Block
+from gradverify.core.backward.vjps import Backward
+from gradverify.core.model.coordinates import Block
 from gradverify.core.whole.sums import Sums
 
 
@@ -34,7 +34,7 @@ class Site(Protocol):
         """All outputs."""
 
     @property
-    def backward(self) -> Reverse:
+    def backward(self) -> Backward:
         """The problem, and its vjp."""
 
     @property
@@ -64,7 +64,7 @@ class Evidence:
     numeric: Tensor  # (outputs, inputs) what differences say; not finite where nothing could be measured
     bar: Tensor  # (outputs, inputs) error bars of `numeric`
     wrong: Tensor  # (outputs, inputs) bool: entries that are mismatches
-    backward: Reverse  # the problem with its primals, and its vjp
+    backward: Backward  # the problem with its primals, and its vjp
     whole: Whole  # what the block is a part of
 
     @property

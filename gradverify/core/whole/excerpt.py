@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
-from gradverify.core.function.coordinates import Block
-from gradverify.core.function.duration import seconds
-from gradverify.core.function.problem import Bound, Meter, Primal, Problem, call, fresh
-from gradverify.core.ways.structure import Link, links_by_input
+from gradverify.core.forward.batching import seconds
+from gradverify.core.model.coordinates import Block
+from gradverify.core.model.problem import Bound, Meter, Primal, Problem, call, fresh
+from gradverify.core.strategy.structure import InputOutputPattern, links_by_input
 from gradverify.core.whole.sums import Sums
 
 _OUTPUTS, _INPUTS = 600, 2_000  # that an excerpt has at most
@@ -80,7 +80,7 @@ def excerpts(sums: Sums, count: int, most: int) -> Iterator[Problem]:
     """
     cut = _cut(
         sums,
-        min(_INPUTS, most // (count * _SAMPLES), int(_SECONDS / (count * _SAMPLES * seconds(sums.ground.sampled)))),
+        min(_INPUTS, most // (count * _SAMPLES), int(_SECONDS / (count * _SAMPLES * seconds(sums.measured.sampled)))),
     )
     if cut is None:
         return
@@ -95,7 +95,7 @@ def excerpts(sums: Sums, count: int, most: int) -> Iterator[Problem]:
 
 def _cut(sums: Sums, most: int) -> _Cut | None:
     """Return what is left of a block small enough to be looked at whole, with so many inputs at most, or None."""
-    sampled, of = sums.ground.sampled, sums.of
+    sampled, of = sums.measured.sampled, sums.of
     shapes = tuple(tuple(primal.tensor.shape) for primal in sampled.problem.primals)
     if any(block.step != 1 for block in (*sums.inputs, *sums.outputs)) or not all(map(math.prod, shapes)):
         return None
@@ -132,19 +132,19 @@ def _as_shaped(frame: Block, shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[i
     return tuple(tuple(range(len(shape))) if shape == frame.shape else (None,) * len(shape) for shape in shapes)
 
 
-def _links(sums: Sums) -> list[Link]:
+def _links(sums: Sums) -> list[InputOutputPattern]:
     """Return how each input reaches the output."""
-    ground = sums.ground
+    measured = sums.measured
     found = {
         source.start: link
-        for source, reached in links_by_input(ground.sampled, ground.lengths, sums.seed)
+        for source, reached in links_by_input(measured.sampled, measured.lengths, sums.seed)
         for link in reached
         if link.target.start == sums.of.start
     }
     return [found[block.start] for block in sums.inputs]
 
 
-def _together(link: Link, shape: Sequence[int]) -> tuple[int | None, ...]:
+def _together(link: InputOutputPattern, shape: Sequence[int]) -> tuple[int | None, ...]:
     """Return for every dimension of an input that of the output which it goes with, slice by slice.
 
     What was not seen to move anything, as steps seldom are, is cut as the output is that has its shape.
@@ -179,8 +179,8 @@ def _picked(sums: Sums, frame: Block, dimension: int, count: int, generator: Gen
 
 
 def _excerpt(sums: Sums, cut: _Cut, kept: _Kept) -> Problem:
-    problem = replace(sums.ground.sampled.problem, meter=Meter())  # what is called here is counted by the excerpt
-    name = next(name for name, block in zip(sums.ground.sampled.names, sums.outputs, strict=True) if block == sums.of)
+    problem = replace(sums.measured.sampled.problem, meter=Meter())  # what is called here is counted by the excerpt
+    name = next(name for name, block in zip(sums.measured.sampled.names, sums.outputs, strict=True) if block == sums.of)
     points = [primal.tensor for primal in problem.primals]
     places = [
         tuple(torch.arange(size) if mine is None else kept[mine] for size, mine in zip(point.shape, own, strict=True))
@@ -206,7 +206,7 @@ def _excerpt(sums: Sums, cut: _Cut, kept: _Kept) -> Problem:
         bound=tuple(_cut_too(entry, cut.frame.shape, kept, points, places) for entry in problem.bound),
         outputs=None,
         output=name,
-        meter=sums.ground.sampled.problem.meter,
+        meter=sums.measured.sampled.problem.meter,
     )
 
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.function.analytic import Reverse, row
-from gradverify.core.function.chance import scattered
-from gradverify.core.function.coordinates import Block
-from gradverify.core.judging.entries import Entries
-from gradverify.core.judging.ground import Ground
-from gradverify.core.numeric.directional import slope
-from gradverify.core.numeric.samples import Estimate
-from gradverify.core.ways.probe import CLOSER, FIRST, levelled, weights
+from gradverify.core.backward.vjps import Backward, row
+from gradverify.core.decide.context import MeasuredProblem
+from gradverify.core.decide.statistics import Entries
+from gradverify.core.estimate.directional import slope
+from gradverify.core.estimate.samples import Estimate
+from gradverify.core.model.coordinates import Block
+from gradverify.core.model.generators import scattered
+from gradverify.core.strategy.random_sums import CLOSER, FIRST, levelled, weights
 
 _COTANGENTS = 4  # of each of the two kinds of weights
 _TANGENTS = 5  # and one more that moves inputs such that they matter alike
@@ -33,7 +33,7 @@ class Sums:
 
     of: Block
     wrt: Block
-    ground: Ground
+    measured: MeasuredProblem
     found: Entries  # the wrong entries that are known
     all_places: bool  # no other input or output than those of `found` has a wrong entry
     seed: int
@@ -41,22 +41,22 @@ class Sums:
     @property
     def inputs(self) -> tuple[Block, ...]:
         """All inputs."""
-        return self.ground.sampled.inputs
+        return self.measured.sampled.inputs
 
     @property
     def outputs(self) -> tuple[Block, ...]:
         """All outputs."""
-        return self.ground.sampled.outputs
+        return self.measured.sampled.outputs
 
     @property
-    def backward(self) -> Reverse:
+    def backward(self) -> Backward:
         """The problem, and its vjp."""
-        return self.ground.backward
+        return self.measured.backward
 
     @property
     def device(self) -> torch.device:
         """Where the numbers are."""
-        return self.ground.sampled.value.device
+        return self.measured.sampled.value.device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,19 +85,19 @@ class Asked:
 def ask(sums: Sums) -> Asked:
     """Ask both sides; costs 36 forwards, more where the function bends, and 8 vjps."""
     generator = torch.Generator().manual_seed(sums.seed + 5)
-    ground, of, wrt = sums.ground, sums.of, sums.wrt
-    within = torch.zeros_like(ground.lengths.step)
-    within[wrt.coordinates] = ground.lengths.step[wrt.coordinates]
+    measured, of, wrt = sums.measured, sums.of, sums.wrt
+    within = torch.zeros_like(measured.lengths.step)
+    within[wrt.coordinates] = measured.lengths.step[wrt.coordinates]
     directions = [scattered(within, generator) for _ in range(_TANGENTS)]
-    plain = [slope(ground.sampled, ground.noise, direction, FIRST) for direction in directions]
-    judged = torch.zeros_like(ground.sampled.value)
+    plain = [slope(measured.sampled, measured.noise, direction, FIRST) for direction in directions]
+    judged = torch.zeros_like(measured.sampled.value)
     judged[of.coordinates] = 1.0
-    kinds = weights(ground.sampled, torch.stack([found.value for found in plain]))
+    kinds = weights(measured.sampled, torch.stack([found.value for found in plain]))
     cotangents = torch.stack([scattered(weight * judged, generator) for weight in kinds for _ in range(_COTANGENTS)])
-    answers = torch.stack([row(ground.backward, cotangent) for cotangent in cotangents])
+    answers = torch.stack([row(measured.backward, cotangent) for cotangent in cotangents])
     directions.append(scattered(levelled(within, answers), generator))
     known = (*plain, None)  # the last direction is new
-    slopes = tuple(steep(ground, cotangents, *each) for each in zip(directions, known, strict=True))
+    slopes = tuple(steep(measured, cotangents, *each) for each in zip(directions, known, strict=True))
     stacked = torch.stack(directions)
     claimed, numeric = answers @ stacked.T, summed_up(cotangents, slopes)
     error = (claimed - numeric.value).nan_to_num(0.0).reshape(2, _COTANGENTS, -1)
@@ -110,14 +110,14 @@ def ask(sums: Sums) -> Asked:
         slopes=slopes,
         claimed=claimed,
         numeric=numeric,
-        rounding=_ROUNDINGS * ground.sampled.eps * size + _ULP * answers.abs() @ stacked.T.abs(),
+        rounding=_ROUNDINGS * measured.sampled.eps * size + _ULP * answers.abs() @ stacked.T.abs(),
         typical=error.square().mean(1, keepdim=True).sqrt().expand_as(error).reshape(claimed.shape),
     )
 
 
 def along(asked: Asked, directions: Tensor) -> tuple[Estimate, ...]:
     """Return the slopes of every output along some directions, (L, n)."""
-    return tuple(steep(asked.sums.ground, asked.cotangents, direction) for direction in directions)
+    return tuple(steep(asked.sums.measured, asked.cotangents, direction) for direction in directions)
 
 
 def scaled(found: Summed, factor: float) -> Summed:
@@ -125,7 +125,7 @@ def scaled(found: Summed, factor: float) -> Summed:
     return Summed(value=factor * found.value, bar=abs(factor) * found.bar)
 
 
-def steep(ground: Ground, cotangents: Tensor, direction: Tensor, far: Estimate | None = None) -> Estimate:
+def steep(measured: MeasuredProblem, cotangents: Tensor, direction: Tensor, far: Estimate | None = None) -> Estimate:
     """Return the slopes along a direction, from closer steps where the function bends too much for far ones.
 
     `far` are those from far steps, where they are known.
@@ -133,7 +133,7 @@ def steep(ground: Ground, cotangents: Tensor, direction: Tensor, far: Estimate |
     best: Estimate | None = None
     least = torch.inf
     for first in (FIRST, *CLOSER):
-        found = far if far is not None and first == FIRST else slope(ground.sampled, ground.noise, direction, first)
+        found = far if far is not None and first == FIRST else slope(measured.sampled, measured.noise, direction, first)
         summed = summed_up(cotangents, (found,))
         bar = float(summed.bar.sum())
         if best is None or bar < least:

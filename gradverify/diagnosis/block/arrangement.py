@@ -9,7 +9,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import Block, total
+from gradverify.core.model.coordinates import Block, total
 from gradverify.core.whole.evidence import Site
 from gradverify.diagnosis.block.seen import Seen, resembles, share_of, spoils
 

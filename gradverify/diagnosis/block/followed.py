@@ -15,12 +15,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from gradverify.core.function.analytic import reverse, row
-from gradverify.core.function.chance import scattered_from
-from gradverify.core.function.coordinates import flatten, total
-from gradverify.core.function.problem import call
-from gradverify.core.function.rows import rows
-from gradverify.core.function.tape import record
+from gradverify.core.backward.batched_vjp import rows
+from gradverify.core.backward.vjps import reverse, row
+from gradverify.core.model.coordinates import flatten, total
+from gradverify.core.model.generators import scattered_from
+from gradverify.core.model.problem import call
+from gradverify.core.model.tape import record
 from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.block.moved import moved, outputs_at
 from gradverify.diagnosis.naming.region import Region

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from gradverify.core.function.coordinates import flatten, unflatten
-from gradverify.core.function.problem import Problem, call
+from gradverify.core.model.coordinates import flatten, unflatten
+from gradverify.core.model.problem import Problem, call
 from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.naming.variables import coordinates
 from gradverify.errors import EvaluationError

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import Block
+from gradverify.core.model.coordinates import Block
 from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.block.arrangement import Arrangement
 from gradverify.diagnosis.block.seen import Seen

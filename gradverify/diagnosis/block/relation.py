@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import total
+from gradverify.core.model.coordinates import total
 from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.block.seen import Ratio, Seen, ratio_of, share_of
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal

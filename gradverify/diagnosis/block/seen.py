@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Tolerances
-from gradverify.core.function.analytic import Reverse
-from gradverify.core.judging.allowance import relative_tolerance
-from gradverify.core.numeric.samples import BAR_FACTOR
+from gradverify.core.backward.vjps import Backward
+from gradverify.core.decide.tolerance import relative_tolerance
+from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.block.followed import Follows, Marks, follower
 from gradverify.diagnosis.naming.region import Region
@@ -61,7 +61,7 @@ def block_of(evidence: Evidence) -> Seen | None:
     return None if found is None else replace(found, follows=follower(evidence))
 
 
-def see(backward: Reverse, claimed: Tensor, numeric: Tensor, bar: Tensor, wrong: Tensor) -> Seen | None:
+def see(backward: Backward, claimed: Tensor, numeric: Tensor, bar: Tensor, wrong: Tensor) -> Seen | None:
     """Return these entries ready for patterns, each (m, n); None where a wrong one is not finite, or none is wrong."""
     if not bool(wrong.any()):
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from gradverify.core.function.coordinates import Block
+from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.structure import Group
 from gradverify.diagnosis.naming.region import chance
 from gradverify.diagnosis.naming.wording import listed

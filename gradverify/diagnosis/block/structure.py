@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import Block, total
+from gradverify.core.model.coordinates import Block, total
 from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.block.seen import Seen
 from gradverify.diagnosis.naming.region import Region

@@ -9,7 +9,7 @@ from itertools import combinations, product
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import Block, total
+from gradverify.core.model.coordinates import Block, total
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.relation import confined
 from gradverify.diagnosis.block.seen import Seen

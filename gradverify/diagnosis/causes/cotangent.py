@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.function.analytic import row
-from gradverify.core.function.rows import asked_with
+from gradverify.core.backward.batched_vjp import asked_with
+from gradverify.core.backward.vjps import row
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.block.seen import Seen, share_of
 from gradverify.diagnosis.naming.constants import number

@@ -9,7 +9,7 @@ from itertools import permutations, product
 
 from torch import Tensor
 
-from gradverify.core.function.coordinates import total
+from gradverify.core.model.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.block.seen import Seen
 from gradverify.diagnosis.causes.factor import Factor, everywhere_factor

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from gradverify.core.function.analytic import reverse, row
-from gradverify.core.function.tape import record
+from gradverify.core.backward.vjps import reverse, row
+from gradverify.core.model.tape import record
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.laid import laid
 from gradverify.diagnosis.block.moved import moved, outputs_at

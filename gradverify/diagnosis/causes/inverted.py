@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import total
+from gradverify.core.model.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.seen import Seen
 from gradverify.diagnosis.causes.mask import MISSING_MASK

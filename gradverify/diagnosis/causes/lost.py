@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import Block
+from gradverify.core.model.coordinates import Block
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.seen import Seen, share_of
 from gradverify.diagnosis.causes.term import MISSING_TERM

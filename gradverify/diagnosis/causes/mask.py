@@ -7,8 +7,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import total
-from gradverify.core.numeric.samples import BAR_FACTOR
+from gradverify.core.estimate.samples import BAR_FACTOR
+from gradverify.core.model.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.followed import believed
 from gradverify.diagnosis.block.relation import confined, multiple_of_cotangent, named

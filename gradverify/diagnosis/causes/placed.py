@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import torch
 
-from gradverify.core.function.coordinates import total
+from gradverify.core.model.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.relation import named
 from gradverify.diagnosis.block.seen import Seen, contradicts, follows, ratio_of, share_of

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from gradverify.core.function.analytic import Reverse, row
-from gradverify.core.function.chance import scattered
+from gradverify.core.backward.vjps import Backward, row
+from gradverify.core.model.generators import scattered
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.block.seen import Seen
 from gradverify.diagnosis.naming.wording import rounded_up
@@ -50,7 +50,7 @@ def in_lower_precision(site: Site, answers: Tensor, error: float) -> Diagnosis |
     return None
 
 
-def _narrower(backward: Reverse) -> Iterable[torch.dtype]:
+def _narrower(backward: Backward) -> Iterable[torch.dtype]:
     """Yield the dtypes that hold less than those of all inputs and outputs."""
     tensors = [primal.tensor for primal in backward.problem.primals] + [each.tensor for each in backward.tape.outputs]
     eps = max(torch.finfo(tensor.dtype).eps for tensor in tensors if tensor.is_floating_point() or tensor.is_complex())

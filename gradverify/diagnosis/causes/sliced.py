@@ -9,7 +9,7 @@ from itertools import combinations, product
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import Block, total
+from gradverify.core.model.coordinates import Block, total
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.laid import laid
 from gradverify.diagnosis.block.ratios import Ratios, ratios

@@ -12,7 +12,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from gradverify.core.function.chance import scattered
+from gradverify.core.model.generators import scattered
 from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.moved import outputs_at
 from gradverify.diagnosis.block.relation import multiple_of_cotangent

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from gradverify.core.function.coordinates import Block
+from gradverify.core.model.coordinates import Block
 from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
 from gradverify.diagnosis.block.followed import believed
 from gradverify.diagnosis.block.located import Search, located

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from gradverify.core.function.coordinates import total
+from gradverify.core.model.coordinates import total
 from gradverify.core.whole.evidence import Site
 from gradverify.diagnosis.naming.variables import coordinates
 

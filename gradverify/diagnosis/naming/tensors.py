@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradverify.core.function.coordinates import Block
+from gradverify.core.model.coordinates import Block
 
 
 def places_of(blocks: Sequence[Block], tensor: int) -> slice:

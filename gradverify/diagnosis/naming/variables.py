@@ -9,8 +9,8 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import Block, flatten, total
-from gradverify.core.function.tape import is_intact, record
+from gradverify.core.model.coordinates import Block, flatten, total
+from gradverify.core.model.tape import is_intact, record
 from gradverify.core.whole.evidence import Site
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Context
 
-from gradverify.core.function.coordinates import Block, unravel
+from gradverify.core.model.coordinates import Block, unravel
 
 _WHOLE = 0.9995  # a share that is printed as all of it
 _NAMED = 3  # places that are listed by name

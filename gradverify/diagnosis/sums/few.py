@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import total
+from gradverify.core.model.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis
-from gradverify.core.whole.portions import Part, agrees, columns, of_inputs, of_outputs, rest, rows
+from gradverify.core.whole.patterns import Part, agrees, columns, of_inputs, of_outputs, rest, rows
 from gradverify.core.whole.sums import Asked, Summed
 from gradverify.diagnosis.block.relation import named
 from gradverify.diagnosis.causes.single import FEW, RIGHT, SINGLE_ELEMENTS

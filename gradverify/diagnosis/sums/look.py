@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import Block, total
-from gradverify.core.whole.portions import Column, Row, columns, rows
+from gradverify.core.model.coordinates import Block, total
+from gradverify.core.whole.patterns import Column, Row, columns, rows
 from gradverify.core.whole.sums import Asked
 
 _RANDOM = 16  # places looked at, spread over the block

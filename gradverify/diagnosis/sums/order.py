@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import Block
-from gradverify.core.numeric.samples import BAR_FACTOR, Estimate
+from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
+from gradverify.core.model.coordinates import Block
 from gradverify.core.whole.evidence import Diagnosis
 from gradverify.core.whole.patterns import Pattern, exchanged, explains, holds
 from gradverify.core.whole.sums import Asked

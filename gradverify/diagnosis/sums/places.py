@@ -9,10 +9,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import Block, total
+from gradverify.core.model.coordinates import Block, total
 from gradverify.core.whole.evidence import Diagnosis
-from gradverify.core.whole.patterns import holds
-from gradverify.core.whole.portions import Column, Part, Row, agrees, columns, of_inputs, of_outputs, rest, rows
+from gradverify.core.whole.patterns import Column, Part, Row, agrees, columns, holds, of_inputs, of_outputs, rest, rows
 from gradverify.core.whole.sums import Asked, scaled
 from gradverify.diagnosis.block.located import likely
 from gradverify.diagnosis.block.relation import named, times

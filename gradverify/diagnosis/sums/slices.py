@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import total
+from gradverify.core.model.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis
-from gradverify.core.whole.portions import agrees, of_outputs, rest
+from gradverify.core.whole.patterns import agrees, of_outputs, rest
 from gradverify.core.whole.sums import Asked
 from gradverify.diagnosis.causes.broadcast import ALMOST_ALL, as_one_slice
 from gradverify.diagnosis.sums.look import Look

@@ -8,10 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.function.coordinates import Block
+from gradverify.core.model.coordinates import Block
 from gradverify.core.whole.evidence import Diagnosis
-from gradverify.core.whole.patterns import Pattern, explains, holds
-from gradverify.core.whole.portions import Part, of_inputs
+from gradverify.core.whole.patterns import Part, Pattern, explains, holds, of_inputs
 from gradverify.core.whole.sums import Asked, Summed, Sums, ask, scaled
 from gradverify.diagnosis.block.seen import Ratio
 from gradverify.diagnosis.causes.conjugate import as_unconjugated, is_complex, signs

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.autograd import Function
 
-from gradverify.core.function.deadline import OutOfTime
-from gradverify.core.function.steady import Steady
+from gradverify.core.forward.repeatable import Repeatable
+from gradverify.core.model.deadline import OutOfTime
 from gradverify.errors import EvaluationError
 from gradverify.result import Verdict
 from tests.checks.contract import reversible
@@ -80,7 +80,7 @@ def test_gradgradcheck_fails_a_wrong_second_derivative_whose_graph_raises_after_
 
 @pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
 def test_result_of_a_worn_graph_is_not_kept_when_time_runs_out(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def out_of_time(steady: Steady) -> Steady:
+    def out_of_time(steady: Repeatable) -> Repeatable:
         raise OutOfTime(1.0)
 
     monkeypatch.setattr(f"gradverify.checks.{check}.on_fresh_graphs", out_of_time)
@@ -91,7 +91,7 @@ def test_result_of_a_worn_graph_is_not_kept_when_time_runs_out(check: str, monke
 
 @pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
 def test_first_result_is_kept_when_a_new_graph_raises(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def raises(steady: Steady) -> Steady:
+    def raises(steady: Repeatable) -> Repeatable:
         raise EvaluationError("forward", RuntimeError("no more"))
 
     monkeypatch.setattr(f"gradverify.checks.{check}.on_fresh_graphs", raises)

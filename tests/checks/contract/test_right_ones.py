@@ -17,7 +17,7 @@ from torch.autograd import Function
 from torch.nn import functional
 
 from gradverify.checks.registry import run_check
-from gradverify.core.function.problem import bind
+from gradverify.core.model.problem import bind
 from gradverify.result import Verdict
 from tests.checks.contract.support import X, Y, contract, failing, product, sine
 from tests.core.support import ALONE, double

@@ -1,0 +1,227 @@
+"""Entrywise functions judged by the polynomials through their samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import compress
+from operator import not_
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Settings
+from gradverify.core.decide.compare import Code, Judged, all_matching, judge_smooth, stacked
+from gradverify.core.decide.comparison import KEPT
+from gradverify.core.decide.context import allowance_of, floor_of, size_of
+from gradverify.core.decide.doubt import DOUBT, in_doubt
+from gradverify.core.decide.statistics import Extremes, wider, with_extremes
+from gradverify.core.decide.tolerance import EntryTolerance, relative_tolerance, share_of_rounding
+from gradverify.core.estimate.column_groups import elementwise_groups
+from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
+from gradverify.core.estimate.stencil_polynomial import (
+    FARTHEST,
+    OFF,
+    ROUNDED,
+    EntrywiseSamples,
+    StencilPolynomial,
+    heard,
+    missed,
+    polynomial_through,
+    reach,
+    slope_of,
+)
+from gradverify.core.forward import sampler
+from gradverify.core.forward.noise import rounding_of
+from gradverify.core.forward.sampler import Sampler
+from gradverify.core.model.magnitudes import all_set, any_set
+from gradverify.core.model.memory import portions
+
+_POOLED = 4096  # outputs, at least, whose noise, beside their size, stands for that of all
+_OWN = 0.25  # of the bound that an entry's own samples give: so few say less of its noise than those of all do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What the samples say."""
+
+    extremes: Extremes  # of the entries that match beyond doubt
+    judged: Judged | None  # all of them, (inputs, n), and those in doubt; None where a Jacobian of as many is not kept
+    doubt: Tensor  # (k,) the outputs of the others
+    usual: float  # noise of most samples, beside their size
+    foretold: bool  # whether all samples are where the others foretell them, those of the outputs in doubt too
+
+
+def settled(sampled: Sampler, eight: EntrywiseSamples, claimed: Tensor, length: Tensor, settings: Settings) -> Settled:
+    """Judge all entries by the samples at hand; `claimed` is (1, n), and `length` (n,) what steps are relative to."""
+    value, some = sampled.value, _pooled(sampled.value)
+    pooled = polynomial_through(eight.samples[:, some])
+    usual = _usual_noise(sampled, pooled, value[some])
+    relative = relative_tolerance(settings.tolerances, sampled.dtypes) + share_of_rounding(sampled.coarse)
+    kept = sampled.point.numel() * value.numel() <= KEPT
+    parts = [slice(0, value.numel())] if kept else portions(value)
+    last, worst = glances(eight, value, claimed[0], parts, usual, pooled if kept and some.step == 1 else None)
+    plain = [is_plain(most, relative) and not floor_of(sampled, settings) for most in worst]
+    found = Settled(
+        extremes=reduce(wider, [extremes_of(most, relative) for most in compress(worst, plain)], Extremes()),
+        judged=matches(last, claimed[0], relative) if kept else None,
+        doubt=torch.zeros(0, dtype=torch.long, device=value.device),
+        usual=usual,
+        foretold=True,
+    )
+    if all(plain):
+        return found
+    largest = size_of(claimed).amax()
+    column_groups = elementwise_groups(value.numel(), value.device)
+    for some in compress(parts, map(not_, plain)):
+        around, own = sampler.focused(sampled, some), claimed[:, some]
+        allowance = allowance_of(around, length[some], column_groups, size_of(own), largest, settings)
+        near = closely(around, eight.of(some), own, usual, allowance)
+        found = _joined(found, replace(near, doubt=near.doubt + some.start))
+    return found
+
+
+def by_all(found: Sequence[Settled]) -> Settled:
+    """Return what is said of the entries of all inputs; the judged are one row per input."""
+    if len(found) == 1:
+        return found[0]
+    judged = [each.judged for each in found if each.judged is not None]
+    return Settled(
+        extremes=reduce(wider, [each.extremes for each in found]),
+        judged=stacked(judged) if judged else None,
+        doubt=torch.unique(torch.cat([each.doubt for each in found])),
+        usual=max(each.usual for each in found),
+        foretold=all(each.foretold for each in found),
+    )
+
+
+def closely(
+    sampled: Sampler,
+    eight: EntrywiseSamples,
+    claimed: Tensor,
+    usual: float,
+    allowance: EntryTolerance,
+    strange: Tensor | None = None,
+) -> Settled:
+    """Judge the entries of some outputs one by one, where `sampled` looks at those; `claimed` is (1, k).
+
+    `usual` is what the noise of most samples is beside their size. What is `strange`, (k,), stays in doubt.
+    """
+    seen = _seen(sampled, eight, usual)
+    judged = judge_smooth(claimed, seen.slope, allowance, allowance.zero)
+    off = seen.off > seen.noise if strange is None else (seen.off > seen.noise).logical_or_(strange)
+    open_ = in_doubt(judged, off.unsqueeze(0), claimed.abs(), allowance)
+    if any_set(open_):
+        judged.code.masked_fill_(open_, Code.UNDETERMINED)
+    return Settled(
+        extremes=with_extremes(Extremes(), claimed, judged, allowance),
+        judged=judged,
+        doubt=open_[0].nonzero().squeeze(1),
+        usual=usual,
+        foretold=all_set((seen.off <= seen.quiet)[open_[0]]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What the samples of some outputs (k,) show."""
+
+    slope: Estimate  # (1, k)
+    off: Tensor  # how far the one at random is from where the others foretell it
+    noise: Tensor  # how far it may be, by what these leave unexplained
+    quiet: Tensor  # and by the usual noise alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """What was seen of some outputs, each (k,)."""
+
+    slope: Estimate
+    error: Tensor  # of the claims
+
+
+def glances(
+    eight: EntrywiseSamples,
+    value: Tensor,
+    claimed: Tensor,
+    parts: Sequence[slice],
+    usual: float,
+    known: StencilPolynomial | None,
+) -> tuple[Glance, list[list[float]]]:
+    """Look at outputs part by part: the last look, and of each the largest of five.
+
+    Those are the bar; the error; each of them beside the claim; and what the forecast misses beside the noise. `usual`
+    is noise beside the size of `value` (n,), and `known` the series of all, where they are at hand.
+    """
+    worst = []
+    for some in parts:
+        seen, middle, mine = eight.of(some), value[some], claimed[some]
+        own, series = mine.abs(), known or polynomial_through(seen.samples)
+        noise = middle.abs().mul_(usual).addcmul_(seen.step, own, value=FARTHEST * ROUNDED)  # by rounding the input
+        slope = slope_of(series, seen.step, noise)
+        error = (mine - slope.value).abs_()
+        off = missed(seen, series).div_(noise)
+        worst += [each.amax() for each in (slope.bar, error, slope.bar / own, error / own, off)]
+    return Glance(slope=slope, error=error), torch.stack(worst).view(len(parts), -1).tolist()
+
+
+def is_plain(worst: Sequence[float], relative: float) -> bool:
+    """Tell whether all entries agree, so that nobody could see more by looking closer; `relative` error is allowed."""
+    _, _, bar, error, off = worst
+    return BAR_FACTOR * bar <= DOUBT and error <= relative and off <= OFF
+
+
+def extremes_of(worst: Sequence[float], relative: float) -> Extremes:
+    """Return the extremes of entries that all agree, and of which each matters."""
+    return Extremes(error=worst[1], bar=worst[0], limit=relative + BAR_FACTOR * worst[2], vacuous=False)
+
+
+def matches(seen: Glance, claimed: Tensor, relative: float) -> Judged:
+    """Return the verdicts (1, k) on entries that all agree with what is claimed, (k,)."""
+    estimate = Estimate(value=seen.slope.value.unsqueeze(0), bar=seen.slope.bar.unsqueeze(0))
+    return all_matching(estimate, seen.error.unsqueeze(0), claimed.abs().mul_(relative).unsqueeze(0))
+
+
+def _joined(one: Settled, other: Settled) -> Settled:
+    """Return what is said of the entries of both."""
+    return Settled(
+        extremes=wider(one.extremes, other.extremes),
+        judged=None if one.judged is None else other.judged,
+        doubt=torch.cat([one.doubt, other.doubt]),
+        usual=one.usual,
+        foretold=one.foretold and other.foretold,
+    )
+
+
+def _seen(sampled: Sampler, eight: EntrywiseSamples, usual: float) -> _Seen:
+    """Return what the samples show of the outputs that `sampled` looks at."""
+    series = polynomial_through(eight.samples)
+    moved = (series.coefficients[0] * (eight.point / eight.step)).abs_().mul_(ROUNDED)  # by rounding the input
+    near = reach(series, sampled.value)
+    quiet = torch.fmax(near * usual, rounding_of(sampled, near))
+    noise = torch.fmax(quiet, heard(series).mul_(_OWN)).add_(moved)
+    found = slope_of(series, eight.step, noise)
+    return _Seen(
+        slope=Estimate(value=found.value.unsqueeze(0), bar=found.bar.unsqueeze(0)),
+        off=missed(eight, series),
+        noise=noise.mul_(OFF),
+        quiet=quiet.add_(moved).mul_(OFF),
+    )
+
+
+def _pooled(value: Tensor) -> slice:
+    """Return which outputs' noise, beside their size, stands for that of all: of few every one's."""
+    return slice(None, None, max(1, value.numel() // _POOLED))
+
+
+def _usual_noise(sampled: Sampler, series: StencilPolynomial, value: Tensor) -> float:
+    """Return what the noise of most samples is beside their size, rounding included, by those of outputs (k,).
+
+    Few sometimes show less than there is. Where most outputs are zero at every sample, the rest say nothing of most:
+    what is heard there may be that they vary within the steps.
+    """
+    size = reach(series, value)
+    share = (heard(series) / size).masked_fill_(size == 0, 0.0)
+    rounding = float(sampled.unit[0]) * max(1.0, sampled.together.rough)
+    return max(rounding, float(share.nanmedian().nan_to_num(0.0, 0.0)))

@@ -1,0 +1,134 @@
+"""The cheap looks at entries, by few steps or from afar, and which entries they leave in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from gradverify.core.decide.compare import Judged, copy_of, judge_smooth, put, span
+from gradverify.core.decide.context import JudgingContext
+from gradverify.core.decide.doubt import in_doubt
+from gradverify.core.decide.tiles import Tile, claims_on, narrowed, plain_entries, tiles
+from gradverify.core.estimate import richardson
+from gradverify.core.estimate.samples import (
+    Estimate,
+    Samples,
+    central,
+    difference_noise,
+    finest_noise,
+    trusted,
+    unmoved,
+    void,
+)
+from gradverify.core.estimate.smoothness import suspicious
+from gradverify.core.estimate.stencil import Stencil
+from gradverify.core.estimate.tableau import central_tableau
+from gradverify.core.forward.noise import Noise
+from gradverify.core.forward.sampler import is_double
+from gradverify.core.model.magnitudes import all_set, any_set
+
+_Extrapolate = Callable[[Noise, Samples, Tensor], Estimate]  # with what noise may do to the finest difference
+_FEW = 1 / 8  # of a tile are looked at apart from the rest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """What the cheap pass says, all (C, m)."""
+
+    judged: Judged
+    bends: Tensor  # bool: the function bends as no smooth one does
+    doubt: Tensor  # bool: deserves the thorough pass
+
+
+def first_look(context: JudgingContext, stencil: Stencil) -> First:
+    """Go through all entries of the moves walked by the cheap pass: three steps, extrapolated twice."""
+    return _looked(context, stencil, _at_a_glance)
+
+
+def look_from_afar(context: JudgingContext, stencil: Stencil) -> First:
+    """Go through entries again by longer steps, and as many as it takes to hear the derivative above the rounding."""
+    return _looked(context, stencil, partial(_judged, extrapolate=_by_tableau))
+
+
+def _looked(context: JudgingContext, stencil: Stencil, look: Callable[[Tile], First]) -> First:
+    """Go through all entries of the moves walked."""
+    claimed = claims_on(context, stencil)
+    whole: First | None = None
+    for tile in tiles(context, stencil):
+        found = look(tile)
+        if found.doubt.shape == claimed.shape:
+            return found
+        whole = _blank(claimed) if whole is None else whole
+        _write(whole, found, tile.rows, tile.outputs)
+    return _blank(claimed) if whole is None else whole
+
+
+def _at_a_glance(tile: Tile) -> First:
+    """Look at a tile as a whole, and closely at those of its entries that are not plain."""
+    if not tile.stencil.spot.shape[1] or not is_double(tile.sampled):
+        return _judged(tile, _by_richardson)
+    judged, fine = plain_entries(tile)
+    if all_set(fine):
+        return _settled(judged)
+    open_ = fine.logical_not_()
+    rows, outputs = span(open_)
+    if len(rows) * len(outputs) > _FEW * open_.numel():
+        return _judged(tile, _by_richardson)
+    found, judged = _judged(narrowed(tile, rows, outputs), _by_richardson), copy_of(judged)
+    put(judged, open_, rows, outputs, found.judged)
+    place = (rows.unsqueeze(1), outputs)
+    bends, doubt = torch.zeros_like(open_), torch.zeros_like(open_)
+    bends[place], doubt[place] = found.bends & open_[place], found.doubt & open_[place]
+    return First(judged=judged, bends=bends, doubt=doubt)
+
+
+def _settled(judged: Judged) -> First:
+    """Return what is said of entries that all match beyond doubt."""
+    return First(judged=judged, bends=judged.kinked, doubt=judged.kinked)
+
+
+def _by_richardson(noise: Noise, samples: Samples, level: Tensor) -> Estimate:
+    del noise
+    return richardson.extrapolate(samples, level)
+
+
+def _by_tableau(noise: Noise, samples: Samples, level: Tensor) -> Estimate:
+    del level
+    usable = trusted(central(samples), void(samples))
+    return central_tableau(samples, difference_noise(noise, samples), usable)
+
+
+def _judged(tile: Tile, extrapolate: _Extrapolate) -> First:
+    sampled, noise, claimed, allowance = tile.sampled, tile.noise, tile.claimed, tile.allowance
+    samples = tile.samples
+    level, zero = finest_noise(noise, samples), allowance.zero
+    judged = judge_smooth(claimed, extrapolate(noise, samples, level), allowance, zero)
+    own = claimed.abs()
+    bends = suspicious(sampled, samples, level).logical_or_(judged.bar == torch.inf)
+    # An output that never moved says most at the largest steps, where backward claims that it does.
+    idle = (judged.numeric == 0).logical_and_(own > zero)
+    if any_set(idle):
+        idle &= unmoved(sampled, samples).all(dim=1)
+    return First(judged=judged, bends=bends, doubt=in_doubt(judged, bends | idle, own, allowance))
+
+
+def _blank(like: Tensor) -> First:
+    """Return room for what is said of so many entries."""
+    numeric, bar, error, allowed = like.new_empty(4, *like.shape)
+    bends, doubt = torch.empty((2, *like.shape), dtype=torch.bool, device=like.device)
+    none = torch.zeros(like.shape, dtype=torch.bool, device=like.device)
+    code = torch.empty(like.shape, dtype=torch.int8, device=like.device)
+    judged = Judged(numeric=numeric, bar=bar, error=error, allowed=allowed, code=code, kinked=none, bent=none)
+    return First(judged=judged, bends=bends, doubt=doubt)
+
+
+def _write(whole: First, found: First, rows: slice, outputs: slice) -> None:
+    """Put what is said of some entries in its place."""
+    for name in ("numeric", "bar", "error", "allowed", "code"):
+        getattr(whole.judged, name)[rows, outputs] = getattr(found.judged, name)
+    whole.bends[rows, outputs] = found.bends
+    whole.doubt[rows, outputs] = found.doubt

@@ -1,0 +1,108 @@
+"""Blocks of entries that stay in a cache, and those that match without a doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.core.decide.compare import Judged, all_matching
+from gradverify.core.decide.context import JudgingContext, of_moves, part_of
+from gradverify.core.decide.doubt import is_resolved_beside
+from gradverify.core.decide.tolerance import ROUNDING, EntryTolerance
+from gradverify.core.estimate.samples import Samples
+from gradverify.core.estimate.stencil import Stencil, first_steps, samples_of
+from gradverify.core.estimate.stencil_polynomial import FARTHEST, ROUNDED, bends, polynomial_through, slope_of
+from gradverify.core.forward import sampler
+from gradverify.core.forward.noise import Noise
+from gradverify.core.forward.sampler import Sampler
+from gradverify.core.model.memory import portion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """Some of the moves walked as some of the outputs see them."""
+
+    sampled: Sampler  # looks at these outputs, as the noise does
+    noise: Noise
+    claimed: Tensor  # (C, m)
+    allowance: EntryTolerance
+    stencil: Stencil  # of these moves and outputs, and more
+    rows: slice
+    outputs: slice
+
+    @property
+    def samples(self) -> Samples:
+        """The samples of these moves and outputs."""
+        return samples_of(self.sampled, self.stencil, self.rows, self.outputs)
+
+
+def claims_on(context: JudgingContext, stencil: Stencil) -> Tensor:
+    """Return what is claimed of the moves walked, (C, m)."""
+    return context.claimed if len(stencil.chosen) == context.column_groups.count else context.claimed[stencil.chosen]
+
+
+def tiles(context: JudgingContext, stencil: Stencil) -> Iterator[Tile]:
+    """Yield all entries of the moves walked."""
+    claimed, allowance = claims_on(context, stencil), of_moves(context.allowance, stencil.chosen)
+    moves, width = claimed.shape
+    wide = min(max(1, width), portion(claimed))
+    high = max(1, portion(claimed) // wide)
+    for left in range(0, width, wide):
+        outputs = slice(left, min(width, left + wide))
+        sampled, noise = _looking_at(context, outputs)
+        for top in range(0, moves, high):
+            rows = slice(top, min(moves, top + high))
+            yield Tile(
+                sampled=sampled,
+                noise=noise,
+                claimed=claimed[rows, outputs],
+                allowance=part_of(allowance, rows, outputs),
+                stencil=stencil,
+                rows=rows,
+                outputs=outputs,
+            )
+
+
+def narrowed(tile: Tile, rows: Tensor, outputs: Tensor) -> Tile:
+    """Return a tile of some of its moves and some of its outputs, given by their numbers in it."""
+    stencil, every = tile.stencil, slice(None)
+    own = stencil.spot[tile.rows][rows]
+    return Tile(
+        sampled=sampler.focused(tile.sampled, outputs),
+        noise=tile.noise.of(outputs),
+        claimed=tile.claimed[rows][:, outputs],
+        allowance=part_of(part_of(tile.allowance, rows, every), every, outputs),
+        stencil=Stencil(
+            chosen=stencil.chosen[tile.rows][rows],
+            steps=stencil.steps,
+            lengths=stencil.lengths,
+            spot=own if own.shape[1] == 1 else own[:, tile.outputs][:, outputs],
+            values=stencil.values[:, tile.rows, tile.outputs][:, rows][:, :, outputs],
+        ),
+        rows=every,
+        outputs=every,
+    )
+
+
+def plain_entries(tile: Tile) -> tuple[Judged, Tensor]:
+    """Return the verdicts on a tile walked by the steps of `richardson`, and which of its entries are plain; (C, m)."""
+    sampled, claimed = tile.sampled, tile.claimed
+    step = first_steps(sampled, tile.stencil, tile.rows, tile.outputs)
+    series = polynomial_through(tile.stencil.values[:, tile.rows, tile.outputs] - sampled.value)
+    noise = torch.addcmul(tile.noise.level, series.coefficients[:2].abs().sum(dim=0), tile.noise.share)
+    bent, own = bends(series, noise), claimed.abs()
+    slope = slope_of(series, step, noise.addcmul_(step, own, value=FARTHEST * ROUNDED))
+    error = (claimed - slope.value).abs_()
+    fine = error <= torch.add(slope.bar, tile.allowance.beside, alpha=ROUNDING)
+    fine.logical_and_(is_resolved_beside(slope.bar, own, tile.allowance)).logical_and_(bent.logical_not_())
+    return all_matching(slope, error, own.mul_(tile.allowance.rtol)), fine
+
+
+def _looking_at(context: JudgingContext, outputs: slice) -> tuple[Sampler, Noise]:
+    """Return the forward and its noise for some of the outputs."""
+    if outputs == slice(0, context.sampled.value.numel()):
+        return context.sampled, context.noise
+    return sampler.focused(context.sampled, outputs), context.noise.of(outputs)

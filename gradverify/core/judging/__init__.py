@@ -1,1 +1,0 @@
-"""What backward claims held against what differences say: a verdict for every entry."""

@@ -1,0 +1,266 @@
+"""The function under test together with the point at which its gradient is judged."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradverify.core.model.deadline import Deadline, require_time
+from gradverify.core.model.generators import seed_everywhere
+from gradverify.core.model.tensor_kinds import (
+    as_plain,
+    copied,
+    in_class_of,
+    is_special,
+    plain_point,
+    readable,
+    why_unreadable,
+)
+from gradverify.errors import EvaluationError
+
+_COARSE = {torch.float16, torch.bfloat16, torch.float32}
+Projection = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Primal:
+    """One differentiated input."""
+
+    name: str  # as the user knows it: x, xs[1], weight
+    tensor: Tensor  # the point, detached, in the layout that forward is to see
+    like: Tensor | None = None  # the input itself, if forward is to see its class or its attributes
+    project: Projection | None = None  # composed before the function, so that perturbations stay on a constraint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """One argument that is bound in: a number, or a tensor that is not differentiated."""
+
+    name: str  # as the user knows it: clip_val, target
+    value: float | Tensor
+
+
+@dataclass(slots=True, kw_only=True)
+class Meter:
+    """How often user code was called; the one value here that changes."""
+
+    forward: int = 0
+    backward: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A function of its differentiated inputs alone; everything else is bound in."""
+
+    name: str
+    function: Callable[..., Any]  # primal tensors in order -> tensor, or nested tuple, list or dict of them
+    primals: tuple[Primal, ...]
+    bound: tuple[Bound, ...] = ()  # what else the function was given, for those who want to name it
+    outputs: tuple[int, ...] | None = None  # which outputs are judged, counted over all tensors; None: all
+    seed: int | None = None  # the RNG is seeded with it before every call of a random forward
+    fresh_graphs: bool = False  # True where a graph cannot be trusted with several vjps
+    accumulates: bool = False  # True where backward works only through .backward(), into the leaves' .grad
+    order: int = 1  # 2 where `function` is itself a vjp
+    cotangents: int = 0  # how many of the primals, the last ones, are those of that vjp
+    finer: Callable[..., Any] | None = None  # `function` with tensors bound in low precision in float64, if any are
+    output: str = "output"  # what a single output is called; "" where the function names its outputs itself
+    meter: Meter = field(default_factory=Meter)
+    deadline: Deadline | None = None  # user code is not called after it; None for no limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """One tensor of a nested structure and the path to it."""
+
+    name: str
+    tensor: Tensor
+
+
+def bind(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    names: Sequence[str],
+    kwargs: Mapping[str, Any] | None = None,
+    projections: Mapping[str, Projection] | None = None,
+    outputs: tuple[int, ...] | None = None,
+    seed: int | None = None,
+    name: str = "",
+) -> Problem:
+    """Return the problem of differentiating `function(*args, **kwargs)` by its tensors that require grad.
+
+    `names` name the positional arguments; tensors inside nested lists, tuples and dicts are found too. All other
+    tensors are passed as fresh copies at every call, so that a forward that overwrites its inputs does no harm.
+    """
+    keywords = dict(kwargs or {})
+    slots = [*zip(names, args, strict=True), *keywords.items()]
+    found = [entry for slot, value in slots for entry in _differentiated(slot, value)]
+    project = projections or {}
+    primals = tuple(_primal(entry, project.get(entry.name)) for entry in found)
+    values = [value for _, value in slots]
+    plain = not keywords and all(isinstance(value, Tensor) and value.requires_grad for value in values)
+    bound = tuple(entry for slot, value in slots for entry in _bound(slot, value))
+
+    def calling(given: Sequence[Any]) -> Callable[..., Any]:
+        def call(*tensors: Tensor) -> Any:
+            replacements = iter(tensors)
+            filled = [_changed(value, lambda own: _passed(own, replacements)) for value in given]
+            return function(*filled[: len(args)], **dict(zip(keywords, filled[len(args) :], strict=True)))
+
+        return call
+
+    called = name or _name_of(function)
+    function = _looked_up_anew(function)
+    whole = function if plain else calling(values)  # nothing has to be filled in
+    coarse = any(isinstance(entry.value, Tensor) and entry.value.dtype in _COARSE for entry in bound)
+    finer = calling([_changed(value, _finer) for value in values]) if coarse else None
+    return Problem(name=called, function=whole, primals=primals, bound=bound, outputs=outputs, seed=seed, finer=finer)
+
+
+def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
+    """Run the forward once on `tensors` (one per primal) and return the floating and complex outputs judged.
+
+    Raises EvaluationError when user code raises, and OutOfTime.
+    """
+    metered(problem).forward += 1
+    projected = [
+        tensor if primal.project is None else primal.project(tensor)
+        for primal, tensor in zip(problem.primals, tensors, strict=True)
+    ]
+    if problem.seed is not None:
+        seed_everywhere(problem.seed)
+    try:
+        given = [
+            tensor if primal.like is None else in_class_of(primal.like, tensor)
+            for primal, tensor in zip(problem.primals, projected, strict=True)
+        ]
+        raw = problem.function(*given)
+    except KeyboardInterrupt:
+        raise
+    except EvaluationError:
+        raise
+    except BaseException as error:
+        raise EvaluationError("forward", error) from error
+    return _selected(problem, named_tensors(problem.output, raw))
+
+
+def metered(problem: Problem) -> Meter:
+    """Return the meter that counts a call which is about to be made; raises OutOfTime if the deadline has passed."""
+    require_time(problem.deadline)
+    return problem.meter
+
+
+def named_tensors(name: str, value: Any) -> list[Named]:
+    """Return every tensor inside nested lists, tuples and dicts with its path."""
+    if isinstance(value, Tensor):
+        return [Named(name=name, tensor=value)]
+    found = []
+    if isinstance(value, list | tuple):
+        for number, entry in enumerate(value):
+            found += named_tensors(f"{name}[{number}]", entry)
+    elif isinstance(value, Mapping):
+        for key, entry in value.items():
+            found += named_tensors(f"{name}.{key}" if name else str(key), entry)
+    return found
+
+
+def gpus_of(problem: Problem) -> tuple[int, ...]:
+    """Return the numbers of the CUDA devices that its primals are on."""
+    return tuple(sorted({primal.tensor.device.index or 0 for primal in problem.primals if primal.tensor.is_cuda}))
+
+
+def fresh(tensor: Tensor) -> Tensor:
+    """Return a copy with memory of its own and the same strides, stride 0 where the original was expanded included.
+
+    Only where entries overlap in some other way is the copy contiguous.
+    """
+    detached = tensor.detach()
+    if detached.layout is not torch.strided or detached.is_contiguous():
+        return detached.clone()
+    if overlaps(detached) and 0 not in detached.stride():
+        return detached.clone(memory_format=torch.contiguous_format)
+    copy = torch.empty_strided(detached.shape, detached.stride(), dtype=detached.dtype, device=detached.device)
+    shared = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in detached.stride())
+    copy[shared].copy_(detached[shared])
+    return copy
+
+
+def overlaps(tensor: Tensor) -> bool:
+    """Tell whether several entries of a tensor may lie at one address."""
+    span = 0  # last address of the dimensions seen so far
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride <= span:
+            return True
+        span += (size - 1) * stride
+    return False
+
+
+def _primal(entry: Named, project: Projection | None) -> Primal:
+    like = entry.tensor if is_special(entry.tensor) else None
+    return Primal(name=entry.name, tensor=plain_point(entry.tensor), like=like, project=project)
+
+
+def _differentiated(name: str, value: Any) -> list[Named]:
+    return [entry for entry in named_tensors(name, value) if entry.tensor.requires_grad]
+
+
+def _bound(name: str, value: Any) -> list[Bound]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [Bound(name=name, value=float(value))] if abs(value) <= sys.float_info.max else []
+    found = named_tensors(name, value)
+    return [Bound(name=each.name, value=readable(each.tensor)) for each in found if not each.tensor.requires_grad]
+
+
+def _changed(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return a value with every tensor in nested lists, tuples and dicts replaced by what `change` makes of it."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_changed(entry, change) for entry in value))
+    if type(value) in (list, tuple):
+        return type(value)(_changed(entry, change) for entry in value)
+    if type(value) is dict:
+        return {key: _changed(entry, change) for key, entry in value.items()}
+    return value
+
+
+def _passed(tensor: Tensor, replacements: Iterator[Tensor]) -> Tensor:
+    if tensor.requires_grad:
+        return next(replacements)
+    return copied(tensor) if is_special(tensor) or why_unreadable(tensor) else fresh(tensor)
+
+
+def _finer(tensor: Tensor) -> Tensor:
+    kept = tensor.requires_grad or tensor.dtype not in _COARSE or tensor.is_mkldnn or is_special(tensor)
+    return tensor if kept else tensor.double()
+
+
+def _selected(problem: Problem, outputs: list[Named]) -> tuple[Named, ...]:
+    if problem.outputs is not None:
+        missing = [number for number in problem.outputs if number >= len(outputs)]
+        if missing:
+            raise EvaluationError(
+                "forward", IndexError(f"outputs: {missing} asked for, but forward returns {len(outputs)} tensors")
+            )
+        outputs = [outputs[number] for number in problem.outputs]
+    floating = [output for output in outputs if output.tensor.is_floating_point() or output.tensor.is_complex()]
+    return tuple([Named(name=output.name, tensor=as_plain(output.tensor)) for output in floating])
+
+
+def _looked_up_anew(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a Function's `apply` as whatever it is when it is called; see `plain`."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function) and function == owner.apply:
+        return lambda *args, **kwargs: owner.apply(*args, **kwargs)  # type: ignore[no-untyped-call]
+    return function
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    owner = getattr(function, "__self__", None)  # of a bound classmethod such as Function.apply
+    named = owner if isinstance(owner, type) else function
+    return str(getattr(named, "__name__", type(function).__name__))
