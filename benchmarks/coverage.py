@@ -10,7 +10,7 @@ from torch import Tensor
 from benchmarks.subject import judge_right, problem_of
 from gradverify.core.backward.batched_vjp import jacobian
 from gradverify.core.backward.vjps import reverse
-from gradverify.core.decide.compare import Code
+from gradverify.core.decide.verdict import Code
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
 from tests.zoo.specimen import Specimen

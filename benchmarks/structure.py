@@ -5,8 +5,8 @@ What is counted, in `gradverify/core` unless another folder is named:
 files      Python files that hold more than a docstring and `from __future__` imports
 lines      all lines of these files
 constants  names assigned at module level whose value holds a number (not as an index) or a name counted before it
-writers    statements in functions in which `Code.X` stands as a value, and so gives entries a verdict. Not as a value:
-           in a comparison, in `torch.isin`, as an index, as a key of a mapping.
+writers    statements in functions that give entries a verdict: `Code.X` stands in them as a value (not in a comparison,
+           in `torch.isin`, as an index, as a key of a mapping), or they pass `code` to `Judged` or `replace`.
 entered    files of which at least one function runs during one gradcheck, after a first one has run
 """
 
@@ -105,7 +105,7 @@ def numeric_constants(module: ast.Module) -> list[str]:
 
 
 def verdict_writers(module: ast.Module) -> list[int]:
-    """Return the lines of the statements in functions in which `Code.X` is a value."""
+    """Return the lines of the statements in functions that give entries a verdict."""
     functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef | ast.Lambda)]
     lines = {line for function in functions for line in _writing_lines(function)}
     return sorted(lines)
@@ -171,11 +171,13 @@ def _holds_number(value: ast.AST, known: Sequence[str]) -> bool:
 
 
 def _writing_lines(node: ast.AST, line: int = 0) -> Iterator[int]:
-    """Yield the first line of each innermost statement below the node that holds `Code.X` as a value."""
+    """Yield the first line of each innermost statement below the node that gives entries a verdict."""
     if isinstance(node, ast.Compare) or (isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.isin"):
         return
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Code":
         yield line
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Judged", "replace"):
+        yield from (line for keyword in node.keywords if keyword.arg == "code")
     for child in _values_below(node):
         yield from _writing_lines(child, child.lineno if isinstance(child, ast.stmt) else line)
 

@@ -11,9 +11,9 @@ from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
 from gradverify.core.backward.batched_vjp import jacobian
 from gradverify.core.backward.vjps import reverse
-from gradverify.core.decide.compare import Code
 from gradverify.core.decide.comparison import DenseEntries, dense_entries
 from gradverify.core.decide.context import as_judged
+from gradverify.core.decide.verdict import Code
 from gradverify.core.forward.repeatable import steady
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.jacobians import investigate

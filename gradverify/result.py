@@ -57,6 +57,7 @@ class Element:
     error: float  # |analytic - numeric|
     allowed: float  # largest error that would have been accepted
     verdict: ElementVerdict
+    reason: str = ""  # why it has this verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

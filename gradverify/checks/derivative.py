@@ -21,10 +21,10 @@ from gradverify.checks.wording import (
     unnamed,
 )
 from gradverify.core.backward.vjps import is_worn
-from gradverify.core.decide.compare import ACCEPTED, WRONG, Code
 from gradverify.core.decide.comparison import Comparison
 from gradverify.core.decide.context import Reconsider
 from gradverify.core.decide.statistics import Entries
+from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.jacobians import Investigation, evidence, investigate, whole
 from gradverify.core.model.coordinates import blocks

@@ -7,8 +7,8 @@ import re
 from dataclasses import replace
 
 from gradverify.case import Settings
-from gradverify.core.decide.compare import Code
 from gradverify.core.decide.context import as_judged
+from gradverify.core.decide.verdict import Code
 from gradverify.core.forward.repeatable import steady
 from gradverify.core.jacobians import evidence, investigate, whole
 from gradverify.core.model.problem import Problem

@@ -17,8 +17,8 @@ from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.symmetry import asymmetric
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
 from gradverify.checks.untracked import containers_seen, never_called, without_backward
-from gradverify.core.decide.compare import Code, Judged
 from gradverify.core.decide.context import JudgingContext, Reconsider
+from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.nonsmooth import kinked_columns
 from gradverify.core.forward.repeatable import Repeatable, steady
 from gradverify.core.forward.sampler import sampler
@@ -136,10 +136,11 @@ def _kinks_of(first: Repeatable, settings: Settings) -> Reconsider:
         column_of = context.column_groups.column_of[chosen]
         columns = torch.unique(column_of[jumps])
         kinked = columns[kinked_columns(first.sampled, columns, settings.seed)]
-        code = judged.code.clone()
         number = torch.isfinite(context.claimed[chosen])  # what is no number lies between no slopes
-        code[jumps & torch.isin(column_of, kinked)] = Code.KINK
-        code[jumps & ~close & ~number] = Code.MISMATCH
-        return replace(judged, code=code)
+        rules = [
+            (jumps & torch.isin(column_of, kinked), Reason.KINK_OF_FORWARD),
+            (jumps & ~close & ~number, Reason.DIFFERS),
+        ]
+        return decide(judged, rules)
 
     return reconsider

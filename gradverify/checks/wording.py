@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Context
 
-from gradverify.core.decide.compare import ACCEPTED, UNDERFLOW, VERDICTS, WRONG, Code
+from gradverify.core.decide.compare import UNDERFLOW
 from gradverify.core.decide.comparison import Comparison
 from gradverify.core.decide.statistics import Entries
 from gradverify.core.decide.ties import Tie
+from gradverify.core.decide.verdict import ACCEPTED, REASONS, VERDICTS, WRONG, Code, Reason
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import Block
 from gradverify.result import BLUNT, Element, Finding, Verdict
@@ -226,8 +227,9 @@ def _elements(group: Entries) -> tuple[Element, ...]:
             error=error,
             allowed=allowed,
             verdict=VERDICTS[group.code],
+            reason=REASONS[Reason(reason)][1],
         )
-        for output, position, value, analytic, numeric, bar, error, allowed in zip(
+        for output, position, value, analytic, numeric, bar, error, allowed, reason in zip(
             group.output.tolist(),
             group.input.tolist(),
             group.value.tolist(),
@@ -236,6 +238,7 @@ def _elements(group: Entries) -> tuple[Element, ...]:
             group.bar.tolist(),
             group.error.tolist(),
             group.allowed.tolist(),
+            group.reason.tolist(),
             strict=True,
         )
     )

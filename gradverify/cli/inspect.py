@@ -21,6 +21,7 @@ def inspect(
     worst: opt.Worst = 20,
     everything: opt.All = False,
     heatmap: opt.Heatmap = False,
+    verbose: opt.Reasons = False,
     no_color: opt.NoColour = False,
 ) -> ExitCode:
     """Show what was not as expected in the last run, and its wrong elements, worst first."""
@@ -36,6 +37,7 @@ def inspect(
     options = InspectOptions(
         worst=None if everything else worst,
         picture=Picture.HEATMAP if heatmap else Picture.TABLE,
+        reasons=verbose,
     )
     terminal = stdout_terminal(ColourWish.NEVER if no_color else ColourWish.AUTO)
     show(inspect_lines(chosen, terminal.screen, options), terminal)

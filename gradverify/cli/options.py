@@ -107,6 +107,7 @@ WriteKnown = Annotated[
 Html = Annotated[Path | None, _file("--html", "Write the report as one page for a browser.")]
 NoColour = Annotated[bool, typer.Option("--no-color", help="No colour, also on a terminal.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only what is not as expected, and the summary.")]
+Reasons = Annotated[bool, typer.Option("-v", "--verbose", help="Also say why each element has its verdict.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Details of every case, also of those as expected.")]
 
 Reports = Annotated[

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward
-from gradverify.core.decide.compare import Code
 from gradverify.core.decide.comparison import Comparison, dense_entries, is_accepted
 from gradverify.core.decide.context import MeasuredProblem, Reconsider, measure_problem
 from gradverify.core.decide.tolerance import relative_tolerance
+from gradverify.core.decide.verdict import Code
 from gradverify.core.forward.precision import as_rounded, in_double
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import Sampler

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradverify.report.checks_text import check_cost, check_counts, torch_differs
-from gradverify.report.element_table import element_table
+from gradverify.report.element_table import element_table, named
 from gradverify.report.lines import BAD, DIM, EMPTY, HEAD, WARN, Line, cells, indented, line, plain, span
 from gradverify.report.reproduce import always_quoted, command_lines, reproduce_command
 from gradverify.report.safe import fold, safe
 from gradverify.report.screen import Detail, Screen, narrowed
-from gradverify.report.words import badge_of, badge_span, heading
-from gradverify.result import CaseResult, CheckResult, Finding, Verdict
+from gradverify.report.words import badge_of, badge_span, counted, heading
+from gradverify.result import CaseResult, CheckResult, Element, Finding, Verdict
 
 FIRST_DERIVATIVE_FIRST = "fix the first derivative first"  # of a second derivative that is wrong too
 _INDENT = 2
+_NAMED = 3  # elements that are named beside a reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class DetailOptions:
 
     detail: Detail = Detail.NORMAL
     rows: int | None = 10  # elements per finding, None for all that the report holds
+    reasons: bool = False  # why each of them has its verdict
 
 
 def case_detail(case: CaseResult, screen: Screen, options: DetailOptions) -> list[Line]:
@@ -56,6 +58,7 @@ def finding_lines(case: CaseResult, finding: Finding, screen: Screen, options: D
     rows = _title(finding, says, screen)
     rows += element_table(finding, shown, screen)
     rows += _not_shown(case, finding, len(shown), screen)
+    rows += _reasons(finding, shown, screen) if options.reasons else []
     return rows + (cause_lines(finding.cause, why, screen) if finding.cause else [])
 
 
@@ -146,6 +149,22 @@ def _title(finding: Finding, says: str, screen: Screen) -> list[Line]:
     first, *rest = fold(text, screen.width - lead)
     code = span(finding.code, BAD if finding.verdict is Verdict.FAIL else HEAD)
     return [line(code, "  ", first), *(line(" " * lead, row) for row in rest)]
+
+
+def _reasons(finding: Finding, elements: Sequence[Element], screen: Screen) -> list[Line]:
+    """Return each reason for the verdicts on some elements, with the first elements that it holds for."""
+    held: dict[str, list[str]] = {}
+    for element in elements:
+        if element.reason:
+            output = named(finding.of or "output", element.output_index)
+            place = f"{output} by {named(finding.wrt or 'input', element.input_index)}"
+            held.setdefault(element.reason, []).append(safe(place))
+    rows = []
+    for reason, found in held.items():
+        more = f" and {counted(len(found) - _NAMED, 'more element')}" if len(found) > _NAMED else ""
+        where = f": {', '.join(found[:_NAMED])}{more}" if len(held) > 1 else ""
+        rows += [line(row) for row in fold(f"why: {reason}{where}", screen.width)]
+    return rows
 
 
 def _not_shown(case: CaseResult, finding: Finding, shown: int, screen: Screen) -> list[Line]:

@@ -33,6 +33,7 @@ class InspectOptions:
 
     worst: int | None = 20  # elements, None for all that were saved
     picture: Picture = Picture.TABLE
+    reasons: bool = False  # why each element has its verdict
 
 
 def with_something(cases: Sequence[CaseResult]) -> list[CaseResult]:
@@ -84,7 +85,8 @@ def _check(case: CaseResult, group: Sequence[CheckResult], screen: Screen, optio
     for finding in check.findings:
         rows += [EMPTY] if pictured else []
         pictured = options.picture is Picture.HEATMAP and bool(finding.elements)
-        rows += indented(finding_lines(case, finding, inner, DetailOptions(rows=options.worst)), _INDENT)
+        detail = DetailOptions(rows=options.worst, reasons=options.reasons)
+        rows += indented(finding_lines(case, finding, inner, detail), _INDENT)
         if pictured:
             rows += indented([EMPTY, *heatmap(finding, inner)], _INDENT)
     return rows

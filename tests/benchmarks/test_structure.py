@@ -37,9 +37,11 @@ def test_a_constant_is_a_module_level_name_for_numbers(text: str, names: list[st
         ("code = code.masked_fill(code == Code.MATCH, Code.UNDETERMINED)", 1),
         ("if counts[Code.MISMATCH]:\n        code[mask] = Code.MATCH", 1),
         ("return {Code.MATCH: entries}", 0),
+        ("return Judged(code=code, bar=bar)", 1),
+        ("return decide(judged, [(mask, Reason.JUMP)])", 0),
     ],
 )
-def test_a_writer_is_a_statement_with_a_code_as_a_value(statement: str, count: int) -> None:
+def test_a_writer_is_a_statement_that_gives_a_verdict(statement: str, count: int) -> None:
     assert len(verdict_writers(ast.parse(f"def judge(code, mask):\n    {statement}"))) == count
 
 

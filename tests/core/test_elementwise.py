@@ -14,9 +14,9 @@ from torch import Tensor
 
 from gradverify.case import Tolerances
 from gradverify.checks.registry import run_check
-from gradverify.core.decide.compare import Code
 from gradverify.core.decide.comparison import dense_entries
 from gradverify.core.decide.context import as_judged
+from gradverify.core.decide.verdict import Code
 from gradverify.core.estimate.stencil_polynomial import PLACES, forecast, heard, polynomial_through, slope_of
 from gradverify.core.forward.repeatable import steady
 from gradverify.core.jacobians import investigate

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide import columns
-from gradverify.core.decide.compare import Code, Judged
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.ladder import judge_by_ladder
+from gradverify.core.decide.verdict import Code, Judged
 from gradverify.result import CheckResult, Verdict
 from tests.core.support import claimed, gradcheck, with_backward
 

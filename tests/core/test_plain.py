@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide import first_look
-from gradverify.core.decide.compare import Judged
 from gradverify.core.decide.comparison import DenseEntries, dense_entries
 from gradverify.core.decide.context import as_judged
 from gradverify.core.decide.tiles import Tile, narrowed, plain_entries
+from gradverify.core.decide.verdict import Judged
 from gradverify.core.estimate.stencil_polynomial import PLACES, bends, polynomial_through
 from gradverify.core.forward.repeatable import steady
 from gradverify.core.jacobians import investigate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from report_specimens import case, check, contract, everything, failing_check, finding, masked
+from report_specimens import case, check, contract, element, everything, failing_check, finding, masked
 
 from gradverify.report.case_detail import DetailOptions, case_detail
 from gradverify.report.case_lines import case_lines
@@ -159,3 +159,18 @@ def test_a_wrong_second_derivative_of_a_right_first_one_is_shown() -> None:
 def test_in_python_nobody_is_sent_to_an_option() -> None:
     text = detail(replace(both_orders(Verdict.FAIL), spec=""))
     assert "\n  gradgradcheck: ✗ fail  fix the first derivative first\n" in text
+
+
+def test_reasons_are_shown_with_the_elements_they_hold_for_if_asked() -> None:
+    elements = tuple(element(number, reason="differs" if number else "at a kink") for number in range(6))
+    shown = case(verdict=Verdict.FAIL, checks=(failing_check(findings=(finding(elements=elements),)),))
+    text = to_text(inspect_lines([shown], Screen(), InspectOptions(reasons=True)))
+    assert "    why: at a kink: y[0] by x[0]\n" in text
+    assert "    why: differs: y[1] by x[1], y[2] by x[2], y[3] by x[3] and 2 more elements\n" in text
+    assert "why:" not in to_text(inspect_lines([shown], Screen(), InspectOptions()))
+
+
+def test_a_reason_that_all_elements_share_names_none_of_them() -> None:
+    elements = (element(1, reason="differs"), element(2, reason="differs"))
+    shown = case(verdict=Verdict.FAIL, checks=(failing_check(findings=(finding(elements=elements),)),))
+    assert "    why: differs\n" in to_text(inspect_lines([shown], Screen(), InspectOptions(reasons=True)))

@@ -51,8 +51,8 @@ def test_field_names() -> None:
     assert list(plain["summary"]) == names
     finding = plain["cases"][3]["checks"][0]["findings"][0]
     assert list(finding) == ["code", "verdict", "of", "wrt", "message", "cause", "total", "elements"]
-    places = ["output_index", "input_index", "value", "analytic", "numeric", "error_bar", "error", "allowed", "verdict"]
-    assert list(finding["elements"][0]) == places
+    numbers = ["value", "analytic", "numeric", "error_bar", "error", "allowed"]
+    assert list(finding["elements"][0]) == ["output_index", "input_index", *numbers, "verdict", "reason"]
 
 
 @pytest.mark.parametrize(

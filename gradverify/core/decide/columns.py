@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import Code, Judged, copy_of, of_rows, put, span, stacked
 from gradverify.core.decide.confirmation import Patience, accusations, seen_twice
 from gradverify.core.decide.context import JudgingContext, focused
 from gradverify.core.decide.doubt import is_noise_limited
 from gradverify.core.decide.first_look import First, first_look, look_from_afar
 from gradverify.core.decide.ladder import DEPTH, judge_by_ladder
+from gradverify.core.decide.verdict import Code, Judged, copy_of, of_rows, put, span, stacked
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import owned
 from gradverify.core.estimate.samples import NOISE_FACTOR, Steps

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.decide.compare import ACCEPTED, WRONG, Code, Judged, agrees
 from gradverify.core.decide.context import JudgingContext, Reconsider, of_moves
 from gradverify.core.decide.statistics import Entries, Extremes, Places, entries_of, inside, with_extremes, worst_of
 from gradverify.core.decide.ties import Tie, Tied
+from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Judged, Reason, agrees, decide
 from gradverify.core.forward.sampler import places
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.magnitudes import any_set
@@ -85,7 +85,7 @@ class ComparisonBuilder:
         if len(chosen) < self._context.column_groups.count:
             column_of, claimed = column_of[chosen], claimed[chosen]
         if not agrees(judged):
-            judged = replace(judged, code=judged.code.masked_fill(column_of < 0, Code.MATCH))
+            judged = decide(judged, [(column_of < 0, Reason.NO_ENTRY)])
             for code in torch.unique(judged.code[judged.code != Code.MATCH]).tolist():
                 hit = judged.code == code
                 self._counts[Code(code)] += int(hit.sum())

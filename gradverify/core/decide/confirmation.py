@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import Code, Judged, span
 from gradverify.core.decide.context import JudgingContext, focused
 from gradverify.core.decide.first_look import First, first_look
+from gradverify.core.decide.verdict import Code, Judged, span
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.estimate.stencil import sample_stencil

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward, reverse
-from gradverify.core.decide.compare import Judged
 from gradverify.core.decide.tolerance import EntryTolerance, entry_scale, relative_tolerance, resolution_scale
+from gradverify.core.decide.verdict import Judged
 from gradverify.core.estimate.column_groups import ColumnGroups, of_outputs
 from gradverify.core.estimate.stencil import InitialSamples, opening
 from gradverify.core.forward import sampler

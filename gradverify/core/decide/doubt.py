@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import Code, Judged
 from gradverify.core.decide.tolerance import EntryTolerance, threshold_of
+from gradverify.core.decide.verdict import Code, Judged
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.magnitudes import all_set, any_set
 

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.decide.compare import Code, Judged, all_matching, judge_smooth, stacked
+from gradverify.core.decide.compare import all_matching, judge_smooth
 from gradverify.core.decide.comparison import KEPT
 from gradverify.core.decide.context import allowance_of, floor_of, size_of
 from gradverify.core.decide.doubt import DOUBT, in_doubt
 from gradverify.core.decide.statistics import Extremes, wider, with_extremes
 from gradverify.core.decide.tolerance import EntryTolerance, relative_tolerance, share_of_rounding
+from gradverify.core.decide.verdict import Judged, Reason, decide, stacked
 from gradverify.core.estimate.column_groups import elementwise_groups
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.estimate.stencil_polynomial import (
@@ -113,7 +114,7 @@ def closely(
     off = seen.off > seen.noise if strange is None else (seen.off > seen.noise).logical_or_(strange)
     open_ = in_doubt(judged, off.unsqueeze(0), claimed.abs(), allowance)
     if any_set(open_):
-        judged.code.masked_fill_(open_, Code.UNDETERMINED)
+        judged = decide(judged, [(open_, Reason.IN_DOUBT)])
     return Settled(
         extremes=with_extremes(Extremes(), claimed, judged, allowance),
         judged=judged,

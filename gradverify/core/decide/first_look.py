@@ -9,10 +9,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import Judged, copy_of, judge_smooth, put, span
+from gradverify.core.decide.compare import judge_smooth
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.doubt import in_doubt
 from gradverify.core.decide.tiles import Tile, claims_on, narrowed, plain_entries, tiles
+from gradverify.core.decide.verdict import Judged, copy_of, put, span, unwritten
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.samples import (
     Estimate,
@@ -118,17 +119,13 @@ def _judged(tile: Tile, extrapolate: _Extrapolate) -> First:
 
 def _blank(like: Tensor) -> First:
     """Return room for what is said of so many entries."""
-    numeric, bar, error, allowed = like.new_empty(4, *like.shape)
     bends, doubt = torch.empty((2, *like.shape), dtype=torch.bool, device=like.device)
-    none = torch.zeros(like.shape, dtype=torch.bool, device=like.device)
-    code = torch.empty(like.shape, dtype=torch.int8, device=like.device)
-    judged = Judged(numeric=numeric, bar=bar, error=error, allowed=allowed, code=code, kinked=none, bent=none)
-    return First(judged=judged, bends=bends, doubt=doubt)
+    return First(judged=unwritten(like), bends=bends, doubt=doubt)
 
 
 def _write(whole: First, found: First, rows: slice, outputs: slice) -> None:
     """Put what is said of some entries in its place."""
-    for name in ("numeric", "bar", "error", "allowed", "code"):
+    for name in ("numeric", "bar", "error", "allowed", "code", "reason"):
         getattr(whole.judged, name)[rows, outputs] = getattr(found.judged, name)
     whole.bends[rows, outputs] = found.bends
     whole.doubt[rows, outputs] = found.doubt

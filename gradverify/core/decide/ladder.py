@@ -7,10 +7,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import Code, Judged, is_resolved, judge_local, judge_smooth, replaced
+from gradverify.core.decide.compare import is_resolved, judge_local, judge_smooth
 from gradverify.core.decide.context import JudgingContext, of_moves
 from gradverify.core.decide.doubt import in_doubt
 from gradverify.core.decide.unresolvable import below_cancellation_floor, drowned, heard, is_too_short_to_tell, unseen
+from gradverify.core.decide.verdict import Code, Judged, Reason, decide, replaced
 from gradverify.core.estimate.column_groups import members, owned
 from gradverify.core.estimate.nonsmooth import Local, examine
 from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate, Samples, joined, of_rows
@@ -65,8 +66,8 @@ def _judged(context: JudgingContext, samples: Samples, height: Tensor | None) ->
         loud = replace(context.noise, level=context.noise.loud)
         other = _held_against(context, samples, examine(context.sampled, loud, samples, own, height))
         every = torch.arange(len(open_), device=open_.device), torch.arange(open_.shape[1], device=open_.device)
-        code = other.code.masked_fill((other.code == Code.MATCH) & ~context.noise.lasting, Code.UNDETERMINED)
-        judged = replaced(judged, open_, *every, replace(other, code=code))
+        unsure = (other.code == Code.MATCH) & ~context.noise.lasting
+        judged = replaced(judged, open_, *every, decide(other, [(unsure, Reason.NOISE_OR_KINK)]))
     return _on_level_ground(context, samples, local, _by_finer_steps(context, samples, height, judged)), local
 
 
@@ -104,7 +105,7 @@ def _by_finer_steps(context: JudgingContext, samples: Samples, height: Tensor | 
     definite &= accused & (agrees | (other.code == Code.MISMATCH)) & ~other.bent
     every = torch.arange(len(definite), device=definite.device), torch.arange(definite.shape[1], device=definite.device)
     if context.sampled.narrow():
-        other = replace(other, code=other.code.masked_fill(other.code == Code.MATCH, Code.UNDETERMINED))
+        other = decide(other, [(other.code == Code.MATCH, Reason.RIPPLE)])
     return replaced(judged, definite, *every, other)
 
 
@@ -124,7 +125,7 @@ def _held_against(context: JudgingContext, samples: Samples, local: Local) -> Ju
     filled = (judged.code == Code.UNDEFINED) & local.idle & (claimed == 0)
     if any_set(filled):
         filled &= _stays_infinite(context.sampled)
-        judged = replace(judged, code=judged.code.masked_fill(filled, Code.MATCH))
+        judged = decide(judged, [(filled, Reason.MASKED)])
     wrong = (judged.code == Code.MISMATCH) & ~(local.edge | local.kink)
     if not any_set(wrong):
         return judged
@@ -132,5 +133,5 @@ def _held_against(context: JudgingContext, samples: Samples, local: Local) -> Ju
         wrong & (judged.numeric.abs() <= judged.bar) & is_too_short_to_tell(context, samples, claimed, local.scatter)
     )
     wrong &= ~local.idle & unseen(context.sampled, heard(context.noise, local), samples, claimed, judged.numeric)
-    code = judged.code.masked_fill(wrong | still, Code.UNDETERMINED)
-    return replace(judged, code=code, bar=torch.where(still, torch.maximum(judged.bar, judged.error), judged.bar))
+    bar = torch.where(still, torch.maximum(judged.bar, judged.error), judged.bar)
+    return decide(judged, [(wrong, Reason.TOO_STEEP), (still, Reason.SHORT_STRETCH)], bar=bar)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import Code, Judged, agrees, of_rows
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.doubt import is_significant
 from gradverify.core.decide.tolerance import EntryTolerance
+from gradverify.core.decide.verdict import Code, Judged, agrees, of_rows
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import rows_at_once
@@ -33,6 +33,7 @@ class Entries:
     bar: Tensor
     error: Tensor
     allowed: Tensor
+    reason: Tensor  # (k,) see Reason
     outputs: Tensor  # (p,) all positions in the output block that have such an entry
     inputs: Tensor  # (q,) all positions in the input block
 
@@ -70,6 +71,7 @@ def entries_of(
         bar=judged.bar[rows, outputs],
         error=judged.error[rows, outputs],
         allowed=judged.allowed[rows, outputs],
+        reason=judged.reason[rows, outputs],
     )
 
 
@@ -150,4 +152,4 @@ def _extremes_of(claimed: Tensor, judged: Judged, beside: Tensor, *, agreed: boo
     return Extremes(error=largest, bar=widest, limit=limit, vacuous=vacuous)
 
 
-_COLUMNS = ("output", "input", "value", "analytic", "numeric", "bar", "error", "allowed")
+_COLUMNS = ("output", "input", "value", "analytic", "numeric", "bar", "error", "allowed", "reason")

@@ -10,14 +10,14 @@ believed when new points around, and both sides of the point itself, show the sa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import Code, Judged, agrees
 from gradverify.core.decide.context import JudgingContext, focused
 from gradverify.core.decide.misfit import ALIKE, AUDIBLE, CLEARLY, Row, groups, suspects
+from gradverify.core.decide.verdict import Code, Judged, Reason, agrees, decide
 from gradverify.core.estimate.nearby_gradients import DISTANCE, STEP, slopes, spread_evenly
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.length_scales import own_or_shared
@@ -179,7 +179,7 @@ def _among_others(near: JudgingContext, group: Sequence[Row], generator: torch.G
 
 def _marked(context: JudgingContext, rows: Tensor, chosen: Tensor, judged: Judged, proofs: Sequence[_Proof]) -> Judged:
     """Put the accusations into the verdicts on some moves; the numeric entries are the nearest that would be right."""
-    code, numeric, bar = judged.code.clone(), judged.numeric.clone(), judged.bar.clone()
+    wrong, numeric, bar = torch.zeros_like(judged.kinked), judged.numeric.clone(), judged.bar.clone()
     error, allowed = judged.error.clone(), judged.allowed.clone()
     place = torch.full((context.column_groups.count,), -1, dtype=torch.long, device=chosen.device)
     place[chosen] = torch.arange(len(chosen), device=chosen.device)
@@ -190,11 +190,12 @@ def _marked(context: JudgingContext, rows: Tensor, chosen: Tensor, judged: Judge
         spot = (place[row.chosen[here]], torch.full_like(row.chosen[here], output))
         share = row.direction[here] / row.direction[accused].square().sum()
         off = (proof.claimed - proof.rise) * share
-        code[spot] = Code.NOT_A_SUBGRADIENT
+        wrong[spot] = True
         numeric[spot] = context.claimed[row.chosen[here], output] - off
         bar[spot] = proof.unsure * share.abs()
         error[spot], allowed[spot] = off.abs(), BAR_FACTOR * proof.unsure * share.abs()
-    return replace(judged, code=code, numeric=numeric, bar=bar, error=error, allowed=allowed)
+    rules = [(wrong, Reason.NOT_A_SUBGRADIENT)]
+    return decide(judged, rules, numeric=numeric, bar=bar, error=error, allowed=allowed)
 
 
 def _tie(near: JudgingContext, proof: _Proof) -> Tie:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import Judged, all_matching
+from gradverify.core.decide.compare import all_matching
 from gradverify.core.decide.context import JudgingContext, of_moves, part_of
 from gradverify.core.decide.doubt import is_resolved_beside
 from gradverify.core.decide.tolerance import ROUNDING, EntryTolerance
+from gradverify.core.decide.verdict import Judged
 from gradverify.core.estimate.samples import Samples
 from gradverify.core.estimate.stencil import Stencil, first_steps, samples_of
 from gradverify.core.estimate.stencil_polynomial import FARTHEST, ROUNDED, bends, polynomial_through, slope_of

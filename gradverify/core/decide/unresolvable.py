@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import Code, Judged
 from gradverify.core.decide.context import JudgingContext
+from gradverify.core.decide.verdict import Code, Judged
 from gradverify.core.estimate.column_groups import owned
 from gradverify.core.estimate.nonsmooth import Local
 from gradverify.core.estimate.samples import Samples, central, to_the_end, unmoved, void

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.vjps import Backward, Graph, Reuse
-from gradverify.core.decide.compare import Code, Judged, is_resolved
+from gradverify.core.decide.compare import is_resolved
 from gradverify.core.decide.context import JudgingContext, of_moves
+from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.excuses.trial import Questions, Trial, answered, questions, told
 from gradverify.core.forward.ecnoise import PLACES, noise_in
@@ -57,12 +58,12 @@ def excuse_grain(trial: Trial, judged: Judged) -> Judged:
     excused = small & (judged.error <= allowed)
     allowance = of_moves(context.allowance, chosen)
     known = is_resolved(heard, torch.maximum(claimed.abs(), around), allowance)
-    code = judged.code.masked_fill(excused, Code.MATCH).masked_fill(excused & ~known, Code.UNDETERMINED)
-    if any_set(excused):  # the rows that there was no time to listen to may be explained as well
+    rules = [(excused, Reason.BACKWARD_RESOLUTION), (excused & ~known, Reason.BACKWARD_UNRESOLVED)]
+    if any_set(excused):  # rows beyond the limit may be explained as well
         unheard = torch.zeros_like(small[0])
         unheard[asked.unasked] = True
-        code[small & unheard] = Code.UNDETERMINED
-    return replace(judged, allowed=torch.where(excused, allowed, judged.allowed), code=code)
+        rules.append((small & unheard, Reason.NOT_EXAMINED))
+    return decide(judged, rules, allowed=torch.where(excused, allowed, judged.allowed))
 
 
 def smallness(context: JudgingContext) -> float:
@@ -80,8 +81,8 @@ def excuse_spread(trial: Trial, judged: Judged) -> Judged:
     if int(marginal.any(dim=0).sum()) > _MANY and not any_set(_excused(trial, judged, marginal, row_size, _SOME)[0]):
         return judged
     excused, allowed, open_ = _excused(trial, judged, marginal, row_size, _QUESTIONS)
-    code = judged.code.masked_fill(excused, Code.MATCH).masked_fill(open_, Code.UNDETERMINED)
-    return replace(judged, allowed=torch.where(excused, allowed, judged.allowed), code=code)
+    rules = [(excused, Reason.BACKWARD_SCATTER), (open_, Reason.BACKWARD_UNRESOLVED)]
+    return decide(judged, rules, allowed=torch.where(excused, allowed, judged.allowed))
 
 
 def nearby(backward: Backward, point: Tensor) -> Backward:

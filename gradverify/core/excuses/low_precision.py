@@ -10,8 +10,8 @@ from torch import Tensor
 
 from gradverify.core.backward.batched_vjp import rows
 from gradverify.core.backward.vjps import Backward, Batched, Graph, Reuse
-from gradverify.core.decide.compare import Code, Judged
 from gradverify.core.decide.context import JudgingContext
+from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.nearby_gradients import STEP, slopes
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.excuses.backward_rounding import nearby, smallness
@@ -67,11 +67,8 @@ def excuse_doubled(trial: Trial, judged: Judged) -> Judged:
     right = (said - judged.numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * judged.numeric.abs()
     alike = (context.claimed[chosen] * judged.numeric > 0) & (judged.error <= judged.numeric.abs())
     excused = small & right & alike
-    return replace(
-        judged,
-        code=judged.code.masked_fill(excused, Code.MATCH),
-        allowed=torch.where(excused, judged.error, judged.allowed),
-    )
+    allowed = torch.where(excused, judged.error, judged.allowed)
+    return decide(judged, [(excused, Reason.FLOAT64_BACKWARD)], allowed=allowed)
 
 
 def excuse_coarse(trial: Trial, judged: Judged) -> Judged:
@@ -89,11 +86,11 @@ def excuse_coarse(trial: Trial, judged: Judged) -> Judged:
     half = [scattered(_BESIDE * context.sampled.coarse * length, generator) for _ in range(_PAIRS)]
     around = [torch.zeros_like(length), *half, *(-place for place in half)]
     claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
-    code, allowed = judged.code.clone(), judged.allowed.clone()
+    allowed = judged.allowed.clone()
     row = context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
-    code[wrong & (judged.error <= _DEEP * context.sampled.coarse * row)] = Code.UNDETERMINED
+    deep = wrong & (judged.error <= _DEEP * context.sampled.coarse * row)
     columns = torch.unique(column_of[wrong])
-    taken_back = torch.zeros_like(wrong)
+    taken_back, at_kink = torch.zeros_like(wrong), torch.zeros_like(wrong)
     for column in columns[:_COLUMNS].tolist():
         direction = torch.zeros_like(length)
         direction[column] = length[column]
@@ -104,12 +101,13 @@ def excuse_coarse(trial: Trial, judged: Judged) -> Judged:
         resolved = context.noise.level <= _RESOLVED * STEP * length[column] * judged.error
         explained = wrong & (column_of == column) & between & resolved
         broken = _broken(found, high - low) & (high - low > judged.allowed)
-        code[explained] = torch.where(broken, Code.KINK, Code.MATCH).to(code.dtype)[explained]
+        at_kink |= explained & broken
         allowed[explained] = torch.maximum(allowed, judged.error)[explained]
         taken_back |= explained
-    if any_set(taken_back):  # those that there was no time to look up may be explained as well
-        code[wrong & torch.isin(column_of, columns[_COLUMNS:])] = Code.UNDETERMINED
-    return replace(judged, code=code, allowed=allowed)
+    rules = [(deep, Reason.ROUNDING_OF_ROW), (taken_back, Reason.OTHER_BRANCH), (at_kink, Reason.KINK_OF_OTHER_BRANCH)]
+    if any_set(taken_back):  # columns beyond the limit may be explained as well
+        rules.append((wrong & torch.isin(column_of, columns[_COLUMNS:]), Reason.NOT_EXAMINED))
+    return decide(judged, rules, allowed=allowed)
 
 
 def excuse_unstable(trial: Trial, judged: Judged) -> Judged:
@@ -125,7 +123,7 @@ def excuse_unstable(trial: Trial, judged: Judged) -> Judged:
     answers = _answers(context, backward, points, outputs)
     if answers is None:
         return judged
-    code, bar = judged.code.clone(), judged.bar.clone()
+    unstable, bar = torch.zeros_like(wrong), judged.bar.clone()
     size, length = context.sampled.size[outputs], own_or_shared(context.lengths)
     for column in columns.tolist():
         mine = wrong & (column_of == column)
@@ -133,9 +131,9 @@ def excuse_unstable(trial: Trial, judged: Judged) -> Judged:
         scatter = judged.error.new_zeros(judged.error.shape[1])
         scatter[outputs] = _scatter(off, _STEP * context.sampled.coarse * size / length[column])
         excused = mine & (judged.error <= _WITHIN * scatter)
-        code[excused] = Code.UNDETERMINED
+        unstable |= excused
         bar[excused] = judged.error[excused]
-    return replace(judged, code=code, bar=bar)
+    return decide(judged, [(unstable, Reason.BACKWARD_NOISE)], bar=bar)
 
 
 def _broken(found: Tensor, spread: Tensor) -> Tensor:

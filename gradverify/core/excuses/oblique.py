@@ -10,14 +10,13 @@ and if it fails, the pieces are looked up: the derivatives at points close by sp
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import Code, Judged
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.tolerance import NEGLIGIBLE
+from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import GroupKind, by_column, owned
 from gradverify.core.estimate.nearby_gradients import slopes, spread_evenly
 from gradverify.core.excuses.trial import Trial
@@ -63,7 +62,7 @@ def excuse_oblique(trial: Trial, judged: Judged) -> Judged:
             return judged
     hardly = (judged.error <= margin) & (judged.error * length <= NEGLIGIBLE * trial.context.sampled.size)
     some &= kinked | hardly  # others can be heard to have no kink, or would matter
-    return replace(judged, code=judged.code.masked_fill(some, Code.UNDETERMINED))
+    return decide(judged, [(some, Reason.NOISE_HIDES_KINK)])
 
 
 def _tried(trial: Trial, judged: Judged, some: Tensor, farther: float) -> tuple[Judged, Tensor]:
@@ -85,8 +84,7 @@ def _tried(trial: Trial, judged: Judged, some: Tensor, farther: float) -> tuple[
     accused = accused & kinked
     unsure = accused & ~judged.kinked & oblique
     doubtful = set(column_of[unsure].tolist())
-    code = judged.code.clone()
-    columns = torch.unique(column_of[accused])
+    at_kink, columns = torch.zeros_like(accused), torch.unique(column_of[accused])
     unseen = torch.isin(column_of, columns[_COLUMNS:])
     lowest = torch.zeros_like(context.sampled.value)
     highest = torch.zeros_like(context.sampled.value)
@@ -100,11 +98,11 @@ def _tried(trial: Trial, judged: Judged, some: Tensor, farther: float) -> tuple[
             lowest, highest = torch.fmin(lowest, low), torch.fmax(highest, high)
         margin = judged.allowed + _margin(context, own_or_shared(context.lengths)[column], farther)
         inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
-        code[accused & inside & (column_of == column)] = Code.KINK
+        at_kink |= accused & inside & (column_of == column)
     slack = _BROKEN * (highest - lowest)
     possible = (claimed >= lowest - slack) & (claimed <= highest + slack) & (highest > lowest) | unseen
-    code[unsure & (code == Code.MISMATCH) & possible] = Code.UNDETERMINED
-    return replace(judged, code=code), kinked
+    rules = [(unsure & possible, Reason.POSSIBLE_OBLIQUE_KINK), (at_kink, Reason.OBLIQUE_KINK)]
+    return decide(judged, rules), kinked
 
 
 def _margin(context: JudgingContext, length: Tensor, farther: float) -> Tensor:

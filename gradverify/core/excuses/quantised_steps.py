@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import Code, Judged, span
 from gradverify.core.decide.context import JudgingContext, focused
+from gradverify.core.decide.verdict import Code, Judged, Reason, decide, span
 from gradverify.core.estimate.samples import Samples, central, to_the_end, void
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, halving_steps
@@ -54,7 +54,7 @@ def excuse_average(trial: Trial, judged: Judged) -> Judged:
     if not any_set(excused):
         return judged
     bar = torch.where(excused, torch.maximum(judged.bar, judged.error), judged.bar)
-    return replace(judged, code=judged.code.masked_fill(excused, Code.UNDETERMINED), bar=bar)
+    return decide(judged, [(excused, Reason.LARGER_STEPS_AGREE)], bar=bar)
 
 
 def excuse_flights(trial: Trial, judged: Judged) -> Judged:
@@ -76,8 +76,7 @@ def excuse_flights(trial: Trial, judged: Judged) -> Judged:
     shown = ((claimed[rows].unsqueeze(1) - difference).abs() <= doubt).any(dim=1)
     open_ = torch.zeros_like(accused)
     open_[rows] = accused[rows] & shown
-    code = judged.code.masked_fill(open_, Code.UNDETERMINED)
-    return replace(judged, code=code, bar=torch.where(open_, judged.error, judged.bar))
+    return decide(judged, [(open_, Reason.STAIRS_INSIDE)], bar=torch.where(open_, judged.error, judged.bar))
 
 
 def _shown_on_average(sampled: Sampler, samples: Samples, claimed: Tensor) -> Tensor:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.decide.compare import Code, Judged, agrees
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem
+from gradverify.core.decide.verdict import Code, Judged, Reason, agrees, decide
 from gradverify.core.excuses.backward_rounding import excuse_grain, excuse_spread
 from gradverify.core.excuses.low_precision import excuse_coarse, excuse_doubled, excuse_unstable
 from gradverify.core.excuses.oblique import excuse_oblique
@@ -33,7 +31,7 @@ def excuse_spilt(trial: Trial, judged: Judged) -> Judged:
     infinite = torch.zeros_like(context.sampled.point, dtype=torch.bool)
     infinite[column_of[source & (column_of >= 0)]] = True
     spilt = nan & infinite[column_of.clamp(min=0)]
-    return replace(judged, code=judged.code.masked_fill(spilt, Code.NAN_PROPAGATED))
+    return decide(judged, [(spilt, Reason.NAN_PROPAGATED)])
 
 
 # Each is asked about what those before it have left accused.

@@ -12,8 +12,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import Code, Judged, span
 from gradverify.core.decide.context import JudgingContext, focused
+from gradverify.core.decide.verdict import Code, Judged, Reason, decide, span
 from gradverify.core.estimate.samples import BAR_FACTOR, Samples, difference_noise, one_sided, trusted, void
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, tableau
@@ -50,9 +50,9 @@ def excuse_slight(trial: Trial, judged: Judged) -> Judged:
     excused[place] = accused[place] & between
     if not any_set(excused):
         return judged
-    return replace(
+    return decide(
         judged,
-        code=judged.code.masked_fill(excused, Code.KINK),
+        [(excused, Reason.SMALL_KINK)],
         kinked=judged.kinked | excused,
         numeric=torch.where(excused, claimed, judged.numeric),
         error=judged.error.masked_fill(excused, 0.0),

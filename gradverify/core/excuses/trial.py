@@ -10,8 +10,8 @@ from torch import Tensor
 
 from gradverify.core.backward.batched_vjp import answers, asked_with
 from gradverify.core.backward.vjps import Backward
-from gradverify.core.decide.compare import Judged
 from gradverify.core.decide.context import JudgingContext
+from gradverify.core.decide.verdict import Judged
 from gradverify.core.estimate.column_groups import GroupKind
 from gradverify.core.forward.sampler import places as standing
 from gradverify.core.model.magnitudes import any_set

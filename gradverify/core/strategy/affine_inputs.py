@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.columns import Known
-from gradverify.core.decide.compare import Judged, all_matching, judge_smooth, of_rows, stacked
+from gradverify.core.decide.compare import all_matching, judge_smooth
 from gradverify.core.decide.context import JudgingContext, of_moves, part_of
 from gradverify.core.decide.doubt import in_doubt, is_resolved_beside
 from gradverify.core.decide.tolerance import ROUNDING, EntryTolerance
+from gradverify.core.decide.verdict import Judged, of_rows, stacked
 from gradverify.core.estimate.column_groups import of_columns
 from gradverify.core.estimate.directional import differs_where_straight
 from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate

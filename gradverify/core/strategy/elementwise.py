@@ -10,7 +10,6 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import asked_again, may_be_asked, row
-from gradverify.core.decide.compare import Judged, with_outputs
 from gradverify.core.decide.comparison import Comparison, JudgedPart, beside, matching
 from gradverify.core.decide.context import (
     MeasuredProblem,
@@ -22,6 +21,7 @@ from gradverify.core.decide.context import (
 )
 from gradverify.core.decide.entrywise_screen import Settled, by_all, closely, settled
 from gradverify.core.decide.statistics import wider
+from gradverify.core.decide.verdict import Judged, with_outputs
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import elementwise_groups, groups_by_input, of_outputs
 from gradverify.core.estimate.stencil import Stencil

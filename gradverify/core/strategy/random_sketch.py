@@ -12,11 +12,11 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.decide.columns import judge_moves
-from gradverify.core.decide.compare import Code, Judged
 from gradverify.core.decide.comparison import Comparison, ComparisonBuilder
 from gradverify.core.decide.confirmation import Patience
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem, Reconsider, judging_context
 from gradverify.core.decide.tolerance import relative_tolerance
+from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.excuses.second_look import second_look
 from gradverify.core.forward import sampler as sampling
@@ -204,7 +204,7 @@ def _only_suspects(judged: Judged, chosen: Tensor, places: Tensor, suspects: tup
     columns = {place: number for number, place in enumerate(places.tolist())}
     for suspect in suspects:
         mine[rows[suspect.column], columns[suspect.row]] = True
-    return replace(judged, code=torch.where(mine, judged.code, Code.MATCH).to(torch.int8))
+    return decide(judged, [(~mine, Reason.NOT_SUSPECTED)])
 
 
 def _focused_bench(measured: MeasuredProblem, answers: Rows, places: Tensor, settings: Settings) -> JudgingContext:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.vjps import Backward, row
-from gradverify.core.decide.compare import Code, Judged
 from gradverify.core.decide.context import JudgingContext
+from gradverify.core.decide.verdict import Code, Judged
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import ColumnGroups, by_column, of_columns, single_columns
 from gradverify.core.estimate.directional import ROUNDING, differs_closer_by

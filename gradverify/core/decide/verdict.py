@@ -1,0 +1,223 @@
+"""Verdicts on entries, and the reasons for them. `decide` is the only function that changes a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+from gradverify.core.model.magnitudes import any_set
+from gradverify.result import ElementVerdict
+
+
+class Code(IntEnum):
+    """Element verdicts as numbers that a tensor can hold."""
+
+    MATCH = 0
+    MISMATCH = 1
+    KINK = 2
+    JUMP = 3
+    EDGE = 4
+    UNDETERMINED = 5
+    UNDEFINED = 6  # the forward is not finite at the point
+    NOT_A_SUBGRADIENT = 7  # at a kink and between the slopes, but the row as a whole is no subgradient
+    NAN_PROPAGATED = 8  # nan, as 0 * inf, because of an input with an infinite derivative elsewhere
+
+
+ACCEPTED = frozenset({Code.MATCH, Code.KINK, Code.EDGE})
+WRONG = frozenset({Code.MISMATCH, Code.NOT_A_SUBGRADIENT})
+VERDICTS = {
+    Code.MATCH: ElementVerdict.MATCH,
+    Code.MISMATCH: ElementVerdict.MISMATCH,
+    Code.KINK: ElementVerdict.KINK,
+    Code.JUMP: ElementVerdict.JUMP,
+    Code.EDGE: ElementVerdict.EDGE,
+    Code.UNDETERMINED: ElementVerdict.UNDETERMINED,
+    Code.UNDEFINED: ElementVerdict.UNDETERMINED,
+    Code.NOT_A_SUBGRADIENT: ElementVerdict.MISMATCH,
+    Code.NAN_PROPAGATED: ElementVerdict.UNDETERMINED,
+}
+
+
+class Reason(IntEnum):
+    """Why an entry has its verdict. Each reason belongs to one verdict; see `REASONS`."""
+
+    AGREES = 0
+    CONSTANT = 1
+    CANCELLATION = 2
+    MASKED = 3
+    FLOAT64_BACKWARD = 4
+    OTHER_BRANCH = 5
+    BACKWARD_RESOLUTION = 6
+    BACKWARD_SCATTER = 7
+    NOT_SUSPECTED = 8
+    NO_ENTRY = 9
+    DIFFERS = 10
+    OUTSIDE_SLOPES = 11
+    NOT_A_SUBGRADIENT = 12
+    BETWEEN_SLOPES = 13
+    SMALL_KINK = 14
+    OBLIQUE_KINK = 15
+    KINK_OF_OTHER_BRANCH = 16
+    KINK_OF_FORWARD = 17
+    JUMP = 18
+    EDGE = 19
+    NOT_FINITE = 20
+    NAN_PROPAGATED = 21
+    WIDE_BAR = 22
+    STAIRS = 23
+    CANCELLATION_HIDES = 24
+    NOISE_OR_KINK = 25
+    SHORT_STRETCH = 26
+    TOO_STEEP = 27
+    RIPPLE = 28
+    IN_DOUBT = 29
+    ROUNDING_OF_ROW = 30
+    NOT_EXAMINED = 31
+    BACKWARD_NOISE = 32
+    POSSIBLE_OBLIQUE_KINK = 33
+    NOISE_HIDES_KINK = 34
+    LARGER_STEPS_AGREE = 35
+    STAIRS_INSIDE = 36
+    BACKWARD_UNRESOLVED = 37
+
+
+# The verdict that goes with each reason, and the sentence of the report.
+REASONS: dict[Reason, tuple[Code, str]] = {
+    Reason.AGREES: (Code.MATCH, "agrees within the tolerance and the error bar"),
+    Reason.CONSTANT: (Code.MATCH, "zero, and the output does not change at any step"),
+    Reason.CANCELLATION: (Code.MATCH, "agrees but for what cancellation in the forward may leave"),
+    Reason.MASKED: (Code.MATCH, "zero, and the output is infinite whatever the inputs are"),
+    Reason.FLOAT64_BACKWARD: (Code.MATCH, "the same backward is right in float64"),
+    Reason.OTHER_BRANCH: (Code.MATCH, "right at points within backward's own rounding of the inputs"),
+    Reason.BACKWARD_RESOLUTION: (Code.MATCH, "agrees within the resolution of what backward returns close by"),
+    Reason.BACKWARD_SCATTER: (Code.MATCH, "agrees within the scatter of what backward returns a few ulps away"),
+    Reason.NOT_SUSPECTED: (Code.MATCH, "no random sum points to it"),
+    Reason.NO_ENTRY: (Code.MATCH, "zero by the sparsity of the Jacobian"),
+    Reason.DIFFERS: (Code.MISMATCH, "differs by more than is allowed"),
+    Reason.OUTSIDE_SLOPES: (Code.MISMATCH, "at a kink, and outside the two one-sided derivatives"),
+    Reason.NOT_A_SUBGRADIENT: (Code.NOT_A_SUBGRADIENT, "at a kink, and the row as a whole is no subgradient"),
+    Reason.BETWEEN_SLOPES: (Code.KINK, "at a kink, between the two one-sided derivatives"),
+    Reason.SMALL_KINK: (Code.KINK, "between the one-sided derivatives of a kink that curvature hides"),
+    Reason.OBLIQUE_KINK: (Code.KINK, "between the derivatives close by, at a kink that no single input shows"),
+    Reason.KINK_OF_OTHER_BRANCH: (Code.KINK, "at a kink within backward's own rounding of the inputs"),
+    Reason.KINK_OF_FORWARD: (Code.KINK, "the first derivative jumps, as the forward has a kink here"),
+    Reason.JUMP: (Code.JUMP, "the function jumps at the point"),
+    Reason.EDGE: (Code.EDGE, "agrees with the derivative to the one side that the domain has"),
+    Reason.NOT_FINITE: (Code.UNDEFINED, "the forward is not finite at the point"),
+    Reason.NAN_PROPAGATED: (Code.NAN_PROPAGATED, "nan, as 0 times the infinite derivative of another entry"),
+    Reason.WIDE_BAR: (Code.UNDETERMINED, "the error bar is too wide to judge"),
+    Reason.STAIRS: (Code.UNDETERMINED, "zero, and the output is constant close by and rises in stairs farther off"),
+    Reason.CANCELLATION_HIDES: (Code.UNDETERMINED, "cancellation in the forward may explain the error"),
+    Reason.NOISE_OR_KINK: (Code.UNDETERMINED, "agrees only if what the steps show is noise, not a kink close by"),
+    Reason.SHORT_STRETCH: (Code.UNDETERMINED, "the output is constant over a stretch too short to exclude the claim"),
+    Reason.TOO_STEEP: (Code.UNDETERMINED, "a slope as steep as claimed would show at no step above the noise"),
+    Reason.RIPPLE: (Code.UNDETERMINED, "only the finest steps agree, and the outputs are in low precision"),
+    Reason.IN_DOUBT: (Code.UNDETERMINED, "the first samples leave doubt"),
+    Reason.ROUNDING_OF_ROW: (Code.UNDETERMINED, "small beside its row: sums in low precision may explain the error"),
+    Reason.NOT_EXAMINED: (Code.UNDETERMINED, "not examined: other errors of this kind turned out to be rounding"),
+    Reason.BACKWARD_NOISE: (Code.UNDETERMINED, "backward in low precision scatters by as much as the error"),
+    Reason.POSSIBLE_OBLIQUE_KINK: (Code.UNDETERMINED, "a kink that no single input shows may explain the error"),
+    Reason.NOISE_HIDES_KINK: (Code.UNDETERMINED, "noise hides whether there is a kink that no single input shows"),
+    Reason.LARGER_STEPS_AGREE: (Code.UNDETERMINED, "larger steps agree; the finest may lie on one stair of rounding"),
+    Reason.STAIRS_INSIDE: (Code.UNDETERMINED, "the output lies on a stair, and larger steps agree"),
+    Reason.BACKWARD_UNRESOLVED: (Code.UNDETERMINED, "what backward returns close by is too coarse to judge it"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The verdict on every entry of some column groups, each (C, m)."""
+
+    numeric: Tensor  # at a kink, the subgradient nearest to the claim
+    bar: Tensor
+    error: Tensor
+    allowed: Tensor
+    code: Tensor  # int8, see Code
+    reason: Tensor  # int8, see Reason
+    kinked: Tensor  # bool: the differences of this column show a kink or a jump
+    bent: Tensor  # bool: the kink is at the point itself
+
+
+_FIELDS = tuple(field.name for field in fields(Judged))
+
+
+def decide(judged: Judged, rules: Sequence[tuple[Tensor, Reason]], **values: Tensor) -> Judged:
+    """Return the verdicts after some rules: a mask (C, m) of entries, and the reason that decides them.
+
+    A later rule overrides an earlier one. `values` are other fields of `Judged` that change with the verdict.
+    """
+    code, reason = judged.code.clone(), judged.reason.clone()
+    for where, why in rules:
+        code.masked_fill_(where, REASONS[why][0])
+        reason.masked_fill_(where, why)
+    return replace(judged, code=code, reason=reason, **values)
+
+
+def all_match(numeric: Tensor, bar: Tensor, error: Tensor, allowed: Tensor) -> Judged:
+    """Return the verdicts on entries that agree, each (C, m)."""
+    none = torch.zeros_like(error, dtype=torch.bool)
+    match = none.view(torch.int8)  # Code.MATCH, and Reason.AGREES
+    return Judged(
+        numeric=numeric, bar=bar, error=error, allowed=allowed, code=match, reason=match, kinked=none, bent=none
+    )
+
+
+def unwritten(like: Tensor) -> Judged:
+    """Return memory for verdicts on entries of the shape, dtype and device of a tensor, none of which has a kink."""
+    numeric, bar, error, allowed = like.new_empty(4, *like.shape)
+    code, reason = torch.empty((2, *like.shape), dtype=torch.int8, device=like.device)
+    none = torch.zeros(like.shape, dtype=torch.bool, device=like.device)
+    return Judged(
+        numeric=numeric, bar=bar, error=error, allowed=allowed, code=code, reason=reason, kinked=none, bent=none
+    )
+
+
+def agrees(judged: Judged) -> bool:
+    """Return True if every entry matches."""
+    return not any_set(judged.code)  # Code.MATCH is zero
+
+
+def replaced(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> Judged:
+    """Return the verdicts with `found` at `rows` and `outputs`, for the entries in the mask `where` (C, m)."""
+    copy = copy_of(judged)
+    put(copy, where, rows, outputs, found)
+    return copy
+
+
+def with_outputs(judged: Judged, outputs: Tensor, found: Judged) -> Judged:
+    """Return the verdicts with `found` for some outputs (k,) of all column groups."""
+    every = torch.ones_like(judged.kinked)
+    return replaced(judged, every, torch.arange(len(every), device=outputs.device), outputs, found)
+
+
+def copy_of(judged: Judged) -> Judged:
+    """Return a copy that may be written to."""
+    return Judged(**{name: getattr(judged, name).clone() for name in _FIELDS})
+
+
+def stacked(rows: Sequence[Judged]) -> Judged:
+    """Return the verdicts on several sets of column groups as one, (C, m)."""
+    return Judged(**{name: torch.cat([getattr(each, name) for each in rows]) for name in _FIELDS})
+
+
+def of_rows(judged: Judged, rows: Tensor | slice) -> Judged:
+    """Return the verdicts on some of the column groups."""
+    return Judged(**{name: getattr(judged, name)[rows] for name in _FIELDS})
+
+
+def put(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> None:
+    """Write `found` to `rows` and `outputs` of `judged`, for the entries in the mask `where` (C, m)."""
+    place = (rows.unsqueeze(1), outputs.unsqueeze(0))
+    chosen = where[place]
+    for name in _FIELDS:
+        value = getattr(judged, name)
+        value[place] = torch.where(chosen, getattr(found, name), value[place])
+
+
+def span(flags: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows and the columns of a mask (C, m) in which some entry is set."""
+    return flags.any(dim=1).nonzero().squeeze(1), flags.any(dim=0).nonzero().squeeze(1)
