@@ -1,1 +1,1 @@
-"""What autograd relies on and a comparison of Jacobians cannot see: one broken promise per file."""
+"""Rules of autograd that a comparison of Jacobians cannot check, one rule per file."""

@@ -1,4 +1,4 @@
-"""GV405: the same tensor may be given for two inputs."""
+"""GV405: the same tensor may be passed for two inputs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gradverify.core.model.tape import Tape, call_on_leaves, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
-_PAIRS = 3  # pairs of inputs, at most
+_PAIRS = 3  # largest number of pairs of inputs tested
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV405: with one tensor for two inputs, its gradient is the sum of both."""
+    """GV405: if two inputs are one tensor, its gradient is the sum of the gradients of both."""
     pairs = [pair for pair in combinations(range(len(subject.primals)), 2) if _exchangeable(subject, *pair)]
     for first, second in pairs[:_PAIRS]:
         yield from _compared(subject, first, second)
@@ -35,16 +35,16 @@ def _compared(subject: Subject, first: int, second: int) -> Iterator[Finding]:
     points = [primal.tensor for primal in subject.primals]
     points[second] = points[first]
     try:
-        apart = graph_at(subject, points)
-        tape = _shared(subject, points, first, second)
-        if not alike(tape, apart):
-            return  # a forward that writes into one input and reads the other means something else
-        answers = answer_of(subject, apart, subject.cotangents)
+        separate = graph_at(subject, points)
+        tape = _aliased(subject, points, first, second)
+        if not alike(tape, separate):
+            return  # forward writes into one input and reads the other, so it computes another function
+        answers = answer_of(subject, separate, subject.cotangents)
     except EvaluationError:
-        return  # the point is outside the domain, or forward refuses the alias
+        return  # the point is outside the domain, or forward rejects the alias
     names = f"{subject.primals[first].name} and {subject.primals[second].name}"
     try:
-        got = _answer(subject, tape, first)
+        got = _gradient_of_alias(subject, tape, first)
     except EvaluationError as error:
         yield accusation("GV405", f"{raised(error)}, where {names} are one tensor")
         return
@@ -53,7 +53,7 @@ def _compared(subject: Subject, first: int, second: int) -> Iterator[Finding]:
     yield from differences(subject, "GV405", claim, (got,), (expected,), numbers=(first,))
 
 
-def _shared(subject: Subject, points: list[Tensor], first: int, second: int) -> Tape:
+def _aliased(subject: Subject, points: list[Tensor], first: int, second: int) -> Tape:
     leaves = [fresh(point).requires_grad_() for point in points]
     leaves[second] = leaves[first]
     with torch.enable_grad():
@@ -61,6 +61,6 @@ def _shared(subject: Subject, points: list[Tensor], first: int, second: int) -> 
     return Tape(leaves=tuple(leaves), outputs=judged(subject, outputs), passing=subject.tape.passing)
 
 
-def _answer(subject: Subject, tape: Tape, first: int) -> Tensor:
+def _gradient_of_alias(subject: Subject, tape: Tape, first: int) -> Tensor:
     grads = vjp(subject.problem, tape, [fresh(cotangent) for cotangent in subject.cotangents])
     return as_coordinates(grads[first], tape.leaves[first])

@@ -1,4 +1,4 @@
-"""GV402 and GV411: a backward leaves everything as it was, and can be asked again."""
+"""GV402 and GV411: backward modifies nothing, and can run again over the same graph."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ from gradverify.core.model.tensor_kinds import is_freed
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
-_AGAIN = ("second", "third", "fourth")  # backwards that are asked for over one graph
+_AGAIN = ("second", "third", "fourth")  # backwards that are run after the first one
 
-_Watched = list[tuple[str, Tensor, Tensor | None]]  # what it is, the tensor, a snapshot of it
+_Watched = list[tuple[str, Tensor, Tensor | None]]  # name, tensor, snapshot of its bytes
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV402: backward overwrites nothing. GV411: a second backward over the same graph says the same."""
+    """GV402: backward overwrites nothing. GV411: later backwards over the same graph return the same gradient."""
     tape = graph(subject)
     watched = _watched(subject, tape)
     answer_of(subject, tape, subject.cotangents)
     for name, tensor, before in watched:
         if differs(tensor, before):
-            yield accusation("GV402", _told(name, tensor))
+            yield accusation("GV402", _message(name, tensor))
     kept = [(name, tensor) for name, tensor, before in watched if before is not None]
-    yield from _asked_again(subject, tape, kept)
+    yield from _repeated(subject, tape, kept)
 
 
 def asked_again(subject: Subject, tape: Tape) -> Iterator[Finding]:
-    """GV411: a graph that has given `subject.answer` once gives it three more times."""
-    return _asked_again(subject, tape, [(output.name, output.tensor) for output in tape.outputs])
+    """GV411: three more backwards over `tape` return `subject.answer` again."""
+    return _repeated(subject, tape, [(output.name, output.tensor) for output in tape.outputs])
 
 
-def _asked_again(subject: Subject, tape: Tape, kept: Iterable[tuple[str, Tensor]]) -> Iterator[Finding]:
-    """GV411. `kept` had memory before the first backward: a second one that reads freed memory ends the process."""
+def _repeated(subject: Subject, tape: Tape, kept: Iterable[tuple[str, Tensor]]) -> Iterator[Finding]:
+    """GV411; `kept` are tensors with memory before the first backward.
+
+    No backward is run if memory was freed, because reading it may crash the process.
+    """
     freed = next((name for name, tensor in kept if is_freed(tensor)), "")
     if freed:
         yield remark("GV411", f"a graph serves one backward only: the first one frees the memory of {freed}")
@@ -57,7 +60,7 @@ def _asked_again(subject: Subject, tape: Tape, kept: Iterable[tuple[str, Tensor]
             return
 
 
-def _told(name: str, tensor: Tensor) -> str:
+def _message(name: str, tensor: Tensor) -> str:
     does = f"frees the memory of {name}" if is_freed(tensor) else f"modifies {name} in place"
     return f"backward {does}; whoever else holds it, and the next backward, sees other values"
 
@@ -65,16 +68,16 @@ def _told(name: str, tensor: Tensor) -> str:
 def _watched(subject: Subject, tape: Tape) -> _Watched:
     named = [(primal.name, leaf) for primal, leaf in zip(subject.primals, tape.leaves, strict=True)]
     named += [(output.name, output.tensor) for output in tape.outputs]
-    known = {_place(tensor) for _, tensor in named}
+    known = {_address(tensor) for _, tensor in named}
     for node in custom_nodes(tape):
         for number, tensor in enumerate(saved(node)):
-            if tensor is not None and _place(tensor) not in known:
+            if tensor is not None and _address(tensor) not in known:
                 named.append((f"saved tensor {number} of {class_of(node).__name__}", tensor))
     return [(name, tensor, snapshot(tensor)) for name, tensor in named]
 
 
-def _place(tensor: Tensor) -> int:
-    """Return where a tensor's memory begins; tensors without memory of their own, such as sparse ones, by their id."""
+def _address(tensor: Tensor) -> int:
+    """Return the address of a tensor's memory, or its id if it has no memory of its own, such as a sparse one."""
     try:
         return tensor.data_ptr() or id(tensor)
     except RuntimeError:

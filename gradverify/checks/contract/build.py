@@ -1,4 +1,4 @@
-"""A problem to the subject that questions are put to."""
+"""Build the Subject of a Problem, for the checks outside of this folder."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NOTHING = "nothing to differentiate, or a forward that does not repeat"
 
 
 def subject_for(problem: Problem, settings: Settings) -> Subject | str:
-    """Return the problem as a subject, or why there is none: nothing to ask, say, or a forward that is random.
+    """Return the problem as a subject, or the reason why it has none, such as a random forward.
 
-    Its noise is not known yet, see `heard`. Raises EvaluationError.
+    The subject's noise is 0 until `heard` measures it. Raises EvaluationError.
     """
     reason = not_dense(record(problem).outputs) if problem.primals else _NOTHING
     if reason:
@@ -30,7 +30,7 @@ def subject_for(problem: Problem, settings: Settings) -> Subject | str:
 
 
 def heard(subject: Subject) -> Subject:
-    """Return the subject with the noise of its forward and backward, which costs a dozen of each."""
+    """Return the subject with its measured noise level; costs about a dozen forwards and backwards."""
     casts = casts_of(subject)
     dtypes = casts.forward | casts.backward
     spread = spread_of(subject, spreads(subject))

@@ -1,4 +1,4 @@
-"""Which dtypes forward and backward go through."""
+"""Dtypes that forward and backward cast to or from."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gradverify.errors import EvaluationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Casts:
-    """Floating dtypes that values were cast to or came from, each narrower than what was cast or made of it."""
+    """Floating dtypes in casts of forward and backward: of each cast, the narrower one."""
 
     forward: frozenset[torch.dtype] = frozenset()
     backward: frozenset[torch.dtype] = frozenset()
 
     @property
     def seen(self) -> frozenset[torch.dtype]:
-        """Those of both."""
+        """Dtypes of both."""
         return self.forward | self.backward
 
 
 def casts_of(subject: Subject) -> Casts:
-    """Watch one forward and one backward; nothing is seen where the function cannot be watched."""
+    """Return the casts of one forward and one backward; empty if tracing the function fails."""
     forward, backward = CastTrace(), CastTrace()
     try:
         with forward:

@@ -1,4 +1,7 @@
-"""Does backward keep the promises that autograd relies on? No step, no differences: the answers must fit each other."""
+"""Does backward keep the rules that autograd relies on?
+
+Most questions compare gradients with each other; few need finite differences.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ from gradverify.core.model.tape import record
 from gradverify.result import CheckResult, Finding, Verdict, worst
 
 NAME = "contract"
-# Codes that compare two answers, which says nothing where answers vary by themselves.
+# Codes that compare two gradients, which is meaningless if backward is not deterministic (GV407).
 _COMPARED = ("GV301", "GV303", "GV304", "GV305", "GV307", "GV308", "GV403", "GV404", "GV405", "GV408", "GV411")
-_NOT_ASKED = "nothing else was asked: the forward is random, and its graph cannot be asked twice"
-# What a finding explains: these are not said a second time in other words.
+_NOTHING_ELSE = "nothing else was asked: the forward is random, and its graph cannot be asked twice"
+# Code -> codes of its consequences, which are not reported beside it.
 _EXPLAINS: dict[str, tuple[str, ...]] = {
     "GV301": ("GV501",),
     "GV302": ("GV501",),
@@ -41,18 +44,18 @@ _EXPLAINS: dict[str, tuple[str, ...]] = {
 
 
 def run(problem: Problem, settings: Settings) -> CheckResult:
-    """Ask every question about backward; raises EvaluationError where it cannot be called at all."""
+    """Return the result of the contract check; raises EvaluationError if the first forward or backward raises."""
     if not problem.primals:
         reason = "no input is a floating or complex tensor that requires grad"
         return nothing_to_differentiate(NAME, problem, reason)
     reason = not_dense(record(problem).outputs)
     if reason:
         return skipped(NAME, problem, reason)
-    with containers_seen() as seen:
+    with containers_seen() as containers:
         ready = steady(problem, settings)
-    never = never_called(NAME, ready.problem, ready.tape, seen)
-    if never is not None:
-        return never
+    uncalled = never_called(NAME, ready.problem, ready.tape, containers)
+    if uncalled is not None:
+        return uncalled
     if any(finding.verdict is Verdict.FAIL for finding in ready.findings):
         return _result(ready.problem, ready.findings, "")
     nothing = without_backward(NAME, ready.problem, ready.tape)
@@ -61,29 +64,32 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     refused = refusals(ready.problem, record(ready.problem))
     if refused:
         return _result(ready.problem, refused, "")
-    return _answered(ready, settings)
+    return _all_questions(ready, settings)
 
 
-def _answered(ready: Repeatable, settings: Settings) -> CheckResult:
-    """Return the result of a backward that autograd takes; raises EvaluationError, and OutOfTime with what it found."""
+def _all_questions(ready: Repeatable, settings: Settings) -> CheckResult:
+    """Return the result for a backward whose gradients autograd accepts.
+
+    Raises EvaluationError, and OutOfTime with the failures found so far as `found`.
+    """
     subject = opened(ready.problem, settings, ready.tape, ready.reuse)
     if ready.reuse is Reuse.SHARED:
-        once = tuple(asked_again(subject, ready.tape))
-        if once:  # answers of this graph cannot be compared, and another graph answers for other random numbers
-            result = _result(ready.problem, (*once, *ready.findings), "")
-            return replace(result, message=f"{result.message}; {_NOT_ASKED}")
+        single_use = tuple(asked_again(subject, ready.tape))
+        if single_use:  # gradients of this graph cannot be compared, and another graph has other random numbers
+            result = _result(ready.problem, (*single_use, *ready.findings), "")
+            return replace(result, message=f"{result.message}; {_NOTHING_ELSE}")
     subject = completed(subject)
     found = list(ready.findings)
     try:
         found.extend(asked(subject))
     except OutOfTime as end:
         if any(finding.verdict is not Verdict.PASS for finding in found):
-            end.found = _result(ready.problem, _told_once(found), "")
+            end.found = _result(ready.problem, _without_consequences(found), "")
         raise
-    return _result(ready.problem, _told_once(found), _left_out(subject))
+    return _result(ready.problem, _without_consequences(found), _not_checked(subject))
 
 
-def _told_once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def _without_consequences(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     found = tuple(findings)
     explained = {
         code
@@ -101,17 +107,17 @@ def _result(problem: Problem, findings: tuple[Finding, ...], left_out: str) -> C
     result = CheckResult(check=NAME, verdict=verdict, evaluations=evaluations(problem), findings=findings)
     broken = [finding.message for finding in findings if finding.verdict is not Verdict.PASS]
     if not broken:
-        return replace(result, message=f"every promise kept{_remarked(findings)}{left_out}")
+        return replace(result, message=f"every promise kept{_remarks(findings)}{left_out}")
     more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
     return replace(result, message=f"{broken[0]}{more}")
 
 
-def _remarked(findings: tuple[Finding, ...]) -> str:
+def _remarks(findings: tuple[Finding, ...]) -> str:
     codes = sorted({finding.code for finding in findings})
     return f", remarks {', '.join(codes)}" if codes else ""
 
 
-def _left_out(subject: Subject) -> str:
+def _not_checked(subject: Subject) -> str:
     if subject.hand_written:
         return ""
     return "; no custom Function in the graph, so what backward returns, saves and keeps was not looked at"

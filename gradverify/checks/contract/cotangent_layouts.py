@@ -1,4 +1,4 @@
-"""GV307: a cotangent may lie in memory in any way."""
+"""GV307: a cotangent may have any memory layout."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from gradverify.result import Finding
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV307: the answer does not depend on the cotangent's strides, offset or conjugate bit."""
+    """GV307: the gradient does not depend on the cotangent's strides, offset or conjugate bit."""
     for name, relay in LAYOUTS.items():
         if any(_applies(relay, cotangent) for cotangent in subject.cotangents):
             yield from _compared(subject, name, relay, subject.cotangents, subject.answer)
-    yield from _sum(subject)
+    yield from _expanded_ones(subject)
 
 
-def _sum(subject: Subject) -> Iterator[Finding]:
-    """What `output.sum().backward()` sends: one number with stride 0."""
+def _expanded_ones(subject: Subject) -> Iterator[Finding]:
+    """The cotangent of `output.sum().backward()`: ones with stride 0."""
     if all(cotangent.numel() < 2 for cotangent in subject.cotangents):
         return
     name = "expanded (stride 0, as .sum() sends it)"
@@ -32,7 +32,7 @@ def _sum(subject: Subject) -> Iterator[Finding]:
 
 def _compared(subject: Subject, name: str, relay: Relay, cotangents: Cotangents, expected: Answer) -> Iterator[Finding]:
     try:
-        got = _asked(subject, cotangents, relay)
+        got = _gradients(subject, cotangents, relay)
     except EvaluationError as error:
         yield accusation("GV307", f"{raised(error)}, where the cotangent is {name}")
         return
@@ -40,13 +40,14 @@ def _compared(subject: Subject, name: str, relay: Relay, cotangents: Cotangents,
     yield from differences(subject, "GV307", claim, got, expected)
 
 
-def _asked(subject: Subject, cotangents: Cotangents, relay: Relay) -> Answer:
+def _gradients(subject: Subject, cotangents: Cotangents, relay: Relay) -> Answer:
     tape = graph(subject)
     with overheard(custom_nodes(tape), relay):
         return answer_of(subject, tape, cotangents)
 
 
 def _applies(relay: Relay, cotangent: Tensor) -> bool:
+    """Return True if the relay changes the cotangent's layout."""
     laid = relay(cotangent)
     described = (laid.stride(), laid.storage_offset(), laid.is_conj())
     return described != (cotangent.stride(), cotangent.storage_offset(), cotangent.is_conj())

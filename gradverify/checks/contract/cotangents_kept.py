@@ -1,4 +1,4 @@
-"""GV306: the cotangent belongs to autograd, which may hand it to others as well."""
+"""GV306: backward must not modify its cotangent, because autograd may pass the same tensor to other nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradverify.result import Finding
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV306: backward leaves the cotangent as it was."""
+    """GV306: backward does not modify its cotangents in place."""
     for exchange in subject.heard:
         for number in _modified(exchange):
             name = class_of(exchange.node).__name__
@@ -22,7 +22,7 @@ def findings(subject: Subject) -> Iterator[Finding]:
 
 
 def modified(name: str, which: str = "its cotangent") -> str:
-    """Say of a Function's backward that it has written to a cotangent."""
+    """Return the message for a Function whose backward modifies a cotangent."""
     return (
         f"backward of {name} modifies {which} in place; other backwards may get the same tensor: "
         "compute out of place, or on a clone"
@@ -30,6 +30,7 @@ def modified(name: str, which: str = "its cotangent") -> str:
 
 
 def _modified(exchange: Exchange) -> Iterator[int]:
+    """Yield the numbers of the cotangents with another version or other values than before the call."""
     for number, (after, before, version) in enumerate(
         zip(exchange.received, exchange.before, exchange.versions, strict=True)
     ):

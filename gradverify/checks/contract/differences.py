@@ -1,4 +1,4 @@
-"""Directional differences of the forward, for the one question that a third opinion settles."""
+"""Directional finite differences of the forward."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gradverify.checks.contract.subject import Subject, judged
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.problem import call, fresh
 
-_STEPS = (2.0**-11, 2.0**-12)  # relative to the largest entry
+_STEPS = (2.0**-11, 2.0**-12)  # times the tangents
 
 
 def directional(subject: Subject, tangents: Sequence[Tensor | None]) -> tuple[Tensor, float]:
-    """Return J·tangents as coordinates of all outputs, and a rough bound on its error; raises EvaluationError.
+    """Return J·tangents in coordinates of all outputs, (m,), and a rough error bound; raises EvaluationError.
 
-    Two central differences, extrapolated (Richardson); the bound is what extrapolation changed.
+    Richardson extrapolation of two central differences; the bound is the largest change by the extrapolation.
     """
     coarse, fine = (_central(subject, tangents, step) for step in _STEPS)
     value = (4 * fine - coarse) / 3

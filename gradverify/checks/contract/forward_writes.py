@@ -1,4 +1,4 @@
-"""GV401 and GV412: forward and the memory of its inputs."""
+"""GV401 and GV412: inputs that forward overwrites, and outputs that share memory with an input."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from gradverify.result import Finding
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV401: an input that forward overwrites is marked dirty. GV412: an output that is an input's memory says so."""
+    """GV401: an input that forward overwrites is marked dirty. GV412: an output in an input's memory is its view."""
     if any(primal.project is not None for primal in subject.primals):
-        return  # forward gets the projection, not the tensor in hand
+        return  # forward gets the projected tensor, not the one compared here
     run = passed(subject)
     overwritten = []
     for primal, tensor, before, node in zip(subject.primals, run.tensors, run.before, run.nodes, strict=True):
         if differs(tensor, before) and tensor.grad_fn is node:
             overwritten.append(primal.name)
-            yield accusation("GV401", _told(primal.name, tensor), wrt=primal.name)
+            yield accusation("GV401", _message(primal.name, tensor), wrt=primal.name)
     yield from _views(subject, run, overwritten)
 
 
-def _told(name: str, tensor: Tensor) -> str:
+def _message(name: str, tensor: Tensor) -> str:
     if is_freed(tensor):
         return f"forward frees the memory of {name}, which the caller still holds: keep it, or free a clone"
     return f"forward modifies {name} in place and does not say so: ctx.mark_dirty({name}), or work on a clone"
@@ -35,9 +35,9 @@ def _told(name: str, tensor: Tensor) -> str:
 def _views(subject: Subject, run: Passed, overwritten: list[str]) -> Iterator[Finding]:
     for primal, tensor, node in zip(subject.primals, run.tensors, run.nodes, strict=True):
         if primal.name in overwritten or tensor.grad_fn is not node:
-            continue  # declared dirty: the output is meant to be the input
+            continue  # marked dirty: the output is the input
         for output in run.outputs:
-            if _hides(output.tensor, tensor):
+            if _shares_memory_untracked(output.tensor, tensor):
                 yield remark(
                     "GV412",
                     f"{output.name} shares its memory with {primal.name} and autograd does not know: writing into one "
@@ -47,7 +47,8 @@ def _views(subject: Subject, run: Passed, overwritten: list[str]) -> Iterator[Fi
                 )
 
 
-def _hides(output: Tensor, tensor: Tensor) -> bool:
+def _shares_memory_untracked(output: Tensor, tensor: Tensor) -> bool:
+    """Return True if two tensors share memory and autograd does not know it."""
     if tensor.numel() == 0 or output.device != tensor.device or is_freed(output) or is_freed(tensor):
         return False
     shared = output.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()

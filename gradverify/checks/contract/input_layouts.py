@@ -1,4 +1,4 @@
-"""GV403: an input may lie in memory in any way."""
+"""GV403: an input may have any memory layout."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ _LAYOUTS: dict[str, Relay] = {
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV403: the gradient does not depend on the inputs' strides and offsets; a forward may refuse some."""
-    laid = {name: [layout(primal.tensor) for primal in subject.primals] for name, layout in _LAYOUTS.items()}
-    others = {name: points for name, points in laid.items() if not _as_given(subject, points)}
+    """GV403: the gradient does not depend on the inputs' strides and offsets; forward may reject some layouts."""
+    variants = {name: [layout(primal.tensor) for primal in subject.primals] for name, layout in _LAYOUTS.items()}
+    others = {name: points for name, points in variants.items() if not _has_given_layout(subject, points)}
     if not others:
         return
-    usual = graph(subject)  # one that nobody has asked: a backward may write over what its forward has returned
+    original = graph(subject)  # without a backward so far, which may overwrite the outputs
     for name, points in others.items():
-        yield from _compared(subject, usual, name, points)
+        yield from _compared(subject, original, name, points)
 
 
-def _as_given(subject: Subject, points: list[Tensor]) -> bool:
-    """Tell whether these lie in memory as the inputs that were given do."""
+def _has_given_layout(subject: Subject, points: list[Tensor]) -> bool:
+    """True if these have the same strides and offsets as the primals."""
     return all(
         (point.stride(), point.storage_offset()) == (primal.tensor.stride(), primal.tensor.storage_offset())
         for point, primal in zip(points, subject.primals, strict=True)
     )
 
 
-def _compared(subject: Subject, usual: Tape, name: str, points: list[Tensor]) -> Iterator[Finding]:
+def _compared(subject: Subject, original: Tape, name: str, points: list[Tensor]) -> Iterator[Finding]:
     try:
         tape = graph_at(subject, points)
     except EvaluationError:
-        return  # a refusal is loud
-    if not alike(tape, usual):
-        if subject.hand_written and subject.problem.seed is None:  # numbers are drawn in the order of memory
+        return  # an explicit error is no wrong gradient
+    if not alike(tape, original):
+        if subject.hand_written and subject.problem.seed is None:  # a seeded forward draws its numbers in memory order
             yield accusation("GV403", f"forward computes something else where the inputs are {name}")
         return
     try:

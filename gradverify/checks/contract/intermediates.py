@@ -1,4 +1,4 @@
-"""Intermediates of forward that a backward keeps and uses, and that autograd takes for constants."""
+"""Intermediates of forward that backward uses and that autograd treats as constants."""
 
 from __future__ import annotations
 
@@ -21,33 +21,35 @@ from gradverify.core.model.problem import fresh
 from gradverify.core.model.tape import Tape, vjp
 from gradverify.core.model.tensor_kinds import entries_of
 
-_STEP = 0.4  # inputs move by eps to this power, relative: more than rounding, little enough to stay on a branch
-_MOST = 8  # intermediates that are looked at
+_STEP_EXPONENT = 0.4  # relative step eps**0.4: larger than rounding, small enough to stay on one branch of the function
+_MAX_TESTED = 8  # largest number of intermediates tested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constant:
-    """A value that a node keeps and autograd takes for a constant."""
+    """A value kept on a node that autograd treats as a constant."""
 
     place: str  # saved tensor 0, ctx.slope
-    owner: str  # the Function
+    owner: str  # name of the Function
     value: Tensor
-    put: Callable[[Tensor], Any]  # replaces the value
+    put: Callable[[Tensor], Any]  # overwrites the value on the node
 
 
 def used_as_constants(subject: Subject) -> tuple[Constant, ...]:
-    """Return the intermediates that backward uses as constants, also when it is differentiated.
+    """Return the intermediates on which backward depends although autograd treats them as constants.
 
-    Each is given the value that it has at a point close by, while all else stays: backward must not notice. Raises
-    EvaluationError.
+    Each is replaced by its value at a nearby point, with everything else unchanged. Backward uses it if the gradient
+    with create_graph changes. Raises EvaluationError.
     """
     here, there = (_constants(moved(subject, numbers)) for numbers in ((), range(len(subject.primals))))
-    follow = [name for name in here if name in there and _follows(subject, here[name].value, there[name].value)]
-    if not follow:
+    candidates = [
+        name for name in here if name in there and _varies_smoothly(subject, here[name].value, there[name].value)
+    ]
+    if not candidates:
         return ()
     before = answer_with_graph(subject, moved(subject, ()))
     found = []
-    for name in follow[:_MOST]:
+    for name in candidates[:_MAX_TESTED]:
         tape = moved(subject, ())
         constant = _constants(tape)[name]
         constant.put(there[name].value)
@@ -57,7 +59,10 @@ def used_as_constants(subject: Subject) -> tuple[Constant, ...]:
 
 
 def moved(subject: Subject, numbers: Sequence[int]) -> Tape:
-    """Return a graph with some primals moved a little; what is saved shares no memory with inputs and outputs."""
+    """Return a graph with the primals in `numbers` scaled by 1 + step; raises EvaluationError.
+
+    Saved tensors are copies, so that overwriting them changes neither inputs nor outputs.
+    """
     factor = 1.0 + _step(subject)
     points = [
         fresh(primal.tensor).contiguous() * (factor if number in numbers else 1.0)
@@ -68,27 +73,27 @@ def moved(subject: Subject, numbers: Sequence[int]) -> Tape:
 
 
 def answer_with_graph(subject: Subject, tape: Tape) -> Answer:
-    """Return B(g) as it is where backward is differentiated; raises EvaluationError."""
+    """Return B(g) as backward computes it with create_graph; raises EvaluationError."""
     with torch.enable_grad():
         grads = vjp(subject.problem, tape, [fresh(cotangent) for cotangent in subject.cotangents])
     return tuple(as_coordinates(grad, leaf) for grad, leaf in zip(grads, tape.leaves, strict=True))
 
 
 def differ(subject: Subject, one: Answer, other: Answer) -> bool:
-    """Tell whether two answers differ by more than rounding."""
+    """True if two gradients differ by more than rounding and noise."""
     return any(
-        largest(apart) > allowance(subject, number, 1.0, one[number], other[number], power=SIMILAR)
-        for number, apart in enumerate(minus(one, other))
+        largest(difference) > allowance(subject, number, 1.0, one[number], other[number], power=SIMILAR)
+        for number, difference in enumerate(minus(one, other))
     )
 
 
 def eps_of(subject: Subject) -> float:
-    """Return the largest eps of the dtypes that the computation goes through."""
+    """Return the largest eps of the dtypes in the computation."""
     return max(float(torch.finfo(dtype).eps) for dtype in subject.dtypes)
 
 
 def _constants(tape: Tape) -> dict[tuple[str, str], Constant]:
-    """Return the floating tensors without a graph, and the numbers, that hand-written nodes save or hold."""
+    """Return the floats, and the floating tensors without a graph, that hand-written nodes keep; by (name, place)."""
     found: list[Constant] = []
     for place, node in enumerate(custom_nodes(tape)):
         owner = class_of(node).__name__ + (f" ({place})" if place else "")
@@ -114,15 +119,15 @@ def _is_constant(tensor: Tensor) -> bool:
 
 
 def _replace(tensor: Tensor, value: Tensor) -> None:
-    tensor.data = value.detach().clone()  # it may be a view of an input, which stays
+    tensor.data = value.detach().clone()  # not copy_: it may be a view of an input
 
 
 def _set_number(node: object, name: str, value: Tensor) -> None:
     setattr(node, name, float(value))
 
 
-def _follows(subject: Subject, one: Tensor, two: Tensor) -> bool:
-    """Tell whether a value moves smoothly with the inputs, as a mask does not."""
+def _varies_smoothly(subject: Subject, one: Tensor, two: Tensor) -> bool:
+    """True if a kept value changes with the inputs, and smoothly, unlike a mask."""
     if one.shape != two.shape:
         return False
     here, there = flatten([one]), flatten([two])
@@ -130,5 +135,5 @@ def _follows(subject: Subject, one: Tensor, two: Tensor) -> bool:
 
 
 def _step(subject: Subject) -> float:
-    """Return by how much inputs move, relative to each of them."""
-    return math.pow(eps_of(subject), _STEP)
+    """Return the step of the inputs, relative to each entry."""
+    return math.pow(eps_of(subject), _STEP_EXPONENT)

@@ -1,4 +1,4 @@
-"""GV410: a graph that nobody holds is freed."""
+"""GV410: tensors on ctx must not keep the graph alive."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from gradverify.result import Finding
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV410: ctx holds no output, whose graph holds ctx in turn; an input on ctx is worth a remark."""
+    """GV410: fails if ctx holds an output, since the output's graph holds ctx; a remark if ctx holds an input."""
     tape = new_graph(subject)
     inputs = {id(leaf) for leaf in tape.leaves}
     for node in custom_nodes(tape):
-        owner = class_of(node).__name__
+        cls = class_of(node).__name__
         for name, tensor in held(node).items():
             if tensor.grad_fn is node:
                 yield accusation(
                     "GV410",
-                    f"{name} of {owner} holds an output, and the output's graph holds ctx: neither is freed when the "
+                    f"{name} of {cls} holds an output, and the output's graph holds ctx: neither is freed when the "
                     "graph is; use ctx.save_for_backward",
                 )
             elif id(tensor) in inputs:
                 yield remark(
                     "GV410",
-                    f"{name} of {owner} holds an input for as long as the graph lives; ctx.save_for_backward frees it "
+                    f"{name} of {cls} holds an input for as long as the graph lives; ctx.save_for_backward frees it "
                     "after backward and notices when it is modified",
                 )

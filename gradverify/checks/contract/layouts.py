@@ -1,4 +1,4 @@
-"""The same values, lying in memory in other ways."""
+"""The same values in other memory layouts."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from torch import Tensor
 
 from gradverify.checks.contract.nodes import Relay
 
-_GARBAGE = 12345.0  # what lies between the entries
+_GARBAGE = 12345.0  # value of the memory between the entries
 
 
 def transposed(tensor: Tensor) -> Tensor:
-    """Return the values in column-major order."""
+    """Return the tensor in column-major order; unchanged below two dimensions."""
     if tensor.dim() < 2:
         return tensor
     return tensor.permute(_reversed(tensor)).contiguous().permute(_reversed(tensor))
 
 
 def strided(tensor: Tensor) -> Tensor:
-    """Return every second entry of a tensor twice as long in its last dimension."""
+    """Return the tensor with stride 2 in its last dimension."""
     if tensor.dim() == 0:
         return tensor
     wide = tensor.new_full((*tensor.shape[:-1], 2 * tensor.shape[-1]), _GARBAGE)
@@ -26,25 +26,25 @@ def strided(tensor: Tensor) -> Tensor:
 
 
 def sliced(tensor: Tensor) -> Tensor:
-    """Return a slice that starts in the middle of its storage."""
-    long = tensor.new_full((tensor.numel() + 6,), _GARBAGE)
-    return long[3:-3].view(tensor.shape).copy_(tensor)
+    """Return the tensor as a slice with a storage offset of 3."""
+    padded = tensor.new_full((tensor.numel() + 6,), _GARBAGE)
+    return padded[3:-3].view(tensor.shape).copy_(tensor)
 
 
 def channels_last(tensor: Tensor) -> Tensor:
-    """Return images with their channels last."""
+    """Return a tensor of 4 or 5 dimensions in the channels-last format, others unchanged."""
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     found = formats.get(tensor.dim())
     return tensor if found is None else tensor.contiguous(memory_format=found)
 
 
 def conjugated(tensor: Tensor) -> Tensor:
-    """Return a complex tensor as the lazy conjugate of another."""
+    """Return a complex tensor with its conjugate bit set, a real one unchanged."""
     return tensor.conj().resolve_conj().conj() if tensor.is_complex() else tensor
 
 
 def expanded(tensor: Tensor) -> Tensor:
-    """Return a constant tensor with stride 0, others as they are."""
+    """Return a tensor of equal entries with stride 0, others unchanged."""
     flat = tensor.reshape(-1)
     if tensor.numel() < 2 or not bool((flat == flat[0]).all()):
         return tensor

@@ -1,4 +1,4 @@
-"""GV404: a gradient does not depend on which others are wanted."""
+"""GV404: an input's gradient does not depend on which other inputs require one."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from gradverify.checks.contract.wording import accusation, differences, raised
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
-_ALONE = 6  # inputs taken alone, and left out, at most
+_MAX_INPUTS = 6  # largest number of inputs tested alone, and left out one by one
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV404: gradients are the same whichever inputs need one: each alone, and all but one."""
+    """GV404: gradients are the same if one input alone requires grad, and if all but one do."""
     count = len(subject.primals)
     if count < 2:
         return
-    everything = range(count)
+    every = range(count)
     chosen: list[tuple[int, ...]] = []
-    chosen += [(number,) for number in everything][:_ALONE]
+    chosen += [(number,) for number in every][:_MAX_INPUTS]
     if count > 2:
-        chosen += [tuple(other for other in everything if other != number) for number in everything][:_ALONE]
-    accused: set[str | None] = set()
+        chosen += [tuple(other for other in every if other != number) for number in every][:_MAX_INPUTS]
+    reported: set[str | None] = set()
     for wanted in chosen:
         for finding in _compared(subject, wanted):
-            if finding.wrt not in accused:
-                accused.add(finding.wrt)
+            if finding.wrt not in reported:
+                reported.add(finding.wrt)
                 yield finding
 
 

@@ -1,7 +1,7 @@
-"""The hand-written Functions in a graph, and what passes between them and autograd.
+"""The hand-written Functions in a graph, and the tensors that autograd and their backwards exchange.
 
-Autograd sums, casts and moves what `backward` returns before anybody sees it, hooks included. A node looks up its own
-`apply` at every call, so an attribute on that one node hears the raw arguments and the raw return.
+Autograd sums, casts and copies to another device what `backward` returns before any hook runs. A node looks up its
+`apply` at every call, so an attribute `apply` on that node records the raw arguments and the raw return values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gradverify.core.model.tape import Tape, nodes_behind
 
 Relay = Callable[[Tensor], Tensor]
 
-_DEPTH = 4  # objects inside each other that are looked into
+_DEPTH = 4  # levels of nested objects that are searched for tensors
 _ELEMENTARY = (type(None), bool, int, float, complex, str, bytes, type, ModuleType)
 
 
@@ -41,46 +41,46 @@ class Slot:
 class Exchange:
     """One call of a hand-written backward."""
 
-    node: Any  # ctx of the call
-    received: tuple[Any, ...]  # cotangents as backward got them, None where undefined
+    node: Any  # ctx of the backward
+    received: tuple[Any, ...]  # cotangents passed to backward, None if undefined
     before: tuple[Tensor | None, ...]  # their values before the call
     versions: tuple[int | None, ...]  # their version counters before the call
     returned: tuple[Any, ...]  # what backward returned, one entry per argument of forward
-    slots: tuple[Slot, ...]  # arguments that need a gradient; read during the call, when the graph is alive
+    slots: tuple[Slot, ...]  # arguments that need a gradient; read during the call, while the graph is alive
 
 
 def custom_nodes(tape: Tape) -> tuple[Any, ...]:
-    """Return the nodes of hand-written Functions behind the tape's outputs, torch's and our own left out."""
+    """Return the nodes of hand-written Functions behind the tape's outputs, without torch's and gradverify's own."""
     found = nodes_behind(output.tensor for output in tape.outputs)
     return tuple(node for node in found if isinstance(node, BackwardCFunction) and is_hand_written(class_of(node)))
 
 
 def class_of(node: Any) -> type[torch.autograd.Function]:
     """Return the Function that a node belongs to."""
-    owner: type[torch.autograd.Function] = node._forward_cls
-    return owner
+    function: type[torch.autograd.Function] = node._forward_cls
+    return function
 
 
 def unchanged(cotangent: Tensor) -> Tensor:
-    """Hand a cotangent on as it is."""
+    """Return the cotangent itself: the default relay."""
     return cotangent
 
 
 @contextmanager
 def overheard(nodes: Sequence[Any], relay: Relay = unchanged) -> Iterator[list[Exchange]]:
-    """Record what these nodes receive and return, each defined cotangent having gone through `relay`."""
-    heard: list[Exchange] = []
+    """Record the calls of these nodes' backwards; `relay` is applied to every defined cotangent first."""
+    exchanges: list[Exchange] = []
     for node in nodes:
-        node.apply = _listener(node, relay, heard)
+        node.apply = _recorder(node, relay, exchanges)
     try:
-        yield heard
+        yield exchanges
     finally:
         for node in nodes:
             del node.apply  # it holds the node
 
 
 def held(node: Any) -> dict[str, Tensor]:
-    """Return the tensors that a node's own attributes hold by their path, `ctx.cache[0]`, `ctx.closure.x`."""
+    """Return the tensors that a node's attributes hold, by path: `ctx.cache[0]`, `ctx.closure.x`."""
     found: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, value in vars(node).items():
@@ -89,14 +89,14 @@ def held(node: Any) -> dict[str, Tensor]:
 
 
 def tensors_in(value: Any) -> tuple[Tensor, ...]:
-    """Return the tensors inside a container or an object, a few levels deep; a tensor itself is returned alone."""
+    """Return the tensors inside a container or an object, up to four levels deep; (value,) if it is a tensor."""
     found: dict[str, Tensor] = {}
     _collect("", value, found, set(), _DEPTH)
     return tuple(found.values())
 
 
 def saved(node: Any) -> tuple[Tensor | None, ...]:
-    """Return what forward gave to save_for_backward, empty where it cannot be read any more."""
+    """Return the tensors that forward saved with save_for_backward, empty if they cannot be read any more."""
     try:
         return tuple(node.saved_tensors)
     except RuntimeError:
@@ -104,7 +104,7 @@ def saved(node: Any) -> tuple[Tensor | None, ...]:
 
 
 def _slots(node: Any) -> tuple[Slot, ...]:
-    """Return the arguments of forward that need a gradient, with what autograd knows about them."""
+    """Return the arguments of forward that need a gradient; empty if their metadata cannot be matched."""
     places = [place for place, needed in enumerate(node.needs_input_grad) if needed]
     edges = [(following, number) for following, number in node.next_functions if following is not None]
     if len(places) != len(edges):
@@ -116,14 +116,14 @@ def _slots(node: Any) -> tuple[Slot, ...]:
     )
 
 
-def _listener(node: Any, relay: Relay, heard: list[Exchange]) -> Callable[..., Any]:
+def _recorder(node: Any, relay: Relay, exchanges: list[Exchange]) -> Callable[..., Any]:
     def apply(*cotangents: Any) -> Any:
         received = tuple(relay(entry) if isinstance(entry, Tensor) else entry for entry in cotangents)
         before = tuple(entry.clone() if isinstance(entry, Tensor) else None for entry in received)
         versions = tuple(entry._version if isinstance(entry, Tensor) else None for entry in received)
         raw = type(node).apply(node, *received)
         returned = raw if isinstance(raw, tuple) else (raw,)
-        heard.append(
+        exchanges.append(
             Exchange(
                 node=node,
                 received=received,
@@ -148,10 +148,10 @@ def _collect(path: str, value: Any, found: dict[str, Tensor], seen: set[int], de
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a value holds and nobody else need hold, with how it is called there."""
+    """Yield (path suffix, object) for every object that a value refers to: cells, arguments, items, attributes."""
     if isinstance(value, FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-            with suppress(ValueError):  # a cell that nothing was put into
+            with suppress(ValueError):  # an empty cell
                 yield f".{name}", cell.cell_contents
     elif isinstance(value, partial):
         yield from _parts((value.func, *value.args))

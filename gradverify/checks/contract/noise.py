@@ -1,8 +1,8 @@
-"""What rounding leaves of a backward's answer: measured along a line in inputs and cotangents, never assumed.
+"""Rounding noise of forward and backward, measured along a line through inputs and cotangents (ECnoise).
 
-Differences of high order of a smooth function vanish on a short line, those of its rounding noise do not (Moré & Wild,
-SIAM J. Sci. Comput. 33(3), 2011, section 3). The smaller of the estimates on both sides of the point is taken, because
-a kink on one side looks like noise.
+On a short line, high-order differences of a smooth function vanish and those of its rounding noise do not (Moré & Wild,
+SIAM J. Sci. Comput. 33(3), 2011, section 3). The noise is the smaller of two estimates, one on each side of the point,
+because a kink on one side looks like noise.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.problem import fresh
 from gradverify.errors import EvaluationError
 
-_POINTS = 6  # equispaced samples on a side
-_ORDERS = (3, 4)  # orders of difference taken into account
+_POINTS = 6  # equispaced samples on each side of the point
+_ORDERS = (3, 4)  # orders of the differences; the smaller estimate is used
 _SPACING = 1.3 * 2.0**-21  # relative to each coordinate
-_QUIET = 2.0**-44  # of the largest entry: less is not looked at again
+_QUIET = 2.0**-44  # times the largest entry: smaller noise on one side is not measured on the other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loudness:
-    """Standard deviations of rounding noise, in the units of what was sampled."""
+    """Standard deviations of rounding noise."""
 
-    answer: tuple[float, ...]  # per primal, of its gradient's entries
+    answer: tuple[float, ...]  # per primal: of its gradient's entries, absolute
     outputs: float  # of the forward, relative to its largest entry
 
 
 def loudness(subject: Subject, dtypes: Iterable[torch.dtype]) -> Loudness:
-    """Measure the noise of forward and backward; costs 6 calls, or 12 where it is loud.
+    """Return the noise of forward and backward; costs 6 calls of both, or 12 if there is noise above `_QUIET`.
 
-    `dtypes` are those that values were seen to go through: the line is long enough to feel the coarsest of them.
+    `dtypes` are the dtypes of casts in the computation: samples are at least 8 eps of the coarsest apart, relative.
     """
     unit = max(torch.finfo(dtype).eps for dtype in subject.dtypes | frozenset(dtypes))
     spacing = max(_SPACING, 8 * unit)
@@ -52,19 +52,22 @@ def loudness(subject: Subject, dtypes: Iterable[torch.dtype]) -> Loudness:
 
 
 def with_noise(subject: Subject, noise: Loudness, spread: Sequence[float], dtypes: Iterable[torch.dtype]) -> Subject:
-    """Return the subject with what its answers may vary by: rounding, what repetition showed, and narrower dtypes."""
+    """Return the subject with noise level 4·noise + spread per primal, and with `dtypes` added.
+
+    `spread` is the difference between repeated gradients, absolute.
+    """
     level = tuple(4 * one + other for one, other in zip(noise.answer, spread, strict=True))
     return replace(subject, noise=level, dtypes=subject.dtypes | frozenset(dtypes))
 
 
 def largest(vector: Tensor) -> float:
-    """Return the largest finite magnitude, 0 where there is none."""
+    """Return the largest finite magnitude, 0 if there is none."""
     finite = vector.nan_to_num(0.0, 0.0, 0.0).abs()
     return float(finite.max()) if finite.numel() else 0.0
 
 
 def same_output(subject: Subject, one: Tensor, other: Tensor) -> bool:
-    """Tell whether an output's coordinates are those of another, but for half of the digits of the largest."""
+    """True if two outputs' coordinates agree within eps**0.5 of the largest entry; NaN equals NaN."""
     eps = max(torch.finfo(dtype).eps for dtype in subject.dtypes)
     allowed = eps**0.5 * largest(other)
     return one.shape == other.shape and torch.allclose(one, other, rtol=0.0, atol=allowed, equal_nan=True)
@@ -106,7 +109,7 @@ def _writable(tensor: Tensor) -> bool:
 
 
 def _deviation(samples: Tensor) -> float:
-    """Return the largest standard deviation over the entries; (points, entries)."""
+    """Return the largest standard deviation of noise over the entries; `samples` is (points, entries)."""
     estimates = []
     for order in _ORDERS:
         factor = math.factorial(order) ** 2 / math.factorial(2 * order)

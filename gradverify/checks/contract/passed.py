@@ -1,4 +1,4 @@
-"""One forward on tensors that are kept in hand: what it does to them, and what it returns."""
+"""One forward on tensors that are compared with snapshots afterwards."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gradverify.core.model.tensor_kinds import entries_of, is_freed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """What forward was given and what it left."""
+    """One forward: its inputs, snapshots of them, and its outputs."""
 
     tape: Tape
-    tensors: tuple[Tensor, ...]  # what forward got: copies of the leaves, which it may overwrite
-    before: tuple[Tensor | None, ...]  # snapshots of their values before the call
-    nodes: tuple[Any, ...]  # their grad_fn before the call
-    outputs: tuple[Named, ...]  # every output, judged or not
+    tensors: tuple[Tensor, ...]  # inputs of forward: copies of the leaves, which it may overwrite
+    before: tuple[Tensor | None, ...]  # snapshots of the inputs before the call
+    nodes: tuple[Any, ...]  # grad_fn of the inputs before the call
+    outputs: tuple[Named, ...]  # every output, also those without a gradient
 
 
 def passed(subject: Subject) -> Passed:
@@ -38,13 +38,13 @@ def passed(subject: Subject) -> Passed:
 
 
 def snapshot(tensor: Tensor) -> Tensor | None:
-    """Return a copy of the bytes of a tensor's values, None if they cannot be read."""
+    """Return a copy of the bytes of a tensor's values, uint8; None if they cannot be read."""
     values = entries_of(tensor)
     return None if values is None else _copied_bytes(values)
 
 
 def differs(tensor: Tensor, before: Tensor | None) -> bool:
-    """Return True if a tensor holds other values than its snapshot, or its memory was freed since."""
+    """True if a tensor has other bytes than its snapshot, or its memory was freed since."""
     if before is None:
         return False
     after = entries_of(tensor)
@@ -56,7 +56,7 @@ def _copied_bytes(values: Tensor) -> Tensor:
 
 
 def alike(tape: Tape, other: Tape) -> bool:
-    """Tell whether two graphs have the same outputs, up to the order of a sum."""
+    """True if two graphs have the same outputs, within eps**0.5 of the largest entry of each."""
     pairs = list(zip(tape.outputs, other.outputs, strict=False))
     return len(tape.outputs) == len(other.outputs) and all(_close(one.tensor, two.tensor) for one, two in pairs)
 

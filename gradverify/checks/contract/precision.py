@@ -1,4 +1,4 @@
-"""GV601: float64 in, float64 out, and less in between."""
+"""GV601: a computation in lower precision between float64 inputs and outputs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from gradverify.checks.contract.wording import accusation, remark
 from gradverify.result import Finding
 
 _DOUBLE = {torch.float64, torch.complex128}
-_COARSE = 2.0**-8  # noise above this part of a narrower dtype's eps is that dtype's, relative to the largest entry
+# Times the narrower dtype's eps: noise above this, relative to the largest entry, comes from that dtype.
+_COARSE = 2.0**-8
 
 
 def findings(subject: Subject, noise: Loudness, casts: Casts) -> Iterator[Finding]:
-    """GV601: in float64, gradients are computed in float64; as coarse as forward itself is only worth a remark.
+    """GV601: float64 gradients are computed in float64; a forward in lower precision is only a remark.
 
-    Two things must come together: a cast that was seen, and noise that shows in the result.
+    Reported if there is both a cast and noise above that dtype's floor.
     """
     tensors = [primal.tensor for primal in subject.primals] + [output.tensor for output in subject.tape.outputs]
     if any(tensor.dtype not in _DOUBLE for tensor in tensors):
@@ -29,17 +30,18 @@ def findings(subject: Subject, noise: Loudness, casts: Casts) -> Iterator[Findin
         return
     if not casts.backward:
         return
-    loud = [
+    noisy = [
         primal.name
         for primal, level, answer in zip(subject.primals, noise.answer, subject.answer, strict=True)
         if level > _floor(casts.backward) * largest(answer)
     ]
-    if loud:
+    if noisy:
         text = f"backward computes in {_words(casts.backward)}, forward in float64"
-        yield accusation("GV601", f"{text}: the gradient by {', '.join(loud)} loses digits")
+        yield accusation("GV601", f"{text}: the gradient by {', '.join(noisy)} loses digits")
 
 
 def _floor(dtypes: Iterable[torch.dtype]) -> float:
+    """Return the relative noise above which one of these dtypes is the cause."""
     return _COARSE * min(torch.finfo(dtype).eps for dtype in dtypes)
 
 

@@ -1,4 +1,4 @@
-"""Every question of the contract, asked the cheap way first, and carefully where that leaves a doubt."""
+"""All questions of the contract check: a fast run first, and a full run if the fast one finds anything."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from gradverify.result import Finding, Verdict
 
 Question = Callable[[Subject], Iterator[Finding]]
 
-# Questions that one graph can answer, and those that need a forward which repeats.
+# The first need one graph only; the second need a forward that is repeatable.
 ON_ONE_GRAPH: tuple[Question, ...] = (
     linearity.zero_for_zero,
     linearity.one_output_at_a_time,
@@ -63,30 +63,31 @@ ON_MANY_GRAPHS: tuple[Question, ...] = (
 
 
 def asked(subject: Subject) -> Iterator[Finding]:
-    """Yield what every question brought to light; raises EvaluationError."""
+    """Yield the findings of every question; raises EvaluationError."""
     if subject.reuse is Reuse.SHARED:
-        yield from _answers(subject, ON_ONE_GRAPH)
+        yield from _findings_of(subject, ON_ONE_GRAPH)
         return
     casts = casts_of(subject)
-    found = None if casts.seen else _cheaply(subject)
-    yield from _carefully(subject, casts) if found is None else found
+    found = None if casts.seen else _fast_run(subject)
+    yield from _full_run(subject, casts) if found is None else found
 
 
-def _cheaply(subject: Subject) -> tuple[Finding, ...] | None:
-    """Ask as if rounding left nothing, and one graph for all questions that allow it; None where something differs.
+def _fast_run(subject: Subject) -> tuple[Finding, ...] | None:
+    """Return the findings of a run without noise measurement, on one graph if possible; None if a question fails.
 
-    What differs may be noise, or a graph that serves one backward only, or be wrong. What agrees so, agrees.
+    A failure here may come from noise or from a graph that serves one backward only, so `_full_run` repeats it. A pass
+    is final, because the tolerances are tighter here.
     """
     shared = replace(subject, reuse=Reuse.SHARED, tape=new_graph(subject))
     try:
-        again = spreads(shared)
+        repeated = spreads(shared)
     except EvaluationError:
         return None
-    spread = spread_of(subject, again)
+    spread = spread_of(subject, repeated)
     found: list[Finding] = []
     for finding in chain(
-        repeats.findings(subject, again),
-        _answers(replace(shared, noise=spread), ON_ONE_GRAPH),
+        repeats.findings(subject, repeated),
+        _findings_of(replace(shared, noise=spread), ON_ONE_GRAPH),
         _on_many_graphs(replace(subject, noise=spread)),
     ):
         if finding.verdict is not Verdict.PASS:
@@ -95,26 +96,26 @@ def _cheaply(subject: Subject) -> tuple[Finding, ...] | None:
     return tuple(found)
 
 
-def _carefully(subject: Subject, casts: Casts) -> Iterator[Finding]:
-    """Ask every question on a graph of its own, with the noise measured."""
-    again = spreads(subject)
-    yield from repeats.findings(subject, again)
+def _full_run(subject: Subject, casts: Casts) -> Iterator[Finding]:
+    """Yield the findings with the noise measured and a new graph for every vjp."""
+    repeated = spreads(subject)
+    yield from repeats.findings(subject, repeated)
     noise = loudness(subject, casts.seen)
-    subject = with_noise(subject, noise, spread_of(subject, again), casts.seen)
-    yield from _answers(subject, ON_ONE_GRAPH)
+    subject = with_noise(subject, noise, spread_of(subject, repeated), casts.seen)
+    yield from _findings_of(subject, ON_ONE_GRAPH)
     yield from _on_many_graphs(subject)
     yield from precision.findings(subject, noise, casts)
 
 
 def _on_many_graphs(subject: Subject) -> Iterator[Finding]:
-    yield from _answers(subject, ON_MANY_GRAPHS)
+    yield from _findings_of(subject, ON_MANY_GRAPHS)
     if forward_ad.defines_jvp(subject.tape):
         yield from forward_ad.findings(subject)
     if batching.defines_vmap(subject.tape):
         yield from batching.findings(subject)
 
 
-def _answers(subject: Subject, questions: Iterable[Question]) -> Iterator[Finding]:
+def _findings_of(subject: Subject, questions: Iterable[Question]) -> Iterator[Finding]:
     for question in questions:
         try:
             yield from question(subject)

@@ -1,4 +1,4 @@
-"""GV406 and GV407: the same question gets the same answer."""
+"""GV406 and GV407: forward and backward are deterministic."""
 
 from __future__ import annotations
 
@@ -19,44 +19,47 @@ from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record
 from gradverify.result import Finding, Verdict
 
-_FEW = 512.0  # ulps that the order of a sum may explain
-_AGAIN = 3  # times that backward is asked the same
+_ROUNDING_ULPS = 512.0  # ulps of the largest entry: smaller differences come from the order of a sum
+_REPEATS = 3  # number of repeated vjps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeatable:
-    """A problem whose forward repeats, by seeding if need be, or one graph of it."""
+    """A problem with a repeatable forward, seeded if necessary, or one graph to share."""
 
     problem: Problem
     tape: Tape
-    reuse: Reuse
+    reuse: Reuse  # FRESH if the forward is repeatable, else SHARED
     findings: tuple[Finding, ...] = ()
 
 
 def steady(problem: Problem, settings: Settings) -> Repeatable:
-    """GV406: make the forward repeatable, or say that it is not; raises EvaluationError."""
+    """Return the problem with a repeatable forward, or with finding GV406 if it is random; raises EvaluationError.
+
+    Findings also contain GV408 if a second forward overwrites the outputs of the first.
+    """
     seed_everywhere(settings.seed)
     tape, other = record(problem), record(problem)
     overwritten = tuple(reused.outputs(problem, tape, other))
     if overwritten:
         return Repeatable(problem=problem, tape=tape, reuse=Reuse.SHARED, findings=overwritten)
     spread = _spread(tape, other)
-    if spread <= _FEW and untouched(settings.seed):
-        return Repeatable(problem=problem, tape=tape, reuse=Reuse.FRESH, findings=_wobble(spread))
+    if spread <= _ROUNDING_ULPS and untouched(settings.seed):
+        return Repeatable(problem=problem, tape=tape, reuse=Reuse.FRESH, findings=_remark_on(spread))
     seeded = replace(problem, seed=forward_seed(settings.seed) if problem.seed is None else problem.seed)
     tape = record(seeded)
     spread = _spread(tape, record(seeded))
-    if spread <= _FEW:
-        return Repeatable(problem=seeded, tape=tape, reuse=Reuse.FRESH, findings=_wobble(spread))
+    if spread <= _ROUNDING_ULPS:
+        return Repeatable(problem=seeded, tape=tape, reuse=Reuse.FRESH, findings=_remark_on(spread))
     text = "the forward is random: it differs between two calls at one point, even when seeded before each"
     finding = Finding(code="GV406", verdict=Verdict.INCONCLUSIVE, message=text)
     return Repeatable(problem=problem, tape=tape, reuse=Reuse.SHARED, findings=(finding,))
 
 
 def spreads(subject: Subject) -> tuple[Answer, ...]:
-    """Ask the same again, with another state of the RNG at every backward; raises EvaluationError."""
+    """Return B(cotangents) three more times, each after another RNG seed; raises EvaluationError."""
     found = []
-    for number in range(_AGAIN):
+    for number in range(_REPEATS):
         tape = graph(subject)
         seed_everywhere(subject.settings.seed + 101 + number)
         found.append(answer_of(subject, tape, subject.cotangents))
@@ -67,9 +70,9 @@ def findings(subject: Subject, again: tuple[Answer, ...]) -> Iterator[Finding]:
     """GV407: backward gives the same gradient for the same cotangent."""
     for answer in again:
         claim = "backward is not deterministic: asked twice, it answers differently"
-        accused = [*differences(subject, "GV407", claim, answer, subject.answer)]
-        if accused:
-            yield from accused
+        failures = [*differences(subject, "GV407", claim, answer, subject.answer)]
+        if failures:
+            yield from failures
             return
     spread = max((_ulps(one, other) for answer in again for one, other in _pairs(answer, subject)), default=0.0)
     if spread > 0:
@@ -77,24 +80,27 @@ def findings(subject: Subject, again: tuple[Answer, ...]) -> Iterator[Finding]:
 
 
 def spread_of(subject: Subject, again: tuple[Answer, ...]) -> tuple[float, ...]:
-    """Return per primal what small differences between answers amount to; large ones are not rounding."""
+    """Return per primal the largest absolute difference between repeated gradients.
+
+    0 if it is above `_ROUNDING_ULPS` ulps, which rounding does not explain.
+    """
     found = []
     for number, primal in enumerate(subject.primals):
         own = subject.answer[number]
         spread = max((largest(minus(answer, subject.answer)[number]) for answer in again), default=0.0)
-        few = _FEW * torch.finfo(primal.tensor.dtype).eps * largest(own)
-        found.append(spread if spread <= few else 0.0)
+        bound = _ROUNDING_ULPS * torch.finfo(primal.tensor.dtype).eps * largest(own)
+        found.append(spread if spread <= bound else 0.0)
     return tuple(found)
 
 
-def _wobble(spread: float) -> tuple[Finding, ...]:
+def _remark_on(spread: float) -> tuple[Finding, ...]:
     if spread == 0:
         return ()
     return (remark("GV406", f"the forward repeats to {spread:.3g} ulp of its largest entry: a sum in varying order"),)
 
 
 def _spread(tape: Tape, other: Tape) -> float:
-    """Return the largest difference between two forwards in ulps of the largest entry."""
+    """Return the largest difference between the outputs of two forwards, in ulps of their largest entry."""
     pairs = zip(outputs_of(tape), outputs_of(other), strict=False)
     eps = [torch.finfo(output.tensor.dtype).eps for output in tape.outputs]
     return max((_ulps(one, two, unit) for (one, two), unit in zip(pairs, eps, strict=False)), default=0.0)
@@ -105,6 +111,7 @@ def _pairs(answer: Answer, subject: Subject) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _ulps(one: Tensor, other: Tensor, eps: float = torch.finfo(torch.float64).eps) -> float:
+    """Return the largest difference in ulps of the largest entry, inf if the shapes differ."""
     if one.shape != other.shape:
         return float("inf")
     distance = largest(one.nan_to_num() - other.nan_to_num())

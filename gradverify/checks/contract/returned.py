@@ -1,4 +1,4 @@
-"""GV309–GV312: what backward returns, before autograd sums, casts and moves it."""
+"""GV309–GV312: the raw return values of backward, before autograd sums, casts or copies them to another device."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from gradverify.core.model.tape import Rejected, Tape, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
-_NO_TENSOR = re.compile(r"different than None at position (\d+)")  # torch's words, counted from 1
+_NO_TENSOR = re.compile(r"different than None at position (\d+)")  # torch's message, counts arguments from 1
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV309–GV311: the gradient has its input's shape, dtype and device."""
+    """GV309–GV311: a gradient has its input's shape, dtype and device."""
     for exchange in subject.heard:
-        yield from _judged(exchange)
+        yield from _compared(exchange)
 
 
 def refusals(problem: Problem, tape: Tape) -> tuple[Finding, ...]:
-    """GV310–GV312: why autograd does not take what backward returns, empty where it does.
+    """GV310–GV312: return why autograd rejects the gradients, empty if it accepts them.
 
-    Raises EvaluationError where backward itself raises.
+    Raises EvaluationError if backward itself raises.
     """
     cotangents = [torch.ones_like(output.tensor) for output in tape.outputs]
-    with overheard(custom_nodes(tape)) as heard:
+    with overheard(custom_nodes(tape)) as exchanges:
         try:
             vjp(problem, tape, cotangents)
         except EvaluationError as error:
-            if not heard:
+            if not exchanges:
                 raise
-            said = str(error.original).strip().splitlines()[0]
-            found = [finding for exchange in heard[-1:] for finding in _refused(exchange, said)]
+            error_line = str(error.original).strip().splitlines()[0]
+            found = [finding for exchange in exchanges[-1:] for finding in _rejected(exchange, error_line)]
             if not found and not isinstance(error, Rejected):
                 raise
-            return tuple(found) or (accusation("GV312", f"autograd rejects what backward returned: {said}"),)
+            return tuple(found) or (accusation("GV312", f"autograd rejects what backward returned: {error_line}"),)
     return ()
 
 
-def _refused(exchange: Exchange, said: str) -> Iterator[Finding]:
+def _rejected(exchange: Exchange, error_line: str) -> Iterator[Finding]:
     name = class_of(exchange.node).__name__
     wanted = len(exchange.node.needs_input_grad)
     if len(exchange.returned) < wanted or any(entry is not None for entry in exchange.returned[wanted:]):
@@ -54,7 +54,7 @@ def _refused(exchange: Exchange, said: str) -> Iterator[Finding]:
         text = f"{text} {_counted(wanted, 'argument')}, and autograd rejects it"
         yield accusation("GV312", f"{text}: one gradient per argument, None where there is none")
         return
-    superfluous = _NO_TENSOR.search(said)
+    superfluous = _NO_TENSOR.search(error_line)
     if superfluous:
         place = f"backward of {name}, argument {int(superfluous[1]) - 1}"
         text = f"{place}: returns a gradient for what is no tensor, and autograd rejects it: None there"
@@ -68,14 +68,14 @@ def _refused(exchange: Exchange, said: str) -> Iterator[Finding]:
         elif gradient is not None and gradient.device != slot.device:
             yield _device(place, gradient, slot)
         elif gradient is not None and gradient.is_complex() and not slot.dtype.is_complex:
-            dtypes = f"returns {_name(gradient.dtype)} for an input of {_name(slot.dtype)}"
+            dtypes = f"returns {_dtype_name(gradient.dtype)} for an input of {_dtype_name(slot.dtype)}"
             yield accusation("GV310", f"{place}: {dtypes}, and autograd rejects it: the real part is the gradient")
         elif gradient is not None and not _sums_to(gradient.shape, slot.shape):
             shapes = f"a gradient of shape {list(gradient.shape)} for an input of shape {list(slot.shape)}"
             yield accusation("GV312", f"{place}: returns {shapes}, and autograd rejects it")
 
 
-def _judged(exchange: Exchange) -> Iterator[Finding]:
+def _compared(exchange: Exchange) -> Iterator[Finding]:
     for slot in exchange.slots:
         gradient: Any = exchange.returned[slot.place] if slot.place < len(exchange.returned) else None
         if not isinstance(gradient, Tensor):
@@ -91,7 +91,7 @@ def _judged(exchange: Exchange) -> Iterator[Finding]:
 
 
 def _dtype(place: str, gradient: Tensor, slot: Slot) -> Finding:
-    text = f"{place}: returns {_name(gradient.dtype)} for an input of {_name(slot.dtype)}"
+    text = f"{place}: returns {_dtype_name(gradient.dtype)} for an input of {_dtype_name(slot.dtype)}"
     if torch.finfo(slot.dtype).eps < _eps(gradient.dtype):
         return accusation("GV310", f"{text}; autograd casts it back, but the digits are lost")
     return remark("GV310", f"{text}; autograd casts it")
@@ -102,10 +102,12 @@ def _device(place: str, gradient: Tensor, slot: Slot) -> Finding:
 
 
 def _eps(dtype: torch.dtype) -> float:
+    """Return the eps of a dtype, 1 for integers."""
     return torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 1.0
 
 
 def _sums_to(shape: torch.Size, wanted: torch.Size) -> bool:
+    """Return True if autograd can reduce `shape` to `wanted` by sums, the inverse of broadcasting."""
     lead = len(shape) - len(wanted)
     return lead >= 0 and all(small in (1, large) for small, large in zip(wanted, shape[lead:], strict=True))
 
@@ -114,5 +116,5 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _name(dtype: torch.dtype) -> str:
+def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""GV408: what one call returned belongs to whoever called, and the next call leaves it alone."""
+"""GV408: a call does not overwrite the tensors that an earlier call returned."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gradverify.core.model.tape import Tape, record
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
-_ELSEWHERE = 1 + 2.0**-6  # times the point
+_SCALE = 1 + 2.0**-6  # factor on the inputs
 
 
 def outputs(problem: Problem, tape: Tape, other: Tape) -> Iterator[Finding]:
-    """GV408: no forward overwrites the outputs of the one before; `tape` and `other` are two calls at one point.
+    """GV408: no forward overwrites the outputs of the previous one; `tape` and `other` are two calls at one point.
 
-    Asked before all else, since a graph whose outputs are overwritten answers nothing. Costs a forward where two calls
-    return the same memory, as they may where it is a constant.
+    Tested before everything else, because a graph with overwritten outputs is unusable. If both calls return the same
+    memory, which may hold a constant, one more forward at another point shows whether it is overwritten.
     """
     common = [
         output
@@ -32,7 +32,7 @@ def outputs(problem: Problem, tape: Tape, other: Tape) -> Iterator[Finding]:
     if not common:
         return
     before = [snapshot(output.tensor) for output in common]
-    moved = [replace(primal, tensor=fresh(primal.tensor) * _ELSEWHERE) for primal in problem.primals]
+    moved = [replace(primal, tensor=fresh(primal.tensor) * _SCALE) for primal in problem.primals]
     with suppress(EvaluationError):
         record(replace(problem, primals=tuple(moved)))
     for output, values in zip(common, before, strict=True):
@@ -41,7 +41,7 @@ def outputs(problem: Problem, tape: Tape, other: Tape) -> Iterator[Finding]:
 
 
 def gradients(named: Sequence[Named], before: Sequence[Tensor | None]) -> Iterator[Finding]:
-    """GV408: no backward overwrites the gradients that the one before it returned, with the snapshots `before`."""
+    """GV408: no backward overwrites the gradients that the previous one returned; `before` are their snapshots."""
     for gradient, values in zip(named, before, strict=True):
         if differs(gradient.tensor, values):
             yield _overwritten(f"backward returns the gradient by {gradient.name}", wrt=gradient.name)
@@ -53,4 +53,5 @@ def _overwritten(what: str, *, of: str | None = None, wrt: str | None = None) ->
 
 
 def _memory(tensor: Tensor) -> int:
+    """Return the address of the storage, 0 for an empty tensor."""
     return tensor.untyped_storage().data_ptr() if tensor.numel() else 0

@@ -1,4 +1,4 @@
-"""GV501 and GV502: why a backward cannot be differentiated although nothing says so."""
+"""GV501 and GV502: a backward that gives a wrong second derivative, or none, without declaring it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from gradverify.core.model.tape import Tape, refuses_second_order, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
-_PART = 1e-6  # of <g, B'(g)> that may be missing
-_ROUNDING = 32.0  # units of rounding that may be
+_RTOL = 1e-6  # relative tolerance on the derivative of |B(g)|² along g
+_ROUNDING_ULPS = 32.0  # the same, in eps of the computation's coarsest dtype
 _REMEDY = "differentiate it properly, or mark backward @once_differentiable"
 _WITHOUT_GRAPH = f"without a graph (under no_grad, or from .detach(), .data or .item()); {_REMEDY}"
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV501, GV502: a backward that autograd differentiates without an error is differentiated rightly."""
+    """GV501, GV502: if backward does not declare itself once-differentiable, autograd differentiates it correctly."""
     if not subject.hand_written:
         return
     cotangents = tuple(fresh(cotangent).requires_grad_() for cotangent in subject.cotangents)
@@ -40,20 +40,20 @@ def findings(subject: Subject) -> Iterator[Finding]:
             tape = new_graph(subject)
             grads = vjp(subject.problem, tape, cotangents)
             if refuses_second_order(grads):
-                return  # declared
-            total = _total(grads)
-            if _misses_cotangent(subject, cotangents, grads, total):
+                return  # declared once-differentiable
+            squared_norm = _squared_norm(grads)
+            if _misses_cotangent(subject, cotangents, grads, squared_norm):
                 yield remark("GV501", f"backward computes its gradient, or a part of it, {_WITHOUT_GRAPH}")
                 return
-            unreached = _unreached(total, tape)
+            unreached = _unreached(squared_norm, tape)
     except EvaluationError as error:
-        if not isinstance(error.original, NotImplementedError):  # which declares it
+        if not isinstance(error.original, NotImplementedError):  # which declares that there is no second derivative
             yield remark("GV501", f"backward cannot be differentiated: with create_graph, {raised(error)}")
         return
     try:
         used = used_as_constants(subject)
         lost = () if used else _lost(subject, unreached)
-    except EvaluationError:  # at points close by, or with values from there
+    except EvaluationError:  # raised at a nearby point, or with an intermediate from there
         return
     if used:
         yield remark("GV502", _intermediates(used))
@@ -62,63 +62,64 @@ def findings(subject: Subject) -> Iterator[Finding]:
         yield remark("GV501", f"the part of backward that depends on {names} is computed {_WITHOUT_GRAPH}")
 
 
-def _total(grads: Sequence[Tensor | None]) -> Tensor:
+def _squared_norm(grads: Sequence[Tensor | None]) -> Tensor:
     """Return |B(g)|²."""
     return sum((grad.abs().square().sum() for grad in grads if grad is not None), torch.zeros(()))
 
 
 def _misses_cotangent(
-    subject: Subject, cotangents: Cotangents, grads: tuple[Tensor | None, ...], total: Tensor
+    subject: Subject, cotangents: Cotangents, grads: tuple[Tensor | None, ...], squared_norm: Tensor
 ) -> bool:
-    """Tell whether <w, B(g)> is not <g, its derivative by g>, as it is for every linear B."""
+    """True if autograd's derivative of |B(g)|² along g is not 2·|B(g)|², as it is for every linear B."""
     leaves = [primal.tensor for primal in subject.primals]
     expected = sum(float(as_coordinates(grad, leaf).square().sum()) for grad, leaf in zip(grads, leaves, strict=True))
     if expected == 0 or any(largest(constant) > 0 for constant in subject.constant):
         return False
-    if total.requires_grad:
-        # the derivative of |B(g)|² by g, times g, is 2|B(g)|²
-        derivatives = _derivatives(total, cotangents)
+    if squared_norm.requires_grad:
+        # <d|B(g)|²/dg, g> = 2·|B(g)|² (Euler, homogeneous of degree 2)
+        derivatives = _derivatives(squared_norm, cotangents)
         found = sum(
             float((as_coordinates(derivative, cotangent) * flatten([cotangent])).sum())
             for derivative, cotangent in zip(derivatives, cotangents, strict=True)
         )
-        if abs(found - 2 * expected) <= max(_PART, _ROUNDING * eps_of(subject)) * expected:
+        if abs(found - 2 * expected) <= max(_RTOL, _ROUNDING_ULPS * eps_of(subject)) * expected:
             return False
     twice = ask(subject, [2 * cotangent for cotangent in subject.cotangents])
-    return not differ(subject, twice, scaled(subject.answer, 2.0))  # else B is not linear, which is another matter
+    return not differ(subject, twice, scaled(subject.answer, 2.0))  # else B is not linear, which GV301 to GV305 report
 
 
-def _unreached(total: Tensor, tape: Tape) -> tuple[int, ...]:
-    """Return the numbers of the leaves that backward does not depend on, as far as autograd knows."""
-    if not total.requires_grad:
+def _unreached(squared_norm: Tensor, tape: Tape) -> tuple[int, ...]:
+    """Return the numbers of the leaves without a path from |B(g)|² in autograd's graph; empty if it has no graph."""
+    if not squared_norm.requires_grad:
         return ()
-    derivatives = _derivatives(total, tape.leaves)
+    derivatives = _derivatives(squared_norm, tape.leaves)
     return tuple(number for number, derivative in enumerate(derivatives) if derivative is None)
 
 
-def _derivatives(total: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+def _derivatives(squared_norm: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
     try:
-        return torch.autograd.grad(total, tensors, retain_graph=True, allow_unused=True)
+        return torch.autograd.grad(squared_norm, tensors, retain_graph=True, allow_unused=True)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # of a backward that backward called, and so of the user's
+    except BaseException as error:  # raised by user code in the double backward
         raise EvaluationError("backward", error) from error
 
 
 def _lost(subject: Subject, unreached: Sequence[int]) -> tuple[str, ...]:
-    """Return the names of those leaves that backward depends on after all; raises EvaluationError."""
+    """Return the names of the `unreached` leaves on which B(g) depends numerically; raises EvaluationError."""
     if not unreached:
         return ()
     here = answer_with_graph(subject, moved(subject, ()))
     if not differ(subject, answer_with_graph(subject, moved(subject, unreached)), here):
         return ()
-    alone = (
+    dependent = (
         number for number in unreached if differ(subject, answer_with_graph(subject, moved(subject, [number])), here)
     )
-    return tuple(subject.primals[number].name for number in alone)
+    return tuple(subject.primals[number].name for number in dependent)
 
 
 def _intermediates(used: Sequence[Constant]) -> str:
+    """Return the message of GV502."""
     attributes = [constant.place.startswith("ctx.") for constant in used]
     kept = (
         "saved" if not any(attributes) else "kept as an attribute on ctx" if all(attributes) else "saved or kept on ctx"

@@ -1,4 +1,4 @@
-"""GV413: dimensions of size one, and empty ones."""
+"""GV413: dimensions of size 1 and 0."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
-_SIZES = 3  # different sizes that are replaced, at most
+_MAX_SIZES = 3  # largest number of different sizes tested
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV413: where forward accepts a dimension of size 1 or 0, backward does too; a size that is fixed is left out."""
+    """GV413: if forward accepts a dimension of size 1 or 0, backward does too; fixed sizes are not tested."""
     if not subject.hand_written or any(primal.project is not None for primal in subject.primals):
         return
     sizes = list(dict.fromkeys(size for primal in subject.primals for size in primal.tensor.shape if size > 1))
     for small, judge in ((1, accusation), (0, remark)):
-        for size in sizes[:_SIZES]:
+        for size in sizes[:_MAX_SIZES]:
             error = _error(subject, size, small)
             if error is not None and error.stage == "backward" and _is_free(subject, size):
                 text = f"dimensions of size {size} have size {small}, which forward accepts"
@@ -32,28 +32,28 @@ def findings(subject: Subject) -> Iterator[Finding]:
 
 
 def _error(subject: Subject, size: int, other: int) -> EvaluationError | None:
-    """Return what forward or backward raises where dimensions have another size, None where neither does.
+    """Return the error that forward or backward raises with dimensions of size `size` changed to `other`, else None.
 
-    Outputs that are not finite have no gradient to ask for.
+    Backward runs only if all outputs are finite.
     """
     try:
         tape = _at_size(subject, size, other)
-        if tape.outputs and _usual(tape):
+        if tape.outputs and _finite(tape):
             answer_of(subject, tape, [torch.ones_like(output.tensor) for output in tape.outputs])
     except EvaluationError as error:
         return error
     return None
 
 
-def _usual(tape: Tape) -> bool:
+def _finite(tape: Tape) -> bool:
     return all(bool(output.tensor.isfinite().all()) for output in tape.outputs)
 
 
 def _is_free(subject: Subject, size: int) -> bool:
     """Return True if forward and backward both work at another size above 1.
 
-    A forward that accepts size 1 may do so because a constant broadcasts, or because `zip` stops at the shorter of two
-    lists. Its size is fixed all the same: backward breaks at other sizes as well, or forward ignores what is added.
+    Forward may accept size 1 although the size is fixed: a constant broadcasts, or `zip` stops at the shorter list.
+    Then backward raises at other sizes too, or forward ignores the added entries.
     """
     if size > 2:
         return _error(subject, size, size - 1) is None
@@ -61,7 +61,7 @@ def _is_free(subject: Subject, size: int) -> bool:
 
 
 def _ignores_more(subject: Subject, size: int) -> bool:
-    """Return True if the outputs stay the same when dimensions of this size get one entry more."""
+    """Return True if the outputs are unchanged when dimensions of this size get one more entry."""
     return alike(_at_size(subject, size, size + 1), subject.tape)
 
 
@@ -70,6 +70,7 @@ def _at_size(subject: Subject, size: int, other: int) -> Tape:
 
 
 def _resized(tensor: Tensor, size: int, other: int) -> Tensor:
+    """Return the tensor with each dimension of size `size` cut, or repeated periodically, to size `other`."""
     places = torch.arange(other, device=tensor.device) % size
     for dimension, found in enumerate(tensor.shape):
         if found == size:

@@ -1,4 +1,4 @@
-"""GV408: a backward that lives on what the first call left is right there, and nowhere else."""
+"""GV408: a backward that uses values kept from the first call, so that it is right only at the first point."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from gradverify.core.model.coordinates import flatten
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
-_CLOSE = 1e-5  # of the terms of a sum: what differences can tell apart
-_STEADY = 1e-6  # an error bound above this part of the outputs' change says that nothing can be said
+_RTOL = 1e-5  # tolerance, times the sum of the terms' magnitudes
+_MAX_ERROR = 1e-6  # largest error bound of the finite differences, times the same sum; no result above it
 
 
 def findings(subject: Subject, points: Sequence[Tensor], outputs: Answer, answer: Answer) -> Iterator[Finding]:
-    """GV408: `answer`, that at `points`, where forward gives `outputs`, is not what the first call's values make of it.
+    """GV408: the gradient `answer` at `points` is not a stale copy of the gradient at the subject's point.
 
-    Suspicious is the answer that is the subject's own to the last bit. It accuses nobody, for a linear function has it
-    everywhere, and one that is wrong on purpose may: differences have to confirm it here and to contradict it there.
+    `outputs` is forward's value at `points`. Bitwise equal gradients are suspicious, but linear functions have them
+    too. So finite differences must confirm them at the subject's point and contradict them at `points`.
     """
     if not all(torch.equal(one, two) for one, two in zip(answer, subject.answer, strict=True)):
         return
@@ -42,23 +42,24 @@ def findings(subject: Subject, points: Sequence[Tensor], outputs: Answer, answer
 
 
 def _explains(subject: Subject, outputs: Answer, step: Sequence[Tensor]) -> bool:
-    """Tell whether one and the same linear map takes the step in the inputs to the change in the outputs."""
+    """True if the subject's gradient times the step gives the change of the outputs, as for a linear function."""
     pairs = zip(outputs, outputs_of(subject.tape), strict=True)
     change = torch.cat([there - here for there, here in pairs])
     return _agree(subject, step, change, 0.0) is True
 
 
 def _is_derivative(subject: Subject, step: Sequence[Tensor]) -> bool | None:
+    """Compare the subject's gradient along the step with a directional difference; None if that is too inexact."""
     value, bound = directional(subject, step)
     return _agree(subject, step, value, bound)
 
 
 def _agree(subject: Subject, step: Sequence[Tensor], change: Tensor, bound: float) -> bool | None:
-    """Tell whether <g, change> is <B(g), step>, None where the change is not known well enough."""
+    """Return True if <g, change> = <B(g), step>, None if the error bound of the change is too large or not finite."""
     weighted = flatten(subject.cotangents) * change
     claimed = torch.cat([entry * flatten([move]) for entry, move in zip(subject.answer, step, strict=True)])
     size = float(weighted.abs().sum() + claimed.abs().sum())
     error = bound * float(flatten(subject.cotangents).abs().sum())
-    if not size < float("inf") or error > _STEADY * size:
+    if not size < float("inf") or error > _MAX_ERROR * size:
         return None
-    return bool(abs(float(weighted.sum() - claimed.sum())) <= 10 * error + _CLOSE * size)
+    return bool(abs(float(weighted.sum() - claimed.sum())) <= 10 * error + _RTOL * size)

@@ -1,4 +1,4 @@
-"""GV408: what one call knows stays in that call."""
+"""GV408: calls share no state."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from gradverify.result import Finding
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV408: neither a forward nor a backward elsewhere changes anything, and no call lives on the first one."""
-    own, after = new_graph(subject), new_graph(subject)
+    """GV408: a forward or backward at another point changes no gradient, and no gradient is stale."""
+    first, second = new_graph(subject), new_graph(subject)
     points, other = _elsewhere(subject)
     if other is None:
         return
-    found = [*_changed(subject, own)]
+    found = [*_changed(subject, first)]
     yield from found
     if found:
         return
@@ -39,10 +39,10 @@ def findings(subject: Subject) -> Iterator[Finding]:
     try:
         grads = _grads(subject, other)
     except EvaluationError:
-        return  # the other point need not have a gradient
+        return  # backward may raise at the other point
     before = [snapshot(gradient.tensor) for gradient in grads]
     answer = _coordinates(subject, other, grads)
-    yield from _changed(subject, after)
+    yield from _changed(subject, second)
     yield from reused.gradients(grads, before)
     yield from stale.findings(subject, points, outputs, answer)
 
@@ -54,7 +54,7 @@ def _changed(subject: Subject, tape: Tape) -> Iterator[Finding]:
 
 
 def _grads(subject: Subject, tape: Tape) -> tuple[Named, ...]:
-    """Return the gradients as backward handed them out, without those that are None."""
+    """Return the gradients in the tensors that backward returned, without None."""
     with torch.no_grad():
         grads = vjp(subject.problem, tape, [fresh(cotangent) for cotangent in subject.cotangents])
     pairs = zip(subject.primals, grads, strict=True)
@@ -68,8 +68,11 @@ def _coordinates(subject: Subject, tape: Tape, grads: Sequence[Named]) -> Answer
 
 
 def _elsewhere(subject: Subject) -> tuple[Sequence[Tensor], Tape | None]:
-    """Return a graph at another point: the same values in other places, or where that is no input, near by."""
-    for moved in _MOVES:
+    """Return another point and a graph there, or None if forward raises or changes its outputs' shapes.
+
+    The point is the same values rolled by one, or if that fails the values scaled by 1 + 2**-6.
+    """
+    for moved in _OTHER_POINTS:
         points = [moved(primal.tensor) for primal in subject.primals]
         try:
             tape = graph_at(subject, points)
@@ -83,12 +86,12 @@ def _elsewhere(subject: Subject) -> tuple[Sequence[Tensor], Tape | None]:
 
 def _rolled(tensor: Tensor) -> Tensor:
     if tensor.numel() < 2 or bool((tensor == tensor.reshape(-1)[0]).all()):
-        return _displaced(tensor)
+        return _scaled(tensor)
     return tensor.reshape(-1).roll(1).reshape(tensor.shape)
 
 
-def _displaced(tensor: Tensor) -> Tensor:
+def _scaled(tensor: Tensor) -> Tensor:
     return fresh(tensor).contiguous() * (1 + 2.0**-6)
 
 
-_MOVES: tuple[Callable[[Tensor], Tensor], ...] = (_rolled, _displaced)
+_OTHER_POINTS: tuple[Callable[[Tensor], Tensor], ...] = (_rolled, _scaled)

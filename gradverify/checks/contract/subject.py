@@ -1,4 +1,4 @@
-"""The backward under question: asked on a fresh graph each time, with what its answers vary by."""
+"""The backward under test: its vjps at one point, each on a fresh graph, and their noise."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from gradverify.core.model.tensor_kinds import is_freed
 from gradverify.errors import EvaluationError
 
 Cotangents = tuple[Tensor, ...]  # one per judged output
-Answer = tuple[Tensor, ...]  # per primal its gradient's real coordinates, float64
+Answer = tuple[Tensor, ...]  # real coordinates, float64: of the gradient per primal, or of the value per output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One problem at one point, and what its backward said there."""
+    """One problem at one point, and the gradients B(g) that its backward returns there."""
 
-    problem: Problem  # repeatable, where `reuse` is FRESH
+    problem: Problem  # its forward is repeatable if `reuse` is FRESH
     settings: Settings
-    reuse: Reuse  # SHARED: the forward is random, so that every question goes to one graph
-    tape: Tape  # a graph of its own: names, shapes, and the one graph where it is shared
-    hand_written: bool  # there is a custom Function in the graph
-    cotangents: Cotangents  # random, normal
+    reuse: Reuse  # SHARED: every vjp uses one graph, because the forward is random or to save time
+    tape: Tape  # names and shapes of the outputs; the graph of every vjp if `reuse` is SHARED
+    hand_written: bool  # True if there is a custom Function in the graph
+    cotangents: Cotangents  # normally distributed
     answer: Answer  # B(cotangents)
-    heard: tuple[Exchange, ...]  # how hand-written backwards came to it
-    constant: Answer  # B(0), which should be zero
-    ones: Answer  # B(1), which is what `.sum().backward()` asks for
-    noise: tuple[float, ...] = ()  # per primal, what rounding may change in an entry of the answer
-    dtypes: frozenset[torch.dtype] = frozenset()  # that the computation goes through
+    heard: tuple[Exchange, ...]  # calls of hand-written backwards during B(cotangents)
+    constant: Answer  # B(0), which should be zero; zeros until `completed`
+    ones: Answer  # B(1), the gradient that `.sum().backward()` computes; empty until `completed`
+    noise: tuple[float, ...] = ()  # per primal: noise level of its gradient's entries
+    dtypes: frozenset[torch.dtype] = frozenset()  # of inputs, outputs and, once measured, casts in between
 
     @property
     def primals(self) -> tuple[Primal, ...]:
@@ -45,12 +45,12 @@ class Subject:
 
 
 def subject_of(problem: Problem, settings: Settings, tape: Tape, reuse: Reuse) -> Subject:
-    """Ask backward for random cotangents, for zeros and for ones; raises EvaluationError."""
+    """Return the subject with its gradients for random cotangents, zeros and ones; raises EvaluationError."""
     return completed(opened(problem, settings, tape, reuse))
 
 
 def opened(problem: Problem, settings: Settings, tape: Tape, reuse: Reuse) -> Subject:
-    """Ask backward for the first time; raises EvaluationError."""
+    """Return a subject with its gradients for random cotangents only; raises EvaluationError."""
     generator = torch.Generator().manual_seed(settings.seed)
     draft = Subject(
         problem=problem,
@@ -68,11 +68,11 @@ def opened(problem: Problem, settings: Settings, tape: Tape, reuse: Reuse) -> Su
             entry.dtype for entry in (*(p.tensor for p in problem.primals), *(o.tensor for o in tape.outputs))
         ),
     )
-    own = graph(draft)
-    with overheard(custom_nodes(own)) as heard:
-        answer = answer_of(draft, own, draft.cotangents)
-    unknown = tuple(torch.zeros_like(entry) for entry in answer)  # B(0), until it is asked for
-    return replace(draft, answer=answer, heard=tuple(heard), constant=unknown)
+    tape_of_vjp = graph(draft)
+    with overheard(custom_nodes(tape_of_vjp)) as exchanges:
+        answer = answer_of(draft, tape_of_vjp, draft.cotangents)
+    placeholder = tuple(torch.zeros_like(entry) for entry in answer)  # `completed` computes B(0)
+    return replace(draft, answer=answer, heard=tuple(exchanges), constant=placeholder)
 
 
 def completed(subject: Subject) -> Subject:
@@ -82,22 +82,25 @@ def completed(subject: Subject) -> Subject:
 
 
 def graph(subject: Subject) -> Tape:
-    """Return a graph to ask: a new one, where the forward repeats."""
+    """Return the graph for the next vjp: the shared one or a new one, see `reuse`; raises EvaluationError."""
     return subject.tape if subject.reuse is Reuse.SHARED else new_graph(subject)
 
 
 def new_graph(subject: Subject) -> Tape:
-    """Run the forward once more at the same point; raises EvaluationError."""
+    """Return a new graph at the subject's point; raises EvaluationError."""
     return graph_at(subject, [primal.tensor for primal in subject.primals])
 
 
 def graph_at(subject: Subject, points: Sequence[Tensor]) -> Tape:
-    """Run the forward at other points in their own layouts; raises EvaluationError."""
+    """Return a graph at `points`, one per primal; their memory layout is kept. Raises EvaluationError."""
     return graph_for(subject, points, range(len(points)))
 
 
 def graph_for(subject: Subject, points: Sequence[Tensor], wanted: Sequence[int]) -> Tape:
-    """Run the forward where only some primals require grad: these are the tape's leaves; raises EvaluationError."""
+    """Return a graph at `points` whose leaves are the primals numbered in `wanted`; raises EvaluationError.
+
+    The other primals do not require grad.
+    """
     inputs = [fresh(point).requires_grad_(number in wanted) for number, point in enumerate(points)]
     with torch.enable_grad():
         outputs = call_on_leaves(subject.problem, inputs, subject.tape.passing)
@@ -109,7 +112,7 @@ def graph_for(subject: Subject, points: Sequence[Tensor], wanted: Sequence[int])
 
 
 def judged(subject: Subject, outputs: Sequence[Named]) -> tuple[Named, ...]:
-    """Return those of a call's outputs that the subject is judged by."""
+    """Return the outputs of a call that the subject's tape has too, matched by name."""
     names = {output.name for output in subject.tape.outputs}
     return tuple(output for output in outputs if output.name in names)
 
@@ -120,14 +123,17 @@ def ask(subject: Subject, cotangents: Sequence[Tensor]) -> Answer:
 
 
 def answer_of(subject: Subject, tape: Tape, cotangents: Sequence[Tensor]) -> Answer:
-    """Return what this graph's backward says, per leaf; backward gets copies. Raises EvaluationError."""
+    """Return the gradient of each leaf of this graph; backward gets copies of the cotangents.
+
+    Raises EvaluationError.
+    """
     with torch.no_grad():
         grads = vjp(subject.problem, tape, [fresh(cotangent) for cotangent in cotangents])
     return tuple(as_coordinates(grad, leaf) for grad, leaf in zip(grads, tape.leaves, strict=True))
 
 
 def as_coordinates(grad: Tensor | None, leaf: Tensor) -> Tensor:
-    """Return a gradient's real coordinates, zeros where there is none."""
+    """Return a gradient's real coordinates, float64, zeros if it is None; cast to the leaf's dtype first."""
     if grad is None:
         grad = torch.zeros_like(leaf)
     dense = grad.to_dense() if grad.layout is not torch.strided else grad
@@ -135,7 +141,7 @@ def as_coordinates(grad: Tensor | None, leaf: Tensor) -> Tensor:
 
 
 def outputs_of(tape: Tape) -> Answer:
-    """Return the real coordinates of a graph's outputs; raises EvaluationError if the memory of one is freed."""
+    """Return the real coordinates of each output of a graph; raises EvaluationError if an output's memory is freed."""
     freed = next((output.name for output in tape.outputs if is_freed(output.tensor)), None)
     if freed is not None:
         raise EvaluationError("forward", RuntimeError(f"the memory of {freed} is freed when forward returns it"))
@@ -143,7 +149,7 @@ def outputs_of(tape: Tape) -> Answer:
 
 
 def zero_except(subject: Subject, number: int) -> Cotangents:
-    """Return the cotangents with all but one set to zero."""
+    """Return the cotangents with all set to zero but that of output `number`."""
     return tuple(
         cotangent if place == number else torch.zeros_like(cotangent)
         for place, cotangent in enumerate(subject.cotangents)
@@ -151,12 +157,12 @@ def zero_except(subject: Subject, number: int) -> Cotangents:
 
 
 def ones_like(subject: Subject) -> Cotangents:
-    """Return the cotangents of a sum."""
+    """Return cotangents of ones, as `.sum().backward()` sends them."""
     return tuple(torch.ones_like(cotangent) for cotangent in subject.cotangents)
 
 
 def random_like(tensors: Sequence[Tensor], generator: torch.Generator) -> Cotangents:
-    """Return normal values in the shapes and dtypes of `tensors`, contiguous."""
+    """Return normally distributed values with the shapes, dtypes and devices of `tensors`, contiguous."""
     found = []
     for tensor in tensors:
         wide = torch.complex128 if tensor.is_complex() else torch.float64

@@ -1,4 +1,4 @@
-"""GV308: where nothing downstream depends on an output, its cotangent is undefined."""
+"""GV308: the cotangent of an output without a consumer is undefined and counts as zero."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
-_ALONE = 6  # outputs left out one by one, at most
+_MAX_OUTPUTS = 6  # largest number of outputs tested one by one
 
 
-class _Swallow(torch.autograd.Function):
-    """A consumer whose backward has no gradient to give, so that the one before it gets none."""
+class _NoGradient(torch.autograd.Function):
+    """Identity whose backward returns None, so that the cotangents of its inputs are undefined."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -34,33 +34,33 @@ class _Swallow(torch.autograd.Function):
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV308: an undefined cotangent counts as zero, each and all."""
+    """GV308: undefined cotangents count as zero, if all but one are undefined and if all are."""
     count = len(subject.cotangents)
     if count > 1:
-        for number in range(min(count, _ALONE)):
-            yield from _only(subject, number)
-    if subject.hand_written:  # torch's own backwards know, and hooks are not asked to
-        yield from _none(subject)
+        for number in range(min(count, _MAX_OUTPUTS)):
+            yield from _all_but_one(subject, number)
+    if subject.hand_written:  # torch's own backwards handle it, and hooks need not
+        yield from _all_undefined(subject)
 
 
-def _only(subject: Subject, number: int) -> Iterator[Finding]:
+def _all_but_one(subject: Subject, number: int) -> Iterator[Finding]:
     name = subject.tape.outputs[number].name
     others = "the others are" if len(subject.cotangents) > 2 else "the other is"
     condition = f"only {name} has a cotangent and {others} undefined"
     tape = graph(subject)
-    alone = replace(tape, outputs=(tape.outputs[number],))
+    single = replace(tape, outputs=(tape.outputs[number],))
     expected = ask(subject, zero_except(subject, number))
-    yield from _compared(subject, condition, alone, (subject.cotangents[number],), expected)
+    yield from _compared(subject, condition, single, (subject.cotangents[number],), expected)
 
 
-def _none(subject: Subject) -> Iterator[Finding]:
+def _all_undefined(subject: Subject) -> Iterator[Finding]:
     tape = graph(subject)
     names = [output.name for output in tape.outputs if output.tensor.requires_grad]
     tensors = [output.tensor for output in tape.outputs if output.tensor.requires_grad]
     with torch.enable_grad():
-        swallowed = _Swallow.apply(*tensors)  # type: ignore[no-untyped-call]
-    outputs = tuple(Named(name=name, tensor=tensor) for name, tensor in zip(names, swallowed, strict=True))
-    cotangents = tuple(torch.ones_like(tensor) for tensor in swallowed)
+        copies = _NoGradient.apply(*tensors)  # type: ignore[no-untyped-call]
+    outputs = tuple(Named(name=name, tensor=tensor) for name, tensor in zip(names, copies, strict=True))
+    cotangents = tuple(torch.ones_like(tensor) for tensor in copies)
     condition = "every cotangent is undefined" if len(names) > 1 else "the cotangent is undefined"
     yield from _compared(subject, condition, replace(tape, outputs=outputs), cotangents, subject.constant)
 

@@ -1,4 +1,4 @@
-"""GV409: what was never written is not read."""
+"""GV409: memory is written before it is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradverify.result import Finding
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV409: results do not depend on what fresh memory holds."""
+    """GV409: outputs and gradients do not depend on the contents of uninitialised memory."""
     plain = outputs_of(subject.tape)
     try:
         with _poisoned_memory():
@@ -25,7 +25,7 @@ def findings(subject: Subject) -> Iterator[Finding]:
             outputs = outputs_of(tape)
             answer = answer_of(subject, tape, subject.cotangents)
     except EvaluationError:
-        return  # torch refuses some algorithms in its deterministic mode
+        return  # torch may reject an operation in its deterministic mode
     for output, before, after in zip(subject.tape.outputs, plain, outputs, strict=False):
         if _poisoned(after, before):
             yield accusation("GV409", f"forward reads memory that it never wrote, in {output.name}", of=output.name)
@@ -44,12 +44,13 @@ def _in_backward(subject: Subject, answer: Answer) -> Iterator[Finding]:
 
 
 def _poisoned(after: Tensor, before: Tensor) -> bool:
+    """Return True if NaN appears only with poisoned memory."""
     return after.shape == before.shape and bool((after.isnan() & ~before.isnan()).any())
 
 
 @contextmanager
 def _poisoned_memory() -> Iterator[None]:
-    """Let torch fill every fresh tensor with NaN, and put its switches back afterwards."""
+    """Make torch fill uninitialised tensors with NaN; restores torch's settings on exit."""
     mode = torch.get_deterministic_debug_mode()
     switch: Any = torch.utils.deterministic  # its one setting is a property of the module
     fills = switch.fill_uninitialized_memory

@@ -1,4 +1,4 @@
-"""Findings of the contract: what differs, by how much it may, and in which words."""
+"""Findings of the contract check: comparison of gradients, their tolerance, and the messages."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gradverify.core.model.problem import Named
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 
-SAME = 0.64  # allowed is eps to this power where the same is computed again: 1e-10 in float64, 4e-5 in float32
-SIMILAR = 0.5  # and where another computation is to give the same: 1.5e-8, 3e-4
-_NOISY = 8.0  # times the measured noise
-_FEW = 8.0  # units of rounding
+SAME = 0.64  # rtol = eps**SAME for a repeated computation: 1e-10 in float64, 4e-5 in float32
+SIMILAR = 0.5  # rtol = eps**SIMILAR for another computation of the same value: 1.5e-8, 3e-4
+_NOISE_FACTOR = 8.0  # allowed, in units of the noise level
+_COTANGENT_ULPS = 8.0  # allowed, in eps times the largest cotangent
 
 
 def accusation(code: str, message: str, *, wrt: str | None = None, of: str | None = None) -> Finding:
@@ -27,7 +27,7 @@ def accusation(code: str, message: str, *, wrt: str | None = None, of: str | Non
 
 
 def remark(code: str, message: str, *, wrt: str | None = None, of: str | None = None) -> Finding:
-    """Return a finding that is worth knowing and fails nothing: the gradient is what it should be."""
+    """Return a finding that does not fail the check: the gradient is right."""
     return Finding(code=code, verdict=Verdict.PASS, message=message, wrt=wrt, of=of)
 
 
@@ -42,16 +42,16 @@ def differences(
     power: float = SAME,
     numbers: Sequence[int] | None = None,
 ) -> Iterator[Finding]:
-    """Accuse backward for every primal whose gradient is not as expected, beyond rounding.
+    """Yield a failing finding for every primal whose gradient in `got` differs from `expected` beyond the allowance.
 
-    `size` is that of the cotangents relative to the subject's own. `numbers` are the primals that the answers are
-    about, `power` is that of eps which is allowed. Entries that are not finite in `expected` are left out.
+    `size` is the size of the cotangents relative to the subject's own. `numbers` are the primals' numbers, by default
+    all. `power` is the exponent of eps in the tolerance. Entries that are not finite in `expected` are ignored.
     """
     for place, (found, wanted) in enumerate(zip(got, expected, strict=True)):
         if torch.equal(found, wanted):
             continue
         number = place if numbers is None else numbers[place]
-        wrong = _apart(found, wanted, allowance(subject, number, size, found, wanted, power=power))
+        wrong = _mismatch(found, wanted, allowance(subject, number, size, found, wanted, power=power))
         if bool(wrong.any()):
             name = subject.primals[number].name
             text = f"{claim}: {_worst(subject, number, found, wanted, wrong)}"
@@ -59,39 +59,41 @@ def differences(
 
 
 def allowance(subject: Subject, number: int, size: float, *answers: Tensor, power: float = SAME) -> float:
-    """Return by how much entries of a primal's gradient may differ."""
+    """Return the allowed absolute difference between entries of a primal's gradient."""
     eps = max(torch.finfo(dtype).eps for dtype in subject.dtypes)
     scale = max(max(largest(answer) for answer in answers), size * largest(subject.answer[number]))
     constant = largest(subject.constant[number])
-    # Terms of the cotangent's size may cancel, and leave their own rounding.
+    # Terms as large as the cotangent may cancel in the gradient; their rounding error stays.
     cotangent = size * max((largest(flatten([each])) for each in subject.cotangents), default=0.0)
-    rounding = 64 * eps * constant + _FEW * eps * cotangent
-    return float(eps**power * scale + _NOISY * size * subject.noise[number] + rounding)
+    rounding = 64 * eps * constant + _COTANGENT_ULPS * eps * cotangent
+    return float(eps**power * scale + _NOISE_FACTOR * size * subject.noise[number] + rounding)
 
 
 def minus(left: Answer, right: Answer) -> Answer:
-    """Return left - right."""
+    """Return left - right, tensor by tensor."""
     return tuple(one - other for one, other in zip(left, right, strict=True))
 
 
 def scaled(answer: Answer, factor: float) -> Answer:
-    """Return factor·answer."""
+    """Return factor·answer, tensor by tensor."""
     return tuple(entry * factor for entry in answer)
 
 
 def raised(error: EvaluationError) -> str:
-    """Return `backward raises TypeError: what it says`, without a full stop, for a sentence that goes on."""
+    """Return `backward raises TypeError: first line of its message`, without a full stop."""
     lines = [line.strip() for line in str(error.original).splitlines() if line.strip()]
     kind = f"{error.stage} raises {type(error.original).__name__}"
     return f"{kind}: {lines[0].rstrip('.')}" if lines else kind
 
 
-def _apart(found: Tensor, wanted: Tensor, allowed: float) -> Tensor:
+def _mismatch(found: Tensor, wanted: Tensor, allowed: float) -> Tensor:
+    """Mask of entries that differ by more than `allowed`, or are NaN; False where `wanted` is not finite."""
     distance = (found - wanted).abs()
     return wanted.isfinite() & ~(distance <= allowed)
 
 
 def _worst(subject: Subject, number: int, found: Tensor, wanted: Tensor, wrong: Tensor) -> str:
+    """Return how many entries are wrong, and the name and values of the worst one."""
     distance = torch.where(wrong, (found - wanted).abs().nan_to_num(torch.inf, torch.inf), -1.0)
     position = int(distance.argmax())
     count = int(wrong.sum())
@@ -102,7 +104,7 @@ def _worst(subject: Subject, number: int, found: Tensor, wanted: Tensor, wrong: 
 
 
 def place_in(subject: Subject, number: int, position: int) -> str:
-    """Return the name of a coordinate of a primal: x[2, 0], z.imag[1]."""
+    """Return the name of a primal's real coordinate, such as x[2, 0] or z.imag[1]."""
     primal = subject.primals[number]
     found: tuple[Block, ...] = blocks([Named(name=primal.name, tensor=primal.tensor)])
     part, place = (found[position % len(found)], position // len(found)) if found else (None, 0)
