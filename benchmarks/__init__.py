@@ -1,1 +1,1 @@
-"""How often the checks are right: planted faults, right functions, and error bars against exact Jacobians."""
+"""Accuracy and cost of the checks: planted faults, right functions, error bars against exact Jacobians, times."""

@@ -1,8 +1,8 @@
 """Switch off one mechanism at a time and count the verdicts that change: `python -m benchmarks.ablation [NAME...]`.
 
-What is judged are the rows of the zoo, and with `--compositions N` and `--operators N` also rows of these benchmarks.
-A mechanism that changes no row has decided none: nothing here would show if it were deleted. Counts of mechanisms
-that stand in for each other do not add up: what one of them decides alone is counted, and nothing else.
+The rows are those of the zoo, and with `--compositions N` and `--operators N` also rows of these benchmarks. If a
+mechanism changes no row, these rows would not show its removal. Counts do not add up over redundant mechanisms: a row
+counts only if one mechanism alone decides it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DTYPES = ("float64", "float32", "bfloat16")  # of torch's operators
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What is said of every case with all mechanisms on."""
+    """The rows of all cases with all mechanisms on."""
 
     cases: tuple[Case, ...]
     rows: tuple[Row, ...]
@@ -39,25 +39,25 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What changes when one mechanism is off."""
+    """Rows that change when one mechanism is off."""
 
     mechanism: Mechanism
     asked: int  # cases that call it
-    changes: tuple[Change, ...]  # rows that it decides, worst first
+    changes: tuple[Change, ...]  # rows that differ without it, worst first
 
     @property
     def worse(self) -> int:
-        """How many rows are worse without it."""
+        """Number of rows that are worse without it."""
         return sum(change.kind in WORSE for change in self.changes)
 
     @property
     def better(self) -> int:
-        """How many rows are better without it."""
+        """Number of rows that are better without it."""
         return sum(change.kind is Kind.BETTER for change in self.changes)
 
 
 def main() -> None:
-    """Switch off what the command line names, or everything in turn, and print the counts."""
+    """Switch off the mechanisms that the command line names, by default all, one at a time, and print the counts."""
     options = _options()
     begin = time.perf_counter()
     chosen = [
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def baseline(cases: Sequence[Case], mechanisms: Sequence[Mechanism]) -> Baseline:
-    """Judge all cases with everything on, and note which mechanisms each of them calls."""
+    """Return the rows of all cases with every mechanism on, and the mechanisms that each case calls."""
     rows, called = [], []
     for case in cases:
         asked: set[str] = set()
@@ -91,7 +91,7 @@ def baseline(cases: Sequence[Case], mechanisms: Sequence[Mechanism]) -> Baseline
 
 
 def effect_of(mechanism: Mechanism, found: Baseline) -> Effect:
-    """Judge again, with the mechanism off, the cases that call it."""
+    """Return the changes when the cases that call the mechanism are judged without it."""
     before, after = [], []
     with switched_off(mechanism):
         for case, row, asked in zip(found.cases, found.rows, found.asked, strict=True):
@@ -103,7 +103,7 @@ def effect_of(mechanism: Mechanism, found: Baseline) -> Effect:
 
 
 def effects_table(effects: Sequence[Effect]) -> str:
-    """Return a row per mechanism: how many cases call it, and how many rows change without it."""
+    """Return a table with a row per mechanism: cases that call it, and rows that change without it."""
     rows = [
         (f"{each.mechanism.group}: {each.mechanism.name}", each.asked, len(each.changes), each.worse, each.better)
         for each in effects

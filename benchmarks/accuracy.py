@@ -19,13 +19,13 @@ from gradverify.result import Verdict
 from tests.zoo.catalogue import ZOO
 from tests.zoo.specimen import Specimen
 
-QUICK_SHARE = 9  # one specimen in so many
-FAULTS_EACH = 10  # planted in every specimen
-LIMIT_FAULTS = 2  # and so many of the size of the printed limit
+QUICK_SHARE = 9  # --quick judges one specimen in 9
+FAULTS_EACH = 10  # faults planted in each specimen
+LIMIT_FAULTS = 2  # additional faults of twice the printed detection limit
 
 
 def main() -> None:
-    """Run what the command line asks for and print the tables."""
+    """Judge the specimens that the command line selects and print the tables."""
     options = _options()
     begin = time.perf_counter()
     chosen = _chosen(options)
@@ -65,11 +65,11 @@ def _trials(specimen: Specimen, right: Right, options: argparse.Namespace) -> It
     subject = subject_of(specimen, options.seed)
     if subject is None:
         return
-    asked = frozenset() if options.no_torch else passing_modes(right)
-    chance = random.Random(f"{specimen.name} {options.seed}")
+    modes = frozenset() if options.no_torch else passing_modes(right)
+    rng = random.Random(f"{specimen.name} {options.seed}")
     planted = 0
-    for fault in chance.sample(FAULTS, len(FAULTS)):
-        trial = attempt(subject, fault, chance.getrandbits(32), asked)
+    for fault in rng.sample(FAULTS, len(FAULTS)):
+        trial = attempt(subject, fault, rng.getrandbits(32), modes)
         if trial is not None:
             planted += 1
             yield trial
@@ -77,7 +77,7 @@ def _trials(specimen: Specimen, right: Right, options: argparse.Namespace) -> It
             break
     if right.verdict is Verdict.PASS and right.limit is not None:
         for _ in range(LIMIT_FAULTS):
-            trial = attempt(subject, limit_fault(right.limit), chance.getrandbits(32), frozenset())
+            trial = attempt(subject, limit_fault(right.limit), rng.getrandbits(32), frozenset())
             if trial is not None:
                 yield trial
 

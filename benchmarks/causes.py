@@ -1,4 +1,4 @@
-"""Measure how often a cause is named rightly: `python -m benchmarks.causes [--seeds N] [-k TEXT] [-v]`."""
+"""Measure how often the right cause is named: `python -m benchmarks.causes [--seeds N] [-k TEXT] [-v]`."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from gradverify.result import CheckResult, Finding, Verdict
 
 UNEXPLAINED = "unexplained"
 NOT_FOUND = "not found"  # the function does not fail
-_SAME = 1e-9  # relative to the largest entry: two faults that are one
+_SAME = 1e-9  # relative to the largest entry: faults that differ by less are the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one wrong block was called."""
+    """The cause named for one wrong block."""
 
     subject: str
     planted: Planted
     block: str  # d output / d input
-    named: str
-    as_good: frozenset[str]  # kinds of other faults that leave the very same block
+    named: str  # the cause, UNEXPLAINED or NOT_FOUND
+    as_good: frozenset[str]  # kinds of faults, this one included, that produce the same block
     result: CheckResult  # of the whole function
     message: str
 
 
 def main() -> None:
-    """Run what the command line asks for and print the table."""
+    """Plant the faults that the command line selects and print the table."""
     options = _options()
     begin = time.perf_counter()
     answers = [answer for seed in range(options.seeds) for answer in _answers(seed, options.k)]
@@ -67,7 +67,7 @@ def confusion(answers: Sequence[Answer]) -> str:
 
 
 def summary(answers: Sequence[Answer]) -> Iterator[str]:
-    """Yield the share of known kinds named rightly, and of unknown ones named at all."""
+    """Yield lines with the shares of known kinds named rightly and of unknown kinds named at all."""
     known = [answer for answer in answers if answer.planted.kind != UNKNOWN]
     unknown = [answer for answer in answers if answer.planted.kind == UNKNOWN]
     right = sum(is_right(answer) for answer in known)
@@ -88,14 +88,14 @@ def _answers(seed: int, text: str) -> Iterator[Answer]:
 
 
 def answers_to(subject: Subject, seed: int, text: str) -> Iterator[Answer]:
-    """Yield what every wrong block is called whose function and kind contain the text."""
+    """Yield the cause named for every wrong block of the faults whose function or kind contains the text."""
     found = list(faults(subject, seed))
     for fault in found:
         if text in f"{subject.name} {fault.kind}":
-            yield from _asked(subject, fault, found, seed)
+            yield from _answers_to_fault(subject, fault, found, seed)
 
 
-def _asked(subject: Subject, fault: Planted, others: Sequence[Planted], seed: int) -> Iterator[Answer]:
+def _answers_to_fault(subject: Subject, fault: Planted, others: Sequence[Planted], seed: int) -> Iterator[Answer]:
     result = run_check("gradcheck", planted(subject.problem, subject.kept, fault.claim), settings(seed), diagnose)
     if result.verdict is not Verdict.FAIL and not _changes_nothing(subject, fault):
         yield Answer(
@@ -112,7 +112,7 @@ def _asked(subject: Subject, fault: Planted, others: Sequence[Planted], seed: in
             block = _block(subject, fault, finding)
             as_good = {other.kind for other in others if _same(block, _block(subject, other, finding))}
             if fault.kind == UNKNOWN and _is_plain(_right(subject, finding), block):
-                continue  # by accident the distortion is a factor, or touches an entry or two
+                continue  # by accident the distortion is a constant factor, or changes at most three entries
             yield Answer(
                 subject=subject.name,
                 planted=fault,
@@ -138,17 +138,18 @@ def _right(subject: Subject, finding: Finding) -> Tensor:
 
 
 def _claimed(subject: Subject, fault: Planted) -> Tensor:
-    """Return the wrong Jacobian and, as a last row, what is answered to a cotangent of zeros."""
+    """Return the wrong Jacobian with the gradient for a zero cotangent as a last row, (m + 1, n)."""
     zero = fault.claim(torch.zeros(len(subject.jacobian), dtype=torch.float64))
     return torch.cat([claimed_jacobian(fault.claim, len(subject.jacobian)), zero.unsqueeze(0)])
 
 
 def _with_zeros(subject: Subject) -> Tensor:
+    """Return the right Jacobian with a last row of zeros, (m + 1, n)."""
     return torch.cat([subject.jacobian, 0 * subject.jacobian[:1]])
 
 
 def _part(subject: Subject, entries: Tensor, finding: Finding) -> Tensor:
-    """Return the finding's block and, as a last row, what is answered to a cotangent of zeros."""
+    """Return the finding's block of `entries`, with the gradient for a zero cotangent as a last row."""
     of = next((block for block in subject.outputs if block.name == finding.of), subject.outputs[0])
     wrt = next(block for block in subject.inputs if block.name == finding.wrt)
     return torch.cat([entries[:-1][of.coordinates, wrt.coordinates], entries[-1:, wrt.coordinates]])
@@ -159,6 +160,7 @@ def _same(first: Tensor, second: Tensor) -> bool:
 
 
 def _is_plain(right: Tensor, wrong: Tensor) -> bool:
+    """True if at most three entries differ, or all differ by one constant factor."""
     ratio = (wrong / right)[right != 0]
     if int((wrong != right).sum()) <= 3:
         return True
@@ -166,11 +168,12 @@ def _is_plain(right: Tensor, wrong: Tensor) -> bool:
 
 
 def _credited(answer: Answer) -> str:
+    """Return the planted kind if the cause named fits the block as well, else the cause named."""
     return answer.planted.kind if answer.named in answer.as_good else answer.named
 
 
 def told(answer: Answer) -> str:
-    """Return what a wrong block was called, in a line."""
+    """Return a line with the fault and the cause named for it."""
     fault = f"{answer.planted.kind} {answer.planted.variant}".strip()
     return f"{answer.subject}: {fault}: {answer.named}: {answer.message}"
 
@@ -186,7 +189,7 @@ def row_of(answer: Answer) -> Row:
 
 
 def is_right(answer: Answer) -> bool:
-    """Tell whether a fault was named as it should be, or as another one that leaves the same block."""
+    """True if the cause named is the planted one or produces the same block; an unknown kind must be unexplained."""
     if answer.planted.kind == UNKNOWN:
         return answer.named == UNEXPLAINED
     return answer.named in answer.as_good

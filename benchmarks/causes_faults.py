@@ -1,4 +1,4 @@
-"""Faults of known kinds, each as the cause that it should be named, and faults of no known kind."""
+"""Faults of known kinds, each with the cause that should be named, and faults of no known kind."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 
 UNKNOWN = "(no known kind)"
-_ROOM = 6  # coordinates from which a region shows
+_MIN_SIZE = 6  # fewest coordinates for a fault in a region
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """One wrong backward, and what it should be called."""
+    """One wrong backward and the cause that should be named."""
 
     kind: str  # a cause, or UNKNOWN
     variant: str
@@ -38,12 +38,12 @@ def faults(subject: Subject, seed: int) -> Iterator[Planted]:
         wrong = change(subject, subject.jacobian.clone(), generator)
         if wrong is not None and not torch.equal(wrong, subject.jacobian):
             yield Planted(kind=kind, variant=variant, claim=linear(wrong))
-    yield from _forgotten(subject)
+    yield from _cotangent_ignored(subject)
     yield from _rounded(subject)
 
 
 def _rounded(subject: Subject) -> Iterator[Planted]:
-    """Yield backwards that round what they return, where a Jacobian shows it; to float32 stays within the tolerance."""
+    """Yield backwards that round their gradient, if this changes the Jacobian; float32 would be within tolerance."""
     for dtype in (torch.bfloat16, torch.float16):
         if not torch.equal(subject.jacobian.to(dtype).to(subject.jacobian.dtype), subject.jacobian):
             yield Planted(
@@ -53,7 +53,7 @@ def _rounded(subject: Subject) -> Iterator[Planted]:
             )
 
 
-def _forgotten(subject: Subject) -> Iterator[Planted]:
+def _cotangent_ignored(subject: Subject) -> Iterator[Planted]:
     block = _largest(subject)
     region = _above(subject, block, 0.6)
     if region is not None:
@@ -78,11 +78,11 @@ def _largest(subject: Subject) -> Block:
 
 
 def _above(subject: Subject, block: Block, quantile: float) -> Tensor | None:
-    """Return the coordinates of the block whose values are large, None where there is no room for a region."""
+    """Mask (n,) of the block's coordinates with values above the quantile; None if the block is too small."""
     values = subject.point[block.coordinates]
     region = torch.zeros_like(subject.point, dtype=torch.bool)
     region[block.coordinates] = values > values.quantile(quantile)
-    return region if len(values) >= _ROOM else None
+    return region if len(values) >= _MIN_SIZE else None
 
 
 def _times(factor: float) -> Change:
@@ -105,26 +105,26 @@ def _in_region(factor: float, *, two_sided: bool = False) -> Change:
     return change
 
 
-def _counted(subject: Subject, wrong: Tensor) -> Tensor | None:
-    """Return how many inputs each output is made of, where that is one number; None for no reduction."""
+def _reduced_count(subject: Subject, wrong: Tensor) -> Tensor | None:
+    """Return the number of non-zero entries per row if it is the same for all rows; None if this is no reduction."""
     counts = (wrong != 0).sum(1)
     alike = len(subject.inputs) == 1 and bool((counts == counts[0]).all()) and len(wrong) < wrong.shape[1]
     return counts[0] if alike and int(counts[0]) >= 3 else None
 
 
 def _mean(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
-    count = _counted(subject, wrong)
+    count = _reduced_count(subject, wrong)
     return None if count is None else wrong / count
 
 
 def _sum(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
-    count = _counted(subject, wrong)
+    count = _reduced_count(subject, wrong)
     return None if count is None else wrong * count
 
 
 def _bessel(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
-    """Return entries off by (n - 1)/n, where n is the number that each output is a sum over."""
-    count = _counted(subject, wrong)
+    """Return the entries times (n - 1)/n, where n is the number of inputs of each output."""
+    count = _reduced_count(subject, wrong)
     return None if count is None else wrong * (count - 1) / count
 
 
@@ -139,11 +139,11 @@ def _unmasked(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor |
 
 
 def _is_flat(subject: Subject, wrong: Tensor) -> bool:
-    """Tell whether the function goes entry by entry and moves in jumps only."""
+    """True if the Jacobian is square and zero: an elementwise function that is constant between jumps."""
     return len(wrong) == wrong.shape[1] and len(subject.inputs) == 1 and not bool(wrong.any())
 
 
-def _as_if_straight(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+def _identity(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
     return torch.eye(len(wrong), dtype=wrong.dtype) if _is_flat(subject, wrong) else None
 
 
@@ -152,7 +152,7 @@ def _surrogate(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor 
 
 
 def _at_the_output(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
-    """Return the derivatives at the output's values, where each output goes by the input of its own number."""
+    """Return an elementwise function's derivatives evaluated at the output instead of the input."""
     diagonal = len(subject.inputs) == len(subject.outputs) == 1 and subject.inputs[0].step == 1
     if not diagonal or not torch.equal(wrong, wrong.diagonal().diag()) or _is_flat(subject, wrong):
         return None
@@ -161,12 +161,12 @@ def _at_the_output(subject: Subject, wrong: Tensor, generator: Generator) -> Ten
         try:
             again = _output(subject, [there.requires_grad_()])
         except EvaluationError:
-            return None  # the function takes another shape than it returns, or other values
+            return None  # the function does not accept its output as an input
     return torch.diag(torch.autograd.grad(again.sum(), there)[0].flatten())
 
 
 def _output(subject: Subject, inputs: Sequence[Tensor]) -> Tensor:
-    """Return the first output that is judged."""
+    """Return the first judged output of the function."""
     return next(output.tensor for output in call(subject.problem, inputs) if output.name == subject.kept[0])
 
 
@@ -177,7 +177,7 @@ def _unmasked_triangle(subject: Subject, wrong: Tensor, generator: Generator) ->
 
 
 def _unmasked_band(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
-    """Return a gradient that passes outside the band that forward keeps of a matrix."""
+    """Return an identity Jacobian for a forward that keeps only a band of a matrix."""
     one = len(subject.inputs) == len(subject.outputs) == 1 and len(subject.inputs[0].shape) == 2
     return torch.eye(len(wrong), dtype=wrong.dtype) if one and "band" in subject.name else None
 
@@ -215,13 +215,13 @@ def _rolled_gradient(by: int) -> Change:
 
 
 def _moved_gradient(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
-    """Return a gradient of a vector that is one place further on, where that changes more than the first place."""
+    """Return a vector's gradient shifted by one place, if that changes enough entries besides the first."""
     block = _largest(subject)
     moved = wrong[:, block.coordinates].roll(1, 1)
     moved[:, 0] = 0
     changes = (moved != wrong[:, block.coordinates])[:, 1:]
     wrong[:, block.coordinates] = moved
-    return wrong if len(block.shape) == 1 and int(changes.any(0).sum()) >= _ROOM // 2 else None
+    return wrong if len(block.shape) == 1 and int(changes.any(0).sum()) >= _MIN_SIZE // 2 else None
 
 
 def _reversed_cotangent(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
@@ -250,7 +250,7 @@ def _swapped_outputs(subject: Subject, wrong: Tensor, generator: Generator) -> T
 
 
 def _half_swapped(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
-    """Return the second half of the rows of two outputs exchanged, by all inputs."""
+    """Return the Jacobian with the second halves of two outputs' rows exchanged."""
     if len(subject.outputs) != 2 or subject.outputs[0].shape != subject.outputs[1].shape or subject.outputs[0].step > 1:
         return None
     first, second = (wrong[block.coordinates].clone() for block in subject.outputs)
@@ -277,7 +277,7 @@ def _last_slices(period: int) -> Change:
 
 def _remainder(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
     shape = subject.inputs[0].shape
-    if len(subject.inputs) > 1 or len(shape) < 2 or shape[0] < _ROOM:
+    if len(subject.inputs) > 1 or len(shape) < 2 or shape[0] < _MIN_SIZE:
         return None
     wrong.reshape(-1, *shape)[:, -2:] *= 0
     return wrong
@@ -310,7 +310,7 @@ def _unconjugated(subject: Subject, wrong: Tensor, generator: Generator) -> Tens
 def _one_entry(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
     part = wrong[:, _largest(subject).coordinates]
     rows, columns = ((part != 0) & subject.defined[:, _largest(subject).coordinates]).nonzero(as_tuple=True)
-    if len(rows) < _ROOM:
+    if len(rows) < _MIN_SIZE:
         return None
     chosen = int(torch.randint(len(rows), (), generator=generator))
     part[rows[chosen], columns[chosen]] *= 1.37
@@ -323,7 +323,7 @@ def _by_input(power: int) -> Change:
         block = _largest(subject)
         values = subject.point[block.coordinates]
         part = wrong[:, block.coordinates]
-        if len(values) < _ROOM or bool((values == 0).any()) or int((part != 0).any(0).sum()) < _ROOM:
+        if len(values) < _MIN_SIZE or bool((values == 0).any()) or int((part != 0).any(0).sum()) < _MIN_SIZE:
             return None
         wrong[:, block.coordinates] = part * values**power
         return wrong
@@ -332,15 +332,15 @@ def _by_input(power: int) -> Change:
 
 
 def _by_output(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
-    if len(subject.outputs) > 1 or subject.outputs[0].step > 1 or int((wrong != 0).any(1).sum()) < _ROOM:
+    if len(subject.outputs) > 1 or subject.outputs[0].step > 1 or int((wrong != 0).any(1).sum()) < _MIN_SIZE:
         return None
     output = _output(subject, [primal.tensor for primal in subject.problem.primals])
     return wrong * output.detach().reshape(-1, 1)
 
 
-def _half_lost(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+def _half_zero(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
     block = _largest(subject)
-    if len(block.shape) < 2 or block.step > 1 or block.shape[-1] % 2 or int((wrong != 0).sum()) < 2 * _ROOM:
+    if len(block.shape) < 2 or block.step > 1 or block.shape[-1] % 2 or int((wrong != 0).sum()) < 2 * _MIN_SIZE:
         return None
     part = wrong[:, block.coordinates].clone().reshape(len(wrong), *block.shape)
     part[..., block.shape[-1] // 2 :] = 0
@@ -348,9 +348,9 @@ def _half_lost(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor 
     return wrong
 
 
-def _less(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
+def _term_subtracted(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
     entries = (wrong != 0) & subject.defined
-    several = len(torch.unique(wrong[entries])) >= _ROOM
+    several = len(torch.unique(wrong[entries])) >= _MIN_SIZE
     return wrong - 0.3 * entries if several and int(entries.sum(0).max()) == 1 else None
 
 
@@ -370,7 +370,7 @@ def _swapped_branches(subject: Subject, wrong: Tensor, generator: Generator) -> 
 def _inverted_mask(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
     dead = (wrong == 0).all(0) & subject.defined.all(0)
     square = wrong.shape[0] == wrong.shape[1] and torch.equal(wrong, wrong.diagonal().diag())
-    square &= bool(subject.defined.all())  # a kink is on neither side of a mask
+    square &= bool(subject.defined.all())  # a kink is neither inside nor outside a mask
     return torch.diag(dead.to(wrong.dtype)) if square and 2 <= int(dead.sum()) <= len(dead) - 2 else None
 
 
@@ -386,7 +386,7 @@ def _half_doubled(subject: Subject, wrong: Tensor, generator: Generator) -> Tens
     size = wrong.shape[1]
     chosen = torch.randperm(size, generator=generator)[: size // 2]
     wrong[:, chosen] *= 2
-    return wrong if min(len(subject.point[block.coordinates]) for block in subject.inputs) >= 2 * _ROOM else None
+    return wrong if min(len(subject.point[block.coordinates]) for block in subject.inputs) >= 2 * _MIN_SIZE else None
 
 
 def _beyond_a_kink(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
@@ -396,12 +396,12 @@ def _beyond_a_kink(subject: Subject, wrong: Tensor, generator: Generator) -> Ten
 
 
 def _iterated(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor | None:
-    """Return entries that are off by a part each of 3e-6 to 3e-5, as after too few steps of an iteration."""
-    if int((wrong != 0).sum()) < _ROOM:
+    """Return entries with relative errors of 3e-6 to 3e-5, as after too few steps of an iteration."""
+    if int((wrong != 0).sum()) < _MIN_SIZE:
         return None
-    own = Generator().manual_seed(len(wrong))  # the draws of all other faults stay what they were
-    sizes = 10 ** (torch.rand(wrong.shape, generator=own, dtype=wrong.dtype) - 5.5)
-    return wrong * (1 + sizes * torch.randn(wrong.shape, generator=own, dtype=wrong.dtype).sign())
+    separate = Generator().manual_seed(len(wrong))  # keeps the random draws of all other faults unchanged
+    sizes = 10 ** (torch.rand(wrong.shape, generator=separate, dtype=wrong.dtype) - 5.5)
+    return wrong * (1 + sizes * torch.randn(wrong.shape, generator=separate, dtype=wrong.dtype).sign())
 
 
 def _shifted_each(subject: Subject, wrong: Tensor, generator: Generator) -> Tensor:
@@ -442,7 +442,7 @@ _KNOWN: tuple[tuple[str, str, Change], ...] = (
     ("mean-for-sum", "sum", _sum),
     ("wrong-count", "Bessel's", _bessel),
     ("missing-mask", "of inputs", _unmasked),
-    ("straight-through", "as if it were not there", _as_if_straight),
+    ("straight-through", "as if it were not there", _identity),
     ("straight-through", "a smooth surrogate", _surrogate),
     ("wrong-point", "the output", _at_the_output),
     ("missing-band", "triangular", _unmasked_triangle),
@@ -456,9 +456,9 @@ _KNOWN: tuple[tuple[str, str, Change], ...] = (
     ("wrong-branch", "negative", _in_region(-1.0)),
     ("wrong-branch", "1 % on two sides", _in_region(1.01, two_sided=True)),
     ("wrong-branch", "two branches swapped", _swapped_branches),
-    ("missing-term", "half an input", _half_lost),
+    ("missing-term", "half an input", _half_zero),
     ("missing-term", "every second output", _last_slices(2)),
-    ("missing-term", "0.3 of each", _less),
+    ("missing-term", "0.3 of each", _term_subtracted),
     ("missing-term", "an outer product", _mixing_term),
     ("missing-term", "all but the diagonal", _diagonal_alone),
     ("transposed", "gradient", _transposed_gradient),

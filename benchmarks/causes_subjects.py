@@ -1,4 +1,4 @@
-"""Functions to plant faults of every kind in, large enough for a pattern to show."""
+"""Functions to plant faults of every kind in, large enough for the faults to show a pattern."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Print what changed between two runs of one benchmark: `python -m benchmarks.compare BEFORE.json AFTER.json`.
 
-The files are what the benchmarks write with `--json`. Changes for the worse come first. The exit code is 1 if there is
-any, 0 if there is none, and 2 if the files cannot be compared at all.
+The benchmarks write the files with `--json`. Changes for the worse come first. The exit code is 1 if there is any, 0 if
+there is none, and 2 if the files cannot be compared.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from benchmarks.plain_table import table
 from benchmarks.record import Row, Run, Setting, Standing, read_run
 from gradverify.serial import ReportError
 
-SLOWER = 1.1  # times the cost before, from which on a line is slower
-_COUNTS = ("mismatched", "kinks", "undetermined", "forward", "backward")  # of a row
-_SHOWN = 20  # changes of a kind that are no worse, at most, without --all
+SLOWER = 1.1  # times the cost before: a row above this is slower
+_COUNTS = ("mismatched", "kinks", "undetermined", "forward", "backward")  # fields of a row that are compared
+_SHOWN = 20  # printed changes per kind that is no worse, without --all
 
 
 class Kind(StrEnum):
-    """What became of a row, worst first."""
+    """Kinds of change of a row, worst first."""
 
     NEW_MISS = "new miss"
     NEW_FALSE_ALARM = "new false alarm"
     NEW_ERROR = "new error"
     NEW_INCONCLUSIVE = "new inconclusive"
     LOST_CAUSE = "lost cause"
-    BELOW_LIMIT = "no longer found"  # a planted fault that is now below the detection limit
+    BELOW_LIMIT = "no longer found"  # the planted fault is now below the detection limit
     SLOWER = "slower"
     BETTER = "better"
-    OTHER = "otherwise changed"  # verdict, codes, cause or counts differ, and are as good as before
+    OTHER = "otherwise changed"  # verdict, codes, cause or counts differ and are equally good
 
 
 WORSE = tuple(Kind)[: tuple(Kind).index(Kind.BETTER)]
@@ -53,15 +53,17 @@ class Change:
 
     kind: Kind
     key: str
-    text: str  # both sides, in a line
+    text: str  # before and after, one line
 
 
 def main() -> None:
-    """Compare the two files that the command line names and exit with the code for it."""
+    """Compare the two files given on the command line, print the changes and exit with 0, 1 or 2."""
     options = _options()
     before, after = _read(options.before), _read(options.after)
     if before.benchmark != after.benchmark:
-        sys.exit(_refused(f"{options.before} is a run of {before.benchmark}, {options.after} of {after.benchmark}"))
+        sys.exit(
+            _not_comparable(f"{options.before} is a run of {before.benchmark}, {options.after} of {after.benchmark}")
+        )
     found = changes(before, after)
     lines = [*differences(before, after), *change_lines(found, shown=len(found) if options.all else _SHOWN)]
     print(*lines, totals_table(before, after), verdict_line(found), sep="\n")
@@ -69,7 +71,7 @@ def main() -> None:
 
 
 def changes(before: Run, after: Run) -> list[Change]:
-    """Return every row that changed, worst first; a row of one run only is new if it is bad, and else no change."""
+    """Return every row that changed, worst first; a row of `after` alone counts only if missed or a false alarm."""
     old = {row.key: row for row in before.rows}
     found = [change for row in after.rows for change in _changes(old.get(row.key), row)]
     return sorted(found, key=lambda change: tuple(Kind).index(change.kind))
@@ -81,9 +83,9 @@ def is_worse(found: Sequence[Change]) -> bool:
 
 
 def differences(before: Run, after: Run) -> list[str]:
-    """Return why the two runs are not comparable as a whole, a line for each reason."""
-    found = [f"NOT COMPARABLE: {text}" for text in _other(before.versions, after.versions)]
-    found += [f"NOT COMPARABLE: option {text}" for text in _other(before.options, after.options)]
+    """Return the reasons why the two runs are not comparable as a whole, one line each."""
+    found = [f"NOT COMPARABLE: {text}" for text in _differing(before.versions, after.versions)]
+    found += [f"NOT COMPARABLE: option {text}" for text in _differing(before.options, after.options)]
     old, new = {row.key for row in before.rows}, {row.key for row in after.rows}
     for title, keys in (("before", sorted(old - new)), ("after", sorted(new - old))):
         if keys:
@@ -93,7 +95,7 @@ def differences(before: Run, after: Run) -> list[str]:
 
 
 def change_lines(found: Sequence[Change], shown: int) -> Iterator[str]:
-    """Yield a heading and a line per change for each kind; at most `shown` lines of a kind that is no worse."""
+    """Yield a heading and a line per change for each kind; at most `shown` lines for a kind that is no worse."""
     for kind in Kind:
         of_kind = [change for change in found if change.kind is kind]
         if of_kind:
@@ -115,7 +117,7 @@ def totals_table(before: Run, after: Run) -> str:
 
 
 def verdict_line(found: Sequence[Change]) -> str:
-    """Return the last line: how many changes of each direction there are."""
+    """Return the last line: the numbers of worse, better and other changes."""
     worse = sum(change.kind in WORSE for change in found)
     better = sum(change.kind is Kind.BETTER for change in found)
     return f"{worse} worse, {better} better, {len(found) - worse - better} otherwise changed"
@@ -124,7 +126,7 @@ def verdict_line(found: Sequence[Change]) -> str:
 def _changes(before: Row | None, after: Row) -> Iterator[Change]:
     kind = _kind(before, after)
     if kind is not None:
-        text = f"{_said(before) if before is not None else 'no row'} -> {_said(after)}"
+        text = f"{_described(before) if before is not None else 'no row'} -> {_described(after)}"
         yield Change(kind=kind, key=after.key, text=f"{text}: {after.note}" if after.note else text)
     if before is not None and _is_slower(before, after):
         text = f"{before.cost:.3g} -> {after.cost:.3g} of {after.against}"
@@ -132,7 +134,7 @@ def _changes(before: Row | None, after: Row) -> Iterator[Change]:
 
 
 def _kind(before: Row | None, after: Row) -> Kind | None:
-    """Return what became of the row; None if nothing did."""
+    """Return the kind of change, None if the row did not change."""
     order = tuple(Standing)
     if before is None:
         return _WORSENED[after.standing] if after.standing in (Standing.MISSED, Standing.FALSE_ALARM) else None
@@ -140,10 +142,10 @@ def _kind(before: Row | None, after: Row) -> Kind | None:
         return _WORSENED[after.standing] if order.index(after.standing) > order.index(before.standing) else Kind.BETTER
     if before.cause is not None and after.cause is None:
         return Kind.LOST_CAUSE
-    return Kind.OTHER if _compared(before) != _compared(after) else None
+    return Kind.OTHER if _compared_fields(before) != _compared_fields(after) else None
 
 
-def _compared(row: Row) -> tuple[object, ...]:
+def _compared_fields(row: Row) -> tuple[object, ...]:
     return row.verdict, row.codes, row.cause, *(getattr(row, name) for name in _COUNTS)
 
 
@@ -153,12 +155,12 @@ def _is_slower(before: Row, after: Row) -> bool:
     return after.cost > SLOWER * before.cost
 
 
-def _said(row: Row) -> str:
+def _described(row: Row) -> str:
     counts = [f"{getattr(row, name)} {name}" for name in _COUNTS if getattr(row, name)]
     return ", ".join(filter(None, [f"{row.verdict} ({row.standing})", *row.codes, row.cause or "", *counts]))
 
 
-def _other(before: Sequence[Setting], after: Sequence[Setting]) -> Iterator[str]:
+def _differing(before: Sequence[Setting], after: Sequence[Setting]) -> Iterator[str]:
     old, new = ({setting.name: setting.value for setting in settings} for settings in (before, after))
     for name in dict.fromkeys((*old, *new)):
         if old.get(name) != new.get(name):
@@ -177,10 +179,10 @@ def _read(path: Path) -> Run:
     try:
         return read_run(path)
     except (OSError, ValueError, ReportError) as error:
-        sys.exit(_refused(f"{path} is not a file that a benchmark wrote with --json: {error}"))
+        sys.exit(_not_comparable(f"{path} is not a file that a benchmark wrote with --json: {error}"))
 
 
-def _refused(text: str) -> int:
+def _not_comparable(text: str) -> int:
     print(f"NOT COMPARABLE: {text}", file=sys.stderr)
     return 2
 

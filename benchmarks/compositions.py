@@ -1,8 +1,8 @@
 """Judge random compositions of torch's operators: `python -m benchmarks.compositions [--count N] [--first SEED]`.
 
-Each is a few operators after another, at inputs that are large, small, far from zero, of many sizes, or whole and half
-numbers. torch differentiates them, so none should fail, and where one passes, mistakes are planted in its gradient.
-Prints every one that does not pass, every mistake that is not caught, and how many there were of each.
+Each applies two to nine operators to inputs that are large, small, far from zero, of mixed magnitudes, or multiples of
+one half. torch differentiates them, so none should fail. If one passes, mistakes are planted in its gradient. Prints
+every composition that does not pass, every mistake that is not caught, and the counts.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from gradverify.result import Verdict
 
 _SIZES = (1, 2, 3, 4, 5, 8)
 _LONG = (30, 100)
-_TRIES = 100  # operators drawn for one composition, at most
-_LARGEST, _FARTHEST = 400, 1e9  # a tensor on the way, in entries and in magnitude
-_OF_SIZE = 1e-4  # of the largest: where mistakes are planted
+_TRIES = 100  # largest number of operators drawn for one composition
+_LARGEST, _FARTHEST = 400, 1e9  # largest number of entries and largest magnitude of an intermediate tensor
+_OF_SIZE = 1e-4  # times the largest gradient entry: mistakes are planted in larger entries
 
-Step = Callable[[Sequence[Tensor]], Tensor]  # of all tensors so far
+Step = Callable[[Sequence[Tensor]], Tensor]  # from all tensors so far to the next one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composition:
-    """Operators after another."""
+    """A sequence of operators."""
 
     inputs: tuple[Tensor, ...]
     steps: tuple[Step, ...]
     names: tuple[str, ...]
 
     def __call__(self, *inputs: Tensor) -> Tensor:
-        """Return what the last step gives."""
-        found = list(inputs)
+        """Return the result of the last step."""
+        tensors = list(inputs)
         for step in self.steps:
-            found.append(step(found))
-        return found[-1]
+            tensors.append(step(tensors))
+        return tensors[-1]
 
 
 def main() -> None:
-    """Run what the command line asks for and print the counts."""
+    """Judge the compositions that the command line selects and print the counts."""
     options = _options()
     begin, verdicts = time.perf_counter(), Counter[str]()
     rows, planted = list[Row](), list[Answer]()
@@ -81,12 +81,12 @@ def _options() -> argparse.Namespace:
 
 
 def differentiated_problems(seeds: Iterable[int]) -> Iterator[tuple[str, Problem]]:
-    """Yield the compositions that torch has a gradient of, with their names."""
+    """Yield name and problem of the compositions of which torch computes a finite gradient."""
     for seed in seeds:
-        made = composition(seed)
-        problem = bind(made, made.inputs, names=[f"x{k}" for k in range(len(made.inputs))])
-        if _is_differentiated(made):
-            yield _name(seed, made), problem
+        chain = composition(seed)
+        problem = bind(chain, chain.inputs, names=[f"x{k}" for k in range(len(chain.inputs))])
+        if _is_differentiated(chain):
+            yield _name(seed, chain), problem
 
 
 def composition(seed: int) -> Composition:
@@ -95,16 +95,16 @@ def composition(seed: int) -> Composition:
     inputs = _inputs(draw, generator)
     steps: list[Step] = []
     names: list[str] = []
-    found, wanted = list(inputs), draw.randint(2, 9)
+    tensors, wanted = list(inputs), draw.randint(2, 9)
     for _ in range(_TRIES):
-        name, step = _step(draw, found)
+        name, step = _step(draw, tensors)
         try:
-            value = step(found)
-        except (RuntimeError, IndexError):  # of shapes that the operator does not take
+            value = step(tensors)
+        except (RuntimeError, IndexError):  # the operator does not accept these shapes
             continue
         if not value.numel() or value.numel() > _LARGEST or not float(value.abs().max()) <= _FARTHEST:
             continue
-        found.append(value)
+        tensors.append(value)
         steps.append(step)
         names.append(name)
         if len(steps) == wanted:
@@ -143,10 +143,10 @@ def _input(shape: tuple[int, ...], kind: float, draw: random.Random, generator: 
     return values
 
 
-def _step(draw: random.Random, found: Sequence[Tensor]) -> tuple[str, Step]:
-    """Draw an operator with what it is applied to: mostly what came last."""
-    place = draw.randrange(len(found)) if draw.random() < 0.3 else len(found) - 1
-    dimensions, kind = found[place].dim(), draw.random()
+def _step(draw: random.Random, tensors: Sequence[Tensor]) -> tuple[str, Step]:
+    """Return the name and step of a random operator, applied to the last tensor or, less often, to an earlier one."""
+    place = draw.randrange(len(tensors)) if draw.random() < 0.3 else len(tensors) - 1
+    dimensions, kind = tensors[place].dim(), draw.random()
     if kind < 0.5 or not dimensions:
         name, single = draw.choice(list(SINGLE.items()))
         return name, lambda values: single(values[place])
@@ -159,25 +159,25 @@ def _step(draw: random.Random, found: Sequence[Tensor]) -> tuple[str, Step]:
         name, along = draw.choice(list(ALONG.items()))
         return name, lambda values: along(values[place], dimension)
     name, pair = draw.choice(list(PAIRS.items()))
-    other = draw.randrange(len(found) - 1) if len(found) > 1 else place
-    other = len(found) - 1 if other == place else other
+    other = draw.randrange(len(tensors) - 1) if len(tensors) > 1 else place
+    other = len(tensors) - 1 if other == place else other
     return name, lambda values: pair(values[place], values[other])
 
 
-def _is_differentiated(made: Composition) -> bool:
-    """Tell whether torch has a number for the gradient: where it has none it is wrong, or there is none."""
-    if not made.steps:
+def _is_differentiated(chain: Composition) -> bool:
+    """True if torch computes a gradient and it is finite; else the gradient is wrong or does not exist."""
+    if not chain.steps:
         return False
-    value = made(*made.inputs)
+    value = chain(*chain.inputs)
     if not value.requires_grad:
         return False
-    grads = torch.autograd.grad(value.sum(), made.inputs, allow_unused=True)
+    grads = torch.autograd.grad(value.sum(), chain.inputs, allow_unused=True)
     return all(grad is None or bool(grad.isfinite().all()) for grad in grads)
 
 
-def _name(seed: int, made: Composition) -> str:
-    shapes = " ".join("x".join(map(str, value.shape)) for value in made.inputs)
-    return f"{seed} [{shapes}] {' '.join(made.names)}"
+def _name(seed: int, chain: Composition) -> str:
+    shapes = " ".join("x".join(map(str, value.shape)) for value in chain.inputs)
+    return f"{seed} [{shapes}] {' '.join(chain.names)}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The operators that `compositions` puts together, by the name that is printed of each."""
+"""The operators of `compositions`, by printed name."""
 
 from __future__ import annotations
 

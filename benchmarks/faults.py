@@ -1,4 +1,4 @@
-"""The kinds of fault, as one table: each makes a wrong backward of a right Jacobian."""
+"""A table of the kinds of fault; each turns a right Jacobian into a wrong backward."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One kind of fault at one size; `plant` gives None where it cannot occur."""
+    """One kind of fault at one size; `plant` returns None if it cannot occur in the subject."""
 
     kind: str
     scale: float | None
     plant: Callable[[Subject, Generator], Plan | None]
 
 
-def _everywhere(change: Callable[[Subject, Tensor], Tensor | None]) -> Callable[[Subject, Generator], Plan | None]:
+def _change_all(change: Callable[[Subject, Tensor], Tensor | None]) -> Callable[[Subject, Generator], Plan | None]:
     def plant(subject: Subject, generator: Generator) -> Plan | None:
         wrong = change(subject, subject.jacobian.clone())
         return None if wrong is None else Plan(claim=linear(wrong))
@@ -39,7 +39,7 @@ def _everywhere(change: Callable[[Subject, Tensor], Tensor | None]) -> Callable[
     return plant
 
 
-def _one(
+def _change_one(
     candidates: Callable[[Tensor], Tensor], change: Callable[[Tensor, int, int], float]
 ) -> Callable[[Subject, Generator], Plan | None]:
     def plant(subject: Subject, generator: Generator) -> Plan | None:
@@ -55,7 +55,7 @@ def _one(
 
 
 def _sizes(low: float, high: float) -> Callable[[Tensor], Tensor]:
-    """Choose non-zero entries whose share of their row's largest lies in (low, high]."""
+    """Return a mask function: True where |entry| / max|row| lies in (low, high]."""
 
     def chosen(jacobian: Tensor) -> Tensor:
         share = jacobian.abs() / jacobian.abs().amax(dim=1, keepdim=True).clamp(min=1e-300)
@@ -69,6 +69,7 @@ def _nonzero(jacobian: Tensor) -> Tensor:
 
 
 def _zero_beside_others(jacobian: Tensor) -> Tensor:
+    """Mask of zeros in a row and a column that have non-zero entries."""
     return (jacobian == 0) & (jacobian != 0).any(1, keepdim=True) & (jacobian != 0).any(0, keepdim=True)
 
 
@@ -108,7 +109,7 @@ def _rolled(subject: Subject, wrong: Tensor) -> Tensor:
 
 
 def _missing_sum(subject: Subject, wrong: Tensor) -> Tensor | None:
-    """Count only the first output that an input goes into, in inputs that go into several."""
+    """Keep only the first output of each input that affects several outputs."""
     several = (wrong != 0).sum(0) > 1
     later = (wrong != 0).cumsum(0) > 1
     wrong[later & several] = 0
@@ -147,8 +148,8 @@ def _unconjugated(subject: Subject, wrong: Tensor) -> Tensor | None:
     return wrong if imaginary else None
 
 
-def _forgotten(subject: Subject, generator: Generator) -> Plan | None:
-    """Answer a cotangent of ones, whatever was asked, in the upper half of the inputs."""
+def _cotangent_ignored(subject: Subject, generator: Generator) -> Plan | None:
+    """Ignore the cotangent, as if it were ones, for inputs above the median."""
     region = subject.point >= subject.point.median()
     fixed = subject.jacobian.sum(0)
     return Plan(claim=lambda cotangent: torch.where(region, fixed, cotangent @ subject.jacobian))
@@ -183,45 +184,47 @@ def _last_row(factor: float) -> Callable[[Subject, Tensor], Tensor]:
 
 
 FAULTS: tuple[Fault, ...] = (
-    *(Fault(kind="all × (1+s)", scale=s, plant=_everywhere(_times(1 + s))) for s in SCALES),
-    *(Fault(kind="one × (1+s)", scale=s, plant=_one(_nonzero, _scaled(1 + s))) for s in SCALES),
+    *(Fault(kind="all × (1+s)", scale=s, plant=_change_all(_times(1 + s))) for s in SCALES),
+    *(Fault(kind="one × (1+s)", scale=s, plant=_change_one(_nonzero, _scaled(1 + s))) for s in SCALES),
     *(
-        Fault(kind="one of 1e-6…1e-3 of its row × (1+s)", scale=s, plant=_one(_sizes(1e-6, 1e-3), _scaled(1 + s)))
+        Fault(
+            kind="one of 1e-6…1e-3 of its row × (1+s)", scale=s, plant=_change_one(_sizes(1e-6, 1e-3), _scaled(1 + s))
+        )
         for s in SCALES[:6]
     ),
     *(
-        Fault(kind="one below 1e-6 of its row × (1+s)", scale=s, plant=_one(_sizes(1e-12, 1e-6), _scaled(1 + s)))
+        Fault(kind="one below 1e-6 of its row × (1+s)", scale=s, plant=_change_one(_sizes(1e-12, 1e-6), _scaled(1 + s)))
         for s in SCALES[:4]
     ),
-    *(Fault(kind="zero filled with s", scale=s, plant=_one(_zero_beside_others, _filled(s))) for s in SCALES),
+    *(Fault(kind="zero filled with s", scale=s, plant=_change_one(_zero_beside_others, _filled(s))) for s in SCALES),
     *(Fault(kind="offset of s whatever the cotangent", scale=s, plant=_offset(s)) for s in SCALES[:6]),
     *(
-        Fault(kind="offset of s times the cotangents", scale=s, plant=_everywhere(_proportional_offset(s)))
+        Fault(kind="offset of s times the cotangents", scale=s, plant=_change_all(_proportional_offset(s)))
         for s in SCALES[:6]
     ),
-    Fault(kind="one × -1", scale=None, plant=_one(_nonzero, _scaled(-1))),
-    Fault(kind="one × 0", scale=None, plant=_one(_nonzero, _scaled(0))),
-    Fault(kind="all × -1", scale=None, plant=_everywhere(_times(-1))),
-    Fault(kind="all × 0", scale=None, plant=_everywhere(_times(0))),
-    Fault(kind="all × 2", scale=None, plant=_everywhere(_times(2))),
-    Fault(kind="last output × 2", scale=None, plant=_everywhere(_last_row(2))),
-    Fault(kind="swapped inputs", scale=None, plant=_everywhere(_swapped_inputs)),
-    Fault(kind="transposed", scale=None, plant=_everywhere(_transposed)),
-    Fault(kind="rolled inputs", scale=None, plant=_everywhere(_rolled)),
-    Fault(kind="rolled outputs", scale=None, plant=_everywhere(lambda _, j: j.roll(1, 0))),
-    Fault(kind="missing broadcast sum", scale=None, plant=_everywhere(_missing_sum)),
-    Fault(kind="mean for sum", scale=None, plant=_everywhere(_mean_for_sum)),
-    Fault(kind="sum for mean", scale=None, plant=_everywhere(_sum_for_mean)),
-    Fault(kind="detached input", scale=None, plant=_everywhere(_detached)),
-    Fault(kind="zero in a region", scale=None, plant=_everywhere(_branch)),
-    Fault(kind="1 % too large in a region", scale=None, plant=_everywhere(_leaky_branch)),
-    Fault(kind="unconjugated", scale=None, plant=_everywhere(_unconjugated)),
-    Fault(kind="cotangent forgotten in a region", scale=None, plant=_forgotten),
-    Fault(kind="rounded to float32", scale=None, plant=_everywhere(_rounded(torch.float32))),
-    Fault(kind="rounded to bfloat16", scale=None, plant=_everywhere(_rounded(torch.bfloat16))),
+    Fault(kind="one × -1", scale=None, plant=_change_one(_nonzero, _scaled(-1))),
+    Fault(kind="one × 0", scale=None, plant=_change_one(_nonzero, _scaled(0))),
+    Fault(kind="all × -1", scale=None, plant=_change_all(_times(-1))),
+    Fault(kind="all × 0", scale=None, plant=_change_all(_times(0))),
+    Fault(kind="all × 2", scale=None, plant=_change_all(_times(2))),
+    Fault(kind="last output × 2", scale=None, plant=_change_all(_last_row(2))),
+    Fault(kind="swapped inputs", scale=None, plant=_change_all(_swapped_inputs)),
+    Fault(kind="transposed", scale=None, plant=_change_all(_transposed)),
+    Fault(kind="rolled inputs", scale=None, plant=_change_all(_rolled)),
+    Fault(kind="rolled outputs", scale=None, plant=_change_all(lambda _, j: j.roll(1, 0))),
+    Fault(kind="missing broadcast sum", scale=None, plant=_change_all(_missing_sum)),
+    Fault(kind="mean for sum", scale=None, plant=_change_all(_mean_for_sum)),
+    Fault(kind="sum for mean", scale=None, plant=_change_all(_sum_for_mean)),
+    Fault(kind="detached input", scale=None, plant=_change_all(_detached)),
+    Fault(kind="zero in a region", scale=None, plant=_change_all(_branch)),
+    Fault(kind="1 % too large in a region", scale=None, plant=_change_all(_leaky_branch)),
+    Fault(kind="unconjugated", scale=None, plant=_change_all(_unconjugated)),
+    Fault(kind="cotangent forgotten in a region", scale=None, plant=_cotangent_ignored),
+    Fault(kind="rounded to float32", scale=None, plant=_change_all(_rounded(torch.float32))),
+    Fault(kind="rounded to bfloat16", scale=None, plant=_change_all(_rounded(torch.bfloat16))),
 )
 
 
 def limit_fault(limit: float) -> Fault:
     """Return the fault of one entry that is twice as wrong as the printed detection limit."""
-    return Fault(kind="one × (1 + 2·limit)", scale=None, plant=_one(_nonzero, _scaled(1 + 2 * limit)))
+    return Fault(kind="one × (1 + 2·limit)", scale=None, plant=_change_one(_nonzero, _scaled(1 + 2 * limit)))

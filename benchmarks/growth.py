@@ -1,4 +1,4 @@
-"""A picture of how times grow with size: two lines on logarithmic axes, as SVG."""
+"""SVG plot of time against size on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _WIDTH, _HEIGHT, _MARGIN = 640, 400, 60
-_OURS, _THEIRS = "#0072b2", "#d55e00"  # told apart by the colour-blind too
+_OURS, _THEIRS = "#0072b2", "#d55e00"  # distinguishable with colour blindness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Seconds for one size; `theirs` is None where torch's check was left out."""
+    """Seconds for one size; `theirs` is None if torch's check was not run."""
 
     size: int
     ours: float
@@ -32,7 +32,7 @@ class _Axis:
 
 
 def drawn(points: Sequence[Point]) -> str:
-    """Return the picture; there must be at least one point."""
+    """Return the plot as SVG; needs at least one point."""
     theirs = [(point.size, point.theirs) for point in points if point.theirs is not None]
     ours = [(point.size, point.ours) for point in points]
     times = [seconds for _, seconds in (*ours, *theirs)]

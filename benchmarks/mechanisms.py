@@ -1,7 +1,7 @@
-"""The mechanisms of the numeric engine that can be switched off from outside, and how to do it.
+"""Mechanisms of the numeric engine that can be switched off from outside.
 
-Each is one function of `gradverify.core`. Off, another function of the same signature stands in its place wherever it
-is imported: one that excuses nothing, hears no noise, or leaves every entry to the next look.
+Each is one function of `gradverify.core`. To switch it off, a function of the same signature replaces it wherever it is
+imported. The replacement excuses nothing, measures no noise, or leaves every entry to the next look.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from gradverify.core.decide.first_look import First
 from gradverify.core.excuses.second_look import EXCUSES
 
 Function = Callable[..., Any]
-Replacement = Callable[[Function], Function]  # from a function to what stands in its place
+Replacement = Callable[[Function], Function]  # from a function to its replacement
 
 
 class Group(StrEnum):
-    """What kind of mechanism it is."""
+    """Kinds of mechanism."""
 
-    EXCUSE = "excuse"  # asked about every accusation before it is raised
-    NOISE = "noise"  # how exactly the forward is known
-    LOOK = "look"  # judges entries before the thorough look does
+    EXCUSE = "excuse"  # may withdraw a mismatch before it is reported
+    NOISE = "noise"  # part of the error estimate of the forward
+    LOOK = "look"  # judges entries before the most thorough look
     OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mechanism:
-    """One function and what stands in its place when it is off."""
+    """One function and its replacement when it is off."""
 
     name: str
     group: Group
@@ -45,17 +45,17 @@ class Mechanism:
 
 
 def _nothing_like(place: int) -> Function:
-    """Return a function that returns zeros of the shape, device and dtype of its argument at this place."""
+    """Return a function that returns zeros like its positional argument `place`."""
     return lambda *arguments: torch.zeros_like(arguments[place])
 
 
 def _argument(place: int) -> Function:
-    """Return a function that returns its argument at this place as it is."""
+    """Return a function that returns its positional argument `place`."""
     return lambda *arguments: arguments[place]
 
 
 def _nothing(*arguments: Any) -> None:
-    """Take any arguments."""
+    """Accept any arguments and return None."""
 
 
 def _no_rounding_inside(sampled: Any, samples: Any, own: Any) -> Any:
@@ -66,15 +66,15 @@ def _judged_by_richardson(tile: Any) -> First:
     return first_look._judged(tile, first_look._by_richardson)
 
 
-def _no_height(sampled: Any, samples: Any, *others: Any) -> Any:
+def _no_height(sampled: Any, samples: Any, *replacements: Any) -> Any:
     return torch.zeros_like(samples.plus[:, 0])
 
 
-def _no_claim_open(context: Any, samples: Any, claimed: Any, scatter: Any) -> Any:
+def _no_claim_undecided(context: Any, samples: Any, claimed: Any, scatter: Any) -> Any:
     return torch.zeros_like(claimed, dtype=torch.bool)
 
 
-def _none_unseen(sampled: Any, noise: Any, samples: Any, claimed: Any, numeric: Any) -> Any:
+def _no_row_unseen(sampled: Any, noise: Any, samples: Any, claimed: Any, numeric: Any) -> Any:
     return torch.zeros_like(claimed, dtype=torch.bool)
 
 
@@ -119,9 +119,9 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _noise("leap", "estimate.staircase", "rounding_jump", _no_height),
     _noise("rounding inside", "estimate.smoothness", "_inside", _no_rounding_inside),
     _noise("faint", "decide.unresolvable", "below_cancellation_floor", _nothing),
-    _noise("still", "decide.unresolvable", "is_too_short_to_tell", _no_claim_open),
-    _noise("steep", "decide.unresolvable", "unseen", _none_unseen),
-    _noise("drift", "estimate.tableau", "_drift", lambda difference, *others: torch.zeros_like(difference[:, 0])),
+    _noise("still", "decide.unresolvable", "is_too_short_to_tell", _no_claim_undecided),
+    _noise("steep", "decide.unresolvable", "unseen", _no_row_unseen),
+    _noise("drift", "estimate.tableau", "_drift", lambda difference, *replacements: torch.zeros_like(difference[:, 0])),
     _noise("float64 forward", "forward.precision", "in_double", _argument(0)),
     _noise("rounded inputs", "forward.precision", "as_rounded", _nothing),
     _look("entry by entry", "strategy.elementwise", "compare_entry_by_entry", _nothing),
@@ -139,16 +139,16 @@ MECHANISMS: tuple[Mechanism, ...] = (
 
 @contextmanager
 def switched_off(mechanism: Mechanism) -> Iterator[None]:
-    """Put `off` in the function's place wherever gradverify has imported it."""
-    with _standing_in((mechanism,), lambda each: each.off):
+    """Replace the mechanism's function by `off` wherever gradverify has imported it."""
+    with _replacements((mechanism,), lambda each: each.off):
         yield
 
 
 @contextmanager
 def noted(mechanisms: Sequence[Mechanism], asked: set[str]) -> Iterator[None]:
-    """Put into `asked` the names of the mechanisms that are called."""
+    """Add the names of the mechanisms that are called to `asked`."""
 
-    def noting(mechanism: Mechanism) -> Function:
+    def recorder(mechanism: Mechanism) -> Function:
         function = _function(mechanism)
 
         def called(*arguments: Any, **named: Any) -> Any:
@@ -157,18 +157,18 @@ def noted(mechanisms: Sequence[Mechanism], asked: set[str]) -> Iterator[None]:
 
         return called
 
-    with _standing_in(mechanisms, noting):
+    with _replacements(mechanisms, recorder):
         yield
 
 
 @contextmanager
-def _standing_in(mechanisms: Sequence[Mechanism], other: Callable[[Mechanism], Function]) -> Iterator[None]:
-    """Replace each mechanism's function in every module of gradverify, and in the tuples of functions there."""
-    others = {_function(mechanism): other(mechanism) for mechanism in mechanisms}
+def _replacements(mechanisms: Sequence[Mechanism], other: Callable[[Mechanism], Function]) -> Iterator[None]:
+    """Replace each mechanism's function in every module of gradverify and in the modules' tuples of functions."""
+    replacements = {_function(mechanism): other(mechanism) for mechanism in mechanisms}
     changed: list[tuple[Any, str, object]] = []
     for module in [module for name, module in sys.modules.items() if name.startswith("gradverify.")]:
         for name, value in list(vars(module).items()):
-            found = _replaced(value, others)
+            found = _replaced(value, replacements)
             if found is not value:
                 changed.append((module, name, value))
                 setattr(module, name, found)
@@ -179,10 +179,10 @@ def _standing_in(mechanisms: Sequence[Mechanism], other: Callable[[Mechanism], F
             setattr(module, name, value)
 
 
-def _replaced(value: object, others: dict[Function, Function]) -> object:
-    if isinstance(value, tuple) and any(callable(each) and each in others for each in value):
-        return tuple(others.get(each, each) for each in value)
-    return others.get(value, value) if callable(value) and _is_hashable(value) else value
+def _replaced(value: object, replacements: dict[Function, Function]) -> object:
+    if isinstance(value, tuple) and any(callable(each) and each in replacements for each in value):
+        return tuple(replacements.get(each, each) for each in value)
+    return replacements.get(value, value) if callable(value) and _is_hashable(value) else value
 
 
 def _is_hashable(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""One wrong place in a gradient that is right elsewhere, and what a check makes of it."""
+"""Gradients with one wrong entry, and the verdict of gradcheck on them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STANDINGS = {
     MISSED: Standing.MISSED,
 }
 
-Change = Callable[[Tensor, int], float]  # of a gradient (n,) and a place in it: the wrong number there
+Change = Callable[[Tensor, int], float]  # (gradient (n,), place) -> wrong value at that place
 
 
 def _times(factor: float) -> Change:
@@ -50,7 +50,7 @@ FAULTS: dict[str, Change] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What became of one fault."""
+    """The outcome of one fault."""
 
     fault: str
     said: str  # caught, under limit, ...
@@ -58,9 +58,9 @@ class Answer:
 
 
 def answers(name: str, problem: Problem, seed: int, least: float = 0.0) -> Iterator[Answer]:
-    """Yield every fault that can be planted with what became of it, in a problem that passes.
+    """Yield the outcome of every fault that can be planted in a problem that passes.
 
-    The place is one whose gradient is more than `least` of the largest there is.
+    The place is drawn from entries of the gradient above `least` times the largest.
     """
     try:
         tape = record(problem)
@@ -73,12 +73,12 @@ def answers(name: str, problem: Problem, seed: int, least: float = 0.0) -> Itera
         return
     place = int(places[torch.randint(len(places), (), generator=torch.Generator().manual_seed(seed))])
     for fault, change in FAULTS.items():
-        off = abs(change(gradient, place) / float(gradient[place]) - 1)
-        if not off:
+        relative_error = abs(change(gradient, place) / float(gradient[place]) - 1)
+        if not relative_error:
             continue
         wrong = planted(problem, [output.name for output in tape.outputs], _claim(backward, place, change))
         found = checked("gradcheck", wrong, seed)
-        said = _answer(found, off)
+        said = _outcome(found, relative_error)
         row = judged_row(f"{name}: {fault}", found, _STANDINGS[said], "" if said == CAUGHT else found.message)
         yield Answer(fault=fault, said=said, row=row)
 
@@ -92,19 +92,19 @@ def _claim(backward: Backward, place: int, change: Change) -> Callable[[Tensor],
     return claim
 
 
-def _answer(found: CheckResult, off: float) -> str:
-    """Return what became of a fault that is so much of the entry, in the answer to some cotangent."""
+def _outcome(found: CheckResult, relative_error: float) -> str:
+    """Return the outcome of a fault with relative error `relative_error` in the gradient of a random cotangent."""
     if found.verdict is Verdict.FAIL:
         return CAUGHT
     if found.verdict is not Verdict.PASS:
         return OPEN
-    if found.detection_limit is None or off <= found.detection_limit:
+    if found.detection_limit is None or relative_error <= found.detection_limit:
         return UNDER
-    return KINK if found.kinks else MISSED  # where several values are accepted
+    return KINK if found.kinks else MISSED  # several values are accepted at a kink
 
 
 def answers_table(found: Sequence[Answer]) -> str:
-    """Return a row for every fault: how many were planted, and what became of them."""
+    """Return a table with a row per fault: number planted, and number of each outcome."""
     counts = Counter((answer.fault, answer.said) for answer in found)
     rows = [
         (fault, sum(counts[fault, each] for each in _STANDINGS), *(counts[fault, each] for each in _STANDINGS))

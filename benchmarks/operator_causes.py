@@ -1,7 +1,7 @@
-"""Measure how often a cause is named rightly in torch's own operators: `python -m benchmarks.operator_causes`.
+"""Measure how often the right cause is named in torch's own operators: `python -m benchmarks.operator_causes`.
 
 At torch's own test inputs, every fault of `benchmarks.causes` is planted in each operator that gradcheck passes. Prints
-the same table, and every block that was called something else. Needs `expecttest`, as `benchmarks.operators` does.
+the same table, and every block with another cause. Needs `expecttest`, as `benchmarks.operators` does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gradverify.result import Verdict
 
 
 def main() -> None:
-    """Run what the command line asks for and print the table."""
+    """Plant faults in the operators that the command line selects and print the table."""
     options = _options()
     begin, answers = time.perf_counter(), []
     for answer in _answers(options):

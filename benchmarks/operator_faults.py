@@ -1,7 +1,7 @@
 """Plant mistakes in the gradients of torch's own operators: `python -m benchmarks.operator_faults [-k TEXT]`.
 
-At torch's own test inputs, each operator that gradcheck passes gets a backward that is right but for one thing. Prints
-how many of these are caught, and every one that is not. Needs `expecttest`, as `benchmarks.operators` does.
+At torch's own test inputs, each operator that gradcheck passes gets a backward with one wrong entry. Prints how many
+of these are caught, and every one that is not. Needs `expecttest`, as `benchmarks.operators` does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gradverify.result import Verdict
 
 
 def main() -> None:
-    """Run what the command line asks for and print the table."""
+    """Plant faults in the operators that the command line selects and print the table."""
     options = _options()
     begin, found = time.perf_counter(), list[Answer]()
     for number, subject in enumerate(subjects(options.k, options.samples, "float64", options.seed)):

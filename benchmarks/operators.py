@@ -1,7 +1,7 @@
 """Judge torch's own operators at torch's own test inputs: `python -m benchmarks.operators [-k TEXT] [--check NAME]`.
 
-Nothing here was chosen by us: the operators and inputs are those of torch's test suite, so that a false alarm cannot
-hide behind a well-picked point. Needs `expecttest`, which torch's testing module imports.
+Operators and inputs are those of torch's test suite, so that no favourable choice of point hides a false alarm. Needs
+`expecttest`, which torch's testing module imports.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gradverify.checks.registry import CHECKS, run_check
 from gradverify.core.model.problem import Problem, bind
 from gradverify.core.whole.evidence import undiagnosed
 
-_LARGEST = 20_000  # entries of a Jacobian that is worth the time here
+_LARGEST = 20_000  # a tenth of the largest n² that is judged, n the number of input entries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Subject:
 
 
 def main() -> None:
-    """Run what the command line asks for and print everything that is no pass."""
+    """Judge the operators that the command line selects and print every result but pass and skip."""
     options = _options()
     rows: list[Row] = []
     counts: Counter[tuple[str, str]] = Counter()
@@ -73,7 +73,7 @@ def _options() -> argparse.Namespace:
 
 
 def subjects(text: str, samples: int, dtype: str, seed: int) -> Iterator[Subject]:
-    """Yield torch's operators whose name contains `text`, at no more than so many of their inputs each."""
+    """Yield torch's operators whose name contains `text`, with at most `samples` inputs each."""
     try:
         from torch.testing._internal.common_methods_invocations import op_db
     except ImportError as error:
@@ -85,7 +85,7 @@ def subjects(text: str, samples: int, dtype: str, seed: int) -> Iterator[Subject
         torch.manual_seed(seed)
         try:
             found = list(operator.sample_inputs("cpu", wanted, requires_grad=True))
-        except Exception as error:  # whatever torch's own tests raise on this machine
+        except Exception as error:  # torch's own tests may raise anything on this machine
             print(f"{'no inputs':12} {operator.name}: {error}")
             continue
         step = max(1, len(found) // samples)
@@ -112,7 +112,7 @@ def _judged(check: str, subject: Subject, seed: int) -> Row:
     settings, key = Settings(seed=seed, torch_gradcheck=TorchGradcheck.NEVER), f"{subject.name}, {check}"
     try:
         result = run_check(check, subject.problem, settings, undiagnosed)
-    except Exception as error:  # a defect of ours, or what the operator raises: both are worth a line
+    except Exception as error:  # a defect of ours, or an error of the operator: both get a row
         note = f"{type(error).__name__}: {error}".splitlines()[0]
         return Row(key=key, standing=Standing.ERROR, verdict="raised", note=note)
     return judged_row(key, result, standing_of_right(result.verdict))

@@ -1,4 +1,4 @@
-"""Rows as plain text in columns."""
+"""Tables in plain text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return the rows under the header, first column to the left, the others to the right."""
+    """Return the header and rows as text; first column left-aligned, the others right-aligned."""
     lines = [tuple(map(str, header)), *(tuple(map(str, row)) for row in rows)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(header))]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""Plants a wrong backward in a right function."""
+"""Replace the backward of a right function by a wrong one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Planted(Function):
 
 
 def planted(right: Problem, kept: Sequence[str], claim: Claim) -> Problem:
-    """Return the problem with `claim` for a backward of the outputs that are `kept`, by their names."""
+    """Return the problem with `claim` as its backward; `kept` names the outputs that it keeps."""
     return replace(
         right,
         function=partial(_Planted.apply, right, kept, claim),
@@ -50,5 +50,5 @@ def linear(wrong: Tensor) -> Claim:
 
 
 def claimed_jacobian(claim: Claim, outputs: int) -> Tensor:
-    """Return what backward says to one-hot cotangents, (m, n)."""
+    """Return the Jacobian that `claim` computes from one-hot cotangents, (m, n)."""
     return torch.stack([claim(row) for row in torch.eye(outputs, dtype=torch.float64)])

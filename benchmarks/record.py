@@ -1,4 +1,4 @@
-"""Benchmark results as JSON, for `benchmarks.compare`: one row per thing judged, and the totals."""
+"""Benchmark results as JSON for `benchmarks.compare`: one row per judged case, and totals."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Standing(StrEnum):
     """How good a verdict is, best first."""
 
     RIGHT = "right"
-    BELOW_LIMIT = "below limit"  # a planted fault passes, and is smaller than what the check promises to find
-    WRONG_CAUSE = "wrong cause"  # a planted fault fails, and its cause is not named or named wrongly
+    BELOW_LIMIT = "below limit"  # a planted fault passes, and is below the detection limit
+    WRONG_CAUSE = "wrong cause"  # a planted fault fails, and no cause or a wrong one is named
     INCONCLUSIVE = "inconclusive"
     ERROR = "error"
     FALSE_ALARM = "false alarm"  # a right function fails
@@ -30,7 +30,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One thing that was judged."""
+    """One judged case."""
 
     key: str  # unique within a run, and the same in every run with the same options
     standing: Standing
@@ -41,15 +41,15 @@ class Row:
     kinks: int = 0  # entries
     undetermined: int = 0  # entries
     note: str = ""  # one line for a reader; not compared
-    cost: float | None = None  # time relative to `against`; None where no time was measured
-    against: str | None = None  # what the time was divided by
-    forward: int | None = None  # evaluations, where the benchmark is about cost
+    cost: float | None = None  # time relative to `against`; None if no time was measured
+    against: str | None = None  # the reference for the time
+    forward: int | None = None  # evaluations, if the benchmark measures cost
     backward: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """One number that the benchmark prints at its end."""
+    """One number of the benchmark's summary."""
 
     name: str
     value: float
@@ -57,7 +57,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One command line option, or one version; numbers are comparable only where these are equal."""
+    """One command line option or version; runs are comparable only if these are equal."""
 
     name: str
     value: str
@@ -75,7 +75,7 @@ class Run:
 
 
 def judged_row(key: str, result: CheckResult, standing: Standing, note: str = "") -> Row:
-    """Return the row of one check's result; `note` is its message where none is given."""
+    """Return the row of one check's result; `note` is by default the first line of its message."""
     causes = sorted({finding.cause for finding in result.findings if finding.cause is not None})
     return Row(
         key=key,
@@ -91,7 +91,7 @@ def judged_row(key: str, result: CheckResult, standing: Standing, note: str = ""
 
 
 def standing_of_right(verdict: Verdict) -> Standing:
-    """Return how good a verdict on a right function is."""
+    """Return the standing of a verdict on a right function."""
     if verdict is Verdict.FAIL:
         return Standing.FALSE_ALARM
     if verdict is Verdict.INCONCLUSIVE:
@@ -100,14 +100,14 @@ def standing_of_right(verdict: Verdict) -> Standing:
 
 
 def standing_totals(rows: Iterable[Row]) -> Iterator[Total]:
-    """Yield how many rows there are, and how many of each standing."""
+    """Yield the number of rows, in all and of each standing."""
     count = Counter(row.standing for row in rows)
     yield Total(name="rows", value=count.total())
     yield from (Total(name=standing.value, value=count[standing]) for standing in Standing)
 
 
 def run_of(benchmark: str, options: Mapping[str, object], rows: Iterable[Row], totals: Iterable[Total] = ()) -> Run:
-    """Return the run with the versions in use; the counts of the standings come before the given totals."""
+    """Return the run with the installed versions; the standings' counts come before the given totals."""
     found = tuple(_numbered(rows))
     return Run(
         benchmark=benchmark,
@@ -129,7 +129,7 @@ def read_run(path: Path) -> Run:
 
 
 def _numbered(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows; the second of one key gets the number 2, and so on."""
+    """Yield the rows; repeated keys get a suffix #2, #3 and so on."""
     seen: Counter[str] = Counter()
     for row in rows:
         seen[row.key] += 1

@@ -1,4 +1,4 @@
-"""Right functions: false alarms, what stays inconclusive, and the time it takes beside torch's gradcheck."""
+"""Verdicts on right functions: false alarms and inconclusive results, and the time beside torch's gradcheck."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tests.zoo.specimen import Specimen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """What was said of one right function."""
+    """The verdicts on one right function."""
 
     subject: str
     order: int
     row: Row  # right if the verdict is the one the zoo expects
     verdict: Verdict
-    slow: Verdict  # torch's gradcheck; skip where it was not asked
+    slow: Verdict  # of torch's gradcheck; SKIP if it was not run
     fast: Verdict
-    limit: float | None
+    limit: float | None  # detection limit, relative
     ours_seconds: float
     slow_seconds: float
 
 
 def judge_order_1(specimen: Specimen, seed: int) -> Right:
-    """Run gradcheck on the specimen, ours and torch's slow and fast."""
+    """Return the verdicts of our gradcheck and of torch's slow and fast ones on the specimen."""
     problem = problem_of(specimen, seed)
     result = checked("gradcheck", problem, seed)
     return Right(
@@ -45,7 +45,7 @@ def judge_order_1(specimen: Specimen, seed: int) -> Right:
 
 
 def judge_order_2(specimen: Specimen, seed: int) -> Right:
-    """Run gradgradcheck on the specimen, ours alone."""
+    """Return the verdict of our gradgradcheck on the specimen."""
     begin = time.perf_counter()
     result = checked("gradgradcheck", problem_of(specimen, seed), seed)
     return Right(
@@ -62,12 +62,12 @@ def judge_order_2(specimen: Specimen, seed: int) -> Right:
 
 
 def row_at_order_1(specimen: Specimen, result: CheckResult) -> Row:
-    """Return the row of gradcheck's result: right if the zoo expects it."""
+    """Return the row of gradcheck's result; its standing is RIGHT if the zoo expects the verdict."""
     return _row(specimen.name, result, expected=specimen.allows(result.verdict))
 
 
 def row_at_order_2(specimen: Specimen, result: CheckResult) -> Row:
-    """Return the row of gradgradcheck's result: right if the zoo expects it."""
+    """Return the row of gradgradcheck's result; its standing is RIGHT if the zoo expects the verdict."""
     return _row(f"{specimen.name}, order 2", result, expected=_expected_at_order_2(specimen, result))
 
 
@@ -81,7 +81,7 @@ def _expected_at_order_2(specimen: Specimen, result: CheckResult) -> bool:
     if "wrong at order 2" in specimen.tags:
         return result.verdict is Verdict.FAIL
     if result.verdict is Verdict.ERROR:
-        return "not implemented" in result.message  # by torch, which has no second derivative of some of its operations
+        return "not implemented" in result.message  # some of torch's operations have no second derivative
     if result.verdict is Verdict.INCONCLUSIVE:
         return "open at order 2" in specimen.tags or bool(specimen.inconclusive)
     return result.verdict in (Verdict.PASS, Verdict.SKIP)
@@ -91,5 +91,5 @@ def _row(key: str, result: CheckResult, *, expected: bool) -> Row:
     if expected:
         return judged_row(key, result, Standing.RIGHT)
     standing = standing_of_right(result.verdict)
-    # Right by itself, but the zoo expects that nothing can be said, or that something is wrong.
+    # The function passes although the zoo expects another verdict.
     return judged_row(key, result, Standing.MISSED if standing is Standing.RIGHT else standing)

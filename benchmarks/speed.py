@@ -2,11 +2,11 @@
 
     python -m benchmarks.speed [--repeat N] [-k TEXT] [--device NAME] [--plot FILE.svg] [--json FILE]
 
-Ours and torch's take turns, so that a machine that is slower for a while is so for both. Prints medians of the times
-and of the ratios of those taken next to each other, our evaluations of each kind, our time in units of one forward and
-backward (F+B), and by how many times the input our memory grows. Where gradcheck would take more than a minute it is
-left out. `--plot` draws how both grow with the size of an elementwise function. On a device such as `cuda` the clock
-stops when all that was asked of it is done, and the memory is the device's.
+Ours and torch's take turns, so that a slow period of the machine affects both. Prints medians of the times and of the
+ratios of adjacent times, our evaluations of each kind, our time in units of one forward and backward (F+B), and the
+growth of our memory in sizes of the input. gradcheck is left out if it would take more than a minute. `--plot` draws
+both times against the size of an elementwise function. On a device such as `cuda` the clock stops after a
+synchronisation, and the memory is the device's.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ from gradverify.core.model.problem import Problem, bind
 from gradverify.result import CheckResult
 
 ALONE = Settings(torch_gradcheck=TorchGradcheck.NEVER)
-TRACED = "compile"  # that one, which is torch's own tracer at work and little else
-_TORCHS = ("gradcheck", "gradgradcheck")
-GROWTH = "sin, "  # works that the plot is of
-_LARGE = 100_000  # elements from which on memory is measured
-_SLOW = 10_000  # elements from which on there is one round: torch's check takes many seconds
-_TURNS = 9  # of ours for one of torch's, which takes many times as long
+TRACED = "compile"  # left out of EVERY: nearly all of its time is torch's own tracer
+_TORCH_CHECKS = ("gradcheck", "gradgradcheck")
+GROWTH = "sin, "  # prefix of the works in the plot
+_LARGE = 100_000  # input entries from which memory is measured
+_SLOW = 10_000  # input entries from which there is one round, because torch's check takes many seconds
+_TURNS = 9  # runs of ours per run of torch's, which takes many times longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Seconds, taken one after the other."""
+    """Times measured one after another, in seconds."""
 
     ours: float
-    theirs: float | None  # None where torch's check was left out
+    theirs: float | None  # None if torch's check was left out
     once: float  # one forward and backward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Medians of several rounds, and what the time was spent on."""
+    """Medians of several rounds, and one result of the check."""
 
     ours: float  # seconds
-    theirs: float | None  # seconds; None where torch's check was left out
+    theirs: float | None  # seconds; None if torch's check was left out
     ratio: float | None  # of theirs to ours
     passes: float  # ours in units of one forward and backward
-    memory: float | None  # by which our check makes a process grow, in sizes of the input; None for small ones
+    memory: float | None  # growth of the process by our check, in sizes of the input; None for small inputs
     result: CheckResult
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure the works that the command line selects and print the table."""
     options = _options()
     device = torch.device(options.device)
     if options.grown:
@@ -114,7 +114,7 @@ def _measured(work: Work, repeat: int, device: torch.device) -> Measured:
     rounds = [
         Round(
             ours=_median(lambda: results.extend(run_check(check, problem, ALONE) for check in checks), _TURNS, device),
-            theirs=_median(lambda: _torch(work, inputs), 1, device) if work.beside else None,
+            theirs=_median(lambda: _run_torch(work, inputs), 1, device) if work.beside else None,
             once=_median(lambda: _forward_backward(work, inputs), _TURNS, device),
         )
         for _ in range(1 if slow else repeat)
@@ -136,7 +136,7 @@ def _row(work: Work, found: Measured) -> Row:
     )
     count = found.result.evaluations
     return replace(
-        judged_row(work.name, found.result, Standing.RIGHT),  # another verdict than the right one ends the run
+        judged_row(work.name, found.result, Standing.RIGHT),  # a wrong verdict ends the run with an assertion
         cost=cost,
         against=against,
         forward=count.forward,
@@ -156,7 +156,7 @@ def _line(work: Work, found: Measured) -> str:
 
 
 def _grown(work: Work, device: torch.device) -> float | None:
-    """Return by how many sizes of the input a fresh process grows that does this work; None where that is nothing."""
+    """Return the memory growth of a fresh process by this work, in sizes of the input; None for small inputs."""
     if sum(map(math.prod, work.shapes)) < _LARGE:
         return None
     command = [sys.executable, "-m", "benchmarks.speed", "--grown", work.name, "--device", str(device)]
@@ -165,15 +165,17 @@ def _grown(work: Work, device: torch.device) -> float | None:
 
 def _print_grown(work: Work, device: torch.device) -> None:
     small = replace(work, shapes=tuple((min(4, shape[0]), *shape[1:]) for shape in work.shapes))
-    run_check(work.check, _problem(small, device), ALONE)  # what is loaded at the first time does not count
+    run_check(
+        work.check, _problem(small, device), ALONE
+    )  # loads everything that the first run loads, before the measurement
     problem = _problem(work, device)
-    before = _most_held(device)
+    before = _peak_memory(device)
     run_check(work.check, problem, ALONE)
-    print((_most_held(device) - before) / sum(primal.tensor.nbytes for primal in problem.primals))
+    print((_peak_memory(device) - before) / sum(primal.tensor.nbytes for primal in problem.primals))
 
 
-def _most_held(device: torch.device) -> int:
-    """Return the most memory that this process ever held there, in bytes, and not its parent (Linux)."""
+def _peak_memory(device: torch.device) -> int:
+    """Return this process's peak memory on the device, in bytes, without its parent's (Linux)."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
@@ -182,8 +184,8 @@ def _most_held(device: torch.device) -> int:
     raise OSError("the system does not say how much memory a process held")
 
 
-def _torch(work: Work, inputs: tuple[Tensor, ...]) -> None:
-    for check in _TORCHS if work.check == EVERY else (work.check,):
+def _run_torch(work: Work, inputs: tuple[Tensor, ...]) -> None:
+    for check in _TORCH_CHECKS if work.check == EVERY else (work.check,):
         assert getattr(torch.autograd, check)(work.function, inputs)
 
 

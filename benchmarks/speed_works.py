@@ -1,4 +1,4 @@
-"""What the speed of checks is measured on: functions as torch has them, and as one writes them by hand."""
+"""Functions on which the speed of checks is measured: torch's own and hand-written ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-EVERY = "all checks"  # in place of a check's name: all of ours but one, beside torch's two
+EVERY = "all checks"  # as a check's name: all of ours but `compile`, beside torch's two
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +21,8 @@ class Work:
     function: Callable[..., Any]
     shapes: tuple[tuple[int, ...], ...]
     check: str = "gradcheck"
-    wrong: bool = False  # which ours finds, and gradcheck accepts
-    beside: bool = True  # whether gradcheck can do it in reasonable time
+    wrong: bool = False  # its gradient is wrong within gradcheck's tolerance
+    beside: bool = True  # True if gradcheck runs it in reasonable time
 
 
 def _padded(x: Tensor, w: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def _normalised(x: Tensor) -> Tensor:
 
 
 class Sine(torch.autograd.Function):
-    """sin as one writes it by hand."""
+    """Hand-written sin."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ class Sine(torch.autograd.Function):
 
 
 class CrossEntropy(torch.autograd.Function):
-    """A loss as one writes it by hand: one output, to which every entry of two inputs matters."""
+    """Hand-written loss: one output that depends on every entry of two inputs."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, target: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class CrossEntropy(torch.autograd.Function):
 
 
 class WrongProduct(torch.autograd.Function):
-    """A product of matrices, of which every derivative is a thousandth too large."""
+    """Matrix product with all derivatives 0.1 % too large."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:

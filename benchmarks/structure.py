@@ -1,8 +1,8 @@
-"""Count how large the numeric engine is, beside the goals for it: `python -m benchmarks.structure [--json FILE]`.
+"""Measure the size of the numeric engine against its goals: `python -m benchmarks.structure [--json FILE]`.
 
-What is counted, in `gradverify/core` unless another folder is named:
+Counts, in `gradverify/core` unless another folder is named:
 
-files      Python files that hold more than a docstring and `from __future__` imports
+files      Python files with more than a docstring and `from __future__` imports
 lines      all lines of these files
 constants  names assigned at module level whose value holds a number (not as an index) or a name counted before it
 writers    statements in functions that give entries a verdict: `Code.X` stands in them as a value (not in a comparison,
@@ -38,7 +38,7 @@ _ALONE = Settings(torch_gradcheck=TorchGradcheck.NEVER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """One number, and the largest that it should be."""
+    """One number and its upper limit, if any."""
 
     name: str
     value: int
@@ -46,7 +46,7 @@ class Count:
 
 
 class WrongSoftmax(torch.autograd.Function):
-    """Softmax over the last dimension whose gradient is a thousandth too large in the first column."""
+    """Softmax over the last dimension with a gradient 0.1 % too large in the first column."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class WrongSoftmax(torch.autograd.Function):
 
 
 def main() -> None:
-    """Count and print the table."""
+    """Print the table of counts."""
     options = started(parser_of(__doc__))
     counts = list(all_counts())
     rows = [
@@ -90,12 +90,12 @@ def all_counts() -> Iterator[Count]:
 
 
 def files_with_code(folder: Path) -> list[Path]:
-    """Return the Python files that hold more than a docstring and `from __future__` imports."""
+    """Return the Python files with more than a docstring and `from __future__` imports."""
     return [path for path in sorted(folder.rglob("*.py")) if any(map(_is_code, _tree(path).body))]
 
 
 def numeric_constants(module: ast.Module) -> list[str]:
-    """Return the names that the module assigns numbers, in their order."""
+    """Return the module-level names with numeric values, in order of assignment."""
     found: list[str] = []
     for statement in module.body:
         for target, value in _assigned(statement):
@@ -112,10 +112,10 @@ def verdict_writers(module: ast.Module) -> list[int]:
 
 
 def files_entered(function: Callable[..., Any], *shape: int) -> set[str]:
-    """Return the files of core of which a function runs during one gradcheck at normal values of this shape."""
+    """Return the files of core with a function that runs during one gradcheck at random values of this shape."""
     values = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
     problem = bind(function, (values,), names=["x"])
-    run_check("gradcheck", problem, _ALONE)  # imports what is imported on first use
+    run_check("gradcheck", problem, _ALONE)  # triggers the imports on first use
     entered: set[str] = set()
 
     def note(frame: FrameType, event: str, argument: object) -> None:
@@ -149,7 +149,7 @@ def _is_code(statement: ast.stmt) -> bool:
 
 
 def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """Yield each name that the statement assigns, with the expression for it."""
+    """Yield each name that the statement assigns and the expression assigned to it."""
     if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value is not None:
         yield statement.target.id, statement.value
     if isinstance(statement, ast.Assign):
@@ -183,7 +183,7 @@ def _writing_lines(node: ast.AST, line: int = 0) -> Iterator[int]:
 
 
 def _values_below(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the children of the node that are values: no index, and no key of a mapping."""
+    """Yield the children of the node that are values, without indices and keys of mappings."""
     if isinstance(node, ast.Subscript):
         yield node.value
     elif isinstance(node, ast.Dict):

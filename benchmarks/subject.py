@@ -1,4 +1,4 @@
-"""A specimen of the zoo made ready for faults: its problem, its right Jacobian, and where that is defined."""
+"""A specimen of the zoo prepared for planting faults: its problem and its right Jacobian."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ UNDEFINED = (Code.KINK, Code.JUMP, Code.UNDEFINED, Code.NAN_PROPAGATED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a fault is planted in."""
+    """A right function to plant a fault in."""
 
     name: str
     problem: Problem
-    jacobian: Tensor  # (m, n), as autograd has it
+    jacobian: Tensor  # (m, n), by autograd
     inputs: tuple[Block, ...]
-    kept: tuple[str, ...]  # outputs that are judged, by the names the function gives them
-    outputs: tuple[Block, ...]  # of the planted problem, whose outputs are a tuple of those
+    kept: tuple[str, ...]  # names of the judged outputs
+    outputs: tuple[Block, ...]  # of the planted problem, which returns the judged outputs as a tuple
     point: Tensor  # (n,)
-    defined: Tensor  # (m, n) bool: there is one derivative, so that an error is an error
+    defined: Tensor  # (m, n) bool: True where the derivative is unique
 
 
 def settings(seed: int) -> Settings:
-    """Return the settings of all runs: torch's check is timed apart, and every element is kept."""
+    """Return the settings of all runs: torch's check is timed separately, and every element is kept."""
     return Settings(seed=seed, torch_gradcheck=TorchGradcheck.NEVER, max_elements=ALL_ELEMENTS)
 
 
 def checked(check: str, problem: Problem, seed: int) -> CheckResult:
-    """Run the check; a defect of its own counts as an error, so that one does not end the measurement."""
+    """Return the check's result; an exception becomes an ERROR result, so that it does not end the benchmark."""
     try:
         return run_check(check, problem, settings(seed))
     except Exception as error:
@@ -60,9 +60,9 @@ def problem_of(specimen: Specimen, seed: int) -> Problem:
 
 
 def subject_of(specimen: Specimen, seed: int) -> Subject | None:
-    """Return the subject, or None where there is nothing to plant a fault in.
+    """Return the subject, or None if no fault can be planted.
 
-    Of a tie several gradients are right, so that a fault may be another one of them.
+    Ties are left out: several gradients are right there, and a fault may be one of them.
     """
     if specimen.tags & {"random", "tie"}:
         return None
@@ -70,7 +70,7 @@ def subject_of(specimen: Specimen, seed: int) -> Subject | None:
 
 
 def made_ready(name: str, problem: Problem, seed: int) -> Subject | None:
-    """Return the problem made ready for faults, or None where there is nothing to plant one in."""
+    """Return the problem as a subject, or None if it has no output, or its Jacobian is empty or not finite."""
     tape = record(problem)
     if not tape.outputs:
         return None
@@ -92,7 +92,7 @@ def made_ready(name: str, problem: Problem, seed: int) -> Subject | None:
 
 
 def judge_right(problem: Problem, seed: int) -> tuple[Sampler, DenseEntries]:
-    """Return the sampled forward and all entries as they were judged, (n, m); no specimen is too large to keep."""
+    """Return the sampled forward and all judged entries, (n, m)."""
     ready = steady(problem, record(problem), seed)
     assert ready is not None
     found = investigate(ready, settings(seed), as_judged)

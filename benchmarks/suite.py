@@ -1,8 +1,8 @@
 """Time a whole run beside pytest with torch's own checks: `python -m benchmarks.suite [--cases N] [-j N] [--repeat N]`.
 
-The commands take turns, so that a machine that slows down does so for all of them. A pytest file uses one core and a
-run all of them, so what the run gains depends on what the others are worth: two threads of one core are not two cores.
-How long two of the pytest files take at once says that. On cores that do not disturb each other it is as long as one.
+The commands take turns, so that a slow period of the machine affects all of them. A pytest file uses one core and a run
+all of them, so the ratio depends on how independent the cores are: two threads of one core are not two cores. The time
+of two pytest files at once measures this. On independent cores it equals the time of one.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from benchmarks.record import Row, Standing, Total
 from benchmarks.suite_files import write_files
 from benchmarks.suite_timing import Look, Timing, timed
 
-_MOMENTS = 10  # rows of the table of memory
-_MEBI = 1 << 20
+_MEMORY_ROWS = 10  # rows of the memory table
+_MEBIBYTE = 1 << 20
 
 _ALONE, _TWICE = "pytest: gradcheck and gradgradcheck", "two of these at once"
-_BESIDE, _NEVER = "gradverify run, torch's checks beside", "gradverify run --torch-gradcheck never"
+_WITH_TORCH, _WITHOUT_TORCH = "gradverify run, torch's checks beside", "gradverify run --torch-gradcheck never"
 _PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_suite.py")
 _RUN = ("-m", "gradverify", "run", "spec.yaml", "-q")
 
@@ -39,8 +39,8 @@ def main() -> None:
         commands: dict[str, tuple[tuple[str, ...], int]] = {
             _ALONE: (_PYTEST, 1),
             _TWICE: (_PYTEST, 2),
-            _BESIDE: ((*_RUN, *jobs), 1),
-            _NEVER: ((*_RUN, *jobs, "--torch-gradcheck", "never"), 1),
+            _WITH_TORCH: ((*_RUN, *jobs), 1),
+            _WITHOUT_TORCH: ((*_RUN, *jobs, "--torch-gradcheck", "never"), 1),
         }
         rounds = [
             {title: timed([sys.executable, *words], folder, copies) for title, (words, copies) in commands.items()}
@@ -48,18 +48,18 @@ def main() -> None:
         ]
     for timings in rounds:
         print(f"{_times(timings, timings[_ALONE], count)}\n")
-    for title in (_BESIDE, _NEVER):
+    for title in (_WITH_TORCH, _WITHOUT_TORCH):
         print(f"{title}: resident memory in MiB\n{_memory(rounds[-1][title])}\n")
-    print(f"ratio {_ratios(rounds, _BESIDE, _ALONE)}, without torch's {_ratios(rounds, _NEVER, _ALONE)}")
+    print(f"ratio {_ratios(rounds, _WITH_TORCH, _ALONE)}, without torch's {_ratios(rounds, _WITHOUT_TORCH, _ALONE)}")
     print(f"two at once take {_ratios(rounds, _TWICE, _ALONE)} times as long as one: 1 on two cores, 2 on one")
-    print(f"ratio to one of two at once, whose core is as disturbed as ours: {_ratios(rounds, _BESIDE, _TWICE)}")
+    print(f"ratio to one of two at once, whose core is as disturbed as ours: {_ratios(rounds, _WITH_TORCH, _TWICE)}")
     save("suite", options, _rows(rounds), [Total(name="cases", value=count)])
     if any(timing.exit_code for timings in rounds for timing in timings.values()):
         sys.exit("a command did not end with 0: its time says nothing")
 
 
 def _rows(rounds: Sequence[dict[str, Timing]]) -> Iterator[Row]:
-    """Yield a row per command, with the median of its time over that of torch's own checks."""
+    """Yield a row per command, with the median of its time relative to torch's own checks."""
     for title in rounds[0]:
         failed = any(timings[title].exit_code for timings in rounds)
         yield Row(
@@ -76,7 +76,7 @@ def _sorted_ratios(rounds: Sequence[dict[str, Timing]], title: str, reference: s
 
 
 def _ratios(rounds: Sequence[dict[str, Timing]], title: str, reference: str) -> str:
-    """Return the median of a command's time over that of another, and how far it goes where there are several."""
+    """Return the median ratio of two commands' times, with its range if there are several rounds."""
     ratios = _sorted_ratios(rounds, title, reference)
     spread = f" ({ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} rounds)" if len(ratios) > 1 else ""
     return f"{statistics.median(ratios):.2f}{spread}"
@@ -106,16 +106,16 @@ def _times(timings: dict[str, Timing], reference: Timing, count: int) -> str:
 
 
 def _memory(timing: Timing) -> str:
-    """Return the memory at moments that lie evenly over the run, and the peak of each kind of process."""
-    step = max(len(timing.looks) / _MOMENTS, 1.0)
-    chosen = [timing.looks[int(place * step)] for place in range(min(_MOMENTS, len(timing.looks)))]
+    """Return a table of memory at times spread evenly over the run, and the peak of each kind of process."""
+    step = max(len(timing.looks) / _MEMORY_ROWS, 1.0)
+    chosen = [timing.looks[int(place * step)] for place in range(min(_MEMORY_ROWS, len(timing.looks)))]
     peaks = [max(sizes) for sizes in zip(*map(_sizes, timing.looks), strict=True)]
     rows = [(f"{look.seconds:.1f} s", *_sizes(look)) for look in chosen]
     return table(("after", "parent", "worker server", "largest worker"), [*rows, ("peak", *peaks)])
 
 
 def _sizes(look: Look) -> tuple[int, int, int]:
-    return round(look.parent / _MEBI), round(look.server / _MEBI), round(look.worker / _MEBI)
+    return round(look.parent / _MEBIBYTE), round(look.server / _MEBIBYTE), round(look.worker / _MEBIBYTE)
 
 
 if __name__ == "__main__":

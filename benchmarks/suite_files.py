@@ -1,4 +1,4 @@
-"""The same cases twice: as a spec, and as a pytest file that calls torch's own checks."""
+"""The same cases as a spec and as a pytest file that calls torch's own checks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_gradients(name, shape, sample):
 
 
 def write_files(folder: Path, wanted: int) -> int:
-    """Write `spec.yaml` and `test_suite.py` with at least `wanted` cases each; return how many."""
+    """Write `spec.yaml` and `test_suite.py` with at least `wanted` cases each; returns the number of cases."""
     pairs = list(itertools.product(suite_ops.NAMES, SHAPES))[:wanted]
     samples = -(-wanted // len(pairs))
     cases = [

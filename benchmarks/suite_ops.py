@@ -1,4 +1,4 @@
-"""Ten small operations with a hand-written backward that can be differentiated again."""
+"""Ten small operations with hand-written, twice differentiable backwards."""
 
 from __future__ import annotations
 

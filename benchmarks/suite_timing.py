@@ -1,4 +1,4 @@
-"""A command's wall time, its processor time, and the memory of its processes while it runs."""
+"""Wall time, processor time and memory of a command and its processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-_EVERY = 0.2  # seconds between two looks
+_EVERY = 0.2  # seconds between two measurements of memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +20,13 @@ class Look:
 
     seconds: float  # since the start
     parent: int
-    server: int  # its child, 0 where there is none
-    worker: int  # the largest of the child's own children, 0 where there is none
+    server: int  # its largest child, 0 if there is none
+    worker: int  # the largest grandchild, 0 if there is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """What one command took."""
+    """Times and memory of one command."""
 
     seconds: float
     processor: float  # seconds of all its processes
@@ -35,7 +35,7 @@ class Timing:
 
 
 def timed(words: Sequence[str], folder: Path, copies: int = 1) -> Timing:
-    """Run a command in `folder`, or so many copies of it at once, until the last one ends, and watch the first."""
+    """Run copies of a command in `folder` at once and return their times, and the memory of the first copy."""
     before, started, looks = _processor(), time.perf_counter(), []
     with ExitStack() as running:
         processes = [
@@ -66,7 +66,7 @@ def _look(process: int, seconds: float) -> Look:
 def _children(process: int) -> list[int]:
     try:
         return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return []
 
 

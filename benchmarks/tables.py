@@ -1,4 +1,4 @@
-"""Results as plain tables."""
+"""Tables of the accuracy benchmark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradverify.result import Verdict
 
 
 def fault_table(trials: Sequence[Trial]) -> str:
-    """Return a row per kind and scale of fault: what became of it, and what torch's gradcheck caught."""
+    """Return a table with a row per kind and scale of fault: outcomes, and faults that torch's gradcheck caught."""
     order = [(fault.kind, fault.scale) for fault in FAULTS]
     keys = [*order, *dict.fromkeys((t.kind, t.scale) for t in trials if (t.kind, t.scale) not in order)]
     rows = [_fault_row(kind, scale, [t for t in trials if (t.kind, t.scale) == (kind, scale)]) for kind, scale in keys]
@@ -26,7 +26,7 @@ def fault_table(trials: Sequence[Trial]) -> str:
 
 
 def right_table(rights: Sequence[Right]) -> str:
-    """Return a row per order: verdicts on right functions."""
+    """Return a table of verdicts on right functions, with a row per check and order."""
     rows = []
     for order in (1, 2):
         part = [right for right in rights if right.order == order]
@@ -39,7 +39,7 @@ def right_table(rights: Sequence[Right]) -> str:
 
 
 def time_lines(rights: Sequence[Right]) -> Iterator[str]:
-    """Yield how long ours took for what torch's slow gradcheck took."""
+    """Yield our time relative to torch's slow gradcheck, in one line."""
     timed = [right for right in rights if right.order == 1 and right.slow is Verdict.PASS]
     if timed:
         ratio = statistics.median(right.ours_seconds / right.slow_seconds for right in timed)
@@ -48,7 +48,7 @@ def time_lines(rights: Sequence[Right]) -> Iterator[str]:
 
 
 def coverage_lines(found: Sequence[Coverage]) -> Iterator[str]:
-    """Yield how many error bars hold the true error, and how wide they are for it."""
+    """Yield lines with the number of error bars that cover the true error, and their widths."""
     judged, outside = sum(c.judged for c in found), sum(c.outside for c in found)
     wide, wide_outside = sum(c.unjudged for c in found), sum(c.unjudged_outside for c in found)
     ratios = sorted(ratio for c in found for ratio in c.ratios)
@@ -65,7 +65,7 @@ def coverage_lines(found: Sequence[Coverage]) -> Iterator[str]:
 
 
 def accuracy_totals(trials: Sequence[Trial], rights: Sequence[Right], found: Sequence[Coverage]) -> Iterator[Total]:
-    """Yield the numbers of all tables but for the counts of each standing."""
+    """Yield the numbers of all tables, without the counts of each standing."""
     for order in (1, 2):
         for verdict in Verdict:
             count = sum(right.order == order and right.verdict is verdict for right in rights)
@@ -81,7 +81,7 @@ def accuracy_totals(trials: Sequence[Trial], rights: Sequence[Right], found: Seq
 
 
 def complaints(trials: Sequence[Trial], rights: Sequence[Right]) -> Iterator[str]:
-    """Yield a line per false alarm, inconclusive right function, miss, and fault that was not settled."""
+    """Yield a line per false alarm, inconclusive right function, and fault that was not caught."""
     for right in rights:
         if right.row.standing is not Standing.RIGHT:
             yield f"{right.row.standing.upper()} order {right.order}: {right.subject}: {right.row.note}"

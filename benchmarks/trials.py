@@ -1,4 +1,4 @@
-"""Runs the checks on planted faults and on right functions, and says what came of it."""
+"""Run gradcheck, ours and torch's, on planted faults and classify the outcome."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from gradverify.core.model.problem import Problem, call, fresh
 from gradverify.result import CheckResult, ElementVerdict, Verdict
 
 CHANGES_NOTHING = 1e-9  # relative to the entry: a smaller difference is no fault
-ROUNDING = 1e-11  # relative to the smaller of row and column: neither is one
-SPOKEN_OF = 1e-4  # of the largest in its row or column: the detection limit is that of entries of this size and more
+ROUNDING = 1e-11  # relative to the smaller of the largest entries of row and column: a smaller difference is no fault
+SPOKEN_OF = 1e-4  # relative to the same: the detection limit holds for entries above this
 
 
 class Outcome(StrEnum):
-    """What became of a planted fault."""
+    """Outcomes of a planted fault."""
 
     CAUGHT = "caught"
     MISSED = "missed"
-    ELSEWHERE = "elsewhere"  # failed, but the wrong entry is not among those named
-    UNDER_LIMIT = "under limit"  # passed, and the printed detection limit promises nothing of such an error
+    ELSEWHERE = "elsewhere"  # failed, but the wrong entry is not named
+    UNDER_LIMIT = "under limit"  # passed, and the error is below the printed detection limit
     BELOW = "within rtol"  # passed, and the largest relative error is within rtol
     INCONCLUSIVE = "inconclusive"
 
@@ -49,7 +49,7 @@ STANDINGS = {
 
 
 class Mode(StrEnum):
-    """Torch's gradcheck: every entry, or one projection."""
+    """Modes of torch's gradcheck: every entry, or one random projection."""
 
     SLOW = "slow"
     FAST = "fast"
@@ -57,31 +57,31 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One planted fault and what everyone said of it."""
+    """One planted fault and its verdicts."""
 
     subject: str
     kind: str
     scale: float | None
     size: float  # largest relative error of an entry
     outcome: Outcome
-    row: Row  # its note says what was said of a fault that was not caught
-    slow: Verdict  # torch's gradcheck; skip where it fails the right function too, and so deserves no credit
+    row: Row  # its note describes a fault that was not caught
+    slow: Verdict  # of torch's gradcheck; SKIP if it fails the right function too
     fast: Verdict
 
 
 def attempt(subject: Subject, fault: Fault, seed: int, asked: frozenset[Mode]) -> Trial | None:
-    """Plant the fault and judge; None where it cannot occur or changes nothing."""
+    """Return the trial of the fault; None if it cannot occur or changes nothing. `asked` are the modes of torch's."""
     generator = torch.Generator().manual_seed(seed)
     plan = fault.plant(subject, generator)
     if plan is None:
         return None
-    apart = _apart(subject, plan)
-    size = float(apart.max())
+    errors = _relative_errors(subject, plan)
+    size = float(errors.max())
     if size == 0:
         return None
     problem = planted(subject.problem, subject.kept, plan.claim)
     result = checked("gradcheck", problem, seed)
-    outcome = _outcome(subject, plan, apart, result)
+    outcome = _outcome(subject, plan, errors, result)
     return Trial(
         subject=subject.name,
         kind=fault.kind,
@@ -95,7 +95,7 @@ def attempt(subject: Subject, fault: Fault, seed: int, asked: frozenset[Mode]) -
 
 
 def torch_verdict(problem: Problem, mode: Mode) -> Verdict:
-    """Return what torch's gradcheck says at its own defaults; anything it raises but its own error is an error."""
+    """Return the verdict of torch's gradcheck with its defaults; ERROR if it raises anything but GradcheckError."""
     inputs = tuple(fresh(primal.tensor).requires_grad_() for primal in problem.primals)
 
     def function(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -113,7 +113,7 @@ def torch_verdict(problem: Problem, mode: Mode) -> Verdict:
 
 
 def seconds(task: Callable[[], object]) -> float:
-    """Return the faster of two runs."""
+    """Return the time of the faster of two runs, in seconds."""
     found = []
     for _ in range(2):
         begin = time.perf_counter()
@@ -122,39 +122,39 @@ def seconds(task: Callable[[], object]) -> float:
     return min(found)
 
 
-def _apart(subject: Subject, plan: Plan) -> Tensor:
-    """Return the relative errors of the entries that have one derivative, 0 where the fault is none; (m, n)."""
+def _relative_errors(subject: Subject, plan: Plan) -> Tensor:
+    """Return the relative errors of the entries, (m, n); 0 where negligible, or where several derivatives are right."""
     right = subject.jacobian
     wrong = claimed_jacobian(plan.claim, len(right))
-    apart, larger = (wrong - right).abs(), torch.maximum(wrong.abs(), right.abs())
-    real = subject.defined & (apart > CHANGES_NOTHING * larger) & (apart > ROUNDING * _beside(right))
-    return torch.where(real, apart / larger, 0.0)
+    errors, larger = (wrong - right).abs(), torch.maximum(wrong.abs(), right.abs())
+    real = subject.defined & (errors > CHANGES_NOTHING * larger) & (errors > ROUNDING * _row_column_size(right))
+    return torch.where(real, errors / larger, 0.0)
 
 
-def _beside(jacobian: Tensor) -> Tensor:
-    """Return for every entry the smaller of the largest in its row and in its column; (m, n)."""
+def _row_column_size(jacobian: Tensor) -> Tensor:
+    """Return for each entry the smaller of the largest magnitudes in its row and in its column, (m, n)."""
     return torch.minimum(jacobian.abs().amax(0, keepdim=True), jacobian.abs().amax(1, keepdim=True))
 
 
-def _outcome(subject: Subject, plan: Plan, apart: Tensor, result: CheckResult) -> Outcome:
+def _outcome(subject: Subject, plan: Plan, errors: Tensor, result: CheckResult) -> Outcome:
     if result.verdict is Verdict.FAIL:
-        named = plan.element is None or _verdict_on(subject, plan.element, result) is ElementVerdict.MISMATCH
+        named = plan.element is None or _verdict_of_entry(subject, plan.element, result) is ElementVerdict.MISMATCH
         return Outcome.CAUGHT if named else Outcome.ELSEWHERE
     if result.verdict is not Verdict.PASS:
         return Outcome.INCONCLUSIVE
     dtypes = {primal.tensor.dtype for primal in subject.problem.primals}
-    if float(apart.max()) <= 1.1 * relative_tolerance(Tolerances(), dtypes):
+    if float(errors.max()) <= 1.1 * relative_tolerance(Tolerances(), dtypes):
         return Outcome.BELOW
     limit = result.detection_limit
-    under = limit is not None and _spoken_of(subject, plan, apart) <= limit
+    under = limit is not None and _covered_by_limit(subject, plan, errors) <= limit
     return Outcome.UNDER_LIMIT if under else Outcome.MISSED
 
 
-def _spoken_of(subject: Subject, plan: Plan, apart: Tensor) -> float:
-    """Return the largest relative error of an entry of such a size that the detection limit speaks of it."""
+def _covered_by_limit(subject: Subject, plan: Plan, errors: Tensor) -> float:
+    """Return the largest relative error of the entries for which the detection limit holds."""
     wrong = claimed_jacobian(plan.claim, len(subject.jacobian))
     size = torch.maximum(wrong.abs(), subject.jacobian.abs())
-    return float(torch.where(size > SPOKEN_OF * _beside(wrong), apart, 0.0).max())
+    return float(torch.where(size > SPOKEN_OF * _row_column_size(wrong), errors, 0.0).max())
 
 
 def _row(subject: Subject, fault: Fault, plan: Plan, outcome: Outcome, result: CheckResult) -> Row:
@@ -168,11 +168,11 @@ def _reason(subject: Subject, plan: Plan, result: CheckResult) -> str:
     if plan.element is None:
         return f"{limit}; {result.message}"
     row, column = plan.element
-    said = _verdict_on(subject, plan.element, result)
+    said = _verdict_of_entry(subject, plan.element, result)
     return f"{limit}; entry {row},{column} of {float(subject.jacobian[row, column]):.3g}: {said}; {result.message}"
 
 
-def _verdict_on(subject: Subject, element: tuple[int, int], result: CheckResult) -> ElementVerdict:
+def _verdict_of_entry(subject: Subject, element: tuple[int, int], result: CheckResult) -> ElementVerdict:
     of, output_index = _place(subject.outputs, element[0])
     wrt, input_index = _place(subject.inputs, element[1])
     for finding in result.findings:

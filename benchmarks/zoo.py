@@ -1,7 +1,7 @@
 """Judge every row of the zoo, right and wrong ones: `python -m benchmarks.zoo [-k TEXT] [--json FILE]`.
 
 Right functions are judged at both orders. Prints the rows whose verdict is not the one that the zoo expects. This is
-the quickest look at what a change does to verdicts: it plants no faults and asks nothing of torch's gradcheck.
+the fastest benchmark of verdicts: it plants no faults and does not run torch's gradcheck.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tests.zoo.wrong import Wrong
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One thing to judge, which can be judged again."""
+    """A row to judge; `judge` may be called repeatedly."""
 
     key: str
     judge: Callable[[], Row]
 
 
 def main() -> None:
-    """Judge what the command line asks for and print what is not as expected."""
+    """Judge the rows that the command line selects and print the unexpected verdicts."""
     options = _options()
     begin, rows = time.perf_counter(), []
     for case in zoo_cases(options.k, options.seed):
