@@ -1,1 +1,1 @@
-"""Right functions at interesting points, and some wrong ones: what the checks are measured on."""
+"""Test functions for the checks: right ones at difficult points, and wrong ones."""

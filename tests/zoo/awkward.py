@@ -1,4 +1,4 @@
-"""Bad scales, saturation, edges of the domain, noise, low precision, and values that are no numbers."""
+"""Bad scaling, saturation, edges of the domain, noise, low precision, and NaN or infinite values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COARSE = "the forward is too coarse for a derivative within a thousandth"
 
 
 def _shaken(x: Tensor, size: float) -> Tensor:
-    """Return x with a deterministic relative error of `size`, as an iterative solver's stopping leaves one."""
+    """Return x with a deterministic relative error of `size`, like the result of an iterative solver."""
     with torch.no_grad():
         error = size * x * torch.sin(x * 1e21)
     return x + error
@@ -32,7 +32,7 @@ def _kepler_slope(m: Tensor) -> Tensor:
 
 SCALED: tuple[Specimen, ...] = (
     specimen("inputs of 1e-12 beside 1", lambda x: x.square().sum() + x.sum(), _S, x=at(1e-12, 1.0, -1.0)),
-    # torch's second derivative is a difference of two terms of 1e12, and 5e-4 in place of zero
+    # torch computes the second derivative as a difference of two terms of 1e12: 5e-4 instead of zero
     specimen("product of 1e-12 and 1", lambda x: x.prod(), _S, "wrong at order 2", x=at(1e-12, 1.0, -2.0)),
     specimen("sin of 1e-12 beside 1", torch.sin, _S, x=at(1e-12, 1.0, 2.0), exact=diagonal(torch.cos)),
     specimen("log of 1e-12 beside 1", torch.log, _S, x=at(1e-12, 1.0, 2.0), exact=diagonal(lambda x: 1 / x)),
@@ -225,7 +225,7 @@ def _quantised(x: Tensor) -> Tensor:
 
 
 def _kepler(m: Tensor) -> Tensor:
-    """Solve e - 0.5 sin e = m by iteration to 1e-10; the last step makes the derivative right."""
+    """Return e with e - 0.5 sin e = m, by iteration to 1e-10; a last Newton step makes the derivative right."""
     with torch.no_grad():
         e = m.clone()
         for _ in range(200):

@@ -1,4 +1,4 @@
-"""All right specimens in one tuple, and all wrong ones in another."""
+"""All right specimens, ZOO, and all wrong ones, ALL_WRONG."""
 
 from __future__ import annotations
 

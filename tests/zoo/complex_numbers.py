@@ -1,4 +1,4 @@
-"""Complex in, complex out, and both."""
+"""Functions with complex inputs, complex outputs, or both."""
 
 from __future__ import annotations
 

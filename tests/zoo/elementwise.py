@@ -1,4 +1,4 @@
-"""Elementwise functions at ordinary and at awkward points, with their derivatives written out."""
+"""Elementwise functions at ordinary and at difficult points, with exact derivatives."""
 
 from __future__ import annotations
 

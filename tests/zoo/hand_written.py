@@ -1,4 +1,4 @@
-"""Hand-written Functions of the kinds that public packages hold, as specimens."""
+"""Specimens of hand-written Functions, similar to those in public packages."""
 
 from __future__ import annotations
 

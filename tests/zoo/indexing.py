@@ -1,4 +1,4 @@
-"""Gather, scatter, masks and moving things about."""
+"""Gather, scatter, masks and rearrangements."""
 
 from __future__ import annotations
 

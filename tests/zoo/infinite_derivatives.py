@@ -1,4 +1,4 @@
-"""Infinite derivatives beside finite ones: 0 times infinity is NaN, and reaches rows that it has no part in."""
+"""Infinite derivatives beside finite ones: 0 times infinity is NaN and spreads to unrelated rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions with kinks and jumps: at the place, and at 1e-12 … 1e-3 from it on both sides."""
+"""Functions at their kinks and jumps, and at distances of 1e-12 to 1e-3 on both sides."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _JUMPING: tuple[tuple[str, Callable[[Tensor], Tensor], float], ...] = (
     ("hardshrink", functional.hardshrink, 0.5),
     ("x mod 1", lambda x: x.remainder(1.0), 3.0),
 )
-_TOO_NEAR = 1e-12  # of a kink away from zero: some thousand ulps, too few for a sure slope
+_TOO_NEAR = 1e-12  # distance from a kink that is not at zero: a few thousand ulps, too few for a reliable slope
 
 
 def _near(table: tuple[tuple[str, Callable[[Tensor], Tensor], float], ...], tag: str) -> Iterator[Specimen]:

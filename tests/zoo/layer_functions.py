@@ -12,7 +12,7 @@ from torch.nn import functional
 
 
 class Linear(Function):
-    """Asks which inputs need a gradient."""
+    """Linear layer that computes only the gradients that are needed."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
@@ -28,7 +28,7 @@ class Linear(Function):
 
 
 class LayerNorm(Function):
-    """Keeps the normalised values."""
+    """Layer norm that saves the normalised values."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class LayerNorm(Function):
 
 
 class CrossEntropy(Function):
-    """Computes the gradient in forward."""
+    """Cross entropy that computes its gradient in forward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ class CrossEntropy(Function):
 
 
 class ScatterSum(Function):
-    """With an integer input."""
+    """Sum by index, with an integer input."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor, size: int) -> Tensor:
@@ -75,7 +75,7 @@ class ScatterSum(Function):
 
 
 class MaxWithIndex(Function):
-    """One output is declared non-differentiable."""
+    """Maximum with its index, an output that is marked non-differentiable."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,7 +92,7 @@ class MaxWithIndex(Function):
 
 
 class Cholesky(Function):
-    """Murray's formula for a symmetric argument."""
+    """Cholesky factor with Murray's formula for a symmetric argument."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class Cholesky(Function):
 
 
 class Inverse(Function):
-    """Keeps the inverse."""
+    """Matrix inverse that saves its output."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
@@ -126,7 +126,7 @@ class Inverse(Function):
 
 
 class Conv(Function):
-    """By torch's own gradient functions."""
+    """Convolution with torch's own gradient functions."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ class Conv(Function):
 
 
 class Fixpoint(Function):
-    """Implicit differentiation of y = tanh(W y + x)."""
+    """Solution of y = tanh(W y + x), differentiated implicitly."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
@@ -164,7 +164,7 @@ class Fixpoint(Function):
 
 
 class Interpolate(Function):
-    """A table read between its nodes; saves an intermediate too."""
+    """Linear interpolation in a table; saves an intermediate."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Gradients in float32 and bfloat16 that rounding decides: branches, and norms of nearly equal values."""
+"""Gradients in float32 and bfloat16 that depend on rounding: branches, and norms of nearly equal values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _norms() -> Iterator[Specimen]:
             )  # fmt: skip
 
 
-# In bfloat16 1 + 2^-9 is 1: the sum of the first row is 0 there, and above 0 in float64. Of float32, so is 1 + 2^-25.
+# In bfloat16 1 + 2^-9 rounds to 1, and in float32 1 + 2^-25: the first row's sum is 0 there and positive in float64.
 _BRANCH = {
     "float32": _rows((1.0, 2.0**-25, -1.0), (1.0, 2.0, 0.5), dtype=torch.float32),
     "bfloat16": _rows((1.0, 2.0**-9, -1.0), (1.0, 2.0, 0.5), dtype=torch.bfloat16),

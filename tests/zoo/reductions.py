@@ -11,9 +11,9 @@ _R = "reduction"
 
 
 def _variance_slope(x: Tensor) -> Tensor:
-    """Return the derivative of the variance from exact differences, for values far from zero."""
-    apart = x.detach() - x.detach()[0]
-    return 2 * (apart - apart.mean()).unsqueeze(0) / (len(x) - 1)
+    """Return the Jacobian of the variance, computed from exact differences, for values far from zero."""
+    differences = x.detach() - x.detach()[0]
+    return 2 * (differences - differences.mean()).unsqueeze(0) / (len(x) - 1)
 
 
 REDUCTIONS: tuple[Specimen, ...] = (

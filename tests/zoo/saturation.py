@@ -1,4 +1,4 @@
-"""Saturated functions, whose gradient has lost digits by cancellation in backward itself."""
+"""Saturated functions whose backward loses digits by cancellation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _S = "saturated"
 
 
 class Logit(Function):
-    """A function of 1/|x| that saturates, with a second derivative that is `factor` times too large."""
+    """A saturating function of 1/|x| with its second derivative multiplied by `factor`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
@@ -37,10 +37,10 @@ class _LogitSlope(Function):
         return g * _derivatives(x)[0]
 
     @staticmethod
-    def backward(ctx: Any, again: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, grad_of_grad: Tensor) -> tuple[Tensor, Tensor, None]:
         g, x = ctx.saved_tensors
         first, second = _derivatives(x)
-        return again * first, again * g * second * ctx.factor, None
+        return grad_of_grad * first, grad_of_grad * g * second * ctx.factor, None
 
 
 def _logit(x: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ def _loss(x: Tensor) -> Tensor:
 
 
 def _large(count: int, scale: float) -> Draw:
-    """Draw normal values times `scale`; the same ones for every seed of a run."""
+    """Return a draw of `count` normal values times `scale`, the same for every seed."""
 
     def draw(generator: torch.Generator) -> Tensor:
         own = torch.Generator().manual_seed(count)
@@ -77,7 +77,7 @@ def _narrow(count: int, dtype: torch.dtype) -> Draw:
 
 
 _SLOPE = diagonal(lambda x: -(-x).sigmoid())
-_SURE = with_backward(_loss, lambda g, x: g * (x.sigmoid() - 1))  # cancels where x is large
+_SURE = with_backward(_loss, lambda g, x: g * (x.sigmoid() - 1))  # 1 - sigmoid cancels for large x
 _SURE_OF_MANY = with_backward(functional.logsigmoid, lambda g, x: g * (1 - x.sigmoid()))
 _TANH = with_backward(torch.tanh, lambda g, x: g * (1 - x.tanh() ** 2))
 _SINGLE, _BRAIN = torch.float32, torch.bfloat16

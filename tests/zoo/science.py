@@ -1,4 +1,4 @@
-"""Special functions, splines, physics, distances."""
+"""Special functions, splines, functions of physics, distances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several outputs, nested ones, broadcasting, no elements, no dimensions, and other arguments."""
+"""Several outputs, nested outputs, broadcasting, empty and 0-dim tensors, and arguments that are no tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinks that open by less than the function bends, at the point and a thousand million times closer than its size."""
+"""Kinks smaller than the effect of the function's curvature, at the point and at distances of 1e-13 and 1e-9."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.zoo.wrong import Wrong, with_backward, wrong
 Curve = Callable[[Tensor], Tensor]
 
 _K = "slight kink"
-_CURVES: tuple[tuple[str, Curve, Curve, float], ...] = (  # name, function, derivative, how far the slopes are apart
+_CURVES: tuple[tuple[str, Curve, Curve, float], ...] = (  # name, function, derivative, difference of the two slopes
     ("fourth power", lambda x: 100 * x**4, lambda x: 400 * x**3, 1e-4),
     ("exponential", torch.exp, torch.exp, 1e-6),
     ("wave", lambda x: (5 * x).sin(), lambda x: 5 * (5 * x).cos(), 1e-6),
@@ -38,7 +38,7 @@ def _right() -> Iterator[Specimen]:
 
 
 def _wrong() -> Iterator[Wrong]:
-    """Yield claims that are as far beyond both slopes as these are apart."""
+    """Yield claims outside the interval of the slopes by the difference of the slopes, 1e-4."""
     for name, curve, slope, _ in _CURVES:
         for side, by in (("below", -1e-4), ("above", 2e-4)):
             function = with_backward(_bent(curve, 1e-4, 1.0), _off(slope, by))

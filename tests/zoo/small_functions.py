@@ -13,7 +13,7 @@ from torch.nn import functional
 
 
 class Swish(Function):
-    """Keeps only the input."""
+    """x·sigmoid(x) that saves only its input."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -28,7 +28,7 @@ class Swish(Function):
 
 
 class Exp(Function):
-    """Keeps its output."""
+    """exp that saves its output."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ class Exp(Function):
 
 
 class Relu(Function):
-    """Says that the derivative at zero is zero."""
+    """relu with derivative zero at zero."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class Relu(Function):
 
 
 class Softmax(Function):
-    """Over the last dimension."""
+    """Softmax over the last dimension."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class Softmax(Function):
 
 
 class Cumsum(Function):
-    """Backward by two flips."""
+    """Cumulative sum whose backward flips twice."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ class Cumsum(Function):
 
 
 class SquareInPlace(Function):
-    """Overwrites its input and says so."""
+    """Square that overwrites its input and marks it dirty."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ class SquareInPlace(Function):
 
 
 class OnlyOnce(Function):
-    """Throws away what it saved after one backward."""
+    """sin that drops its saved input after one backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ class OnlyOnce(Function):
 
 
 class Newton(Function):
-    """Square root by a few Newton steps that stop at 1e-9; the gradient is that of the true root."""
+    """Square root by Newton steps to a residual of 1e-9, with the gradient of the exact root."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ class Newton(Function):
 
 
 class SafeNorm(Function):
-    """The gradient at zero is zero, which lies between the one-sided derivatives."""
+    """Norm with gradient zero at zero, which lies between the one-sided derivatives."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ class SafeNorm(Function):
 
 
 class ComplexScale(Function):
-    """Follows torch's convention for complex gradients."""
+    """Complex product with torch's convention for complex gradients."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, c: Tensor) -> Tensor:
@@ -160,7 +160,7 @@ class ComplexScale(Function):
 
 
 class SinAndCos(Function):
-    """Two outputs, one of which may get no cotangent."""
+    """Two outputs, one of which may have no cotangent."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -174,7 +174,7 @@ class SinAndCos(Function):
 
 
 class GeluTanh(Function):
-    """The approximation with its derivative written out."""
+    """The tanh approximation of gelu with its explicit derivative."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -190,7 +190,7 @@ class GeluTanh(Function):
 
 
 class Mish(Function):
-    """Recomputes in backward."""
+    """mish that recomputes intermediates in backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -205,7 +205,7 @@ class Mish(Function):
 
 
 class BinaryFocal(Function):
-    """A loss per element, of logits; saves an intermediate, so that its second derivative is wrong."""
+    """Elementwise focal loss of logits; saves an intermediate, so its second derivative is wrong."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -222,7 +222,7 @@ class BinaryFocal(Function):
 
 
 class FloatInside(Function):
-    """Computes in float32, as a kernel of mixed precision does."""
+    """softplus computed in float32, like a mixed-precision kernel."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -235,7 +235,7 @@ class FloatInside(Function):
 
 
 class Permute(Function):
-    """Moves dimensions and back."""
+    """Permutation of dimensions."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -247,7 +247,7 @@ class Permute(Function):
 
 
 class BroadcastProduct(Function):
-    """Sums over the dimensions that were broadcast."""
+    """Product whose backward sums over the broadcast dimensions."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""One animal of the zoo: a function whose derivative is right, and the point at which it is looked at.
+"""One specimen of the zoo: a function with a right backward, and the point at which it is checked.
 
-Tags say what may be expected: "borderline" specimens may pass or stay inconclusive, and those "wrong at order 2" have
-a backward that is right but cannot be differentiated rightly. Those "open at order 2" have a gradient that jumps or is
-mostly rounding, so that their second derivative may stay inconclusive. "order 2" has the tests look at that, too.
+Tags describe the expected verdicts. A "borderline" specimen may pass or be inconclusive. One "wrong at order 2" has a
+right backward whose own derivative is wrong. One "open at order 2" has a gradient that jumps or is mostly rounding, so
+its second derivative may be inconclusive. The tests check a specimen tagged "order 2" at order 2 as well.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Specimen:
     name: str
     function: Callable[..., Any]
     inputs: Callable[[int], tuple[Any, ...]]  # seed -> positional arguments
-    names: tuple[str, ...]  # of the arguments
+    names: tuple[str, ...]  # names of the arguments
     tags: frozenset[str] = frozenset()
-    inconclusive: str = ""  # why no more than "inconclusive" can be said, where that is so
-    exact: Exact | None = None  # (*arguments) -> the (m, n) Jacobian; None: what autograd makes of the composite
+    inconclusive: str = ""  # why the verdict must be inconclusive, "" if it must be pass
+    exact: Exact | None = None  # (*arguments) -> (m, n) Jacobian; None if autograd's is exact
 
     def allows(self, verdict: Verdict) -> bool:
-        """Tell whether gradcheck may come to this verdict."""
+        """Return True if gradcheck may return this verdict."""
         if "borderline" in self.tags:
             return verdict in (Verdict.PASS, Verdict.INCONCLUSIVE)
         return verdict is (Verdict.INCONCLUSIVE if self.inconclusive else Verdict.PASS)
@@ -47,7 +47,7 @@ def specimen(
     exact: Exact | None = None,
     **draws: Any,
 ) -> Specimen:
-    """Return a specimen; every keyword names an argument and says how it is drawn, or is passed on as it is."""
+    """Return a specimen; each keyword in `draws` is an argument, a Draw or a value that is passed unchanged."""
 
     def inputs(seed: int) -> tuple[Any, ...]:
         generator = torch.Generator().manual_seed(seed)
@@ -65,7 +65,7 @@ def specimen(
 
 
 def normal(*shape: int, scale: float = 1.0, shift: float = 0.0, dtype: torch.dtype = torch.float64) -> Draw:
-    """Draw shift + scale·N(0, 1)."""
+    """Return a draw from shift + scale·N(0, 1)."""
 
     def draw(generator: torch.Generator) -> Tensor:
         values = torch.randn(shape, generator=generator, dtype=torch.float64) * scale + shift
@@ -75,7 +75,7 @@ def normal(*shape: int, scale: float = 1.0, shift: float = 0.0, dtype: torch.dty
 
 
 def uniform(low: float, high: float, *shape: int) -> Draw:
-    """Draw uniformly from [low, high)."""
+    """Return a draw from the uniform distribution on [low, high)."""
 
     def draw(generator: torch.Generator) -> Tensor:
         return (torch.rand(shape, generator=generator, dtype=torch.float64) * (high - low) + low).requires_grad_()
@@ -84,7 +84,7 @@ def uniform(low: float, high: float, *shape: int) -> Draw:
 
 
 def complex_normal(*shape: int) -> Draw:
-    """Draw complex standard normal values."""
+    """Return a draw of complex standard normal values."""
 
     def draw(generator: torch.Generator) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.complex128).requires_grad_()
@@ -93,7 +93,7 @@ def complex_normal(*shape: int) -> Draw:
 
 
 def spread(low: float, high: float, count: int) -> Draw:
-    """Draw values of both signs whose magnitudes are spread evenly over the decades between `low` and `high`."""
+    """Return a draw of values with random signs and magnitudes spaced logarithmically from `low` to `high`."""
 
     def draw(generator: torch.Generator) -> Tensor:
         exponents = torch.linspace(float(torch.tensor(low).log10()), float(torch.tensor(high).log10()), count)
@@ -104,7 +104,7 @@ def spread(low: float, high: float, count: int) -> Draw:
 
 
 def at(*values: Any, dtype: torch.dtype = torch.float64) -> Draw:
-    """Give exactly these values; a single number makes a 0-dim tensor."""
+    """Return a draw of exactly these values; a single number makes a 0-dim tensor."""
 
     def draw(generator: torch.Generator) -> Tensor:
         return torch.tensor(values[0] if len(values) == 1 else values, dtype=dtype).requires_grad_()
@@ -113,7 +113,7 @@ def at(*values: Any, dtype: torch.dtype = torch.float64) -> Draw:
 
 
 def fixed(*values: Any, dtype: torch.dtype | None = None) -> Draw:
-    """Give exactly these values as a tensor that is not differentiated."""
+    """Return a draw of exactly these values, not differentiated."""
 
     def draw(generator: torch.Generator) -> Tensor:
         return torch.tensor(values[0] if len(values) == 1 else values, dtype=dtype)
@@ -122,7 +122,7 @@ def fixed(*values: Any, dtype: torch.dtype | None = None) -> Draw:
 
 
 def integers(high: int, *shape: int) -> Draw:
-    """Draw integers from [0, high), not differentiated."""
+    """Return a draw of integers from [0, high), not differentiated."""
 
     def draw(generator: torch.Generator) -> Tensor:
         return torch.randint(high, shape, generator=generator)

@@ -1,4 +1,4 @@
-"""Forwards that move in stairs, with the gradient of what the stairs stand for, and backwards that cancel."""
+"""Staircase forwards with the gradient of the function they approximate, and backwards with cancellation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _weighted(x: Tensor) -> Tensor:
 
 
 def _lost_in_a_sum(g: Tensor, x: Tensor) -> Tensor:
-    """Return the weights, with 1e4 times the first input added and taken away again."""
+    """Return the gradient with 1e4 times the first input added and subtracted, which rounds it."""
     return g * (x.new_tensor(_WEIGHTS) + 1e4 * x[0] - x[0] / 3 * (3 * 1e4))
 
 

@@ -1,4 +1,4 @@
-"""Right specimens are never failed, and wrong ones are caught at the right entry."""
+"""Right specimens never fail, and wrong ones fail at the wrong entry."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ ORDER_2 = [
     for specimen in ZOO
     if (specimen.name in TENTH or "order 2" in specimen.tags) and "wrong at order 2" not in specimen.tags
 ]
-LEAST = 200  # specimens that a zoo must hold
+LEAST = 200  # fewest specimens in the zoo
 
 
-def test_the_zoo_is_large_and_its_names_are_unique() -> None:
+def test_zoo_is_large_and_names_are_unique() -> None:
     names = Counter(specimen.name for specimen in ZOO)
     assert len(ZOO) >= LEAST
     assert [name for name, count in names.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("specimen", ZOO, ids=lambda specimen: specimen.name)
-def test_a_right_function_is_judged_as_the_zoo_expects(specimen: Specimen) -> None:
+def test_right_function_has_expected_verdict(specimen: Specimen) -> None:
     result = _run("gradcheck", specimen)
     assert specimen.allows(result.verdict), f"{result.message}; {[finding.message for finding in result.findings]}"
 
 
 @pytest.mark.parametrize("specimen", ORDER_2, ids=lambda specimen: specimen.name)
-def test_a_right_function_does_not_fail_at_order_2(specimen: Specimen) -> None:
+def test_right_function_does_not_fail_at_order_2(specimen: Specimen) -> None:
     result = _run("gradgradcheck", specimen)
     assert result.verdict is not Verdict.FAIL, [finding.message for finding in result.findings]
 
 
 @pytest.mark.parametrize("wrong", ALL_WRONG, ids=lambda wrong: wrong.specimen.name)
-def test_a_wrong_function_is_caught_at_the_right_entry(wrong: Wrong) -> None:
+def test_wrong_function_fails_at_wrong_entry(wrong: Wrong) -> None:
     result = _run(wrong.check, wrong.specimen)
     assert wrong.is_named_in(result), f"{result.message}; {[finding.message for finding in result.findings]}"
 
 
 def _run(check: str, specimen: Specimen) -> CheckResult:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns about casts and deprecations in functions that are not ours
+        warnings.simplefilter("ignore")  # torch warns about casts and deprecations in the specimens
         problem = bind(specimen.function, specimen.inputs(0), names=specimen.names, name=specimen.name)
         return run_check(check, problem, SETTINGS)

@@ -1,7 +1,7 @@
-"""Ties: kinks that no single input shows.
+"""Ties: kinks that do not show along any single input.
 
-Where several inputs are equal, a sorted or ranked output depends on all of them: its gradient is that of one order of
-the inputs, and moving one input alone does not lead to every order.
+If several inputs are equal, a sorted or ranked output depends on all of them. Its gradient belongs to one order of the
+inputs, and changing one input alone does not produce every order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _T = "tie"
 
 
 def all_equal(*shape: int, value: float = 1.0, dtype: torch.dtype = torch.float64) -> Draw:
-    """Give one number in every entry."""
+    """Return a draw with the same number in every entry."""
     return lambda generator: torch.full(shape, value, dtype=dtype).requires_grad_()
 
 
@@ -27,7 +27,7 @@ def _eye(size: int) -> Draw:
 
 
 def _halves(count: int, seed: int) -> Draw:
-    """Draw whole and half numbers, many of which are equal; the same ones for every seed of a run."""
+    """Return a draw of multiples of one half, many of them equal, the same for every seed of the run."""
 
     def draw(generator: torch.Generator) -> Tensor:
         own = torch.Generator().manual_seed(seed)
@@ -37,7 +37,7 @@ def _halves(count: int, seed: int) -> Draw:
 
 
 def _tied(*shape: int, seed: int = 0) -> Draw:
-    """Draw zeros, ones and twos; the same ones for every seed of a run."""
+    """Return a draw of zeros, ones and twos, the same for every seed of the run."""
 
     def draw(generator: torch.Generator) -> Tensor:
         own = torch.Generator().manual_seed(seed)
@@ -52,7 +52,7 @@ def _symmetric(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tenso
 
 def _half_of_two(g: Tensor, x: Tensor) -> Tensor:
     gradient = torch.zeros_like(x)
-    gradient[4], gradient[5] = 0.35 * g, 0.15 * g  # the double of it would be right
+    gradient[4], gradient[5] = 0.35 * g, 0.15 * g  # half of a right gradient
     return gradient
 
 

@@ -1,4 +1,4 @@
-"""Wrong on purpose, each in the way such code goes wrong, with an entry that must be named."""
+"""Specimens with a typical wrong backward, and a wrong entry that the check must name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Index = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrong:
-    """A function whose backward is wrong, and one entry of the Jacobian that is."""
+    """A function with a wrong backward, and one wrong entry of its Jacobian."""
 
     specimen: Specimen
     wrt: str  # input of the entry
@@ -39,7 +39,7 @@ class Wrong:
 
 
 def with_backward(forward: Callable[..., Any], backward: Backward) -> Callable[..., Any]:
-    """Return a Function of this forward and backward, right or wrong."""
+    """Return a Function with this forward and backward."""
 
     class Planted(Function):
         @staticmethod
@@ -57,7 +57,7 @@ def with_backward(forward: Callable[..., Any], backward: Backward) -> Callable[.
 def wrong(
     name: str, function: Callable[..., Any], wrt: str, output: Index, entry: Index, *tags: str, **draws: Any
 ) -> Wrong:
-    """Return a wrong specimen and its wrong entry; every keyword says how an argument is drawn."""
+    """Return a wrong specimen and its wrong entry; `draws` are as in `specimen`."""
     return Wrong(specimen=specimen(name, function, *tags, **draws), wrt=wrt, output_index=output, input_index=entry)
 
 

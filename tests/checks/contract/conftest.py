@@ -1,4 +1,4 @@
-"""One thread: hundreds of tiny operations gain nothing from more."""
+"""Runs the tests of this folder with one torch thread, because their operations are tiny."""
 
 from __future__ import annotations
 

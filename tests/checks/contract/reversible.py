@@ -1,4 +1,4 @@
-"""Small reversible blocks: forward keeps the output, backward rebuilds the input from it."""
+"""Small reversible blocks: forward keeps its output, backward recomputes the input from it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def coupled(x: Tensor) -> Tensor:
 
 
 def uncoupled(y: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the input that y was made of, and the gradient by it."""
+    """Return x with coupled(x) = y, and the gradient by x."""
     (first, second), (to_first, to_second) = y.chunk(2, -1), grad.chunk(2, -1)
     b, to_first = second - _branch(first), to_first + _pulled(first, to_second)
     a, to_second = first - _branch(b), to_second + _pulled(b, to_first)
@@ -32,7 +32,7 @@ def uncoupled(y: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Rebuilds(Function):
-    """Overwrites a copy of the output by the input: a second backward starts from other values."""
+    """Overwrites the kept output by the input: a second backward starts from other values."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ class Rebuilds(Function):
 
 
 class Forgets(Rebuilds):
-    """Deletes what it kept: a second backward raises AttributeError."""
+    """Deletes the kept output: a second backward raises AttributeError."""
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ class Forgets(Rebuilds):
 
 
 class Frees(Function):
-    """Frees the input in forward, and the output once backward has rebuilt the input."""
+    """Frees the input in forward, and the output in backward after recomputing the input."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ class Frees(Function):
 
 
 class FreesBoth(Frees):
-    """The same for two inputs."""
+    """Frees with two inputs."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class FreesBoth(Frees):
 
 
 class Lasts(Rebuilds):
-    """Answers right `times` times over one graph, as what was freed may hold its values for a while."""
+    """Right for `times` backwards over one graph and wrong afterwards, like a read of freed memory."""
 
     times = 2
 
@@ -106,7 +106,7 @@ class Lasts(Rebuilds):
 
 
 class Refuses(Rebuilds):
-    """Serves two backwards, or `times` in a subclass, and says so at the next."""
+    """Raises after two backwards over one graph, or after `times` of a subclass."""
 
     times = 2
 
@@ -123,7 +123,7 @@ class Refuses(Rebuilds):
 
 
 def refusing(times: int, function: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor]) -> type[Function]:
-    """Return a Function of each entry whose graph serves so many backwards and raises at the next."""
+    """Return an elementwise Function whose graph serves `times` backwards and raises at the next."""
 
     class Refusing(Function):
         @staticmethod
@@ -142,7 +142,7 @@ def refusing(times: int, function: Callable[[Tensor], Tensor], slope: Callable[[
 
 
 def refusing_twice(times: int) -> type[Function]:
-    """Return the square, whose second derivative is wrong, and whose graph of it serves so many backwards."""
+    """Return the square with a wrong second derivative, whose graph serves `times` backwards."""
     slope = refusing(times, lambda x: 2 * x, lambda x: torch.full_like(x, 2.02))
 
     class Square(Function):
@@ -164,7 +164,7 @@ def root(x: Tensor) -> Tensor:
 
 
 class Random(Rebuilds):
-    """Draws a scale from a generator of its own, which no seed reaches."""
+    """Draws a scale from its own generator, which seeding does not affect."""
 
     generator = torch.Generator().manual_seed(0)
 

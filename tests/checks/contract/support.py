@@ -1,4 +1,4 @@
-"""Short ways to a Function and to what the contract says about it."""
+"""Helpers: Functions with a given backward, and results of the contract check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Y = double([1.1, 0.6, -0.9, 0.2, 1.7])
 
 
 def contract(function: Callable[..., Any], *inputs: Any, check: str = "contract") -> CheckResult:
-    """Run the contract check."""
+    """Return the result of the contract check, or of another check, on the function."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return run_check(check, problem_of(function, *inputs), ALONE)
@@ -30,7 +30,7 @@ def failing(result: CheckResult) -> set[str]:
 
 
 def remarked(result: CheckResult) -> set[str]:
-    """Return the codes of remarks."""
+    """Return the codes of findings that do not fail the check."""
     return {finding.code for finding in result.findings if finding.verdict is Verdict.PASS}
 
 

@@ -1,4 +1,4 @@
-"""GV301–GV308: what backward does with its cotangents."""
+"""GV301–GV308: linearity, and the memory of cotangents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _as_if_contiguous(g: Tensor, x: Tensor) -> Tensor:
     return torch.as_strided(g, g.shape, x.stride()) * x.cos()
 
 
-def _storage_walk(g: Tensor, x: Tensor) -> Tensor:
+def _reads_storage(g: Tensor, x: Tensor) -> Tensor:
     flat = torch.empty(0, dtype=g.dtype).set_(
         g.untyped_storage(), 0, (min(x.numel(), g.untyped_storage().nbytes() // 8),)
     )
@@ -45,11 +45,11 @@ def _storage_walk(g: Tensor, x: Tensor) -> Tensor:
         ("GV306", lambda ctx, x, g: _mul_(g, x)),
         ("GV306", lambda ctx, x, g: g.data.mul_(x.cos())),
         ("GV307", lambda ctx, x, g: _as_if_contiguous(g, x)),
-        ("GV307", lambda ctx, x, g: _storage_walk(g, x)),
+        ("GV307", lambda ctx, x, g: _reads_storage(g, x)),
     ],
 )
 @pytest.mark.parametrize("point", [X, M], ids=["vector", "matrix"])
-def test_wrong_with_one_output(code: str, backward: Callable[..., Any], point: Tensor) -> None:
+def test_wrong_backward_with_one_output_fails_with_code(code: str, backward: Callable[..., Any], point: Tensor) -> None:
     result = contract(sine(backward), point)
     assert code in failing(result), result.findings
     assert result.evaluations.backward < 150
@@ -63,17 +63,17 @@ def test_wrong_with_one_output(code: str, backward: Callable[..., Any], point: T
         ("GV303", lambda ctx, x, y, g, h: (y * g**2 + h, x * g + h)),
     ],
 )
-def test_wrong_with_two_outputs(code: str, backward: Callable[..., Any]) -> None:
+def test_wrong_backward_with_two_outputs_fails_with_code(code: str, backward: Callable[..., Any]) -> None:
     assert failing(contract(pair(backward), X, Y)) == {code}
 
 
-def test_a_view_of_a_cotangent_that_is_not_contiguous_is_reported_as_a_layout() -> None:
+def test_view_of_noncontiguous_cotangent_is_reported_as_layout() -> None:
     result = contract(sine(lambda ctx, x, g: (g.view(-1) * x.view(-1).cos()).view(x.shape)), M)
     assert failing(result) == {"GV307", "GV403"}
     assert "view size is not compatible" in next(f.message for f in result.findings if f.code == "GV307")
 
 
-def test_a_conjugated_cotangent_read_as_if_it_were_none() -> None:
+def test_conjugate_bit_of_cotangent_ignored_fails() -> None:
     def backward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
         physical = g.conj() if g.is_conj() else g
         return physical * x.cos().conj()
@@ -82,7 +82,7 @@ def test_a_conjugated_cotangent_read_as_if_it_were_none() -> None:
     assert failing(contract(sine(backward), point)) == {"GV307"}
 
 
-def test_undefined_cotangents_one_by_one_and_all() -> None:
+def test_undefined_cotangents_must_count_as_zero() -> None:
     crashing = pair(lambda ctx, x, y, g, h: (y * g + h, x * g + h), materialize=False)
     result = contract(crashing, X, Y)
     assert failing(result) == {"GV308"}
@@ -106,12 +106,12 @@ def test_undefined_cotangents_one_by_one_and_all() -> None:
     ],
 )
 @pytest.mark.parametrize("point", [X, M], ids=["vector", "matrix"])
-def test_right_ways_are_not_accused(backward: Callable[..., Any], point: Tensor) -> None:
+def test_right_backward_has_no_finding(backward: Callable[..., Any], point: Tensor) -> None:
     result = contract(sine(backward), point)
     assert result.findings == ()
 
 
-def test_none_taken_for_zero_is_right() -> None:
+def test_none_cotangent_counted_as_zero_passes() -> None:
     def backward(ctx: Any, x: Tensor, y: Tensor, g: Tensor | None, h: Tensor | None) -> Any:
         by_x = 0.0 if g is None else y * g
         by_y = 0.0 if g is None else x * g
@@ -122,6 +122,6 @@ def test_none_taken_for_zero_is_right() -> None:
     assert contract(pair(backward, materialize=False), X, Y).findings == ()
 
 
-def test_a_backward_that_says_nothing_beside_a_zero_is_not_linear() -> None:
+def test_backward_zero_if_any_cotangent_is_zero_is_not_linear() -> None:
     result = contract(sine(lambda ctx, x, g: g * x.cos() * (g != 0).all()), X)
     assert failing(result) == {"GV301"}

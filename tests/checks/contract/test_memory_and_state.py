@@ -1,4 +1,4 @@
-"""GV401–GV413: inputs, state, memory."""
+"""GV401–GV413: inputs, state and memory of forward and backward."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.core.support import double
 M = double([[0.3, -1.2, 0.7], [2.1, -0.4, 1.5]])
 
 
-def test_an_input_overwritten_by_forward() -> None:
+def test_input_overwritten_by_forward_fails() -> None:
     class Overwrites(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ def test_an_input_overwritten_by_forward() -> None:
     assert "GV401" in failing(contract(Overwrites.apply, X))
 
 
-def test_an_input_that_is_marked_dirty() -> None:
+def test_input_marked_dirty_passes() -> None:
     class Doubles(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ def test_an_input_that_is_marked_dirty() -> None:
     assert contract(Doubles.apply, X).findings == ()
 
 
-def test_a_saved_tensor_overwritten_by_backward() -> None:
+def test_saved_input_overwritten_by_backward_fails() -> None:
     def through_data(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
         x.data.cos_()
         return g * x
@@ -57,7 +57,7 @@ def test_a_saved_tensor_overwritten_by_backward() -> None:
     assert "backward modifies x in place" in result.message
 
 
-def test_a_saved_intermediate_overwritten_by_backward() -> None:
+def test_saved_intermediate_overwritten_by_backward_fails() -> None:
     class Saves(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ def test_a_saved_intermediate_overwritten_by_backward() -> None:
 
 
 @pytest.mark.parametrize("copies", [False, True])
-def test_inputs_that_are_not_contiguous(copies: bool) -> None:
+def test_noncontiguous_inputs(copies: bool) -> None:
     def backward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
         flat = x.contiguous() if copies else torch.as_strided(x, x.shape, (3, 1))
         return g * flat.cos()
@@ -83,7 +83,7 @@ def test_inputs_that_are_not_contiguous(copies: bool) -> None:
     assert found == set() if copies else "GV403" in found
 
 
-def test_wrong_where_only_the_second_input_needs_a_gradient() -> None:
+def test_wrong_gradient_if_only_second_input_requires_grad_fails() -> None:
     def backward(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> Any:
         return g * y, g * (x if ctx.needs_input_grad[0] else y)
 
@@ -92,14 +92,14 @@ def test_wrong_where_only_the_second_input_needs_a_gradient() -> None:
     assert "only y needs a gradient" in result.message
 
 
-def test_gradients_only_where_needed_are_right() -> None:
+def test_gradients_only_for_inputs_that_need_them_pass() -> None:
     def backward(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> Any:
         return g * y if ctx.needs_input_grad[0] else None, g * x if ctx.needs_input_grad[1] else None
 
     assert contract(product(backward), X, Y).findings == ()
 
 
-def test_one_tensor_for_two_inputs() -> None:
+def test_wrong_gradient_if_two_inputs_are_one_tensor_fails() -> None:
     def backward(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> Any:
         return (g * y, None) if x.data_ptr() == y.data_ptr() else (g * y, g * x)
 
@@ -107,7 +107,7 @@ def test_one_tensor_for_two_inputs() -> None:
     assert failing(result) == {"GV405"}
 
 
-def test_a_forward_that_no_seed_repeats() -> None:
+def test_forward_random_despite_seed_is_inconclusive() -> None:
     class Draws(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -138,13 +138,13 @@ class Dropout(Function):
         return g * (torch.rand_like(g) < 0.5 if mask is None else mask), None
 
 
-def test_a_mask_that_is_drawn_again_in_backward_and_one_that_is_kept() -> None:
+def test_dropout_mask_drawn_again_in_backward_fails_and_saved_mask_passes() -> None:
     point = torch.linspace(-1, 1, 20, dtype=torch.float64).requires_grad_()
     assert failing(contract(lambda x: Dropout.apply(x, False), point)) == {"GV407"}
     assert contract(lambda x: Dropout.apply(x, True), point).findings == ()
 
 
-def test_a_sum_in_another_order_each_time() -> None:
+def test_differences_of_few_ulps_between_backwards_are_remarked() -> None:
     calls = iter(range(10**6))
 
     def backward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
@@ -155,7 +155,7 @@ def test_a_sum_in_another_order_each_time() -> None:
     assert remarked(result) == {"GV407"}
 
 
-def test_state_on_the_class() -> None:
+def test_state_on_class_fails() -> None:
     class Global(Function):
         x: Tensor
 
@@ -171,7 +171,7 @@ def test_state_on_the_class() -> None:
     assert failing(contract(Global.apply, X)) == {"GV408"}
 
 
-def test_memory_that_nobody_wrote() -> None:
+def test_read_of_uninitialised_memory_fails() -> None:
     def half_written(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
         gradient = torch.empty_like(x)
         gradient[: len(x) // 2] = (g * x.cos())[: len(x) // 2]
@@ -184,7 +184,7 @@ def test_memory_that_nobody_wrote() -> None:
     assert failing(contract(sine(written), X)) == set()
 
 
-def test_the_switches_of_determinism_are_put_back() -> None:
+def test_torch_determinism_settings_are_restored() -> None:
     contract(sine(lambda ctx, x, g: g * x.cos()), X)
     assert torch.get_deterministic_debug_mode() == 0
     assert not torch.are_deterministic_algorithms_enabled()
@@ -226,13 +226,13 @@ class Exp(Function):
 
 
 @pytest.mark.parametrize("how", ["attribute", "list", "closure", "partial", "method"])
-def test_an_output_kept_on_ctx_leaks(how: str) -> None:
+def test_output_kept_on_ctx_fails(how: str) -> None:
     result = contract(lambda x: Exp.apply(x, how), X)
     assert failing(result) == {"GV410"}
     assert "save_for_backward" in result.message
 
 
-def test_an_output_that_is_saved_does_not_leak_and_an_input_on_ctx_is_remarked() -> None:
+def test_saved_output_passes_and_input_on_ctx_is_remarked() -> None:
     assert contract(lambda x: Exp.apply(x, "saved"), X).findings == ()
 
     class Keeps(Function):
@@ -265,7 +265,7 @@ class Twice(Function):
         return g * ctx.saved_tensors[0].cos() * ctx.calls, None
 
 
-def test_a_second_backward() -> None:
+def test_second_backward_that_differs_fails_and_that_raises_is_remarked() -> None:
     assert failing(contract(lambda x: Twice.apply(x, False), X)) == {"GV411"}
     refusal = contract(lambda x: Twice.apply(x, True), X)
     assert refusal.verdict is Verdict.PASS
@@ -283,7 +283,7 @@ class Same(Function):
 
 
 @pytest.mark.parametrize(("how", "codes"), [("itself", set()), ("view", set()), ("hidden", {"GV412"})])
-def test_an_output_in_the_memory_of_an_input(how: str, codes: set[str]) -> None:
+def test_output_sharing_memory_with_input_is_remarked_if_hidden(how: str, codes: set[str]) -> None:
     result = contract(lambda x: Same.apply(x, how), X)
     assert result.verdict is Verdict.PASS
     assert remarked(result) == codes
@@ -303,16 +303,16 @@ class RowSum(Function):
         return g.expand(ctx.shape), None
 
 
-def test_dimensions_of_size_one() -> None:
+def test_backward_that_breaks_at_size_one_fails() -> None:
     assert failing(contract(lambda x: RowSum.apply(x, True), M)) == {"GV413"}
     assert contract(lambda x: RowSum.apply(x, False), M).findings == ()
 
 
-def test_two_outputs_share_nothing() -> None:
+def test_two_independent_outputs_pass() -> None:
     assert contract(pair(lambda ctx, x, y, g, h: (y * g + h, x * g + h)), X, Y).findings == ()
 
 
-def test_a_size_that_is_fixed_is_not_taken_for_one_that_may_be_one() -> None:
+def test_fixed_size_is_not_tested_at_size_one() -> None:
     bias = torch.ones(3, dtype=torch.float64)
 
     class Shifted(Function):
@@ -330,7 +330,7 @@ def test_a_size_that_is_fixed_is_not_taken_for_one_that_may_be_one() -> None:
 
 
 class ZippedSum(Function):
-    """Sum of the rows of x times numbers; `zip` stops at the shorter of the two."""
+    """Sum of rows of x times numbers; `zip` stops at the shorter of the two."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, numbers: list[float]) -> Tensor:
@@ -377,7 +377,7 @@ def test_squeeze_of_a_zipped_tensor_breaks_at_size_one() -> None:
     assert failing(contract(lambda x: Squeezes.apply(x, [0.5, -2.0, 3.0]), x)) == {"GV413"}
 
 
-def test_an_output_that_backward_writes_over_is_no_matter_of_layouts() -> None:
+def test_output_overwritten_by_backward_is_not_reported_as_layout() -> None:
     class Tanh(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""GV501–GV504 and GV601: backward's own derivative, forward mode, batches, precision."""
+"""GV501–GV504 and GV601: second order, forward mode, vmap and precision."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gradverify.result import Verdict
 from tests.checks.contract.support import X, Y, contract, failing, product, remarked, sine
 
 
-def test_a_backward_that_is_detached() -> None:
+def test_detached_backward_is_remarked() -> None:
     result = contract(sine(lambda ctx, x, g: g.detach() * x.cos()), X)
     assert result.verdict is Verdict.PASS
     assert remarked(result) == {"GV501"}
 
 
-def test_a_backward_that_declares_itself() -> None:
+def test_once_differentiable_backward_has_no_finding() -> None:
     class Declared(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def test_a_backward_that_declares_itself() -> None:
 
 
 @pytest.mark.parametrize("as_attribute", [True, False])
-def test_an_intermediate_that_is_saved(as_attribute: bool) -> None:
+def test_saved_intermediate_is_remarked(as_attribute: bool) -> None:
     class Saves(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def test_an_intermediate_that_is_saved(as_attribute: bool) -> None:
     assert remarked(result) == {"GV502"}
 
 
-def test_a_saved_mask_is_no_intermediate() -> None:
+def test_saved_mask_has_no_finding() -> None:
     class Relu(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ def with_jvp(jvp: Callable[[Tensor, Tensor], Tensor], slope: Callable[[Tensor], 
     return Sine.apply
 
 
-def test_jvp_and_backward() -> None:
+def test_jvp_that_disagrees_with_backward_fails() -> None:
     right = with_jvp(lambda x, t: t * x.cos())
     assert contract(right, X).findings == ()
     assert contract(right, X, check="forward_ad").verdict is Verdict.PASS
@@ -105,7 +105,7 @@ def test_jvp_and_backward() -> None:
     assert "differences agree with jvp" in backward_wrong.message
 
 
-def test_forward_mode_is_held_against_differences_where_both_are_wrong() -> None:
+def test_forward_ad_fails_if_jvp_and_backward_are_both_wrong() -> None:
     both = with_jvp(lambda x, t: t * x.sin(), torch.sin)
     assert contract(both, X).findings == ()
     result = contract(both, X, check="forward_ad")
@@ -113,7 +113,7 @@ def test_forward_mode_is_held_against_differences_where_both_are_wrong() -> None
     assert result.message == "jvp agrees with backward, and differences with neither: 5 of 25 entries differ"
 
 
-def test_what_is_not_defined_is_skipped() -> None:
+def test_undefined_jvp_and_vmap_are_skipped() -> None:
     plain = sine(lambda ctx, x, g: g * x.cos())
     assert contract(plain, X, check="forward_ad").message == "no Function here defines jvp"
     assert contract(plain, X, check="forward_ad").verdict is Verdict.SKIP
@@ -123,7 +123,7 @@ def test_what_is_not_defined_is_skipped() -> None:
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_vmap_and_a_loop(right: bool) -> None:
+def test_vmap_that_differs_from_a_loop_fails(right: bool) -> None:
     class Scaled(Function):
         @staticmethod
         def forward(x: Tensor, y: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ def test_vmap_and_a_loop(right: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_backward_in_a_narrower_dtype(dtype: torch.dtype) -> None:
+def test_backward_in_narrower_dtype_fails(dtype: torch.dtype) -> None:
     result = contract(sine(lambda ctx, x, g: (g.to(dtype) * x.to(dtype).cos()).to(x.dtype)), X)
     assert failing(result) == {"GV601"}
     assert str(dtype).removeprefix("torch.") in result.message
@@ -162,7 +162,7 @@ def test_backward_in_a_narrower_dtype(dtype: torch.dtype) -> None:
     assert failing(product_in_double) == {"GV601"}
 
 
-def test_a_kernel_in_float32_throughout_is_remarked() -> None:
+def test_forward_and_backward_in_float32_are_remarked() -> None:
     class Mixed(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -178,7 +178,7 @@ def test_a_kernel_in_float32_throughout_is_remarked() -> None:
     assert remarked(result) == {"GV601"}
 
 
-def test_constants_in_float32_and_float32_inputs_are_right() -> None:
+def test_float32_constants_and_float32_inputs_pass() -> None:
     third = torch.tensor([1 / 3])
     constants = product(lambda ctx, x, y, g: (g * y * third / third.double(), g * x))
     assert contract(constants, X, Y).findings == ()
@@ -186,7 +186,7 @@ def test_constants_in_float32_and_float32_inputs_are_right() -> None:
     assert single.findings == ()
 
 
-def test_a_jvp_in_place_is_asked_with_a_tangent_of_its_own() -> None:
+def test_jvp_in_place_gets_its_own_tangent() -> None:
     class Exp(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -208,14 +208,14 @@ def test_a_jvp_in_place_is_asked_with_a_tangent_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_rounding_is_no_missing_part_of_backwards_derivative(dtype: torch.dtype) -> None:
+def test_rounding_is_not_reported_as_detached(dtype: torch.dtype) -> None:
     point = X.detach().to(dtype).requires_grad_()
     assert contract(sine(lambda ctx, x, g: g * x.cos()), point).findings == ()
     assert remarked(contract(sine(lambda ctx, x, g: g.detach() * x.cos()), point)) == {"GV501"}
 
 
 @pytest.mark.parametrize("error", [KeyError("oops"), RuntimeError(""), NotImplementedError("no")])
-def test_a_backward_whose_own_backward_raises(error: Exception) -> None:
+def test_double_backward_that_raises_is_remarked(error: Exception) -> None:
     class Slope(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
@@ -231,7 +231,7 @@ def test_a_backward_whose_own_backward_raises(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "no second derivative"])
-def test_a_backward_whose_own_backward_is_not_implemented_declares_it(said: str) -> None:
+def test_double_backward_not_implemented_is_skipped(said: str) -> None:
     class Slope(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
@@ -247,7 +247,7 @@ def test_a_backward_whose_own_backward_is_not_implemented_declares_it(said: str)
     assert result.message == f"backward has no derivative of its own: {reason}"
 
 
-def test_a_jvp_that_differs_in_few_digits_is_shown_with_them() -> None:
+def test_message_shows_enough_digits_to_distinguish_jvp() -> None:
     result = contract(with_jvp(lambda x, t: t * x.cos() * (1 + 3e-7)), X)
     (_, jvp), (_, backward) = (part.split(" = ") for part in result.message.split(";")[0].split(": ")[1].split(", <B"))
     assert jvp != backward
@@ -262,7 +262,7 @@ def test_a_jvp_that_differs_in_few_digits_is_shown_with_them() -> None:
         (lambda x, t: None, "jvp by x returns None for an output: zeros where there is no tangent"),
     ],
 )
-def test_a_jvp_that_overwrites_or_returns_nothing(jvp: Any, said: str) -> None:
+def test_jvp_that_overwrites_or_returns_none_fails(jvp: Any, said: str) -> None:
     assert contract(with_jvp(jvp), X).message == said
 
 
@@ -271,7 +271,7 @@ def _refused(x: Tensor, t: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("declared", [True, False])
-def test_forward_mode_that_ends_on_the_way_is_no_mistake(declared: bool) -> None:
+def test_forward_mode_not_implemented_is_skipped(declared: bool) -> None:
     right = with_jvp(lambda x, t: t * x.cos())
     function = with_jvp(_refused) if declared else lambda x: _Plain.apply(right(x))
     assert contract(function, X).findings == ()
@@ -281,7 +281,7 @@ def test_forward_mode_that_ends_on_the_way_is_no_mistake(declared: bool) -> None
 
 
 class _Plain(Function):
-    """Has no jvp."""
+    """Doubles x; defines no jvp."""
 
     generate_vmap_rule = True
 
@@ -299,7 +299,7 @@ class _Plain(Function):
 
 
 @pytest.mark.parametrize("around", [lambda y: y * float(y.detach().sum() > -9), lambda y: y if y.sum() > -9 else -y])
-def test_vmap_that_ends_outside_of_the_function_is_no_mistake(around: Callable[[Tensor], Tensor]) -> None:
+def test_vmap_that_fails_outside_the_function_is_skipped(around: Callable[[Tensor], Tensor]) -> None:
     def function(x: Tensor) -> Tensor:
         return around(_Plain.apply(x))
 
@@ -310,7 +310,7 @@ def test_vmap_that_ends_outside_of_the_function_is_no_mistake(around: Callable[[
 
 
 @pytest.mark.parametrize(("rule", "right"), [("first", False), ("given", True), ("refuses", True)])
-def test_a_batch_in_the_last_dimension(rule: str, right: bool) -> None:
+def test_vmap_over_last_dimension(rule: str, right: bool) -> None:
     class Doubled(_Plain):
         generate_vmap_rule = False
 
@@ -325,7 +325,7 @@ def test_a_batch_in_the_last_dimension(rule: str, right: bool) -> None:
     assert right or "vmap over x in the last dimension: output is not what a loop gives" in result.message
 
 
-def test_a_batch_in_float32_need_not_agree_to_more_than_rounding() -> None:
+def test_vmap_in_float32_may_differ_by_rounding() -> None:
     class Dot(Function):
         generate_vmap_rule = True
 

@@ -1,4 +1,4 @@
-"""GV309–GV312: what backward returns."""
+"""GV309–GV312: shape, dtype, device and number of returned gradients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.core.support import double
 ONE = double([0.7])
 
 
-def test_a_shape_that_autograd_sums() -> None:
+def test_shape_that_autograd_sums_fails() -> None:
     missing_sum = product(lambda ctx, x, y, g: (g * y, g * x))
     result = contract(missing_sum, X, ONE)
     assert failing(result) == {"GV309"}
@@ -23,7 +23,7 @@ def test_a_shape_that_autograd_sums() -> None:
     assert contract(product(lambda ctx, x, y, g: (g * y, (g * x).sum(0, keepdim=True))), X, ONE).findings == ()
 
 
-def test_a_narrower_dtype_loses_digits_and_a_wider_one_is_remarked() -> None:
+def test_narrower_dtype_fails_and_wider_dtype_is_remarked() -> None:
     narrow = contract(sine(lambda ctx, x, g: (g * x.cos()).float()), X)
     assert failing(narrow) == {"GV310"}
     wide = contract(sine(lambda ctx, x, g: g.double() * x.double().cos()), X.detach().float().requires_grad_())
@@ -31,19 +31,19 @@ def test_a_narrower_dtype_loses_digits_and_a_wider_one_is_remarked() -> None:
     assert remarked(wide) == {"GV310"}
 
 
-def test_another_device() -> None:
+def test_gradient_on_another_device_fails() -> None:
     result = contract(sine(lambda ctx, x, g: torch.empty(x.shape, dtype=x.dtype, device="meta")), X)
     assert failing(result) == {"GV311"}
     assert "on meta for an input on cpu" in result.message
 
 
-def test_a_shape_that_autograd_rejects() -> None:
+def test_shape_that_autograd_rejects_fails() -> None:
     result = contract(sine(lambda ctx, x, g: g[:2]), X)
     assert failing(result) == {"GV312"}
     assert "returns a gradient of shape [2] for an input of shape [5], and autograd rejects it" in result.message
 
 
-def test_a_count_that_autograd_rejects() -> None:
+def test_number_of_gradients_that_autograd_rejects_fails() -> None:
     result = contract(product(lambda ctx, x, y, g: g * y), X, Y)
     assert failing(result) == {"GV312"}
     assert "returns 1 gradient, forward takes 2 arguments, and autograd rejects it" in result.message
@@ -51,7 +51,7 @@ def test_a_count_that_autograd_rejects() -> None:
     assert "returns 2 gradients, forward takes 1 argument, and autograd rejects it" in result.message
 
 
-def test_a_gradient_for_what_is_no_tensor() -> None:
+def test_gradient_for_non_tensor_argument_fails() -> None:
     class Scaled(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
@@ -68,13 +68,13 @@ def test_a_gradient_for_what_is_no_tensor() -> None:
     assert failing(first) == {"GV312"}
 
 
-def test_a_complex_gradient_for_a_real_input() -> None:
+def test_complex_gradient_for_real_input_fails() -> None:
     result = contract(sine(lambda ctx, x, g: (g * x.cos()).to(torch.complex128)), X)
     assert failing(result) == {"GV310"}
     assert "returns complex128 for an input of float64, and autograd rejects it" in result.message
 
 
-def test_something_that_is_no_tensor() -> None:
+def test_gradient_that_is_no_tensor_fails() -> None:
     result = contract(sine(lambda ctx, x, g: 1.0), X)
     assert failing(result) == {"GV312"}
     assert "returns a value of type float, which is no tensor, and autograd rejects it" in result.message
@@ -82,19 +82,19 @@ def test_something_that_is_no_tensor() -> None:
     assert contract(sine(lambda ctx, x, g: 1.0), X, check="gradgradcheck").verdict is Verdict.SKIP
 
 
-def test_gradients_for_inputs_that_did_not_ask_are_right() -> None:
+def test_gradient_for_input_without_requires_grad_passes() -> None:
     both = product(lambda ctx, x, y, g: (g * y, g * x))
     assert contract(both, X, Y.detach()).findings == ()
 
 
-def test_returns_are_seen_inside_a_callable_of_several_functions() -> None:
+def test_inner_function_of_composite_is_checked() -> None:
     wrong = product(lambda ctx, x, y, g: (g * y, g * x))
     right = sine(lambda ctx, x, g: g * x.cos())
     result = contract(lambda x, y: (right(wrong(right(x), y)) * 2).sum(), X, ONE)
     assert failing(result) == {"GV309"}
 
 
-def test_the_style_with_setup_context() -> None:
+def test_function_with_setup_context_is_checked() -> None:
     class Modern(Function):
         @staticmethod
         def forward(x: Tensor, y: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Functions whose backward cannot run twice on one graph: GV411 is reported, and nothing else is blamed on them."""
+"""Functions whose graph serves few backwards: GV411 is reported, and no consequence of it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_gradcheck_fails_a_wrong_block_whose_graph_raises_after_a_few_backwards(
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 4, 5, 6, 8, 10, 12, 30])
-def test_gradcheck_cannot_judge_a_point_without_a_derivative_whose_graph_raises_after_a_few_backwards(
+def test_gradcheck_is_inconclusive_without_a_derivative_if_the_graph_raises_after_a_few_backwards(
     times: int,
 ) -> None:
     x = X.detach().clone()
@@ -109,13 +109,11 @@ def test_first_result_is_kept_when_a_new_graph_raises(check: str, monkeypatch: p
         (reversible.Frees, {"GV401", "GV402"}),
     ],
 )
-def test_contract_reports_a_changed_answer_and_nothing_that_follows_from_it(
-    block: type[Function], codes: set[str]
-) -> None:
+def test_contract_reports_changed_gradient_without_its_consequences(block: type[Function], codes: set[str]) -> None:
     assert failing(contract(block.apply, IMAGE)) == codes
 
 
-def test_contract_tells_how_many_backwards_a_graph_serves() -> None:
+def test_contract_message_has_number_of_backwards_a_graph_serves() -> None:
     (remark,) = [found for found in contract(reversible.Refuses.apply, IMAGE).findings if found.code == "GV411"]
     assert remark.message == (
         "a graph serves 2 backwards only: at the third, backward raises RuntimeError: raise num_bwd_passes"
@@ -124,7 +122,7 @@ def test_contract_tells_how_many_backwards_a_graph_serves() -> None:
     assert differs.message.startswith("a third backward over the same graph answers differently: ")
 
 
-def test_contract_tells_whose_memory_is_freed() -> None:
+def test_contract_message_names_freed_tensor() -> None:
     messages = [found.message for found in contract(reversible.Frees.apply, IMAGE).findings]
     assert messages[:2] == [
         "forward frees the memory of x, which the caller still holds: keep it, or free a clone",
@@ -140,7 +138,7 @@ def test_memory_that_backward_frees_is_not_read_again() -> None:
         assert contract(reversible.Frees.apply, IMAGE, check=check).verdict is not Verdict.ERROR
 
 
-def test_random_forward_whose_graph_answers_once_is_asked_nothing_else() -> None:
+def test_random_forward_with_single_use_graph_is_not_checked_further() -> None:
     result = contract(reversible.Random.apply, IMAGE)
     assert failing(result) == {"GV411"}
     reason = "nothing else was asked: the forward is random, and its graph cannot be asked twice"
@@ -150,6 +148,6 @@ def test_random_forward_whose_graph_answers_once_is_asked_nothing_else() -> None
     assert refused.message.endswith(reason)
 
 
-def test_random_forward_whose_graph_answers_again_is_asked_on() -> None:
+def test_random_forward_with_reusable_graph_is_checked_further() -> None:
     result = contract(reversible.RandomRepeats.apply, IMAGE)
     assert [finding.code for finding in result.findings] == ["GV406"]

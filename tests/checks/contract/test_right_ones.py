@@ -1,4 +1,4 @@
-"""Nothing that is right is accused, and a callable is asked what it can answer."""
+"""Right functions pass the contract check, and plain callables are checked through autograd."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHOSEN = {specimen.name: specimen for specimen in (*ZOO[::4], *HAND_WRITTEN)}
 
 
 @pytest.mark.parametrize("specimen", CHOSEN.values(), ids=CHOSEN.keys())
-def test_the_zoo_is_not_accused(specimen: Specimen) -> None:
+def test_zoo_passes_or_is_inconclusive(specimen: Specimen) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         problem = bind(specimen.function, specimen.inputs(0), names=specimen.names, name=specimen.name)
@@ -40,7 +40,7 @@ def test_the_zoo_is_not_accused(specimen: Specimen) -> None:
 
 
 class Identity(Function):
-    """Hands its cotangent on as it is."""
+    """Identity whose backward returns its cotangent itself."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class Identity(Function):
 
 
 class Gather(Function):
-    """An integer input, and an output that is declared non-differentiable."""
+    """Has an integer input and an output that is marked non-differentiable."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -68,7 +68,7 @@ class Gather(Function):
 
 
 class Dense(Function):
-    """Gives gradients to all, also to those that did not ask."""
+    """Returns gradients of all inputs, also of those that do not require one."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
@@ -117,13 +117,13 @@ def test_right_functions_have_no_finding(function: Callable[..., Any], inputs: t
     assert result.findings == ()
 
 
-def test_what_a_plain_callable_cannot_answer_is_said() -> None:
+def test_message_lists_what_was_not_checked_of_a_plain_callable() -> None:
     left_out = "; no custom Function in the graph, so what backward returns, saves and keeps was not looked at"
     assert contract(torch.sin, X).message == f"every promise kept{left_out}"
     assert contract(Identity.apply, X).message == "every promise kept"
 
 
-def test_a_plain_callable_is_asked_through_autograd() -> None:
+def test_plain_callable_is_checked_through_autograd() -> None:
     def hooked(x: Tensor) -> Tensor:
         y = x.sin()
         y.register_hook(lambda g: g.clamp(-1, 1))
@@ -132,12 +132,12 @@ def test_a_plain_callable_is_asked_through_autograd() -> None:
     assert failing(contract(hooked, X)) == {"GV304"}
 
 
-def test_nothing_to_question() -> None:
+def test_function_without_gradient_is_skipped() -> None:
     assert contract(lambda x: x.detach(), X).verdict is Verdict.SKIP
     assert contract(torch.sin, X.detach()).findings[0].code == "GV907"
 
 
-def test_a_backward_that_raises_is_an_error() -> None:
+def test_backward_that_raises_is_an_error() -> None:
     def broken(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
         raise ValueError("no backward here")
 
@@ -146,7 +146,7 @@ def test_a_backward_that_raises_is_an_error() -> None:
     assert result.findings[0].code == "GV903"
 
 
-def test_a_wrong_factor_is_not_the_contract_s_business() -> None:
+def test_wrong_factor_passes_the_contract() -> None:
     assert contract(product(lambda ctx, x, y, g: (2 * g * y, g * x)), X, Y).findings == ()
 
 
@@ -160,7 +160,7 @@ def ops(name: str) -> ModuleType:
     return module
 
 
-ELEVEN = [
+OPS_AND_CODES = [
     ("clipped_relu", "ClippedReLUFunction", (X, 1.5), set()),
     ("clipped_relu", "IncorrectClippedReLU", (X, 1.5), set()),
     ("conditional_op", "ConditionalOp", (X,), set()),
@@ -175,15 +175,17 @@ ELEVEN = [
 ]
 
 
-@pytest.mark.parametrize(("file", "name", "inputs", "codes"), ELEVEN, ids=[name for _, name, _, _ in ELEVEN])
-def test_the_eleven(file: str, name: str, inputs: tuple[Any, ...], codes: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("file", "name", "inputs", "codes"), OPS_AND_CODES, ids=[name for _, name, _, _ in OPS_AND_CODES]
+)
+def test_ops_of_specs_have_expected_codes(file: str, name: str, inputs: tuple[Any, ...], codes: set[str]) -> None:
     result = contract(getattr(ops(file), name).apply, *inputs)
     assert failing(result) == codes
     assert {finding.code for finding in result.findings} == codes
 
 
 @pytest.mark.parametrize("lazy", [lambda z: z.conj(), lambda z: z.conj().imag])
-def test_an_output_that_is_lazily_conjugated_or_negated(lazy: Callable[[Tensor], Tensor]) -> None:
+def test_output_with_conjugate_or_negative_bit_passes(lazy: Callable[[Tensor], Tensor]) -> None:
     class Lazy(Function):
         @staticmethod
         def forward(ctx: Any, z: Tensor) -> Tensor:
@@ -197,7 +199,7 @@ def test_an_output_that_is_lazily_conjugated_or_negated(lazy: Callable[[Tensor],
     assert contract(Lazy.apply, point).findings == ()
 
 
-def test_numbers_drawn_in_the_order_of_memory_are_others_for_a_transposed_input() -> None:
+def test_dropout_that_draws_in_memory_order_passes() -> None:
     class Dropout(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -214,7 +216,7 @@ def test_numbers_drawn_in_the_order_of_memory_are_others_for_a_transposed_input(
 
 
 def _in_half(precision: torch.dtype) -> type[Function]:
-    """Return x @ w as a kernel in half precision computes it, from float32 and to float32."""
+    """Return x @ w for float32 tensors, computed in half precision."""
 
     class Half(Function):
         @staticmethod
@@ -234,7 +236,7 @@ def _in_half(precision: torch.dtype) -> type[Function]:
 
 @pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("seed", range(5))
-def test_rounding_in_half_precision_is_not_held_against_float32(precision: torch.dtype, seed: int) -> None:
+def test_half_precision_kernel_with_float32_inputs_passes(precision: torch.dtype, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     x, w = (torch.randn(4, 4, generator=generator).requires_grad_() for _ in range(2))
     assert failing(contract(_in_half(precision).apply, x, w)) == set()
@@ -246,7 +248,7 @@ def test_rounding_in_half_precision_is_not_held_against_float32(precision: torch
     assert failing(contract(cast, x, w)) == set()
 
 
-def test_what_forgets_its_cotangent_in_half_precision_still_fails() -> None:
+def test_nonlinear_backward_in_half_precision_fails() -> None:
     class Forgets(_in_half(torch.bfloat16)):  # type: ignore[misc]
         @staticmethod
         def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -258,7 +260,7 @@ def test_what_forgets_its_cotangent_in_half_precision_still_fails() -> None:
     assert failing(contract(Forgets.apply, x, w)) & {"GV301", "GV303"}
 
 
-def test_sparse_gradients_and_empty_inputs_are_no_trouble() -> None:
+def test_sparse_gradients_and_empty_inputs_pass() -> None:
     weight = torch.randn(5, 2, dtype=torch.float64).requires_grad_()
     rows = torch.tensor([0, 2])
     assert contract(lambda w: functional.embedding(rows, w, sparse=True), weight).verdict is Verdict.PASS

@@ -1,4 +1,4 @@
-"""GV408: what is kept from one call to the next, on the class, in a cache, in a buffer."""
+"""GV408: state kept between calls on the class, in a cache or in a buffer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.checks.contract.support import X, contract, failing, sine
 
 
 def remembering(keep: Callable[[Tensor], None], slope: Callable[[], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return sin with a forward that keeps something of x elsewhere, and a backward that takes its slope from there."""
+    """Return sin whose forward calls keep(x) and whose backward multiplies by slope()."""
 
     class Remembering(Function):
         @staticmethod
@@ -30,19 +30,19 @@ def remembering(keep: Callable[[Tensor], None], slope: Callable[[], Tensor]) -> 
     return Remembering.apply
 
 
-def test_values_of_the_last_call() -> None:
+def test_value_kept_from_last_call_fails() -> None:
     kept: dict[str, Tensor] = {}
     result = contract(remembering(lambda x: kept.update(x=x), lambda: kept["x"].cos()), X)
     assert failing(result) == {"GV408"}
     assert "after another call in between" in result.message
 
 
-def test_values_from_a_stack_that_other_calls_put_theirs_on() -> None:
+def test_value_on_shared_stack_fails() -> None:
     stack: list[Tensor] = []
     assert "GV408" in failing(contract(remembering(stack.append, lambda: stack.pop().cos()), X))
 
 
-def test_values_of_the_first_call() -> None:
+def test_value_kept_from_first_call_fails() -> None:
     kept: dict[str, Tensor] = {}
 
     def keep(x: Tensor) -> None:
@@ -54,7 +54,7 @@ def test_values_of_the_first_call() -> None:
 
 
 @pytest.mark.parametrize("forward", [lambda x: 3 * x, torch.round, lambda x: 3 * x + x.floor()])
-def test_the_same_slope_everywhere_is_not_kept(forward: Callable[[Tensor], Tensor]) -> None:
+def test_constant_slope_is_not_stale(forward: Callable[[Tensor], Tensor]) -> None:
     class Straight(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def test_the_same_slope_everywhere_is_not_kept(forward: Callable[[Tensor], Tenso
 
 
 @pytest.mark.parametrize("kept", ["tensor", "view", "array"])
-def test_an_output_that_the_next_call_overwrites(kept: str) -> None:
+def test_output_overwritten_by_next_call_fails(kept: str) -> None:
     array = np.empty(len(X))
     buffer = torch.from_numpy(array)
 
@@ -91,14 +91,14 @@ def test_an_output_that_the_next_call_overwrites(kept: str) -> None:
     assert "forward returns output in memory that it keeps" in result.message
 
 
-def test_a_gradient_that_the_next_call_overwrites() -> None:
+def test_gradient_overwritten_by_next_call_fails() -> None:
     buffer = torch.empty_like(X)
     result = contract(sine(lambda ctx, x, g: buffer.copy_(g * x.cos()).detach()), X)
     assert failing(result) == {"GV408"}
     assert "backward returns the gradient by x in memory that it keeps" in result.message
 
 
-def test_a_constant_that_every_call_returns_is_right() -> None:
+def test_constant_output_shared_by_calls_passes() -> None:
     ones = torch.ones(3, dtype=torch.float64)
 
     class Constant(Function):
