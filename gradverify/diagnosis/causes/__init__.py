@@ -1,1 +1,1 @@
-"""One pattern per file: what it looks like in a block, and what is said of it."""
+"""Patterns of wrong gradients: each function returns a Diagnosis, or None if its pattern does not explain the error."""

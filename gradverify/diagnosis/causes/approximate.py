@@ -1,4 +1,4 @@
-"""A small error without a pattern: an iteration that stopped at a tolerance, or an approximation of the derivative."""
+"""Small errors without a known pattern: an iteration stopped at a tolerance, or an approximate derivative."""
 
 from __future__ import annotations
 
@@ -11,30 +11,34 @@ from gradverify.diagnosis.block.seen import Seen
 from gradverify.diagnosis.naming.wording import differ, rounded_up
 
 APPROXIMATE = "approximate"
-_SMALL = 1e-4  # of the largest derivative: a larger error is no approximation's
-_SEVERAL = 3  # wrong entries: with fewer there is no telling whether there is a pattern
-_MOST = 0.5  # of the entries that are not zero are off, be it by less than the tolerance
-_RELATIVE = 1e-2  # an rtol above this would accept too much; atol is named instead
+_SMALL = 1e-4  # times the largest entry: a larger error is not an approximation
+_MIN_WRONG = 3  # wrong entries: fewer do not show whether there is a pattern
+_MIN_SHARE = 0.5  # of the nonzero entries have to be off, including those within the tolerance
+_MAX_RTOL = 1e-2  # above it, suggest an atol instead: such an rtol would accept too much
 
 
 def approximate(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """Most entries are off by little; asked last, because any pattern says more."""
+    """Detect small errors in most nonzero entries; tried last, because every other cause is more specific."""
     del evidence
-    count, live = int(seen.wrong.sum()), int((seen.wrong | ~seen.zero).sum())
-    size = max(float(seen.numeric.abs().max()), float(seen.claimed.abs().max()))
-    tolerated = seen.tolerated * (live - count)
-    if count < _SEVERAL or seen.largest > _SMALL * size or count + tolerated < _MOST * live:
+    count, nonzero = int(seen.wrong.sum()), int((seen.wrong | ~seen.zero).sum())
+    largest = max(float(seen.numeric.abs().max()), float(seen.claimed.abs().max()))
+    tolerated = seen.tolerated * (nonzero - count)
+    if count < _MIN_WRONG or seen.largest > _SMALL * largest or count + tolerated < _MIN_SHARE * nonzero:
         return None
-    text = f"{differ(count, live, 'entries that are not zero')} and no pattern in them is known; the error is at most"
-    text += f" {rounded_up(seen.largest / size)} of the largest derivative, as where an iteration stops at a tolerance"
-    return Diagnosis(cause=APPROXIMATE, explanation=f"{text}; {_accepted(seen)} accepts it", share=1.0)
+    text = (
+        f"{differ(count, nonzero, 'entries that are not zero')} and no pattern in them is known; the error is at most"
+    )
+    text += (
+        f" {rounded_up(seen.largest / largest)} of the largest derivative, as where an iteration stops at a tolerance"
+    )
+    return Diagnosis(cause=APPROXIMATE, explanation=f"{text}; {_accepting_tolerance(seen)} accepts it", share=1.0)
 
 
-def _accepted(seen: Seen) -> str:
-    """Return the tolerance that accepts all wrong entries, as a spec says it."""
+def _accepting_tolerance(seen: Seen) -> str:
+    """Return the tolerance that accepts all wrong entries, in the syntax of a spec."""
     claimed, numeric = seen.claimed[seen.wrong].abs(), seen.numeric[seen.wrong].abs()
     error = (seen.claimed - seen.numeric)[seen.wrong].abs()
     relative = float((error / torch.maximum(claimed, numeric)).max())
-    if math.isfinite(relative) and relative <= _RELATIVE:
+    if math.isfinite(relative) and relative <= _MAX_RTOL:
         return f"`rtol: {rounded_up(relative)}`"
     return f"`atol: {rounded_up(seen.largest)}`"

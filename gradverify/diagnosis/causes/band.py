@@ -1,4 +1,4 @@
-"""A triangular or banded mask that forward applies and backward does not: tril, triu, a causal mask, a window."""
+"""Missing triangular or banded mask: tril, triu, a causal mask or a window that backward does not apply."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gradverify.diagnosis.naming.region import chance
 from gradverify.diagnosis.naming.wording import differ, part
 
 MISSING_BAND = "missing-band"
-_SIZE = 3  # of the dimensions of a band: of fewer, a triangle is an entry or two
-_LIMIT = 0.05  # chance that as many places, picked blindly, are all those outside some band
+_MIN_SIZE = 3  # entries along both dimensions: a triangle of a smaller matrix is a single entry
+_LIMIT = 0.05  # probability that random places are exactly the outside of some band
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Index:
-    """One index of every entry of a tensor."""
+    """The index of every entry of a tensor along one dimension."""
 
     places: Tensor  # (k,)
     size: int  # of the dimension
@@ -32,7 +32,7 @@ class _Index:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pair:
-    """Two indices of every entry of a block, and what they are called."""
+    """Two indices of every entry of a block, with their names."""
 
     first: Tensor  # (m, 1) or (1, n)
     second: Tensor  # (m, 1) or (1, n)
@@ -49,30 +49,30 @@ class _Band:
 
 
 def missing_band(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """Analytic ≠ 0 and numeric = 0 in every wrong entry, and these are all that lie outside a band of two indices."""
+    """Detect wrong entries with analytic ≠ 0 and numeric = 0 that are exactly the entries outside a band."""
     extra = (seen.claimed != 0) & seen.zero & seen.wrong
     if not torch.equal(extra, seen.wrong):
         return None
     for pair in _pairs(evidence, seen.wrong.device):
-        found = _outside(pair, seen, extra)
-        share = None if found is None else confined(seen, found.outside)
-        if found is not None and share is not None:
+        band = _band_of(pair, seen, extra)
+        share = None if band is None else confined(seen, band.outside)
+        if band is not None and share is not None:
             count = differ(int(extra.sum()), int((extra | ~seen.zero).sum()), "entries")
-            text = f"{count}; analytic ≠ 0 and numeric = 0 {found.text}{part(share)}"
+            text = f"{count}; analytic ≠ 0 and numeric = 0 {band.text}{part(share)}"
             return Diagnosis(cause=MISSING_BAND, explanation=text, share=share)
     return None
 
 
 def _pairs(evidence: Evidence, device: torch.device) -> Iterator[_Pair]:
-    """Yield the pairs of dimensions that a mask may go by: of the input, of the output, of one and the other."""
+    """Yield pairs of indices that a mask may depend on: two of the input, two of the output, or one of each."""
     outputs, inputs = (list(_indices(block, device)) for block in (evidence.of, evidence.wrt))
-    for found, across in ((inputs, 0), (outputs, 1)):
-        for one, other in combinations(found, 2):
-            if min(one.size, other.size) >= _SIZE:
-                yield _pair(one, across, other, across)
-    for theirs, mine in product(outputs, inputs):
-        if theirs.size == mine.size >= _SIZE:
-            yield _pair(theirs, 1, mine, 0)
+    for indices, dim in ((inputs, 0), (outputs, 1)):
+        for first, second in combinations(indices, 2):
+            if min(first.size, second.size) >= _MIN_SIZE:
+                yield _pair(first, dim, second, dim)
+    for output_index, input_index in product(outputs, inputs):
+        if output_index.size == input_index.size >= _MIN_SIZE:
+            yield _pair(output_index, 1, input_index, 0)
     flat = [
         _Index(
             places=torch.arange(total(block.shape), device=device),
@@ -81,13 +81,18 @@ def _pairs(evidence: Evidence, device: torch.device) -> Iterator[_Pair]:
         )
         for block in (evidence.of, evidence.wrt)
     ]
-    if flat[0].size == flat[1].size >= _SIZE:
+    if flat[0].size == flat[1].size >= _MIN_SIZE:
         yield _pair(flat[0], 1, flat[1], 0)
 
 
-def _pair(one: _Index, across: int, other: _Index, beside: int) -> _Pair:
-    first, second = one.places.unsqueeze(across), other.places.unsqueeze(beside)
-    return _Pair(first=first, second=second, shape=(one.size, other.size), words=(one.words, other.words))
+def _pair(first_index: _Index, first_dim: int, second_index: _Index, second_dim: int) -> _Pair:
+    first, second = first_index.places.unsqueeze(first_dim), second_index.places.unsqueeze(second_dim)
+    return _Pair(
+        first=first,
+        second=second,
+        shape=(first_index.size, second_index.size),
+        words=(first_index.words, second_index.words),
+    )
 
 
 def _indices(block: Block, device: torch.device) -> Iterator[_Index]:
@@ -99,37 +104,37 @@ def _indices(block: Block, device: torch.device) -> Iterator[_Index]:
         yield _Index(places=index, size=size, words=f"the index{along} of {block.name}")
 
 
-def _outside(pair: _Pair, seen: Seen, extra: Tensor) -> _Band | None:
-    """Return the band of the entries that are not zero, None where the wrong ones are not all outside, or by chance."""
-    live, wrong = (_places(pair, entries) for entries in (~seen.zero, extra))
-    if not bool(live.any()):
+def _band_of(pair: _Pair, seen: Seen, extra: Tensor) -> _Band | None:
+    """Return the band of the nonzero entries; None if the wrong ones are not exactly its outside, or by chance."""
+    nonzero, wrong = (_index_pairs(pair, entries) for entries in (~seen.zero, extra))
+    if not bool(nonzero.any()):
         return None
     offset = (
         torch.arange(pair.shape[1], device=extra.device) - torch.arange(pair.shape[0], device=extra.device)[:, None]
     )
-    low, high = int(offset[live].min()), int(offset[live].max())
+    low, high = int(offset[nonzero].min()), int(offset[nonzero].max())
     outside = (offset < low) | (offset > high)
     if not torch.equal(outside, wrong) or (low == high and pair.first.shape != pair.second.shape):
-        return None  # where each entry has its own place, what lies beside it is no band
-    if chance(_alike(offset, int(outside.sum())), outside.numel(), int(outside.sum())) > _LIMIT:
+        return None  # one diagonal between output and input is elementwise dependence, not a mask
+    if chance(_bands_with(offset, int(outside.sum())), outside.numel(), int(outside.sum())) > _LIMIT:
         return None
-    apart = pair.second - pair.first
+    distance = pair.second - pair.first
     below, above = low > int(offset.min()), high < int(offset.max())
-    ends = [f"j < i{_plus(low)}"] * below + [f"j > i{_plus(high)}"] * above
+    conditions = [f"j < i{_signed(low)}"] * below + [f"j > i{_signed(high)}"] * above
     mask = f"a band of width {high - low + 1}" if below and above else f"triu({low})" if below else f"tril({high})"
-    text = f"wherever {' or '.join(ends)}, with i {pair.words[0]} and j {pair.words[1]}: {mask} is missing"
-    return _Band(outside=(apart < low) | (apart > high), text=text)
+    text = f"wherever {' or '.join(conditions)}, with i {pair.words[0]} and j {pair.words[1]}: {mask} is missing"
+    return _Band(outside=(distance < low) | (distance > high), text=text)
 
 
-def _alike(offset: Tensor, count: int) -> int:
-    """Return how many bands leave so many places outside."""
+def _bands_with(offset: Tensor, count: int) -> int:
+    """Return the number of bands with `count` places outside."""
     sizes = torch.bincount((offset - offset.min()).flatten()).tolist()
     inside = offset.numel() - count
     return sum(sum(sizes[at:end]) == inside for at in range(len(sizes)) for end in range(at + 1, len(sizes) + 1))
 
 
-def _places(pair: _Pair, entries: Tensor) -> Tensor:
-    """Return which combinations of the two indices hold such an entry, bool."""
+def _index_pairs(pair: _Pair, entries: Tensor) -> Tensor:
+    """Mask of the combinations of the two indices that occur among the entries; `pair.shape`."""
     rows, columns = entries.nonzero(as_tuple=True)
     found = entries.new_zeros(pair.shape)
     first, second = (index.expand_as(entries)[rows, columns] for index in (pair.first, pair.second))
@@ -137,5 +142,5 @@ def _places(pair: _Pair, entries: Tensor) -> Tensor:
     return found
 
 
-def _plus(distance: int) -> str:
+def _signed(distance: int) -> str:
     return "" if distance == 0 else f" {'+' if distance > 0 else '-'} {abs(distance)}"
