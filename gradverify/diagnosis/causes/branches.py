@@ -1,4 +1,4 @@
-"""Both branches of a function are wrong, each by a factor of its own, as where they are exchanged."""
+"""Wrong derivatives of both branches, by one factor each, for example because the branches are exchanged."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import part
 
-_SAME = 1e-5  # relative: ratios that are one factor
-_SHARP = 1e-3  # of an entry: measured worse, it tells no factor
-_SEVERAL = 2  # coordinates on each side
+_SAME = 1e-5  # relative spread of ratios that count as one factor
+_SHARP = 1e-3  # relative accuracy of an entry: one measured less accurately is not used for its ratio
+_MIN_INPUTS = 2  # inputs on each side of the threshold
 
 
 def wrong_branches(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """All entries are wrong, and those on either side of a threshold by one factor."""
-    found = group(seen, Axis.INPUT)
+    """Detect errors in all nonzero entries, with one factor on either side of a threshold."""
+    inputs = group(seen, Axis.INPUT)
     if bool((~seen.zero & ~seen.wrong).any()):
         return None
-    here = _one_of_two(seen, found)
-    if here is None:
+    larger = _inputs_with_larger_factor(seen, inputs)
+    if larger is None:
         return None
-    for side in (here, found.relevant & ~here):
-        sided = _sided(seen, side, found.relevant)
+    for side in (larger, inputs.relevant & ~larger):
+        sided = _sided(seen, side, inputs.relevant)
         region = _region(evidence, sided)
         if region is not None:
             return _explained(seen, sided, region)
@@ -40,52 +40,52 @@ def wrong_branches(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 
 
 def _sided(seen: Seen, side: Tensor, relevant: Tensor) -> Group:
-    """Return the inputs on one side, which have the same factor wherever they are; (n,) bool each."""
+    """Return the group of inputs on one `side` of the threshold, (n,) bool, identified by their common factor."""
     factor = ratio_of(seen, over(Axis.INPUT, side).expand_as(seen.wrong))
 
-    def marks(claimed: Tensor, numeric: Tensor) -> Tensor:
+    def has_factor(claimed: Tensor, numeric: Tensor) -> Tensor:
         value = math.nan if factor is None else factor.value
         return (claimed - value * numeric).abs() <= _SAME * claimed.abs()
 
     def follows(region: Region) -> bool | None:
-        return seen.follows(Axis.INPUT, side, region, marks)
+        return seen.follows(Axis.INPUT, side, region, has_factor)
 
     return Group(axis=Axis.INPUT, wrong=side, relevant=relevant, follows=follows)
 
 
-def _one_of_two(seen: Seen, found: Group) -> Tensor | None:
-    """Return the inputs whose entries are wrong by one of two factors, (n,) bool; None where there are not just two."""
-    live = ~seen.zero & (seen.slack <= _SHARP * seen.numeric.abs())
-    first = live.long().argmax(0, keepdim=True)
+def _inputs_with_larger_factor(seen: Seen, inputs: Group) -> Tensor | None:
+    """Mask of the inputs with the larger of two factors, (n,); None unless there are exactly two."""
+    accurate = ~seen.zero & (seen.slack <= _SHARP * seen.numeric.abs())
+    first = accurate.long().argmax(0, keepdim=True)
     ratio = (seen.claimed.gather(0, first) / seen.numeric.gather(0, first)).squeeze(0)
-    known = live.any(0) & found.relevant
-    if not bool(known.any()) or not torch.equal(known, found.relevant):
+    known = accurate.any(0) & inputs.relevant
+    if not bool(known.any()) or not torch.equal(known, inputs.relevant):
         return None
     low, high = float(ratio[known].min()), float(ratio[known].max())
-    near = [known & ((ratio - value).abs() <= _SAME * abs(value)) for value in (low, high)]
-    several = all(int(side.sum()) >= _SEVERAL for side in near) and not bool((near[0] & near[1]).any())
-    return near[1] if several and torch.equal(near[0] | near[1], known) else None
+    sides = [known & ((ratio - value).abs() <= _SAME * abs(value)) for value in (low, high)]
+    two_factors = all(int(side.sum()) >= _MIN_INPUTS for side in sides) and not bool((sides[0] & sides[1]).any())
+    return sides[1] if two_factors and torch.equal(sides[0] | sides[1], known) else None
 
 
 def _region(evidence: Evidence, sided: Group) -> Region | None:
-    found = (region for region in by_value(evidence, sided) if region.one_sided and likely(region) <= LIMIT)
-    return believed(found, sided.follows)
+    candidates = (region for region in by_value(evidence, sided) if region.one_sided and likely(region) <= LIMIT)
+    return believed(candidates, sided.follows)
 
 
 def _explained(seen: Seen, sided: Group, region: Region) -> Diagnosis | None:
     inside = over(Axis.INPUT, sided.wrong).expand_as(seen.wrong)
-    here, there = ratio_of(seen, inside), ratio_of(seen, ~inside)
-    if here is None or there is None:
+    inner, outer = ratio_of(seen, inside), ratio_of(seen, ~inside)
+    if inner is None or outer is None:
         return None
-    factors = [_named(ratio) for ratio in (here, there)]
+    factors = [_named(ratio) for ratio in (inner, outer)]
     predicted = torch.where(inside, factors[0][0], factors[1][0]) * seen.numeric
     share = share_of(seen, predicted, max(abs(factor) for factor, _ in factors))
     if share is None:
         return None
     text = f"all elements differ; analytic = {factors[0][1]} where {region.text} and {factors[1][1]} elsewhere"
-    swapped = abs(here.value * there.value - 1.0) <= _SAME
-    reading = ": one branch has the slope of the other" if swapped else ""
-    return Diagnosis(cause=WRONG_BRANCH, explanation=f"{text}{reading}{part(share)}", share=share)
+    swapped = abs(inner.value * outer.value - 1.0) <= _SAME
+    interpretation = ": one branch has the slope of the other" if swapped else ""
+    return Diagnosis(cause=WRONG_BRANCH, explanation=f"{text}{interpretation}{part(share)}", share=share)
 
 
 def _named(ratio: Ratio) -> tuple[float, str]:

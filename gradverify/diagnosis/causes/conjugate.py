@@ -1,4 +1,4 @@
-"""A complex derivative that is not conjugated on its way back."""
+"""Missing conjugate: backward multiplies by a complex derivative instead of by its conjugate."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ MISSING_CONJUGATE = "missing-conjugate"
 
 
 def missing_conjugate(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """Entries between a real and an imaginary part have the opposite sign, the others are right."""
+    """Detect the opposite sign in all entries between a real and an imaginary part, or by all imaginary parts."""
     del seen
     of, wrt, whole = evidence.of, evidence.wrt, evidence.whole
     if not is_complex(of) and not is_complex(wrt):
         return None
-    pair = (places_of(whole.outputs, of.tensor), places_of(whole.inputs, wrt.tensor))
-    both = see(evidence.backward, whole.claimed[pair], whole.numeric[pair], whole.bar[pair], whole.wrong[pair])
+    place = (places_of(whole.outputs, of.tensor), places_of(whole.inputs, wrt.tensor))
+    both = see(evidence.backward, whole.claimed[place], whole.numeric[place], whole.bar[place], whole.wrong[place])
     if both is None or not bool((~both.wrong & ~both.zero).any()):
-        return None  # where nothing is right, a flipped sign says as much
+        return None  # if no entry is right, a flipped sign explains the error as well
     rows, columns = both.numeric.shape
     left, right = signs(of, rows).to(evidence.device), signs(wrt, columns).to(evidence.device)
     share = share_of(both, left.unsqueeze(1) * both.numeric * right)
@@ -34,23 +34,23 @@ def missing_conjugate(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 
 
 def as_unconjugated(site: Site, share: float) -> Diagnosis:
-    """Return the diagnosis of a derivative without its conj()."""
-    text = f"{_reading(site.of, site.wrt)}{part(share)}"
+    """Return the diagnosis of a derivative that is not conjugated."""
+    text = f"{_explanation(site.of, site.wrt)}{part(share)}"
     return Diagnosis(cause=MISSING_CONJUGATE, explanation=text, share=share)
 
 
 def as_conjugate(site: Site, share: float) -> Diagnosis:
-    """Return the diagnosis of a gradient that is conjugated as a whole, its cotangent included."""
-    text = f"the gradient by {_whole(site.wrt)} is the conjugate of what it should be{part(share)}"
+    """Return the diagnosis of a gradient that is the conjugate of the right one."""
+    text = f"the gradient by {_tensor_name(site.wrt)} is the conjugate of what it should be{part(share)}"
     return Diagnosis(cause=MISSING_CONJUGATE, explanation=text, share=share)
 
 
-def _whole(block: Block) -> str:
+def _tensor_name(block: Block) -> str:
     return block.name.rpartition(".")[0] or block.name
 
 
-def _reading(of: Block, wrt: Block) -> str:
-    gradient, output = _whole(wrt), _whole(of)
+def _explanation(of: Block, wrt: Block) -> str:
+    gradient, output = _tensor_name(wrt), _tensor_name(of)
     if not is_complex(of):
         return f"the gradient by {gradient} is the conjugate of what it should be"
     if not is_complex(wrt):
@@ -59,7 +59,7 @@ def _reading(of: Block, wrt: Block) -> str:
 
 
 def signs(block: Block, count: int) -> Tensor:
-    """Return -1 for the imaginary parts of the block's tensor, which has so many coordinates, and 1 for the rest."""
+    """Return -1 at the imaginary parts of the block's tensor and 1 elsewhere, (count,)."""
     found = torch.ones(count, dtype=torch.float64)
     if is_complex(block):
         found[1::2] = -1.0
@@ -67,5 +67,5 @@ def signs(block: Block, count: int) -> Tensor:
 
 
 def is_complex(block: Block) -> bool:
-    """Tell whether the block is one half of a complex tensor."""
+    """True if the block is the real or the imaginary part of a complex tensor."""
     return block.step == 2

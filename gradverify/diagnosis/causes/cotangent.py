@@ -1,4 +1,4 @@
-"""Backward answers with something that does not depend on the cotangent."""
+"""Missing cotangent: backward returns a value, or adds a term, that does not depend on the cotangent."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from gradverify.diagnosis.naming.wording import part
 from gradverify.errors import EvaluationError
 
 MISSING_COTANGENT = "missing-cotangent"
-_SAME = 1e-9  # relative
-_CLOSE = 1e-3  # of an error: what may be left of it
-_CAP = 0.1  # of an error: no more may be put down to the measurement
+_SAME = 1e-9  # relative spread of entries that count as one constant
+_CLOSE = 1e-3  # times an entry's error: residual that a pattern may leave
+_CAP = 0.1  # times an entry's error: upper limit of the slack for measurement and rounding
 
 
 def missing_cotangent(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """A cotangent of zeros is answered with something else than zeros, and that is the whole error."""
+    """Detect a nonzero vjp of a zero cotangent that explains the error."""
     constant = answer_to_zero(evidence)
     if constant is None:
         return None
-    where, added = constant != 0, constant / asked_with(evidence.backward)
-    replaced = torch.where(where, added, seen.numeric)
+    nonzero, added = constant != 0, constant / asked_with(evidence.backward)
+    replaced = torch.where(nonzero, added, seen.numeric)
     for predicted, form in ((replaced, REPLACED), (seen.numeric + added, ADDED)):
         share = share_of(seen, predicted)
         if share is not None:
-            return as_constant(evidence, constant, f"{form}{_asked(evidence)}", share)
-    return _of_a_term(seen, added)
+            return as_constant(evidence, constant, f"{form}{_scale_note(evidence)}", share)
+    return _in_one_term(seen, added)
 
 
 def stays_without(evidence: Evidence, seen: Seen) -> bool:
-    """Tell whether wrong entries hold something that does not depend on the cotangent.
+    """True if part of the error of a wrong entry does not depend on the cotangent.
 
-    Such entries are no derivative's, and what they have in common says nothing of how it was computed.
+    Such a block is not linear in the cotangent, so no other cause is looked for.
     """
     constant = answer_to_zero(evidence)
     if constant is None:
@@ -47,8 +47,8 @@ def stays_without(evidence: Evidence, seen: Seen) -> bool:
     return bool(((constant / asked_with(evidence.backward)).abs() > _CLOSE * error)[seen.wrong].any())
 
 
-def _of_a_term(seen: Seen, added: Tensor) -> Diagnosis | None:
-    """Every wrong entry is off by the constant, and the others hide it: a term alone forgets its cotangent."""
+def _in_one_term(seen: Seen, added: Tensor) -> Diagnosis | None:
+    """Detect an error equal to the constant in every wrong entry, even if the tolerance hides it in the others."""
     error, expected = (seen.claimed - seen.numeric)[seen.wrong], added.expand_as(seen.wrong)[seen.wrong]
     slack = torch.minimum(seen.slack[seen.wrong], _CAP * error.abs()) + _CLOSE * error.abs()
     if bool(((error - expected).abs() > slack).any()):
@@ -58,8 +58,8 @@ def _of_a_term(seen: Seen, added: Tensor) -> Diagnosis | None:
     return Diagnosis(cause=MISSING_COTANGENT, explanation=text, share=1.0)
 
 
-def _asked(evidence: Evidence) -> str:
-    """Return what makes the numbers of a single output look otherwise than what backward returns."""
+def _scale_note(evidence: Evidence) -> str:
+    """Return a note on the scale of the constant; "" if rows are computed with a cotangent of 1."""
     cotangent = asked_with(evidence.backward)
     if cotangent == 1.0:
         return ""
@@ -71,28 +71,28 @@ ADDED = "analytic = numeric × cotangent + {}, and that second term stays when t
 
 
 def answer_to_zero(site: Site) -> Tensor | None:
-    """Return what backward says to a cotangent of zeros, None where that is zero, as it should be, or no number."""
+    """Return the vjp of a zero cotangent by this input, (n,); None if it is zero, as it should be, or not finite."""
     size = max(block.stop for block in site.outputs)
     try:
-        answer = row(site.backward, torch.zeros(size, dtype=torch.float64))
+        vjp = row(site.backward, torch.zeros(size, dtype=torch.float64))
     except EvaluationError:
         return None
-    constant = answer[site.wrt.coordinates].to(site.device)
-    useful = bool((constant != 0).any()) and bool(torch.isfinite(constant).all())
-    return constant if useful else None
+    constant = vjp[site.wrt.coordinates].to(site.device)
+    usable = bool((constant != 0).any()) and bool(torch.isfinite(constant).all())
+    return constant if usable else None
 
 
 def as_constant(site: Site, constant: Tensor, form: str, share: float) -> Diagnosis:
-    """Return the diagnosis of a constant that stands in place of the gradient, or beside it."""
-    where = constant != 0
-    everything = torch.ones_like(where)
-    region, places = (tell(site, Axis.INPUT, where, everything) for tell in (described, elements))
-    told = f", where {region}" if region else f", at {places}" if places else ""
-    text = form.format(_value(constant[where])) + told
+    """Return the diagnosis of a constant (n,) that replaces the gradient or is added to it, as `form` says."""
+    nonzero = constant != 0
+    relevant = torch.ones_like(nonzero)
+    region, names = (describe(site, Axis.INPUT, nonzero, relevant) for describe in (described, elements))
+    location = f", where {region}" if region else f", at {names}" if names else ""
+    text = form.format(_constant_text(constant[nonzero])) + location
     return Diagnosis(cause=MISSING_COTANGENT, explanation=text + part(share), share=share)
 
 
-def _value(values: Tensor) -> str:
+def _constant_text(values: Tensor) -> str:
     first = float(values[0])
     same = bool(((values - first).abs() <= _SAME * abs(first)).all())
     return number(first) if same else "a constant"

@@ -1,4 +1,4 @@
-"""Sums for means, or means for sums, that are over another number of entries in each place."""
+"""Sums instead of means, or means instead of sums, over a different number of entries in each row or column."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gradverify.diagnosis.block.structure import over
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import everywhere
 
-_DIFFERENT = 2  # numbers of entries: else one factor says as much
-_SEVERAL = 2  # coordinates with each of them, where one of the two is one
+_MIN_DISTINCT = 2  # distinct counts: with a single one, a constant factor explains the error as well
+_MIN_FREQUENCY = 2  # lines per count, if the only two distinct counts are 1 and another
 _SUMMED = {
     Axis.INPUT: "outputs that each entry of {wrt} goes into",
     Axis.OUTPUT: "entries of {wrt} that each output is made of",
@@ -21,28 +21,30 @@ _SUMMED = {
 
 
 def by_counts(evidence: Evidence, seen: Seen, cause: str) -> Diagnosis | None:
-    """Every entry is divided, or multiplied, by how many others its row, or its column, holds."""
-    entries = ~seen.zero
+    """Detect entries divided or multiplied by the number of nonzero entries in their row or column."""
+    nonzero = ~seen.zero
     for axis in Axis:
-        counts = entries.sum(1 - axis.value)
-        live = counts[counts > 0]
-        if not _differ(live):
+        counts = nonzero.sum(1 - axis.value)
+        occurring = counts[counts > 0]
+        if not _counts_differ(occurring):
             continue
-        number = over(axis, counts.clamp(min=1)).to(seen.numeric.dtype)
-        what = _SUMMED[axis].format(wrt=evidence.wrt.name)
-        for predicted, scale, words, reading in (
-            (seen.numeric / number, 1.0, "numeric / k", "a mean over them instead of their sum"),
-            (seen.numeric * number, float(number.max()), "k × numeric", "a sum over them instead of their mean"),
+        divisor = over(axis, counts.clamp(min=1)).to(seen.numeric.dtype)
+        counted = _SUMMED[axis].format(wrt=evidence.wrt.name)
+        for predicted, scale, words, interpretation in (
+            (seen.numeric / divisor, 1.0, "numeric / k", "a mean over them instead of their sum"),
+            (seen.numeric * divisor, float(divisor.max()), "k × numeric", "a sum over them instead of their mean"),
         ):
             share = share_of(seen, predicted, scale)
             if share is not None:
-                text = f"analytic = {words}{everywhere(share)}, where k is the number of {what}: {reading}"
+                text = f"analytic = {words}{everywhere(share)}, where k is the number of {counted}: {interpretation}"
                 return Diagnosis(cause=cause, explanation=text, share=share)
     return None
 
 
-def _differ(counts: Tensor) -> bool:
-    """Tell whether there are several numbers of entries, so that it is no coincidence where they are factors."""
-    found = Counter(counts.tolist())
-    beside_one = [count for count in found if count > 1]
-    return len(beside_one) >= _DIFFERENT or (len(found) >= _DIFFERENT and min(found.values()) >= _SEVERAL)
+def _counts_differ(counts: Tensor) -> bool:
+    """True if the counts (k,) vary enough that factors equal to them are no coincidence."""
+    frequencies = Counter(counts.tolist())
+    above_one = [count for count in frequencies if count > 1]
+    return len(above_one) >= _MIN_DISTINCT or (
+        len(frequencies) >= _MIN_DISTINCT and min(frequencies.values()) >= _MIN_FREQUENCY
+    )

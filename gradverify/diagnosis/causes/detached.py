@@ -1,4 +1,4 @@
-"""The gradient is zero, or missing, where the derivative is not."""
+"""Detached input: the gradient is zero or None although the derivative is not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DETACHED = "detached"
 
 
 def detached(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """Every entry of the block is zero."""
+    """Detect a claimed block of zeros."""
     del seen
     if bool((evidence.claimed != 0).any()):
         return None
@@ -17,7 +17,7 @@ def detached(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 
 
 def as_detached(site: Site) -> Diagnosis:
-    """Return the diagnosis of a gradient of nothing but zeros."""
+    """Return the diagnosis of a gradient that is zero or None."""
     of, wrt = site.of.name, site.wrt.name
     if site.backward.problem.order > 1 and site.backward.missing[site.wrt.tensor]:
         text = f"backward has no derivative by {wrt}, although {of} depends on it"

@@ -1,4 +1,4 @@
-"""The derivative at another point: backward computes with the output what belongs to the input, or the other way."""
+"""Derivative at the wrong point: backward uses the values of another tensor, such as the output for the input."""
 
 from __future__ import annotations
 
@@ -17,85 +17,89 @@ from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.errors import EvaluationError
 
-_Asked = Callable[[Evidence, Tensor], Tensor | None]  # for derivatives at values of the input, (k,)
+_DerivativesAt = Callable[[Evidence, Tensor], Tensor | None]  # input values (k,) -> derivatives (k,)
 
 WRONG_POINT = "wrong-point"
-_SAME = 1e-5  # relative
-_CHANGES = 1e-5  # relative: derivatives that are not the same
-_MOST = 5  # of the wrong entries, one in so many
-_SEVERAL = 4  # entries that agree
-_STEP = 1e-3  # of each entry's own size: differences of fourth order leave some 1e-11
-_LEAST = 1e-4  # of the usual size, for those near zero
+_SAME = 1e-5  # relative difference of derivatives that count as equal
+_CHANGES = 1e-5  # relative difference of derivatives that count as different
+_ONE_IN = 5  # more than one wrong entry in so many has to change when the values are shuffled
+_MIN_WRONG = 4  # wrong entries that have to agree
+_STEP = 1e-3  # times an entry's size: leaves a relative error of about 1e-11 with a fourth-order stencil
+_MIN_SIZE = 1e-4  # times the mean size: least size of an entry, for its step
 
 
 def wrong_point(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """The claimed derivatives are those at another tensor's values."""
+    """Detect claimed derivatives that are the numeric ones at the values of another tensor."""
     text = "analytic is the derivative at {wrt} = {name}: backward computes with {name} where {wrt} belongs"
-    return _first(evidence, seen, seen.claimed.diagonal(), _slopes, text)
+    return _first_match(evidence, seen, seen.claimed.diagonal(), _numeric_at, text)
 
 
 def computed_elsewhere(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """Backward, asked at another tensor's values, says what is right here."""
+    """Detect a backward that is right here if it is called at the values of another tensor."""
     text = "backward at {wrt} = {name} says what is right here: it computes with {wrt} where {name} belongs"
-    return _first(evidence, seen, seen.numeric.diagonal(), _answers, text)
+    return _first_match(evidence, seen, seen.numeric.diagonal(), _analytic_at, text)
 
 
-def _first(evidence: Evidence, seen: Seen, expected: Tensor, asked: _Asked, text: str) -> Diagnosis | None:
-    """Return the first tensor at whose values, and not in another order, the expected derivatives are found."""
-    for name, point in _points(evidence) if _may_be_moved(evidence, seen) else ():
-        there = asked(evidence, point)
-        share = _agrees(seen, expected, there)
-        if share is not None and _goes_by(seen, there, asked(evidence, _elsewhere(point))):
+def _first_match(
+    evidence: Evidence, seen: Seen, expected: Tensor, derivatives_at: _DerivativesAt, text: str
+) -> Diagnosis | None:
+    """Return the diagnosis for the first tensor at whose values, in their order, the derivatives are as expected."""
+    for name, point in _points(evidence) if _may_perturb_together(evidence, seen) else ():
+        found = derivatives_at(evidence, point)
+        share = _share(seen, expected, found)
+        if share is not None and _depends_on_order(seen, found, derivatives_at(evidence, _shuffled(point))):
             explanation = text.format(wrt=evidence.wrt.name, name=name)
             return Diagnosis(cause=WRONG_POINT, explanation=explanation, share=share)
     return None
 
 
-def _may_be_moved(evidence: Evidence, seen: Seen) -> bool:
-    """Tell whether all entries of an input may be moved at once: each has an output of its own."""
+def _may_perturb_together(evidence: Evidence, seen: Seen) -> bool:
+    """True if all entries of the input may be perturbed at once: the function is elementwise and has no projection."""
     if evidence.wrt.step != 1 or evidence.of.step != 1 or not is_elementwise(evidence, seen):
         return False
     wrong = seen.wrong.diagonal()
-    return int(wrong.sum()) >= _SEVERAL and all(primal.project is None for primal in evidence.backward.problem.primals)
+    return int(wrong.sum()) >= _MIN_WRONG and all(
+        primal.project is None for primal in evidence.backward.problem.primals
+    )
 
 
 def _points(evidence: Evidence) -> Iterator[tuple[str, Tensor]]:
-    for each in laid(evidence, Axis.INPUT):
-        if not each.where and each.name != evidence.wrt.name:
-            yield each.name, each.values
+    for tensor in laid(evidence, Axis.INPUT):
+        if not tensor.where and tensor.name != evidence.wrt.name:
+            yield tensor.name, tensor.values
 
 
-def _agrees(seen: Seen, expected: Tensor, found: Tensor | None) -> float | None:
-    """Return the share of the error that is explained where two derivatives are the same, None where they are not."""
+def _share(seen: Seen, expected: Tensor, found: Tensor | None) -> float | None:
+    """Return the share of the error explained if `found` equals `expected`, (k,) each; None if they differ."""
     if found is None:
         return None
     largest = expected.abs().nan_to_num(0.0, 0.0, 0.0).amax()
     slack = (_SAME * expected.abs() + seen.slack.diagonal()).clamp(max=_SAME * largest)
-    lost = ~torch.isfinite(found)  # there the function has no derivative, or differences find none
+    undefined = ~torch.isfinite(found)  # outside the domain, or not differentiable
     near = (found - expected).abs() <= slack
-    if not bool((near | lost).all()) or int((near & seen.wrong.diagonal()).sum()) < _SEVERAL:
+    if not bool((near | undefined).all()) or int((near & seen.wrong.diagonal()).sum()) < _MIN_WRONG:
         return None
     return share_of(seen, torch.diag(torch.where(near, seen.claimed.diagonal(), seen.numeric.diagonal())))
 
 
-def _elsewhere(point: Tensor) -> Tensor:
-    """Return the values in other places."""
+def _shuffled(point: Tensor) -> Tensor:
+    """Return the values in a random order."""
     order = torch.randperm(len(point), generator=torch.Generator().manual_seed(0))
     return point[order.to(point.device)]
 
 
-def _goes_by(seen: Seen, there: Tensor | None, again: Tensor | None) -> bool:
-    """Tell whether what is wrong is something else with the values in other places: not so on one straight branch."""
-    if there is None or again is None:
+def _depends_on_order(seen: Seen, found: Tensor | None, shuffled: Tensor | None) -> bool:
+    """True if derivatives at wrong entries change when the values are shuffled; False on a single linear branch."""
+    if found is None or shuffled is None:
         return False
     wrong = seen.wrong.diagonal()
-    other = (again - there).abs() > _CHANGES * there.abs()
-    return _MOST * int((other & wrong).sum()) > int(wrong.sum())
+    changed = (shuffled - found).abs() > _CHANGES * found.abs()
+    return _ONE_IN * int((changed & wrong).sum()) > int(wrong.sum())
 
 
-def _slopes(evidence: Evidence, point: Tensor) -> Tensor | None:
-    """Return the derivatives of all entries with the input somewhere else, None where forward fails there."""
-    step = _STEP * point.abs().clamp(min=_LEAST * (float(point.abs().mean()) or 1.0))
+def _numeric_at(evidence: Evidence, point: Tensor) -> Tensor | None:
+    """Return the numeric derivatives (k,) with the input at `point`, (k,); None if forward fails there."""
+    step = _STEP * point.abs().clamp(min=_MIN_SIZE * (float(point.abs().mean()) or 1.0))
     values = [outputs_at(evidence, point + k * step) for k in (-2, -1, 1, 2)]
     if any(value is None for value in values):
         return None
@@ -103,8 +107,8 @@ def _slopes(evidence: Evidence, point: Tensor) -> Tensor | None:
     return (8 * (above - below) - (far_above - far_below)) / (12 * step)
 
 
-def _answers(evidence: Evidence, point: Tensor) -> Tensor | None:
-    """Return what backward says to a cotangent of ones with the input somewhere else, None where it fails there."""
+def _analytic_at(evidence: Evidence, point: Tensor) -> Tensor | None:
+    """Return the vjp (k,) of a cotangent of ones with the input at `point`, (k,); None if backward fails there."""
     problem = moved(evidence, point)
     try:
         backward = reverse(problem, record(problem), 0)
