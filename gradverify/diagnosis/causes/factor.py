@@ -116,8 +116,8 @@ def factor_of(site: Site, ratio: Ratio | None) -> Factor | None:
 def summed(many: tuple[int, ...], few: tuple[int, ...], number: int | None) -> set[int]:
     """Return the numbers of summands possible in a reduction from shape `many` to shape `few`.
 
-    These are the products of any dimensions that `many` has and `few` lacks. If `few` has further dimensions, of size > 1,
-    only the measured `number` of summands is possible, and none if that is None.
+    These are the products of any dimensions that `many` has and `few` lacks. If `few` has further dimensions of size
+    above 1, only the measured `number` of summands is possible, and none if that is None.
     """
     dropped, gained = Counter(many) - Counter(few), Counter(few) - Counter(many)
     dimensions = list(dropped.elements())[:_MAX_DIMENSIONS]
