@@ -179,11 +179,11 @@ def _signed(found: Factor) -> str:
 def _interpretation(site: Site, found: Factor) -> str:
     known, value, size_text = found.known, found.value, _size_text(site, found)
     if found.argument is not None:
-        source, verb = found.argument, "is missing" if abs(value) < 1 else "too many"
+        source, predicate = found.argument, "is missing" if abs(value) < 1 else "too many"
         if source.negative:
             return f", which is {source.itself} ({source.name} is {number(source.value)})"
         size_note = f", as is {size_text}" if size_text and source.value >= _MIN_SUMMANDS else ""
-        return f": a factor of {source.text} {verb} ({source.name} is {number(source.value)}{size_note})"
+        return f": a factor of {source.text} {predicate} ({source.name} is {number(source.value)}{size_note})"
     if known is None or value < 0 or known.plain:
         return ""
     text = f": a factor of {known.inverse} is missing" if known.inverse else f": a factor of {known.text} too many"

@@ -1,4 +1,4 @@
-"""Backward lets a gradient through where the derivative is zero, and none where it is not: its mask is inverted."""
+"""Inverted mask: the gradient is nonzero exactly at the inputs whose derivative is zero."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.seen import Seen
 from gradverify.diagnosis.causes.mask import MISSING_MASK
 
-_SEVERAL = 2  # elements that are masked, and as many that should be
-_ENOUGH = 6  # of both: a blind choice of so many would seldom be the other one
+_MIN_EACH = 2  # inputs with a zero gradient, and with a zero derivative
+_MIN_INPUTS = 6  # inputs in total: a random mask of so many is rarely the inverse
 
 
 def inverted_mask(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """Every input has a gradient or a derivative, and none has both."""
+    """Detect an input tensor of which each element has a nonzero gradient or a nonzero derivative, but not both."""
     if bool(seen.left_out.any()):
         return None
-    claimed, alive = (seen.claimed != 0).any(0), (~seen.zero).any(0)
-    if not torch.equal(claimed, ~alive) or len(alive) < _ENOUGH or min(_count(claimed), _count(alive)) < _SEVERAL:
+    claimed, nonzero = (seen.claimed != 0).any(0), (~seen.zero).any(0)
+    if (
+        not torch.equal(claimed, ~nonzero)
+        or len(nonzero) < _MIN_INPUTS
+        or min(_count(claimed), _count(nonzero)) < _MIN_EACH
+    ):
         return None
     if not bool(seen.wrong.any(0).all()):
         return None
     size = total(evidence.wrt.shape)
-    text = f"all elements differ; analytic = 0 in {_count(alive)} of {size} elements and numeric = 0 in the others"
+    text = f"all elements differ; analytic = 0 in {_count(nonzero)} of {size} elements and numeric = 0 in the others"
     return Diagnosis(cause=MISSING_MASK, explanation=f"{text}: the mask is inverted", share=1.0)
 
 

@@ -1,4 +1,4 @@
-"""At a kink, backward returns a number that lies outside the slopes on both sides."""
+"""Values outside the subdifferential: at a kink, backward returns a number not between the one-sided derivatives."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gradverify.diagnosis.naming.variables import coordinates
 from gradverify.diagnosis.naming.wording import place
 
 OUTSIDE_SLOPES = "outside-slopes"
-_STEPS = (2.0**-12, 2.0**-13)  # of the input's size: extrapolated, they leave a relative error of some 1e-7
-_STEADY = 1e-3  # relative to the larger slope: more between the steps is a kink beside the point, or a bend
-_SAME = 1e-4  # relative to the larger slope: slopes that are one, and a claim that is not outside
-_MOST = 256  # inputs that are moved; of more, nothing is said
-_SHORT = 5  # digits of a slope that is measured
+_STEPS = (2.0**-12, 2.0**-13)  # times the input's size: extrapolation leaves a relative error of about 1e-7
+_MAX_CHANGE = 1e-3  # times the larger slope: a larger change with the step is curvature or a kink beside the point
+_SAME = 1e-4  # times the larger slope: slopes that count as equal, and claims that count as between them
+_MAX_INPUTS = 256  # inputs with wrong entries: with more, no diagnosis is attempted
+_DIGITS = 5  # significant digits printed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +28,16 @@ class _Slopes:
 
     low: Tensor
     high: Tensor
-    unsteady: Tensor  # what the quotients change by from one step to the next
+    change: Tensor  # difference of the quotients with the two steps
 
 
 def outside_slopes(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """Every wrong entry is at a kink, and its claim lies below or above the derivatives of both sides."""
-    inputs = seen.wrong.any(0).nonzero().flatten().tolist()
-    if len(inputs) > _MOST:
+    """Detect wrong entries that are all at a kink, with claims below or above both one-sided derivatives."""
+    columns = seen.wrong.any(0).nonzero().flatten().tolist()
+    if len(columns) > _MAX_INPUTS:
         return None
     worst: tuple[float, str] = (0.0, "")
-    for column in inputs:
+    for column in columns:
         rows = seen.wrong[:, column].nonzero().flatten()
         slopes = _slopes(evidence, column, rows)
         if slopes is None:
@@ -45,35 +45,35 @@ def outside_slopes(evidence: Evidence, seen: Seen) -> Diagnosis | None:
         claimed = seen.claimed[rows, column]
         size = torch.maximum(slopes.low.abs(), slopes.high.abs())
         outside = torch.maximum(slopes.low - claimed, claimed - slopes.high)
-        kinked = (slopes.high - slopes.low > _SAME * size) & (slopes.unsteady <= _STEADY * size)
-        nearest = (claimed.clamp(slopes.low, slopes.high) - seen.numeric[rows, column]).abs() <= _SAME * size
-        if not bool((kinked & nearest & (outside > _SAME * size)).all()):
+        kinked = (slopes.high - slopes.low > _SAME * size) & (slopes.change <= _MAX_CHANGE * size)
+        is_nearest = (claimed.clamp(slopes.low, slopes.high) - seen.numeric[rows, column]).abs() <= _SAME * size
+        if not bool((kinked & is_nearest & (outside > _SAME * size)).all()):
             return None
         at = int(outside.argmax())
         if float(outside[at]) > worst[0]:
-            says = [number(float(f"{float(each[at]):.{_SHORT}g}")) for each in (claimed, slopes.low, slopes.high)]
+            shown = [number(float(f"{float(each[at]):.{_DIGITS}g}")) for each in (claimed, slopes.low, slopes.high)]
             where = f"{place(evidence.of, int(rows[at]))} by {place(evidence.wrt, column)}"
-            worst = float(outside[at]), f"backward says {says[0]}, the slopes are {says[1]} and {says[2]} ({where})"
+            worst = float(outside[at]), f"backward says {shown[0]}, the slopes are {shown[1]} and {shown[2]} ({where})"
     others = int(seen.wrong.sum()) - 1
     more = f"; {others} more wrong {'entry lies' if others == 1 else 'entries lie'} outside both slopes at a kink"
     return Diagnosis(cause=OUTSIDE_SLOPES, explanation=f"at a kink: {worst[1]}{more if others else ''}", share=1.0)
 
 
 def _slopes(evidence: Evidence, column: int, rows: Tensor) -> _Slopes | None:
-    """Return the one-sided derivatives of some outputs by an input, None where forward fails on one side."""
+    """Return the one-sided derivatives of the outputs `rows` by input `column`; None if forward fails on one side."""
     point, value = coordinates(evidence)
-    here, start = point[evidence.wrt.coordinates], value[evidence.of.coordinates][rows]
-    size = float(here[column].abs()) or float(here.abs().max()) or 1.0
+    point_block, start = point[evidence.wrt.coordinates], value[evidence.of.coordinates][rows]
+    size = float(point_block[column].abs()) or float(point_block.abs().max()) or 1.0
     sides, changes = [], []
     for sign in (-1.0, 1.0):
         quotients = []
         for step in _STEPS:
-            move = torch.zeros_like(here)
-            move[column] = sign * step * size
-            there = outputs_at(evidence, here + move)
-            if there is None:
+            offset = torch.zeros_like(point_block)
+            offset[column] = sign * step * size
+            outputs = outputs_at(evidence, point_block + offset)
+            if outputs is None:
                 return None
-            quotients.append((there[rows] - start) / (sign * step * size))
+            quotients.append((outputs[rows] - start) / (sign * step * size))
         sides.append(2 * quotients[1] - quotients[0])
         changes.append((quotients[1] - quotients[0]).abs())
-    return _Slopes(low=torch.minimum(*sides), high=torch.maximum(*sides), unsteady=torch.maximum(*changes))
+    return _Slopes(low=torch.minimum(*sides), high=torch.maximum(*sides), change=torch.maximum(*changes))

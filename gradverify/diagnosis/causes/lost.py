@@ -1,4 +1,4 @@
-"""Some entries are claimed to be zero, and all others are right: a path from input to output is left out."""
+"""Missing path from input to output: some claimed entries are zero, and all others are right."""
 
 from __future__ import annotations
 
@@ -12,48 +12,57 @@ from gradverify.diagnosis.causes.term import MISSING_TERM
 from gradverify.diagnosis.naming.variables import Axis, side
 from gradverify.diagnosis.naming.wording import listed, part, place
 
-_SEVERAL = 4  # entries that are lost
-_LEFT = 4  # and as many that are not, and are right
+_MIN_LOST = 4  # entries claimed to be zero
+_MIN_RIGHT = 4  # nonzero entries that are right
 
 
 def lost_paths(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """Every wrong entry is claimed to be zero, none of the others is wrong, and there are several of both."""
+    """Detect several entries that are wrongly claimed to be zero, beside several right ones."""
     kept = ~seen.zero & ~seen.wrong
-    if bool((seen.wrong & (seen.claimed != 0)).any()) or int(seen.wrong.sum()) < _SEVERAL or int(kept.sum()) < _LEFT:
+    if (
+        bool((seen.wrong & (seen.claimed != 0)).any())
+        or int(seen.wrong.sum()) < _MIN_LOST
+        or int(kept.sum()) < _MIN_RIGHT
+    ):
         return None
     share = share_of(seen, seen.numeric.masked_fill(seen.wrong, 0.0))
     if share is None:
         return None
     count = f"{int(seen.wrong.sum())} of the {int((~seen.zero).sum())} entries that are not zero"
-    where = _slices(evidence, seen, Axis.INPUT) or _slices(evidence, seen, Axis.OUTPUT)
-    text = f"analytic = 0 in {count}{where}, and right in the others: part of the derivative is left out{part(share)}"
+    location = _location(evidence, seen, Axis.INPUT) or _location(evidence, seen, Axis.OUTPUT)
+    text = (
+        f"analytic = 0 in {count}{location}, and right in the others: part of the derivative is left out{part(share)}"
+    )
     return Diagnosis(cause=MISSING_TERM, explanation=text, share=share)
 
 
-def _slices(evidence: Evidence, seen: Seen, axis: Axis) -> str:
-    """Return ", those by x[:, 4:8]" where all entries of such elements are lost, and no others."""
+def _location(evidence: Evidence, seen: Seen, axis: Axis) -> str:
+    """Return ", those by x[:, 4:8]" if exactly the nonzero entries of these elements are lost, else ""."""
     across = 1 - axis.value
     wrong, kept = seen.wrong.any(across), (~seen.zero & ~seen.wrong).any(across)
     if bool((wrong & kept).any()):
         return ""
-    block, word = side(evidence, axis), "by" if axis is Axis.INPUT else "of"
-    return f", those {word} {_box(block, wrong, wrong | kept) or _places(block, wrong)}"
+    block, preposition = side(evidence, axis), "by" if axis is Axis.INPUT else "of"
+    return f", those {preposition} {_index_text(block, wrong, wrong | kept) or _element_names(block, wrong)}"
 
 
-def _box(block: Block, wrong: Tensor, live: Tensor) -> str:
-    """Return the indices along one dimension, in a row or in step, of the wrong elements and no other, else ""."""
-    places, alive = wrong.reshape(block.shape), live.reshape(block.shape)
+def _index_text(block: Block, wrong: Tensor, relevant: Tensor) -> str:
+    """Return a slice along one dimension, with or without a step, that holds exactly the wrong elements; else ""."""
+    wrong_entries, relevant_entries = wrong.reshape(block.shape), relevant.reshape(block.shape)
     for dimension, size in enumerate(block.shape):
         others = tuple(other for other in range(len(block.shape)) if other != dimension)
-        hit = (places.any(others) if others else places).nonzero().flatten().tolist()
+        hit = (wrong_entries.any(others) if others else wrong_entries).nonzero().flatten().tolist()
         start, stop = hit[0], hit[-1] + 1
-        inside = torch.zeros_like(places)
+        inside = torch.zeros_like(wrong_entries)
         inside.narrow(dimension, start, stop - start).fill_(True)
-        if stop - start < size and torch.equal(inside & alive, places):
+        if stop - start < size and torch.equal(inside & relevant_entries, wrong_entries):
             index = [":"] * len(block.shape)
             index[dimension] = f"{start or ''}:{stop if stop < size else ''}"
             return f"{block.name}[{', '.join(index)}]"
-        step = next((step for step in range(2, size // 2 + 1) if _is_every(step, dimension, places, alive)), None)
+        step = next(
+            (step for step in range(2, size // 2 + 1) if _is_every(step, dimension, wrong_entries, relevant_entries)),
+            None,
+        )
         if step is not None:
             index = [":"] * len(block.shape)
             index[dimension] = f"{start % step or ''}::{step}"
@@ -61,12 +70,12 @@ def _box(block: Block, wrong: Tensor, live: Tensor) -> str:
     return ""
 
 
-def _is_every(step: int, dimension: int, places: Tensor, alive: Tensor) -> bool:
-    """Tell whether the wrong elements are those of every slice that far from the first, and no others."""
-    index = torch.arange(places.shape[dimension], device=places.device)
-    at = index.view([-1 if other == dimension else 1 for other in range(places.dim())]) % step
-    return torch.equal((at == at.expand_as(places)[places][0]) & alive, places)
+def _is_every(step: int, dimension: int, wrong: Tensor, relevant: Tensor) -> bool:
+    """True if the wrong elements are exactly the relevant ones at every `step`-th index from the first."""
+    index = torch.arange(wrong.shape[dimension], device=wrong.device)
+    remainder = index.view([-1 if other == dimension else 1 for other in range(wrong.dim())]) % step
+    return torch.equal((remainder == remainder.expand_as(wrong)[wrong][0]) & relevant, wrong)
 
 
-def _places(block: Block, wrong: Tensor) -> str:
+def _element_names(block: Block, wrong: Tensor) -> str:
     return listed([place(block, at) for at in wrong.nonzero().flatten().tolist()])

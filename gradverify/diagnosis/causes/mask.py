@@ -1,4 +1,4 @@
-"""Backward lets a gradient through where the derivative is zero."""
+"""Missing mask: the gradient is nonzero where the derivative is zero."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import differ, part
 
 MISSING_MASK = "missing-mask"
-_NONE = 2.0  # error bars within which a derivative is none
-_NOTHING = 1e-9  # of the largest derivative: zero
-_SEVERAL = 2  # entries that are masked, and entries that agree on a factor
+_BARS = 2.0  # error bars within which a derivative counts as zero
+_ZERO = 1e-9  # times the largest derivative: smaller ones count as zero
+_MIN_ENTRIES = 2  # entries where the mask is missing, or entries with the same factor
 
 
 def missing_mask(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """The wrong entries are those of coordinates that the output does not depend on, here."""
+    """Detect nonzero claims for inputs or outputs whose derivative is zero at this point."""
     if bool((seen.wrong & ~seen.zero & (seen.claimed == 0)).any()) or not bool((seen.wrong & seen.zero).any()):
         return None
-    if bool((seen.wrong & seen.zero & (seen.numeric.abs() > _NONE / BAR_FACTOR * seen.slack)).any()):
-        return None  # smaller than would be noticed is not yet zero
+    if bool((seen.wrong & seen.zero & (seen.numeric.abs() > _BARS / BAR_FACTOR * seen.slack)).any()):
+        return None  # small, but larger than its error bars
     return _of_inputs(evidence, seen) or _of_outputs(evidence, seen) or _divided(seen) or _scaled(evidence, seen)
 
 
 def _of_inputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    dead = seen.zero.all(0)
-    wrong = seen.wrong.any(0) & dead
+    zero_columns = seen.zero.all(0)
+    wrong = seen.wrong.any(0) & zero_columns
     share = confined(seen, over(Axis.INPUT, wrong)) if bool(wrong.any()) else None
     if share is None:
         return None
     relevant = ~seen.left_out.all(0)
-    region = described(evidence, Axis.INPUT, wrong, relevant, _choose(seen, Axis.INPUT, wrong))
-    claim = multiple_of_cotangent(evidence, seen, wrong)
-    if not (region or torch.equal(dead, wrong)) or (bool(dead.all()) and claim is None):
+    region = described(evidence, Axis.INPUT, wrong, relevant, _region_chooser(seen, Axis.INPUT, wrong))
+    multiple = multiple_of_cotangent(evidence, seen, wrong)
+    if not (region or torch.equal(zero_columns, wrong)) or (bool(zero_columns.all()) and multiple is None):
         return None
     if int(seen.wrong.sum()) < 2 and not is_elementwise(evidence, seen):
-        return None  # one wrong entry is a mask's only where the function works entry by entry
+        return None  # a single wrong entry suggests a mask only in an elementwise function
     count = differ(int(wrong.sum()), total(evidence.wrt.shape), "elements")
     region = region or elements(evidence, Axis.INPUT, wrong, relevant)
-    text = f"{count}; analytic {f'= {claim}' if claim else '≠ 0'} where numeric = 0{_at(region)}{part(share)}"
+    text = f"{count}; analytic {f'= {multiple}' if multiple else '≠ 0'} where numeric = 0{_at(region)}{part(share)}"
     return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
 
 
 def _of_outputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    dead = seen.zero.all(1)
-    wrong = seen.wrong.any(1) & dead
+    zero_rows = seen.zero.all(1)
+    wrong = seen.wrong.any(1) & zero_rows
     share = confined(seen, over(Axis.OUTPUT, wrong)) if bool(wrong.any()) else None
-    if share is None or bool(dead.all()):
+    if share is None or bool(zero_rows.all()):
         return None
-    region = described(evidence, Axis.OUTPUT, wrong, ~seen.left_out.all(1), _choose(seen, Axis.OUTPUT, wrong))
-    complete = bool((seen.claimed != 0).any(1)[dead].all())
-    if not complete or int(seen.wrong.sum()) < 2:
+    region = described(evidence, Axis.OUTPUT, wrong, ~seen.left_out.all(1), _region_chooser(seen, Axis.OUTPUT, wrong))
+    all_claimed = bool((seen.claimed != 0).any(1)[zero_rows].all())
+    if not all_claimed or int(seen.wrong.sum()) < 2:
         return None
     count = differ(int(wrong.sum()), total(evidence.of.shape), "outputs")
     region = region or elements(evidence, Axis.OUTPUT, wrong, ~seen.left_out.all(1))
@@ -69,49 +69,51 @@ def _of_outputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
 
 
 def _divided(seen: Seen) -> Diagnosis | None:
-    """Every output's gradient is divided among several inputs, as among the winner and the losers of a maximum."""
-    live = seen.claimed != 0
-    losers, count = int((live & seen.zero).sum()), live.sum(1, keepdim=True)
-    if losers < _SEVERAL:
+    """Detect gradients divided equally among several inputs, for example among all candidates of a maximum."""
+    nonzero = seen.claimed != 0
+    masked, count = int((nonzero & seen.zero).sum()), nonzero.sum(1, keepdim=True)
+    if masked < _MIN_ENTRIES:
         return None
-    equal = seen.numeric.sum(1, keepdim=True) / count.clamp(min=1)
-    share = share_of(seen, torch.where(live, equal, 0.0))
+    equal_share = seen.numeric.sum(1, keepdim=True) / count.clamp(min=1)
+    share = share_of(seen, torch.where(nonzero, equal_share, 0.0))
     if share is None:
         return None
     counts = torch.unique(count[count > 0]).tolist()
     among = f"all {counts[0]}" if len(counts) == 1 else "all"
-    text = f"numeric = 0 in {losers} of {int(live.sum())} entries where analytic ≠ 0: the gradient of each output is"
+    text = f"numeric = 0 in {masked} of {int(nonzero.sum())} entries where analytic ≠ 0: the gradient of each output is"
     text += f" divided among {among} of its inputs, also those that it does not depend on{part(share)}"
     return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
 
 
 def _scaled(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """All inputs that are cut off get a gradient, and that of the others is wrong by one factor."""
-    dead = seen.zero.all(0)
-    live = over(Axis.INPUT, ~dead).expand_as(seen.wrong) & ~seen.zero
-    masked = bool(dead.any()) and bool(seen.wrong.any(0)[dead].all())
-    ratio = ratio_of(seen, live) if masked and int(live.sum()) >= _SEVERAL else None
+    """Detect gradients for all inputs with a zero derivative, and one factor on the gradients of all others."""
+    zero_columns = seen.zero.all(0)
+    nonzero = over(Axis.INPUT, ~zero_columns).expand_as(seen.wrong) & ~seen.zero
+    all_wrong = bool(zero_columns.any()) and bool(seen.wrong.any(0)[zero_columns].all())
+    ratio = ratio_of(seen, nonzero) if all_wrong and int(nonzero.sum()) >= _MIN_ENTRIES else None
     if ratio is None:
         return None
     factor, words = named(ratio)
-    share = share_of(seen, torch.where(over(Axis.INPUT, dead), seen.claimed, factor * seen.numeric), abs(factor))
+    share = share_of(
+        seen, torch.where(over(Axis.INPUT, zero_columns), seen.claimed, factor * seen.numeric), abs(factor)
+    )
     if share is None:
         return None
-    claim, count = multiple_of_cotangent(evidence, seen, dead), int(dead.sum())
-    choose = partial(believed, follows=partial(seen.follows, Axis.INPUT, dead, marks=_passes))
-    region = described(evidence, Axis.INPUT, dead, ~seen.left_out.all(0), choose)
-    text = f"analytic {f'= {claim}' if claim else '≠ 0'} in {count} of {total(evidence.wrt.shape)} elements where"
+    multiple, count = multiple_of_cotangent(evidence, seen, zero_columns), int(zero_columns.sum())
+    choose = partial(believed, follows=partial(seen.follows, Axis.INPUT, zero_columns, marks=_is_unmasked))
+    region = described(evidence, Axis.INPUT, zero_columns, ~seen.left_out.all(0), choose)
+    text = f"analytic {f'= {multiple}' if multiple else '≠ 0'} in {count} of {total(evidence.wrt.shape)} elements where"
     text += f" numeric = 0{_at(region)}, and analytic = {words} elsewhere{part(share)}"
     return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
 
 
-def _passes(claimed: Tensor, numeric: Tensor) -> Tensor:
-    """Return True where a gradient passes and the derivative is zero, (m, n)."""
-    return (claimed != 0) & (numeric.abs() <= _NOTHING * numeric.abs().max())
+def _is_unmasked(claimed: Tensor, numeric: Tensor) -> Tensor:
+    """True where the claim is nonzero and the derivative is zero, (m, n)."""
+    return (claimed != 0) & (numeric.abs() <= _ZERO * numeric.abs().max())
 
 
-def _choose(seen: Seen, axis: Axis, wrong: Tensor) -> Choose:
-    """Return what chooses the region that moves with the values, of these wrong coordinates (k,)."""
+def _region_chooser(seen: Seen, axis: Axis, wrong: Tensor) -> Choose:
+    """Return a function that picks the region which holds for `wrong` (k,) after the values changed places too."""
     return partial(believed, follows=partial(seen.follows, axis, wrong))
 
 

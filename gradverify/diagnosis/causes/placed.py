@@ -1,4 +1,4 @@
-"""One factor on all entries of some slices of a tensor, and none on the others."""
+"""One factor on all entries of some slices of a tensor; the other slices are right."""
 
 from __future__ import annotations
 
@@ -18,57 +18,57 @@ from gradverify.diagnosis.naming.region import chance
 from gradverify.diagnosis.naming.variables import Axis, side
 from gradverify.diagnosis.naming.wording import differ, part
 
-_LIMIT = 0.1  # chance of places above which they say nothing
-_SEVERAL = 3  # wrong entries that agree
+_MAX_CHANCE = 0.1  # probability of equally regular random slices above which nothing is reported
+_MIN_WRONG = 3  # wrong entries with the same factor
 
 
 def factor_by_place(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """All entries of some slices are wrong by one factor, and these lie in a row, in step, or at both ends."""
-    if int(seen.wrong.sum()) < _SEVERAL:
+    """Detect one factor on some slices that are consecutive, equally spaced, or at both ends of a dimension."""
+    if int(seen.wrong.sum()) < _MIN_WRONG:
         return None
     ratio = ratio_of(seen, seen.wrong)
     if ratio is None or ratio.value == 0 or not follows(seen, seen.wrong, named(ratio)[0]):
         return None
     factor, words = named(ratio)
     for axis in (Axis.INPUT,) if is_elementwise(evidence, seen) else (Axis.INPUT, Axis.OUTPUT):
-        found = group(seen, axis)
-        where = _where(evidence, found)
-        if where is None:
+        coordinates = group(seen, axis)
+        location = _regular_slices(evidence, coordinates)
+        if location is None:
             continue
-        inside = over(axis, found.wrong)
+        inside = over(axis, coordinates.wrong)
         predicted = torch.where(inside, factor * seen.numeric, seen.numeric)
         share = share_of(seen, predicted, abs(factor))
         if share is not None and not contradicts(seen, predicted, abs(factor)):
             noun = "elements" if axis is Axis.INPUT else "outputs"
-            count = differ(int(found.wrong.sum()), total(side(evidence, axis).shape), noun)
-            text = f"{count}; analytic = {words} where {where}{part(share)}"
+            count = differ(int(coordinates.wrong.sum()), total(side(evidence, axis).shape), noun)
+            text = f"{count}; analytic = {words} where {location}{part(share)}"
             return Diagnosis(cause=SIGN_FLIP if factor == -1.0 else CONSTANT_FACTOR, explanation=text, share=share)
     return None
 
 
-def _where(evidence: Evidence, found: Group) -> str | None:
-    """Return the wrong slices in words, None where there are none or a blind choice might be as regular."""
-    block = side(evidence, found.axis)
-    wrong, relevant = int(found.wrong.sum()), int(found.relevant.sum())
+def _regular_slices(evidence: Evidence, coordinates: Group) -> str | None:
+    """Return a description of the wrong slices; None if they are not regular, or may be so by chance."""
+    block = side(evidence, coordinates.axis)
+    wrong, relevant = int(coordinates.wrong.sum()), int(coordinates.relevant.sum())
     if wrong == relevant:
         return None
     for dimension in range(len(block.shape)):
-        slices = slices_of(block, dimension, found)
-        for families, text in _ways(slices) if slices is not None else ():
-            if chance(families * len(block.shape), relevant, wrong) <= _LIMIT:
+        slices = slices_of(block, dimension, coordinates)
+        for placements, text in _descriptions(slices) if slices is not None else ():
+            if chance(placements * len(block.shape), relevant, wrong) <= _MAX_CHANCE:
                 return text
     return None
 
 
-def _ways(slices: Slices) -> Iterator[tuple[int, str]]:
-    """Yield how the wrong slices may be told, and in how many places as many would be told alike."""
-    at, size = sorted(slices.wrong), slices.size
-    count, whole = len(at), len(slices.alive) == size  # places that hold nothing join others by coincidence
-    if whole and at == list(range(at[0], at[0] + count)):
+def _descriptions(slices: Slices) -> Iterator[tuple[int, str]]:
+    """Yield descriptions of the wrong slices, each with the number of placements that fit the same description."""
+    wrong, size = sorted(slices.wrong), slices.size
+    count, all_relevant = len(wrong), len(slices.alive) == size  # slices of zeros could complete a pattern by chance
+    if all_relevant and wrong == list(range(wrong[0], wrong[0] + count)):
         yield size - count + 1, slices.where
     right = [place for place in range(size) if place not in slices.wrong]
-    if whole and right[0] > 0 and right[-1] < size - 1 and right == list(range(right[0], right[0] + len(right))):
+    if all_relevant and right[0] > 0 and right[-1] < size - 1 and right == list(range(right[0], right[0] + len(right))):
         yield count - 1, f"{slices.where}, at both ends"
-    step = min((after - before for before, after in pairwise(at)), default=1)
+    step = min((after - before for before, after in pairwise(wrong)), default=1)
     if count > 2 and step > 1 and in_step(slices, step):
         yield size, f"{slices.where}, one of each {step}"

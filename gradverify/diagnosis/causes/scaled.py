@@ -1,4 +1,4 @@
-"""Every entry is multiplied, or divided, by what a tensor holds at its place: a factor that varies is missing."""
+"""Missing factor: every entry is multiplied or divided by a function of a tensor's value at its position."""
 
 from __future__ import annotations
 
@@ -21,148 +21,152 @@ from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import everywhere
 
 MISSING_FACTOR = "missing-factor"
-_COINCIDENCE = 1e-9  # chance of as good an agreement above which nothing is said
-_LEAST = 3  # numbers that a factor has to take: two might be those of two regions
-_TENSORS = 5  # of which quotients of two are tried
+_MAX_CHANCE = 1e-9  # probability of an equally good agreement by chance above which nothing is reported
+_MIN_DISTINCT = 3  # distinct values of a factor: two could be the constants of two regions
+_MAX_TENSORS = 5  # per axis, whose pairwise quotients are tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multiple:
-    """What every entry may be multiplied by."""
+    """A candidate factor on every entry, with its wording."""
 
     factor: Tensor  # broadcasts to (m, n)
-    times: str  # "{} / y": what the factor makes of the words that are put in
-    reading: str
-    turned: bool = False  # its negative is tried too, and reads better
+    times: str  # format string of the product: "{} / y"
+    interpretation: str
+    signed: bool = False  # its negative is a candidate too, so only a positive constant counts
 
 
 def missing_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """The claimed entries are the numeric ones times, or over, an elementary function of a tensor that is seen."""
-    return _first(evidence, seen, _of_one)
+    """Detect claims that are numeric times, or over, an elementary function of an input, output or argument."""
+    return _first_match(evidence, seen, _single_tensor_multiples)
 
 
 def mistaken_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """The claimed entries are the numeric ones times the quotient of two tensors, one of which stands for the other."""
-    return _first(evidence, seen, _of_two)
+    """Detect claims that are numeric times the quotient of two tensors, as if one were used for the other."""
+    return _first_match(evidence, seen, _quotient_multiples)
 
 
-def _first(
+def _first_match(
     evidence: Evidence, seen: Seen, multiples: Callable[[Evidence, Seen], Iterator[Multiple]]
 ) -> Diagnosis | None:
     sample = ratios(seen)
-    if not _tells(sample, sample.values):
+    if not _varies_enough(sample, sample.values):
         return None
     for multiple in multiples(evidence, seen):
-        constant = _constant(sample, multiple.factor.expand_as(seen.numeric)[sample.rows, sample.columns])
+        constant = _common_constant(sample, multiple.factor.expand_as(seen.numeric)[sample.rows, sample.columns])
         if constant is not None:
-            found = _explained(seen, multiple, constant)
-            if found is not None and (constant[0] > 0 or not multiple.turned):
+            found = _diagnosis(seen, multiple, constant)
+            if found is not None and (constant[0] > 0 or not multiple.signed):
                 return found
     return None
 
 
-def _constant(sample: Ratios, factor: Tensor) -> tuple[float, str] | None:
-    """Return the known number that all ratios are of the factors, and its name; None where there is none."""
-    if not bool(torch.isfinite(factor).all()) or not bool((factor != 0).all()) or not _tells(sample, factor):
+def _common_constant(sample: Ratios, factor: Tensor) -> tuple[float, str] | None:
+    """Return the known constant c with ratio = c·factor in all samples, and its text; None if there is none."""
+    if not bool(torch.isfinite(factor).all()) or not bool((factor != 0).all()) or not _varies_enough(sample, factor):
         return None
     quotient = sample.values / factor
-    middle = float(quotient.median())
-    if middle == 0 or bool(((quotient - middle).abs() > 2 * sample.tolerance * abs(middle)).any()):
+    median = float(quotient.median())
+    if median == 0 or bool(((quotient - median).abs() > 2 * sample.tolerance * abs(median)).any()):
         return None
     accuracy = float(sample.tolerance.median())
-    sign = "-" if middle < 0 else ""
-    if abs(abs(middle) - 1.0) <= accuracy:
-        return math.copysign(1.0, middle), sign
-    known = recognise(middle, accuracy, ())
-    return None if known is None else (math.copysign(known.value, middle), f"{sign}{known.text} × ")
+    sign = "-" if median < 0 else ""
+    if abs(abs(median) - 1.0) <= accuracy:
+        return math.copysign(1.0, median), sign
+    known = recognise(median, accuracy, ())
+    return None if known is None else (math.copysign(known.value, median), f"{sign}{known.text} × ")
 
 
-def _tells(sample: Ratios, factor: Tensor) -> bool:
-    """Tell whether so many different numbers would not agree by chance."""
+def _varies_enough(sample: Ratios, factor: Tensor) -> bool:
+    """True if the factor (k,) has enough distinct values that agreement by chance is improbable."""
     if not len(factor):
         return False
     ordered = factor.sort().values
     tolerance = float(sample.tolerance.median())
-    apart = ordered.diff() > 10 * tolerance * torch.maximum(ordered[1:].abs(), ordered[:-1].abs())
-    count = 1 + int(apart.sum())
-    return count >= _LEAST and (count - 1) * math.log(tolerance) <= math.log(_COINCIDENCE)
+    distinct = ordered.diff() > 10 * tolerance * torch.maximum(ordered[1:].abs(), ordered[:-1].abs())
+    count = 1 + int(distinct.sum())
+    return count >= _MIN_DISTINCT and (count - 1) * math.log(tolerance) <= math.log(_MAX_CHANCE)
 
 
-def _explained(seen: Seen, multiple: Multiple, constant: tuple[float, str]) -> Diagnosis | None:
+def _diagnosis(seen: Seen, multiple: Multiple, constant: tuple[float, str]) -> Diagnosis | None:
     factor = (constant[0] * multiple.factor).expand_as(seen.numeric)
-    lost = ~torch.isfinite(factor)
-    if bool((lost & ~seen.zero).any()):
+    undefined = ~torch.isfinite(factor)
+    if bool((undefined & ~seen.zero).any()):
         return None
-    predicted = torch.where(lost, seen.claimed, seen.numeric * factor)
-    share = share_of(seen, predicted, float(factor[~lost].abs().max()))
+    predicted = torch.where(undefined, seen.claimed, seen.numeric * factor)
+    share = share_of(seen, predicted, float(factor[~undefined].abs().max()))
     if share is None:
         return None
     text = f"analytic = {constant[1]}{multiple.times.format('numeric')}{everywhere(share)}"
-    return Diagnosis(cause=MISSING_FACTOR, explanation=f"{text}{multiple.reading}", share=share)
+    return Diagnosis(cause=MISSING_FACTOR, explanation=f"{text}{multiple.interpretation}", share=share)
 
 
-def _of_one(evidence: Evidence, seen: Seen) -> Iterator[Multiple]:
-    """Yield forms of each tensor, and of the differences of two."""
-    tensors, doubtful = _tensors(evidence, seen), _is_doubtful(evidence, seen)
+def _single_tensor_multiples(evidence: Evidence, seen: Seen) -> Iterator[Multiple]:
+    """Yield elementary functions of each tensor, then of the difference of two."""
+    tensors, ambiguous = _tensors(evidence, seen), _is_position_ambiguous(evidence, seen)
     for form in FORMS:
-        for each in tensors:
-            yield from _either_way(form, each, _at(evidence, each, doubtful))
-    for each in differences(tensors):
+        for tensor in tensors:
+            yield from _both_ways(form, tensor, _location(evidence, tensor, ambiguous))
+    for tensor in differences(tensors):
         for form in OF_DIFFERENCES:
-            for multiple in _either_way(form, each, _at(evidence, each, doubtful)):
-                yield replace(multiple, turned=True)
+            for multiple in _both_ways(form, tensor, _location(evidence, tensor, ambiguous)):
+                yield replace(multiple, signed=True)
 
 
-def _of_two(evidence: Evidence, seen: Seen) -> Iterator[Multiple]:
-    """Yield the quotients of two tensors."""
-    tensors, doubtful = _tensors(evidence, seen), _is_doubtful(evidence, seen)
+def _quotient_multiples(evidence: Evidence, seen: Seen) -> Iterator[Multiple]:
+    """Yield the quotients of two tensors along the same axis."""
+    tensors, ambiguous = _tensors(evidence, seen), _is_position_ambiguous(evidence, seen)
     for axis in (Axis.INPUT, Axis.OUTPUT):
-        found = [each for each in tensors if each.axis is axis][:_TENSORS]
-        for first, second in permutations(found, 2):
-            others = [each for each in found if each is not first and each is not second]
+        on_axis = [tensor for tensor in tensors if tensor.axis is axis][:_MAX_TENSORS]
+        for first, second in permutations(on_axis, 2):
+            others = [tensor for tensor in on_axis if tensor is not first and tensor is not second]
             quotient = f"{first.name} / {second.name}"
-            reading = f": a factor of {quotient} too many"
-            if _stands(seen, first, others):
-                reading = f", as where {first.name} stands for {second.name}{_at(evidence, second, doubtful)}"
-            yield Multiple(factor=first.spread / second.spread, times=f"{{}} × {quotient}", reading=reading)
+            interpretation = f": a factor of {quotient} too many"
+            if _is_product_with(seen, first, others):
+                interpretation = (
+                    f", as where {first.name} stands for {second.name}{_location(evidence, second, ambiguous)}"
+                )
+            yield Multiple(
+                factor=first.spread / second.spread, times=f"{{}} × {quotient}", interpretation=interpretation
+            )
 
 
-def _stands(seen: Seen, first: Laid, others: Sequence[Laid]) -> bool:
-    """Tell whether the claims are this tensor times a number, and perhaps another tensor.
+def _is_product_with(seen: Seen, first: Laid, others: Sequence[Laid]) -> bool:
+    """True if the claims are a constant times `first`, or times `first` and one other tensor.
 
-    What is left of them may as well be a function of the first, and then there is no telling what it stands for.
+    Otherwise the remaining factor may be a function of `first` too, and the tensor that it replaces is unknown.
     """
-    whole = seen.claimed / first.spread
-    return any(_are_alike(left[seen.looks]) for left in (whole, *(whole / other.spread for other in others)))
+    quotient = seen.claimed / first.spread
+    return any(_are_equal(rest[seen.looks]) for rest in (quotient, *(quotient / other.spread for other in others)))
 
 
-def _are_alike(values: Tensor) -> bool:
-    middle = values.median()
-    return bool(((values - middle).abs() <= SAME * middle.abs()).all())
+def _are_equal(values: Tensor) -> bool:
+    median = values.median()
+    return bool(((values - median).abs() <= SAME * median.abs()).all())
 
 
 def _tensors(evidence: Evidence, seen: Seen) -> list[Laid]:
-    """Return what may be a factor of an entry, by its input or by its output."""
+    """Return the tensors that fit along the inputs, and along the outputs unless the function is elementwise."""
     axes = (Axis.INPUT,) if is_elementwise(evidence, seen) else (Axis.INPUT, Axis.OUTPUT)
-    return [each for axis in axes for each in laid(evidence, axis)]
+    return [tensor for axis in axes for tensor in laid(evidence, axis)]
 
 
-def _is_doubtful(evidence: Evidence, seen: Seen) -> bool:
-    """Tell whether a place may be that of the input or of the output."""
+def _is_position_ambiguous(evidence: Evidence, seen: Seen) -> bool:
+    """True if a position may mean that of the input or of the output: equal shapes, but not elementwise."""
     return not is_elementwise(evidence, seen) and evidence.of.shape == evidence.wrt.shape
 
 
-def _either_way(form: Form, each: Laid, at: str) -> Iterator[Multiple]:
-    """Yield a factor that is missing, and one that is too many."""
-    name, factor = written(form, each.name), form.function(each.spread)
-    what = f"{bare(name)}{at}"
-    yield Multiple(factor=1 / factor, times=f"{{}} / {name}", reading=f": a factor of {what} is missing")
-    yield Multiple(factor=factor, times=f"{name} × {{}}", reading=f": a factor of {what} too many")
+def _both_ways(form: Form, tensor: Laid, location: str) -> Iterator[Multiple]:
+    """Yield the reciprocal (a missing factor) and the function itself (a factor too many)."""
+    name, factor = written(form, tensor.name), form.function(tensor.spread)
+    description = f"{bare(name)}{location}"
+    yield Multiple(factor=1 / factor, times=f"{{}} / {name}", interpretation=f": a factor of {description} is missing")
+    yield Multiple(factor=factor, times=f"{name} × {{}}", interpretation=f": a factor of {description} too many")
 
 
-def _at(evidence: Evidence, each: Laid, doubtful: bool) -> str:
-    """Return where a factor is taken from, "" where there is no other place."""
-    block = evidence.wrt if each.axis is Axis.INPUT else evidence.of
-    if each.where:
-        return f"{each.where} of {block.name}"
-    return f" at the same place of {block.name}" if doubtful and each.name != block.name else ""
+def _location(evidence: Evidence, tensor: Laid, ambiguous: bool) -> str:
+    """Return the position at which a factor is taken, "" if it is unambiguous."""
+    block = evidence.wrt if tensor.axis is Axis.INPUT else evidence.of
+    if tensor.where:
+        return f"{tensor.where} of {block.name}"
+    return f" at the same place of {block.name}" if ambiguous and tensor.name != block.name else ""

@@ -1,4 +1,4 @@
-"""Every slice of a tensor is multiplied by a number of its own: a norm, a deviation or a sum is missing."""
+"""Missing factor per slice: each row, channel or other slice is multiplied by a statistic, such as its norm."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from gradverify.diagnosis.naming.constants import recognise
 from gradverify.diagnosis.naming.variables import Axis, side
 from gradverify.diagnosis.naming.wording import part
 
-_SEVERAL = 2  # different factors; one alone is a constant
-_SURPLUS = 4  # entries that agree with another one of their slice: that many are no coincidence
-_TOLD = 3  # slices from which a statistic is recognised
-_NEAR = 1e-4  # relative: a statistic may have something small added to it, so that nothing is divided by zero
-_DIMENSIONS = 4
+_MIN_DISTINCT = 2  # distinct factors: a single one is a constant factor
+_MIN_AGREEING = 4  # sampled entries beyond one per slice: fewer could agree by chance
+_MIN_SLICES = 3  # slices required to recognise a statistic
+_NEAR = 1e-4  # relative tolerance: an eps may be added to a statistic before the division
+_MAX_DIMENSIONS = 4  # dimensions of which all subsets are tried
 
-_Statistic = tuple[str, Callable[[Tensor], Tensor]]  # of the members of every slice, (slices, members) -> (slices,)
+_Statistic = tuple[str, Callable[[Tensor], Tensor]]  # name and function (slices, members) -> (slices,)
 _STATISTICS: tuple[_Statistic, ...] = (
     ("norm", lambda t: t.norm(dim=1)),
     ("sum", lambda t: t.sum(dim=1)),
@@ -42,139 +42,142 @@ _STATISTICS: tuple[_Statistic, ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Power:
-    """How a statistic may enter."""
+    """A power with which a statistic may enter as a factor."""
 
     exponent: int
     form: str
-    much: str  # "too many", or "is missing"
+    predicate: str  # "too many", or "is missing"
 
 
 _POWERS = (
-    _Power(exponent=1, form="{}", much="too many"),
-    _Power(exponent=-1, form="{}", much="is missing"),
-    _Power(exponent=2, form="{} squared", much="too many"),
-    _Power(exponent=-2, form="{} squared", much="is missing"),
+    _Power(exponent=1, form="{}", predicate="too many"),
+    _Power(exponent=-1, form="{}", predicate="is missing"),
+    _Power(exponent=2, form="{} squared", predicate="too many"),
+    _Power(exponent=-2, form="{} squared", predicate="is missing"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Words:
-    """What the claims are, and what that says."""
+    """The claims as a multiple of numeric, and the interpretation."""
 
     multiple: str  # numeric × the norm of x
-    reading: str
+    interpretation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Slices:
-    """A way to cut one side of a Jacobian into slices that have a factor each."""
+class _Partition:
+    """A partition of one axis of the Jacobian into slices with one factor each."""
 
     axis: Axis
-    kept: tuple[int, ...]  # the dimensions that the factor goes by
-    label: Tensor  # (k,) the slice of each coordinate
-    factor: Tensor  # (slices,) NaN where nothing tells it
+    kept: tuple[int, ...]  # dimensions on whose indices the factor depends
+    label: Tensor  # (k,) index of the slice of each coordinate
+    factor: Tensor  # (slices,) NaN if all entries of the slice are zero
 
 
 def statistic_by_slice(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """The claimed entries are the numeric ones times, or over, a statistic of each row, channel or other slice."""
+    """Detect claims that are numeric times, or over, a statistic of each row, channel or other slice."""
     sample = ratios(seen)
     axes = (Axis.INPUT,) if is_elementwise(evidence, seen) else (Axis.INPUT, Axis.OUTPUT)
     for axis in axes:
-        for found in _cut(evidence, seen, axis, sample):
-            words = _named(evidence, found)
-            share = None if words is None else _share(seen, found)
+        for partition in _partitions(evidence, seen, axis, sample):
+            words = _statistic_words(evidence, partition)
+            share = None if words is None else _share(seen, partition)
             if words is not None and share is not None:
-                where = f"in {_each(side(evidence, axis), found.kept)}{part(share)}"
-                text = f"analytic = {words.multiple} {where}: {words.reading}"
+                location = f"in {_slice_words(side(evidence, axis), partition.kept)}{part(share)}"
+                text = f"analytic = {words.multiple} {location}: {words.interpretation}"
                 return Diagnosis(cause=MISSING_FACTOR, explanation=text, share=share)
     return None
 
 
-def _share(seen: Seen, found: _Slices) -> float | None:
-    factor = found.factor.nan_to_num(1.0)[found.label]
-    return share_of(seen, seen.numeric * over(found.axis, factor), float(factor.abs().max()))
+def _share(seen: Seen, partition: _Partition) -> float | None:
+    factor = partition.factor.nan_to_num(1.0)[partition.label]
+    return share_of(seen, seen.numeric * over(partition.axis, factor), float(factor.abs().max()))
 
 
-def _cut(evidence: Evidence, seen: Seen, axis: Axis, sample: Ratios) -> Iterator[_Slices]:
-    """Yield the ways to cut that the sampled entries agree with, the fewest slices first."""
+def _partitions(evidence: Evidence, seen: Seen, axis: Axis, sample: Ratios) -> Iterator[_Partition]:
+    """Yield the partitions that agree with the sampled entries, fewest slices first."""
     shape = side(evidence, axis).shape
-    long = [dimension for dimension, size in enumerate(shape) if size > 1][:_DIMENSIONS]
+    nontrivial = [dimension for dimension, size in enumerate(shape) if size > 1][:_MAX_DIMENSIONS]
     places = sample.columns if axis is Axis.INPUT else sample.rows
-    ways = [kept for count in range(1, len(long)) for kept in combinations(long, count)]
-    for kept in sorted(ways, key=lambda dimensions: total(tuple(shape[place] for place in dimensions))):
+    subsets = [kept for count in range(1, len(nontrivial)) for kept in combinations(nontrivial, count)]
+    for kept in sorted(subsets, key=lambda dimensions: total(tuple(shape[place] for place in dimensions))):
         label = _labels(shape, kept, seen.numeric.device)
-        slices = total(tuple(shape[place] for place in kept))
-        if _agrees(sample, label[places], slices):
-            yield _Slices(axis=axis, kept=kept, label=label, factor=_factors(seen, axis, label, slices))
+        slice_count = total(tuple(shape[place] for place in kept))
+        if _is_constant_by_slice(sample, label[places], slice_count):
+            yield _Partition(axis=axis, kept=kept, label=label, factor=_factors(seen, axis, label, slice_count))
 
 
 def _labels(shape: tuple[int, ...], kept: tuple[int, ...], device: torch.device) -> Tensor:
-    """Return the number of the slice that each coordinate is in, (k,)."""
-    own = [size if place in kept else 1 for place, size in enumerate(shape)]
-    return torch.arange(total(tuple(own)), device=device).view(own).expand(shape).reshape(-1)
+    """Return the index of the slice of each coordinate, (k,)."""
+    kept_shape = [size if place in kept else 1 for place, size in enumerate(shape)]
+    return torch.arange(total(tuple(kept_shape)), device=device).view(kept_shape).expand(shape).reshape(-1)
 
 
-def _agrees(sample: Ratios, label: Tensor, slices: int) -> bool:
-    """Tell whether all ratios of a slice are one number, not the same in all, and often enough."""
-    fill = sample.values.new_full((slices,), torch.inf)
-    low = fill.scatter_reduce(0, label, sample.values, "amin")
-    high = (-fill).scatter_reduce(0, label, sample.values, "amax")
-    told = low < torch.inf
+def _is_constant_by_slice(sample: Ratios, label: Tensor, slice_count: int) -> bool:
+    """True if the sampled ratios are equal within each slice, differ between slices, and are numerous enough."""
+    unset = sample.values.new_full((slice_count,), torch.inf)
+    low = unset.scatter_reduce(0, label, sample.values, "amin")
+    high = (-unset).scatter_reduce(0, label, sample.values, "amax")
+    sampled = low < torch.inf
     tolerance = 2 * float(sample.tolerance.median()) if len(label) else 0.0
-    if len(label) - int(told.sum()) < _SURPLUS or bool(((high - low) > tolerance * high.abs())[told].any()):
+    if len(label) - int(sampled.sum()) < _MIN_AGREEING or bool(((high - low) > tolerance * high.abs())[sampled].any()):
         return False
-    return int((high[told].sort().values.diff() > 10 * tolerance * high[told].abs().max()).sum()) + 1 >= _SEVERAL
+    return (
+        int((high[sampled].sort().values.diff() > 10 * tolerance * high[sampled].abs().max()).sum()) + 1
+        >= _MIN_DISTINCT
+    )
 
 
-def _factors(seen: Seen, axis: Axis, label: Tensor, slices: int) -> Tensor:
-    """Return the factor of each slice by its largest entry, (slices,)."""
+def _factors(seen: Seen, axis: Axis, label: Tensor, slice_count: int) -> Tensor:
+    """Return the ratio claimed / numeric at the largest entry of each slice, (slices,)."""
     across = 1 - axis.value
     size = seen.numeric.abs().masked_fill(seen.zero, 0.0)
     largest, place = size.max(dim=across)
-    pick = place.unsqueeze(across)
-    ratio = (seen.claimed.gather(across, pick) / seen.numeric.gather(across, pick)).squeeze(across)
-    best = size.new_zeros(slices).scatter_reduce(0, label, largest, "amax")
-    telling = (largest == best[label]) & (largest > 0)
-    factor = size.new_full((slices,), torch.nan)
-    factor[label[telling]] = ratio[telling]
+    index = place.unsqueeze(across)
+    ratio = (seen.claimed.gather(across, index) / seen.numeric.gather(across, index)).squeeze(across)
+    best = size.new_zeros(slice_count).scatter_reduce(0, label, largest, "amax")
+    is_best = (largest == best[label]) & (largest > 0)
+    factor = size.new_full((slice_count,), torch.nan)
+    factor[label[is_best]] = ratio[is_best]
     return factor
 
 
-def _named(evidence: Evidence, found: _Slices) -> _Words | None:
-    """Return what the factors are of a tensor, None where they are nothing that is known."""
-    told = torch.isfinite(found.factor)
-    if int(told.sum()) < _TOLD:
+def _statistic_words(evidence: Evidence, partition: _Partition) -> _Words | None:
+    """Return the wording for factors that are a power of a statistic of a tensor; None if they are not."""
+    known = torch.isfinite(partition.factor)
+    if int(known.sum()) < _MIN_SLICES:
         return None
-    order = found.label.argsort(stable=True)
-    whole = [each for each in laid(evidence, found.axis) if not each.where]
-    told_of = [(each.name, each.values[order].view(len(found.factor), -1)[told]) for each in whole]
-    for constant in (_none, _constant):  # a root mean square is a norm too, but for a number
-        for (tensor, members), (name, statistic), power in product(told_of, _STATISTICS, _POWERS):
-            times = constant(found.factor[told] / statistic(members) ** power.exponent)
-            if times is not None:
-                what = power.form.format(f"the {name} of {tensor}")
-                multiple = f"{times}numeric {'×' if power.exponent > 0 else '/'} {what}"
-                return _Words(multiple=multiple, reading=f"a factor of {what} {power.much}")
+    order = partition.label.argsort(stable=True)
+    tensors = [tensor for tensor in laid(evidence, partition.axis) if not tensor.where]
+    members_by_name = [(tensor.name, tensor.values[order].view(len(partition.factor), -1)[known]) for tensor in tensors]
+    for match in (_match_one, _match_constant):  # equal first: a root mean square is also a constant times a norm
+        for (tensor_name, members), (name, statistic), power in product(members_by_name, _STATISTICS, _POWERS):
+            constant_text = match(partition.factor[known] / statistic(members) ** power.exponent)
+            if constant_text is not None:
+                description = power.form.format(f"the {name} of {tensor_name}")
+                multiple = f"{constant_text}numeric {'×' if power.exponent > 0 else '/'} {description}"
+                return _Words(multiple=multiple, interpretation=f"a factor of {description} {power.predicate}")
     return None
 
 
-def _none(quotient: Tensor) -> str | None:
-    """Return "" where the quotient is one, None elsewhere."""
+def _match_one(quotient: Tensor) -> str | None:
+    """Return "" if the quotients (k,) are all 1, else None."""
     return "" if bool(((quotient - 1.0).abs() <= _NEAR).all()) else None
 
 
-def _constant(quotient: Tensor) -> str | None:
-    """Return "-", or "1/2 × ", where the quotient is one known number that is not one; None elsewhere."""
-    middle = float(quotient.median())
-    if middle == 0 or not bool(((quotient - middle).abs() <= _NEAR * abs(middle)).all()):
+def _match_constant(quotient: Tensor) -> str | None:
+    """Return "-" or "1/2 × " if the quotients (k,) are all -1 or one known constant, else None."""
+    median = float(quotient.median())
+    if median == 0 or not bool(((quotient - median).abs() <= _NEAR * abs(median)).all()):
         return None
-    if abs(middle + 1.0) <= _NEAR:
+    if abs(median + 1.0) <= _NEAR:
         return "-"
-    known = recognise(middle, _NEAR, ())
-    return None if known is None else f"{'-' if middle < 0 else ''}{known.text} × "
+    known = recognise(median, _NEAR, ())
+    return None if known is None else f"{'-' if median < 0 else ''}{known.text} × "
 
 
-def _each(block: Block, kept: tuple[int, ...]) -> str:
+def _slice_words(block: Block, kept: tuple[int, ...]) -> str:
     if len(block.shape) == 2:
         return f"each {('row', 'column')[kept[0]]} of {block.name}"
     dimensions = " and ".join(map(str, kept))

@@ -1,7 +1,7 @@
-"""A gradient for a function that only moves in jumps: rounding, a sign, a threshold.
+"""Straight-through estimator: a nonzero gradient of a piecewise constant function (rounding, sign, threshold).
 
-Its derivative is zero wherever there is one, and a backward that says so trains nothing. So backward says something
-else, mostly on purpose; whoever meant it should say so, and whoever did not should know.
+The derivative of such a function is zero almost everywhere, so its backward usually returns something else on purpose.
+A spec declares that with `surrogate`.
 """
 
 from __future__ import annotations
@@ -21,63 +21,63 @@ from gradverify.diagnosis.naming.variables import coordinates
 from gradverify.diagnosis.naming.wording import differ
 
 STRAIGHT_THROUGH = "straight-through"
-_AROUND, _TIMES = (0.3, 1.0, 3.0), 4  # how far away, beside the input's size, and how often
-_WITHIN = 16  # places between the entries of the point, or each of them and zero
-_SMALL = 2.0**-30  # move there
-_SELDOM = 0.02  # of the looks: a jump may lie within one
-_MOST = 0.3  # of the outputs that a gradient is claimed of move at all
+_DISTANCES, _REPEATS = (0.3, 1.0, 3.0), 4  # random places: distances relative to the input, and samples of each
+_INTERPOLATIONS = 16  # random places between two entries of the point, or between an entry and zero
+_STEP = 2.0**-30  # relative step at each place
+_MAX_CHANGED = 0.02  # share of the outputs that may change in such a step: a jump may lie within it
+_MIN_DIFFERING = 0.3  # share of the wrong outputs that have to differ between places
 
 
 def straight_through(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """The derivative is zero everywhere, here and elsewhere, and yet the output moves: in jumps.
+    """Detect a nonzero gradient of outputs that are piecewise constant: zero derivative, here and at other points.
 
-    A gradient that does, as that of a relu, is the derivative of something smooth between its kinks, and no surrogate.
+    A piecewise linear function, such as a relu, does not qualify: its outputs change in small steps elsewhere.
     """
     wrong = seen.wrong.any(1)
-    if evidence.backward.problem.order > 1 or not bool(seen.zero.all()) or not _moves_in_jumps(evidence, wrong):
+    if evidence.backward.problem.order > 1 or not bool(seen.zero.all()) or not _is_piecewise_constant(evidence, wrong):
         return None
-    claim = multiple_of_cotangent(evidence, seen, seen.wrong.any(0))
+    multiple = multiple_of_cotangent(evidence, seen, seen.wrong.any(0))
     count = differ(int(wrong.sum()), len(wrong), "elements")
     text = (
-        f"{count}; {evidence.of.name} moves in jumps only, analytic {f'= {claim}' if claim else '≠ 0'}: "
+        f"{count}; {evidence.of.name} moves in jumps only, analytic {f'= {multiple}' if multiple else '≠ 0'}: "
         "a straight-through estimator; where it is meant, `surrogate` names the function that backward is for"
     )
     return Diagnosis(cause=STRAIGHT_THROUGH, explanation=text, share=1.0)
 
 
-def _moves_in_jumps(evidence: Evidence, wrong: Tensor) -> bool:
-    """Tell whether the outputs stand still at small steps from wherever one looks, and differ between these places."""
+def _is_piecewise_constant(evidence: Evidence, wrong: Tensor) -> bool:
+    """True if the outputs are constant over small steps at random places, and differ between these places."""
     generator = torch.Generator().manual_seed(0)
-    here = coordinates(evidence)[0][evidence.wrt.coordinates].to(torch.float64)
-    size = here.abs().nan_to_num(0.0, 0.0, 0.0)
+    point = coordinates(evidence)[0][evidence.wrt.coordinates].to(torch.float64)
+    size = point.abs().nan_to_num(0.0, 0.0, 0.0)
     length = torch.where(size > 0, size, 1.0).clamp(min=float(size.max()) or 1.0)
-    around = [here + distance * scattered(length, generator) for distance, _ in product(_AROUND, range(_TIMES))]
-    seen = _looked(evidence, around, _SMALL * length, generator)
-    if len(seen) < len(around):  # some are outside of the domain, as of a probability
-        within = [_between(here, number % 2, generator) for number in range(_WITHIN)]
-        seen += _looked(evidence, within, _SMALL * length, generator)
-    if len(seen) < _TIMES:
+    nearby = [point + distance * scattered(length, generator) for distance, _ in product(_DISTANCES, range(_REPEATS))]
+    samples = _sampled(evidence, nearby, _STEP * length, generator)
+    if len(samples) < len(nearby):  # some places are outside the domain, for example of a probability
+        interpolated = [_interpolated(point, number % 2, generator) for number in range(_INTERPOLATIONS)]
+        samples += _sampled(evidence, interpolated, _STEP * length, generator)
+    if len(samples) < _REPEATS:
         return False
-    values, moved = (torch.stack(each) for each in zip(*seen, strict=True))
-    differ_between = (values != values[0]).any(dim=0) & wrong
-    still = int(moved.sum()) <= _SELDOM * moved.numel()
-    return still and int(differ_between.sum()) >= _MOST * int(wrong.sum())
+    values, changed = (torch.stack(each) for each in zip(*samples, strict=True))
+    differs = (values != values[0]).any(dim=0) & wrong
+    is_constant = int(changed.sum()) <= _MAX_CHANGED * changed.numel()
+    return is_constant and int(differs.sum()) >= _MIN_DIFFERING * int(wrong.sum())
 
 
-def _looked(
+def _sampled(
     evidence: Evidence, places: Sequence[Tensor], step: Tensor, generator: torch.Generator
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return the outputs at each place where there are any, and which of them a small step away are others."""
+    """Return, for each place inside the domain, the outputs (m,) and a mask of those that a small step changes."""
     found = []
-    for there in places:
-        one, other = (outputs_at(evidence, place) for place in (there, there + scattered(step, generator)))
-        if one is not None and other is not None:
-            found.append((one, one != other))
+    for place in places:
+        outputs, stepped = (outputs_at(evidence, at) for at in (place, place + scattered(step, generator)))
+        if outputs is not None and stepped is not None:
+            found.append((outputs, outputs != stepped))
     return found
 
 
-def _between(here: Tensor, smaller: int, generator: torch.Generator) -> Tensor:
-    """Return a random place where the domain is likely to be: between two of the point's entries, or each and zero."""
-    share = torch.rand(here.shape, generator=generator, dtype=here.dtype).to(here.device)
-    other = here[torch.randperm(len(here), generator=generator).to(here.device)]
-    return here * share if smaller else torch.lerp(here, other, share)
+def _interpolated(point: Tensor, towards_zero: int, generator: torch.Generator) -> Tensor:
+    """Return a random place between pairs of the point's entries, or between each and zero: likely in the domain."""
+    share = torch.rand(point.shape, generator=generator, dtype=point.dtype).to(point.device)
+    other = point[torch.randperm(len(point), generator=generator).to(point.device)]
+    return point * share if towards_zero else torch.lerp(point, other, share)

@@ -1,4 +1,4 @@
-"""A gradient by a matrix whose mirrored entries add up to what they should: symmetric, or with a term transposed."""
+"""Gradients by a square matrix whose mirrored entries have the right sum: symmetrised, or with a transposed term."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from gradverify.diagnosis.naming.variables import coordinates
 from gradverify.diagnosis.naming.wording import part
 
 SYMMETRISED = "symmetrised"
-_SAME = 1e-6  # relative to the largest
+_SAME = 1e-6  # times the largest entry: entries that count as equal
 
 
 def symmetrised(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    """What is claimed of an entry and of its mirror image adds up to what it should, and only that."""
+    """Detect gradients of which only the sum of each entry and its mirror image is right."""
     shape = evidence.wrt.shape
     if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
         return None
     mirror = torch.arange(total(shape)).view(shape).mT.reshape(-1).to(seen.numeric.device)
     share = share_of(seen, seen.numeric + seen.numeric[:, mirror] - seen.claimed[:, mirror])
-    both = seen.slack + seen.slack[:, mirror]
+    pair_slack = seen.slack + seen.slack[:, mirror]
     if share is None or not _are_same(
-        seen.claimed + seen.claimed[:, mirror], seen.numeric + seen.numeric[:, mirror], both
+        seen.claimed + seen.claimed[:, mirror], seen.numeric + seen.numeric[:, mirror], pair_slack
     ):
-        return None  # of what is wrong besides, nothing must be said to be made right by a constraint
+        return None  # other errors remain, and a symmetry constraint would not make the gradient right
     name = evidence.wrt.name
-    together = f"an entry of {name} and its mirror image together get what they should, apart they do not{part(share)}"
-    below = torch.arange(total(shape), device=mirror.device) > mirror  # the diagonal
-    read = [
+    pair_text = f"an entry of {name} and its mirror image together get what they should, apart they do not{part(share)}"
+    lower = torch.arange(total(shape), device=mirror.device) > mirror  # strictly below the diagonal
+    triangle = [
         f": {evidence.of.name} is made of its {half} triangle alone"
-        for half, other in (("lower", below[mirror]), ("upper", below))
+        for half, other in (("lower", lower[mirror]), ("upper", lower))
         if bool(seen.zero[:, other].all())
     ]
-    if read or _may_be_symmetric(evidence, seen, mirror, both):
-        text = f"{together}{''.join(read)}; where {name} moves symmetrically, `constraint: symmetric` says so"
+    if triangle or _may_be_symmetric(evidence, seen, mirror, pair_slack):
+        text = f"{pair_text}{''.join(triangle)}; where {name} moves symmetrically, `constraint: symmetric` says so"
         return Diagnosis(cause=SYMMETRISED, explanation=text, share=share)
-    if _are_same(seen.numeric, -seen.numeric[:, mirror], both):
-        return None  # whatever is claimed antisymmetrically adds up to nothing
-    text = f"{together}, as where a term of the gradient by {name} is transposed"
+    if _are_same(seen.numeric, -seen.numeric[:, mirror], pair_slack):
+        return None  # every antisymmetric claim has the right sum, zero
+    text = f"{pair_text}, as where a term of the gradient by {name} is transposed"
     return Diagnosis(cause=TRANSPOSED, explanation=text, share=share)
 
 
-def _may_be_symmetric(evidence: Evidence, seen: Seen, mirror: Tensor, both: Tensor) -> bool:
-    """Tell whether the matrix is symmetric, or whether forward or backward treats it as if it were."""
+def _may_be_symmetric(evidence: Evidence, seen: Seen, mirror: Tensor, pair_slack: Tensor) -> bool:
+    """True if the matrix itself, the numeric Jacobian or the claimed one is symmetric."""
     point = coordinates(evidence)[0][evidence.wrt.coordinates]
-    sides = (seen.claimed, seen.numeric)
-    of_sides = any(_are_same(entries, entries[:, mirror], both) for entries in sides)
-    return of_sides or _are_same(point, point[mirror], torch.zeros_like(point))
+    jacobians = (seen.claimed, seen.numeric)
+    is_jacobian_symmetric = any(_are_same(entries, entries[:, mirror], pair_slack) for entries in jacobians)
+    return is_jacobian_symmetric or _are_same(point, point[mirror], torch.zeros_like(point))
 
 
 def _are_same(entries: Tensor, others: Tensor, slack: Tensor) -> bool:
