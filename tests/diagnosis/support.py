@@ -1,4 +1,4 @@
-"""Short ways from a wrong backward to what it is called."""
+"""Helpers that run gradcheck on a wrong backward and return the diagnoses."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Backward = Callable[..., Any]  # (*cotangents, *inputs) -> gradient of every inp
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
-    """Return standard normal values that are differentiated."""
+    """Return a tensor of standard normal values that requires grad."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
 
 
 def found(forward: Callable[..., Any], backward: Backward, *inputs: Any) -> dict[str, tuple[str | None, str]]:
-    """Return the cause and the explanation of every wrong block, by "output by input"."""
+    """Return {"output by input": (cause, explanation)} of every wrong block."""
 
     class Planted(Function):
         @staticmethod
@@ -39,23 +39,25 @@ def found(forward: Callable[..., Any], backward: Backward, *inputs: Any) -> dict
 
     problem = bind(Planted.apply, inputs, names=tuple("xyzw"[: len(inputs)]))
     result = run_check("gradcheck", problem, ALONE, diagnose)
-    return {f"{finding.of} by {finding.wrt}": _said(finding) for finding in result.findings if _fails(finding)}
+    return {
+        f"{finding.of} by {finding.wrt}": _diagnosis(finding) for finding in result.findings if _is_failure(finding)
+    }
 
 
 def only(forward: Callable[..., Any], backward: Backward, *inputs: Any) -> tuple[str | None, str]:
-    """Return the cause and the explanation of the one wrong block."""
-    ((answer),) = found(forward, backward, *inputs).values()
-    return answer
+    """Return (cause, explanation) of the only wrong block."""
+    ((diagnosis),) = found(forward, backward, *inputs).values()
+    return diagnosis
 
 
 def jacobian(wrong: Tensor) -> Backward:
-    """Return the backward of one input whose Jacobian is `wrong`, (m, n)."""
+    """Return a backward of one input with Jacobian `wrong`, (m, n)."""
     return lambda g, x: (g.reshape(-1) @ wrong).reshape(x.shape)
 
 
-def _fails(finding: Finding) -> bool:
+def _is_failure(finding: Finding) -> bool:
     return finding.verdict is Verdict.FAIL
 
 
-def _said(finding: Finding) -> tuple[str | None, str]:
+def _diagnosis(finding: Finding) -> tuple[str | None, str]:
     return finding.cause, finding.message.partition("\n")[2]

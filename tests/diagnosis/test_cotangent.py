@@ -1,4 +1,4 @@
-"""Terms that do not depend on the cotangent, beside others that do."""
+"""Gradients with a term that does not depend on the cotangent."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from torch import Tensor
 
 from tests.diagnosis.support import drawn, found, only
 
-SAYS = "analytic = numeric + what a cotangent of zeros is answered with, in every wrong entry"
+EXPECTED = "analytic = numeric + what a cotangent of zeros is answered with, in every wrong entry"
 
 
 def log_softmax(x: Tensor) -> Tensor:
     return x.log_softmax(-1)
 
 
-def test_one_of_two_terms_forgets_its_cotangent() -> None:
-    answer = only(log_softmax, lambda g, x: g - x.softmax(-1), drawn(4, 5))
-    assert answer == ("missing-cotangent", f"{SAYS}: a term does not depend on the cotangent")
+def test_term_without_its_cotangent_is_a_missing_cotangent() -> None:
+    diagnosis = only(log_softmax, lambda g, x: g - x.softmax(-1), drawn(4, 5))
+    assert diagnosis == ("missing-cotangent", f"{EXPECTED}: a term does not depend on the cotangent")
 
 
-def test_where_a_constant_is_a_part_of_the_error_nothing_is_said_of_how_it_is_built() -> None:
-    answers = found(log_softmax, lambda g, x: g - 1.1 * x.softmax(-1), drawn(4, 5))
-    assert answers["output by x"] == (None, "")
+def test_error_with_a_constant_part_gets_no_cause() -> None:
+    diagnoses = found(log_softmax, lambda g, x: g - 1.1 * x.softmax(-1), drawn(4, 5))
+    assert diagnoses["output by x"] == (None, "")
 
 
-def test_a_sum_over_too_much_is_one_still() -> None:
+def test_sum_over_an_additional_dimension_is_a_wrong_axis() -> None:
     wrong = lambda g, x: g - g.sum() * x.softmax(-1)  # noqa: E731
     assert only(log_softmax, wrong, drawn(4, 5))[0] == "wrong-axis"
 
 
-def test_a_constant_that_is_next_to_nothing_hides_no_cause() -> None:
+def test_negligible_constant_does_not_hide_a_cause() -> None:
     assert only(torch.exp, lambda g, x: 2 * g * x.exp() + 1e-12, drawn(6))[0] == "constant-factor"

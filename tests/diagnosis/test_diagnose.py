@@ -1,4 +1,4 @@
-"""The search as a whole: its order, its cost, the part that it explains, and what it leaves unexplained."""
+"""The search over all causes: order, cost, share of the error, and errors without a cause."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_causes_have_unique_names_and_a_section_each() -> None:
     assert [name for name in names if f"\n## {name} — " not in sections] == []
 
 
-def test_a_second_fault_is_left_in_the_share() -> None:
+def test_second_error_reduces_the_share() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         gradient = 2 * g * x.exp()
         gradient[0] *= 1.1
@@ -40,7 +40,7 @@ def test_a_second_fault_is_left_in_the_share() -> None:
     assert text == "analytic = 2 × numeric (99.9 % of the error): a factor of 2 too many"
 
 
-def test_one_large_entry_does_not_speak_for_the_others() -> None:
+def test_one_large_entry_does_not_determine_the_cause() -> None:
     x = torch.tensor([12.0, 0.1, 0.3, -0.4, 0.7], dtype=torch.float64, requires_grad=True)
     factors = torch.tensor([2.0, 1.7, 0.3, 1.2, 0.4], dtype=torch.float64)
     assert only(torch.exp, lambda g, x: factors * g * x.exp(), x) == (None, "")
@@ -56,13 +56,13 @@ def test_one_large_entry_does_not_speak_for_the_others() -> None:
         lambda slope, x: slope.tanh(),
     ],
 )
-def test_a_fault_of_no_known_kind_is_not_named(distort: Callable[[Tensor, Tensor], Tensor]) -> None:
+def test_unknown_error_gets_no_cause(distort: Callable[[Tensor, Tensor], Tensor]) -> None:
     assert only(torch.sin, lambda g, x: g * distort(x.cos(), x), drawn(8)) == (None, "")
 
 
-def test_every_wrong_block_is_named_for_itself() -> None:
-    answers = found(torch.mul, lambda g, x, y: (2 * g * y, -g * x), drawn(4), drawn(4, seed=1))
-    assert {place: cause for place, (cause, _) in answers.items()} == {
+def test_each_wrong_block_gets_its_own_cause() -> None:
+    diagnoses = found(torch.mul, lambda g, x, y: (2 * g * y, -g * x), drawn(4), drawn(4, seed=1))
+    assert {place: cause for place, (cause, _) in diagnoses.items()} == {
         "output by x": "constant-factor",
         "output by y": "sign-flip",
     }
@@ -99,9 +99,9 @@ def _evidence(numeric: Tensor, claimed: Tensor) -> Evidence:
     )
 
 
-def test_what_has_one_value_is_no_tile() -> None:
+def test_region_of_one_value_is_a_branch_and_not_a_tile() -> None:
     x, y = drawn(12), torch.tensor([0.0, 1.0] * 6, dtype=torch.float64)
     weighted = lambda x, y: (1 + 2 * y) * x.sin()  # noqa: E731
-    answer = found(weighted, lambda g, x, y: (g * x.cos(), None), x, y)["output by x"]
-    assert answer[0] == "wrong-branch"
-    assert answer[1].endswith("where y = 1")
+    diagnosis = found(weighted, lambda g, x, y: (g * x.cos(), None), x, y)["output by x"]
+    assert diagnosis[0] == "wrong-branch"
+    assert diagnosis[1].endswith("where y = 1")

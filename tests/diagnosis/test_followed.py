@@ -1,4 +1,4 @@
-"""Regions of values are put to the test: when entries change places, what is wrong has to move with them."""
+"""Regions of values have to hold again after the entries of the input changed places."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tests.diagnosis.support import drawn, found, only
 
 
 def average(x: Tensor, keep: float) -> Tensor:
-    """An exponential moving average: its first step takes what comes, all others a part of it."""
+    """Return the exponential moving average; its first step is the first entry, unscaled."""
     steps = [x[0]]
     for entry in x[1:]:
         steps.append(keep * steps[-1] + (1 - keep) * entry)
     return torch.stack(steps)
 
 
-def without_the_part(g: Tensor, x: Tensor, keep: float) -> tuple[Tensor, None]:
-    """Its backward as one writes it who forgets the part."""
+def forgetting_the_factor(g: Tensor, x: Tensor, keep: float) -> tuple[Tensor, None]:
+    """Return the gradient of `average` without the factor 1 - keep."""
     gradient, carried = torch.empty_like(g), torch.zeros_like(g[0])
     for step in range(len(g) - 1, -1, -1):
         carried = g[step] + keep * carried
@@ -29,14 +29,14 @@ def without_the_part(g: Tensor, x: Tensor, keep: float) -> tuple[Tensor, None]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_first_step_of_a_recurrence_is_no_branch_whatever_its_value(seed: int) -> None:
-    cause, text = only(average, without_the_part, drawn(6, seed=seed), 0.7)
+def test_first_step_of_a_recurrence_is_an_edge_and_not_a_branch(seed: int) -> None:
+    cause, text = only(average, forgetting_the_factor, drawn(6, seed=seed), 0.7)
     assert cause == "boundary-tile"
     assert "10/3 × numeric where x is in elements" in text
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_mean_over_windows_is_no_branch(seed: int) -> None:
+def test_mean_over_windows_is_a_mean_for_sum_and_not_a_branch(seed: int) -> None:
     counts = torch.tensor([1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0], dtype=torch.float64)
 
     def backward(g: Tensor, x: Tensor) -> Tensor:
@@ -51,21 +51,21 @@ def test_a_mean_over_windows_is_no_branch(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_of_several_regions_the_one_that_moves_is_told_and_for_both_inputs_alike(seed: int) -> None:
+def test_region_that_follows_the_values_is_named_for_both_inputs(seed: int) -> None:
     def huber(x: Tensor, y: Tensor, delta: float) -> Tensor:
         return torch.nn.functional.huber_loss(x, y, delta=delta)
 
     def unsigned(g: Tensor, x: Tensor, y: Tensor, delta: float) -> Any:
-        off = x - y
-        slope = g * torch.where(off.abs() < delta, off, delta) / len(off)
+        difference = x - y
+        slope = g * torch.where(difference.abs() < delta, difference, delta) / len(difference)
         return slope, -slope, None
 
-    answers = found(huber, unsigned, drawn(12, seed=seed), drawn(12, seed=seed + 7), 0.8)
-    assert answers["output by x"][1].endswith("analytic = -numeric where x - y < -0.8")
-    assert answers["output by y"][1].endswith("analytic = -numeric where y - x > 0.8")
+    diagnoses = found(huber, unsigned, drawn(12, seed=seed), drawn(12, seed=seed + 7), 0.8)
+    assert diagnoses["output by x"][1].endswith("analytic = -numeric where x - y < -0.8")
+    assert diagnoses["output by y"][1].endswith("analytic = -numeric where y - x > 0.8")
 
 
-def test_a_branch_of_values_is_still_one() -> None:
+def test_branch_of_values_is_a_wrong_branch() -> None:
     def hardswish(x: Tensor) -> Tensor:
         return torch.nn.functional.hardswish(x)
 
@@ -78,14 +78,14 @@ def test_a_branch_of_values_is_still_one() -> None:
     assert text.endswith("analytic = 2 × numeric where x > 3")
 
 
-def test_next_to_nothing_is_no_factor_of_the_gradient() -> None:
+def test_tiny_gradient_is_a_constant_factor_only_if_proportional() -> None:
     assert only(torch.sin, lambda g, x: 1e-6 * g * x.exp(), drawn(9, seed=1))[0] is None
     cause, text = only(torch.sin, lambda g, x: 1e-6 * g * x.cos(), drawn(9, seed=1))
     assert cause == "constant-factor"
     assert text.startswith("analytic = 1e-06 × numeric")
 
 
-def test_a_quotient_of_tensors_is_told_as_a_story_only_where_nothing_else_is_left() -> None:
+def test_quotient_names_the_mistaken_tensor_only_if_the_rest_is_a_plain_product() -> None:
     def gated(g: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return g * (1 + x), g * x * x.exp() * y.sigmoid() * (1 - y.sigmoid())
 
@@ -98,7 +98,7 @@ def test_a_quotient_of_tensors_is_told_as_a_story_only_where_nothing_else_is_lef
 THREE = [drawn(9, seed=seed) for seed in range(3)]
 
 
-def test_an_argument_says_more_than_the_size_of_a_dimension() -> None:
+def test_argument_is_named_before_the_size_of_a_dimension() -> None:
     cause, text = only(
         lambda x, power: (x.abs() ** power).sum(-1),
         lambda g, x, power: (g.unsqueeze(1) * x.sign() * x.abs() ** (power - 1), None),

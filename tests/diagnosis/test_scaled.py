@@ -1,4 +1,4 @@
-"""A factor that another tensor holds, or an argument: which one it is, and where numbers agree by chance."""
+"""Factors equal to a tensor or an argument, and agreement by chance."""
 
 from __future__ import annotations
 
@@ -39,59 +39,59 @@ def positive(*shape: int, seed: int = 0) -> Tensor:
         (torch.log, lambda g, x: -g * x, "-x² × numeric in every entry: a factor of x² too many"),
     ],
 )
-def test_a_factor_of_the_input_or_of_the_output(forward: Any, backward: Any, says: str) -> None:
+def test_factor_of_the_input_or_the_output_is_named(forward: Any, backward: Any, says: str) -> None:
     assert only(forward, backward, positive(8)) == ("missing-factor", f"analytic = {says}")
 
 
-def test_a_factor_of_another_input_and_one_input_for_another() -> None:
+def test_missing_and_mistaken_inputs_are_named() -> None:
     x, y = drawn(8), drawn(8, seed=1)
-    answer = only(torch.mul, lambda g, x, y: (g, g * x), x, y)
-    assert answer == ("missing-factor", "analytic = numeric / y in every entry: a factor of y is missing")
-    answer = only(torch.mul, lambda g, x, y: (g * x, g * x), x, y)
-    assert answer == ("missing-factor", "analytic = numeric × x / y in every entry, as where x stands for y")
+    diagnosis = only(torch.mul, lambda g, x, y: (g, g * x), x, y)
+    assert diagnosis == ("missing-factor", "analytic = numeric / y in every entry: a factor of y is missing")
+    diagnosis = only(torch.mul, lambda g, x, y: (g * x, g * x), x, y)
+    assert diagnosis == ("missing-factor", "analytic = numeric × x / y in every entry, as where x stands for y")
 
 
-def test_a_factor_that_is_not_differentiated_and_is_sometimes_zero() -> None:
+def test_factor_of_an_argument_with_zeros_is_named() -> None:
     weights = drawn(9, seed=2).detach() * torch.tensor([1, 1, 0, 1, 1, 1, 0, 1, 1], dtype=torch.float64)
-    answer = only(lambda x, w: (w * x * x).sum(), lambda g, x, w: (2 * g * x, None), drawn(9), weights)
-    assert answer == ("missing-factor", "analytic = numeric / y in every entry: a factor of y is missing")
+    diagnosis = only(lambda x, w: (w * x * x).sum(), lambda g, x, w: (2 * g * x, None), drawn(9), weights)
+    assert diagnosis == ("missing-factor", "analytic = numeric / y in every entry: a factor of y is missing")
 
 
 def normalised(x: Tensor, weight: Tensor) -> Tensor:
     return functional.batch_norm(x, None, None, weight, training=True)
 
 
-def test_a_factor_along_a_dimension_of_the_input() -> None:
+def test_factor_along_a_dimension_is_named_with_the_dimension() -> None:
     def backward(g: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         dx, dw = gradients(normalised, g, x, weight)
         return dx / weight.reshape(1, -1, 1), dw
 
-    answer = only(normalised, backward, drawn(3, 4, 2), drawn(4, seed=1))
-    says = "analytic = numeric / y in every entry: a factor of y along dimension 1 of x is missing"
-    assert answer == ("missing-factor", says)
+    diagnosis = only(normalised, backward, drawn(3, 4, 2), drawn(4, seed=1))
+    expected = "analytic = numeric / y in every entry: a factor of y along dimension 1 of x is missing"
+    assert diagnosis == ("missing-factor", expected)
 
 
-def test_a_factor_of_the_determinant_in_a_batch_and_alone() -> None:
+def test_missing_determinant_is_named_with_and_without_a_batch() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         return g[..., None, None] * torch.linalg.inv(x).mT
 
-    answer = only(torch.linalg.det, backward, drawn(3, 3, 3))
-    says = "analytic = numeric / output in every entry: a factor of output along dimension 0 of x is missing"
-    assert answer == ("missing-factor", says)
+    diagnosis = only(torch.linalg.det, backward, drawn(3, 3, 3))
+    expected = "analytic = numeric / output in every entry: a factor of output along dimension 0 of x is missing"
+    assert diagnosis == ("missing-factor", expected)
     cause, text = only(torch.linalg.det, backward, drawn(4, 4))
     assert (cause, text.partition(": ")[2]) == ("constant-factor", "a factor of output is missing (output is 3.444)")
 
 
-def test_the_inner_derivative_before_a_matrix() -> None:
+def test_missing_derivative_of_the_activation_is_named() -> None:
     def layer(x: Tensor, w: Tensor) -> Tensor:
         return (x @ w.mT).tanh()
 
-    answer = only(layer, lambda g, x, w: (g @ w, gradients(layer, g, x, w)[1]), drawn(6, 4), drawn(3, 4, seed=1))
-    says = "analytic = numeric / (1 - output²) in every entry: a factor of 1 - output² is missing"
-    assert answer == ("missing-factor", says)
+    diagnosis = only(layer, lambda g, x, w: (g @ w, gradients(layer, g, x, w)[1]), drawn(6, 4), drawn(3, 4, seed=1))
+    expected = "analytic = numeric / (1 - output²) in every entry: a factor of 1 - output² is missing"
+    assert diagnosis == ("missing-factor", expected)
 
 
-def test_a_softmax_without_its_output_says_at_which_place() -> None:
+def test_ambiguous_position_of_a_factor_is_stated() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         return g - (g * x.softmax(-1)).sum(-1, keepdim=True)
 
@@ -108,26 +108,26 @@ def test_a_softmax_without_its_output_says_at_which_place() -> None:
         (1 / 1.7, "a factor of y² is missing (y is 1.7)"),
     ],
 )
-def test_a_constant_that_is_an_argument_is_called_by_its_name(factor: float, says: str) -> None:
-    answer = only(lambda x, a: (a * x).sin(), lambda g, x, a: (factor * g * (a * x).cos(), None), drawn(6), 1.7)
-    assert answer[0] == "constant-factor"
-    assert answer[1].endswith(f": {says}")
+def test_constant_equal_to_an_argument_is_named_after_it(factor: float, says: str) -> None:
+    diagnosis = only(lambda x, a: (a * x).sin(), lambda g, x, a: (factor * g * (a * x).cos(), None), drawn(6), 1.7)
+    assert diagnosis[0] == "constant-factor"
+    assert diagnosis[1].endswith(f": {says}")
 
 
 @pytest.mark.parametrize(("argument", "factor"), [(0.7, -0.7), (3.0, -3.0), (-0.7, 0.7), (1.7, -1 / 1.7)])
-def test_a_constant_is_minus_an_argument(argument: float, factor: float) -> None:
-    answer = only(lambda x, a: x.sin(), lambda g, x, a: (factor * g * x.cos(), None), drawn(6), argument)
-    assert answer[0] == "constant-factor"
+def test_constant_equal_to_minus_an_argument_is_named_after_it(argument: float, factor: float) -> None:
+    diagnosis = only(lambda x, a: x.sin(), lambda g, x, a: (factor * g * x.cos(), None), drawn(6), argument)
+    assert diagnosis[0] == "constant-factor"
     words = "-1/y" if argument == 1.7 else "-y"
-    assert answer[1].endswith(f" × numeric in every entry, which is {words} (y is {argument:g})")
+    assert diagnosis[1].endswith(f" × numeric in every entry, which is {words} (y is {argument:g})")
 
 
-def test_an_argument_that_says_little_is_not_named() -> None:
-    answer = only(lambda x, a: (a * x).sin(), lambda g, x, a: (g * (a * x).cos(), None), drawn(6), 2.0)
-    assert answer[1].endswith(": a factor of 2 is missing")
+def test_argument_equal_to_a_common_constant_is_not_named() -> None:
+    diagnosis = only(lambda x, a: (a * x).sin(), lambda g, x, a: (g * (a * x).cos(), None), drawn(6), 2.0)
+    assert diagnosis[1].endswith(": a factor of 2 is missing")
 
 
-def test_a_single_entry_agrees_with_the_output() -> None:
+def test_single_entry_is_a_constant_factor_only_if_a_known_one() -> None:
     assert only(torch.exp, lambda g, x: g, double(0.3))[0] == "constant-factor"
     assert only(torch.exp, lambda g, x: 1.37 * g, double(0.3)) == (None, "")
 
@@ -143,21 +143,21 @@ def test_a_single_entry_agrees_with_the_output() -> None:
         lambda x: torch.where(x > 0, x, 1.0),
     ],
 )
-def test_a_factor_that_is_nearly_one_that_is_seen_is_none(factor: Callable[[Tensor], Tensor]) -> None:
+def test_factor_close_to_a_tensor_gets_no_cause(factor: Callable[[Tensor], Tensor]) -> None:
     assert only(torch.sin, lambda g, x: g * x.cos() * factor(x), drawn(8)) == (None, "")
 
 
-def test_two_entries_agree_with_too_much() -> None:
+def test_two_entries_do_not_determine_a_factor() -> None:
     assert only(torch.sin, lambda g, x: g * x.cos() * x, double([0.3, 0.7])) == (None, "")
 
 
-def test_factors_of_every_input_drawn_at_random_are_none() -> None:
+def test_random_factors_per_input_get_no_cause() -> None:
     right, factors = drawn(6, 8, seed=3).detach(), positive(8, seed=4).detach()
     assert only(lambda x: right @ x, jacobian(right * factors), drawn(8)) == (None, "")
 
 
-def test_a_region_is_a_simpler_reason_than_a_quotient() -> None:
+def test_region_of_values_precedes_a_quotient_of_tensors() -> None:
     x, slopes = drawn(3, 8), torch.tensor([[0.2], [0.3], [0.7]], dtype=torch.float64)
-    answer = only(lambda x: torch.where(x > 0, x, slopes * x), lambda g, x: g, x)
-    assert answer[0] == "wrong-branch"
-    assert answer[1].endswith("analytic = cotangent where x < 0")
+    diagnosis = only(lambda x: torch.where(x > 0, x, slopes * x), lambda g, x: g, x)
+    assert diagnosis[0] == "wrong-branch"
+    assert diagnosis[1].endswith("analytic = cotangent where x < 0")

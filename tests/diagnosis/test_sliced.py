@@ -1,4 +1,4 @@
-"""One factor for each row or channel: what it is of, where that is a statistic of a tensor."""
+"""One factor per row or channel that is a statistic of a tensor."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tests.diagnosis.support import drawn, only
 
 
 def normalised(x: Tensor) -> Tensor:
-    """x without its mean and in units of its deviation, row by row."""
+    """Return the layer norm of x: each row minus its mean, divided by its standard deviation."""
     return torch.nn.functional.layer_norm(x, x.shape[1:])
 
 
 def mixed(g: Tensor, y: Tensor) -> Tensor:
-    """The gradient of a layer norm in units of the output."""
+    """Return the gradient of a layer norm without the division by the standard deviation."""
     return g - g.mean(1, keepdim=True) - y * (g * y).mean(1, keepdim=True)
 
 
-def test_a_layer_norm_that_forgets_to_divide_by_the_deviation() -> None:
+def test_missing_division_by_the_deviation_is_named() -> None:
     cause, text = only(normalised, lambda g, x: mixed(g, normalised(x)), drawn(4, 6))
     assert cause == "missing-factor"
     assert text == (
@@ -35,17 +35,17 @@ def test_a_layer_norm_that_forgets_to_divide_by_the_deviation() -> None:
         (2, "numeric / the norm of x in each row of x: a factor of the norm of x is missing"),
     ],
 )
-def test_a_direction_divided_by_the_norm_once_too_seldom_or_too_often(power: int, says: str) -> None:
+def test_missing_or_additional_division_by_the_norm_is_named(power: int, says: str) -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         length = x.norm(dim=1, keepdim=True)
         y = x / length
         return (g - y * (g * y).sum(1, keepdim=True)) / length**power
 
-    answer = only(lambda x: x / x.norm(dim=1, keepdim=True), backward, drawn(5, 4))
-    assert answer == ("missing-factor", f"analytic = {says}")
+    diagnosis = only(lambda x: x / x.norm(dim=1, keepdim=True), backward, drawn(5, 4))
+    assert diagnosis == ("missing-factor", f"analytic = {says}")
 
 
-def test_of_two_statistics_the_one_that_needs_no_number_is_told() -> None:
+def test_statistic_without_a_constant_is_preferred() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         y = x / x.square().mean(1, keepdim=True).sqrt()
         return g - y * (g * y).mean(1, keepdim=True)
@@ -54,12 +54,12 @@ def test_of_two_statistics_the_one_that_needs_no_number_is_told() -> None:
     assert text.endswith("a factor of the root mean square of x too many")
 
 
-def test_factors_of_slices_that_are_no_statistic_are_not_named() -> None:
+def test_factors_per_slice_without_a_statistic_get_no_cause() -> None:
     scale = torch.tensor([0.3, 1.7, 2.9], dtype=torch.float64)
     assert only(torch.exp, lambda g, x: g * x.exp() * scale.view(1, 3, 1), drawn(2, 3, 4)) == (None, "")
 
 
-def test_entries_with_factors_of_their_own_are_no_slices() -> None:
+def test_factors_per_entry_get_no_cause() -> None:
     generator = torch.Generator().manual_seed(0)
     scale = 1 + torch.rand(3, 4, generator=generator, dtype=torch.float64)
     assert only(torch.exp, lambda g, x: g * x.exp() * scale, drawn(3, 4)) == (None, "")

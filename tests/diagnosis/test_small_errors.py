@@ -1,4 +1,4 @@
-"""Small errors: backwards that compute in a lower precision, and approximations of which nothing else is known."""
+"""Small errors: backward in low precision, and approximations without a known pattern."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.diagnosis.support import drawn, found, only
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-def test_backward_in_a_lower_precision_is_named_with_its_dtype(dtype: torch.dtype) -> None:
+def test_backward_in_low_precision_is_named_with_its_dtype(dtype: torch.dtype) -> None:
     x = torch.linspace(3, 6, 12, dtype=torch.float64).requires_grad_()
     cause, text = only(torch.exp, lambda g, x: (g.to(dtype) * x.to(dtype).exp()).double(), x)
     name = str(dtype).removeprefix("torch.")
@@ -28,46 +28,46 @@ def test_backward_in_a_lower_precision_is_named_with_its_dtype(dtype: torch.dtyp
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_gradient_that_is_rounded_at_the_end_is_named_too(dtype: torch.dtype) -> None:
-    """Rounding to float32 is within the tolerance of float64."""
+def test_gradient_rounded_at_the_end_is_low_precision(dtype: torch.dtype) -> None:
+    """Rounding to float32 is within the default tolerance of float64 and passes."""
     backward = lambda g, x: (g * x.exp()).to(dtype).double()  # noqa: E731
     cause, text = only(lambda x: x.exp().sum(), backward, drawn(7))
     assert (cause, str(dtype).removeprefix("torch.") in text) == ("low-precision-backward", True)
     assert found(torch.exp, lambda g, x: (g * x.exp()).float().double(), drawn(7)) == {}
 
 
-def test_a_narrower_dtype_than_float32_is_named_for_float32_inputs() -> None:
+def test_narrower_dtype_than_float32_is_named_for_float32_inputs() -> None:
     x = drawn(12).detach().float().requires_grad_()
     cause, text = only(torch.sin, lambda g, x: (0.8 * g * x.cos()).bfloat16().float(), x)
-    assert cause != "low-precision-backward"  # 20 % is no rounding
+    assert cause != "low-precision-backward"  # a relative error of 20 % is not rounding
     cause, text = only(
         torch.exp, lambda g, x: (g.bfloat16() * x.bfloat16().exp()).float(), (8 * x).detach().requires_grad_()
     )
     assert (cause, "bfloat16" in text) == ("low-precision-backward", True)
 
 
-def test_simple_numbers_are_no_evidence_of_a_lower_precision() -> None:
-    """Zeros, ones and small integers are exact in every dtype; the answers to random cotangents are not."""
+def test_simple_numbers_are_not_low_precision() -> None:
+    """Small integers are exact in every dtype; their products with random cotangents are not."""
     wrong = torch.tensor([1.0, 2.0, 0.0, 3.0, -1.0, 2.0, 4.0, 1.0], dtype=torch.float64)
     right = wrong * (1 + 1e-5 * torch.linspace(-1, 1, 8, dtype=torch.float64))
-    answer = only(lambda x: right * x, lambda g, x: g * wrong, drawn(8))
-    assert answer[0] != "low-precision-backward"
+    diagnosis = only(lambda x: right * x, lambda g, x: g * wrong, drawn(8))
+    assert diagnosis[0] != "low-precision-backward"
 
 
-def test_an_error_larger_than_rounding_is_no_lower_precision() -> None:
+def test_error_larger_than_rounding_is_not_low_precision() -> None:
     backward = lambda g, x: (g * (x.cos() + 0.3 * (7 * x).sin())).float().double()  # noqa: E731
     assert only(torch.sin, backward, drawn(12)) == (None, "")
 
 
 def newton(target: Tensor, steps: int) -> Tensor:
-    """Return square roots by Newton's iteration."""
+    """Return square roots after some steps of Newton's method."""
     root = torch.ones_like(target)
     for _ in range(steps):
         root = (root + target / root) / 2
     return root
 
 
-def test_an_iteration_that_stops_early_is_approximate_and_its_rtol_accepts_it() -> None:
+def test_early_stopped_iteration_is_approximate_and_the_suggested_rtol_accepts_it() -> None:
     x = double([0.5, 0.7, 0.9, 1.3, 1.6, 1.9, 2.2, 2.5])
 
     def backward(g: Tensor, x: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ def _verdict(backward: Any, x: Tensor, rtol: float) -> Verdict:
     return run_check("gradcheck", bind(Planted.apply, (x,), names=("x",)), settings, diagnose).verdict
 
 
-def test_an_error_beside_zeros_is_accepted_by_atol() -> None:
+def test_error_beside_zeros_suggests_an_atol() -> None:
     noise = 1e-6 * drawn(6, 6, seed=5).detach()
     right = drawn(6, 6, seed=3).detach().tril()
     cause, text = only(lambda x: right @ x, lambda g, x: g @ (right + noise), drawn(6))
@@ -107,17 +107,17 @@ def test_an_error_beside_zeros_is_accepted_by_atol() -> None:
 
 
 @pytest.mark.parametrize("factor", [1 + 1e-5, 1 - 3e-6])
-def test_a_small_error_with_a_pattern_is_not_approximate(factor: float) -> None:
+def test_small_error_with_a_pattern_is_not_approximate(factor: float) -> None:
     assert only(torch.exp, lambda g, x: factor * g * x.exp(), drawn(8))[0] == "constant-factor"
-    answers = found(torch.sin, lambda g, x: g * torch.where(x > 0, factor, 1.0) * x.cos(), drawn(20))
-    assert answers["output by x"][0] == "wrong-branch"
+    diagnoses = found(torch.sin, lambda g, x: g * torch.where(x > 0, factor, 1.0) * x.cos(), drawn(20))
+    assert diagnoses["output by x"][0] == "wrong-branch"
 
 
-def test_a_large_error_without_a_pattern_is_not_approximate() -> None:
+def test_large_error_without_a_pattern_is_not_approximate() -> None:
     assert only(torch.sin, lambda g, x: g * (x.cos() + 1e-3 * (9 * x).sin()), drawn(8)) == (None, "")
 
 
-def test_a_few_entries_that_are_off_by_little_are_not_approximate() -> None:
+def test_small_errors_in_few_entries_are_not_approximate() -> None:
     factors = torch.ones(20, dtype=torch.float64)
     factors[[3, 8, 11, 17]] += 1e-5 * torch.tensor([1.0, -2.0, 0.7, 3.1], dtype=torch.float64)
     assert only(torch.exp, lambda g, x: factors * g * x.exp(), drawn(20)) == (None, "")

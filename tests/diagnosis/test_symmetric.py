@@ -1,4 +1,4 @@
-"""A gradient by a matrix whose mirrored entries add up to what they should: symmetric, or with a term transposed."""
+"""Gradients by a matrix whose mirrored entries have the right sum: symmetrised, or with a transposed term."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def eigenvalues_backward(g: Tensor, a: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(("uplo", "half"), [("L", "lower"), ("U", "upper")])
 @pytest.mark.parametrize("batch", [(), (3,)])
-def test_one_triangle_is_read(uplo: str, half: str, batch: tuple[int, ...]) -> None:
+def test_forward_reading_one_triangle_is_symmetrised(uplo: str, half: str, batch: tuple[int, ...]) -> None:
     cause, text = only(lambda a: eigenvalues(a, uplo), eigenvalues_backward, matrix(*batch))
     assert cause == "symmetrised"
     assert f": output is made of its {half} triangle alone; " in text
 
 
 @pytest.mark.parametrize("batch", [(), (3,)])
-def test_a_gradient_is_made_symmetric(batch: tuple[int, ...]) -> None:
+def test_symmetric_gradient_of_a_general_function_is_symmetrised(batch: tuple[int, ...]) -> None:
     def symmetric(g: Tensor, a: Tensor) -> Tensor:
         gradient = mixed_backward(g, a)
         return (gradient + gradient.mT) / 2
@@ -55,18 +55,18 @@ def test_a_gradient_is_made_symmetric(batch: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("size", [1e-5, 1e-3])
-def test_a_mistake_besides_is_not_said_to_be_made_right_by_a_constraint(size: float) -> None:
-    def slipped(g: Tensor, a: Tensor) -> Tensor:
+def test_additional_error_is_not_symmetrised(size: float) -> None:
+    def with_wrong_entry(g: Tensor, a: Tensor) -> Tensor:
         return eigenvalues_backward(g, a).index_put(
             (torch.tensor(2), torch.tensor(0)), torch.tensor(size).double(), True
         )
 
-    answers = found(lambda a: eigenvalues(a, "L"), slipped, matrix())
-    assert answers
-    assert "symmetrised" not in {cause for cause, _ in answers.values()}
+    diagnoses = found(lambda a: eigenvalues(a, "L"), with_wrong_entry, matrix())
+    assert diagnoses
+    assert "symmetrised" not in {cause for cause, _ in diagnoses.values()}
 
 
-def _half(g: Tensor, a: Tensor) -> Tensor:
+def _lower_triangle(g: Tensor, a: Tensor) -> Tensor:
     return eigenvalues_backward(g, a).tril()
 
 
@@ -74,7 +74,7 @@ def _transposed(g: Tensor, a: Tensor) -> Tensor:
     return mixed_backward(g, a).mT
 
 
-def _rows(g: Tensor, a: Tensor) -> Tensor:
+def _with_wrong_row(g: Tensor, a: Tensor) -> Tensor:
     gradient = mixed_backward(g, a)
     gradient[1] *= 2
     return gradient
@@ -83,12 +83,12 @@ def _rows(g: Tensor, a: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("forward", "backward", "point"),
     [
-        (lambda a: eigenvalues(a, "L"), _half, matrix()),  # the lower triangle has half of what it should
+        (lambda a: eigenvalues(a, "L"), _lower_triangle, matrix()),  # off-diagonal entries are half of the right ones
         (mixed, _transposed, drawn(4, 4)),
-        (mixed, _rows, drawn(4, 4)),
+        (mixed, _with_wrong_row, drawn(4, 4)),
     ],
 )
-def test_other_mistakes_by_a_matrix_are_not(
+def test_other_errors_by_a_matrix_are_not_symmetrised(
     forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor, Tensor], Tensor], point: Tensor
 ) -> None:
     assert only(forward, backward, point)[0] != "symmetrised"
@@ -106,18 +106,18 @@ def with_a_term_transposed(g: Tensor, a: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("batch", [(), (3,)])
-def test_a_term_is_transposed(batch: tuple[int, ...]) -> None:
+def test_transposed_term_has_the_cause_transposed(batch: tuple[int, ...]) -> None:
     cause, text = only(bilinear, with_a_term_transposed, drawn(*batch, 4, 4))
     assert cause == "transposed"
     assert text.endswith("apart they do not, as where a term of the gradient by x is transposed")
 
 
-def test_a_matrix_that_is_symmetric_may_well_move_so() -> None:
+def test_transposed_term_at_a_symmetric_matrix_is_symmetrised() -> None:
     cause, text = only(bilinear, with_a_term_transposed, matrix())
     assert (cause, text.endswith("`constraint: symmetric` says so")) == ("symmetrised", True)
 
 
-def test_what_goes_by_a_difference_of_mirrored_entries_adds_up_to_nothing_whatever_is_claimed() -> None:
+def test_wrong_antisymmetric_gradient_gets_no_cause() -> None:
     def backward(g: Tensor, a: Tensor) -> Tensor:
         slope = g * W * (1.1 * W * (a - a.mT)).cos()
         return slope - slope.mT

@@ -12,8 +12,8 @@ from gradverify.diagnosis.naming.wording import differ, rounded_up
 
 APPROXIMATE = "approximate"
 _SMALL = 1e-4  # times the largest entry: a larger error is not an approximation
-_MIN_WRONG = 3  # wrong entries: fewer do not show whether there is a pattern
-_MIN_SHARE = 0.5  # of the nonzero entries have to be off, including those within the tolerance
+_MIN_WRONG = 3  # wrong entries: with fewer, a pattern cannot be excluded
+_MIN_SHARE = 0.5  # share of the nonzero entries that have to be off, including those within the tolerance
 _MAX_RTOL = 1e-2  # above it, suggest an atol instead: such an rtol would accept too much
 
 

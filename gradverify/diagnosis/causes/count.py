@@ -16,11 +16,11 @@ from gradverify.diagnosis.causes.factor import Factor, everywhere_factor
 from gradverify.diagnosis.naming.wording import everywhere, listed
 
 WRONG_COUNT = "wrong-count"
-_MIN_COUNT = 3  # smallest count considered: any small number would be one
+_MIN_COUNT = 3  # smallest count considered: smaller ones match too many factors
 NO_CONSTANT = 11  # from here on a number is a count even by itself; a smaller one may be a constant of the formula
 _PLAIN_FACTORS = ("2", "1/2")  # factors that are reported as constant-factor instead
 _ACCURACY, _OF_DISTANCE = 1e-6, 1e-3  # tolerances relative to the factor and to its distance from 1
-_MAX_DIMENSIONS = 6  # of a tensor, whose sizes are counts
+_MAX_DIMENSIONS = 6  # leading dimensions of a tensor whose sizes are counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
