@@ -1,4 +1,4 @@
-"""From a sum that does not come out right to the entries that are wrong: by halving, columns first and then rows."""
+"""Bisection from a random sum that differs to the wrong entries: halve the columns first, then the rows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.magnitudes import all_set
 from gradverify.core.strategy.random_sums import Gap, Probe, gap, gap_at, ratio, wide
 
-_LARGEST = 3  # rows of a wrong column that are looked at before any search: those of its largest entries
-_FIRST = 2.0**-8  # first step of a single column, relative to the length scale
-_CLOSER = 2.0**-22  # and where there is a kink on the way
-_SHARP = 1e-7  # bars below this part of the largest slope say that there is none
+_LARGEST = 3  # rows of a wrong column that are compared before bisection: those of its largest entries
+_FIRST = 2.0**-8  # of the length scale: first step along a single column
+_CLOSER = 2.0**-22  # of the length scale: first step if a kink may lie within the larger ones
+_SHARP = 1e-7  # of the largest slope: with smaller error bars no kink lies within the steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,84 +30,90 @@ class Suspect:
 
 
 class Rows:
-    """The rows of backward's Jacobian that have been asked for, each asked once."""
+    """Rows of backward's Jacobian by output coordinate, each computed once and kept."""
 
-    def __init__(self, asked: Probe) -> None:
-        self._asked = asked
+    def __init__(self, probe: Probe) -> None:
+        self._probe = probe
         self._known: dict[int, Tensor] = {}
 
-    def __getitem__(self, place: int) -> Tensor:
-        if place not in self._known:
-            (self._known[place],) = rows(self._asked.backward, [place])
-        return self._known[place]
+    def __getitem__(self, output: int) -> Tensor:
+        if output not in self._known:
+            (self._known[output],) = rows(self._probe.backward, [output])
+        return self._known[output]
 
     @property
     def known(self) -> tuple[int, ...]:
-        """The places asked for so far."""
+        """Output coordinates of the rows computed so far."""
         return tuple(self._known)
 
 
-def wrong_columns(asked: Probe, direction: Tensor, found: Gap, most: int) -> Iterator[int]:
-    """Yield coordinates whose column is wrong, following the larger error first, until so many calls are used up."""
-    meter, begun = asked.sampled.problem.meter, asked.sampled.problem.meter.forward
-    waiting = [(direction.nonzero().squeeze(1), found)]
-    while waiting and meter.forward - begun < most:
-        support, whole = waiting.pop()
+def wrong_columns(probe: Probe, direction: Tensor, whole: Gap, budget: int) -> Iterator[int]:
+    """Yield input coordinates whose column is wrong, largest error first, until `budget` forwards are used up."""
+    meter, before = probe.sampled.problem.meter, probe.sampled.problem.meter.forward
+    pending = [(direction.nonzero().squeeze(1), whole)]
+    while pending and meter.forward - before < budget:
+        support, gap_of_support = pending.pop()
         if len(support) == 1:
             yield int(support)
             continue
         left, right = support[: len(support) // 2], support[len(support) // 2 :]
-        one = gap_at(asked, _only(direction, left), whole.first)
-        halves = [(left, one), (right, _rest(whole, one))]
-        if not any(wide(part) for _, part in halves):  # a kink on the way of one of them alone, that closer steps avoid
-            halves = [(support, gap(asked, _only(direction, support))) for support, _ in halves]
-        waiting += [half for half in sorted(halves, key=lambda half: ratio(half[1])) if wide(half[1])]
+        left_gap = gap_at(probe, _only(direction, left), gap_of_support.first)
+        halves = [(left, left_gap), (right, _rest(gap_of_support, left_gap))]
+        if not any(wide(part) for _, part in halves):  # a kink along one half only: take smaller steps
+            halves = [(support, gap(probe, _only(direction, support))) for support, _ in halves]
+        pending += [pair for pair in sorted(halves, key=lambda pair: ratio(pair[1])) if wide(pair[1])]
 
 
-def wrong_rows(asked: Probe, answers: Rows, column: int) -> list[int]:
-    """Return outputs whose entry in a wrong column is wrong: a few of them, empty where none can be told."""
-    direction = torch.zeros_like(asked.sampled.point)
-    direction[column] = asked.lengths.step[column]
-    found = _slopes(asked, direction)
-    size = found.value.abs().nan_to_num(0.0).masked_fill(asked.left_out, 0.0)
-    likely = size.topk(min(_LARGEST, len(size))).indices.tolist()
-    wrong = [place for place in {*likely, *answers.known} if _off(asked, answers, found, place, column)]
+def wrong_rows(probe: Probe, known_rows: Rows, column: int) -> list[int]:
+    """Return a few output coordinates whose entry in this wrong column is wrong; empty if none could be found."""
+    direction = torch.zeros_like(probe.sampled.point)
+    direction[column] = probe.lengths.step[column]
+    slopes = _slopes(probe, direction)
+    size = slopes.value.abs().nan_to_num(0.0).masked_fill(probe.left_out, 0.0)
+    largest = size.topk(min(_LARGEST, len(size))).indices.tolist()
+    wrong = [output for output in {*largest, *known_rows.known} if _is_wrong(probe, known_rows, slopes, output, column)]
     if wrong:
         return sorted(wrong)
-    halved = _halved(asked, found, column)
-    return [halved] if halved is not None and _off(asked, answers, found, halved, column) else []
+    bisected = _bisected_row(probe, slopes, column)
+    return [bisected] if bisected is not None and _is_wrong(probe, known_rows, slopes, bisected, column) else []
 
 
-def _slopes(asked: Probe, direction: Tensor) -> Estimate:
-    """Return the slopes of all outputs along one column, each from close by where there is a kink on the way; (m,)."""
-    far = slope(asked.sampled, asked.noise, direction, _FIRST)
+def _slopes(probe: Probe, direction: Tensor) -> Estimate:
+    """Return the slopes of all outputs along one column, by smaller steps if a kink lies within the larger; (m,)."""
+    far = slope(probe.sampled, probe.noise, direction, _FIRST)
     if all_set(far.bar <= _SHARP * far.value.abs().nan_to_num(0.0, 0.0, 0.0).amax()):
         return far
-    near = slope(asked.sampled, asked.noise, direction, _CLOSER)
-    alike = (far.value - near.value).abs() <= BAR_FACTOR * (far.bar + near.bar)
-    alike &= far.bar <= near.bar
-    return Estimate(value=torch.where(alike, far.value, near.value), bar=torch.where(alike, far.bar, near.bar))
+    near = slope(probe.sampled, probe.noise, direction, _CLOSER)
+    keeps_far = (far.value - near.value).abs() <= BAR_FACTOR * (far.bar + near.bar)
+    keeps_far &= far.bar <= near.bar
+    return Estimate(value=torch.where(keeps_far, far.value, near.value), bar=torch.where(keeps_far, far.bar, near.bar))
 
 
-def _off(asked: Probe, answers: Rows, found: Estimate, place: int, column: int) -> bool:
-    claimed = answers[place][column] * asked.lengths.step[column]
-    numeric, bar = found.value[place], found.bar[place]
-    allowed = BAR_FACTOR * bar + asked.rtol * torch.fmax(claimed.abs(), numeric.abs())
+def _is_wrong(probe: Probe, known_rows: Rows, slopes: Estimate, output: int, column: int) -> bool:
+    """True if the claimed entry differs from the measured one by more than its bar and the relative tolerance."""
+    claimed = known_rows[output][column] * probe.lengths.step[column]
+    numeric, bar = slopes.value[output], slopes.bar[output]
+    allowed = BAR_FACTOR * bar + probe.rtol * torch.fmax(claimed.abs(), numeric.abs())
     return bool(~((claimed - numeric).abs() <= allowed) & torch.isfinite(bar))
 
 
-def _halved(asked: Probe, found: Estimate, column: int) -> int | None:
-    """Follow the largest error down to a single output, one vjp a level."""
-    value = found.value.nan_to_num(0.0) / asked.lengths.step[column]
-    errors = asked.cotangents @ value - asked.answers[:, column]
-    cotangent = asked.cotangents[int(errors.abs().argmax())]
+def _bisected_row(probe: Probe, slopes: Estimate, column: int) -> int | None:
+    """Bisect the cotangent with the largest error down to one output; costs one vjp per level.
+
+    None if that cotangent is zero.
+    """
+    value = slopes.value.nan_to_num(0.0) / probe.lengths.step[column]
+    errors = probe.cotangents @ value - probe.answers[:, column]
+    cotangent = probe.cotangents[int(errors.abs().argmax())]
     error = float(errors.abs().max() * torch.sign(errors[int(errors.abs().argmax())]))
     support = cotangent.nonzero().squeeze(1)
     while len(support) > 1:
         left, right = support[: len(support) // 2], support[len(support) // 2 :]
         part = _only(cotangent, left)
-        one = float(part @ value - row(asked.backward, part)[column])
-        support, error = (left, one) if abs(one) >= abs(error - one) else (right, error - one)
+        left_error = float(part @ value - row(probe.backward, part)[column])
+        support, error = (
+            (left, left_error) if abs(left_error) >= abs(error - left_error) else (right, error - left_error)
+        )
     return int(support) if len(support) else None
 
 
@@ -118,7 +124,7 @@ def _only(vector: Tensor, support: Tensor) -> Tensor:
 
 
 def _rest(whole: Gap, part: Gap) -> Gap:
-    """Return the gap along what is left of a direction when a part of it is taken away."""
+    """Return the gap along the rest of a direction, given the gap along a part of it."""
     return Gap(
         error=whole.error - part.error,
         bar=whole.bar + part.bar,

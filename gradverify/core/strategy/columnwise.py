@@ -1,4 +1,4 @@
-"""All columns of the Jacobian compared: each alone, or compressed by sparsity."""
+"""Comparison of all columns of the Jacobian: one by one, or compressed by sparsity."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gradverify.core.strategy.compressed_vjps import claimed_entries
 from gradverify.core.strategy.structure import Structure
 from gradverify.core.strategy.verify import accusations_hold, claims_hold, compress, differences_hold, pattern_holds
 
-LIMIT = 4_000_000  # entries of a Jacobian that is written down
-_MOVES = 3_000  # coordinates that are moved one by one
+LIMIT = 4_000_000  # entries of a Jacobian that is compared densely
+_MOST_COLUMNS = 3_000  # input coordinates that are perturbed one by one
 
 
 def claims_under(measured: MeasuredProblem, structure: Structure, settings: Settings) -> Tensor | None:
-    """Return the claims of the entries that moves own, None where they are not all there is."""
-    claimed = _compressed(measured, structure)
+    """Return the claimed entries of a structure, (M, m); None if backward has other entries besides."""
+    claimed = _claimed_entries(measured, structure)
     if claimed is None or not claims_hold(measured.backward, structure.column_groups, claimed, settings.seed):
         return None
     return claimed
@@ -41,14 +41,15 @@ def compared_under(
     *,
     verified: bool = False,
 ) -> Comparison | None:
-    """Compare by this structure, None where it does not hold, unless that is `verified`.
+    """Compare all entries by this structure; None if the forward contradicts it.
 
-    `walk` is that of the first steps, where they have been taken. Where all moves are straight lines, these have been
-    compressed up along a random direction, as `differences_hold` would ask, and nothing is accused or has a kink.
+    `stencil` holds the samples at the first steps, if they were taken. `verified` skips the tests of the structure.
+    They are also skipped if the function is affine in all inputs: `affine_column_groups` has checked the sum along a
+    random direction, as `differences_hold` does, and no entry is a mismatch or a kink.
     """
     known = None if stencil is not None else affine_column_groups(context, settings.seed)
-    looked = judge_all(context, stencil, known)
-    judged = [(chosen, second_look(context, measured, chosen, part, settings)) for chosen, part in looked]
+    first_verdicts = judge_all(context, stencil, known)
+    judged = [(chosen, second_look(context, measured, chosen, part, settings)) for chosen, part in first_verdicts]
     compressed = compress(structure.column_groups, [part for _, part in judged])
     seed = settings.seed
     if (
@@ -65,8 +66,8 @@ def compared_under(
 
 
 def affordable(measured: MeasuredProblem) -> bool:
-    """Tell whether the Jacobian is small enough to be written down, and its inputs to be moved one by one."""
-    return measured.entries <= LIMIT and measured.sampled.point.numel() <= _MOVES
+    """True if the Jacobian is small enough to be held densely, with its input coordinates perturbed one by one."""
+    return measured.entries <= LIMIT and measured.sampled.point.numel() <= _MOST_COLUMNS
 
 
 def compare_densely(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison:
@@ -76,13 +77,18 @@ def compare_densely(measured: MeasuredProblem, settings: Settings, reconsider: R
     claimed = jacobian(measured.backward).T.contiguous()
     context = judging_context(sampled, measured.noise, measured.lengths, column_groups, claimed, settings)
     stencil = measured.opening.stencil
-    looked = judge_all(context, stencil, None if stencil is not None else affine_column_groups(context, settings.seed))
-    judged = [(chosen, second_look(context, measured, chosen, part, settings)) for chosen, part in looked]
+    first_verdicts = judge_all(
+        context, stencil, None if stencil is not None else affine_column_groups(context, settings.seed)
+    )
+    judged = [(chosen, second_look(context, measured, chosen, part, settings)) for chosen, part in first_verdicts]
     return summarized(context, judge_together(context, judged, settings.seed), settings, reconsider)
 
 
-def _compressed(measured: MeasuredProblem, structure: Structure) -> Tensor | None:
-    """Return the claims of the entries that moves own, from shared cotangents or, where they save nothing, rows."""
+def _claimed_entries(measured: MeasuredProblem, structure: Structure) -> Tensor | None:
+    """Return the claimed entries of a structure, (M, m), from compressed vjps or, if those save nothing, single rows.
+
+    None if there would be too many rows to hold.
+    """
     claimed = claimed_entries(measured.backward, structure)
     if claimed is not None:
         return claimed

@@ -1,7 +1,7 @@
-"""Rows that share no input: what backward claims of the entries that moves own, from a handful of vjps.
+"""Compressed vjps: one cotangent for all outputs that depend on no common input.
 
-Output indices far enough apart to depend on no common input share a cotangent (Coleman & Moré, SIAM J. Numer. Anal.
-20(1), 1983).
+Outputs whose rows have no column in common get one colour and share one cotangent (Coleman & Moré, SIAM J. Numer.
+Anal. 20(1), 1983). A few vjps then give all claimed entries of a sparse Jacobian.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from gradverify.core.backward.vjps import Backward, row
 from gradverify.core.estimate.column_groups import ColumnGroups
 from gradverify.core.strategy.structure import InputOutputPattern, Structure, colours_of
 
-_HELD = 2_000_000  # numbers held at a time
-_APART = 1 << 16  # in all answers: with fewer, another call costs more than it saves
+_HELD = 2_000_000  # numbers in the cotangents and vjps held at a time
+_APART = 1 << 16  # numbers in all vjps: with fewer, one more backward call costs more than it saves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RowColouring:
-    """Cotangents that tell the outputs of some links apart, which all reach the same outputs."""
+    """The colouring of the rows of one output tensor, for the links to it that have this colouring."""
 
     links: tuple[InputOutputPattern, ...]
-    colours: Tensor  # (outputs of the links,) the cotangent that each of them belongs to, counted from zero
-    count: int  # of cotangents
+    colours: Tensor  # (outputs of the tensor,) the colour of each output, from 0
+    count: int  # number of colours, which is the number of cotangents
 
     @property
     def span(self) -> tuple[int, int]:
-        """The coordinates of the inputs that the links come from, and of those in between."""
+        """First and last + 1 of the input coordinates from the first of the links' inputs to the last."""
         places = [link.source.place for link in self.links]
         return min(place.start for place in places), max(place.stop for place in places)
 
 
 def claimed_entries(backward: Backward, structure: Structure) -> Tensor | None:
-    """Return backward's claims for every entry that a move owns, (M, m), or None where single rows are no dearer."""
+    """Return the claimed entries of a structure, (M, m); None if single rows cost no more vjps."""
     outputs = structure.column_groups.column_of.shape[1]
     if structure.column_groups.direct and len(structure.links) == 1:
         return row(backward, torch.ones(outputs, dtype=torch.float64)).unsqueeze(0)
@@ -46,12 +46,13 @@ def claimed_entries(backward: Backward, structure: Structure) -> Tensor | None:
     if sum(colouring.count for colouring in colourings) >= outputs:
         return None
     claimed = torch.zeros_like(structure.column_groups.column_of, dtype=torch.float64)
-    for only, mine in _asked_apart(colourings, len(structure.column_groups.colour)):
-        _ask(backward, structure.column_groups, mine, only, claimed)
+    for only, group in _grouped_by_inputs(colourings, len(structure.column_groups.colour)):
+        _write_entries(backward, structure.column_groups, group, only, claimed)
     return claimed
 
 
 def _row_colourings(structure: Structure) -> list[_RowColouring]:
+    """Return the row colourings of a structure; links to one output that have equal colours share one."""
     found: dict[tuple[int, bytes], _RowColouring] = {}
     for link in structure.links:
         if not link.moved:
@@ -65,83 +66,93 @@ def _row_colourings(structure: Structure) -> list[_RowColouring]:
     return list(found.values())
 
 
-def _asked_apart(colourings: Sequence[_RowColouring], inputs: int) -> list[tuple[slice, list[_RowColouring]]]:
-    """Return the plans by the inputs that they are about, where it saves work to ask backward for those alone.
+def _grouped_by_inputs(colourings: Sequence[_RowColouring], inputs: int) -> list[tuple[slice, list[_RowColouring]]]:
+    """Return the colourings grouped by the input coordinates that backward is called for.
 
-    `inputs` is how many numbers there are in an answer for all of them.
+    They are all in one group, for all inputs, if a backward call for some inputs only saves too little. `inputs` is the
+    number of input coordinates, which is the length of a full vjp.
     """
-    apart: dict[tuple[int, int], list[_RowColouring]] = {}
+    by_span: dict[tuple[int, int], list[_RowColouring]] = {}
     for colouring in colourings:
-        apart.setdefault(colouring.span, []).append(colouring)
-    counts = [sum(colouring.count for colouring in mine) for mine in apart.values()]
+        by_span.setdefault(colouring.span, []).append(colouring)
+    counts = [sum(colouring.count for colouring in group) for group in by_span.values()]
     if min(counts, default=0) >= WORTH and sum(counts) * inputs >= _APART:
-        return [(slice(*span), mine) for span, mine in apart.items()]
+        return [(slice(*span), group) for span, group in by_span.items()]
     return [(EVERYTHING, list(colourings))]
 
 
-def _ask(
+def _write_entries(
     backward: Backward, column_groups: ColumnGroups, colourings: Sequence[_RowColouring], only: slice, claimed: Tensor
 ) -> None:
-    """Ask backward with the cotangents of some plans, and write what it says of the inputs asked for to `claimed`."""
+    """Write the entries of some colourings to `claimed` (M, m), from vjps for the input coordinates in `only`."""
     outputs, total = column_groups.column_of.shape[1], sum(colouring.count for colouring in colourings)
-    every, most = torch.arange(outputs), max(1, _HELD // (outputs + len(column_groups.colour)))
-    before = [0, *accumulate(colouring.count for colouring in colourings)]
-    for start in range(0, total, most):
-        cotangents = torch.zeros(min(most, total - start), outputs, dtype=torch.float64)
-        asked = [
-            (colouring, *_told(colouring, first - start, len(cotangents)))
-            for colouring, first in zip(colourings, before, strict=False)
+    every_output, height = torch.arange(outputs), max(1, _HELD // (outputs + len(column_groups.colour)))
+    firsts = [0, *accumulate(colouring.count for colouring in colourings)]
+    for start in range(0, total, height):
+        cotangents = torch.zeros(min(height, total - start), outputs, dtype=torch.float64)
+        covered = [
+            (colouring, *_covered(colouring, first - start, len(cotangents)))
+            for colouring, first in zip(colourings, firsts, strict=False)
         ]
-        for _, place, colour in asked:
-            cotangents[colour, every[place]] = 1.0
-        found = answers(backward, cotangents, only)
-        for colouring, place, colour in asked:
+        for _, place, colour in covered:
+            cotangents[colour, every_output[place]] = 1.0
+        vjps = answers(backward, cotangents, only)
+        for colouring, place, colour in covered:
             if len(colour):
-                own = _on(claimed.device, place)
-                _fill(claimed, column_groups, found, colour.to(claimed.device), own, colouring.links, only.start or 0)
+                outputs_here = _on_device(claimed.device, place)
+                _fill(
+                    claimed,
+                    column_groups,
+                    vjps,
+                    colour.to(claimed.device),
+                    outputs_here,
+                    colouring.links,
+                    only.start or 0,
+                )
 
 
-def _told(colouring: _RowColouring, first: int, count: int) -> tuple[Tensor | slice, Tensor]:
-    """Return the outputs that some of a plan's cotangents tell apart, and of each its number among those asked with.
+def _covered(colouring: _RowColouring, first: int, count: int) -> tuple[Tensor | slice, Tensor]:
+    """Return the outputs of a colouring that a batch of cotangents covers, and the cotangent's place in it for each.
 
-    Of these there are `count`, of which the plan's begin at number `first`, which may be negative.
+    The batch has `count` cotangents. Those of the colouring start at place `first`, which is negative if the batch
+    before it holds some of them.
     """
     colour, place = colouring.colours + first, colouring.links[0].target.place
     if first >= 0 and first + colouring.count <= count:
         return place, colour
-    told = ((colour >= 0) & (colour < count)).nonzero().squeeze(1)
-    return told + place.start, colour[told]
+    covered = ((colour >= 0) & (colour < count)).nonzero().squeeze(1)
+    return covered + place.start, colour[covered]
 
 
-def _on(device: torch.device, place: Tensor | slice) -> Tensor | slice:
+def _on_device(device: torch.device, place: Tensor | slice) -> Tensor | slice:
     return place if isinstance(place, slice) else place.to(device)
 
 
 def _fill(
     claimed: Tensor,
     column_groups: ColumnGroups,
-    found: Tensor,
+    vjps: Tensor,
     colour: Tensor,
     place: Tensor | slice,
     links: Sequence[InputOutputPattern],
     first: int,
 ) -> None:
-    """Write vjps (colours, n) into the entries that they tell apart: those of their outputs and the links' inputs.
+    """Write the entries of some outputs and of the links' inputs to `claimed`, from compressed vjps (colours, n).
 
-    The vjps' coordinates are counted from `first`.
+    `place` are the outputs and `colour` the vjp of each. The first coordinate of a vjp is input coordinate `first`.
     """
-    start = colour * found.shape[1] - first
+    start = colour * vjps.shape[1] - first
     for link in links:
-        mine = column_groups.colour[link.source.place]
-        own = slice(int(mine.min()), int(mine.max()) + 1)  # moves of other inputs have other numbers
-        column_of = column_groups.column_of[own, place]
-        spot = start + (column_of if column_groups.full else column_of.clamp(min=first))
-        told = found.reshape(-1).index_select(0, spot.reshape(-1)).view(column_of.shape)
-        claimed[own, place] = told if column_groups.full else told.masked_fill_(column_of < 0, 0.0)
+        groups = column_groups.colour[link.source.place]
+        rows = slice(int(groups.min()), int(groups.max()) + 1)  # column groups of one input are consecutive
+        column_of = column_groups.column_of[rows, place]
+        position = start + (column_of if column_groups.full else column_of.clamp(min=first))
+        entries = vjps.reshape(-1).index_select(0, position.reshape(-1)).view(column_of.shape)
+        claimed[rows, place] = entries if column_groups.full else entries.masked_fill_(column_of < 0, 0.0)
 
 
 def _row_colours(link: InputOutputPattern) -> Tensor:
-    """Return a colour for every output of the link, such that outputs of one colour depend on no common input."""
+    """Return a colour for every output of the link, from 0; outputs of one colour depend on no common input."""
     widths = list(link.target.shape)
     for window in link.windows:
         if window is not None:

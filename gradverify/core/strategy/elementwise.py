@@ -1,4 +1,4 @@
-"""Elementwise functions: all entries judged by a few samples of forward."""
+"""Comparison of elementwise functions: a few samples of the forward judge all entries."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from gradverify.core.strategy.diagonality_test import are_isolated, sampled_agai
 from gradverify.core.strategy.structure import Structure, entry_by_entry
 from gradverify.core.strategy.verify import claims_hold, each_by_its_own
 
-_WIDE = 2.0**23  # times as large as another: the last digits that a product may be off by are 1e-7 of that
-_REST = 1 / 8  # of the outputs may be left in doubt, to be judged apart from the others
-_MOST = 1 / 2  # of the outputs may be in doubt: of more, the steps are not to blame
-_FORTH = sum(place > 0 for place in PLACES)  # samples on the right of the point, which come first
+_WIDE = 2.0**23  # times the smallest claim: the last digits of the largest, 2^-46 of it, are then 1e-7 of the smallest
+_REST = 1 / 8  # of the outputs: if no more are in doubt, they are judged apart from the others
+_MOST = 1 / 2  # of the outputs: if more are in doubt, other steps do not help
+_FORTH = sum(place > 0 for place in PLACES)  # number of samples to the right of the point, which come first
 
 
 def compare_entry_by_entry(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
-    """Compare by the simplest structure of all, None where it does not hold."""
+    """Compare all entries of an elementwise function; None if it is not elementwise."""
     by_input = sampled_entry_by_entry(measured.sampled, measured.lengths, measured.backward.heard[0])
     if by_input is None:
         return None
@@ -51,12 +51,12 @@ def compare_entry_by_entry(measured: MeasuredProblem, settings: Settings, recons
     lengths = measured.lengths.step.view(len(by_input), -1)
     found = by_all(
         [
-            settled(measured.sampled, eight, own, length, settings)
-            for eight, own, length in zip(by_input, torch.split(claimed, 1), lengths, strict=True)
+            settled(measured.sampled, samples, claims, length, settings)
+            for samples, claims, length in zip(by_input, torch.split(claimed, 1), lengths, strict=True)
         ]
     )
     many = measured.sampled.point.numel() >= FEW
-    if many and found.doubt.numel() and measured.sampled.narrow():  # of stairs, eight samples say little
+    if many and found.doubt.numel() and measured.sampled.narrow():  # on stairs of rounding, eight samples show little
         return _compared(measured, entry_by_entry(measured.sampled), claimed, settings, reconsider)
     if many:
         found = from_closer_by(measured, by_input, claimed, found, settings)
@@ -66,13 +66,13 @@ def compare_entry_by_entry(measured: MeasuredProblem, settings: Settings, recons
         return None
     structure, steps = entry_by_entry(measured.sampled), None
     if not by_input[0].at_once:
-        own = structure.column_groups.column_of[:, found.doubt]
-        steps = stencil_of(measured.sampled, by_input, measured.lengths, own, found.doubt)
-    del by_input  # of all that is held, the largest
+        column_of = structure.column_groups.column_of[:, found.doubt]
+        steps = stencil_of(measured.sampled, by_input, measured.lengths, column_of, found.doubt)
+    del by_input  # frees the largest tensors held here
     if found.doubt.numel() <= _REST * measured.sampled.value.numel():
-        rest = _rest(measured, structure, claimed, found, steps, settings, reconsider)
+        rest = _compare_rest(measured, structure, claimed, found, steps, settings, reconsider)
         if rest is not None:
-            parts = _parts(claimed, _together(found, rest))
+            parts = _parts(claimed, _joined(found, rest))
             return beside(rest, matching(found.extremes, measured.entries, parts))
     return _compared(measured, structure, claimed, settings, reconsider)
 
@@ -80,25 +80,25 @@ def compare_entry_by_entry(measured: MeasuredProblem, settings: Settings, recons
 def from_closer_by(
     measured: MeasuredProblem, by_input: Sequence[EntrywiseSamples], claimed: Tensor, found: Settled, settings: Settings
 ) -> Settled:
-    """Return what is `found` once the outputs in doubt have been sampled again; `claimed` is (inputs, n)."""
-    for steps in (richardson.closer_steps, richardson.middle_steps):  # of which rounding may drown the first
+    """Return `found` with the outputs in doubt judged again by smaller steps; `claimed` is (inputs, n)."""
+    for steps in (richardson.closer_steps, richardson.middle_steps):  # the closer ones may drown in rounding
         if not 0 < found.doubt.numel() <= _MOST * measured.sampled.value.numel():
             return found
-        outputs, closer = (
+        outputs, again = (
             found.doubt,
-            _by_steps(steps(measured.lengths).base, measured, by_input, claimed, found, settings),
+            _judged_by_steps(steps(measured.lengths).base, measured, by_input, claimed, found, settings),
         )
         kept = found.judged
-        if kept is not None and closer.judged is not None:
-            kept = with_outputs(kept, outputs, closer.judged)
+        if kept is not None and again.judged is not None:
+            kept = with_outputs(kept, outputs, again.judged)
         found = Settled(
-            extremes=wider(found.extremes, closer.extremes),
+            extremes=wider(found.extremes, again.extremes),
             judged=kept,
-            doubt=outputs[closer.doubt],
+            doubt=outputs[again.doubt],
             usual=found.usual,
             foretold=found.foretold,
         )
-        if not closer.foretold:
+        if not again.foretold:
             return found
     return found
 
@@ -106,7 +106,7 @@ def from_closer_by(
 def _compared(
     measured: MeasuredProblem, structure: Structure, claimed: Tensor, settings: Settings, reconsider: Reconsider
 ) -> Comparison | None:
-    """Compare all entries as those of any other structure, None where it does not hold."""
+    """Compare all entries as for any other structure; None if it does not hold."""
     context = judging_context(
         measured.sampled, measured.noise, measured.lengths, structure.column_groups, claimed, settings
     )
@@ -114,16 +114,16 @@ def _compared(
 
 
 def _claimed(measured: MeasuredProblem, seed: int, inputs: int) -> Tensor | None:
-    """Return what backward claims of every output and the entries of its number, (inputs, n).
+    """Return the claimed derivative of output k by entry k of each input, (inputs, n).
 
-    None where that is not all that it claims.
+    None if backward has other entries besides, or if there are too few inputs for this test to be worth it.
     """
     backward, cotangent = measured.backward, torch.ones((), dtype=torch.float64).expand(measured.sampled.value.numel())
     claimed = asked_again(backward, cotangent)
     if claimed is not None and not _is_wide(claimed) and each_by_its_own(backward, claimed.view(inputs, -1)):
         return claimed.view(inputs, -1)
     if measured.sampled.point.numel() < FEW:
-        return None  # single rows say more than sums, for as little
+        return None  # single rows cost as little here, and show more than sums
     if claimed is None or not may_be_asked(backward):
         claimed = row(backward, cotangent)
     claimed = claimed.view(inputs, -1)
@@ -132,15 +132,15 @@ def _claimed(measured: MeasuredProblem, seed: int, inputs: int) -> Tensor | None
 
 
 def _is_wide(claimed: Tensor) -> bool:
-    """Tell whether claims are so much larger than others that these would be lost in the rounding of a sum of both."""
-    ends = [torch.aminmax(claimed[part].abs()) for part in portions(claimed)]
-    least, most = min(float(end.min) for end in ends), max(float(end.max) for end in ends)
-    if least == 0.0:
-        least = float(torch.where(claimed != 0, claimed.abs(), torch.inf).amin())
-    return most > _WIDE * least
+    """True if some claims are so small beside others that the rounding of a sum of both would hide them."""
+    extremes = [torch.aminmax(claimed[part].abs()) for part in portions(claimed)]
+    smallest, largest = min(float(pair.min) for pair in extremes), max(float(pair.max) for pair in extremes)
+    if smallest == 0.0:
+        smallest = float(torch.where(claimed != 0, claimed.abs(), torch.inf).amin())
+    return largest > _WIDE * smallest
 
 
-def _rest(
+def _compare_rest(
     measured: MeasuredProblem,
     structure: Structure,
     claimed: Tensor,
@@ -149,22 +149,22 @@ def _rest(
     settings: Settings,
     reconsider: Reconsider,
 ) -> Comparison | None:
-    """Compare the entries left in doubt of a function that goes entry by entry, None where it does not."""
-    outputs, some = found.doubt, focused_problem(measured, found.doubt, settings)
+    """Compare the entries in doubt of an elementwise function; None if it is not elementwise."""
+    outputs, focused = found.doubt, focused_problem(measured, found.doubt, settings)
     column_groups = of_outputs(structure.column_groups, outputs)
-    if are_isolated(some.sampled, measured.lengths, column_groups.column_of):
+    if are_isolated(focused.sampled, measured.lengths, column_groups.column_of):
         column_groups = replace(column_groups, isolated=True)
-    usual = found.usual * some.sampled.value.abs()
-    noise = at_least(some.noise, usual)
-    context = judging_context(some.sampled, noise, some.lengths, column_groups, claimed[:, outputs], settings)
+    usual = found.usual * focused.sampled.value.abs()
+    noise = at_least(focused.noise, usual)
+    context = judging_context(focused.sampled, noise, focused.lengths, column_groups, claimed[:, outputs], settings)
     largest = size_of(claimed).amax().expand(len(outputs))
     context = replace(context, allowance=replace(context.allowance, largest=largest))
     rest = replace(structure, column_groups=column_groups)
-    return compared_under(some, rest, context, steps, settings, reconsider, verified=found.foretold)
+    return compared_under(focused, rest, context, steps, settings, reconsider, verified=found.foretold)
 
 
-def _together(found: Settled, rest: Comparison) -> Judged | None:
-    """Return the verdicts on all entries, those left in doubt as they were judged apart; None where none are kept."""
+def _joined(found: Settled, rest: Comparison) -> Judged | None:
+    """Return the verdicts on all entries, with those of `rest` for the outputs in doubt; None if they are not kept."""
     if found.judged is None:
         return None
     return with_outputs(found.judged, found.doubt, rest.parts[0].judged)
@@ -179,7 +179,7 @@ def _parts(claimed: Tensor, judged: Judged | None) -> tuple[JudgedPart, ...]:
     )
 
 
-def _by_steps(
+def _judged_by_steps(
     step: Tensor,
     measured: MeasuredProblem,
     by_input: Sequence[EntrywiseSamples],
@@ -187,26 +187,27 @@ def _by_steps(
     found: Settled,
     settings: Settings,
 ) -> Settled:
-    """Judge the outputs in doubt by such steps, (inputs · n)."""
+    """Judge the outputs in doubt by samples at other steps; `step` is (inputs · n,)."""
     outputs, length = found.doubt, measured.lengths.step.view(len(by_input), -1)
     sampled, column_groups = (
         sampler.focused(measured.sampled, outputs),
         elementwise_groups(len(outputs), outputs.device),
     )
     largest = size_of(claimed).amax()
-    again = []
-    for number, eight in enumerate(sampled_again(sampled, step, by_input[0].places, outputs)):
-        own = claimed[number : number + 1, outputs]
-        allowance = allowance_of(sampled, length[number, outputs], column_groups, size_of(own), largest, settings)
-        far = by_input[number].of(outputs)
-        still, flat = (eight.samples == 0).all(dim=0), _is_flat_on_a_side(far)
-        # What stands still may be a stair of rounding, unless it does so as far as the first steps went.
-        eight = replace(eight, step=torch.where(still & flat, far.step, eight.step))
-        again.append(closely(sampled, eight, own, found.usual, allowance, still & ~flat))
-    return by_all(again)
+    parts = []
+    for k, samples in enumerate(sampled_again(sampled, step, by_input[0].places, outputs)):
+        claims = claimed[k : k + 1, outputs]
+        allowance = allowance_of(sampled, length[k, outputs], column_groups, size_of(claims), largest, settings)
+        first_samples = by_input[k].of(outputs)
+        constant, flat = (samples.samples == 0).all(dim=0), _is_flat_on_a_side(first_samples)
+        # An output that is constant at these steps may lie on one stair of rounding. It is taken as flat only if it is
+        # constant on one side at the first, larger steps too, which then measure it.
+        samples = replace(samples, step=torch.where(constant & flat, first_samples.step, samples.step))
+        parts.append(closely(sampled, samples, claims, found.usual, allowance, constant & ~flat))
+    return by_all(parts)
 
 
-def _is_flat_on_a_side(eight: EntrywiseSamples) -> Tensor:
-    """Tell which outputs do not move on one side of the point; (k,)."""
-    unmoved = eight.samples == 0
-    return unmoved[:_FORTH].all(dim=0).logical_or_(unmoved[_FORTH:].all(dim=0))
+def _is_flat_on_a_side(samples: EntrywiseSamples) -> Tensor:
+    """Mask of outputs that are constant on one side of the point; (k,)."""
+    constant = samples.samples == 0
+    return constant[:_FORTH].all(dim=0).logical_or_(constant[_FORTH:].all(dim=0))

@@ -1,4 +1,4 @@
-"""Random sums over the entries of the Jacobian, of all of it and of its blocks."""
+"""Random sums u·J·v over the whole Jacobian and over its blocks: finite differences against vjps."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from gradverify.core.model.coordinates import Block
 from gradverify.core.model.generators import scattered
 from gradverify.core.model.magnitudes import all_set, any_set
 
-_COTANGENTS = 2  # of each of the two kinds: the outputs by their tensor's scale, and each by its own
-_TANGENTS = 2  # moving every input by its own scale; one more moves them such that they matter alike
-FIRST = 2.0**-6  # first step along a direction, relative to the length scale: far off, where noise hardly counts
-CLOSER = (2.0**-14, 2.0**-26, 2.0**-34)  # those tried where the function bends too much, or has kinks, on the way
-_FAINT = 1e-4  # of the largest output change of a tensor: smaller ones are not weighted up further
-_ROUNDING, _ULP = 1e-12, 4 * torch.finfo(torch.float64).eps  # what summing up in backward may leave
-_VANISHED = 0.1  # of an error at larger steps is left of it: kinks on the way were the cause
-_SMALL = 1e-3  # of a sum: what rounding may leave in one that is close
-_SHARP = 1e-8  # a bar below this part of the sum is good enough to do without closer steps
-_MOST = 24  # moves of single inputs, if there are no more inputs
+_COTANGENTS = 2  # of each of the two kinds of `weights`
+_TANGENTS = 2  # with inputs weighted by their length scales; one more direction is `levelled`
+FIRST = 2.0**-6  # of the length scale: first step along a direction, so large that noise hardly matters
+CLOSER = (2.0**-14, 2.0**-26, 2.0**-34)  # of the length scale: first steps if curvature or kinks spoil larger ones
+_SMALLEST_CHANGE = 1e-4  # of the largest output change of a tensor: smaller changes are weighted as this one
+_ROUNDING, _ULP = 1e-12, 4 * torch.finfo(torch.float64).eps  # of the terms' l2 and l1 norms: rounding in backward
+_VANISHED = 0.1  # of the error at larger steps: if less is left at smaller ones, kinks within the steps caused it
+_SMALL = 1e-3  # of a sum: rounding of the outputs up to which a sum can be called close
+_SHARP = 1e-8  # of a sum: with an error bar below it, no smaller steps are tried
+_MOST_DIRECTIONS = 24  # directions restricted to one input, over all inputs; at least one per input
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """The forward and backward, with K cotangents and what backward says to each."""
+    """The forward and backward, with K random cotangents and the vjp of each."""
 
     sampled: Sampler
     noise: Noise
@@ -41,44 +41,44 @@ class Probe:
     backward: Backward
     rtol: float
     cotangents: Tensor  # (K, m)
-    answers: Tensor  # (K, n)
-    left_out: Tensor  # (m,) bool: outputs that are not finite around the point, which no cotangent weighs
+    answers: Tensor  # (K, n) the vjps
+    left_out: Tensor  # (m,) True for outputs that are not finite around the point; their sums leave them out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """What differences and backward say of each cotangent along one direction, each (K,)."""
+    """The difference of both sides of the sums along one direction, each (K,): finite differences minus vjps."""
 
     error: Tensor  # numeric - claimed
     bar: Tensor
-    allowed: Tensor  # by the bars, and by rounding in backward
-    rounded: Tensor  # by rounding of the outputs alone, where nothing else is heard
-    size: Tensor  # of the sum's terms
-    rtol: float  # the part of it that is tolerated besides
-    first: float  # the first step that did best
+    allowed: Tensor  # what the error bars and rounding in backward explain
+    rounded: Tensor  # what rounding of the outputs alone explains
+    size: Tensor  # root sum of squares of the terms
+    rtol: float  # relative tolerance, of `size`
+    first: float  # the first step used, relative to the length scale
 
     @property
     def tolerable(self) -> bool:
-        """Whether all sums come out right but for what is tolerated and rounding."""
+        """True if every error is within `allowed` plus rtol."""
         return all_set(self.error.abs() <= self.allowed + self.rtol * self.size)
 
     @property
     def close(self) -> bool:
-        """Whether all do, however wide the bars, but for what is tolerated and what the outputs are rounded by."""
+        """True if every error is within rtol plus output rounding, whatever the bars, and that rounding is small."""
         return all_set(self.error.abs() <= self.tolerated) and all_set(self.rounded <= _SMALL * self.size)
 
     @property
     def tolerated(self) -> Tensor:
-        """What sums that are close may be off by, (K,)."""
+        """Rtol plus output rounding, (K,)."""
         return self.rtol * self.size + self.rounded
 
 
 def probe(
     sampled: Sampler, noise: Noise, lengths: LengthScales, backward: Backward, rtol: float, generator: Generator
 ) -> tuple[Probe, list[Tensor], list[Gap]]:
-    """Return the cotangents with backward's answers, the directions to go in, each (n,), and what was seen along them.
+    """Return random cotangents with their vjps, random directions, each (n,), and the gap along each direction.
 
-    Costs 6 forwards for each of 3 directions, where steps of the first size do, and 4 vjps.
+    Costs 6 forwards for each of 3 directions, more if the first steps are too large, and 4 vjps.
     """
     directions = [scattered(lengths.step, generator) for _ in range(_TANGENTS)]
     slopes = [slope(sampled, noise, direction, FIRST) for direction in directions]
@@ -86,7 +86,7 @@ def probe(
     finite = torch.isfinite(values).all(dim=0) & torch.isfinite(sampled.value)
     kinds = weights(sampled, values)
     cotangents = torch.stack([scattered(weight, generator) for weight in kinds for _ in range(_COTANGENTS)])
-    ready = Probe(
+    sums = Probe(
         sampled=sampled,
         noise=noise,
         lengths=lengths,
@@ -96,65 +96,66 @@ def probe(
         answers=torch.stack([row(backward, cotangent) for cotangent in cotangents]),
         left_out=~finite,
     )
-    gaps = [gap(ready, direction, known) for direction, known in zip(directions, slopes, strict=True)]
-    even = scattered(levelled(lengths.step, ready.answers), generator)
-    return ready, [*directions, even], [*gaps, gap(ready, even)]
+    gaps = [gap(sums, direction, known) for direction, known in zip(directions, slopes, strict=True)]
+    levelled_direction = scattered(levelled(lengths.step, sums.answers), generator)
+    return sums, [*directions, levelled_direction], [*gaps, gap(sums, levelled_direction)]
 
 
 def weights(sampled: Sampler, changes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return how cotangents weigh outputs that change like this, (L, m): by their tensor's scale, and each by its own.
+    """Return two kinds of weights of the outputs, each (m,), from their changes along L directions, (L, m).
 
-    Outputs that are not finite are not weighed.
+    The first is one over the largest change of the output's tensor, the second one over the output's own. Outputs that
+    are not finite have weight 0.
     """
     finite = torch.isfinite(changes).all(dim=0) & torch.isfinite(sampled.value)
     change = changes.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     tensor_wide = magnitudes(sampled, change)
-    own = torch.maximum(change, _FAINT * tensor_wide)
-    wide, each = (torch.where(size > 0, 1 / size, 1.0) * finite for size in (tensor_wide, own))
-    return wide, each
+    own = torch.maximum(change, _SMALLEST_CHANGE * tensor_wide)
+    by_tensor, by_output = (torch.where(size > 0, 1 / size, 1.0) * finite for size in (tensor_wide, own))
+    return by_tensor, by_output
 
 
-def gap(asked: Probe, direction: Tensor, known: Estimate | None = None) -> Gap:
-    """Compare both sides along a direction; costs 6 forwards, and 6 more for each size of step that will not do.
+def gap(probe: Probe, direction: Tensor, known: Estimate | None = None) -> Gap:
+    """Compare finite differences with vjps along a direction; costs 6 forwards, and 6 more for each smaller step tried.
 
-    `known` are the slopes along it from steps of the first size, if they are known.
+    `known` are the slopes along it from the first steps, if they have been computed.
     """
-    found = gap_at(asked, direction, FIRST, known)
+    found = gap_at(probe, direction, FIRST, known)
     sharp = _SHARP * found.size
     for first in CLOSER:
         if all_set((found.error.abs() <= found.allowed) & (found.bar <= sharp)):
             break
-        closer = gap_at(asked, direction, first)
-        # However wide the bars: so many sums do not come out right by accident, and a wrong entry stays wrong.
+        closer = gap_at(probe, direction, first)
+        # Even with wide bars: all sums do not agree by accident, and a wrong entry stays wrong at any step.
         vanishes = closer.close and float(closer.error.abs().max()) <= _VANISHED * float(found.error.abs().max())
         found = closer if vanishes or float(closer.bar.sum()) < float(found.bar.sum()) else found
     return found
 
 
-def gap_at(asked: Probe, direction: Tensor, first: float, known: Estimate | None = None) -> Gap:
-    """Compare both sides along a direction with steps of one size; costs 6 forwards if the slopes are not `known`."""
-    known = slope(asked.sampled, asked.noise, direction, first) if known is None else known
-    terms = asked.answers * direction
-    error, bar = _against(asked, known, terms.sum(dim=1))
+def gap_at(probe: Probe, direction: Tensor, first: float, known: Estimate | None = None) -> Gap:
+    """Compare both sides along a direction by steps from `first` on; costs 6 forwards if no slopes are `known`."""
+    known = slope(probe.sampled, probe.noise, direction, first) if known is None else known
+    terms = probe.answers * direction
+    error, bar = _against(probe, known, terms.sum(dim=1))
     size = terms.square().sum(dim=1).sqrt()
     allowed = BAR_FACTOR * bar + _ROUNDING * size + _ULP * terms.abs().sum(dim=1)
-    rounding = (asked.cotangents * asked.noise.rounding).square().sum(dim=1).sqrt()
+    rounding = (probe.cotangents * probe.noise.rounding).square().sum(dim=1).sqrt()
     rounded = rounding * (BAR_FACTOR * NOISE_FACTOR * 2.0 ** (DEPTH - 1) / first)
-    return Gap(error=error, bar=bar, allowed=allowed, rounded=rounded, size=size, rtol=asked.rtol, first=first)
+    return Gap(error=error, bar=bar, allowed=allowed, rounded=rounded, size=size, rtol=probe.rtol, first=first)
 
 
 def wide(found: Gap) -> bool:
-    """Tell whether the two sides differ by more than rounding."""
+    """True if the two sides differ by more than the error bars and rounding explain."""
     return any_set(~(found.error.abs() <= found.allowed))
 
 
 def ratio(found: Gap) -> float:
-    """Return how far the gap exceeds what is allowed."""
+    """Return the largest error in units of what is allowed."""
     return float((found.error.abs() / found.allowed.clamp(min=torch.finfo(torch.float64).tiny)).nan_to_num(1e300).max())
 
 
 def levelled(lengths: Tensor, answers: Tensor) -> Tensor:
-    """Return moves under which inputs of great influence weigh no more than one of middling influence."""
+    """Return step lengths (n,) reduced for inputs of more than median influence on the sums, down to the median."""
     influence = answers.abs().amax(dim=0) * lengths
     known = influence[influence > 0]
     if not known.numel():
@@ -164,7 +165,7 @@ def levelled(lengths: Tensor, answers: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Some outputs by some inputs, usually one of each, whose sums differ."""
+    """A block of the Jacobian whose sums differ: usually one output by one input."""
 
     outputs: tuple[Block, ...]
     inputs: tuple[Block, ...]
@@ -173,27 +174,30 @@ class Share:
     gaps: list[Gap]  # along these directions
 
 
-def divided(asked: Probe, directions: list[Tensor], gaps: list[Gap]) -> list[Share]:
+def divided(probe: Probe, directions: list[Tensor], gaps: list[Gap]) -> list[Share]:
     """Return the blocks whose sums differ, the largest gap first; costs 6 forwards per input and direction.
 
-    All blocks stay together if there is one, none differs by itself, or the sums are within what is tolerated.
+    The whole Jacobian is returned as one block if there is only one, if no block differs by itself, or if the sums are
+    within the tolerance. Empty if no sum differs, in the first and the last case.
     """
     off = sorted((each for each in zip(gaps, directions, strict=True) if wide(each[0])), key=_ratio, reverse=True)
-    outputs, inputs = asked.sampled.outputs, asked.sampled.inputs
-    whole = Share(outputs=outputs, inputs=inputs, asked=asked, directions=directions, gaps=gaps)
+    outputs, inputs = probe.sampled.outputs, probe.sampled.inputs
+    whole = Share(outputs=outputs, inputs=inputs, asked=probe, directions=directions, gaps=gaps)
     if len(outputs) == len(inputs) == 1 or all(found.tolerable for found in gaps):
         return [whole] if off else []
-    found = [share for share in _shares(asked, off[: max(1, _MOST // len(inputs))]) if any(map(wide, share.gaps))]
+    found = [
+        share for share in _blocks(probe, off[: max(1, _MOST_DIRECTIONS // len(inputs))]) if any(map(wide, share.gaps))
+    ]
     return sorted(found, key=lambda share: max(map(ratio, share.gaps)), reverse=True) or [whole]
 
 
-def _against(asked: Probe, found: Estimate, claimed: Tensor) -> tuple[Tensor, Tensor]:
-    """Return by how much the sums differ from what is claimed, and the error bar of that, each (K,)."""
-    value = torch.where(asked.left_out, 0.0, found.value)
-    bars = torch.where(asked.left_out, 0.0, found.bar)
-    # The signs are random, so that what the outputs are off by adds up like a random walk.
-    bar = (asked.cotangents * bars).square().sum(dim=1).sqrt()
-    error = asked.cotangents @ value - claimed
+def _against(probe: Probe, slopes: Estimate, claimed: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sums minus the claimed ones, and their error bars, each (K,)."""
+    value = torch.where(probe.left_out, 0.0, slopes.value)
+    bars = torch.where(probe.left_out, 0.0, slopes.bar)
+    # The signs are random, so that the errors of the outputs add up in squares.
+    bar = (probe.cotangents * bars).square().sum(dim=1).sqrt()
+    error = probe.cotangents @ value - claimed
     return error, torch.where(torch.isfinite(error), bar, torch.inf)
 
 
@@ -201,30 +205,32 @@ def _ratio(found: tuple[Gap, Tensor]) -> float:
     return ratio(found[0])
 
 
-def _shares(asked: Probe, off: Sequence[tuple[Gap, Tensor]]) -> Iterator[Share]:
-    outputs = asked.sampled.outputs
-    probes = [asked] if len(outputs) == 1 else [_of(asked, output) for output in outputs]
-    for wrt in asked.sampled.inputs:
-        moves = [(found.first, _within(direction, wrt)) for found, direction in off]
-        slopes = [slope(asked.sampled, asked.noise, direction, first) for first, direction in moves]
-        for of, probe in zip(outputs, probes, strict=True):
+def _blocks(probe: Probe, off: Sequence[tuple[Gap, Tensor]]) -> Iterator[Share]:
+    """Yield every block with its gaps along the directions that are off."""
+    outputs = probe.sampled.outputs
+    probes = [probe] if len(outputs) == 1 else [_restricted_to(probe, output) for output in outputs]
+    for wrt in probe.sampled.inputs:
+        restricted = [(found.first, _within(direction, wrt)) for found, direction in off]
+        slopes = [slope(probe.sampled, probe.noise, direction, first) for first, direction in restricted]
+        for of, block_probe in zip(outputs, probes, strict=True):
             gaps = [
-                gap_at(probe, direction, first, known) for (first, direction), known in zip(moves, slopes, strict=True)
+                gap_at(block_probe, direction, first, known)
+                for (first, direction), known in zip(restricted, slopes, strict=True)
             ]
-            mine = [direction.clone() for _, direction in moves]
-            yield Share(outputs=(of,), inputs=(wrt,), asked=probe, directions=mine, gaps=gaps)
+            directions = [direction.clone() for _, direction in restricted]
+            yield Share(outputs=(of,), inputs=(wrt,), asked=block_probe, directions=directions, gaps=gaps)
 
 
-def _of(asked: Probe, output: Block) -> Probe:
-    """Return the probe with cotangents for one output alone."""
-    cotangents = _within(asked.cotangents, output)
-    answers = torch.stack([row(asked.backward, cotangent) for cotangent in cotangents])
-    others = _within(torch.ones_like(asked.left_out), output).logical_not_()
-    return replace(asked, cotangents=cotangents, answers=answers, left_out=asked.left_out | others)
+def _restricted_to(probe: Probe, output: Block) -> Probe:
+    """Return the probe with its cotangents restricted to one output."""
+    cotangents = _within(probe.cotangents, output)
+    answers = torch.stack([row(probe.backward, cotangent) for cotangent in cotangents])
+    others = _within(torch.ones_like(probe.left_out), output).logical_not_()
+    return replace(probe, cotangents=cotangents, answers=answers, left_out=probe.left_out | others)
 
 
 def _within(values: Tensor, block: Block) -> Tensor:
-    """Return the values with zeros outside of a block, along the last dimension."""
-    found = torch.zeros_like(values)
-    found[..., block.coordinates] = values[..., block.coordinates]
-    return found
+    """Return the values with zeros outside a block, along the last dimension."""
+    part = torch.zeros_like(values)
+    part[..., block.coordinates] = values[..., block.coordinates]
+    return part

@@ -1,7 +1,7 @@
-"""Columns that share no output: which inputs may be moved together, and whose each output's change is then.
+"""The structure of a sparse Jacobian: columns that share no output get one colour and are perturbed together.
 
-From the windows of `windows`, input indices far enough apart to move no common output get one colour (Curtis, Powell &
-Reid, J. Inst. Math. Appl. 13, 1974).
+The windows of `sparsity` say how far apart input indices must be to change no common output (Curtis, Powell & Reid, J.
+Inst. Math. Appl. 13, 1974).
 """
 
 from __future__ import annotations
@@ -21,62 +21,62 @@ from gradverify.core.model.memory import FEW
 from gradverify.core.strategy.perturbation import Part, parts
 from gradverify.core.strategy.sparsity import Reach, Window, reaches
 
-_WORTH = 0.7  # colouring is worth it when it leaves at most this part of the columns
+_WORTH = 0.7  # colours per column up to which colouring is worth it
 _LONGEST = 64  # periods tried
-_MOST = 50_000_000  # entries that are written down
+_MOST = 50_000_000  # entries of the compressed Jacobian, colours times outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputOutputPattern:
-    """How one input part reaches one output part."""
+    """The sparsity pattern of one output part by one input part."""
 
     source: Part
     target: Part
-    windows: tuple[Window | None, ...]  # per input dimension; None where it reaches every index
-    moved: bool  # whether any output moved at all
+    windows: tuple[Window | None, ...]  # per input dimension; None if its slices are not confined
+    moved: bool  # True if any output changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structure:
-    """A hypothesis: which coordinates may be moved together, and how each input reaches each output."""
+    """A hypothesis: which columns can be perturbed together, and the sparsity pattern of each output by each input."""
 
     column_groups: ColumnGroups
     links: tuple[InputOutputPattern, ...]
 
 
 def find_structure(sampled: Sampler, lengths: LengthScales, seed: int, most: int | None = None) -> Structure | None:
-    """Return a structure that saves work, or None; costs a forward per slice of every input dimension.
+    """Return a structure that saves work, or None; costs a forward per slice tried.
 
-    `most` is how many moves it may need, None for as many as are less than one per coordinate.
+    `most` is the number of column groups it may have; if None, `_WORTH` times the number of coordinates.
     """
     coordinates = sampled.point.numel()
-    worth = _WORTH * coordinates if most is None else most
+    limit = _WORTH * coordinates if most is None else most
     if coordinates < FEW or not sampled.value.numel():
         return None
-    linked: list[InputOutputPattern] = []
-    colours, owners, count = [], [], 0
-    for source, mine in links_by_input(sampled, lengths, seed):
-        periods = _periods(source, mine)
+    all_links: list[InputOutputPattern] = []
+    colours, columns, count = [], [], 0
+    for source, links in links_by_input(sampled, lengths, seed):
+        periods = _periods(source, links)
         count += math.prod(periods)
-        if count > worth or count * sampled.value.numel() > _MOST:
+        if count > limit or count * sampled.value.numel() > _MOST:
             return None
         colours.append(colours_of(source, periods) + count - math.prod(periods))
-        owners.append(_owners(source, periods, mine, sampled.value.numel()))
-        linked += mine
+        columns.append(_columns_of_colours(source, periods, links, sampled.value.numel()))
+        all_links += links
     device = sampled.point.device
-    colour, column_of = torch.cat(colours).to(device), torch.cat(owners).to(device)
+    colour, column_of = torch.cat(colours).to(device), torch.cat(columns).to(device)
     column_groups = ColumnGroups(
         kind=GroupKind.SHARED, colour=colour, column_of=column_of, full=all_set(column_of >= 0)
     )
     if len(column_of) == 1 and torch.equal(column_of[0], torch.arange(coordinates, device=device)):
         column_groups = elementwise_groups(coordinates, device)
-    return Structure(column_groups=column_groups, links=tuple(linked))
+    return Structure(column_groups=column_groups, links=tuple(all_links))
 
 
 def links_by_input(
     sampled: Sampler, lengths: LengthScales, seed: int
 ) -> Iterator[tuple[Part, list[InputOutputPattern]]]:
-    """Yield how each input reaches every output, as far as some of its slices tell; those without entries left out."""
+    """Yield every input part with its patterns for every output part, found from some slices; skips empty tensors."""
     sources, targets = _input_parts(sampled), _output_parts(sampled)
     found = reaches(sampled, lengths, sources, targets, torch.Generator().manual_seed(seed))
     for source, reached in zip(sources, found, strict=True):
@@ -84,10 +84,10 @@ def links_by_input(
 
 
 def entry_by_entry(sampled: Sampler) -> Structure:
-    """Return the structure of tensors of one shape, where every output has one entry of each input to itself."""
+    """Return the structure of an elementwise function of inputs of one shape."""
     sources, (target,) = _input_parts(sampled), _output_parts(sampled)
-    every = [torch.arange(size) for size in target.shape]
-    windows = tuple(Window(dimension=k, first=mine, last=mine) for k, mine in enumerate(every))
+    indices = [torch.arange(size) for size in target.shape]
+    windows = tuple(Window(dimension=k, first=index, last=index) for k, index in enumerate(indices))
     return Structure(
         column_groups=groups_by_input(len(sources), len(sampled.value), sampled.point.device),
         links=tuple(
@@ -97,7 +97,7 @@ def entry_by_entry(sampled: Sampler) -> Structure:
 
 
 def confined_dimensions(structure: Structure) -> list[tuple[Part, int]]:
-    """Return every input part with the number of each dimension whose slices reach some output apart."""
+    """Return every pair of an input part and a dimension of it that has a window on some output."""
     found = {
         (link.source.start, dimension): (link.source, dimension)
         for link in structure.links
@@ -108,7 +108,7 @@ def confined_dimensions(structure: Structure) -> list[tuple[Part, int]]:
 
 
 def _link(source: Part, target: Part, reach: Reach) -> InputOutputPattern:
-    """Give every input dimension the output dimension that confines it best, each one used once."""
+    """Return the pattern with the best window for every input dimension; each output dimension is used once."""
     taken: set[int] = set()
     chosen: list[Window | None] = []
     for size, candidates in zip(source.shape, reach.windows, strict=True):
@@ -122,7 +122,7 @@ def _link(source: Part, target: Part, reach: Reach) -> InputOutputPattern:
 
 
 def _period(window: Window) -> int:
-    """Return how far apart two slices must be to move no common index."""
+    """Return the distance from which on two slices change no common index."""
     size = len(window.first)
     lasts = window.last.cummax(dim=0).values
     for period in range(1, min(size, _LONGEST)):
@@ -132,16 +132,16 @@ def _period(window: Window) -> int:
 
 
 def _periods(source: Part, links: Sequence[InputOutputPattern]) -> list[int]:
-    """Return for every input dimension the period that suits all outputs."""
+    """Return for every input dimension the smallest period that holds for all outputs."""
     found = []
     for dimension, size in enumerate(source.shape):
-        mine = [link.windows[dimension] for link in links if link.moved]
-        found.append(max((size if window is None else _period(window) for window in mine), default=1))
+        windows = [link.windows[dimension] for link in links if link.moved]
+        found.append(max((size if window is None else _period(window) for window in windows), default=1))
     return found
 
 
 def colours_of(source: Part, periods: Sequence[int]) -> Tensor:
-    """Return the colour of every coordinate of the part, counted from zero."""
+    """Return the colour of every coordinate of the part, from 0; `periods` has one per dimension."""
     if all(period == 1 for period in periods):
         return torch.zeros((), dtype=torch.long).expand(torch.Size(source.shape).numel())
     colour = torch.zeros(source.shape, dtype=torch.long)
@@ -153,26 +153,28 @@ def colours_of(source: Part, periods: Sequence[int]) -> Tensor:
     return colour.reshape(-1)
 
 
-def _owners(source: Part, periods: Sequence[int], links: Sequence[InputOutputPattern], outputs: int) -> Tensor:
-    """Return for every colour of the part and every output the coordinate that owns it, -1 for none; (colours, m)."""
+def _columns_of_colours(
+    source: Part, periods: Sequence[int], links: Sequence[InputOutputPattern], outputs: int
+) -> Tensor:
+    """Return for every colour of the part and every output the column of the entry, -1 for none; (colours, m)."""
     grids = torch.meshgrid(*[torch.arange(period) for period in periods], indexing="ij") if periods else ()
     residues = torch.stack([grid.reshape(-1) for grid in grids], dim=1) if grids else torch.zeros(1, 0).long()
     if len(links) == 1 and links[0].moved:
-        return _owner_of(source, periods, residues, links[0])
+        return _columns_of_output(source, periods, residues, links[0])
     column_of = torch.full((math.prod(periods), outputs), -1, dtype=torch.long)
     for link in links:
         if link.moved:
-            column_of[:, link.target.place] = _owner_of(source, periods, residues, link)
+            column_of[:, link.target.place] = _columns_of_output(source, periods, residues, link)
     return column_of
 
 
-def _owner_of(source: Part, periods: Sequence[int], residues: Tensor, link: InputOutputPattern) -> Tensor:
-    """Return the owners of one output: offsets along each dimension of the input, added up over those of the output."""
+def _columns_of_output(source: Part, periods: Sequence[int], residues: Tensor, link: InputOutputPattern) -> Tensor:
+    """Return the columns of one output part, (colours, entries), added up over the input dimensions; -1 for none."""
     colours, shape = len(residues), link.target.shape
     if colours == 1 and _is_elementwise(source, link):
         return torch.arange(source.start, source.start + torch.Size(shape).numel()).unsqueeze(0)
     column_of = torch.full((colours, *[1] * len(shape)), source.start, dtype=torch.long)
-    alone = torch.ones_like(column_of, dtype=torch.bool)
+    has_column = torch.ones_like(column_of, dtype=torch.bool)
     stride = torch.Size(source.shape).numel()
     for dimension, (length, period) in enumerate(zip(source.shape, periods, strict=True)):
         stride //= length
@@ -182,46 +184,46 @@ def _owner_of(source: Part, periods: Sequence[int], residues: Tensor, link: Inpu
             column_of = column_of + (residues[:, dimension] * stride).view(colours, *along)
             continue
         along[window.dimension] = shape[window.dimension]
-        found = _table(window, period, shape[window.dimension])[residues[:, dimension]].view(colours, *along)
-        column_of = column_of + found * stride
-        alone = alone & (found >= 0)
+        slices = _table(window, period, shape[window.dimension])[residues[:, dimension]].view(colours, *along)
+        column_of = column_of + slices * stride
+        has_column = has_column & (slices >= 0)
     column_of = column_of.expand(colours, *shape)
-    if not all_set(alone):
-        column_of = torch.where(alone.expand(colours, *shape), column_of, -1)
+    if not all_set(has_column):
+        column_of = torch.where(has_column.expand(colours, *shape), column_of, -1)
     return column_of.reshape(colours, -1)
 
 
 def _is_elementwise(source: Part, link: InputOutputPattern) -> bool:
-    """Tell whether every coordinate moves the output of its own place and no other."""
+    """True if every entry of the input changes the output entry of the same index and no other."""
     return source.shape == link.target.shape and all(
-        window is not None and window.dimension == dimension and _moves_its_own(window)
+        window is not None and window.dimension == dimension and _is_diagonal(window)
         for dimension, window in enumerate(link.windows)
     )
 
 
-def _moves_its_own(window: Window) -> bool:
-    every = torch.arange(len(window.first))
-    return torch.equal(window.first, every) and torch.equal(window.last, every)
+def _is_diagonal(window: Window) -> bool:
+    index = torch.arange(len(window.first))
+    return torch.equal(window.first, index) and torch.equal(window.last, index)
 
 
 def _table(window: Window, period: int, length: int) -> Tensor:
-    """Return which slice of a residue moves each output index, -1 for none; (period, length)."""
-    every = torch.arange(len(window.first))
-    if period == 1 and _moves_its_own(window) and length == len(every):
-        return every.unsqueeze(0)
+    """Return the slice of each residue that changes each output index, -1 for none; (period, length)."""
+    index = torch.arange(len(window.first))
+    if period == 1 and _is_diagonal(window) and length == len(index):
+        return index.unsqueeze(0)
     table = torch.full((period, length), -1, dtype=torch.long)
     for offset in range(int((window.last - window.first).max()) + 1):
         inside = window.first + offset <= window.last
-        table[every[inside] % period, window.first[inside] + offset] = every[inside]
+        table[index[inside] % period, window.first[inside] + offset] = index[inside]
     return table
 
 
 def _input_parts(sampled: Sampler) -> tuple[Part, ...]:
-    tensors = [primal.tensor for primal in sampled.problem.primals if primal.tensor.numel()]  # nothing moves nothing
+    tensors = [primal.tensor for primal in sampled.problem.primals if primal.tensor.numel()]
     return parts([tuple(tensor.shape) for tensor in tensors], [tensor.is_complex() for tensor in tensors])
 
 
 def _output_parts(sampled: Sampler) -> tuple[Part, ...]:
     complexes = {block.tensor: block.step == 2 for block in sampled.outputs}
-    some = [k for k, shape in enumerate(sampled.shapes) if shape.numel()]
-    return parts([tuple(sampled.shapes[k]) for k in some], [complexes[k] for k in some])
+    nonempty = [k for k, shape in enumerate(sampled.shapes) if shape.numel()]
+    return parts([tuple(sampled.shapes[k]) for k in nonempty], [complexes[k] for k in nonempty])

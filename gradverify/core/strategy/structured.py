@@ -1,4 +1,4 @@
-"""Columns that share no output are moved together, if the sparsity that was found holds."""
+"""Comparison by sparsity: columns that share no output are perturbed together, if the detected structure holds."""
 
 from __future__ import annotations
 
@@ -10,36 +10,37 @@ from gradverify.core.strategy.columnwise import affordable, claims_under, compar
 from gradverify.core.strategy.elementwise import compare_entry_by_entry
 from gradverify.core.strategy.structure import find_structure
 
-_SECONDS, _SAMPLES = 2.0, 6  # that they may take, if each is sampled so often, one at a time
-_DEAREST = 64  # moves that are made where the alternative is to probe
-_NUMBERS = 1 << 23  # in the inputs and outputs of all moves: where sums agree, there may be so many of them
+_SECONDS, _SAMPLES = 2.0, 6  # time for all column groups, and forwards for each, one at a time; see `compare_closely`
+_MOST_GROUPS = 64  # column groups up to which a structure is preferred to random sums
+_NUMBERS = 1 << 23  # in the points and outputs of all column groups, if random sums agree; see `compare_closely`
 
 
 def compare_by_structure(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
-    """Compare by shared moves and cotangents; None where there is no structure, or it does not hold."""
+    """Compare by shared column groups and cotangents; None if no structure is found, or if it does not hold."""
     compared = compare_entry_by_entry(measured, settings, reconsider)
     if compared is not None:
         return compared
-    return _compared(measured, settings, reconsider, None if affordable(measured) else _DEAREST)
+    return _compared(measured, settings, reconsider, None if affordable(measured) else _MOST_GROUPS)
 
 
 def compare_closely(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
-    """Compare entry by entry what sums agree about, by a structure of more moves, as long as these are small together.
+    """Compare single entries after random sums have agreed, by a structure that may have more column groups.
 
-    None where there is none, it does not hold, or would take too long. Where sums are off, this would too: all entries
-    may be wrong, and each be looked at closely.
+    None if no structure is found, if it does not hold, or if it would take too long. If the sums differ this is not
+    worth trying: all entries may be wrong, and the thorough pass over each takes too long.
     """
     sampled = measured.sampled
     most = _NUMBERS // (len(sampled.point) + len(sampled.value))
-    if most <= _DEAREST:
+    if most <= _MOST_GROUPS:
         return None
     most = min(most, int(_SECONDS / (_SAMPLES * seconds(sampled))))
-    return _compared(measured, settings, reconsider, most) if most > _DEAREST else None
+    return _compared(measured, settings, reconsider, most) if most > _MOST_GROUPS else None
 
 
 def _compared(
     measured: MeasuredProblem, settings: Settings, reconsider: Reconsider, most: int | None
 ) -> Comparison | None:
+    """Compare by a detected structure of at most `most` column groups."""
     structure = find_structure(measured.sampled, measured.lengths, settings.seed, most)
     if structure is None:
         return None

@@ -1,4 +1,4 @@
-"""A sparsity pattern is put to the test: compressed columns and vjps compared with random combinations."""
+"""Tests of a sparsity pattern: compressed columns and vjps against random combinations of columns and rows."""
 
 from __future__ import annotations
 
@@ -23,43 +23,45 @@ from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.model.memory import portion, portions
 from gradverify.core.strategy.structure import Structure, confined_dimensions
 
-_LAST_DIGITS = 2.0**-46  # of a product
-_ULPS = 64.0  # of the inputs' own dtype, where that is coarser
-_FAINT = 1e-4  # of the largest sum: what rounding elsewhere may leave in a sum of nothing
-_NUDGE = 2.0**-8  # how far they move, relative to the length scale
-_CONFIRMED = 6  # accused coordinates that are moved alone
+_LAST_DIGITS = 2.0**-46  # of a product: rounding allowed in it
+_ULPS = 64.0  # eps of the inputs' dtype: rounding allowed in a sum, if larger than `ROUNDING`
+_BESIDE_LARGEST = (
+    1e-4  # of the largest sum: added to the size of every sum, as rounding of others may leave some in an empty one
+)
+_NUDGE = 2.0**-8  # of the length scale: size of the displacements
+_CONFIRMED = 6  # columns with mismatches that are measured again, one at a time
 
 
 def claims_hold(backward: Backward, column_groups: ColumnGroups, claimed: Tensor, seed: int) -> bool:
-    """Tell whether the claimed entries, and no others, make up backward's answer to random cotangents.
+    """True if the claimed entries (M, m), and no others, give the vjps of two random cotangents.
 
-    Of coordinates with a claim that is no number, sums say nothing. The second cotangent gives every row the same
-    weight, so that a stray entry is seen beside its own row, however small that is beside others.
+    Columns with a claim that is not finite are not tested. The second cotangent gives every row the same weight, so
+    that a stray entry shows beside its own row even if other rows are much larger.
     """
     size = claimed.abs().nan_to_num_(0.0, 0.0, 0.0)
     weights = size.amax(dim=0) if len(size) > 1 else size[0]
     weights.masked_fill_(weights == 0, 1.0).reciprocal_()
     rounding = max(ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
-    if not _claims_hold(column_groups, claimed, *backward.heard, rounding):
+    if not _adds_up(column_groups, claimed, *backward.heard, rounding):
         return False
     cotangent = scattered(weights, torch.Generator().manual_seed(seed + 1))
-    return _claims_hold(column_groups, claimed, cotangent, row(backward, cotangent), rounding)
+    return _adds_up(column_groups, claimed, cotangent, row(backward, cotangent), rounding)
 
 
 def each_by_its_own(backward: Backward, claimed: Tensor) -> bool:
-    """Tell whether backward's first answer is the claims times the cotangent, to the last digits.
+    """True if backward's first vjp is the claims times its cotangent, up to the last digits.
 
-    The claims (M, m) are those on the entries of M inputs. Then no second cotangent need be asked: where a claim is
-    what a cotangent of ones has answered, whatever comes from other cotangents has come with other weights.
+    The claims (M, m) are the diagonals by M inputs, from the vjp of a cotangent of ones. No second cotangent is needed:
+    an off-diagonal entry would have been added with different weights in the two vjps.
     """
-    cotangent, answer = backward.heard
-    cotangent, answers = cotangent.to(claimed.device), answer.view_as(claimed)
-    parts = portions(cotangent)
-    return all(_is_product(answers[:, some], claimed[:, some] * cotangent[some]) for some in parts)
+    cotangent, vjp = backward.heard
+    cotangent, vjps = cotangent.to(claimed.device), vjp.view_as(claimed)
+    slices = portions(cotangent)
+    return all(_is_product(vjps[:, part], claimed[:, part] * cotangent[part]) for part in slices)
 
 
 def differences_hold(context: JudgingContext, compressed: CompressedJacobian, seed: int) -> bool:
-    """Tell whether the measured entries, and no others, make up the differences along random directions."""
+    """True if the measured entries, and no others, give the directional difference along a random direction."""
     if has_unexpected_entries(compressed):
         return False
     generator = torch.Generator().manual_seed(seed + 2)
@@ -69,38 +71,38 @@ def differences_hold(context: JudgingContext, compressed: CompressedJacobian, se
 
 
 def pattern_holds(context: JudgingContext, compressed: CompressedJacobian, structure: Structure, seed: int) -> bool:
-    """Tell whether outputs stay bit for bit the same while coordinates move that should not reach them.
+    """True if outputs stay bit for bit the same when coordinates outside their pattern are perturbed.
 
-    Asked where outputs with a kink cannot be added up, so that `differences_hold` has nothing to say of them. First all
-    coordinates move but those that own such an output; then, dimension by dimension, the slices whose number has a
-    certain bit, and those that have it not, which keeps every two slices apart once.
+    Only needed if some outputs have entries that are not smooth, since `differences_hold` does not test those. All
+    coordinates but the columns of such outputs are perturbed first. Then, dimension by dimension and for every bit, the
+    slices whose number has it set, and those whose number has not, so that every pair of slices is separated once.
     """
     rough = ~are_smooth(compressed)
     if not any_set(rough):
         return True
     generator = torch.Generator().manual_seed(seed + 3)
     column_of = context.column_groups.column_of[:, rough]
-    mine = torch.zeros_like(context.sampled.point, dtype=torch.bool)
-    mine[column_of[column_of >= 0]] = True
-    return all(_untouched(context, moving, generator) for moving in (~mine, *_halves(context, structure)))
+    in_columns = torch.zeros_like(context.sampled.point, dtype=torch.bool)
+    in_columns[column_of[column_of >= 0]] = True
+    return all(_others_unchanged(context, moving, generator) for moving in (~in_columns, *_halves(context, structure)))
 
 
 def accusations_hold(context: JudgingContext, compressed: CompressedJacobian) -> bool:
-    """Tell whether accused coordinates, moved alone, give the same derivatives as moved together with others."""
+    """True if columns with mismatches have the same derivatives when perturbed alone as when perturbed in groups."""
     accused = accused_columns(compressed, _CONFIRMED)
     if not len(accused):
         return True
     alone = single_columns(context.sampled.point.numel(), context.sampled.value.numel(), context.sampled.point.device)
     samples = sample(context.sampled, alone, accused, richardson.steps(context.lengths))
-    found = richardson.extrapolate(samples, finest_noise(context.noise, samples))
+    estimate = richardson.extrapolate(samples, finest_noise(context.noise, samples))
     together = columns_of(compressed, accused)
-    apart = (found.value - together.value).abs() > BAR_FACTOR * (found.bar + together.bar)
-    return not any_set(apart & torch.isfinite(found.bar) & torch.isfinite(together.bar))
+    differs = (estimate.value - together.value).abs() > BAR_FACTOR * (estimate.bar + together.bar)
+    return not any_set(differs & torch.isfinite(estimate.bar) & torch.isfinite(together.bar))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompressedJacobian:
-    """All entries of some shared moves, each (M, m)."""
+    """All entries of the column groups, each (M, m)."""
 
     column_groups: ColumnGroups
     numeric: Tensor
@@ -109,10 +111,10 @@ class CompressedJacobian:
 
 
 def compress(column_groups: ColumnGroups, parts: Sequence[Judged]) -> CompressedJacobian:
-    """Put judged chunks of all moves, in order, together."""
+    """Return the entries of all column groups, from their verdicts in chunks, in order."""
     if len(parts) == 1:
-        (only,) = parts
-        return CompressedJacobian(column_groups=column_groups, numeric=only.numeric, bar=only.bar, code=only.code)
+        (whole,) = parts
+        return CompressedJacobian(column_groups=column_groups, numeric=whole.numeric, bar=whole.bar, code=whole.code)
     return CompressedJacobian(
         column_groups=column_groups,
         numeric=torch.cat([part.numeric for part in parts]),
@@ -122,7 +124,7 @@ def compress(column_groups: ColumnGroups, parts: Sequence[Judged]) -> Compressed
 
 
 def jvp_of(compressed: CompressedJacobian, direction: Tensor) -> Estimate:
-    """Return J·direction as the entries give it, with the sum of their bars; (m,)."""
+    """Return J·direction summed from the entries, with the sum of their bars; (m,)."""
     by = of_columns(compressed.column_groups, direction)
     value, bar = compressed.numeric * by, compressed.bar * by.abs()
     value, bar = value.nan_to_num_(0.0), bar.nan_to_num_(torch.inf)
@@ -132,57 +134,58 @@ def jvp_of(compressed: CompressedJacobian, direction: Tensor) -> Estimate:
 
 
 def are_smooth(compressed: CompressedJacobian) -> Tensor:
-    """Tell for which outputs every entry is known and smooth, so that they can be compressed up; (m,)."""
+    """Mask of outputs whose entries are all smooth, so that J·direction can be summed from them; (m,)."""
     return ((compressed.code == Code.MATCH) | (compressed.code == Code.MISMATCH)).all(dim=0)
 
 
 def has_unexpected_entries(compressed: CompressedJacobian) -> bool:
-    """Tell whether an output moved that no coordinate of the move should reach."""
+    """True if an output changed with a column group in which it has no column."""
     if compressed.column_groups.direct:
         return False
-    lost = (compressed.column_groups.column_of < 0) & (compressed.numeric.abs() > BAR_FACTOR * compressed.bar)
-    return any_set(lost)
+    unexpected = (compressed.column_groups.column_of < 0) & (compressed.numeric.abs() > BAR_FACTOR * compressed.bar)
+    return any_set(unexpected)
 
 
 def accused_columns(compressed: CompressedJacobian, most: int) -> Tensor:
-    """Return coordinates with entries that are mismatches, at most so many, spread over all of them; (k,)."""
+    """Return at most `most` of the columns with mismatches, evenly spread over them; (k,)."""
     hit = (compressed.code == Code.MISMATCH) & (compressed.column_groups.column_of >= 0)
-    every: Tensor = torch.unique(compressed.column_groups.column_of[hit])
-    return every[:: max(1, len(every) // most)][:most]
+    columns: Tensor = torch.unique(compressed.column_groups.column_of[hit])
+    return columns[:: max(1, len(columns) // most)][:most]
 
 
 def columns_of(compressed: CompressedJacobian, coordinates: Tensor) -> Estimate:
-    """Return the columns of the Jacobian that belong to these coordinates, each (k, m)."""
+    """Return the columns of the Jacobian of these coordinates, each (k, m)."""
     rows = compressed.column_groups.colour[coordinates]
-    own = compressed.column_groups.column_of[rows] == coordinates.unsqueeze(1)
+    in_column = compressed.column_groups.column_of[rows] == coordinates.unsqueeze(1)
     return Estimate(
-        value=torch.where(own, compressed.numeric[rows], 0.0), bar=torch.where(own, compressed.bar[rows], 0.0)
+        value=torch.where(in_column, compressed.numeric[rows], 0.0),
+        bar=torch.where(in_column, compressed.bar[rows], 0.0),
     )
 
 
-def _is_product(told: Tensor, product: Tensor) -> bool:
-    return torch.equal(told, product) or all_set((told - product).abs_() <= product.abs_().mul_(_LAST_DIGITS))
+def _is_product(vjp: Tensor, product: Tensor) -> bool:
+    """True if the vjp is the product up to the last digits."""
+    return torch.equal(vjp, product) or all_set((vjp - product).abs_() <= product.abs_().mul_(_LAST_DIGITS))
 
 
-def _claims_hold(
-    column_groups: ColumnGroups, claimed: Tensor, cotangent: Tensor, answer: Tensor, rounding: float
-) -> bool:
+def _adds_up(column_groups: ColumnGroups, claimed: Tensor, cotangent: Tensor, vjp: Tensor, rounding: float) -> bool:
+    """True if the claims weighted by a cotangent (m,) add up to its vjp (n,) up to rounding."""
     cotangent = cotangent.to(claimed.device)
     if not column_groups.direct:
         terms = claimed * cotangent
         total = by_column(column_groups, terms)
-        off, size = (answer - total).abs_(), total.abs_()
-        if _are_rounding(off, size, _largest(size), rounding):  # the terms are larger still
+        off, size = (vjp - total).abs_(), total.abs_()
+        if _is_rounding(off, size, _largest(size), rounding):  # cheap bound: the magnitudes of the terms add up to more
             return True
         size = by_column(column_groups, terms.abs_())
-        return _are_rounding(off, size, _largest(size), rounding)
-    width = portion(answer)  # every sum has one term
-    parts = list(zip(*(torch.split(values, width) for values in (claimed[0], cotangent, answer)), strict=True))
-    largest = max(_largest((mine * by).abs_()) for mine, by, _ in parts)
+        return _is_rounding(off, size, _largest(size), rounding)
+    width = portion(vjp)  # every sum has one term
+    parts = list(zip(*(torch.split(values, width) for values in (claimed[0], cotangent, vjp)), strict=True))
+    largest = max(_largest((claims * weights).abs_()) for claims, weights, _ in parts)
     return all(
-        _are_rounding((told - term).abs_(), term.abs_(), largest, rounding)
-        for mine, by, told in parts
-        for term in [mine * by]
+        _is_rounding((vjp_part - term).abs_(), term.abs_(), largest, rounding)
+        for claims, weights, vjp_part in parts
+        for term in [claims * weights]
     )
 
 
@@ -192,11 +195,11 @@ def _largest(size: Tensor) -> float:
     return largest if largest < math.inf else float(size.nan_to_num(0.0, 0.0).max())
 
 
-def _are_rounding(off: Tensor, size: Tensor, largest: float, rounding: float) -> bool:
-    """Tell whether sums with terms of such sizes are off by no more than rounding, where they are numbers at all."""
-    known = size.isfinite()
-    allowed = size.add_(_FAINT * largest).mul_(rounding)
-    return all_set((off <= allowed).logical_or_(known.logical_not_()))
+def _is_rounding(off: Tensor, size: Tensor, largest: float, rounding: float) -> bool:
+    """True if the errors `off` of finite sums are within rounding of their `size`; overwrites `size`."""
+    finite = size.isfinite()
+    allowed = size.add_(_BESIDE_LARGEST * largest).mul_(rounding)
+    return all_set((off <= allowed).logical_or_(finite.logical_not_()))
 
 
 def _halves(context: JudgingContext, structure: Structure) -> Iterator[Tensor]:
@@ -207,14 +210,15 @@ def _halves(context: JudgingContext, structure: Structure) -> Iterator[Tensor]:
         for bit in range((size - 1).bit_length()):
             for value in (0, 1):
                 slices = (torch.arange(size) >> bit) % 2 == value
-                moving = torch.zeros(context.sampled.point.shape, dtype=torch.bool)
+                mask = torch.zeros(context.sampled.point.shape, dtype=torch.bool)
                 place = slice(source.start, source.start + torch.Size(source.shape).numel())
-                moving[place] = slices.reshape(shape).expand(source.shape).reshape(-1)
-                yield moving.to(context.sampled.point.device)
+                mask[place] = slices.reshape(shape).expand(source.shape).reshape(-1)
+                yield mask.to(context.sampled.point.device)
 
 
-def _untouched(context: JudgingContext, moving: Tensor, generator: torch.Generator) -> bool:
+def _others_unchanged(context: JudgingContext, moving: Tensor, generator: torch.Generator) -> bool:
+    """True if perturbing the coordinates `moving` (n,) changes no finite output that has no column among them."""
     displacement = scattered(context.lengths.step * _NUDGE, generator)
-    there = along(context.sampled, torch.where(moving, displacement, 0.0))
+    values = along(context.sampled, torch.where(moving, displacement, 0.0))
     reached = (moving[context.column_groups.column_of.clamp(min=0)] & (context.column_groups.column_of >= 0)).any(dim=0)
-    return all_set(reached | (there == context.sampled.value) | ~torch.isfinite(context.sampled.value))
+    return all_set(reached | (values == context.sampled.value) | ~torch.isfinite(context.sampled.value))
