@@ -1,4 +1,4 @@
-"""A gradient that is right for single outputs has to be right for sums of them."""
+"""GV301: backward must be linear in the cotangent, not only right for single outputs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ WRONG: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_loss_is_asked_as_a_loss_asks(name: str) -> None:
+def test_nonlinear_backward_of_a_loss_is_found(name: str) -> None:
     found = gradcheck(with_backward(lambda x: (x * x).sum(), WRONG[name]), double([0.3, 1.0, -1.5]))
     assert found.verdict is Verdict.FAIL
     assert {finding.code for finding in found.findings} == {"GV301"}
     assert "backward is not linear" in found.message
 
 
-def test_a_gradient_divided_by_the_size_of_its_cotangent_is_wrong() -> None:
+def test_gradient_divided_by_cotangent_norm_is_wrong() -> None:
     found = gradcheck(with_backward(lambda x: x * x, lambda grad, x: 2 * x * grad / grad.norm()), double([0.3, 1.0]))
     assert (found.verdict, found.mismatched) == (Verdict.FAIL, 0)
     assert "add up to" in found.message
@@ -48,7 +48,7 @@ def test_a_gradient_divided_by_the_size_of_its_cotangent_is_wrong() -> None:
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-def test_rounding_in_a_sum_is_no_mistake(
+def test_rounding_in_a_sum_is_accepted(
     function: Callable[[Tensor], Tensor], point: list[float], dtype: torch.dtype
 ) -> None:
     found = gradcheck(function, torch.tensor(point, dtype=dtype, requires_grad=True))
@@ -56,14 +56,14 @@ def test_rounding_in_a_sum_is_no_mistake(
 
 
 @pytest.mark.parametrize(("factor", "dtype"), [(1e4, torch.float16), (6e37, torch.float32), (1e-8, torch.float16)])
-def test_a_sum_beyond_what_a_precision_holds_is_no_mistake(factor: float, dtype: torch.dtype) -> None:
+def test_overflow_of_a_sum_is_accepted(factor: float, dtype: torch.dtype) -> None:
     x = torch.tensor([0.3, -0.5, 0.1], dtype=dtype, requires_grad=True)
     found = gradcheck(lambda x: (x * factor).unsqueeze(0).expand(30, -1) + 0, x)
     assert found.verdict is Verdict.PASS
 
 
-def test_a_backward_that_is_not_linear_is_not_detached() -> None:
-    """Whose answers to single outputs are all zero, which looks detached."""
+def test_nonlinear_backward_is_not_named_detached() -> None:
+    """The vjps of single outputs are all zero, as of a detached output."""
 
     def squared(grad: Tensor, x: Tensor) -> Tensor:
         y = x.softmax(1)
@@ -78,14 +78,14 @@ def test_a_backward_that_is_not_linear_is_not_detached() -> None:
     assert "\n" not in found.findings[1].message
 
 
-def test_a_linear_one_keeps_its_cause() -> None:
+def test_linear_backward_keeps_its_cause() -> None:
     problem = problem_of(with_backward(torch.sin, lambda grad, x: 0 * grad), double([0.3, 1.0, -1.5]))
     found = run_check("gradcheck", problem, ALONE, diagnose)
     assert [(finding.code, finding.cause) for finding in found.findings] == [("GV101", "detached")]
 
 
 @pytest.mark.parametrize("noise", [1e-6, 1e-3])
-def test_an_inexact_one_keeps_its_cause(noise: float) -> None:
+def test_inexact_backward_keeps_its_cause(noise: float) -> None:
     def inexact(grad: Tensor, x: Tensor) -> Tensor:
         return -grad * x.cos() * (1 + noise * (3.0 * grad).sin())
 
@@ -95,7 +95,7 @@ def test_an_inexact_one_keeps_its_cause(noise: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_cotangent_that_is_cast_on_its_way_is_not_held_to_more_digits(seed: int) -> None:
+def test_cotangent_cast_to_float32_is_accepted(seed: int) -> None:
     x = torch.randn(40, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
     right = gradcheck(lambda x: 1 / torch.log1p(x.float().double() ** 2), x)
     assert (right.mismatched, [found.code for found in right.findings if found.code == "GV301"]) == (0, [])
@@ -106,7 +106,7 @@ def test_a_cotangent_that_is_cast_on_its_way_is_not_held_to_more_digits(seed: in
 
 @pytest.mark.parametrize("offset", [5.0, 50.0, 200.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_terms_that_cancel_in_float32_are_not_held_to_its_digits(seed: int, offset: float) -> None:
+def test_cancellation_in_float32_is_accepted(seed: int, offset: float) -> None:
     x = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) + offset
 
     def variance(x: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ def test_terms_that_cancel_in_float32_are_not_held_to_its_digits(seed: int, offs
     assert gradcheck(variance, x.requires_grad_()).verdict is not Verdict.FAIL
 
 
-def test_a_mask_in_half_precision_makes_no_room_for_a_cotangent_that_is_quantised() -> None:
+def test_quantised_cotangent_beside_half_precision_mask_is_found() -> None:
     def quantised(grad: Tensor, x: Tensor) -> Tensor:
         scale = grad.abs().amax() / 127
         return (grad / scale).round() * scale * torch.where(x > 0, 2.0, 0.5)

@@ -1,4 +1,4 @@
-"""Functions of several inputs that go entry by entry: eight samples by each input, and nothing is overlooked."""
+"""Elementwise functions of several inputs: a few samples by each input judge all entries, and overlook no error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.core.support import ALONE, gradcheck, gradgradcheck, problem_of, with
 
 
 def drawn(size: int, seed: int) -> Tensor:
-    """Return a vector of numbers between 1/2 and 2, which is differentiated."""
+    """Return a vector of numbers between 1/2 and 2 that requires a gradient."""
     generator = torch.Generator().manual_seed(seed)
     return (0.5 + 1.5 * torch.rand(size, dtype=torch.float64, generator=generator)).requires_grad_()
 
@@ -35,9 +35,7 @@ SMOOTH: list[tuple[Callable[..., Any], int]] = [(torch.mul, 2), (torch.atan2, 2)
 
 @pytest.mark.parametrize(("function", "inputs"), SMOOTH)
 @pytest.mark.parametrize("size", [5, 32, 700])
-def test_a_smooth_function_takes_seven_forwards_for_each_input_or_one_for_all(
-    function: Callable[..., Any], inputs: int, size: int
-) -> None:
+def test_cost_of_smooth_function(function: Callable[..., Any], inputs: int, size: int) -> None:
     result = gradcheck(function, *(drawn(size, seed) for seed in range(inputs)))
     assert result.verdict is Verdict.PASS
     assert result.entries == inputs * size * size
@@ -46,7 +44,7 @@ def test_a_smooth_function_takes_seven_forwards_for_each_input_or_one_for_all(
 
 
 @pytest.mark.parametrize("function", [torch.sin, torch.exp, torch.nn.functional.gelu])
-def test_so_does_a_derivative_by_the_point_and_the_cotangent(function: Callable[..., Any]) -> None:
+def test_cost_at_order_2(function: Callable[..., Any]) -> None:
     x = drawn(300, 0)
     result = gradgradcheck(function, x)
     assert (result.verdict, result.entries) == (Verdict.PASS, 2 * 300 * 300)
@@ -56,7 +54,7 @@ def test_so_does_a_derivative_by_the_point_and_the_cotangent(function: Callable[
 @pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 300), st.integers(0, 1000), st.integers(0, 1), st.sampled_from([-1.0, -1e-6, 1e-6, 1e-3, 0.5]))
-def test_one_wrong_entry_by_either_input_is_found_and_named(size: int, seed: int, by: int, error: float) -> None:
+def test_wrong_entry_by_either_input_is_found(size: int, seed: int, by: int, error: float) -> None:
     place = seed % size
     off = 1 + error * (torch.arange(size) == place)
 
@@ -73,7 +71,7 @@ def test_one_wrong_entry_by_either_input_is_found_and_named(size: int, seed: int
 
 
 def _leaking(source: int, target: int, forth: float, back: float) -> Callable[..., Any]:
-    """Return a product into one output of which an entry of the second input leaks, in forward, backward or both."""
+    """Return a product with one off-diagonal entry by the second input, in forward, in backward or in both."""
 
     def forward(x: Tensor, y: Tensor) -> Tensor:
         result = x * y
@@ -90,7 +88,7 @@ def _leaking(source: int, target: int, forth: float, back: float) -> Callable[..
 
 @pytest.mark.parametrize(("source", "target"), [(0, 1), (7, 90), (90, 7), (98, 99), (50, 3)])
 @pytest.mark.parametrize("size", [1e-5, 1.0])
-def test_no_leak_between_entries_stays_unseen(source: int, target: int, size: float) -> None:
+def test_off_diagonal_entry_of_one_side_is_found(source: int, target: int, size: float) -> None:
     x, y = drawn(100, 0), drawn(100, 1)
     assert gradcheck(_leaking(source, target, size, size), x, y).verdict is Verdict.PASS
     for forth, back in ((size, 0.0), (0.0, size)):
@@ -98,7 +96,7 @@ def test_no_leak_between_entries_stays_unseen(source: int, target: int, size: fl
         assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
 
 
-def test_a_leak_at_second_order_is_found() -> None:
+def test_wrong_entry_at_order_2_is_found() -> None:
     class Leaking(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -128,9 +126,9 @@ def test_a_leak_at_second_order_is_found() -> None:
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
 
 
-def test_entries_in_doubt_are_judged_apart_by_all_inputs() -> None:
+def test_kinks_are_judged_by_all_inputs() -> None:
     x, y = drawn(400, 0).detach(), drawn(400, 1).detach()
-    x[[5, 9]] = y[[5, 9]]  # kinks of the larger of two
+    x[[5, 9]] = y[[5, 9]]  # ties, at which the maximum has kinks
 
     def half(grad: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         share = torch.where(x == y, 0.5, (x > y).double())
@@ -144,7 +142,7 @@ def test_entries_in_doubt_are_judged_apart_by_all_inputs() -> None:
     assert (wrong.verdict, wrong.mismatched) == (Verdict.FAIL, int((x < y).sum()) + ties)
 
 
-def test_all_entries_are_kept() -> None:
+def test_dense_entries_are_kept() -> None:
     x, y = drawn(50, 0), drawn(50, 1)
     problem = problem_of(torch.mul, x, y)
     ready = steady(problem, record(problem), 0)
@@ -157,7 +155,7 @@ def test_all_entries_are_kept() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 31])
-def test_few_entries_of_one_input_are_settled_too(size: int) -> None:
+def test_short_input_is_judged(size: int) -> None:
     x = drawn(size, 0)
     right = gradcheck(torch.exp, x)
     assert (right.verdict, right.entries) == (Verdict.PASS, size * size)

@@ -1,4 +1,4 @@
-"""Kinks within the first steps, and what varies on their length, are settled by eight samples from closer by."""
+"""Outputs with kinks or variation within the first steps are judged by samples at smaller steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZE = 400
 
 
 def around(kink: float, place: int, distance: float) -> Tensor:
-    """Return usual numbers, none close to 0 or 1.5, but for one as far from the kink."""
+    """Return numbers of either sign with magnitudes between 0.2 and 1.2, and kink + distance at `place`."""
     generator = torch.Generator().manual_seed(3)
     x = 0.2 + torch.rand(SIZE, dtype=torch.float64, generator=generator)
     x *= torch.where(torch.rand(SIZE, generator=generator) < 0.5, -1.0, 1.0)
@@ -39,7 +39,7 @@ KINKED: list[tuple[Callable[..., Tensor], Callable[..., Tensor], float]] = [
 
 @pytest.mark.parametrize(("function", "slope", "kink"), KINKED)
 @pytest.mark.parametrize("distance", [-1e-3, -2e-4, 2e-4, 1e-3])
-def test_a_kink_near_one_entry_takes_another_call_or_two(
+def test_kink_near_one_entry_costs_few_more_forwards(
     function: Callable[..., Tensor], slope: Callable[..., Tensor], kink: float, distance: float
 ) -> None:
     result = gradcheck(claimed(function, slope), around(kink, 17, distance))
@@ -56,7 +56,7 @@ def test_a_kink_near_one_entry_takes_another_call_or_two(
     st.sampled_from([-1.0, 1.0]),
     st.sampled_from([1e-6, -1e-3, 1.0]),
 )
-def test_an_entry_near_a_kink_is_as_easily_found_wrong(
+def test_wrong_entry_near_kink_is_found(
     case: tuple[Callable[..., Tensor], Callable[..., Tensor], float],
     place: int,
     exponent: float,
@@ -66,7 +66,7 @@ def test_an_entry_near_a_kink_is_as_easily_found_wrong(
     function, slope, kink = case
     x = around(kink, place, side * 10.0**exponent)
     assert gradcheck(claimed(function, slope), x).verdict is Verdict.PASS
-    # Wrong by a part of the slope on either side, so that a zero is wrong too.
+    # The error is relative to the larger of the slopes on both sides, so that a zero slope is changed as well.
     size = torch.maximum(slope(x - 0.1).abs(), slope(x + 0.1).abs()) if kink != 0.0 else slope(x.detach().abs()).abs()
     wrong = claimed(function, lambda x: slope(x) + error * size.detach() * (torch.arange(SIZE) == place))
     result = gradcheck(wrong, x)
@@ -75,24 +75,24 @@ def test_an_entry_near_a_kink_is_as_easily_found_wrong(
 
 
 def _steps_of(precision: torch.dtype, place: int) -> Callable[[Tensor], Tensor]:
-    """Return a function that is the identity, but for one entry, of which it keeps as much as half precision holds."""
+    """Return the identity, with one entry rounded to `precision`."""
     return lambda x: torch.where(torch.arange(SIZE) == place, x.to(precision).double(), x)
 
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
-def test_what_stands_still_on_a_stair_is_not_called_flat(precision: torch.dtype) -> None:
+def test_stair_of_rounding_is_not_taken_as_flat(precision: torch.dtype) -> None:
     dead = claimed(_steps_of(precision, 17), lambda _: (torch.arange(SIZE) != 17).double())
     assert gradcheck(dead, around(0.0, 17, 0.77)).verdict is not Verdict.PASS
 
 
-def test_a_million_entries_with_a_kink_among_them_take_a_handful_of_forwards() -> None:
+def test_cost_of_a_million_entries_with_kinks() -> None:
     x = torch.randn(1_000_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     result = gradcheck(torch.relu, x)
     assert (result.verdict, result.undetermined) == (Verdict.PASS, 0)
     assert result.evaluations.forward <= 18
 
 
-def test_only_the_owners_of_isolated_outputs_are_displaced() -> None:
+def test_only_columns_of_isolated_outputs_are_displaced() -> None:
     column_groups = of_outputs(groups_by_input(2, 5, torch.device("cpu")), torch.tensor([1, 4]))
     assert members(column_groups, torch.tensor([1]))[0].tolist() == [5, 6, 7, 8, 9]
     column_groups = replace(column_groups, isolated=True)
@@ -102,7 +102,7 @@ def test_only_the_owners_of_isolated_outputs_are_displaced() -> None:
     assert (inside.tolist(), place.tolist()) == ([1, 4, 6, 9], [0, 0, 1, 1])
 
 
-def test_all_are_where_a_change_might_be_due_to_nobody() -> None:
+def test_all_columns_are_displaced_if_an_output_has_none() -> None:
     column_of = torch.tensor([[0, 1, -1], [2, -1, 3]])
     column_groups = ColumnGroups(
         kind=GroupKind.SHARED, colour=torch.tensor([0, 0, 1, 1]), column_of=column_of, isolated=True
@@ -112,7 +112,7 @@ def test_all_are_where_a_change_might_be_due_to_nobody() -> None:
 
 
 class Leaking(torch.autograd.Function):
-    """Absolute values, to the first of which another entry adds a little that backward knows nothing of."""
+    """Absolute values; the first one also depends on entry `source`, which backward leaves out."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, size: float, source: int) -> Tensor:
@@ -130,7 +130,7 @@ class Leaking(torch.autograd.Function):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [1e-3, 0.08])
 @pytest.mark.parametrize("source", range(1, 9))
-def test_no_leak_hides_beside_a_kink(size: float, source: int) -> None:
+def test_kink_does_not_hide_missing_entry(size: float, source: int) -> None:
     x = torch.randn(100, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     x[0] = -2e-5
     result = gradcheck(lambda x: Leaking.apply(x, size, source), x.requires_grad_())  # type: ignore[no-untyped-call]
@@ -138,7 +138,7 @@ def test_no_leak_hides_beside_a_kink(size: float, source: int) -> None:
 
 
 class Meddling(torch.autograd.Function):
-    """relu, of which one output also feels another input, while that is as close to zero as its own."""
+    """relu; output 3 also depends on input 4 near zero, which backward leaves out."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -153,7 +153,7 @@ class Meddling(torch.autograd.Function):
         return grad * (x > 0)
 
 
-def test_a_look_from_closer_by_takes_no_leak_for_nothing() -> None:
+def test_missing_entry_is_found_with_smaller_steps() -> None:
     x = around(0.0, 3, 1e-5).detach()
     x[4] = -2e-5
     assert gradcheck(Meddling.apply, x.requires_grad_()).verdict is Verdict.FAIL

@@ -1,4 +1,4 @@
-"""Jacobians too large to write down: every block that is wrong is named, an output by an input, and no other."""
+"""Jacobians too large to hold: exactly the wrong blocks, one output by one input each, are named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.core.support import ALONE, problem_of
 
 SIZE = 2_001
 NAMES = ("x", "y", "z")
-Changes = dict[tuple[int, str], Callable[[Tensor], Tensor]]  # what becomes of an output's part of a gradient
+Changes = dict[tuple[int, str], Callable[[Tensor], Tensor]]  # (output, input) -> change of that block of the gradient
 
 
 def points() -> list[Tensor]:
@@ -29,7 +29,7 @@ def points() -> list[Tensor]:
 
 
 def summing(changes: Changes) -> Callable[..., Any]:
-    """Return the running sums of x·y + sin z and of x·z + cos y, some blocks of whose Jacobian are changed."""
+    """Return the running sums of x·y + sin z and x·z + cos y, with changes in some blocks of the claimed Jacobian."""
 
     class Summing(Function):
         @staticmethod
@@ -79,14 +79,14 @@ def named(finding: Finding) -> tuple[str | None, str | None, str | None]:
     return finding.of, finding.wrt, finding.cause
 
 
-def test_the_sums_of_a_right_gradient_are_not_divided() -> None:
+def test_right_gradient_is_not_split_into_blocks() -> None:
     result = checked({})
     assert (result.verdict, result.method) == (Verdict.PASS, Method.PROBED)
     assert result.evaluations.forward <= 60
     assert result.evaluations.backward <= 12
 
 
-def test_every_wrong_input_is_named_with_its_entries_and_its_cause() -> None:
+def test_every_wrong_block_has_entries_and_cause() -> None:
     result = checked({(0, "x"): times(1.5), (0, "y"): times(-1.0), (0, "z"): times(2.0)})
     assert {named(finding) for finding in result.findings} == {
         ("output[0]", "x", "constant-factor"),
@@ -96,7 +96,7 @@ def test_every_wrong_input_is_named_with_its_entries_and_its_cause() -> None:
     assert all(finding.elements for finding in result.findings)
 
 
-def test_a_single_wrong_entry_is_not_hidden_by_a_wrong_block() -> None:
+def test_wrong_entry_is_found_beside_wrong_block() -> None:
     result = checked({(1, "z"): times(3.0), (0, "x"): one_entry})
     assert blocks(result, Verdict.FAIL) == {("output[1]", "z"), ("output[0]", "x")}
     (finding,) = (finding for finding in result.findings if finding.wrt == "x")
@@ -104,12 +104,12 @@ def test_a_single_wrong_entry_is_not_hidden_by_a_wrong_block() -> None:
 
 
 @pytest.mark.parametrize("block", [(0, "y"), (1, "x"), (1, "z")])
-def test_a_right_block_beside_a_wrong_one_is_not_named(block: tuple[int, str]) -> None:
+def test_right_block_beside_wrong_one_is_not_named(block: tuple[int, str]) -> None:
     result = checked({block: times(1.5)})
     assert {(finding.of, finding.wrt) for finding in result.findings} == {(f"output[{block[0]}]", block[1])}
 
 
-def test_a_wrong_block_that_the_search_had_no_calls_left_for_is_said_to_be_off() -> None:
+def test_wrong_block_without_search_budget_is_reported_as_inconclusive() -> None:
     wrong: Changes = {(0, "x"): times(1.5), (0, "y"): times(1.3), (1, "z"): times(1.2)}
     result = checked(wrong, most=250)
     assert result.verdict is Verdict.FAIL
@@ -125,7 +125,7 @@ def test_a_wrong_block_that_the_search_had_no_calls_left_for_is_said_to_be_off()
     )
 
 
-def test_causes_are_not_looked_for_once_the_calls_are_used_up() -> None:
+def test_no_diagnosis_after_max_evaluations() -> None:
     def costly(asked: Evidence | Sums) -> Diagnosis:
         asked.backward.problem.meter.forward += ALONE.max_evaluations
         return Diagnosis(cause="constant-factor", explanation="", share=1.0)

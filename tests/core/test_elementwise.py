@@ -1,4 +1,4 @@
-"""Functions that go entry by entry are settled by eight samples, and by no fewer than they need."""
+"""Elementwise functions: a few samples judge all entries, and overlook no error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.core.support import ALONE, claimed, gradcheck, gradgradcheck, problem
 
 
 def drawn(size: int) -> Tensor:
-    """Return a vector of usual numbers, none of them close to zero."""
+    """Return a vector of numbers of either sign with magnitudes between 1/2 and 3/2."""
     return scattered(torch.ones(size, dtype=torch.float64), torch.Generator().manual_seed(7)).requires_grad_()
 
 
@@ -36,7 +36,7 @@ SMOOTH = [torch.sin, torch.exp, torch.tanh, lambda x: x * x, lambda x: 3 * x + 1
 
 @settings(deadline=None)
 @given(st.lists(st.floats(-5, 5), min_size=7, max_size=7))
-def test_a_polynomial_of_degree_six_is_its_own_series(coefficients: list[float]) -> None:
+def test_polynomial_of_degree_six_is_reproduced(coefficients: list[float]) -> None:
     def polynomial(t: Tensor) -> Tensor:
         return sum((c * t**k for k, c in enumerate(coefficients)), torch.zeros_like(t))
 
@@ -50,14 +50,14 @@ def test_a_polynomial_of_degree_six_is_its_own_series(coefficients: list[float])
     torch.testing.assert_close(foretold, expected, rtol=0, atol=1e-11)
 
 
-def test_what_is_left_is_the_noise_of_a_sample() -> None:
+def test_residue_is_the_noise_of_a_sample() -> None:
     generator = torch.Generator().manual_seed(0)
     value = torch.randn(20_000, dtype=torch.float64, generator=generator)
     samples = torch.randn(6, 20_000, dtype=torch.float64, generator=generator)
     assert abs(float(polynomial_through(samples - value).residue.square().mean()) - 1.0) < 0.05
 
 
-def test_the_slope_is_within_its_bar() -> None:
+def test_slope_is_within_its_error_bar() -> None:
     x = scattered(torch.ones(2000, dtype=torch.float64), torch.Generator().manual_seed(0))
     step = x.abs() * 2.0**-7
     for function, slope in ((torch.sin, torch.cos), (torch.exp, torch.exp), (torch.log1p, lambda x: 1 / (1 + x))):
@@ -70,9 +70,7 @@ def test_the_slope_is_within_its_bar() -> None:
 
 @pytest.mark.parametrize("function", SMOOTH)
 @pytest.mark.parametrize(("size", "forwards"), [(1, 5), (6, 5), (32, 5), (1000, 5), (50_000, 10)])
-def test_a_smooth_function_takes_a_handful_of_forwards_and_two_backwards(
-    function: Callable[..., Any], size: int, forwards: int
-) -> None:
+def test_cost_of_smooth_function(function: Callable[..., Any], size: int, forwards: int) -> None:
     result = gradcheck(function, drawn(size))
     assert result.verdict is Verdict.PASS
     assert result.entries == size * size
@@ -81,22 +79,20 @@ def test_a_smooth_function_takes_a_handful_of_forwards_and_two_backwards(
 
 
 def _by_place(x: Tensor) -> Tensor:
-    """Return sines, but of tensors longer than that the 45th entry is twice as large."""
+    """Return sines; entry 45 is doubled in tensors that have one."""
     weight = torch.ones_like(x)
     weight[45:46] = 2.0
     return weight * x.sin()
 
 
 def _by_half(x: Tensor) -> Tensor:
-    """Return sines, of which every other one is halved; points of an odd length change places with each other."""
+    """Return sines, every other one halved: stacked points of odd length exchange the two kinds."""
     return x.sin() * torch.where(torch.arange(len(x)) % 2 == 0, 1.0, 0.5)
 
 
 @pytest.mark.parametrize("function", [_by_place, _by_half])
 @pytest.mark.parametrize("size", [3, 40, 41])
-def test_what_goes_by_its_place_is_seen_where_points_stand_side_by_side(
-    function: Callable[..., Any], size: int
-) -> None:
+def test_function_that_depends_on_position_is_judged_right(function: Callable[..., Any], size: int) -> None:
     x = drawn(size)
     assert gradcheck(function, x).verdict is Verdict.PASS
     (slope,) = torch.autograd.grad(function(x).sum(), x)
@@ -107,7 +103,7 @@ def test_what_goes_by_its_place_is_seen_where_points_stand_side_by_side(
 
 @pytest.mark.parametrize("function", SMOOTH)
 @pytest.mark.parametrize("error", [1e-6, 1e-3, 2.0])
-def test_one_wrong_entry_of_many_is_found_and_named(function: Callable[..., Any], error: float) -> None:
+def test_wrong_entry_is_found(function: Callable[..., Any], error: float) -> None:
     x, place = drawn(500), 321
 
     def slope(point: Tensor) -> Tensor:
@@ -121,7 +117,7 @@ def test_one_wrong_entry_of_many_is_found_and_named(function: Callable[..., Any]
     assert result.findings[0].elements[0].input_index == (place,)
 
 
-def test_kinks_among_many_smooth_entries_are_judged_apart() -> None:
+def test_kinks_among_smooth_entries_are_counted() -> None:
     x = drawn(500).detach()
     x[[3, 77]] = 0.0
     x[200] = 1e-5
@@ -134,7 +130,7 @@ def test_kinks_among_many_smooth_entries_are_judged_apart() -> None:
 
 
 class Leaks(torch.autograd.Function):
-    """sin, into one output of which another input leaks, in forward, in backward or in both."""
+    """sin, with one off-diagonal entry in forward, in backward or in both."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, source: int, target: int, forth: float, back: float) -> Tensor:
@@ -155,7 +151,7 @@ class Leaks(torch.autograd.Function):
 
 @pytest.mark.parametrize(("source", "target"), [(0, 1), (7, 90), (90, 7), (98, 99), (50, 3)])
 @pytest.mark.parametrize("size", [1e-5, 1.0])
-def test_no_leak_between_entries_stays_unseen(source: int, target: int, size: float) -> None:
+def test_off_diagonal_entry_of_one_side_is_found(source: int, target: int, size: float) -> None:
     def leaking(forth: float, back: float) -> Callable[[Tensor], Tensor]:
         return lambda x: Leaks.apply(x, source, target, forth, back)
 
@@ -165,7 +161,7 @@ def test_no_leak_between_entries_stays_unseen(source: int, target: int, size: fl
         assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
 
 
-def test_noise_that_the_samples_hear_is_left_to_a_closer_look() -> None:
+def test_noisy_function_gets_the_thorough_pass() -> None:
     def rounded(x: Tensor) -> Tensor:
         return x.float().sin().double()
 
@@ -175,7 +171,7 @@ def test_noise_that_the_samples_hear_is_left_to_a_closer_look() -> None:
 
 
 @pytest.mark.parametrize("function", [lambda x: x * x, lambda x: x**3, torch.expm1])
-def test_wrong_entries_of_tiny_inputs_are_looked_at_from_everywhere(function: Callable[..., Any]) -> None:
+def test_wrong_entry_of_tiny_input_is_found(function: Callable[..., Any]) -> None:
     x = (1e-8 * torch.randn(60, dtype=torch.float64, generator=torch.Generator().manual_seed(60))).requires_grad_()
 
     def slope(point: Tensor) -> Tensor:
@@ -187,7 +183,7 @@ def test_wrong_entries_of_tiny_inputs_are_looked_at_from_everywhere(function: Ca
     assert gradcheck(claimed(function, slope), x).mismatched == 1
 
 
-def test_an_exponential_that_runs_away_hides_no_wrong_slope() -> None:
+def test_wrong_small_entry_beside_huge_exponentials_is_found() -> None:
     x = (1e3 * torch.randn(60, dtype=torch.float64, generator=torch.Generator().manual_seed(81))).clamp(max=690.0)
     place = int((x + 284).abs().argmin())
     wrong = claimed(torch.exp, lambda x: x.exp() * (1 - 1e-4 * (torch.arange(60) == place)))
@@ -195,14 +191,14 @@ def test_an_exponential_that_runs_away_hides_no_wrong_slope() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_dead_zone_is_no_flight_of_stairs(seed: int) -> None:
+def test_wrong_entry_in_flat_part_of_relu_is_found(seed: int) -> None:
     x = torch.randn(60, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     place = int((x + 0.3).abs().argmin())
     wrong = claimed(torch.relu, lambda x: (x > 0) + 1e-3 * (torch.arange(60) == place))
     assert gradcheck(wrong, x.requires_grad_()).mismatched == 1
 
 
-def test_all_entries_are_kept_those_judged_apart_too() -> None:
+def test_dense_entries_include_those_in_doubt() -> None:
     x = drawn(64).detach()
     x[5] = 0.0
     problem = problem_of(claimed(torch.relu, lambda x: (x > 0) * 1.0), x.requires_grad_())
@@ -218,7 +214,7 @@ def test_all_entries_are_kept_those_judged_apart_too() -> None:
 
 
 @pytest.mark.parametrize("atol", [1e-5, 1e-2])
-def test_the_detection_limit_counts_what_is_tolerated(atol: float) -> None:
+def test_detection_limit_includes_atol(atol: float) -> None:
     tolerant = replace(ALONE, tolerances=Tolerances(atol=atol))
     x = drawn(100)
     found = run_check("gradcheck", problem_of(claimed(torch.exp, torch.exp), x), tolerant)
@@ -229,40 +225,40 @@ def test_the_detection_limit_counts_what_is_tolerated(atol: float) -> None:
     assert run_check("gradcheck", problem_of(wrong, x), tolerant).mismatched == 1
 
 
-def test_the_detection_limit_of_single_precision_counts_its_rounding() -> None:
+def test_detection_limit_includes_rounding_of_float32() -> None:
     found = gradcheck(claimed(torch.exp, torch.exp), drawn(100).detach().float().requires_grad_())
     assert found.detection_limit is not None
     assert found.detection_limit >= 1e-3 + 4 * torch.finfo(torch.float32).eps
 
 
 class OneBackward(torch.autograd.Function):
-    """sin, whose backward answers a graph's first question alone, or counts up how often it was asked."""
+    """sin, whose backward fails from its second call on one graph, or multiplies by the number of calls."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, counts: bool) -> Tensor:
         ctx.save_for_backward(x)
-        ctx.asked, ctx.counts = 0, counts
+        ctx.calls, ctx.counts = 0, counts
         return x.sin()
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (x,) = ctx.saved_tensors
-        ctx.asked += 1
-        if ctx.asked > 1 and not ctx.counts:
+        ctx.calls += 1
+        if ctx.calls > 1 and not ctx.counts:
             raise RuntimeError("what was saved is gone")
-        return grad * x.cos() * ctx.asked, None
+        return grad * x.cos() * ctx.calls, None
 
 
 @pytest.mark.parametrize("size", [5, 100])
 @pytest.mark.parametrize("counts", [True, False])
-def test_a_graph_that_answers_only_once_is_recorded_anew(size: int, counts: bool) -> None:
+def test_graph_that_serves_one_vjp_is_recorded_again(size: int, counts: bool) -> None:
     result = gradcheck(lambda x: OneBackward.apply(x, counts), drawn(size))
     assert result.verdict is Verdict.PASS
     usual = gradcheck(torch.sin, drawn(size)).evaluations.forward
-    assert result.evaluations.forward > usual  # one more for every question
+    assert result.evaluations.forward > usual  # one more for every vjp
 
 
-def test_a_slope_of_nearly_nothing_costs_no_more() -> None:
+def test_nearly_zero_derivative_costs_no_more() -> None:
     x = drawn(1000).detach()
     x[17] = torch.pi / 2 + 4e-6
     result = gradcheck(torch.sin, x.requires_grad_())
@@ -272,7 +268,7 @@ def test_a_slope_of_nearly_nothing_costs_no_more() -> None:
 
 
 @pytest.mark.parametrize("size", [1e-9, 1e-7])
-def test_no_faint_leak_in_backward_stays_unseen(size: float) -> None:
+def test_small_off_diagonal_entry_in_backward_is_found(size: float) -> None:
     result = gradcheck(lambda x: Leaks.apply(x, 7, 90, 0.0, size), drawn(100))
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
 
@@ -280,7 +276,7 @@ def test_no_faint_leak_in_backward_stays_unseen(size: float) -> None:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.integers(32, 400), st.integers(0, 1000), st.sampled_from([-1.0, -1e-6, 1e-6, 0.5]))
-def test_a_glance_overlooks_no_entry(size: int, seed: int, error: float) -> None:
+def test_first_pass_overlooks_no_wrong_entry(size: int, seed: int, error: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(size, dtype=torch.float64, generator=generator).requires_grad_()
     place = int(torch.randint(size, (1,), generator=generator))
@@ -289,7 +285,7 @@ def test_a_glance_overlooks_no_entry(size: int, seed: int, error: float) -> None
 
 
 @pytest.mark.parametrize("function", [torch.log, torch.rsqrt])
-def test_an_output_that_is_infinite_hides_nothing_of_the_others(function: Callable[..., Any]) -> None:
+def test_infinite_output_does_not_hide_other_errors(function: Callable[..., Any]) -> None:
     x = drawn(200).detach().abs()
     x[31] = 0.0
     right = gradcheck(function, x.requires_grad_())
@@ -307,8 +303,8 @@ def test_an_output_that_is_infinite_hides_nothing_of_the_others(function: Callab
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_few_outputs_that_move_say_nothing_of_the_noise_of_most(seed: int) -> None:
-    """Bells so narrow, beside where they are asked for, that nearly every output is zero at every sample."""
+def test_few_nonzero_outputs_do_not_set_the_noise_of_all(seed: int) -> None:
+    """Bells so narrow beside the inputs that nearly every output is zero at every sample."""
     x = (1e3 * torch.randn(600, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))).requires_grad_()
     bell = claimed(lambda x: torch.exp(-x * x), lambda x: -2 * x * torch.exp(-x * x))
     result = gradcheck(bell, x)
@@ -316,7 +312,7 @@ def test_the_few_outputs_that_move_say_nothing_of_the_noise_of_most(seed: int) -
     assert gradgradcheck(torch.tanh, x).verdict is Verdict.PASS
 
 
-def test_a_leak_beside_a_claim_that_is_far_larger_is_not_lost_in_their_sum() -> None:
+def test_stray_entry_beside_much_larger_one_is_found() -> None:
     def leaking(g: Tensor, x: Tensor) -> Tensor:
         gradient = -g / x**2
         gradient[1] += 0.1 * g[0]

@@ -1,4 +1,4 @@
-"""Moves along which a function is a straight line: one step is enough, and nothing is overlooked."""
+"""Inputs in which a function is affine: one step per column is enough, and overlooks no error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.core.support import ALONE, gradcheck, problem_of, with_backward
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
-    """Return normal numbers that are differentiated."""
+    """Return normal random numbers that require a gradient."""
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
 
 
@@ -32,13 +32,13 @@ WEIGHTS = drawn(40, 60, seed=9).detach()
 
 
 def known_of(function: Callable[..., Any], *inputs: Tensor) -> Known | None:
-    """Return the moves of single coordinates that are settled by one step."""
+    """Return the single columns that are judged by one step."""
     problem = problem_of(function, *inputs)
     measured = measure_problem(steady(problem, record(problem), 0), ALONE)
     claimed = jacobian(measured.backward).T.contiguous()
-    moves = single_columns(*claimed.shape, claimed.device)
+    groups = single_columns(*claimed.shape, claimed.device)
     return affine_column_groups(
-        judging_context(measured.sampled, measured.noise, measured.lengths, moves, claimed, ALONE), seed=0
+        judging_context(measured.sampled, measured.noise, measured.lengths, groups, claimed, ALONE), seed=0
     )
 
 
@@ -51,7 +51,7 @@ def known_of(function: Callable[..., Any], *inputs: Tensor) -> Known | None:
         (lambda x, w: functional.conv2d(x, w, padding=1), ((1, 2, 8, 8), (3, 2, 3, 3))),
     ],
 )
-def test_all_moves_of_functions_linear_in_each_input_are(
+def test_all_columns_of_multilinear_functions_are_judged_by_one_step(
     function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]
 ) -> None:
     inputs = [drawn(*shape, seed=seed) for seed, shape in enumerate(shapes)]
@@ -61,14 +61,14 @@ def test_all_moves_of_functions_linear_in_each_input_are(
     assert not bool(known.judged.code.any())
 
 
-def test_of_a_layer_norm_those_of_weight_and_bias_are() -> None:
+def test_weight_and_bias_of_layer_norm_are_judged_by_one_step() -> None:
     x, w, b = drawn(20, 16), drawn(16, seed=1), drawn(16, seed=2)
     known = known_of(lambda x, w, b: functional.layer_norm(x, (16,), w, b), x, w, b)
     assert known is not None
     assert known.chosen.tolist() == list(range(320, 352))
 
 
-def test_the_wrong_entries_of_a_line_are_looked_at_closely_and_the_right_ones_are_not() -> None:
+def test_column_with_wrong_entry_is_left_to_the_other_passes() -> None:
     off = torch.ones(3, 40, dtype=torch.float64)
     off[1, 7] += 1e-9
     function = with_backward(lambda x: x @ WEIGHTS, lambda g, x: (g @ WEIGHTS.T) * off)
@@ -86,12 +86,12 @@ def test_the_wrong_entries_of_a_line_are_looked_at_closely_and_the_right_ones_ar
         lambda x: (100 * x @ WEIGHTS).sin().abs(),
     ],
 )
-def test_inputs_in_which_a_function_bends_are_not_tried(function: Callable[..., Any]) -> None:
+def test_curved_function_has_no_affine_columns(function: Callable[..., Any]) -> None:
     assert known_of(function, drawn(3, 40)) is None
 
 
 @pytest.mark.slow
-def test_a_kink_at_the_point_is_seen_although_each_move_goes_to_one_side() -> None:
+def test_kink_at_point_is_seen_with_one_sided_steps() -> None:
     at_zero = torch.zeros(3, 40, dtype=torch.float64, requires_grad=True)
     assert known_of(lambda x: x @ WEIGHTS + 1e-9 * (x @ WEIGHTS).abs(), at_zero) is None
     right = with_backward(lambda x: (x @ WEIGHTS).relu(), lambda g, x: g @ WEIGHTS.T)
@@ -100,12 +100,12 @@ def test_a_kink_at_the_point_is_seen_although_each_move_goes_to_one_side() -> No
 
 
 def dip(x: Tensor) -> Tensor:
-    """A function that is odd around whole numbers, and next to nothing a thousandth away from them."""
+    """Return an odd function of the distance from the nearest integer that is negligible from 1e-3 on."""
     off = x - x.round()
     return off * torch.exp(-((off / 1e-4) ** 2))
 
 
-def test_what_lies_between_the_steps_is_not_overlooked() -> None:
+def test_variation_below_the_step_is_seen() -> None:
     x = torch.ones(6, 40, dtype=torch.float64, requires_grad=True)
     without = with_backward(lambda x: x @ WEIGHTS, lambda g, x: g @ WEIGHTS.T)
     assert known_of(without, x) is not None
@@ -121,7 +121,7 @@ def test_what_lies_between_the_steps_is_not_overlooked() -> None:
     st.integers(0, 1000),
     st.sampled_from([1e-6, -1e-3, -2.0]),
 )
-def test_one_wrong_entry_of_a_linear_map_is_found(rows: int, inner: int, columns: int, seed: int, error: float) -> None:
+def test_wrong_entry_of_linear_map_is_found(rows: int, inner: int, columns: int, seed: int, error: float) -> None:
     x, by = drawn(rows, inner, seed=seed), drawn(inner, columns, seed=seed + 1).detach()
     place = seed % x.numel()
     off = 1 + error * (torch.arange(x.numel()) == place).view_as(x)

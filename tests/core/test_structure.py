@@ -1,4 +1,4 @@
-"""Structure is a hypothesis: used where it holds, dropped where anything speaks against it, and never wrong."""
+"""Detected sparsity is a hypothesis: it is used if it holds, dropped if a test contradicts it, and causes no error."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ STRUCTURED: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = 
 
 
 @pytest.mark.parametrize("name", STRUCTURED)
-def test_structured_work_is_recognised_and_right(name: str) -> None:
+def test_sparse_jacobian_is_compared_by_structure(name: str) -> None:
     function, shapes = STRUCTURED[name]
     dtype = torch.complex128 if name == "complex" else torch.float64
     result = gradcheck(function, *(drawn(*shape, dtype=dtype) for shape in shapes))
@@ -67,7 +67,7 @@ def test_structured_work_is_recognised_and_right(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["elementwise", "layer norm", "softmax"])
 @pytest.mark.parametrize("place", [0, 7, -1])
-def test_one_wrong_element_is_found_at_its_place(name: str, place: int) -> None:
+def test_wrong_element_is_found_at_its_index(name: str, place: int) -> None:
     function, (shape,) = STRUCTURED[name]
 
     def change(grad: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def _by_column(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("rows", [64, 200])
 @pytest.mark.parametrize("place", [None, 5])
-def test_more_moves_than_sums_are_made_where_they_are_small(
+def test_small_problem_is_compared_by_structure_after_sums_agree(
     rows: int, place: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(structured, "seconds", lambda sampled: 1e-5)  # however busy the machine is
@@ -107,23 +107,23 @@ def test_more_moves_than_sums_are_made_where_they_are_small(
     assert {element.input_index for found in result.findings for element in found.elements} <= {(place, 3)}
 
 
-def test_where_sums_are_off_not_every_entry_is_looked_at_closely() -> None:
+def test_no_comparison_by_structure_after_sums_differ() -> None:
     result = gradcheck(planted(_by_column, lambda right: 1.0001 * right), drawn(200, 32))
     assert (result.verdict, result.method) == (Verdict.FAIL, Method.PROBED)
     assert result.evaluations.forward < 2_000
 
 
-def test_sums_are_asked_where_forwards_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_forward_is_compared_by_sums_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(structured, "seconds", lambda sampled: 0.03)
     assert gradcheck(_by_column, drawn(200, 32)).method is Method.PROBED
 
 
-def test_sums_are_asked_where_the_moves_are_many_and_large() -> None:
+def test_many_large_column_groups_are_compared_by_sums_only() -> None:
     assert gradcheck(_by_column, drawn(1000, 32)).method is Method.PROBED
 
 
 @pytest.mark.parametrize("leak", [1.0, 1e-3, 1e-5])
-def test_a_backward_that_leaks_into_a_neighbour_is_found(leak: float) -> None:
+def test_stray_entry_in_backward_is_found(leak: float) -> None:
     def change(grad: Tensor) -> Tensor:
         wrong = grad.clone()
         wrong[7] += leak * grad[60]
@@ -136,7 +136,7 @@ def test_a_backward_that_leaks_into_a_neighbour_is_found(leak: float) -> None:
 
 
 @pytest.mark.parametrize("index", [3, 77])
-def test_a_forward_that_mixes_at_one_index_only_is_right_all_the_same(index: int) -> None:
+def test_right_gradient_of_almost_elementwise_function_passes(index: int) -> None:
     def mixing(x: Tensor) -> Tensor:
         result = x.sin()
         return torch.cat([result[:index], (x[index] * x[0]).reshape(1), result[index + 1 :]])
@@ -144,7 +144,7 @@ def test_a_forward_that_mixes_at_one_index_only_is_right_all_the_same(index: int
     assert gradcheck(mixing, drawn(120)).verdict is Verdict.PASS
 
 
-def test_a_forward_that_mixes_and_a_backward_that_does_not_know_is_found() -> None:
+def test_missing_off_diagonal_entry_is_found() -> None:
     class Forgets(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -158,7 +158,7 @@ def test_a_forward_that_mixes_and_a_backward_that_does_not_know_is_found() -> No
             (x,) = ctx.saved_tensors
             right = 2 * x * grad
             right[77] = x[0] * grad[77]
-            return right  # x[0] hears nothing of output 77
+            return right  # lacks d out[77] / d x[0]
 
     result = gradcheck(Forgets.apply, drawn(120))
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
@@ -180,13 +180,13 @@ def test_a_forward_that_mixes_and_a_backward_that_does_not_know_is_found() -> No
         lambda x: torch.where(x > x.median(), x, x * x),
     ],
 )
-def test_what_only_looks_structured_is_right_all_the_same(function: Callable[..., Any]) -> None:
+def test_misleading_structure_changes_no_verdict(function: Callable[..., Any]) -> None:
     assert gradcheck(function, drawn(40)).verdict is Verdict.PASS
     assert gradcheck(planted(function, lambda grad: grad * 1.0001), drawn(40)).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("size", [20, 40, 200])
-def test_a_kink_hides_no_dependence_that_backward_forgets(size: int) -> None:
+def test_kink_does_not_hide_missing_entry(size: int) -> None:
     class Forgets(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -206,7 +206,7 @@ def test_a_kink_hides_no_dependence_that_backward_forgets(size: int) -> None:
 
 
 @pytest.mark.slow
-def test_nor_does_a_kink_in_a_row_that_is_reached_by_many() -> None:
+def test_kink_in_dense_row_does_not_hide_missing_entry() -> None:
     class Forgets(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -227,7 +227,7 @@ def test_nor_does_a_kink_in_a_row_that_is_reached_by_many() -> None:
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
 
 
-def test_garbage_beside_a_big_column_is_seen_in_its_own_row() -> None:
+def test_stray_entry_in_small_row_is_found_beside_large_rows() -> None:
     def change(grad: Tensor) -> Tensor:
         wrong = grad.clone()
         wrong[39] += 1e-3 * grad[0]
@@ -243,19 +243,19 @@ def test_order_2_at_many_kinks_passes(function: Callable[..., Any]) -> None:
     assert gradgradcheck(function, x).verdict is Verdict.PASS
 
 
-def test_layouts_that_overlap_themselves_are_moved_entry_by_entry() -> None:
+def test_overlapping_memory_layouts_pass() -> None:
     unfolded = drawn(20).detach().unfold(0, 3, 1).requires_grad_()
     expanded = drawn(1, 3).detach().expand(6, 3).requires_grad_()
     assert gradcheck(torch.sin, unfolded).verdict is Verdict.PASS
     assert gradcheck(torch.sin, expanded).verdict is Verdict.PASS
 
 
-def test_order_2_has_its_structure_too() -> None:
+def test_order_2_is_compared_by_structure() -> None:
     result = gradgradcheck(torch.sin, drawn(60))
     assert (result.verdict, result.method) == (Verdict.PASS, Method.STRUCTURED)
 
 
-def test_the_cost_of_an_elementwise_function_does_not_grow() -> None:
+def test_cost_of_elementwise_function_does_not_grow_with_its_size() -> None:
     small, large = (gradcheck(torch.exp, drawn(size)) for size in (100, 20_000))
     assert large.entries == 20_000**2
     assert large.evaluations.forward <= 2 * small.evaluations.forward
@@ -263,7 +263,7 @@ def test_the_cost_of_an_elementwise_function_does_not_grow() -> None:
 
 
 def positions(result: CheckResult, shape: tuple[int, ...]) -> set[int]:
-    """Return the flat places of the inputs that are accused."""
+    """Return the flat positions of the inputs with mismatches."""
     found = set()
     for finding in result.findings:
         for element in finding.elements:
@@ -275,20 +275,20 @@ def positions(result: CheckResult, shape: tuple[int, ...]) -> set[int]:
 
 
 @pytest.mark.parametrize("held", [200, 1_000, 5_000])
-def test_claims_are_the_same_however_many_cotangents_go_at_once(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claims_do_not_depend_on_number_of_cotangents_per_call(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def both(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         return functional.conv2d(x, w, padding=1), (x * x).sum(1)
 
     x, w = drawn(2, 2, 6, 6), drawn(3, 2, 3, 3)
     whole = gradcheck(both, x, w)
     monkeypatch.setattr(compressed_vjps, "_HELD", held)
-    some = gradcheck(both, x, w)
-    assert (some.verdict, some.entries, some.method) == (Verdict.PASS, whole.entries, whole.method)
-    assert some.max_error == pytest.approx(whole.max_error, abs=1e-12)
-    assert some.evaluations.backward > whole.evaluations.backward
+    in_chunks = gradcheck(both, x, w)
+    assert (in_chunks.verdict, in_chunks.entries, in_chunks.method) == (Verdict.PASS, whole.entries, whole.method)
+    assert in_chunks.max_error == pytest.approx(whole.max_error, abs=1e-12)
+    assert in_chunks.evaluations.backward > whole.evaluations.backward
 
 
-def test_an_empty_tensor_has_no_part_in_a_structure() -> None:
+def test_empty_input_is_left_out_of_structure() -> None:
     def beside(x: Tensor, nothing: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         return (x * b).tanh() + nothing.sum(), (b * b).sin()
 
@@ -301,27 +301,27 @@ def test_an_empty_tensor_has_no_part_in_a_structure() -> None:
 
 
 @pytest.mark.parametrize("held", [40_000, 2_000_000])
-def test_inputs_may_be_asked_for_apart(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vjps_for_single_inputs_give_the_same_comparison(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def product(x: Tensor, w: Tensor, nothing: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         return x @ w + b + nothing.sum(), x.sum(1)
 
-    def asked() -> tuple[CheckResult, int]:
+    def checked() -> tuple[CheckResult, int]:
         result = gradcheck(product, drawn(30, 20), drawn(20, 25), drawn(0), drawn(25))
         return result, result.evaluations.backward
 
     monkeypatch.setattr(compressed_vjps, "_HELD", held)
     monkeypatch.setattr(compressed_vjps, "_APART", 10**9)
-    whole, once = asked()
+    together, calls_together = checked()
     monkeypatch.setattr(compressed_vjps, "_APART", 0)
-    apart, often = asked()
-    assert (whole.verdict, apart.verdict) == (Verdict.PASS, Verdict.PASS)
-    assert (apart.entries, apart.method) == (whole.entries, Method.STRUCTURED)
-    assert apart.max_error == pytest.approx(whole.max_error, abs=1e-12)
-    assert often > once
+    apart, calls_apart = checked()
+    assert (together.verdict, apart.verdict) == (Verdict.PASS, Verdict.PASS)
+    assert (apart.entries, apart.method) == (together.entries, Method.STRUCTURED)
+    assert apart.max_error == pytest.approx(together.max_error, abs=1e-12)
+    assert calls_apart > calls_together
 
 
 @pytest.mark.parametrize("place", [0, 7, 599])
-def test_an_error_is_found_where_inputs_are_asked_for_apart(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_is_found_with_vjps_for_single_inputs(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     class Product(torch.autograd.Function):
         generate_vmap_rule = True
 
@@ -345,27 +345,27 @@ def test_an_error_is_found_where_inputs_are_asked_for_apart(place: int, monkeypa
     assert positions(result, (30, 20)) == {place}
 
 
-def test_a_backward_that_says_otherwise_when_asked_for_one_input_alone_is_not_asked_so(
+def test_vjps_for_single_inputs_are_dropped_if_they_differ(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[int] = []
+    calls: list[int] = []
     original = torch.autograd.grad
 
     def falsified(outputs: Any, inputs: Any, *args: Any, **options: Any) -> Any:
         found = original(outputs, inputs, *args, **options)
         if len(inputs) == 1 and options.get("is_grads_batched"):
-            asked.append(1)
+            calls.append(1)
             return tuple(grad * 1.01 for grad in found)
         return found
 
     monkeypatch.setattr(compressed_vjps, "_APART", 0)
     monkeypatch.setattr(torch.autograd, "grad", falsified)
     assert gradcheck(torch.matmul, drawn(30, 20), drawn(20, 25)).verdict is Verdict.PASS
-    assert asked
+    assert calls
 
 
 @pytest.mark.parametrize("check", [gradcheck, gradgradcheck])
-def test_moves_that_own_not_every_output_may_be_made_some_at_a_time(
+def test_partial_column_groups_can_be_sampled_in_chunks(
     check: Callable[..., CheckResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def transposed(x: Tensor, w: Tensor) -> Tensor:
@@ -374,6 +374,6 @@ def test_moves_that_own_not_every_output_may_be_made_some_at_a_time(
     x, w = drawn(2, 2, 6, 6), drawn(2, 3, 3, 3)
     whole = check(transposed, x, w)
     monkeypatch.setattr(memory, "_HELD", 20_000)
-    some = check(transposed, x, w)
-    assert (some.verdict, some.method) == (Verdict.PASS, Method.STRUCTURED)
-    assert some.evaluations.forward <= 1.5 * whole.evaluations.forward
+    in_chunks = check(transposed, x, w)
+    assert (in_chunks.verdict, in_chunks.method) == (Verdict.PASS, Method.STRUCTURED)
+    assert in_chunks.evaluations.forward <= 1.5 * whole.evaluations.forward

@@ -25,9 +25,7 @@ from gradverify.core.strategy.structure import Structure, confined_dimensions
 
 _LAST_DIGITS = 2.0**-46  # of a product: rounding allowed in it
 _ULPS = 64.0  # eps of the inputs' dtype: rounding allowed in a sum, if larger than `ROUNDING`
-_BESIDE_LARGEST = (
-    1e-4  # of the largest sum: added to the size of every sum, as rounding of others may leave some in an empty one
-)
+_BESIDE_LARGEST = 1e-4  # of the largest sum: added to the size of every sum, for rounding in sums of zeros
 _NUDGE = 2.0**-8  # of the length scale: size of the displacements
 _CONFIRMED = 6  # columns with mismatches that are measured again, one at a time
 

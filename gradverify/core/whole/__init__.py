@@ -1,1 +1,1 @@
-"""A whole block of a Jacobian at a time, as a diagnosis looks at it."""
+"""Wrong blocks of a Jacobian as a diagnosis needs them: all entries, or random sums over them."""

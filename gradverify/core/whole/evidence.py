@@ -1,4 +1,4 @@
-"""What a wrong block of a Jacobian leaves for a diagnosis to look at."""
+"""The data on a wrong block of a Jacobian from which a diagnosis finds the cause."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradverify.core.whole.sums import Sums
 
 
 class Site(Protocol):
-    """Where a wrong block stands, however much of it can be looked at."""
+    """A wrong block and the problem it belongs to: the part that `Evidence` and `Sums` have in common."""
 
     @property
     def of(self) -> Block:
@@ -35,37 +35,37 @@ class Site(Protocol):
 
     @property
     def backward(self) -> Backward:
-        """The problem, and its vjp."""
+        """The problem and its vjp."""
 
     @property
     def device(self) -> torch.device:
-        """Where the numbers are."""
+        """The device of the tensors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """Both Jacobians over all outputs and inputs, for causes that show only when blocks are compared."""
+    """Both Jacobians over all outputs and inputs, for causes that show only if blocks are compared."""
 
     outputs: tuple[Block, ...]
     inputs: tuple[Block, ...]
     claimed: Tensor  # (m, n)
     numeric: Tensor  # (m, n)
     bar: Tensor  # (m, n)
-    wrong: Tensor  # (m, n) bool
+    wrong: Tensor  # (m, n) True where an entry is a mismatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One block d of / d wrt with mismatches, all of its entries, and backward to ask further."""
+    """One block d of / d wrt with mismatches: all of its entries, and backward for further vjps."""
 
     of: Block
     wrt: Block
-    claimed: Tensor  # (outputs, inputs) what backward says
-    numeric: Tensor  # (outputs, inputs) what differences say; not finite where nothing could be measured
+    claimed: Tensor  # (outputs, inputs) the entries from backward
+    numeric: Tensor  # (outputs, inputs) the entries from finite differences; not finite if they could not be measured
     bar: Tensor  # (outputs, inputs) error bars of `numeric`
-    wrong: Tensor  # (outputs, inputs) bool: entries that are mismatches
+    wrong: Tensor  # (outputs, inputs) True where an entry is a mismatch
     backward: Backward  # the problem with its primals, and its vjp
-    whole: Whole  # what the block is a part of
+    whole: Whole  # both Jacobians, which the block is a part of
 
     @property
     def inputs(self) -> tuple[Block, ...]:
@@ -79,7 +79,7 @@ class Evidence:
 
     @property
     def device(self) -> torch.device:
-        """Where the numbers are."""
+        """The device of the tensors."""
         return self.claimed.device
 
 
@@ -89,12 +89,12 @@ class Diagnosis:
 
     cause: str  # constant-factor, missing-mask …
     explanation: str  # one sentence, with the region or the factor
-    share: float  # part of the squared error that it explains, 0 … 1
+    share: float  # the part of the squared error that it explains, from 0 to 1
 
 
-Diagnose = Callable[[Evidence | Sums], Diagnosis | None]  # None where no known pattern explains the error
+Diagnose = Callable[[Evidence | Sums], Diagnosis | None]  # None if no known pattern explains the error
 
 
 def undiagnosed(evidence: Evidence | Sums) -> None:
-    """Name no cause."""
+    """Return None: the `Diagnose` that finds no cause."""
     del evidence

@@ -1,4 +1,4 @@
-"""Patterns of a wrong block compared with random projections of it, and with parts of these."""
+"""Patterns of a wrong block tested by random sums over it, or over parts of it."""
 
 from __future__ import annotations
 
@@ -17,134 +17,135 @@ from gradverify.core.model.coordinates import Block
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.whole.sums import Asked, Summed, along, steep, summed_up
 
-_CLOSE = 1e-3  # of the error: a pattern that is no coincidence leaves less
-_CAP = 0.1  # of the error: no more may be put down to the measurement
-_SHOWS = 0.5  # of what there is: where more is allowed, an error might not show
+_CLOSE = 1e-3  # of the usual error of a sum: a true pattern leaves less
+_CAP = 0.1  # of the usual error of a sum: the most that is put down to measurement errors
+_SHOWS = 0.5  # of the values compared: if more is allowed, an error might not show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
     """Entry (o, i) of the claimed block is by_row[o] * by_column[i] * the derivative of rows[o] by columns[i]."""
 
-    rows: Tensor | None = None  # (p,) coordinates, None: the block's own
-    columns: Tensor | None = None  # (q,)
-    by_row: Tensor | None = None  # (p,) factors, None: ones
-    by_column: Tensor | None = None  # (q,)
+    rows: Tensor | None = None  # (p,) output coordinates; None for the block's own
+    columns: Tensor | None = None  # (q,) input coordinates; None for the block's own
+    by_row: Tensor | None = None  # (p,) factors; None for ones
+    by_column: Tensor | None = None  # (q,) factors; None for ones
 
 
-def expected(asked: Asked, pattern: Pattern) -> Summed:
-    """Return what the sums should be if the pattern held; costs forwards only where it is about columns."""
-    of, wrt = asked.sums.of, asked.sums.wrt
-    given = asked.cotangents[:, of.coordinates]
-    given = given if pattern.by_row is None else given * pattern.by_row
-    cotangents = _placed(given, asked.cotangents, of, pattern.rows)
-    slopes = asked.slopes
+def expected(sketch: Asked, pattern: Pattern) -> Summed:
+    """Return the sums that the pattern predicts; costs forwards only if it changes columns."""
+    of, wrt = sketch.sums.of, sketch.sums.wrt
+    weighted = sketch.cotangents[:, of.coordinates]
+    weighted = weighted if pattern.by_row is None else weighted * pattern.by_row
+    cotangents = _placed(weighted, sketch.cotangents, of, pattern.rows)
+    slopes = sketch.slopes
     if pattern.columns is not None or pattern.by_column is not None:
-        moves = asked.directions[:, wrt.coordinates]
-        moves = moves if pattern.by_column is None else moves * pattern.by_column
-        slopes = along(asked, _placed(moves, asked.directions, wrt, pattern.columns))
+        displacements = sketch.directions[:, wrt.coordinates]
+        displacements = displacements if pattern.by_column is None else displacements * pattern.by_column
+        slopes = along(sketch, _placed(displacements, sketch.directions, wrt, pattern.columns))
     return summed_up(cotangents, slopes)
 
 
-def exchanged(asked: Asked) -> Summed:
-    """Return what the sums should be if the transposed Jacobian were claimed; costs 48 forwards or more."""
-    of, wrt, measured = asked.sums.of, asked.sums.wrt, asked.sums.measured
-    weighing = torch.zeros(len(asked.directions), asked.cotangents.shape[1], device=asked.sums.device).double()
-    weighing[:, of.coordinates] = asked.directions[:, wrt.coordinates]
-    found = []
-    for cotangent in asked.cotangents:
-        move = torch.zeros_like(measured.sampled.point)
-        move[wrt.coordinates] = cotangent[of.coordinates]
-        size = (move.abs() / measured.lengths.step).max()
-        found.append((steep(measured, weighing, move / size), size))
-    slopes = [Estimate(value=each.value * size, bar=each.bar * size) for each, size in found]
-    turned = summed_up(weighing, slopes)
-    return Summed(value=turned.value.T, bar=turned.bar.T)
+def exchanged(sketch: Asked) -> Summed:
+    """Return the sums that are predicted if the transposed Jacobian is claimed; costs 48 forwards or more."""
+    of, wrt, measured = sketch.sums.of, sketch.sums.wrt, sketch.sums.measured
+    cotangents = torch.zeros(len(sketch.directions), sketch.cotangents.shape[1], device=sketch.sums.device).double()
+    cotangents[:, of.coordinates] = sketch.directions[:, wrt.coordinates]
+    slopes_and_sizes = []
+    for cotangent in sketch.cotangents:
+        direction = torch.zeros_like(measured.sampled.point)
+        direction[wrt.coordinates] = cotangent[of.coordinates]
+        scale = (direction.abs() / measured.lengths.step).max()
+        slopes_and_sizes.append((steep(measured, cotangents, direction / scale), scale))
+    slopes = [Estimate(value=each.value * scale, bar=each.bar * scale) for each, scale in slopes_and_sizes]
+    transposed = summed_up(cotangents, slopes)
+    return Summed(value=transposed.value.T, bar=transposed.bar.T)
 
 
-def holds(asked: Asked, found: Summed, claimed: Tensor | None = None) -> bool:
-    """Tell whether backward's sums, or those given, are the expected ones, as nearly as measurement can tell."""
-    said = asked.claimed if claimed is None else claimed
-    slack = torch.minimum(BAR_FACTOR * found.bar + asked.rounding, _CAP * asked.typical)
-    return all_set((said - found.value).abs() <= slack + _CLOSE * asked.typical)
+def holds(sketch: Asked, found: Summed, claimed: Tensor | None = None) -> bool:
+    """True if backward's sums, or `claimed`, are the predicted ones `found` within measurement and rounding errors."""
+    sums = sketch.claimed if claimed is None else claimed
+    slack = torch.minimum(BAR_FACTOR * found.bar + sketch.rounding, _CAP * sketch.typical)
+    return all_set((sums - found.value).abs() <= slack + _CLOSE * sketch.typical)
 
 
-def explains(asked: Asked, pattern: Pattern) -> bool:
-    """Tell whether the pattern holds all over the block."""
-    return holds(asked, expected(asked, pattern))
+def explains(sketch: Asked, pattern: Pattern) -> bool:
+    """True if the pattern holds in the whole block."""
+    return holds(sketch, expected(sketch, pattern))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Both sides of the sums over the entries of some inputs, or outputs, of a block."""
+    """Both sides of the sums over the entries of some inputs or outputs of a block."""
 
     claimed: Tensor  # (K, L)
     numeric: Summed
 
 
-def of_inputs(asked: Asked, inside: Tensor) -> Part:
-    """Return the sums over the entries of some inputs, (q,) bool; costs 36 forwards or more."""
-    moves = torch.zeros_like(asked.directions)
-    moves[:, asked.sums.wrt.coordinates] = asked.directions[:, asked.sums.wrt.coordinates] * inside
-    return Part(claimed=asked.answers @ moves.T, numeric=summed_up(asked.cotangents, along(asked, moves)))
+def of_inputs(sketch: Asked, inside: Tensor) -> Part:
+    """Return the sums over the entries of the inputs in the mask `inside` (q,); costs 36 forwards or more."""
+    directions = torch.zeros_like(sketch.directions)
+    directions[:, sketch.sums.wrt.coordinates] = sketch.directions[:, sketch.sums.wrt.coordinates] * inside
+    return Part(claimed=sketch.answers @ directions.T, numeric=summed_up(sketch.cotangents, along(sketch, directions)))
 
 
-def of_outputs(asked: Asked, inside: Tensor) -> Part:
-    """Return the sums over the entries of some outputs, (p,) bool; costs 8 vjps."""
-    given = torch.zeros_like(asked.cotangents)
-    given[:, asked.sums.of.coordinates] = asked.cotangents[:, asked.sums.of.coordinates] * inside
-    answers = torch.stack([row(asked.sums.backward, cotangent) for cotangent in given])
-    return Part(claimed=answers @ asked.directions.T, numeric=summed_up(given, asked.slopes))
+def of_outputs(sketch: Asked, inside: Tensor) -> Part:
+    """Return the sums over the entries of the outputs in the mask `inside` (p,); costs 8 vjps."""
+    cotangents = torch.zeros_like(sketch.cotangents)
+    cotangents[:, sketch.sums.of.coordinates] = sketch.cotangents[:, sketch.sums.of.coordinates] * inside
+    vjps = torch.stack([row(sketch.sums.backward, cotangent) for cotangent in cotangents])
+    return Part(claimed=vjps @ sketch.directions.T, numeric=summed_up(cotangents, sketch.slopes))
 
 
-def rest(asked: Asked, part: Part) -> Part:
-    """Return the sums over all other entries."""
-    whole = asked.numeric
+def rest(sketch: Asked, part: Part) -> Part:
+    """Return the sums over all entries outside the part."""
+    whole = sketch.numeric
     numeric = Summed(value=whole.value - part.numeric.value, bar=whole.bar + part.numeric.bar)
-    return Part(claimed=asked.claimed - part.claimed, numeric=numeric)
+    return Part(claimed=sketch.claimed - part.claimed, numeric=numeric)
 
 
-def agrees(asked: Asked, part: Part) -> bool:
-    """Tell whether both sides say the same of a part."""
-    return holds(asked, part.numeric, part.claimed)
+def agrees(sketch: Asked, part: Part) -> bool:
+    """True if both sides of the sums over a part agree."""
+    return holds(sketch, part.numeric, part.claimed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """The derivative by one input."""
+    """One column of the block, and its sums with the cotangents."""
 
-    place: int  # in the block
-    numeric: Estimate  # (m,)
-    sums: Tensor  # (K,) of it with the cotangents
-    bar: Tensor  # (K,)
-    claimed: Tensor  # (K,)
+    place: int  # position of the input in the block
+    numeric: Estimate  # (m,) the column
+    sums: Tensor  # (K,) measured, cotangent · column
+    bar: Tensor  # (K,) error bars of the sums
+    claimed: Tensor  # (K,) the same sums by vjps
     wrong: bool
-    right: bool  # neither where it cannot be told
+    right: bool  # both False if an error might not show
 
 
-def columns(asked: Asked, places: Sequence[int]) -> list[Column]:
-    """Return some columns of the block, by positions in it; each costs 6 forwards or more."""
-    return [_column(asked, place) for place in places]
+def columns(sketch: Asked, places: Sequence[int]) -> list[Column]:
+    """Return the columns of the block at these positions; each costs 6 forwards or more."""
+    return [_column(sketch, place) for place in places]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What comes back from one output."""
+    """One row of the block, summed along the directions."""
 
-    place: int  # in the block
-    claimed: Tensor  # (L,) along the directions
-    numeric: Tensor  # (L,)
-    bar: Tensor  # (L,)
+    place: int  # position of the output in the block
+    claimed: Tensor  # (L,) row · direction, by vjp
+    numeric: Tensor  # (L,) the same, measured
+    bar: Tensor  # (L,) its error bars
     wrong: bool
-    right: bool
+    right: bool  # both False if an error might not show
 
 
-def rows(asked: Asked, places: Sequence[int]) -> list[Row]:
-    """Return some rows of the block, by positions in it; each costs a vjp."""
-    return [_row(asked, place) for place in places]
+def rows(sketch: Asked, places: Sequence[int]) -> list[Row]:
+    """Return the rows of the block at these positions; each costs a vjp."""
+    return [_row(sketch, place) for place in places]
 
 
 def _placed(values: Tensor, like: Tensor, block: Block, places: Tensor | None) -> Tensor:
+    """Return `values` written to the block, or added at the coordinates `places`, of a zero tensor like `like`."""
     whole = torch.zeros_like(like)
     if places is None:
         whole[:, block.coordinates] = values
@@ -152,17 +153,17 @@ def _placed(values: Tensor, like: Tensor, block: Block, places: Tensor | None) -
     return whole.index_add_(1, places, values)
 
 
-def _column(asked: Asked, place: int) -> Column:
-    sums, measured = asked.sums, asked.sums.measured
-    at = sums.wrt.start + place * sums.wrt.step
-    step = measured.lengths.step[at]
+def _column(sketch: Asked, place: int) -> Column:
+    sums, measured = sketch.sums, sketch.sums.measured
+    coordinate = sums.wrt.start + place * sums.wrt.step
+    step = measured.lengths.step[coordinate]
     direction = torch.zeros_like(measured.sampled.point)
-    direction[at] = step
-    found = steep(measured, asked.cotangents, direction)
+    direction[coordinate] = step
+    found = steep(measured, sketch.cotangents, direction)
     numeric = Estimate(value=found.value / step, bar=found.bar / step)
-    summed = summed_up(asked.cotangents, (numeric,))
+    summed = summed_up(sketch.cotangents, (numeric,))
     value, bar = summed.value[:, 0], summed.bar[:, 0]
-    claimed = asked.answers[:, at]
+    claimed = sketch.answers[:, coordinate]
     wrong, right = _verdict(measured, claimed, value, bar)
     return Column(
         place=place,
@@ -175,14 +176,14 @@ def _column(asked: Asked, place: int) -> Column:
     )
 
 
-def _row(asked: Asked, place: int) -> Row:
-    sums = asked.sums
-    at = sums.of.start + place * sums.of.step
-    cotangent = torch.zeros_like(asked.cotangents[0])
-    cotangent[at] = 1.0
-    claimed = asked.directions @ row(sums.backward, cotangent)
-    numeric = torch.stack([found.value[at] for found in asked.slopes])
-    bar = torch.stack([found.bar[at] for found in asked.slopes])
+def _row(sketch: Asked, place: int) -> Row:
+    sums = sketch.sums
+    coordinate = sums.of.start + place * sums.of.step
+    cotangent = torch.zeros_like(sketch.cotangents[0])
+    cotangent[coordinate] = 1.0
+    claimed = sketch.directions @ row(sums.backward, cotangent)
+    numeric = torch.stack([found.value[coordinate] for found in sketch.slopes])
+    bar = torch.stack([found.bar[coordinate] for found in sketch.slopes])
     wrong, right = _verdict(sums.measured, claimed, numeric, bar)
     return Row(
         place=place,
@@ -195,9 +196,9 @@ def _row(asked: Asked, place: int) -> Row:
 
 
 def _verdict(measured: MeasuredProblem, claimed: Tensor, numeric: Tensor, bar: Tensor) -> tuple[bool, bool]:
-    """Tell whether one side is wrong, and whether it is right: neither where an error might not show."""
+    """Return whether the two sides differ, and whether they agree; both False if an error might not show."""
     rtol = relative_tolerance(Tolerances(), measured.sampled.dtypes)
-    larger = torch.maximum(claimed.abs(), numeric.abs())
-    apart, allowed = (claimed - numeric).abs(), BAR_FACTOR * bar + rtol * larger.max()
-    within, shows = all_set(apart <= allowed), any_set(allowed <= _SHOWS * larger)
-    return any_set(apart > allowed), within and (shows or not any_set(larger))
+    size = torch.maximum(claimed.abs(), numeric.abs())
+    error, allowed = (claimed - numeric).abs(), BAR_FACTOR * bar + rtol * size.max()
+    within, visible = all_set(error <= allowed), any_set(allowed <= _SHOWS * size)
+    return any_set(error > allowed), within and (visible or not any_set(size))

@@ -1,7 +1,7 @@
-"""A wrong block too large to be looked at whole, asked with random vectors whether a pattern explains all of its error.
+"""Random sums u·A·v over a wrong block A too large to hold, to test whether a pattern explains all of its error.
 
-What is claimed in every entry is a pattern of the derivative only if u·A·v says so for random u and v that reach over
-the whole block: a pattern seen in some columns alone is none.
+A pattern holds in every entry of the block only if the sums agree with it for random u and v over the whole block. That
+it holds in some columns is not enough.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from gradverify.core.model.coordinates import Block
 from gradverify.core.model.generators import scattered
 from gradverify.core.strategy.random_sums import CLOSER, FIRST, levelled, weights
 
-_COTANGENTS = 4  # of each of the two kinds of weights
-_TANGENTS = 5  # and one more that moves inputs such that they matter alike
-_SHARP = 1e-8  # a bar below this part of the sum is good enough to do without closer steps
-_ROUNDINGS, _ULP = 10, 4 * torch.finfo(torch.float64).eps
+_COTANGENTS = 4  # of each of the two kinds of `weights`
+_TANGENTS = 5  # with inputs weighted by their length scales; one more direction is `levelled`
+_SHARP = 1e-8  # of a sum: with an error bar below it, no smaller steps are tried
+_ROUNDINGS, _ULP = 10, 4 * torch.finfo(torch.float64).eps  # eps of backward's dtype, and of float64: see `rounding`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """One block d of / d wrt with mismatches, and all there is to ask it with."""
+    """One block d of / d wrt with mismatches, too large to hold, and the problem that it belongs to."""
 
     of: Block
     wrt: Block
     measured: MeasuredProblem
     found: Entries  # the wrong entries that are known
-    all_places: bool  # no other input or output than those of `found` has a wrong entry
+    all_places: bool  # True if no other inputs and outputs have wrong entries than those in `found`
     seed: int
 
     @property
@@ -50,18 +50,18 @@ class Sums:
 
     @property
     def backward(self) -> Backward:
-        """The problem, and its vjp."""
+        """The problem and its vjp."""
         return self.measured.backward
 
     @property
     def device(self) -> torch.device:
-        """Where the numbers are."""
+        """The device of the tensors."""
         return self.measured.sampled.value.device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summed:
-    """Sums over all entries of a block, one per cotangent and direction."""
+    """Measured sums u·A·v over a block with their error bars, one per cotangent and direction."""
 
     value: Tensor  # (K, L)
     bar: Tensor  # (K, L)
@@ -69,34 +69,34 @@ class Summed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A block with K cotangents and L directions over all of it, and what both sides say to each pair."""
+    """A block with K cotangents and L directions over all of it, and both sides of the sum for each pair."""
 
     sums: Sums
     cotangents: Tensor  # (K, m)
-    answers: Tensor  # (K, n)
+    answers: Tensor  # (K, n) the vjps
     directions: Tensor  # (L, n)
     slopes: tuple[Estimate, ...]  # of every output along each direction
-    claimed: Tensor  # (K, L)
+    claimed: Tensor  # (K, L) the sums by vjps
     numeric: Summed
-    rounding: Tensor  # (K, L) what adding up in backward may leave
-    typical: Tensor  # (K, L) the size of an error
+    rounding: Tensor  # (K, L) bound on the rounding of sums in backward
+    typical: Tensor  # (K, L) root mean square of the errors of the sums, per kind of weights and direction
 
 
 def ask(sums: Sums) -> Asked:
-    """Ask both sides; costs 36 forwards, more where the function bends, and 8 vjps."""
+    """Return both sides of random sums over a block; costs 36 forwards, more if the function is curved, and 8 vjps."""
     generator = torch.Generator().manual_seed(sums.seed + 5)
     measured, of, wrt = sums.measured, sums.of, sums.wrt
-    within = torch.zeros_like(measured.lengths.step)
-    within[wrt.coordinates] = measured.lengths.step[wrt.coordinates]
-    directions = [scattered(within, generator) for _ in range(_TANGENTS)]
-    plain = [slope(measured.sampled, measured.noise, direction, FIRST) for direction in directions]
-    judged = torch.zeros_like(measured.sampled.value)
-    judged[of.coordinates] = 1.0
-    kinds = weights(measured.sampled, torch.stack([found.value for found in plain]))
-    cotangents = torch.stack([scattered(weight * judged, generator) for weight in kinds for _ in range(_COTANGENTS)])
+    lengths = torch.zeros_like(measured.lengths.step)
+    lengths[wrt.coordinates] = measured.lengths.step[wrt.coordinates]
+    directions = [scattered(lengths, generator) for _ in range(_TANGENTS)]
+    first_slopes = [slope(measured.sampled, measured.noise, direction, FIRST) for direction in directions]
+    in_block = torch.zeros_like(measured.sampled.value)
+    in_block[of.coordinates] = 1.0
+    kinds = weights(measured.sampled, torch.stack([found.value for found in first_slopes]))
+    cotangents = torch.stack([scattered(weight * in_block, generator) for weight in kinds for _ in range(_COTANGENTS)])
     answers = torch.stack([row(measured.backward, cotangent) for cotangent in cotangents])
-    directions.append(scattered(levelled(within, answers), generator))
-    known = (*plain, None)  # the last direction is new
+    directions.append(scattered(levelled(lengths, answers), generator))
+    known = (*first_slopes, None)  # the slopes along the last direction are not known yet
     slopes = tuple(steep(measured, cotangents, *each) for each in zip(directions, known, strict=True))
     stacked = torch.stack(directions)
     claimed, numeric = answers @ stacked.T, summed_up(cotangents, slopes)
@@ -115,9 +115,9 @@ def ask(sums: Sums) -> Asked:
     )
 
 
-def along(asked: Asked, directions: Tensor) -> tuple[Estimate, ...]:
-    """Return the slopes of every output along some directions, (L, n)."""
-    return tuple(steep(asked.sums.measured, asked.cotangents, direction) for direction in directions)
+def along(sketch: Asked, directions: Tensor) -> tuple[Estimate, ...]:
+    """Return the slopes of every output along each of the directions (L, n)."""
+    return tuple(steep(sketch.sums.measured, sketch.cotangents, direction) for direction in directions)
 
 
 def scaled(found: Summed, factor: float) -> Summed:
@@ -125,28 +125,30 @@ def scaled(found: Summed, factor: float) -> Summed:
     return Summed(value=factor * found.value, bar=abs(factor) * found.bar)
 
 
-def steep(measured: MeasuredProblem, cotangents: Tensor, direction: Tensor, far: Estimate | None = None) -> Estimate:
-    """Return the slopes along a direction, from closer steps where the function bends too much for far ones.
+def steep(measured: MeasuredProblem, cotangents: Tensor, direction: Tensor, known: Estimate | None = None) -> Estimate:
+    """Return the slopes along a direction, from smaller steps if curvature spoils the larger ones.
 
-    `far` are those from far steps, where they are known.
+    `known` are those from the first, largest steps, if they have been computed.
     """
     best: Estimate | None = None
-    least = torch.inf
+    smallest = torch.inf
     for first in (FIRST, *CLOSER):
-        found = far if far is not None and first == FIRST else slope(measured.sampled, measured.noise, direction, first)
+        found = (
+            known if known is not None and first == FIRST else slope(measured.sampled, measured.noise, direction, first)
+        )
         summed = summed_up(cotangents, (found,))
         bar = float(summed.bar.sum())
-        if best is None or bar < least:
-            best, least = found, bar
+        if best is None or bar < smallest:
+            best, smallest = found, bar
         size = float((cotangents.square() @ found.value.nan_to_num(0.0, 0.0, 0.0).square()).sqrt().sum())
-        if least <= _SHARP * size:
+        if smallest <= _SHARP * size:
             break
     assert best is not None
     return best
 
 
 def summed_up(cotangents: Tensor, slopes: Sequence[Estimate]) -> Summed:
-    """Return the sums of the slopes along some directions, weighed by each cotangent."""
+    """Return the slopes along some directions summed with the weights of each cotangent."""
     used = (cotangents != 0).any(0)
     values = torch.stack([torch.where(used, found.value, 0.0) for found in slopes])
     bars = torch.stack([torch.where(used, found.bar, 0.0) for found in slopes])
