@@ -126,8 +126,8 @@ def test_wrong_block_without_search_budget_is_reported_as_inconclusive() -> None
 
 
 def test_no_diagnosis_after_max_evaluations() -> None:
-    def costly(asked: Evidence | Sums) -> Diagnosis:
-        asked.backward.problem.meter.forward += ALONE.max_evaluations
+    def costly(block: Evidence | Sums) -> Diagnosis:
+        block.backward.problem.meter.forward += ALONE.max_evaluations
         return Diagnosis(cause="constant-factor", explanation="", share=1.0)
 
     problem = problem_of(summing({(0, name): times(1.5) for name in NAMES}), *points())

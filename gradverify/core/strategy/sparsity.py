@@ -50,9 +50,9 @@ def reaches(
     displaced = sampled.point + scattered(lengths.step * _NUDGE, generator)
     perturbation = Perturbation(sampled=sampled, displaced=displaced, outputs=tuple(outputs))
     tried = [_slices_of(source, outputs, generator) for source in sources]
-    every = [place for source, slices in zip(sources, tried, strict=True) for place in _places(source, slices)]
-    if are_few(perturbation, every):
-        look(perturbation, every)
+    all_slices = [place for source, slices in zip(sources, tried, strict=True) for place in _places(source, slices)]
+    if are_few(perturbation, all_slices):
+        look(perturbation, all_slices)
     for source, slices in zip(sources, tried, strict=True):
         yield _reach_of(perturbation, source, slices, generator)
 
@@ -142,9 +142,9 @@ def _window(ranges: dict[int, Range], size: int, dimension: int, length: int) ->
         return Window(dimension=dimension, first=torch.tensor(first), last=torch.tensor(last))
     before = max(k - low for k, (low, _) in ranges.items())
     after = max(high - k for k, (_, high) in ranges.items())
-    every = torch.arange(size)
+    index = torch.arange(size)
     return Window(
         dimension=dimension,
-        first=(every - before).clamp(0, length - 1),
-        last=(every + after).clamp(0, length - 1),
+        first=(index - before).clamp(0, length - 1),
+        last=(index + after).clamp(0, length - 1),
     )

@@ -1,6 +1,6 @@
 """The structure of a sparse Jacobian: columns that share no output get one colour and are perturbed together.
 
-The windows of `sparsity` say how far apart input indices must be to change no common output (Curtis, Powell & Reid, J.
+The windows of `sparsity` give how far apart input indices must be to change no common output (Curtis, Powell & Reid, J.
 Inst. Math. Appl. 13, 1974).
 """
 
@@ -44,13 +44,15 @@ class Structure:
     links: tuple[InputOutputPattern, ...]
 
 
-def find_structure(sampled: Sampler, lengths: LengthScales, seed: int, most: int | None = None) -> Structure | None:
+def find_structure(
+    sampled: Sampler, lengths: LengthScales, seed: int, most_groups: int | None = None
+) -> Structure | None:
     """Return a structure that saves work, or None; costs a forward per slice tried.
 
-    `most` is the number of column groups it may have; if None, `_WORTH` times the number of coordinates.
+    `most_groups` is the number of column groups it may have; if None, `_WORTH` times the number of coordinates.
     """
     coordinates = sampled.point.numel()
-    limit = _WORTH * coordinates if most is None else most
+    limit = _WORTH * coordinates if most_groups is None else most_groups
     if coordinates < FEW or not sampled.value.numel():
         return None
     all_links: list[InputOutputPattern] = []

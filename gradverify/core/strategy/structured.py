@@ -30,18 +30,18 @@ def compare_closely(measured: MeasuredProblem, settings: Settings, reconsider: R
     worth trying: all entries may be wrong, and the thorough pass over each takes too long.
     """
     sampled = measured.sampled
-    most = _NUMBERS // (len(sampled.point) + len(sampled.value))
-    if most <= _MOST_GROUPS:
+    most_groups = _NUMBERS // (len(sampled.point) + len(sampled.value))
+    if most_groups <= _MOST_GROUPS:
         return None
-    most = min(most, int(_SECONDS / (_SAMPLES * seconds(sampled))))
-    return _compared(measured, settings, reconsider, most) if most > _MOST_GROUPS else None
+    most_groups = min(most_groups, int(_SECONDS / (_SAMPLES * seconds(sampled))))
+    return _compared(measured, settings, reconsider, most_groups) if most_groups > _MOST_GROUPS else None
 
 
 def _compared(
-    measured: MeasuredProblem, settings: Settings, reconsider: Reconsider, most: int | None
+    measured: MeasuredProblem, settings: Settings, reconsider: Reconsider, most_groups: int | None
 ) -> Comparison | None:
-    """Compare by a detected structure of at most `most` column groups."""
-    structure = find_structure(measured.sampled, measured.lengths, settings.seed, most)
+    """Compare by a detected structure of at most `most_groups` column groups."""
+    structure = find_structure(measured.sampled, measured.lengths, settings.seed, most_groups)
     if structure is None:
         return None
     claimed = claims_under(measured, structure, settings)
