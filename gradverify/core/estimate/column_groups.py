@@ -1,7 +1,8 @@
-"""Which coordinates are moved together, and to which of them a change of an output is due.
+"""Groups of input coordinates that are displaced together, and the column that each entry belongs to.
 
-In the simplest case every coordinate is a move of its own. Where columns of the Jacobian have no output in common, one
-move serves them all (Curtis, Powell & Reid, J. Inst. Math. Appl. 13, 1974), and `owner` tells them apart again.
+In the simplest case every coordinate is its own group. Columns of the Jacobian that share no row can be displaced
+together (Curtis, Powell & Reid, J. Inst. Math. Appl. 13, 1974); `column_of` then assigns each output's change to one of
+them.
 """
 
 from __future__ import annotations
@@ -16,37 +17,39 @@ from gradverify.core.model.magnitudes import any_set
 
 
 class GroupKind(Enum):
-    """How coordinates are put together."""
+    """Number of coordinates in a group."""
 
-    SINGLE = "single"  # one coordinate per move
-    SHARED = "shared"  # several coordinates per move
+    SINGLE = "single"  # one coordinate per group
+    SHARED = "shared"  # several coordinates per group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnGroups:
-    """M moves of n coordinates, seen by m outputs."""
+    """M groups of n coordinates, for m outputs."""
 
     kind: GroupKind
-    colour: Tensor  # (n,) the move that each coordinate belongs to
-    column_of: Tensor  # (M, m) the coordinate that a change of each output is due to; -1 where none can be
-    direct: bool = False  # one move, in which every output is due to the coordinate of its own number
-    full: bool = False  # known to have an owner for every entry
-    isolated: bool = False  # the outputs looked at have been seen to depend on nobody but their owners
+    colour: Tensor  # (n,) the group of each coordinate
+    column_of: Tensor  # (M, m) the coordinate that changes each output when a group is displaced; -1 where none does
+    direct: bool = False  # True for a single group in which output i depends only on coordinate i
+    full: bool = False  # True if every entry is known to have a column
+    isolated: bool = False  # True if these outputs were measured to depend on no coordinates but those in column_of
 
     @property
     def count(self) -> int:
-        """How many moves there are."""
+        """Number of groups M."""
         return self.column_of.shape[0]
 
 
 def single_columns(coordinates: int, outputs: int, device: torch.device) -> ColumnGroups:
-    """Return one move per coordinate."""
-    every = torch.arange(coordinates, device=device)
-    return ColumnGroups(kind=GroupKind.SINGLE, colour=every, column_of=every.unsqueeze(1).expand(coordinates, outputs))
+    """Return one group per coordinate."""
+    columns = torch.arange(coordinates, device=device)
+    return ColumnGroups(
+        kind=GroupKind.SINGLE, colour=columns, column_of=columns.unsqueeze(1).expand(coordinates, outputs)
+    )
 
 
 def elementwise_groups(coordinates: int, device: torch.device) -> ColumnGroups:
-    """Return the one move of all coordinates, each of which is due for the output of its own number."""
+    """Return one group of all coordinates, for a forward whose output i depends only on coordinate i."""
     column_of = torch.arange(coordinates, device=device).unsqueeze(0)
     return ColumnGroups(
         kind=GroupKind.SHARED, colour=column_of.new_zeros(1).expand(coordinates), column_of=column_of, direct=True
@@ -54,7 +57,7 @@ def elementwise_groups(coordinates: int, device: torch.device) -> ColumnGroups:
 
 
 def groups_by_input(inputs: int, entries: int, device: torch.device) -> ColumnGroups:
-    """Return one move per input, of all its entries, each of which is due for the output of its own number."""
+    """Return one group per input, holding all its entries; output i depends only on entry i of each input."""
     if inputs == 1:
         return elementwise_groups(entries, device)
     column_of = torch.arange(inputs * entries, device=device).view(inputs, entries)
@@ -62,78 +65,84 @@ def groups_by_input(inputs: int, entries: int, device: torch.device) -> ColumnGr
 
 
 def of_outputs(column_groups: ColumnGroups, outputs: Tensor | slice) -> ColumnGroups:
-    """Return the moves as some of the outputs see them."""
+    """Restrict the groups to the given outputs."""
     return replace(column_groups, column_of=column_groups.column_of[:, outputs], direct=False)
 
 
 def owned(column_groups: ColumnGroups, chosen: Tensor | slice, values: Tensor) -> Tensor:
-    """Return `values` (n,) of the coordinate that owns each entry of the chosen moves: (C, 1) or (C, m).
+    """Return `values` (n,) at the column of each entry of the chosen groups; (C, 1) or (C, m).
 
-    Where nobody does, that of another of the same move, which goes as far as any: a change is none of an owner's.
+    Entries without a column take the value of another coordinate of their group: no change is expected there.
     """
     if column_groups.kind is GroupKind.SINGLE:
         return values[chosen].unsqueeze(1)
     if column_groups.direct:
         return values.unsqueeze(0)
-    return _looked_up(values, column_or_member(column_groups, chosen))
+    return _values_at(values, column_or_member(column_groups, chosen))
 
 
 def by_column(column_groups: ColumnGroups, values: Tensor) -> Tensor:
-    """Add up the values of all entries (M, m) that a coordinate owns; (n,)."""
+    """Return the sum of the entries (M, m) of each column; (n,)."""
     if column_groups.kind is GroupKind.SINGLE:
         return values.sum(dim=1)
     if column_groups.direct:
         return values[0]
-    found = torch.zeros(len(column_groups.colour), dtype=values.dtype, device=values.device)
-    return found.scatter_add_(
-        0, column_or_member(column_groups, slice(None)).reshape(-1), _of_columns(column_groups, values).reshape(-1)
+    sums = torch.zeros(len(column_groups.colour), dtype=values.dtype, device=values.device)
+    return sums.scatter_add_(
+        0, column_or_member(column_groups, slice(None)).reshape(-1), _masked(column_groups, values).reshape(-1)
     )
 
 
 def largest_by_column(column_groups: ColumnGroups, sizes: Tensor) -> Tensor:
-    """Return the largest of the sizes (M, m), none of them negative, of the entries that a coordinate owns; (n,)."""
+    """Return the largest of the non-negative entries (M, m) of each column; (n,)."""
     if column_groups.kind is GroupKind.SINGLE:
         return sizes.amax(dim=1)
     if column_groups.direct:
         return sizes[0]
-    found = torch.zeros(len(column_groups.colour), dtype=sizes.dtype, device=sizes.device)
-    return found.scatter_reduce_(0, column_or_member(column_groups, slice(None)).reshape(-1), sizes.reshape(-1), "amax")
+    largest = torch.zeros(len(column_groups.colour), dtype=sizes.dtype, device=sizes.device)
+    return largest.scatter_reduce_(
+        0, column_or_member(column_groups, slice(None)).reshape(-1), sizes.reshape(-1), "amax"
+    )
 
 
 def of_columns(column_groups: ColumnGroups, values: Tensor) -> Tensor:
-    """Return for every entry the value (n,) of the coordinate that owns it, 0 where none does; (M, m)."""
+    """Return `values` (n,) at the column of each entry, 0 for entries without a column; (M, m)."""
     if column_groups.kind is GroupKind.SINGLE:
         return values.unsqueeze(1).expand_as(column_groups.column_of)
     if column_groups.direct:
         return values.unsqueeze(0)
-    return _of_columns(column_groups, _looked_up(values, column_or_member(column_groups, slice(None))))
+    return _masked(column_groups, _values_at(values, column_or_member(column_groups, slice(None))))
 
 
 def column_or_member(column_groups: ColumnGroups, chosen: Tensor | slice) -> Tensor:
-    """Return the owners of the chosen moves' entries, with a coordinate of the same move in place of nobody; (C, m)."""
+    """Return the column of each entry of the chosen groups, (C, m).
+
+    Entries without a column get the first coordinate of their group.
+    """
     column_of = column_groups.column_of[chosen]
     if column_groups.full:
         return column_of
-    every = torch.arange(len(column_groups.colour), device=column_of.device)
-    first = every.new_full((column_groups.count,), len(every) - 1).scatter_reduce_(
-        0, column_groups.colour, every, "amin"
+    coordinates = torch.arange(len(column_groups.colour), device=column_of.device)
+    first_member = coordinates.new_full((column_groups.count,), len(coordinates) - 1).scatter_reduce_(
+        0, column_groups.colour, coordinates, "amin"
     )
-    return torch.where(column_of >= 0, column_of, first[chosen].unsqueeze(1))
+    return torch.where(column_of >= 0, column_of, first_member[chosen].unsqueeze(1))
 
 
-def _of_columns(column_groups: ColumnGroups, values: Tensor) -> Tensor:
-    """Return the values of all entries (M, m), zero where nobody owns them."""
+def _masked(column_groups: ColumnGroups, values: Tensor) -> Tensor:
+    """Return the entries (M, m) with those that have no column set to zero."""
     return values if column_groups.full else torch.where(column_groups.column_of >= 0, values, 0.0)
 
 
-def _looked_up(values: Tensor, places: Tensor) -> Tensor:
-    return values.index_select(0, places.reshape(-1)).view(places.shape)  # a quarter of the time of values[places]
+def _values_at(values: Tensor, columns: Tensor) -> Tensor:
+    return values.index_select(0, columns.reshape(-1)).view(columns.shape)  # four times as fast as values[columns]
 
 
 def members(column_groups: ColumnGroups, chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the coordinates to displace for the chosen moves and, of each, the position of its move in `chosen`.
+    """Return the coordinates to displace for the chosen groups, and the index into `chosen` of each one's group.
 
-    Both are (k,), the coordinates in order. Those that own none of isolated outputs stay where they are.
+    Both are (k,), with the coordinates in ascending order. If `is_complete_for` is true, coordinates that are the
+    column of no entry are left out.
     """
     if column_groups.kind is GroupKind.SINGLE:
         return chosen, torch.arange(len(chosen), device=chosen.device)
@@ -141,16 +150,19 @@ def members(column_groups: ColumnGroups, chosen: Tensor) -> tuple[Tensor, Tensor
         return torch.arange(len(column_groups.colour), device=chosen.device), torch.zeros_like(column_groups.colour)
     if len(chosen) == column_groups.count and not column_groups.isolated:
         return torch.arange(len(column_groups.colour), device=chosen.device), column_groups.colour
-    position = torch.full((column_groups.count,), -1, dtype=torch.long, device=chosen.device)
-    position[chosen] = torch.arange(len(chosen), device=chosen.device)
+    index_in_chosen = torch.full((column_groups.count,), -1, dtype=torch.long, device=chosen.device)
+    index_in_chosen[chosen] = torch.arange(len(chosen), device=chosen.device)
     if is_complete_for(column_groups, chosen):
-        inside = torch.unique(column_groups.column_of[chosen])
-        return inside, position[column_groups.colour[inside]]
-    place = position[column_groups.colour]
-    inside = (place >= 0).nonzero().squeeze(1)
-    return inside, place[inside]
+        moving = torch.unique(column_groups.column_of[chosen])
+        return moving, index_in_chosen[column_groups.colour[moving]]
+    positions = index_in_chosen[column_groups.colour]
+    moving = (positions >= 0).nonzero().squeeze(1)
+    return moving, positions[moving]
 
 
 def is_complete_for(column_groups: ColumnGroups, chosen: Tensor) -> bool:
-    """Tell whether nobody else need be displaced: a change of any output is due to someone in each chosen move."""
+    """True if displacing only the columns of entries suffices for the chosen groups.
+
+    The outputs must be isolated, and every entry must have a column.
+    """
     return column_groups.isolated and not any_set(column_groups.column_of[chosen] < 0)

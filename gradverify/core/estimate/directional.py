@@ -1,4 +1,4 @@
-"""The derivative of every output along one direction."""
+"""Directional derivatives J·v of all outputs, and their comparison with sums of Jacobian entries."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.model.memory import portions
 
 FIRST = 2.0**-12  # first step along a direction, relative to the length scale
-_CLOSER = (2.0**-17, 2.0**-22, 2.0**-26)  # and where it may be too long
-_SMALL = 2.0**-14  # the last step where none is too long
-_STAIR = 2.0**-24  # the height of those of float32
-ROUNDING = 1e-9  # of a sum over the entries of a row, relative to its terms
+_CLOSER = (2.0**-17, 2.0**-22, 2.0**-26)  # first steps if that one is too long
+_SMALL = 2.0**-14  # last step for functions affine in each input, for which no step is too long
+_STAIR = 2.0**-24  # relative rounding error of float32: with shorter steps all samples may round to the same number
+ROUNDING = 1e-9  # rounding error of a sum over the entries of a row, relative to its terms
 
 
 def slope(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Estimate:
-    """Return J·direction with its error bar, (m,), from three steps, the first of which is given; costs 6 forwards.
+    """Return J·direction with its error bar, (m,), from three steps, `first` the largest; costs 6 forwards.
 
-    These are calls of their own: what this is held against may have come from many points in one call.
+    Steps are multiples of `direction`. Each point is evaluated in a call of its own, because the result is compared
+    with estimates that may come from batched calls.
     """
     steps = [first * 0.5**k for k in range(DEPTH)]
-    there = torch.stack([along(sampled, distance * direction) for distance in (*steps, *(-step for step in steps))])
-    wide = 2 * torch.tensor(steps, dtype=there.dtype, device=there.device).unsqueeze(1)
-    value, bar = torch.empty_like(there[0]), torch.empty_like(there[0])
-    for some in portions(value):
-        difference = (there[:DEPTH, some] - there[DEPTH:, some]).div_(wide).unsqueeze(0)
-        found = extrapolated(difference, noise.level[some] * (NOISE_FACTOR / steps[-1]))
-        value[some], bar[some] = found.value[0], found.bar[0]
+    outputs = torch.stack([along(sampled, distance * direction) for distance in (*steps, *(-step for step in steps))])
+    widths = 2 * torch.tensor(steps, dtype=outputs.dtype, device=outputs.device).unsqueeze(1)
+    value, bar = torch.empty_like(outputs[0]), torch.empty_like(outputs[0])
+    for part in portions(value):
+        difference = (outputs[:DEPTH, part] - outputs[DEPTH:, part]).div_(widths).unsqueeze(0)
+        estimate = extrapolated(difference, noise.level[part] * (NOISE_FACTOR / steps[-1]))
+        value[part], bar[part] = estimate.value[0], estimate.bar[0]
     return Estimate(value=value, bar=bar)
 
 
 def differs_where_straight(sampled: Sampler, noise: Noise, direction: Tensor, total: Estimate) -> bool:
-    """Tell whether an output changes otherwise along a direction (n,) than entries add up to, `total` (m,).
+    """True if some derivative along `direction` (n,) differs from `total` (m,); costs 4 forwards.
 
-    Of a function that is a line in each of its inputs two steps are enough: all inputs together bend it like a
-    polynomial. Costs 4 forwards.
+    For functions that are affine in each single input. Along a line such a function is a polynomial, so two steps are
+    enough.
     """
     far, near = (
         (along(sampled, step * direction) - along(sampled, -step * direction)).div_(2 * step)
@@ -52,31 +53,34 @@ def differs_where_straight(sampled: Sampler, noise: Noise, direction: Tensor, to
 
 
 def differs_closer_by(sampled: Sampler, noise: Noise, direction: Tensor, total: Estimate, judged: Tensor) -> Tensor:
-    """Tell which of the outputs `judged` do so for as near as one can tell; bool (m,).
+    """Mask of the outputs in `judged` whose derivative along `direction` differs from `total` at any step; (m,).
 
-    A kink between the point and the end of a step looks like a dependence; a true one is there at any step. Of those
-    closer by, the one with the smallest bar decides: on a kink it is wide, and where rounding drowns the difference.
-    One that could not have heard what the first step has heard excuses nothing.
+    A kink between the point and the end of a step looks like a missing dependence, but a missing dependence shows at
+    every step. Of the closer steps, the one with the smallest bar decides: bars are wide across a kink and where
+    rounding dominates. Closer steps whose bar exceeds the difference found with the first step do not overrule it.
     """
-    far = slope(sampled, noise, direction, FIRST)
-    off = _off(far, total) & judged
+    at_first = slope(sampled, noise, direction, FIRST)
+    off = _off(at_first, total) & judged
     if not any_set(off):
         return off
     closer = []
     for first in _CLOSER:
-        if first < _STAIR:  # where all samples may lie on one stair
+        if first < _STAIR:
             noise = replace(noise, level=noise.loud)
         closer.append(slope(sampled, noise, direction, first))
-    values, bars = torch.stack([found.value for found in closer]), torch.stack([found.bar for found in closer])
+    values, bars = (
+        torch.stack([estimate.value for estimate in closer]),
+        torch.stack([estimate.bar for estimate in closer]),
+    )
     best = bars.argmin(dim=0, keepdim=True)
     nearest = Estimate(value=values.gather(0, best).squeeze(0), bar=bars.gather(0, best).squeeze(0))
-    heard = BAR_FACTOR * (nearest.bar + total.bar) < (far.value - total.value).abs()
-    return off & (_off(nearest, total) | ~heard)
+    resolved = BAR_FACTOR * (nearest.bar + total.bar) < (at_first.value - total.value).abs()
+    return off & (_off(nearest, total) | ~resolved)
 
 
-def _off(found: Estimate, total: Estimate) -> Tensor:
-    """Tell which slopes are not what entries add up to; (m,)."""
-    return ((found.value - total.value).abs() > _allowed(found.bar, total)) & torch.isfinite(found.bar)
+def _off(estimate: Estimate, total: Estimate) -> Tensor:
+    """Mask of derivatives that differ from `total` by more than their bars allow; (m,)."""
+    return ((estimate.value - total.value).abs() > _allowed(estimate.bar, total)) & torch.isfinite(estimate.bar)
 
 
 def _allowed(bar: Tensor, total: Estimate) -> Tensor:

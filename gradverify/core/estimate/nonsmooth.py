@@ -1,7 +1,7 @@
-"""Kinks, jumps and edges of the domain, told apart from a wrong gradient.
+"""Detection of kinks, jumps and edges of the domain, and the derivatives there.
 
-A kink at distance d from the point looks smooth for h < d, so only steps finer than the finest one that looks nonsmooth
-are trusted; if none of those can tell, the point counts as lying on the kink.
+A kink at distance d from the point looks smooth for h < d. So only steps finer than the finest one that looks nonsmooth
+are used; if they do not resolve the derivative, the point counts as lying on the kink.
 """
 
 from __future__ import annotations
@@ -45,52 +45,52 @@ from gradverify.core.forward.noise import Noise, measure
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import any_set, suffix_maximum
 
-_SEEN = 2  # steps at which a bend is calm, to say that the point is smooth
-_RESOLVED = 1e-5  # a bar this small against the bend tells the two sides apart
-_CANCELLED = 4.0  # units of rounding, of the steepest slope around
-_MOST = 2.0**-10  # of the inputs, that such a difference may be in whatever precision
-_GROWN = 2.0**7  # by how much an output that is a difference of equal numbers may have amplified the inputs
-_FAR = slice(5, 12)  # rungs that are neither as long as the input's scale nor so short as to lie within one stair
-_FLIGHT = 2.0**-20  # stairs above this part of the output are none of float32
-_AMPLIFIED = 2.0**6  # times what rounding to a lower precision leaves on the way
-_CLOSE = 2.0**-20  # of the largest step: nearer than that, what lies there has been looked at
-_SETTLED = 0.05  # one-sided derivatives this sure, relative to their distance, make a kink
+_ENOUGH_CALM = 2  # steps with a smooth bend, from which on the point is smooth
+_RESOLVED = 1e-5  # relative to the bend: with a smaller bar, the derivative shows on which side the point lies
+_CANCELLED = 4.0  # units of rounding, relative to the steepest slope nearby, that cancellation may hide
+_MOST = 2.0**-10  # relative to the inputs: largest unit of rounding times growth, in any precision
+_GROWN = 2.0**7  # largest growth of the inputs inside an output that is a difference of equal numbers
+_FAR = slice(5, 12)  # rungs neither as long as the input's scale nor so short that they lie within one stair
+_FLIGHT = 2.0**-20  # relative to the output: higher stairs are not those of float32
+_AMPLIFIED = 2.0**6  # times the rounding of intermediate numbers to a lower precision: largest height of stairs
+_CLOSE = 2.0**-20  # relative to the largest step: a kink nearer than this counts as close
+_SETTLED = 0.05  # relative to the bend: with smaller bars, two one-sided derivatives make a kink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Local:
-    """What the thorough pass says of each entry, all (C, m)."""
+    """Result of the ladder pass for each entry, all (C, m)."""
 
-    estimate: Estimate  # of the derivative, or at an edge of the one-sided one
-    low: Tensor  # smallest value that is a derivative here: below estimate.value only at a kink
-    high: Tensor
+    estimate: Estimate  # of the derivative; at an edge, of the one-sided one
+    low: Tensor  # smallest accepted derivative; below estimate.value only at a kink
+    high: Tensor  # largest accepted derivative
     kink: Tensor  # bool
     jump: Tensor  # bool
     edge: Tensor  # bool: one side of the point is outside the domain
-    outside: Tensor  # bool: the forward is not finite at the point itself
-    seen: Tensor  # the steepest slope within the length scale, which zeros are resolved against
-    close: Tensor  # bool: an axis shows a kink or jump so close that only the finest steps tell it from the point
-    idle: Tensor  # bool: the output never moved
-    hidden: Tensor  # what may stand in place of a zero, because cancellation would hide it
-    stairs: Tensor  # bool: the point lies on a stair of a flight, too high for one of float32: flat here, steep beyond
-    height: Tensor  # of the stair that the point lies on, 0 where on none
-    far: tuple[Tensor, Tensor]  # between what the differences at larger steps lie
-    unsteady: Tensor  # bool: the samples themselves show noise, or something that is not smooth
-    scatter: Tensor  # the noise that the samples themselves show
-    rounding_jump: Tensor  # by how much they depart from the estimate all at once, see `leap`
+    outside: Tensor  # bool: the forward is not finite at the point, and no derivative was found
+    seen: Tensor  # steepest slope within the length scale; zeros are resolved relative to it
+    close: Tensor  # bool: there is a kink or jump so close that only the finest steps stay clear of it
+    idle: Tensor  # bool: the output never changed
+    hidden: Tensor  # derivative that cancellation may hide: it may be claimed in place of a zero
+    stairs: Tensor  # bool: constant here, on a stair higher than rounding to a lower precision explains
+    height: Tensor  # of the stair that the point lies on, 0 if on none
+    far: tuple[Tensor, Tensor]  # smallest and largest difference at larger steps
+    unsteady: Tensor  # bool: the samples themselves show noise, or are not smooth
+    scatter: Tensor  # noise of the forward that the samples themselves show
+    rounding_jump: Tensor  # deviation of the differences from the estimate at a sudden jump, see `rounding_jump`
 
 
 def examine(sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known: Tensor | None = None) -> Local:
-    """Judge every entry of a ladder of samples: smooth, kink, jump or edge, with the derivative where there is one.
+    """Classify every entry of a ladder of samples as smooth, kink, jump or edge, and estimate its derivative.
 
-    `own` (C, 1 or m) is the magnitude of the input that an entry is by; `known` (C, m) is the height of stairs that a
-    shorter ladder has shown: finer steps may hide them again.
+    `own` (C, 1 or m) is the magnitude of the input. `known` (C, m) is the height of stairs found with a shorter ladder,
+    which finer steps may hide again.
     """
     height = stair(sampled, samples)
     if known is not None:
         height = torch.maximum(height, known)
-    difference, nothing = central(samples), void(samples)
-    finite = trusted(difference, nothing)
+    difference, vanishing = central(samples), void(samples)
+    finite = trusted(difference, vanishing)
     scatter = _scatter(samples)
     measured = difference_noise(noise, samples)
     measured = torch.fmax(measured, rounded_on_the_way(sampled, samples, difference, own))
@@ -105,20 +105,20 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known
         )
     left, right = sides(sampled, samples, level, up_to_the_last(shape.rough) | ~shape.rough.any(dim=1, keepdim=True))
     size = at_last(shape.rough, shape.size)
-    seen_smooth = (shape.calm & ~up_to_the_last(shape.rough)).sum(dim=1) >= _SEEN
+    seen_smooth = (shape.calm & ~up_to_the_last(shape.rough)).sum(dim=1) >= _ENOUGH_CALM
     nonsmooth = shape.rough.any(dim=1) & (smooth.bar > _RESOLVED * size) & ~seen_smooth
     edge = ~finite.any(dim=1)
     torn = at_last(shape.rough, or_before(shape.torn).double()).bool()
     jump = nonsmooth & torn & is_steady(shape.rough, largest_moves(sampled, samples))
     settled = (left.bar + right.bar) < _SETTLED * size
     kink = nonsmooth & ~jump & settled & ~edge & is_steady(shape.rough, shape.size)
-    one = finite_one(left, right)
+    inside = finite_one(left, right)
     reach = samples.forth.expand_as(shape.size)
-    seen = _steepest(sampled, samples)
+    steepest = _steepest(sampled, samples)
     low, high, outer = between(left, right, smooth, size)
     estimate = Estimate(
-        value=torch.where(edge, one.value, torch.where(kink, (low + high) / 2, smooth.value)),
-        bar=torch.where(edge, one.bar, torch.where(kink & outer, torch.maximum(left.bar, right.bar), smooth.bar)),
+        value=torch.where(edge, inside.value, torch.where(kink, (low + high) / 2, smooth.value)),
+        bar=torch.where(edge, inside.bar, torch.where(kink & outer, torch.maximum(left.bar, right.bar), smooth.bar)),
     )
     return Local(
         estimate=estimate,
@@ -127,13 +127,13 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known
         kink=kink,
         jump=jump & ~edge,
         edge=edge,
-        seen=seen,
+        seen=steepest,
         close=shape.rough.any(dim=1) & (at_last(shape.rough, reach) < _CLOSE * samples.forth[:, 0]),
         idle=unmoved(sampled, samples).all(dim=1),
-        hidden=_cancelled(sampled, samples, seen),
+        hidden=_cancelled(sampled, samples, steepest),
         stairs=_is_flat(sampled, samples) & (height > _highest(sampled)),
         height=height,
-        far=_far(difference),
+        far=_range_of_larger_steps(difference),
         unsteady=shape.rough.any(dim=1) | (scatter[:, 0] > noise.level),
         scatter=scatter[:, 0],
         rounding_jump=rounding_jump(sampled, samples, measured, estimate),
@@ -142,9 +142,9 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known
 
 
 def kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
-    """Tell for each coordinate (C,) whether some output has a kink in it at the point, or next to it.
+    """Mask of `columns` (C,) in which some output has a kink at the point or close to it.
 
-    Columns beyond the problem's own primals (cotangents) have none.
+    False for columns beyond the coordinates of the problem's own primals (cotangents).
     """
     lengths = scales(sampled)
     noise = measure(sampled, lengths, seed)
@@ -161,36 +161,36 @@ def kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
 
 
 def _highest(sampled: Sampler) -> Tensor:
-    """Return how high stairs of a lower precision may be, that forward is computed in as a whole or in part; (m,)."""
+    """Return the largest height of stairs from computing the forward, or parts of it, in a lower precision; (m,)."""
     return (_FLIGHT * sampled.value.abs()).clamp(min=_AMPLIFIED * sampled.stair())
 
 
 def _is_flat(sampled: Sampler, samples: Samples) -> Tensor:
-    """Tell which outputs do not move at the finest step: those on a tilted stair do; (C, m)."""
-    unmoving = unmoved(sampled, samples)
-    return at_last(~void(samples).expand_as(unmoving), unmoving.double()).bool()
+    """Mask of outputs that are constant at the finest step; those on a tilted stair are not; (C, m)."""
+    unchanged = unmoved(sampled, samples)
+    return at_last(~void(samples).expand_as(unchanged), unchanged.double()).bool()
 
 
 def _smooth(
     sampled: Sampler, samples: Samples, finite: Tensor, level: Tensor, own: Tensor
 ) -> tuple[Tensor, Smoothness, Estimate]:
-    """Return the noise of the differences again, how the function looks, and the derivative if it is smooth."""
+    """Return `level`, the classification of the function, and its derivative if it is smooth."""
     shape = shape_of(sampled, samples, level, own)
     usable = finite & ~up_to_the_last(shape.rough)
     return level, shape, central_tableau(samples, level, usable)
 
 
 def _raised(samples: Samples, unsteady: Tensor, level: Tensor) -> Tensor:
-    """Return the noise of the differences, where the forward is off by as much as `unsteady`; all (C, K, m)."""
+    """Return the noise of the differences, raised to that of a forward with noise `unsteady`; all (C, K, m)."""
     raised = torch.maximum(level, NOISE_FACTOR * unsteady / samples.forth)
     return raised.nan_to_num(torch.inf, torch.inf)
 
 
 def _scatter(samples: Samples) -> Tensor:
-    """Return for each rung the noise of the forward that finer rungs give away; (C, K, m).
+    """Return the noise of the forward at each rung, inferred from that rung and all finer ones; (C, K, m).
 
-    From step to step, a smooth function's differences settle and a jump's gap stays. Where neither happens and the
-    differences drift apart instead, it is noise, and coarser steps have at least as much of it.
+    With finer steps, the differences of a smooth function converge, and the gap of a jump stays constant. If the
+    differences drift apart instead, this is noise, and coarser steps have at least as much of it.
     """
     difference, step = torch.where(void(samples), torch.nan, central(samples)), samples.forth
     change = difference.diff(dim=1).abs()
@@ -201,26 +201,29 @@ def _scatter(samples: Samples) -> Tensor:
     return suffix_maximum(noise)
 
 
-def _cancelled(sampled: Sampler, samples: Samples, seen: Tensor) -> Tensor:
-    """Return what cancellation may hide where an output does not move at all but for the largest steps; (C, m).
+def _cancelled(sampled: Sampler, samples: Samples, steepest: Tensor) -> Tensor:
+    """Return the derivative that cancellation may hide if only the largest steps change an output; (C, m).
 
-    Where terms cancel, they leave rounding of their own size, as the steepest slope around shows it, and where nothing
-    at all is left, of the size that the inputs may have grown to.
+    Terms that cancel leave rounding errors relative to their own size, which the steepest slope nearby shows. If the
+    output is exactly zero, the terms may be as large as the inputs times a growth factor.
     """
-    unmoving = to_the_end(unmoved(sampled, samples))  # rounding may leave it where it was at a single rung
+    unchanged = to_the_end(unmoved(sampled, samples))  # at a single rung, rounding may hide a change
     inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).amax() / samples.forth[:, 0]
-    grown = (_MOST / sampled.unit).clamp(max=_GROWN)
-    size = torch.where(sampled.value == 0, torch.maximum(seen, grown * inputs), seen)
-    # What does not move it may still do so by less than the rounding of its tensor's largest.
-    longest = torch.where(unmoving, samples.forth, 0.0).amax(dim=1)
-    least = sampled.size / longest.clamp(min=torch.finfo(torch.float64).tiny)
-    return _CANCELLED * sampled.unit * torch.where(unmoving[:, HALVINGS - 1], torch.maximum(size, least), 0.0)
+    growth = (_MOST / sampled.unit).clamp(max=_GROWN)
+    size = torch.where(sampled.value == 0, torch.maximum(steepest, growth * inputs), steepest)
+    # A change below the rounding error of the tensor's largest output is hidden too.
+    longest = torch.where(unchanged, samples.forth, 0.0).amax(dim=1)
+    hidden_slope = sampled.size / longest.clamp(min=torch.finfo(torch.float64).tiny)
+    return _CANCELLED * sampled.unit * torch.where(unchanged[:, HALVINGS - 1], torch.maximum(size, hidden_slope), 0.0)
 
 
-def _far(difference: Tensor) -> tuple[Tensor, Tensor]:
+def _range_of_larger_steps(difference: Tensor) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest difference at steps well above the finest; both (C, m)."""
-    some = difference[:, _FAR]
-    low, high = some.nan_to_num(torch.inf).amin(dim=1), some.nan_to_num(-torch.inf, -torch.inf, -torch.inf).amax(dim=1)
+    larger_steps = difference[:, _FAR]
+    low, high = (
+        larger_steps.nan_to_num(torch.inf).amin(dim=1),
+        larger_steps.nan_to_num(-torch.inf, -torch.inf, -torch.inf).amax(dim=1),
+    )
     return torch.where(torch.isfinite(low), low, torch.nan), torch.where(torch.isfinite(high), high, torch.nan)
 
 

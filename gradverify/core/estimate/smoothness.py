@@ -1,7 +1,7 @@
-"""How a function looks at every step of a ladder: smooth, bent or torn.
+"""Classification of a function at every step of a ladder: smooth, bent or torn (discontinuous).
 
-With S(h) = |f(x+h) - 2 f(x) + f(x-h)| / h, a smooth function has S ~ h, |x|^1.5 has S ~ h^0.5, a kink has S ~ 1 and a
-jump has S ~ 1/h; the one-sided quotients of a jump grow like 1/h too, also where S vanishes by symmetry.
+Let S(h) = |f(x+h) - 2 f(x) + f(x-h)| / h. A smooth function has S ~ h, |x|^1.5 has S ~ h^0.5, a kink has S ~ 1 and a
+jump has S ~ 1/h. The one-sided quotients of a jump grow like 1/h too, even if S vanishes by symmetry.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from gradverify.core.estimate.samples import Samples, central, finest, one_sided
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import suffix_maximum
 
-_BENT = 0.25  # S falling more slowly than this power of h is no smooth function
-_TORN = -0.5  # S, or a one-sided quotient, growing faster than this power: no continuous one
-_CALM = 0.7  # S falling at least like this power of h is that of a smooth function
-_AUDIBLE = 5.0  # how far above the noise a difference must stand to be heard
-_LASTING = 4  # with fewer steps than this, one flag is all there can be
-_ROUNDING = 64.0  # units of rounding of the largest output: what bends by less may do so by rounding
-_LARGER = 2.0**14  # times what the input contributes
-_STEADY = 5  # rungs over which a kink keeps its bend, and a jump its height
-_SAME = 2.0  # up to this factor
+_BENT = 0.25  # power of h: if S falls more slowly, the function is not smooth
+_TORN = -0.5  # power of h: if S or a one-sided quotient grows faster, the function is not continuous
+_CALM = 0.7  # power of h: if S falls at least as fast, the function is smooth
+_MEASURABLE = 5.0  # times the noise: smaller differences are not measurable
+_LASTING = 4  # ladders with fewer rungs keep isolated flags
+_ROUNDING = 64.0  # units of rounding of the largest output: smaller bends may be rounding
+_LARGER = 2.0**14  # times the input's contribution: how large an intermediate number may be
+_STEADY = 5  # rungs over which the bend of a kink or the height of a jump is constant
+_SAME = 2.0  # largest ratio of sizes that count as constant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Smoothness:
-    """How the function looks at every step, all (C, K, m)."""
+    """Classification of the function at every step, all (C, K, m)."""
 
-    size: Tensor  # how far the one-sided quotients are apart, or how large they grow
+    size: Tensor  # difference between the one-sided quotients; where torn, the largest of it and them
     rough: Tensor  # bool: not smooth at this step
     torn: Tensor  # bool: not continuous
-    calm: Tensor  # bool: bends as a smooth function does, and audibly
+    calm: Tensor  # bool: bends, measurably, as a smooth function does
 
 
 def suspicious(sampled: Sampler, samples: Samples, noise: Tensor) -> Tensor:
-    """Tell for each entry of the cheap pass whether the function bends there as no smooth one does; (C, m).
+    """Mask of entries of the cheap pass where the function bends as no smooth function does; (C, m).
 
-    The same question as `examine` asks, of the last two steps only, which are a factor of two apart. `noise` (C, m) is
-    what noise may change in the finest difference. Says nothing where a difference is not finite.
+    This applies the criteria of `shape_of` to the last two steps, which differ by a factor of two. `noise` (C, m)
+    bounds the noise of the finest difference. The result is arbitrary where a difference is not finite.
     """
-    rounding = (_ROUNDING / _AUDIBLE * sampled.unit * sampled.size) / samples.forth[:, -1]
-    floor = torch.maximum(noise, rounding).mul_(_AUDIBLE)
+    rounding = (_ROUNDING / _MEASURABLE * sampled.unit * sampled.size) / samples.forth[:, -1]
+    floor = torch.maximum(noise, rounding).mul_(_MEASURABLE)
     left, right = one_sided(sampled, finest(samples, 2))
     bend = (right - left).abs_()
     slope = torch.maximum(left.abs_(), right.abs_(), out=left)
@@ -52,32 +52,35 @@ def suspicious(sampled: Sampler, samples: Samples, noise: Tensor) -> Tensor:
 
 
 def shape_of(sampled: Sampler, samples: Samples, level: Tensor, own: Tensor) -> Smoothness:
-    """Return how the function looks at every step, where `level` (C, K, m) is the noise of a difference.
+    """Classify the function at every step; `level` (C, K, m) is the noise of a difference.
 
-    `own` (C, 1 or m) is the magnitude of the input that an entry is by.
+    `own` (C, 1 or m) is the magnitude of the input.
     """
     left, right = one_sided(sampled, samples)
     bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
     step = samples.forth.log()
     bends, grows = _power(bend, step), _power(slope, step)
     rounding = _ROUNDING * sampled.unit * _own_size(sampled, samples)
-    floor = torch.maximum(_AUDIBLE * level, rounding / samples.forth)
-    heard, slope_heard = bend > floor, slope > floor
-    heard &= (bends >= _TORN) | (bend > _inside(sampled, samples, own) / samples.forth)
-    torn = (heard & (bends < _TORN)) | (slope_heard & (grows < _TORN))
+    floor = torch.maximum(_MEASURABLE * level, rounding / samples.forth)
+    measurable, slope_measurable = bend > floor, slope > floor
+    measurable &= (bends >= _TORN) | (bend > _inside(sampled, samples, own) / samples.forth)
+    torn = (measurable & (bends < _TORN)) | (slope_measurable & (grows < _TORN))
     torn = _lasting(torn)
-    rough = _lasting(heard & (bends < _BENT)) | torn
+    rough = _lasting(measurable & (bends < _BENT)) | torn
     size = torch.where(torn, torch.maximum(bend, slope), bend)
-    return Smoothness(size=size, rough=rough, torn=torn, calm=heard & (bends > _CALM))
+    return Smoothness(size=size, rough=rough, torn=torn, calm=measurable & (bends > _CALM))
 
 
 def or_before(flags: Tensor) -> Tensor:
-    """Mark flagged rungs and those after one: at the last rough rung itself, little of a jump may be left."""
+    """True where this rung or the coarser one before it is flagged.
+
+    At the last rough rung itself, little of a jump may be left.
+    """
     return flags | torch.cat([torch.zeros_like(flags[:, :1]), flags[:, :-1]], dim=1)
 
 
 def up_to_the_last(flags: Tensor) -> Tensor:
-    """Mark every rung that has a flagged rung at or after it."""
+    """True where this rung or any finer one is flagged."""
     return suffix_maximum(flags.to(torch.int8)).bool()
 
 
@@ -89,10 +92,10 @@ def at_last(flags: Tensor, values: Tensor) -> Tensor:
 
 
 def is_steady(rough: Tensor, size: Tensor) -> Tensor:
-    """Tell whether a size stays the same over some rungs before the last rough one; (C, m).
+    """True where `size` is constant, up to a factor, over some rungs before the last rough one; (C, m).
 
-    The bend of a kink does, and the height of a jump, where a function that varies too quickly for the steps keeps
-    neither. At the last rough rung itself the kink or jump may lie close to the end of the step.
+    The bend of a kink and the height of a jump are constant; a function that varies too quickly for the steps has
+    neither. The last rough rung itself is left out, because the kink or jump may lie close to the end of that step.
     """
     order = torch.arange(size.shape[1], device=size.device).view(1, -1, 1)
     last = (rough * (order + 1)).argmax(dim=1, keepdim=True)
@@ -103,25 +106,26 @@ def is_steady(rough: Tensor, size: Tensor) -> Tensor:
 
 
 def largest_moves(sampled: Sampler, samples: Samples) -> Tensor:
-    """Return how far the output moves at each step, to the side where it moves further; (C, K, m)."""
+    """Return the larger of the changes of the output to either side, at each step; (C, K, m)."""
     return torch.maximum((samples.plus - sampled.value).abs(), (samples.minus - sampled.value).abs())
 
 
 def _own_size(sampled: Sampler, samples: Samples) -> Tensor:
-    """Return the largest magnitude of each output around the point, (C, K, m)."""
+    """Return the largest magnitude of each output at the point and on both sides of it, (C, K, m)."""
     return torch.fmax(torch.fmax(samples.plus.abs(), samples.minus.abs()), sampled.value.abs())
 
 
 def _inside(sampled: Sampler, samples: Samples, own: Tensor) -> Tensor:
-    """Return what rounding of a number inside, larger than what the input contributes to it, may leave; (C, K, m).
+    """Return how much rounding of an intermediate number may change a difference of outputs, (C, K, m).
 
-    At the point itself it is the same beside all steps, and so looks like a jump.
+    The number may be larger than the contribution of the input to it. Its rounding error at the point is the same for
+    all steps, and so looks like a jump.
     """
     return _LARGER * sampled.unit * own.unsqueeze(1) * central(samples).abs()
 
 
 def _lasting(flags: Tensor) -> Tensor:
-    """Keep a flag only beside another one: what lasts for a single step is an accident of the noise."""
+    """Drop isolated flags: a flag at a single rung is an accident of the noise."""
     if flags.shape[1] < _LASTING:
         return flags
     none = torch.zeros_like(flags[:, :1])
@@ -129,7 +133,7 @@ def _lasting(flags: Tensor) -> Tensor:
 
 
 def _power(values: Tensor, step: Tensor) -> Tensor:
-    """Return p of values ~ h^p between each step and the coarser one before it; infinite for the first."""
+    """Return p in values ~ h^p between each step and the coarser one before it; infinite for the first."""
     logs = values.clamp(min=torch.finfo(torch.float64).tiny).log()
     power = logs.diff(dim=1) / step.diff(dim=1)
     return torch.cat([torch.full_like(logs[:, :1], torch.inf), power], dim=1)

@@ -1,4 +1,4 @@
-"""Samples of forward at points displaced along column groups, by one step or by many."""
+"""Outputs at points displaced along column groups, by one step or by several."""
 
 from __future__ import annotations
 
@@ -25,103 +25,104 @@ from gradverify.core.forward.sampler import Sampler, is_double, representable
 from gradverify.core.forward.step_noise import of_stairs
 from gradverify.core.model.memory import FEW
 
-_AT_ONCE = 1 << 17  # numbers in the points of one call: beyond them a call of its own costs nothing
-_SMALL = 1 << 16  # numbers in all points of the call and their outputs
+_AT_ONCE = 1 << 17  # numbers in the points of one call: for larger ones, separate calls cost no more
+_SMALL = 1 << 16  # numbers in all points of the first call and their outputs, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stencil:
-    """The outputs at x ± h for C moves and K steps, from which samples of any of them are made."""
+    """Outputs at x ± h for C groups and K steps, from which samples of any of them are made."""
 
-    chosen: Tensor  # (C,) which moves
+    chosen: Tensor  # (C,) index of each group
     steps: Steps
-    lengths: Tensor  # (2 K, L) how far coordinates moved, forth and back; empty of direct moves, which make them again
-    spot: Tensor  # (C, 1 or m) whose of these lengths counts for each entry
+    lengths: Tensor  # (2 K, L) displacement of coordinates, forth and back; empty for elementwise groups: recomputed
+    spot: Tensor  # (C, 1 or m) index into L of the column of each entry
     values: Tensor  # (2 K, C, m)
 
 
 def sample(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor, steps: Steps) -> Samples:
-    """Evaluate the forward at x ± h for every chosen move (C,) and step."""
+    """Evaluate the forward at x ± h for every chosen group (C,) and step."""
     return samples_of(sampled, sample_stencil(sampled, column_groups, chosen, steps), slice(None), slice(None))
 
 
 def sample_stencil(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor, steps: Steps) -> Stencil:
-    """Evaluate the forward at x ± h for every chosen move (C,) and step."""
+    """Evaluate the forward at x ± h for every chosen group (C,) and step."""
     count = 2 * len(steps.factors)
     values = sampled.value.new_empty(count, len(chosen), sampled.value.numel())
-    parts = _parts(count, len(chosen) * (sampled.point.numel() + sampled.value.numel()))
+    parts = _steps_per_call(count, len(chosen) * (sampled.point.numel() + sampled.value.numel()))
     if column_groups.direct:
-        for some in parts:
-            evaluate(sampled, _moved(sampled, slice(None), steps, some), values[some].flatten(0, 1))
+        for part in parts:
+            evaluate(sampled, _stepped(sampled, slice(None), steps, part), values[part].flatten(0, 1))
         return Stencil(
             chosen=chosen, steps=steps, lengths=values[:, :0, 0], spot=column_groups.column_of[:, :0], values=values
         )
-    inside, place = members(column_groups, chosen)
-    spot, kept = _spots(sampled, column_groups, chosen, inside)
+    moving, groups = members(column_groups, chosen)
+    spot, kept = _length_indices(sampled, column_groups, chosen, moving)
     lengths = []
-    for some in parts:
-        moved = _moved(sampled, inside, steps, some)
-        far = _far(sampled, inside, steps, some, moved)
-        lengths.append(far if kept is None else _of_every(sampled, inside, far, kept))
-        points = _displaced(sampled, inside, place, moved, len(chosen))
-        evaluate(sampled, points.flatten(0, 1), values[some].flatten(0, 1))
+    for part in parts:
+        moved = _stepped(sampled, moving, steps, part)
+        step_lengths = _step_lengths(sampled, moving, steps, part, moved)
+        lengths.append(step_lengths if kept is None else _kept_lengths(sampled, moving, step_lengths, kept))
+        points = _displaced(sampled, moving, groups, moved, len(chosen))
+        evaluate(sampled, points.flatten(0, 1), values[part].flatten(0, 1))
     return Stencil(chosen=chosen, steps=steps, lengths=torch.cat(lengths), spot=spot, values=values)
 
 
 def sample_one_step(
     sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor, step: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Evaluate the forward at x + h for every chosen move (C,); `step` (n,) is h of each coordinate.
+    """Evaluate the forward at x + h for every chosen group (C,); `step` (n,) is h of each coordinate.
 
-    Returns the outputs, (C, m), and how far the coordinate that owns each entry has gone, (C, 1) or (C, m).
+    Returns the outputs, (C, m), and the displacement of the column of each entry, (C, 1) or (C, m).
     """
-    inside, place = members(column_groups, chosen)
-    there = representable(sampled, inside, sampled.point[inside] + step[inside])
-    points = _displaced(sampled, inside, place, there.unsqueeze(0), len(chosen)).squeeze(0)
-    far = torch.zeros_like(sampled.point)
-    far[inside] = there - sampled.point[inside]
+    moving, groups = members(column_groups, chosen)
+    moved = representable(sampled, moving, sampled.point[moving] + step[moving])
+    points = _displaced(sampled, moving, groups, moved.unsqueeze(0), len(chosen)).squeeze(0)
+    displacement = torch.zeros_like(sampled.point)
+    displacement[moving] = moved - sampled.point[moving]
     values = sampled.value.new_empty(len(chosen), len(sampled.value))
     evaluate(sampled, points, values)
-    return values, owned(column_groups, chosen, far)
+    return values, owned(column_groups, chosen, displacement)
 
 
 def sample_stencil_beside(sampled: Sampler, steps: Steps, others: Tensor) -> tuple[Tensor, Stencil]:
-    """Evaluate the forward at `others` (N, n) and at x ± h for every coordinate alone and every step, all in one call.
+    """Evaluate the forward at `others` (N, n) and at x ± h for each single coordinate and step, in one call.
 
-    Returns the outputs at the others, (N, m), beside the walk. Roughly: see `evaluate`.
+    Returns the outputs at `others`, (N, m), and the stencil. They may differ from those of single calls by rounding,
+    see `evaluate`.
     """
-    every, count = torch.arange(len(sampled.point), device=sampled.point.device), 2 * len(steps.factors)
-    moved = _moved(sampled, every, steps, slice(None))
-    points = torch.cat([others, _displaced(sampled, every, every, moved, len(every)).flatten(0, 1)])
+    coordinates, count = torch.arange(len(sampled.point), device=sampled.point.device), 2 * len(steps.factors)
+    moved = _stepped(sampled, coordinates, steps, slice(None))
+    points = torch.cat([others, _displaced(sampled, coordinates, coordinates, moved, len(coordinates)).flatten(0, 1)])
     values = sampled.value.new_empty(len(points), sampled.value.numel())
     evaluate(sampled, points, values, roughly=True)
     stencil = Stencil(
-        chosen=every,
+        chosen=coordinates,
         steps=steps,
-        lengths=_far(sampled, every, steps, slice(None), moved),
-        spot=every.unsqueeze(1),
-        values=values[len(others) :].view(count, len(every), values.shape[1]),
+        lengths=_step_lengths(sampled, coordinates, steps, slice(None), moved),
+        spot=coordinates.unsqueeze(1),
+        values=values[len(others) :].view(count, len(coordinates), values.shape[1]),
     )
     return values[: len(others)], stencil
 
 
 def stencil_by_input(sampled: Sampler, steps: Steps, column_of: Tensor, values: Tensor) -> Stencil:
-    """Return the walk of one move per input as some of the outputs see it, where they were `values` (2 K, C, k).
+    """Return the stencil of one group per input for k outputs with the sampled `values` (2 K, C, k).
 
-    `owner` (C, k) are the coordinates that those outputs are due to.
+    `column_of` (C, k) is the column of each entry.
     """
-    every, inside = slice(None), column_of.flatten()
+    all_steps, columns = slice(None), column_of.flatten()
     return Stencil(
         chosen=torch.arange(len(column_of), device=column_of.device),
         steps=steps,
-        lengths=_far(sampled, inside, steps, every, _moved(sampled, inside, steps, every)),
-        spot=torch.arange(len(inside), device=column_of.device).view_as(column_of),
+        lengths=_step_lengths(sampled, columns, steps, all_steps, _stepped(sampled, columns, steps, all_steps)),
+        spot=torch.arange(len(columns), device=column_of.device).view_as(column_of),
         values=values,
     )
 
 
 def samples_of(sampled: Sampler, stencil: Stencil, rows: slice, outputs: slice) -> Samples:
-    """Return the samples of some of the moves and outputs; `sampled` looks at all of those that were walked."""
+    """Return the samples of some of the groups and outputs; `sampled` has all outputs of the stencil."""
     half = len(stencil.steps.factors)
     lengths = _lengths(sampled, stencil, rows, outputs, slice(None)).transpose(0, 1)
     values = stencil.values[:, rows, outputs].transpose(0, 1)
@@ -135,22 +136,22 @@ def samples_of(sampled: Sampler, stencil: Stencil, rows: slice, outputs: slice) 
 
 
 def first_steps(sampled: Sampler, stencil: Stencil, rows: slice, outputs: slice) -> Tensor:
-    """Return how far the coordinate that owns each entry has gone by the largest step; (C, 1) or (C, m)."""
+    """Return the largest displacement of the column of each entry; (C, 1) or (C, m)."""
     return _lengths(sampled, stencil, rows, outputs, slice(0, 1))[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialSamples:
-    """What the first call of the forward has shown."""
+    """Results of the first call of the forward."""
 
     noise: Noise
-    stencil: Stencil | None = None  # of each input alone, by the steps of `richardson`; None where there are too many
+    stencil: Stencil | None = None  # of each single input, by the steps of `richardson`; None if there are too many
 
 
 def opening(sampled: Sampler, lengths: LengthScales, seed: int) -> InitialSamples:
-    """Measure the noise and, where the inputs are few and small, take the first steps with each; costs 8 + 6 n calls.
+    """Measure the noise and, if the inputs are few and small, sample the first steps of each; costs 8 + 6 n forwards.
 
-    Where the forward can be vectorised, all of it is one call.
+    All of them go through one call if the forward can be vectorised.
     """
     if sampled.narrow():
         return InitialSamples(noise=of_stairs(measure(sampled, lengths, seed), sampled, lengths))
@@ -160,70 +161,73 @@ def opening(sampled: Sampler, lengths: LengthScales, seed: int) -> InitialSample
         return InitialSamples(noise=measure(sampled, lengths, seed))
     direction = first_direction(sampled, lengths, seed)
     line = points_on_line(sampled, direction, PLACES)
-    heard, stencil = sample_stencil_beside(sampled, richardson.steps(lengths), line)
-    return InitialSamples(noise=noise_from_samples(sampled, direction, heard), stencil=stencil)
+    on_line, stencil = sample_stencil_beside(sampled, richardson.steps(lengths), line)
+    return InitialSamples(noise=noise_from_samples(sampled, direction, on_line), stencil=stencil)
 
 
-def _displaced(sampled: Sampler, inside: Tensor, place: Tensor, moved: Tensor, count: int) -> Tensor:
-    """Return the points of so many moves where coordinates `inside` (k,) of the moves `place` are at `moved` (S, k)."""
+def _displaced(sampled: Sampler, moving: Tensor, groups: Tensor, moved: Tensor, count: int) -> Tensor:
+    """Return the points of `count` groups, with the coordinates `moving` (k,) of `groups` (k,) set to `moved` (S, k).
+
+    Shape (S, count, n).
+    """
     points = sampled.point.expand(len(moved), count, -1).clone()
-    points[:, place, inside] = moved
+    points[:, groups, moving] = moved
     return points
 
 
-def _spots(
-    sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor, inside: Tensor
+def _length_indices(
+    sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor, moving: Tensor
 ) -> tuple[Tensor, Tensor | slice | None]:
-    """Return whose length counts for each entry, (C, 1 or m), and of which coordinates they are kept.
+    """Return the index into the kept lengths for each entry, (C, 1 or m), and the coordinates whose lengths are kept.
 
-    None for those `inside`, which have moved.
+    The latter is None if they are the displaced ones, `moving`.
     """
     if column_groups.kind is GroupKind.SINGLE:
         return torch.arange(len(chosen), device=chosen.device).unsqueeze(1), None
     column_of = column_or_member(column_groups, slice(None) if len(chosen) == column_groups.count else chosen)
     if is_complete_for(column_groups, chosen):
-        return torch.searchsorted(inside, column_of.contiguous()), None
+        return torch.searchsorted(moving, column_of.contiguous()), None
     if column_of.numel() >= len(sampled.point):
         return column_of, slice(None)
     return torch.arange(column_of.numel(), device=column_of.device).view_as(column_of), column_of.reshape(-1)
 
 
-def _of_every(sampled: Sampler, inside: Tensor, far: Tensor, kept: Tensor | slice) -> Tensor:
-    """Return how far all coordinates, or those kept, have moved, from those that have; (S, L)."""
-    every = far.new_zeros(len(far), len(sampled.point))
-    every[:, inside] = far
-    return every if isinstance(kept, slice) else every.index_select(1, kept)
+def _kept_lengths(sampled: Sampler, moving: Tensor, step_lengths: Tensor, kept: Tensor | slice) -> Tensor:
+    """Return the lengths of all coordinates, or of those in `kept`, given those of the displaced ones; (S, L)."""
+    lengths = step_lengths.new_zeros(len(step_lengths), len(sampled.point))
+    lengths[:, moving] = step_lengths
+    return lengths if isinstance(kept, slice) else lengths.index_select(1, kept)
 
 
-def _signed(steps: Steps) -> Tensor:
+def _signed_factors(steps: Steps) -> Tensor:
     return torch.cat([steps.factors, -steps.factors]).unsqueeze(1)
 
 
-def _moved(sampled: Sampler, inside: Tensor | slice, steps: Steps, some: slice) -> Tensor:
-    """Return where coordinates end up after some of the steps, forth and back; (S, k)."""
-    moved = torch.addcmul(sampled.point[inside], _signed(steps)[some], steps.base[inside])
-    if not isinstance(inside, slice):
-        return representable(sampled, inside, moved)
+def _stepped(sampled: Sampler, columns: Tensor | slice, steps: Steps, part: slice) -> Tensor:
+    """Return the values of coordinates after some of the steps, forth and back; (S, k)."""
+    moved = torch.addcmul(sampled.point[columns], _signed_factors(steps)[part], steps.base[columns])
+    if not isinstance(columns, slice):
+        return representable(sampled, columns, moved)
     if is_double(sampled):
-        return moved  # numbers of coordinates are as large as they are
-    return representable(sampled, torch.arange(*inside.indices(len(sampled.point)), device=moved.device), moved)
+        return moved  # without column indices, which take as much memory as the values
+    return representable(sampled, torch.arange(*columns.indices(len(sampled.point)), device=moved.device), moved)
 
 
-def _far(sampled: Sampler, inside: Tensor | slice, steps: Steps, some: slice, moved: Tensor) -> Tensor:
-    """Return how far they have gone, in their direction."""
-    return (moved - sampled.point[inside]).mul_(_signed(steps)[some].sign())
+def _step_lengths(sampled: Sampler, columns: Tensor | slice, steps: Steps, part: slice, moved: Tensor) -> Tensor:
+    """Return the lengths of these steps, as far as the dtype can hold them; (S, k)."""
+    return (moved - sampled.point[columns]).mul_(_signed_factors(steps)[part].sign())
 
 
-def _parts(count: int, numbers: int) -> list[slice]:
-    """Return steps whose points go through one call: as many as are small together, else one after the other."""
+def _steps_per_call(count: int, numbers: int) -> list[slice]:
+    """Return the steps whose points go through one call: as many as are small together, else one at a time."""
     size = min(count, max(1, _AT_ONCE // max(1, numbers)))
     return [slice(start, start + size) for start in range(0, count, size)]
 
 
-def _lengths(sampled: Sampler, stencil: Stencil, rows: slice, outputs: slice, some: slice) -> Tensor:
-    """Return some of the 2 K steps of the coordinate that owns each entry, (S, C, 1) or (S, C, m)."""
-    if not stencil.spot.shape[1]:  # of a direct move, made again: they are as large as the samples
-        moved = _moved(sampled, outputs, stencil.steps, some)
-        return _far(sampled, outputs, stencil.steps, some, moved).unsqueeze(1)
+def _lengths(sampled: Sampler, stencil: Stencil, rows: slice, outputs: slice, part: slice) -> Tensor:
+    """Return some of the 2 K steps of the column of each entry, (S, C, 1) or (S, C, m)."""
+    if not stencil.spot.shape[1]:  # elementwise groups: recomputed, since they are as large as the samples
+        moved = _stepped(sampled, outputs, stencil.steps, part)
+        return _step_lengths(sampled, outputs, stencil.steps, part, moved).unsqueeze(1)
     spot = stencil.spot[rows] if stencil.spot.shape[1] == 1 else stencil.spot[rows, outputs]
-    return stencil.lengths[some].index_select(1, spot.reshape(-1)).view(-1, *spot.shape)
+    return stencil.lengths[part].index_select(1, spot.reshape(-1)).view(-1, *spot.shape)
