@@ -21,10 +21,10 @@ _NOTE = "gradients are taken with .backward(), because backward raises under tor
 
 
 def with_backward(problem: Problem, undetermined: str, run: Callable[[Problem], CheckResult]) -> CheckResult | None:
-    """Run a check with `.backward()`; None where backward raises with it too, or where it is not needed.
+    """Run a check with `.backward()`; None if this is not needed, or if backward raises here too.
 
-    Inputs whose gradients `.backward()` adds to other tensors are not judged. `undetermined` is the check's code for
-    that; where it is "", the check is skipped.
+    Inputs whose gradients `.backward()` adds to other tensors are not judged. `undetermined` is the code of an
+    inconclusive result of this check; if it is "", the result is a skip instead.
     """
     with _gradients_kept() as leaves:
         if not _only_accumulates(problem):
@@ -37,7 +37,7 @@ def with_backward(problem: Problem, undetermined: str, run: Callable[[Problem], 
 
 @contextmanager
 def _gradients_kept() -> Iterator[Sequence[Tensor]]:
-    """Yield all leaves that require grad, with `.grad` None, and restore their `.grad` in the end.
+    """Yield all leaves that require grad, with `.grad` set to None, and restore their `.grad` at the end.
 
     The leaves that a reentrant checkpoint reads are not in the graph: it records them only while backward runs.
     """
@@ -45,7 +45,7 @@ def _gradients_kept() -> Iterator[Sequence[Tensor]]:
         tensors = [each for each in gc.get_objects() if issubclass(type(each), Tensor)]
         kept = [(leaf, leaf.grad) for leaf in tensors if leaf.requires_grad and leaf.is_leaf]
         for leaf, _ in kept:
-            leaf.grad = None  # what is there would be added to in place
+            leaf.grad = None  # backward would add to an existing one in place
     try:
         yield [leaf for leaf, _ in kept]
     finally:
@@ -55,7 +55,7 @@ def _gradients_kept() -> Iterator[Sequence[Tensor]]:
 
 
 def _inputs_among(problem: Problem, leaves: Sequence[Tensor]) -> tuple[str, ...]:
-    """Return the names of the inputs that have the values of a leaf that has a gradient.
+    """Return the names of the inputs whose values equal those of a leaf with a gradient.
 
     A module's parameters are inputs with copies of their values. A reentrant checkpoint calls the module again in
     backward, when it has its own parameters back.
@@ -74,7 +74,7 @@ def _same_values(one: Tensor, other: Tensor) -> bool:
 
 
 def _without(result: CheckResult, elsewhere: Sequence[str], problem: Problem, undetermined: str) -> CheckResult:
-    """Take back what is said of the gradients by these inputs."""
+    """Remove the fails by these inputs from the result, and say so in its message."""
     dropped = [each for each in result.findings if each.wrt in elsewhere and each.verdict is Verdict.FAIL]
     if not dropped:
         return result

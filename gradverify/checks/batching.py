@@ -1,4 +1,4 @@
-"""GV504: where a Function says how it is batched, a batch gives what a loop over its entries gives."""
+"""GV504: for Functions that define a vmap rule, a batch gives the same as a loop over its entries."""
 
 from __future__ import annotations
 
@@ -48,15 +48,16 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
 
 
 def defines_vmap(tape: Tape) -> bool:
-    """Tell whether every Function in the graph says how it is batched."""
+    """True if every Function in the graph defines how it is batched."""
     nodes = custom_nodes(tape)
     return bool(nodes) and all(_is_batched(class_of(node)) for node in nodes)
 
 
 def findings(subject: Subject, refusals: list[str] | None = None) -> Iterator[Finding]:
-    """GV504: all inputs batched, in their first dimension and in their last, and each alone.
+    """Yield GV504 findings, with all inputs batched in the first dimension, each alone, and all in the last dimension.
 
-    Where vmap ends outside of the Functions' own rules, or one declares it, that goes into `refusals`.
+    If vmap raises outside of the Functions' own rules, or a rule raises NotImplementedError, this is added to
+    `refusals`.
     """
     if subject.problem.seed is not None:
         return  # every entry of a batch would draw its own numbers
@@ -77,12 +78,12 @@ def findings(subject: Subject, refusals: list[str] | None = None) -> Iterator[Fi
             return
 
 
-def _is_batched(owner: type[torch.autograd.Function]) -> bool:
-    return owner.generate_vmap_rule or owner.vmap is not torch.autograd.Function.vmap
+def _is_batched(function: type[torch.autograd.Function]) -> bool:
+    return function.generate_vmap_rule or function.vmap is not torch.autograd.Function.vmap
 
 
 def _compared(subject: Subject, batched: tuple[int, ...], dim: int) -> Iterator[Finding]:
-    """Raises EvaluationError where vmap ends outside of the Functions' rules."""
+    """Compare vmap over some inputs with a loop; raises EvaluationError if vmap fails outside of their rules."""
     names = ", ".join(subject.primals[number].name for number in batched) + (" in the last dimension" if dim else "")
     try:
         loop = _loop(subject, batched)
@@ -91,7 +92,7 @@ def _compared(subject: Subject, batched: tuple[int, ...], dim: int) -> Iterator[
     try:
         batch = _batch(subject, batched, dim, loop)
     except EvaluationError as error:
-        if not _is_the_rules(error):
+        if not _raised_by_rule(error):
             raise
         yield accusation("GV504", f"vmap over {names}: {raised(error)}")
         return
@@ -121,8 +122,11 @@ def _loop(subject: Subject, batched: tuple[int, ...]) -> _Result:
     )
 
 
-def _is_the_rules(error: EvaluationError) -> bool:
-    """Tell whether a Function's own rule raised by mistake: not the code around it, nor to declare its limits."""
+def _raised_by_rule(error: EvaluationError) -> bool:
+    """True if a Function's own rule raised by mistake.
+
+    False if the code around it raised, or if it raised NotImplementedError to declare its limits.
+    """
     if isinstance(error.original, NotImplementedError):
         return False
     frames = traceback.walk_tb(error.original.__traceback__)

@@ -1,8 +1,8 @@
-"""GV505: a function that torch.compile has traced gives the outputs and gradients that it gives as it is written.
+"""GV505: a function traced by torch.compile gives the same outputs and gradients as in eager mode.
 
-Traced for autograd and run by the same kernels (`aot_eager`), which needs no compiler for another language. So what
-differs is what tracing has made of the code: a branch that asks whether it is compiled, state that is read once, a
-Function whose backward is another one when it is traced.
+It is traced for autograd and run by the same kernels (`aot_eager`), which needs no compiler for another language. So
+differences come from tracing: a branch on whether the code is compiled, state that is read once, a Function with
+another backward when traced.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _BACKEND = "aot_eager"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Compiled:
-    """What the traced function gives, and in how many graphs."""
+    """Results of the traced function, and the number of its graphs."""
 
     names: tuple[str, ...]  # of the outputs
     outputs: Answer
-    grads: Answer | None  # None where the outputs have other names or shapes
+    grads: Answer | None  # None if the outputs have other names or shapes
     graphs: int
 
 
 def run(problem: Problem, settings: Settings) -> CheckResult:
-    """Compare what is traced by torch.compile with what is not, outputs and gradients. Raises EvaluationError."""
+    """Compare outputs and gradients of the compiled function with those in eager mode. Raises EvaluationError."""
     subject = subject_for(problem, settings)
     if isinstance(subject, str):
         return skipped(NAME, problem, subject)
@@ -68,10 +68,10 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
 
 
 def _compiled(subject: Subject) -> _Compiled:
-    """Trace the function and ask it for outputs and gradients; raises EvaluationError.
+    """Trace the function and compute its outputs and gradients; raises EvaluationError.
 
-    What torch has compiled before in this process is forgotten: many functions share the code that passes their
-    arguments on, and of one code only a few versions are kept.
+    The compile cache of this process is reset first: many functions share the code that passes on their arguments, and
+    torch keeps only a few versions of one code object.
     """
     graphs = 0
 
@@ -87,19 +87,19 @@ def _compiled(subject: Subject) -> _Compiled:
             function = torch.compile(subject.problem.function, backend=backend, dynamic=False)
         except Exception as error:
             raise EvaluationError("forward", error) from error
-        there = replace(subject, problem=replace(subject.problem, function=function))
-        tape = graph_at(there, [primal.tensor for primal in subject.primals])
+        compiled_subject = replace(subject, problem=replace(subject.problem, function=function))
+        tape = graph_at(compiled_subject, [primal.tensor for primal in subject.primals])
         same = [(output.name, output.tensor.shape) for output in tape.outputs] == [
             (output.name, output.tensor.shape) for output in subject.tape.outputs
         ]
         outputs = outputs_of(tape)  # before backward, which may overwrite or free them
-        grads = answer_of(there, tape, subject.cotangents) if same else None
+        grads = answer_of(compiled_subject, tape, subject.cotangents) if same else None
         return _Compiled(names=_names(tape), outputs=outputs, grads=grads, graphs=graphs)
 
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep what torch has to say about parts that it cannot trace: the message of the check says how many there are."""
+    """Suppress torch's messages on parts that it cannot trace: the message of the check gives their number."""
     log = logging.getLogger("torch._dynamo")
     level = log.level
     log.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""GV105: outputs that no gradient flows through, although they depend on the inputs."""
+"""GV105: outputs without a gradient although they depend on the inputs."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 
 _STEPS = (2.0**-9, 2.0**-11)  # relative to the length scale
-_ALIKE = 1e-2  # difference quotients of both steps that agree so well are those of a derivative
-_HEARD = 1e-9  # a rise above this part of the output is no rounding
+_ALIKE = 1e-2  # largest relative difference of the quotients at both steps that counts as a derivative
+_ROUNDING = 1e-9  # relative to the output: smaller changes may be rounding
 
 
 def cut_off(steady: Repeatable) -> Iterator[Finding]:
-    """Remark on floating outputs without a graph, beside others that have one, which vary smoothly with the inputs.
+    """Yield a remark on each floating output without a graph that varies smoothly with the inputs.
 
-    Costs 4 forwards where there are any; says nothing where user code raises.
+    Only if other outputs have a graph. Costs 4 forwards if there are such outputs; yields nothing if user code raises.
     """
-    left = steady.tape.cut_off
-    if not left:
+    names = steady.tape.cut_off
+    if not names:
         return
     direction = scattered(scales(steady.sampled).step, torch.Generator().manual_seed(0))
     try:
-        sides = [_at(steady, direction * (sign * step), left) for step in _STEPS for sign in (1, -1)]
+        sides = [_at(steady, direction * (sign * step), names) for step in _STEPS for sign in (1, -1)]
     except EvaluationError:
         return
-    for name in left:
+    for name in names:
         smooth = _smooth([side.get(name) for side in sides])
         if smooth:
             text = (
@@ -45,6 +45,7 @@ def cut_off(steady: Repeatable) -> Iterator[Finding]:
 
 
 def _at(steady: Repeatable, displacement: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+    """Return the named outputs at a displaced point, as coordinates."""
     primals = [primal.tensor for primal in steady.problem.primals]
     tensors = [tensor.clone() for tensor in unflatten(steady.sampled.point + displacement, primals)]
     with torch.no_grad():
@@ -53,10 +54,10 @@ def _at(steady: Repeatable, displacement: Tensor, names: Sequence[str]) -> dict[
 
 
 def _smooth(sides: Sequence[Tensor | None]) -> int:
-    """Return how many entries rise at both steps by as much as a derivative makes them."""
+    """Return the number of entries whose difference quotients at both steps agree."""
     present = [side for side in sides if side is not None]
     if len(present) < len(sides) or len({side.shape for side in present}) > 1:
         return 0
     far, near = (present[0] - present[1]) / _STEPS[0], (present[2] - present[3]) / _STEPS[1]
-    heard = (present[2] - present[3]).abs() > _HEARD * present[0].abs()
-    return int(((far - near).abs() <= _ALIKE * near.abs()).logical_and(heard).sum())
+    measurable = (present[2] - present[3]).abs() > _ROUNDING * present[0].abs()
+    return int(((far - near).abs() <= _ALIKE * near.abs()).logical_and(measurable).sum())

@@ -1,4 +1,4 @@
-"""What gradcheck and gradgradcheck share: a comparison of Jacobians turned into a verdict with findings."""
+"""The part that gradcheck and gradgradcheck share: a comparison of Jacobians turned into a verdict with findings."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ from gradverify.result import CheckResult, ElementVerdict, Finding, Method, Verd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Which check asks, and with what."""
+    """A check and its options."""
 
     check: str
-    series: int  # of the codes: 100 or 200
+    series: int  # first code: 100 or 200
     settings: Settings
-    reconsider: Reconsider  # a second look at verdicts
+    reconsider: Reconsider  # revises verdicts
     diagnose: Diagnose  # names the cause of a wrong block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """A result, and the comparison that it tells of."""
+    """A result and the comparison it is based on."""
 
     result: CheckResult
-    found: Investigation | None  # None where sums are wrong and no entry could be named
+    found: Investigation | None  # None if sums are wrong and no entry could be named
 
 
 def judge(question: Question, steady: Repeatable) -> Judgement:
-    """Compare claimed and measured Jacobian of the problem; raises EvaluationError when user code does."""
+    """Compare claimed and measured Jacobian of the problem; raises EvaluationError if user code does."""
     check, series, problem = question.check, question.series, steady.problem
     try:
         found = investigate(steady, question.settings, question.reconsider)
@@ -66,7 +66,7 @@ def judge(question: Question, steady: Repeatable) -> Judgement:
     except UnfinishedSearch as end:
         end.found = _unfinished(question, problem, end)
         raise
-    result = _told(question, problem, found)
+    result = _result_of(question, problem, found)
     if found.sampled.rounds_to is not None and result.entries:
         narrow = str(found.sampled.rounds_to).removeprefix("torch.")
         result = replace(result, message=f"{result.message}; the forward rounds its inputs, and is judged in {narrow}")
@@ -76,19 +76,19 @@ def judge(question: Question, steady: Repeatable) -> Judgement:
 
 
 def _unfinished(question: Question, problem: Problem, end: UnfinishedSearch) -> CheckResult:
-    """Return an inconclusive result: random sums also disagree where a right function has a kink."""
+    """Return an inconclusive result: random sums also disagree if a correct function has a kink."""
     inputs = blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals)
     result = inconclusive(question.check, problem, f"GV{question.series + 4}", unfinished_search(end.columns, inputs))
     return replace(result, method=Method.PROBED, entries=end.entries)
 
 
-def _told(question: Question, problem: Problem, found: Investigation) -> CheckResult:
+def _result_of(question: Question, problem: Problem, found: Investigation) -> CheckResult:
     comparison = found.comparison
     if not comparison.entries:
         reason = nothing_compared(found.sampled.inputs, found.sampled.outputs)
         return inconclusive(question.check, problem, f"GV{question.series + 4}", reason)
-    everything = whole(found) if comparison.counts[Code.MISMATCH] else None
-    told = sorted(((_finding(question, found, group), group) for group in comparison.groups), key=_weight)
+    jacobian = whole(found) if comparison.counts[Code.MISMATCH] else None
+    pairs = sorted(((_finding(question, found, group), group) for group in comparison.groups), key=_weight)
     blocks_without_entries = tuple(unnamed(of, wrt, question.series) for of, wrt in comparison.unnamed)
     verdict = _verdict(comparison)
     result = CheckResult(
@@ -103,15 +103,15 @@ def _told(question: Question, problem: Problem, found: Investigation) -> CheckRe
         max_error=comparison.max_error,
         max_error_bar=comparison.max_error_bar,
         detection_limit=comparison.detection_limit,
-        findings=(*(finding for finding, _ in told), *blocks_without_entries),
+        findings=(*(finding for finding, _ in pairs), *blocks_without_entries),
     )
     with keeping(result):
-        findings = tuple(_with_causes(question, found, everything, told))
+        findings = tuple(_with_causes(question, found, jacobian, pairs))
     return replace(result, findings=(*findings, *blocks_without_entries), evaluations=evaluations(problem))
 
 
 def is_worn_out(judged: Judgement, result: CheckResult) -> bool:
-    """Return True if a result that is no pass rests on a graph that changed its answers; costs a vjp."""
+    """True if a result other than a pass comes from a graph that no longer repeats its vjps; costs a vjp."""
     return result.verdict is not Verdict.PASS and judged.found is not None and is_worn(judged.found.backward)
 
 
@@ -122,7 +122,7 @@ def on_fresh_graphs(steady: Repeatable) -> Repeatable:
 
 
 def seeded(found: CheckResult, problem: Problem, ready: Repeatable) -> CheckResult:
-    """Say that a forward draws random numbers, where nobody had said so before."""
+    """Add a remark that the forward draws random numbers, unless the problem itself has a seed."""
     seed = ready.problem.seed
     if problem.seed is not None or seed is None or found.method is None:
         return found
@@ -131,7 +131,7 @@ def seeded(found: CheckResult, problem: Problem, ready: Repeatable) -> CheckResu
 
 
 def unjudgeable(check: str, series: int, problem: Problem, tape: Tape) -> CheckResult | None:
-    """Return the result for a problem with nothing to differentiate, or not densely; None where it can be judged."""
+    """Return the result for a problem with nothing to differentiate, or not densely; None if it can be judged."""
     if not problem.primals:
         return nothing_to_differentiate(check, problem, "no input is a floating or complex tensor that requires grad")
     if not tape.outputs:
@@ -140,9 +140,9 @@ def unjudgeable(check: str, series: int, problem: Problem, tape: Tape) -> CheckR
     return inconclusive(check, problem, f"GV{series + 4}", reason) if reason else None
 
 
-_FIRST = 100  # the series of first derivatives
+_FIRST = 100  # series of first derivatives
 _NO_GRADIENT = "GV102"
-_GLANCE = 1000  # values among which one that is not zero is found, if any is
+_CHECKED_FIRST = 1000  # values among which a non-zero one is usually found
 _UNJUDGED = tuple(code for code in Code if code not in ACCEPTED | WRONG)
 
 
@@ -160,16 +160,16 @@ def _message(comparison: Comparison, verdict: Verdict) -> str:
 
 
 def _unused(question: Question, found: Investigation, verdict: Verdict) -> str:
-    """Return `; every derivative by y is zero`, where that is so of some inputs: who passes them may not expect it."""
-    answer, inputs = found.backward.heard[1], found.sampled.inputs
+    """Return `; every derivative by y is zero` if that holds for some inputs but not all, else ""."""
+    vjp, inputs = found.backward.heard[1], found.sampled.inputs
     if len(inputs) == 1 or verdict is not Verdict.PASS or question.series != _FIRST:
         return ""
-    silent = [block.name for block in inputs if _is_zero(answer[block.coordinates])]
-    return f"; every derivative by {' and '.join(silent)} is zero" if 0 < len(silent) < len(inputs) else ""
+    unused = [block.name for block in inputs if _is_zero(vjp[block.coordinates])]
+    return f"; every derivative by {' and '.join(unused)} is zero" if 0 < len(unused) < len(inputs) else ""
 
 
 def _is_zero(values: Tensor) -> bool:
-    return not (bool(values[:_GLANCE].any()) or bool(values.any()))
+    return not (bool(values[:_CHECKED_FIRST].any()) or bool(values.any()))
 
 
 def _finding(question: Question, found: Investigation, group: Entries) -> Finding:
@@ -183,30 +183,30 @@ def _finding(question: Question, found: Investigation, group: Entries) -> Findin
 
 
 def _with_causes(
-    question: Question, found: Investigation, everything: Whole | None, told: Sequence[tuple[Finding, Entries]]
+    question: Question, found: Investigation, jacobian: Whole | None, pairs: Sequence[tuple[Finding, Entries]]
 ) -> Iterator[Finding]:
-    """Yield the findings with causes; of a large Jacobian, causes are looked for with `max_evaluations` calls."""
+    """Yield the findings with causes; for a large Jacobian, the search for them ends after `max_evaluations` calls."""
     meter = found.sampled.problem.meter
     last = meter.forward + question.settings.max_evaluations
-    for finding, group in told:
-        asks = everything is not None or meter.forward < last
-        yield _with_cause(question, found, everything, finding, group) if asks else finding
+    for finding, group in pairs:
+        within_budget = jacobian is not None or meter.forward < last
+        yield _with_cause(question, found, jacobian, finding, group) if within_budget else finding
 
 
 def _with_cause(
-    question: Question, found: Investigation, everything: Whole | None, finding: Finding, group: Entries
+    question: Question, found: Investigation, jacobian: Whole | None, finding: Finding, group: Entries
 ) -> Finding:
     if finding.verdict is not Verdict.FAIL or group.code is Code.NOT_A_SUBGRADIENT:
         return finding
-    diagnosis = _diagnosis(question, found, everything, group)
+    diagnosis = _diagnosis(question, found, jacobian, group)
     if diagnosis is None:
         return finding
     return replace(finding, cause=diagnosis.cause, message=f"{finding.message}\n{diagnosis.explanation}")
 
 
-def _diagnosis(question: Question, found: Investigation, everything: Whole | None, group: Entries) -> Diagnosis | None:
-    if everything is not None:
-        return question.diagnose(evidence(found, everything, group.of, group.wrt))
+def _diagnosis(question: Question, found: Investigation, jacobian: Whole | None, group: Entries) -> Diagnosis | None:
+    if jacobian is not None:
+        return question.diagnose(evidence(found, jacobian, group.of, group.wrt))
     if question.diagnose is undiagnosed:
         return None
     sums = Sums(
@@ -220,9 +220,9 @@ def _diagnosis(question: Question, found: Investigation, everything: Whole | Non
     return question.diagnose(sums) or diagnosed_in_excerpts(sums, question.settings, question.diagnose)
 
 
-def _weight(told: tuple[Finding, Entries]) -> tuple[int, float]:
-    """Sort key: fails first, then what could not be judged, then the accepted; the worst excess first."""
-    finding, _ = told
+def _weight(pair: tuple[Finding, Entries]) -> tuple[int, float]:
+    """Sort key: fails first, then inconclusive findings, then accepted ones; the largest error over tolerance first."""
+    finding, _ = pair
     order = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS).index(finding.verdict)
     worst = finding.elements[0]
     ratio = worst.error / worst.allowed if worst.allowed > 0 else float("inf")

@@ -1,4 +1,4 @@
-"""Why torch's own check answers otherwise than ours, in one line."""
+"""Reasons why torch's own check and ours disagree, in one line."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from gradverify.result import CheckResult, Element, ElementVerdict, TorchOutcome, Verdict
 
-_MISMATCH = "Jacobian mismatch"  # how what it says of numbers begins
+_MISMATCH = "Jacobian mismatch"  # begins its messages about numbers
 _RTOL, _ATOL = 1e-3, 1e-5  # defaults of torch.autograd.gradcheck
 
 
 def beside(ours: CheckResult, theirs: TorchOutcome) -> CheckResult:
-    """Return our result with torch's outcome in it, and the reason where the two disagree."""
+    """Return our result with torch's outcome in it, and the reason if the two disagree."""
     reason = _reason(ours, theirs)
     message = "; ".join(part for part in (theirs.message.rstrip(",:"), reason) if part)
     return replace(ours, torch=replace(theirs, message=message))
@@ -19,7 +19,7 @@ def beside(ours: CheckResult, theirs: TorchOutcome) -> CheckResult:
 
 def _reason(ours: CheckResult, theirs: TorchOutcome) -> str:
     if theirs.verdict is Verdict.FAIL and ours.verdict is Verdict.PASS:
-        return _why_it_fails(ours) if _MISMATCH in theirs.message else ""  # it asks other questions too
+        return _why_it_fails(ours) if _MISMATCH in theirs.message else ""  # else it failed for another reason
     if theirs.verdict is Verdict.FAIL and ours.verdict is Verdict.INCONCLUSIVE:
         return "it takes what cannot be judged here for a mismatch"
     if theirs.verdict is Verdict.PASS and ours.verdict is Verdict.FAIL:

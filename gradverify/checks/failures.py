@@ -1,4 +1,4 @@
-"""Checks that could not be run, and why: user code that raised, and problems with nothing to judge."""
+"""Results of checks that could not be run: user code raised, or there is nothing to judge."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from gradverify.result import CheckResult, Evaluations, Finding, Verdict
 
 _CODES = {"forward": "GV902", "backward": "GV903", "surrogate": "GV908"}
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
-_LONGEST = 500  # characters of an exception's text that are told
-_OURS = ("gradverify", "torch")  # packages whose frames say nothing to the author of a Function
+_LONGEST = 500  # characters of an exception's text that are shown, at most
+_OURS = ("gradverify", "torch")  # packages whose frames do not help the author of a Function
 
 
 def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckResult:
-    """Return the result of a check whose user code raised; autograd's refusal of a gradient is a fail."""
+    """Return the result of a check whose user code raised; autograd's rejection of a gradient is a fail."""
     original = error.original
     if isinstance(original, MemoryError) or any(words in first_line(original).lower() for words in _OUT_OF_MEMORY):
         text = f"out of memory in {error.stage}: {first_line(original)}"
@@ -34,13 +34,13 @@ def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckRe
     if isinstance(original, SurrogateError):
         return _single(check, problem, _CODES[error.stage], Verdict.ERROR, str(original))
     place = _place(original.__traceback__)
-    name, said = type(original).__name__, first_line(original)
-    text = f"{error.stage} raised {name if said == name else f'{name}: {said}'}{place}"
+    name, description = type(original).__name__, first_line(original)
+    text = f"{error.stage} raised {name if description == name else f'{name}: {description}'}{place}"
     return _single(check, problem, _CODES[error.stage], Verdict.ERROR, text)
 
 
 def timed_out(check: str, problem: Problem, error: OutOfTime) -> CheckResult:
-    """Return the result of a check that ran out of time, with what it had found by then."""
+    """Return the result of a check that ran out of time, with its findings so far."""
     found = error.found or CheckResult(check=check, verdict=Verdict.SKIP)
     return broken_off(replace(found, evaluations=evaluations(problem)), "GV904", str(error))
 
@@ -51,7 +51,7 @@ def nothing_to_differentiate(check: str, problem: Problem, reason: str) -> Check
 
 
 def not_dense(named: Iterable[Named | Primal]) -> str:
-    """Return what keeps inputs or outputs from being judged: a tensor that is sparse, say; "" where there is none."""
+    """Return why an input or output cannot be judged, for example because it is sparse; "" if all can."""
     for entry in named:
         reason = why_unreadable(entry.tensor)
         if reason:
@@ -75,7 +75,7 @@ def failing(check: str, problem: Problem, code: str, reason: str) -> CheckResult
 
 
 def evaluations(problem: Problem) -> Evaluations:
-    """Return how often user code was called so far."""
+    """Return the number of calls of user code so far."""
     return Evaluations(forward=problem.meter.forward, backward=problem.meter.backward)
 
 
@@ -90,7 +90,7 @@ def _single(check: str, problem: Problem, code: str, verdict: Verdict, text: str
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an exception says, as much of it as one reads; its type, where it says nothing."""
+    """Return the first line of an exception's text, shortened if it is long; its type if the text is empty."""
     try:
         text = str(error)
     except Exception:  # an exception whose own __str__ raises
@@ -108,7 +108,7 @@ def _place(trace: TracebackType | None) -> str:
 
 
 def _shown(filename: str) -> str:
-    """Return a path relative to the current directory where it lies below it."""
+    """Return a path relative to the current directory if it lies below it."""
     try:
         return str(Path(filename).relative_to(Path.cwd()))
     except (ValueError, OSError):

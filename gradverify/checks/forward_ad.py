@@ -1,4 +1,4 @@
-"""GV503: where a Function defines `jvp`, forward mode and backward are two accounts of one Jacobian."""
+"""GV503: for Functions that define `jvp`, forward mode and backward give the same Jacobian."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding, Verdict, worst
 
 NAME = "forward_ad"
-_STEADY = 1e-6  # an error bound above this part of the largest entry says that nothing can be said
-_NO_TANGENT = "new_grad_base.is_floating_point()"  # torch's words where jvp returns None for a differentiable output
-_CLOSE = 1e-5  # relative to the largest entry: what extrapolated differences can tell apart
+_STEADY = 1e-6  # relative to the sum of terms: with a larger error bound, differences decide nothing
+_NO_TANGENT = "new_grad_base.is_floating_point()"  # torch's message if jvp returns None for a differentiable output
+_CLOSE = 1e-5  # relative to the sum of terms: error of extrapolated differences
 
 
 def run(problem: Problem, settings: Settings) -> CheckResult:
@@ -56,15 +56,15 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
 
 
 def defines_jvp(tape: Tape) -> bool:
-    """Tell whether some Function in the graph has a jvp of its own."""
+    """True if some Function in the graph has a jvp of its own."""
     inherited = torch.autograd.Function.jvp
     return any(class_of(node).jvp is not inherited for node in custom_nodes(tape))
 
 
 def findings(subject: Subject, refusals: list[str] | None = None) -> Iterator[Finding]:
-    """GV503: <g, jvp(t)> = <B(g), t>, for tangents of each input alone.
+    """Yield GV503 findings where <g, jvp(t)> = <B(g), t> does not hold, for tangents of each input alone.
 
-    Where something on the way has no forward mode, or declares it with NotImplementedError, that goes into `refusals`.
+    If part of the graph has no forward mode, or declares this with NotImplementedError, it is added to `refusals`.
     """
     cotangent = flatten(subject.cotangents)
     for number, primal in enumerate(subject.primals):
@@ -92,7 +92,7 @@ def findings(subject: Subject, refusals: list[str] | None = None) -> Iterator[Fi
 
 
 def _against_differences(subject: Subject) -> Iterator[Finding]:
-    """GV503 where jvp is as wrong as backward: what agrees with backward is judged with it, entry by entry."""
+    """Yield a GV503 finding if jvp is as wrong as backward, which is compared with differences entry by entry."""
     alone = replace(subject.settings, torch_gradcheck=TorchGradcheck.NEVER)
     result = gradcheck.run(subject.problem, alone, undiagnosed)
     if result.verdict is Verdict.FAIL:
@@ -106,7 +106,7 @@ def _why(error: EvaluationError) -> str:
 
 
 def _third_opinion(subject: Subject, tangents: Sequence[Tensor | None], forwards: float, backwards: float) -> str:
-    """Return which of <g, jvp(t)> and <B(g), t> differences confirm, "" where they cannot tell."""
+    """Return which of <g, jvp(t)> and <B(g), t> differences confirm, or "" if they are too inaccurate."""
     try:
         value, bound = directional(subject, tangents)
     except EvaluationError:
@@ -117,20 +117,20 @@ def _third_opinion(subject: Subject, tangents: Sequence[Tensor | None], forwards
         return ""
     found = float(weighted.nan_to_num().sum())
     allowed = 10 * bound * float(flatten(subject.cotangents).abs().sum()) + _CLOSE * max(size, abs(forwards))
-    agree = [name for name, said in (("jvp", forwards), ("backward", backwards)) if abs(found - said) <= allowed]
+    agree = [name for name, product in (("jvp", forwards), ("backward", backwards)) if abs(found - product) <= allowed]
     if len(agree) == 2:
         return "; differences cannot tell them apart"
     return f"; differences agree with {agree[0] if agree else 'neither'}"
 
 
-def _tangents(subject: Subject, moving: Sequence[int]) -> tuple[Tensor | None, ...]:
+def _tangents(subject: Subject, inputs: Sequence[int]) -> tuple[Tensor | None, ...]:
     generator = torch.Generator().manual_seed(subject.settings.seed + 7)
     values = random_like([primal.tensor for primal in subject.primals], generator)
-    return tuple(value if number in moving else None for number, value in enumerate(values))
+    return tuple(value if number in inputs else None for number, value in enumerate(values))
 
 
 def _jvp(subject: Subject, tangents: Sequence[Tensor | None]) -> tuple[Tensor, str]:
-    """Return J·tangents in forward mode as coordinates of all outputs, and what was overwritten on the way, if any.
+    """Return J·tangents in forward mode as coordinates of all outputs, and the name of what was overwritten, or "".
 
     Raises EvaluationError.
     """
@@ -153,7 +153,7 @@ def _jvp(subject: Subject, tangents: Sequence[Tensor | None]) -> tuple[Tensor, s
 
 
 def _works_in_place(subject: Subject) -> bool:
-    """Tell whether forward overwrites its inputs by itself; then it is for jvp to overwrite tangents."""
+    """True if the forward itself overwrites its inputs; then jvp may overwrite tangents."""
     points = [_dense(primal.tensor) for primal in subject.primals]
     with torch.no_grad():
         call(subject.problem, points)
@@ -171,5 +171,5 @@ def _tangent_of(output: Tensor) -> Tensor:
 
 
 def _dense(tensor: Tensor) -> Tensor:
-    """Return a copy in which no two entries share memory, as a dual tensor needs it."""
+    """Return a copy in which no two entries share memory, as dual tensors require."""
     return tensor.clone(memory_format=torch.contiguous_format)

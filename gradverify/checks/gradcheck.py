@@ -1,4 +1,4 @@
-"""Is backward the derivative of forward, in every entry of the Jacobian?"""
+"""The check that backward is the derivative of forward, in every entry of the Jacobian."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from gradverify.result import CheckResult, Finding, Verdict
 
 NAME = "gradcheck"
 SERIES = 100  # of its codes
-_AFFINE, _DETACHED = "missing-cotangent", "detached"  # the cause of answers that do not add up, and what they look like
-_GROSS = 0.03  # of a gradient: where it is wrong anyway, nothing less is a question of linearity
+_AFFINE, _DETACHED = "missing-cotangent", "detached"  # cause of non-linear gradients, and the one they look like
+_GROSS = 0.03  # relative to the gradient: beside wrong entries, a smaller deviation from linearity is not reported
 RANDOM = "the forward is random: it differs between two calls at one point, even when seeded before each"
 
 
@@ -59,7 +59,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
 
 
 def _second_look(question: Question, ready: Repeatable, first: CheckResult) -> tuple[CheckResult, Repeatable]:
-    """Judge again with a new graph for every vjp; where user code raises then, keep the first result."""
+    """Judge again with a new graph for every vjp; keep the first result if user code raises."""
     try:
         again = on_fresh_graphs(ready)
         return _as_used(judge(question, again), again, question.settings), again
@@ -68,14 +68,14 @@ def _second_look(question: Question, ready: Repeatable, first: CheckResult) -> t
 
 
 def _as_used(judged: Judgement, ready: Repeatable, settings: Settings) -> CheckResult:
-    """Accuse what is right for a Jacobian, and not for one of several outputs alone or for a sum of outputs."""
+    """Add fails for a backward that is right for the Jacobian, but not for one output alone or for sums."""
     result = judged.result
     if result.verdict is Verdict.FAIL and judged.found is not None:
         return _beside_sums(result, tuple(used_together(judged.found, _GROSS)), ready.problem)
     if result.verdict not in (Verdict.PASS, Verdict.INCONCLUSIVE):
         return result
     wrong = (*overwrites(judged.found), *used_alone(ready, settings.seed))
-    if judged.found is not None and result.verdict is Verdict.PASS:  # else what is off may be rounding
+    if judged.found is not None and result.verdict is Verdict.PASS:  # else a deviation may be rounding
         wrong += tuple(used_together(judged.found))
     result = replace(result, evaluations=evaluations(ready.problem))
     if not wrong:
@@ -84,9 +84,9 @@ def _as_used(judged: Judgement, ready: Repeatable, settings: Settings) -> CheckR
 
 
 def _beside_sums(result: CheckResult, together: tuple[Finding, ...], problem: Problem) -> CheckResult:
-    """Add what is wrong with sums of outputs to what is wrong with single ones.
+    """Add the fails for sums of outputs to those for single outputs.
 
-    A gradient that is zero for single outputs only is not detached.
+    A gradient that is zero for single outputs only is not detached, so that cause is removed.
     """
     explained = {finding.wrt for finding in result.findings if finding.cause == _AFFINE}
     together = tuple(finding for finding in together if finding.wrt not in explained)
@@ -104,7 +104,7 @@ def _beside_sums(result: CheckResult, together: tuple[Finding, ...], problem: Pr
 
 
 def _with_remarks(result: CheckResult, remarks: tuple[Finding, ...], beside: str) -> CheckResult:
-    """Add what is worth knowing and fails nothing."""
+    """Add remarks, which do not change the verdict."""
     parts = [f"no gradient through {', '.join(remark.of or '' for remark in remarks)}"] if remarks else []
     parts += [beside] if beside else []
     if not parts:

@@ -1,4 +1,4 @@
-"""Is backward's own derivative consistent with backward, by inputs and by cotangents?"""
+"""The check that backward's own derivative is consistent with backward, by inputs and by cotangents."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     """Compare every entry of the vjp's Jacobian; torch's gradgradcheck runs beside it. Raises EvaluationError."""
     with containers_seen() as seen:
         tape = record(problem)
-    nothing = never_called(NAME, problem, tape, seen) or unjudgeable(NAME, SERIES, problem, tape)
-    nothing = nothing or without_backward(NAME, problem, tape)
-    if nothing is not None:
-        return nothing
+    early = never_called(NAME, problem, tape, seen) or unjudgeable(NAME, SERIES, problem, tape)
+    early = early or without_backward(NAME, problem, tape)
+    if early is not None:
+        return early
     ready = steady(problem, tape, settings.seed)
     if ready is None:
         return inconclusive(NAME, problem, f"GV{SERIES + 4}", RANDOM)
@@ -73,7 +73,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
 
 
 def _second_look(question: Question, second: Repeatable, first: Judgement) -> Judgement:
-    """Judge again with a new graph for every vjp; where user code raises then, keep the first judgement."""
+    """Judge again with a new graph for every vjp; keep the first judgement if user code raises."""
     try:
         return judge(question, on_fresh_graphs(second))
     except EvaluationError:
@@ -81,9 +81,9 @@ def _second_look(question: Question, second: Repeatable, first: Judgement) -> Ju
 
 
 def _with_remarks(judgement: Judgement, first: Repeatable, seed: int) -> CheckResult:
-    """Say that backward is no gradient, which fails nothing here: the first derivative is a question of its own.
+    """Add a remark if backward is not a gradient, which is no fail: gradcheck judges the first derivative.
 
-    Where a kink or something else that cannot be judged is about, a Hessian need not be symmetric.
+    Near a kink, or anything else that cannot be judged, a Hessian need not be symmetric.
     """
     result, second = judgement.result, judgement.found
     if second is None or not result.entries or result.kinks or result.undetermined:
@@ -96,7 +96,7 @@ def _with_remarks(judgement: Judgement, first: Repeatable, seed: int) -> CheckRe
 
 
 def _with_reasons(result: CheckResult, problem: Problem, settings: Settings) -> CheckResult:
-    """Put first why backward's own derivative is wrong, if that can be told."""
+    """Put the reasons why backward's own derivative is wrong first, if any are found."""
     if result.verdict is not Verdict.FAIL:
         return result
     try:
@@ -109,24 +109,27 @@ def _with_reasons(result: CheckResult, problem: Problem, settings: Settings) -> 
 
 
 def _second(first: Repeatable, settings: Settings) -> Repeatable:
-    """Return the vjp as a problem of its own, which repeats as its forward does."""
+    """Return the vjp as a problem; it repeats because its forward does."""
     problem = vjp_problem(first.problem, first.tape, settings.seed)
     tape = record(problem)
     return Repeatable(problem=problem, tape=tape, sampled=sampler(problem, tape))
 
 
 def _failed(problem: Problem, error: EvaluationError) -> CheckResult:
-    """Return the result where backward raises: nothing is wrong where, by its own word, it cannot be differentiated."""
-    original, said = error.original, str(error.original)
-    torchs = isinstance(original, RuntimeError) and "is not implemented" in said
-    if error.stage == "backward" and (torchs or isinstance(original, NotImplementedError)):
-        reason = said.splitlines()[0] if said else "it raises NotImplementedError"
+    """Return the result if backward raises: a skip if it declares that it cannot be differentiated."""
+    original, text = error.original, str(error.original)
+    from_torch = isinstance(original, RuntimeError) and "is not implemented" in text
+    if error.stage == "backward" and (from_torch or isinstance(original, NotImplementedError)):
+        reason = text.splitlines()[0] if text else "it raises NotImplementedError"
         return skipped(NAME, problem, f"backward has no derivative of its own: {reason}")
     return failed_call(NAME, problem, error)
 
 
 def _kinks_of(first: Repeatable, settings: Settings) -> Reconsider:
-    """Where the forward has a kink, the vjp jumps: such a jump is the kink's, not a question of its own."""
+    """Return a function that turns jumps of the vjp into kinks where the forward has a kink.
+
+    The vjp jumps at a kink of the forward; this is not an error of the second derivative.
+    """
 
     def reconsider(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
         close = judged.kinked & (judged.code == Code.UNDETERMINED)
@@ -136,10 +139,10 @@ def _kinks_of(first: Repeatable, settings: Settings) -> Reconsider:
         column_of = context.column_groups.column_of[chosen]
         columns = torch.unique(column_of[jumps])
         kinked = columns[kinked_columns(first.sampled, columns, settings.seed)]
-        number = torch.isfinite(context.claimed[chosen])  # what is no number lies between no slopes
+        finite = torch.isfinite(context.claimed[chosen])  # NaN or inf does not lie between two slopes
         rules = [
             (jumps & torch.isin(column_of, kinked), Reason.KINK_OF_FORWARD),
-            (jumps & ~close & ~number, Reason.DIFFERS),
+            (jumps & ~close & ~finite, Reason.DIFFERS),
         ]
         return decide(judged, rules)
 

@@ -1,4 +1,4 @@
-"""Tensors that require grad and are no inputs: parameters that a function closes over, say."""
+"""Tensors that require grad and are not inputs, for example parameters that a function closes over."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from torch import Tensor
 
 from gradverify.core.model.tape import Tape, nodes_behind
 
-_SHOWN = 3  # shapes that are named
+_SHOWN = 3  # shapes that are named, at most
 
 
 def left_out(tape: Tape) -> str:
-    """Return a remark on leaves of the graph that are not among the tape's own, "" where there are none."""
+    """Return a remark on leaves of the graph that are not among the leaves of the tape, "" if there are none."""
     own = {id(leaf) for leaf in tape.leaves}
     ends = (getattr(node, "variable", None) for node in nodes_behind(output.tensor for output in tape.outputs))
     found = [leaf for leaf in ends if isinstance(leaf, Tensor) and id(leaf) not in own]

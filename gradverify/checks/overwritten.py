@@ -1,4 +1,4 @@
-"""GV306 as gradcheck meets it: a backward that writes to its cotangent, as to one that everybody else holds too."""
+"""GV306 in gradcheck: a backward that writes to its cotangent, which other code may hold too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradverify.result import Finding, Verdict
 
 
 def overwrites(found: Investigation | None) -> Iterator[Finding]:
-    """Accuse a backward that has written to the first cotangent it got; costs nothing."""
+    """Yield a fail if backward wrote to the first cotangent it was given; costs nothing."""
     if found is not None and found.backward.overwrites:
         name = next((class_of(node).__name__ for node in custom_nodes(found.backward.tape)), "an output")
         yield Finding(code="GV306", verdict=Verdict.FAIL, message=modified(name))

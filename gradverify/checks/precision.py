@@ -1,8 +1,8 @@
-"""GV602: in low precision, a gradient has the digits that its dtype has room for.
+"""GV602: in low precision, a gradient is as accurate as its dtype allows.
 
-Backward is asked in its own dtype, and at the same numbers in float64: torch's own derivative of the same forward
-where there is one, else backward itself. Rounding of inputs and cotangents explains what float64 makes of such as are
-off by that much; and than torch's own derivative in that dtype, nobody need do better.
+Backward is called in its own dtype. The reference, at the same numbers in float64, is torch's own derivative of the
+same forward if there is one, else backward itself. An error is accepted if rounding of inputs and cotangents explains
+it, or if torch's own derivative in that dtype is not much better.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from gradverify.result import CheckResult, Finding, Verdict
 
 NAME = "precision"
 _NARROW = {"float16", "bfloat16", "float32"}
-_POINTS = 6  # at which backward is asked: one answer may be right by luck
-_OFTEN = 3  # of them at which an entry has to be off: a tie, or another branch, is one's own
-_ASIDE = 2.0**-6  # how far the others are from the first, relative to each input
-_SHAKES = 2  # times that inputs and cotangents are shaken at each of them
-_ULPS = 1.0  # by which they are, twice what rounding is at most
-_UNITS = 8.0  # times what shaking shows, and the rounding of the largest entry: more is not explained
-_ALONE = 8.0  # times as much, where nobody says what torch would lose
-_BETTER = 16.0  # times less is what torch must lose, to say that backward need not
-_SAME = 2.0**-6  # of the largest entry: what two accounts of one derivative may differ by in float64
+_POINTS = 6  # at which backward is called: one gradient may be right by luck
+_OFTEN = 3  # points at which an entry has to be wrong: at fewer, it may be a tie or another branch
+_ASIDE = 2.0**-6  # distance of the other points from the first, relative to each input
+_SHAKES = 2  # perturbations of inputs and cotangents at each point
+_ULPS = 1.0  # size of a perturbation in eps: twice the largest rounding error
+_UNITS = 8.0  # times the effect of perturbations plus rounding of the largest entry: larger errors are unexplained
+_ALONE = 8.0  # times as much, if torch's own derivative is not known
+_BETTER = 16.0  # times the error of torch's own derivative: up to here, an error is accepted
+_SAME = 2.0**-6  # relative to the largest entry: difference of two float64 derivatives that count as equal
 
 
 def run(problem: Problem, settings: Settings) -> CheckResult:
-    """Hold a backward in low precision against itself in float64. Raises EvaluationError."""
+    """Compare a backward in low precision with its derivative in float64. Raises EvaluationError."""
     if not problem.primals:
         return nothing_to_differentiate(NAME, problem, "no input is a floating or complex tensor that requires grad")
     dtypes = sorted({str(primal.tensor.dtype).removeprefix("torch.") for primal in problem.primals})
@@ -69,13 +69,13 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
         return skipped(NAME, problem, reason)
     trials = _trials(problem, sampled.problem, tape)
     found = tuple(_findings(problem, trials, settings.tolerances))
-    beside = (
+    remark = (
         "" if trials[0].plain is not None else "; torch's own derivative of this forward is not there to compare with"
     )
     return CheckResult(
         check=NAME,
         verdict=Verdict.FAIL if found else Verdict.PASS,
-        message=found[0].message if found else f"as exact as {' and '.join(dtypes)} can be{beside}",
+        message=found[0].message if found else f"as exact as {' and '.join(dtypes)} can be{remark}",
         evaluations=evaluations(problem),
         findings=found,
     )
@@ -83,7 +83,7 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """One point and one cotangent, both of which low precision holds."""
+    """A point and a cotangent, both representable in low precision."""
 
     point: Tensor  # (n,) float64
     cotangent: Tensor  # (m,) float64
@@ -91,16 +91,16 @@ class _Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trials:
-    """What was answered at several places about one primal, its entries in a row for each: (places, entries)."""
+    """Gradients by one primal at several places, (places, entries)."""
 
     own: Tensor  # in low precision
-    exact: Tensor  # in float64, by torch where it can
-    explained: Tensor  # (entries,) the most that shaking inputs and cotangents changed at any place
-    plain: Tensor | None  # (entries,) the most that torch's own derivative is off by
+    exact: Tensor  # in float64, by torch's own derivative if it is known
+    explained: Tensor  # (entries,) largest change by perturbed inputs and cotangents, at any place
+    plain: Tensor | None  # (entries,) largest error of torch's own derivative in low precision
 
 
 def _trials(problem: Problem, wide: Problem, tape: Tape) -> list[_Trials]:
-    """Return what was answered about each primal, also as `wide` in float64; raises EvaluationError."""
+    """Return the gradients by each primal, also those of the problem `wide` in float64; raises EvaluationError."""
     places = [_place(problem, tape, number) for number in range(_POINTS)]
     own, finer = _answers(problem, places), _answers(wide, places)
     plain = _plain(problem, wide, places, finer)
@@ -110,46 +110,46 @@ def _trials(problem: Problem, wide: Problem, tape: Tape) -> list[_Trials]:
         _Trials(
             own=own[number],
             exact=exact[number],
-            explained=torch.stack([_apart(again[number], mine).amax(dim=0) for again in shaken]).amax(dim=0),
-            plain=None if plain is None else _apart(plain.own[number], plain.finer[number]).amax(dim=0),
+            explained=torch.stack([_difference(again[number], reference).amax(dim=0) for again in shaken]).amax(dim=0),
+            plain=None if plain is None else _difference(plain.own[number], plain.finer[number]).amax(dim=0),
         )
-        for number, mine in enumerate(finer)
+        for number, reference in enumerate(finer)
     ]
 
 
 def _findings(problem: Problem, trials: Sequence[_Trials], tolerances: Tolerances) -> Iterator[Finding]:
-    """GV602: per primal, the entries that lose more than its dtype explains, than torch would and than was allowed."""
-    for primal, tried in zip(problem.primals, trials, strict=True):
+    """Yield a GV602 finding per primal with entries less accurate than its dtype, torch and the tolerances explain."""
+    for primal, trial in zip(problem.primals, trials, strict=True):
         limits = torch.finfo(primal.tensor.dtype)
-        off = _apart(tried.own, tried.exact).masked_fill(tried.exact.abs() > limits.max / _UNITS, 0.0)
-        explained = limits.eps * largest(tried.exact) + tried.explained
-        allowed = (_UNITS * explained + limits.smallest_normal) * (1.0 if tried.plain is not None else _ALONE)
-        if tried.plain is not None:
-            allowed = torch.maximum(allowed, _BETTER * tried.plain)
-        asked = (tolerances.atol or 0.0) + (tolerances.rtol or 0.0) * tried.exact.abs()
-        wrong = off > torch.maximum(allowed, asked)
+        errors = _difference(trial.own, trial.exact).masked_fill(trial.exact.abs() > limits.max / _UNITS, 0.0)
+        explained = limits.eps * largest(trial.exact) + trial.explained
+        allowed = (_UNITS * explained + limits.smallest_normal) * (1.0 if trial.plain is not None else _ALONE)
+        if trial.plain is not None:
+            allowed = torch.maximum(allowed, _BETTER * trial.plain)
+        tolerated = (tolerances.atol or 0.0) + (tolerances.rtol or 0.0) * trial.exact.abs()
+        wrong = errors > torch.maximum(allowed, tolerated)
         wrong &= wrong.sum(dim=0, keepdim=True) >= _OFTEN
         if bool(wrong.any()):
             yield Finding(
                 code="GV602",
                 verdict=Verdict.FAIL,
                 wrt=primal.name,
-                message=_told(primal, tried, off.masked_fill(~wrong, -1.0), explained),
+                message=_worded(primal, trial, errors.masked_fill(~wrong, -1.0), explained),
                 total=int(wrong.any(dim=0).sum()),
             )
 
 
-def _told(primal: Primal, tried: _Trials, off: Tensor, explained: Tensor) -> str:
-    """Return what is lost in the worst entry: at the point given, if anything is lost there."""
-    number = 0 if bool((off[0] >= 0).any()) else int(off.amax(dim=1).argmax())
-    place = int((off[number] / explained).argmax())
+def _worded(primal: Primal, trial: _Trials, errors: Tensor, explained: Tensor) -> str:
+    """Return the message for the worst entry: of those at the given point, if any is wrong there."""
+    number = 0 if bool((errors[0] >= 0).any()) else int(errors.amax(dim=1).argmax())
+    place = int((errors[number] / explained).argmax())
     dtype = str(primal.tensor.dtype).removeprefix("torch.")
-    count, entries = int((off >= 0).any(dim=0).sum()), off.shape[1]
+    count, entries = int((errors >= 0).any(dim=0).sum()), errors.shape[1]
     index = ", ".join(map(str, unravel(place, primal.tensor.shape)))
-    got, right = told_apart(float(tried.own[number, place]), float(tried.exact[number, place]))
+    got, right = told_apart(float(trial.own[number, place]), float(trial.exact[number, place]))
     where = f"{primal.name}[{index}]" if index else primal.name
     near = "" if number == 0 else " close by"
-    plain = "" if tried.plain is None else f", and torch's own derivative of this forward {_off_by(tried.plain[place])}"
+    plain = "" if trial.plain is None else f", and torch's own derivative of this forward {_off_by(trial.plain[place])}"
     noun = f"{'entry' if entries == 1 else 'entries'} by {primal.name} {'is' if count == 1 else 'are'}"
     return (
         f"{count:,} of {entries:,} {noun} worse than {dtype} explains: for a random cotangent {where}{near} is {got}, "
@@ -163,18 +163,18 @@ def _off_by(error: Tensor) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plain:
-    """What torch's own derivative says."""
+    """Gradients by torch's own derivative."""
 
     own: Answer  # in low precision
     finer: Answer  # in float64
 
 
 def _plain(problem: Problem, wide: Problem, places: Sequence[_Place], backwards: Answer) -> _Plain | None:
-    """Return torch's own derivative, None where there is none, or it is another one than backward's in float64."""
+    """Return torch's own derivative; None if there is none, or if it differs from backward's in float64."""
     with plainly():
         try:
             if custom_nodes(record(wide)):
-                return None  # some `apply` is out of reach
+                return None  # some call of `apply` cannot be replaced
             finer = _answers(wide, places)
             if all(map(_alike, finer, backwards)):
                 return _Plain(own=_answers(problem, places), finer=finer)
@@ -184,11 +184,13 @@ def _plain(problem: Problem, wide: Problem, places: Sequence[_Place], backwards:
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:
-    return bool((_apart(one, other) <= _SAME * largest(other)).all()) and torch.equal(one.isfinite(), other.isfinite())
+    return bool((_difference(one, other) <= _SAME * largest(other)).all()) and torch.equal(
+        one.isfinite(), other.isfinite()
+    )
 
 
 def _answers(problem: Problem, places: Sequence[_Place]) -> Answer:
-    """Return what backward says at each place, per primal: (places, entries); raises EvaluationError."""
+    """Return backward's gradients at each place, per primal: (places, entries); raises EvaluationError."""
     found = [_answered(problem, place) for place in places]
     return tuple(torch.stack(column) for column in zip(*found, strict=True))
 
@@ -204,7 +206,7 @@ def _answered(problem: Problem, place: _Place) -> Answer:
 
 
 def _place(problem: Problem, tape: Tape, number: int) -> _Place:
-    """Return the point given, for number 0, or one close by, and random cotangents; in numbers of low precision."""
+    """Return random cotangents at the given point, for number 0, or at one nearby; all held by low precision."""
     tensors = [primal.tensor for primal in problem.primals]
     outputs = [output.tensor for output in tape.outputs]
     point = flatten(tensors)
@@ -215,12 +217,12 @@ def _place(problem: Problem, tape: Tape, number: int) -> _Place:
 
 
 def _shaken(problem: Problem, place: _Place, time: int) -> _Place:
-    """Return the place with every number off by about as much as rounding."""
+    """Return the place with every number perturbed by about its rounding error."""
     eps = _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in problem.primals)
     point = place.point + scattered_from(eps * place.point.abs(), 200 + time)
     return _Place(point=point, cotangent=place.cotangent + scattered_from(eps * place.cotangent.abs(), 300 + time))
 
 
-def _apart(one: Tensor, other: Tensor) -> Tensor:
-    """Return how far answers are apart: 0 where the other is no number, infinite where only the one is none."""
+def _difference(one: Tensor, other: Tensor) -> Tensor:
+    """Return |one - other|: 0 where `other` is not finite, inf where only `one` is not."""
     return (one - other).abs().nan_to_num(math.inf, math.inf).masked_fill(~other.isfinite(), 0.0)

@@ -1,4 +1,4 @@
-"""The checks there are. A new one is one file and one line here."""
+"""All checks. A new check is one file and one line here."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from gradverify.result import CheckResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One question about a problem."""
+    """One check of a problem."""
 
     name: str
     run: Callable[[Problem, Settings, Diagnose], CheckResult]  # may raise EvaluationError
-    undetermined: str = ""  # code of what it cannot judge; "" if it skips that
+    undetermined: str = ""  # code of an inconclusive result; "" if it skips instead
 
 
 def _causeless(run: Callable[[Problem, Settings], CheckResult]) -> Callable[[Problem, Settings, Diagnose], CheckResult]:
-    """Fit a check that compares no Jacobians, so that there is no cause to ask for."""
+    """Adapt a check that compares no Jacobians, and so takes no `diagnose`."""
 
-    def alone(problem: Problem, settings: Settings, diagnose: Diagnose) -> CheckResult:
+    def without_diagnosis(problem: Problem, settings: Settings, diagnose: Diagnose) -> CheckResult:
         del diagnose
         return run(problem, settings)
 
-    return alone
+    return without_diagnosis
 
 
 CHECKS = (
@@ -52,9 +52,9 @@ CHECKS = (
 
 
 def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
-    """Run the named check; what user code raises becomes a finding, and so does a time-out. All generators are seeded.
+    """Run the named check; exceptions of user code and time-outs become findings. All generators are seeded.
 
-    `diagnose` is asked for the cause of every wrong block of a Jacobian.
+    `diagnose` is called for the cause of every wrong block of a Jacobian.
     """
     found = next((check for check in CHECKS if check.name == name), None)
     if found is None:

@@ -1,4 +1,4 @@
-"""torch's own gradcheck and gradgradcheck, run beside ours and reported in their own words."""
+"""torch's own gradcheck and gradgradcheck, run beside ours and reported in torch's words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gradverify.core.model.tape import Tape, call_on_leaves
 from gradverify.errors import EvaluationError
 from gradverify.result import TorchOutcome, Verdict
 
-SMALL = 10_000  # entries of a Jacobian
+SMALL = 10_000  # entries of the largest Jacobian that `torch_gradcheck: small` runs torch on
 _DOUBLE = {torch.float64, torch.complex128}
 
 
@@ -63,8 +63,10 @@ def _outcome(name: str, check: Callable[..., bool], function: Any, inputs: tuple
         raise
     except BaseException as error:
         original = error.original if isinstance(error, EvaluationError) else error
-        kind, says = type(original).__name__, first_line(original)
-        return TorchOutcome(name=name, verdict=Verdict.ERROR, message=kind if says == kind else f"{kind}: {says}")
+        kind, description = type(original).__name__, first_line(original)
+        return TorchOutcome(
+            name=name, verdict=Verdict.ERROR, message=kind if description == kind else f"{kind}: {description}"
+        )
     return TorchOutcome(name=name, verdict=Verdict.PASS)
 
 

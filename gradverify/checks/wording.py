@@ -1,4 +1,4 @@
-"""Sentences about entries: the only place where a check turns numbers into words."""
+"""Sentences about entries: the only place where a check puts numbers into words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNJUDGED = {
 
 
 def finding_of(group: Entries, series: int, *, missing: bool) -> Finding:
-    """Return the finding that a group of entries with one verdict amounts to; `series` is 100 or 200."""
+    """Return the finding for a group of entries with one verdict; `series` is 100 or 200."""
     code, verdict = _code(group, missing=missing)
     elements = _elements(group)
     return Finding(
@@ -40,7 +40,7 @@ def finding_of(group: Entries, series: int, *, missing: bool) -> Finding:
 
 
 def unnamed(of: Block, wrt: Block, series: int) -> Finding:
-    """Return the finding on a block whose random sums differ although no entry of it was found to be wrong."""
+    """Return the finding on a block whose random sums differ although no wrong entry of it was found."""
     message = (
         f"random sums over d {of.name} / d {wrt.name} differ, but no single entry was found to be wrong: fix the other"
         " findings first, or search longer with --max-evaluations"
@@ -49,7 +49,7 @@ def unnamed(of: Block, wrt: Block, series: int) -> Finding:
 
 
 def summary_of(comparison: Comparison, verdict: Verdict) -> str:
-    """Return the one sentence that stands for the whole comparison."""
+    """Return one sentence about the whole comparison."""
     count = comparison.counts
     if verdict is Verdict.FAIL:
         least, wrong = "at least " if comparison.at_least else "", comparison.wrong
@@ -65,7 +65,7 @@ def summary_of(comparison: Comparison, verdict: Verdict) -> str:
 
 
 def limit_of(comparison: Comparison) -> str:
-    """Return, to go on a sentence, what relative error of an entry is too small to be detected; "" if below `BLUNT`."""
+    """Return, to end a sentence, the relative error of an entry below which it is not detected; "" if below `BLUNT`."""
     limit = comparison.detection_limit or 0.0
     if limit >= 1.0 and not comparison.sums:
         return "; some are so small that differences cannot tell them from zero"
@@ -73,12 +73,12 @@ def limit_of(comparison: Comparison) -> str:
 
 
 def if_constant(name: str) -> str:
-    """Return, to go on a sentence, what to do if an input is not meant to have a gradient."""
+    """Return, to end a sentence, what to do if an input is not meant to have a gradient."""
     return f"; if {name} is a constant, set `requires_grad: false` on it (in Python, pass it without requires_grad)"
 
 
 def along(group: Entries, ties: Sequence[Tie], sampled: Sampler) -> str:
-    """Return what shows that the row of the worst entry is astray."""
+    """Return the direction along which the row of the worst entry is wrong, with both derivatives."""
     worst = int(group.output[0])
     tie = next(tie for tie in ties if tie.output == group.of.start + group.of.step * worst)
     place = f"{group.of.name}{_index(group.of.index(worst))}"
@@ -88,7 +88,7 @@ def along(group: Entries, ties: Sequence[Tie], sampled: Sampler) -> str:
 
 
 def unfinished_search(columns: Sequence[int], inputs: Sequence[Block]) -> str:
-    """Return what is known where random sums disagree and time ran out before the search for their cause had ended."""
+    """Return the message if random sums disagree and time ran out during the search for the wrong entries."""
     text = "random sums disagree; the search was not finished"
     return f"{text}; found so far: by {', '.join(_named(inputs, column) for column in columns)}" if columns else text
 
@@ -101,7 +101,7 @@ def nothing_compared(inputs: Sequence[Block], outputs: Sequence[Block]) -> str:
 
 
 def told_apart(one: float, other: float) -> tuple[str, str]:
-    """Return both numbers with as many digits as it takes to see that they are not the same, six or more."""
+    """Return both numbers with as many digits as it takes to distinguish them, six or more."""
     for digits in range(6, 17):
         texts = f"{one:.{digits}g}", f"{other:.{digits}g}"
         if texts[0] != texts[1]:
@@ -109,9 +109,9 @@ def told_apart(one: float, other: float) -> tuple[str, str]:
     return f"{one:.17g}", f"{other:.17g}"
 
 
-_STILL = 0.5  # of what backward says: a bar as wide around zero is that of stairs
-_NARROW = 1e-5  # of an entry: a bar that would do to judge it
-_TERMS = 4  # of a direction that are written out
+_STILL = 0.5  # relative to backward's value: an error bar around zero this wide is that of stairs
+_NARROW = 1e-5  # relative to the entry: an error bar narrow enough to judge it
+_TERMS = 4  # of a direction that are written out, at most
 
 
 def _direction(tie: Tie, inputs: Sequence[Block]) -> str:
@@ -125,7 +125,7 @@ def _direction(tie: Tie, inputs: Sequence[Block]) -> str:
 
 
 def _named(blocks: Sequence[Block], coordinate: int) -> str:
-    """Return one of the blocks' coordinates as a user writes it."""
+    """Return the name of a coordinate as a user writes it: x[0, 1]."""
     for block in blocks:
         offset = coordinate - block.start
         if block.start <= coordinate < block.stop and offset % block.step == 0:
@@ -153,8 +153,8 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
     block = f"d {group.of.name} / d {group.wrt.name}"
     place = f"{group.of.name}{_index(worst.output_index)} by {group.wrt.name}{_index(worst.input_index)}"
     wrong = group.code is Code.MISMATCH
-    said = told_apart(worst.analytic, worst.numeric) if wrong else (f"{worst.analytic:.6g}", f"{worst.numeric:.6g}")
-    found = f"backward says {said[0]}, differences say {said[1]} ± {_bar(worst.error_bar)}"
+    numbers = told_apart(worst.analytic, worst.numeric) if wrong else (f"{worst.analytic:.6g}", f"{worst.numeric:.6g}")
+    found = f"backward says {numbers[0]}, differences say {numbers[1]} ± {_bar(worst.error_bar)}"
     count = f"{_entries(group.total)} of {block}"
     if code == 2 and series == 200:
         by = group.wrt.name
@@ -182,14 +182,14 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
 
 
 def _at_zeros(group: Entries) -> str:
-    """Return where all these entries stand, if that is at inputs that are exactly zero."""
+    """Return a remark if all these entries are by inputs that are exactly zero."""
     if group.total > len(group.value) or bool((group.value != 0).any()):
         return ""
     return ", all by inputs that are exactly 0 (0/0 or 0·inf in backward)"
 
 
 def _why_open(worst: Element) -> str:
-    """Return why nothing is said of an entry: its error bar, or what stands in the way of believing it."""
+    """Return why an entry is undetermined: its error bar, or the reason not to rely on it."""
     size = max(abs(worst.analytic), abs(worst.numeric))
     if worst.error_bar <= _NARROW * size:
         return "a kink close by, or rounding on the way, may explain what backward and differences say"
@@ -203,7 +203,7 @@ def _why_open(worst: Element) -> str:
 
 
 def _bar(bar: float) -> str:
-    """Return an error bar rounded up, as tables have it: a bound must not look smaller than it is."""
+    """Return an error bar rounded up: a bound must not look smaller than it is."""
     return f"{float(Context(prec=1, rounding=ROUND_CEILING).create_decimal(repr(bar))):.1g}"
 
 
