@@ -50,11 +50,11 @@ def _alone(problem: Problem, name: str, seed: int) -> Iterator[Finding]:
         yield Finding(code="GV308", verdict=Verdict.FAIL, of=name, message=text)
         return
     for primal, got, expected in zip(problem.primals, alone, zeros, strict=True):
-        error = (got - expected).abs()
+        deviation = (got - expected).abs()
         eps = torch.finfo(primal.tensor.dtype).eps
-        wrong = expected.isfinite() & ~(error <= eps**SIMILAR * largest(expected))
+        wrong = expected.isfinite() & ~(deviation <= eps**SIMILAR * largest(expected))
         if bool(wrong.any()):
-            worst = int(torch.where(wrong, error.nan_to_num(torch.inf, torch.inf), -1.0).argmax())
+            worst = int(torch.where(wrong, deviation.nan_to_num(torch.inf, torch.inf), -1.0).argmax())
             one, other = told_apart(float(got[worst]), float(expected[worst]))
             text = f"{where}, and answers otherwise by {primal.name}: {one}, and {other} with zeros for them"
             yield Finding(

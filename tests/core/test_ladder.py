@@ -1,4 +1,4 @@
-"""The ladder of steps: its finest rungs are worth no more than the rounding on the way allows."""
+"""The ladder of steps: error bars at its finest rungs, its span, and differences that converge slowly or never."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.core.support import claimed, double, gradcheck, gradgradcheck, proble
 
 
 def estimated_as_if_quiet(factor: float, x: float) -> Estimate:
-    """Return the slope of sin(factor·x), where by chance no more noise was heard than that of rounding its values."""
+    """Return the estimated slope of sin(factor·x), with the noise set to the rounding of its values only."""
     problem = problem_of(lambda x: torch.sin(factor * x), double([x]))
     ready = steady(problem, record(problem), 0)
     assert ready is not None
@@ -44,16 +44,16 @@ def drawn() -> Tensor:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("factor", [700.0, 1000.0, 3e4])
-def test_products_that_rise_evenly_by_rounding_are_not_taken_for_slopes(factor: float) -> None:
+def test_bars_cover_evenly_growing_rounding_of_products(factor: float) -> None:
     for x in drawn().tolist():
         found = estimated_as_if_quiet(factor, x)
         slope = factor * torch.cos(torch.tensor(factor * x, dtype=torch.float64))
         assert float((found.value - slope).abs()) <= 10 * float(found.bar)
-        assert 10 * float(found.bar) <= 1e-3 * factor  # and yet they say something
+        assert 10 * float(found.bar) <= 1e-3 * factor  # and the bars are still informative
 
 
 @pytest.mark.parametrize("point", [[1e150, 1e-160], [1e153, 1e-300, 1.0], [1e150, 5e-324], [1e150, 0.0]])
-def test_a_ladder_spans_all_numbers_there_are(point: list[float]) -> None:
+def test_ladder_reaches_smallest_and_largest_floats(point: list[float]) -> None:
     assert gradcheck(claimed(torch.square, lambda x: 2.02 * x), double(point)).verdict == "fail"
 
 
@@ -67,19 +67,19 @@ GUARDED: dict[str, Callable[[Tensor, float], Tensor]] = {
 
 @pytest.mark.parametrize("guard", [torch.finfo(torch.float64).tiny, 1e-38, 1e-30, 1e-20, 1e-12])
 @pytest.mark.parametrize("name", GUARDED)
-def test_quotients_that_grow_by_the_logarithm_of_the_step_say_nothing_of_its_end(name: str, guard: float) -> None:
+def test_correct_gradient_passes_if_quotients_grow_with_log_of_step(name: str, guard: float) -> None:
     result = gradcheck(lambda x: GUARDED[name](x, guard), double([0.0, 0.25, 0.75]))
     assert result.mismatched == 0
 
 
 @pytest.mark.parametrize("guard", [1e-300, 1e-30])
-def test_nor_does_a_gradient_whose_quotients_grow_so(guard: float) -> None:
+def test_correct_second_derivative_passes_if_quotients_grow_with_log_of_step(guard: float) -> None:
     result = gradgradcheck(lambda x: x * x * torch.log(x * x + guard), double([0.0, 0.25, 0.75]))
     assert result.mismatched == 0
 
 
 @pytest.mark.parametrize("guard", [1e-2, 1e-5])
-def test_where_the_logarithm_ends_a_wrong_derivative_is_seen(guard: float) -> None:
+def test_wrong_derivative_is_found_if_quotients_stop_growing(guard: float) -> None:
     def loss(x: Tensor) -> Tensor:
         return x * torch.log(x * x + guard)
 
@@ -92,7 +92,7 @@ def test_where_the_logarithm_ends_a_wrong_derivative_is_seen(guard: float) -> No
 
 
 @pytest.mark.parametrize("power", [1.5, 1.25])
-def test_quotients_that_settle_slowly_settle(power: float) -> None:
+def test_slowly_converging_quotients_find_wrong_derivative(power: float) -> None:
     assert gradcheck(lambda x: x.abs() ** power, double([0.0, 0.25, -0.75])).mismatched == 0
     wrong = claimed(lambda x: x.abs() ** power, lambda x: power * x.abs() ** (power - 1) * x.sign() + 1.0)
     assert gradcheck(wrong, double([0.0, 0.25, -0.75])).verdict is Verdict.FAIL

@@ -1,4 +1,4 @@
-"""Kinks, jumps and edges are told apart from wrong gradients, at the point and close to it."""
+"""Kinks, jumps and edges are distinguished from wrong gradients, at the point and close to it."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ def step(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("side", [-1, 1])
-def test_a_right_gradient_close_to_a_kink_passes(distance: float, side: int) -> None:
+def test_correct_gradient_close_to_kink_passes(distance: float, side: int) -> None:
     ramp = claimed(lambda x: (x - 1).clamp(min=0), step)
     assert gradcheck(ramp, double([1 + side * distance, 3.0])).verdict == "pass"
 
 
 @pytest.mark.parametrize("distance", [1e-8, 1e-5, 1e-3])
 @pytest.mark.parametrize("side", [-1, 1])
-def test_the_other_sides_derivative_close_to_a_kink_fails(distance: float, side: int) -> None:
+def test_derivative_of_other_side_close_to_kink_fails(distance: float, side: int) -> None:
     ramp = claimed(lambda x: (x - 1).clamp(min=0), lambda x: 1 - step(x))
     result = gradcheck(ramp, double([1 + side * distance]))
     assert result.verdict == "fail"
 
 
 @pytest.mark.parametrize("value", [0.0, 0.25, 0.5, 1.0])
-def test_at_a_kink_every_value_between_the_one_sided_derivatives_is_accepted(value: float) -> None:
+def test_kink_at_point_accepts_value_between_slopes(value: float) -> None:
     result = gradcheck(claimed(torch.relu, lambda x: torch.full_like(x, value)), double([0.0]))
     assert (result.verdict, result.kinks) == ("pass", 1)
 
 
 @pytest.mark.parametrize("value", [-1e-5, 1 + 1e-5, -0.5, 2.0])
-def test_at_a_kink_a_value_outside_is_a_mismatch(value: float) -> None:
+def test_kink_at_point_rejects_value_outside_slopes(value: float) -> None:
     result = gradcheck(claimed(torch.relu, lambda x: torch.full_like(x, value)), double([0.0]))
     assert (result.verdict, result.mismatched) == ("fail", 1)
 
@@ -62,7 +62,7 @@ def test_at_a_kink_a_value_outside_is_a_mismatch(value: float) -> None:
 @pytest.mark.parametrize(
     "function", [torch.abs, torch.relu, lambda x: x.max(), lambda x: x.sort().values, lambda x: x.norm()]
 )
-def test_kinks_at_zero_and_ties_pass(function: object) -> None:
+def test_kinks_at_zero_and_at_ties_pass(function: object) -> None:
     assert callable(function)
     result = gradcheck(function, double([0.0, 0.0, 0.0]))
     assert result.verdict == "pass"
@@ -70,7 +70,7 @@ def test_kinks_at_zero_and_ties_pass(function: object) -> None:
 
 
 @pytest.mark.parametrize("function", [torch.floor, torch.round, torch.sign])
-def test_at_a_jump_there_is_no_derivative(function: object) -> None:
+def test_jump_at_point_is_inconclusive(function: object) -> None:
     assert callable(function)
     points = {torch.floor: 2.0, torch.round: 2.5, torch.sign: 0.0}
     result = gradcheck(function, double([points[function], 0.7]))
@@ -78,23 +78,23 @@ def test_at_a_jump_there_is_no_derivative(function: object) -> None:
     assert [element.input_index for element in elements(result, ElementVerdict.JUMP)] == [(0,)]
 
 
-def test_a_straight_through_gradient_away_from_the_jump_is_wrong() -> None:
+def test_straight_through_gradient_away_from_jump_fails() -> None:
     result = gradcheck(claimed(torch.round, torch.ones_like), double([1.3, 0.2]))
     assert (result.verdict, result.mismatched) == ("fail", 2)
 
 
 @pytest.mark.parametrize("width", [0.1, 1e-3])
-def test_a_zero_gradient_on_a_narrow_stair_is_not_accused(width: float) -> None:
-    flight = claimed(lambda x: torch.trunc(x / width), torch.zeros_like)
-    assert gradcheck(flight, double([1.234567, -3.1415926])).verdict in ("pass", "inconclusive")
+def test_zero_gradient_on_narrow_stair_does_not_fail(width: float) -> None:
+    stairs = claimed(lambda x: torch.trunc(x / width), torch.zeros_like)
+    assert gradcheck(stairs, double([1.234567, -3.1415926])).verdict in ("pass", "inconclusive")
 
 
-def test_a_zero_gradient_of_a_forward_in_float32_is_wrong() -> None:
+def test_zero_gradient_of_float32_forward_fails() -> None:
     result = gradcheck(claimed(lambda x: x.float().sin().double(), torch.zeros_like), double([0.7, 1.1]))
     assert (result.verdict, result.mismatched) == ("fail", 2)
 
 
-def test_rounding_in_place_of_a_gradient_of_nothing_is_not_accused() -> None:
+def test_rounding_error_claimed_for_zero_gradient_passes() -> None:
     def of_one(x: Tensor, weight: Tensor) -> Tensor:
         return torch.native_layer_norm(x, (1,), weight, None, 1e-5)[0]
 
@@ -102,7 +102,7 @@ def test_rounding_in_place_of_a_gradient_of_nothing_is_not_accused() -> None:
     assert gradcheck(claimed(torch.zeros_like, lambda x: x * 1e-9), double([1.5])).verdict == "fail"
 
 
-def test_the_edge_of_the_domain_is_judged_from_inside() -> None:
+def test_edge_of_domain_is_judged_by_one_sided_derivative() -> None:
     right = claimed(lambda x: x**1.5, lambda x: 1.5 * x**0.5)
     wrong = claimed(lambda x: x**1.5 + x, lambda x: 1.5 * x**0.5 + 1.25)
     assert [e.verdict for e in elements(gradcheck(right, double([0.0, 1.0])), ElementVerdict.EDGE)] == ["edge"]
@@ -110,38 +110,38 @@ def test_the_edge_of_the_domain_is_judged_from_inside() -> None:
     assert gradcheck(wrong, double([0.0])).verdict == "fail"
 
 
-def test_outside_the_domain_nothing_is_judged() -> None:
+def test_point_outside_domain_is_inconclusive() -> None:
     result = gradcheck(torch.log, double([-1.0, 2.0]))
     assert result.verdict == "inconclusive"
     assert "the forward is not finite at the point" in result.findings[0].message
 
 
-def test_minus_infinity_inside_is_no_obstacle_and_outside_is_not_judged() -> None:
+def test_minus_infinity_in_intermediate_passes_and_in_output_is_inconclusive() -> None:
     mask = torch.tensor([True, False, False])
     masked = [lambda x, of=of: of(x.masked_fill(mask, -torch.inf), 0) for of in (torch.softmax, torch.log_softmax)]
     inside, outside = (gradcheck(function, double([1.0, 2.0, 3.0])) for function in masked)
     assert inside.verdict == "pass"
-    assert (outside.verdict, outside.undetermined) == ("inconclusive", 2)  # by what is masked it does not move
+    assert (outside.verdict, outside.undetermined) == ("inconclusive", 2)  # it is constant in the masked input
 
 
-def test_at_order_2_a_jump_of_the_vjp_at_a_kink_of_the_forward_counts_as_kink() -> None:
+def test_vjp_jump_at_kink_of_forward_counts_as_kink_at_order_2() -> None:
     result = gradgradcheck(torch.relu, double([-1.0, 0.0, 2.0]))
     assert result.verdict == "pass"
     assert result.kinks > 0
 
 
-def test_at_order_2_a_jump_of_the_vjp_alone_is_a_jump() -> None:
+def test_vjp_jump_without_kink_of_forward_is_inconclusive_at_order_2() -> None:
     slope = claimed(lambda x: x * x, lambda x: 2 * x + (x >= 1))
     assert gradgradcheck(slope, double([1.0])).verdict == "inconclusive"
 
 
-def test_what_varies_too_quickly_to_be_judged_is_not_called_a_jump() -> None:
+def test_function_that_varies_too_quickly_is_not_reported_as_jump() -> None:
     result = gradcheck(lambda x: torch.sin(1e11 * x), double([0.7]))
     assert not elements(result, ElementVerdict.JUMP)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_ties_of_many_are_kinks_whatever_the_seed(seed: int) -> None:
+def test_ties_of_many_inputs_are_kinks_for_any_seed(seed: int) -> None:
     tied = torch.relu(torch.randn(16, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
     for function, x in (
         (lambda x: x.sort().values, tied.requires_grad_()),
@@ -152,7 +152,7 @@ def test_ties_of_many_are_kinks_whatever_the_seed(seed: int) -> None:
         assert (result.verdict, result.kinks > 0) == ("pass", True)
 
 
-def test_pieces_that_only_several_inputs_at_once_lead_to_are_found() -> None:
+def test_pieces_reached_by_several_inputs_together_are_found() -> None:
     tied = double([2.0, 0.0, 2.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0, 0.0])
     for function, x in (
         (lambda x: x.sort().values.diff(), tied),
@@ -162,7 +162,7 @@ def test_pieces_that_only_several_inputs_at_once_lead_to_are_found() -> None:
         assert (result.verdict, result.kinks > 0) == ("pass", True)
 
 
-def test_a_value_that_no_piece_has_is_wrong_at_a_tie() -> None:
+def test_value_of_no_piece_fails_at_tie() -> None:
     class Greedy(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -184,39 +184,39 @@ STAIRS = {
 
 
 @pytest.mark.parametrize("name", STAIRS)
-def test_the_slope_within_a_stair_of_rounding_is_not_held_against_backward(name: str) -> None:
+def test_slope_within_stair_of_rounding_does_not_fail(name: str) -> None:
     function, place = STAIRS[name]
     assert gradcheck(function, double([place])).verdict in ("pass", "inconclusive")
 
 
 @pytest.mark.parametrize("seed", [2, 4, 8, 9, 11])
-def test_gelu_passes_far_out_wherever_it_is_asked(seed: int) -> None:
+def test_gelu_passes_far_from_zero(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = 20 * torch.rand(100, generator=generator, dtype=torch.float64) - 10
     assert gradcheck(torch.nn.functional.gelu, x.requires_grad_()).verdict == "pass"
 
 
 @pytest.mark.parametrize("factor", [0.0, 0.5, 2.0])
-def test_a_small_slope_that_larger_steps_show_too_is_held_against_backward(factor: float) -> None:
+def test_wrong_claim_for_tiny_slope_fails(factor: float) -> None:
     tiny = claimed(lambda x: 1e-20 * x.sin(), lambda x: factor * 1e-20 * x.cos())
     assert gradcheck(tiny, double([0.7, 1.1])).verdict == "fail"
 
 
-def test_what_cancels_in_a_backward_is_not_accused_at_order_2() -> None:
+def test_cancellation_in_backward_does_not_fail_at_order_2() -> None:
     for function, x in ((lambda x: x.softmax(-1), double([0.0, 35.0])), (torch.tanh, double([17.54]))):
         assert gradgradcheck(function, x).verdict in ("pass", "inconclusive")
 
 
 @pytest.mark.parametrize("size", [1e-12, 1e-16, 1e-25, 1e-100, 1e-300, 5e-324])
 @pytest.mark.parametrize("function", [torch.relu, torch.abs, torch.nn.functional.selu])
-def test_a_kink_next_to_the_point_is_no_mistake_however_large_the_other_inputs(function: Any, size: float) -> None:
+def test_kink_next_to_point_passes_beside_large_inputs(function: Any, size: float) -> None:
     for point in ([size, -2.3, 0.31], [-size, -2.3, 0.31]):
         assert gradcheck(function, double(point)).verdict == "pass"
         assert gradgradcheck(function, double(point)).verdict == "pass"
 
 
 @pytest.mark.parametrize("distance", [1e-12, -1e-12, 1e-10])
-def test_a_value_just_outside_the_slopes_beside_a_kink_is_a_mismatch(distance: float) -> None:
+def test_value_just_outside_slopes_close_to_kink_fails(distance: float) -> None:
     point = double([3 + distance, 3 - distance])
     for share in (1.01, 1 + 1e-6):
         wrong = claimed(lambda x: (x - 3).abs(), lambda x, share=share: (x - 3).sign() * share)
@@ -225,7 +225,7 @@ def test_a_value_just_outside_the_slopes_beside_a_kink_is_a_mismatch(distance: f
 
 
 @pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
-def test_half_precision_inside_is_no_missing_mask(precision: torch.dtype) -> None:
+def test_half_precision_intermediate_is_inconclusive(precision: torch.dtype) -> None:
     def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         weights = (q.to(precision) @ k.to(precision).mT).softmax(-1)
         return (weights @ v.to(precision)).double()
@@ -236,7 +236,7 @@ def test_half_precision_inside_is_no_missing_mask(precision: torch.dtype) -> Non
         assert gradcheck(attention, *(each.requires_grad_() for each in inputs)).verdict == "inconclusive"
 
 
-def test_a_point_in_the_middle_of_a_stair_lies_in_no_dead_zone() -> None:
+def test_point_on_float32_stair_is_not_in_dead_zone() -> None:
     def loss(x: Tensor) -> Tensor:
         return torch.nn.functional.binary_cross_entropy_with_logits(x, torch.ones_like(x), reduction="none")
 
@@ -244,32 +244,32 @@ def test_a_point_in_the_middle_of_a_stair_lies_in_no_dead_zone() -> None:
         assert gradgradcheck(loss, torch.tensor([value], requires_grad=True)).verdict == "pass"
 
 
-def test_a_dead_zone_with_a_straight_through_gradient_is_wrong() -> None:
+def test_straight_through_gradient_in_dead_zone_fails() -> None:
     wrong = claimed(lambda x: torch.nn.functional.softshrink(x, 0.5), torch.ones_like)
     assert gradcheck(wrong, double([0.1, -0.2, 1.0])).mismatched == 2
 
 
-def test_a_quotient_that_grows_without_end_is_no_derivative() -> None:
+def test_endlessly_growing_quotient_is_not_a_derivative() -> None:
     result = gradcheck(torch.log, double([1e-300, 1e-3, 1.0, 1e300]))
     assert result.verdict in ("pass", "inconclusive")
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("function", [torch.linalg.eigvalsh, torch.linalg.svdvals])
-def test_repeated_eigenvalues_have_the_gradient_of_any_order(function: Any, size: int) -> None:
+def test_repeated_eigenvalues_accept_gradient_of_any_order(function: Any, size: int) -> None:
     point = torch.eye(size, dtype=torch.float64, requires_grad=True)
     assert gradcheck(lambda a: function((a + a.mT) / 2), point).verdict == "pass"
 
 
 @pytest.mark.parametrize("distance", [1e-9, 1e-10, 1e-11])
-def test_a_missing_mask_next_to_the_kink_is_found_beside_ordinary_inputs(distance: float) -> None:
+def test_missing_mask_next_to_kink_is_found_beside_ordinary_inputs(distance: float) -> None:
     wrong = claimed(torch.relu, torch.ones_like)
     assert gradcheck(wrong, double([0.7, 1.9, -distance])).mismatched == 1
 
 
 @pytest.mark.parametrize("width", [1e-1, 1e-2, 1e-4])
 @pytest.mark.parametrize("shrink", [torch.nn.functional.softshrink, torch.nn.functional.hardshrink])
-def test_one_dead_zone_is_no_flight_of_stairs(shrink: Any, width: float) -> None:
+def test_single_dead_zone_is_not_a_staircase(shrink: Any, width: float) -> None:
     wrong = claimed(lambda x: shrink(x, width), torch.ones_like)
     assert gradcheck(wrong, double([1.3, -0.4, 0.3 * width, -0.6 * width])).mismatched >= 1
 
@@ -277,20 +277,20 @@ def test_one_dead_zone_is_no_flight_of_stairs(shrink: Any, width: float) -> None
 @pytest.mark.parametrize(
     "function", [torch.tanh, torch.nn.functional.softsign, lambda x: x + x**3, lambda x: x.sign() * x.abs().log1p()]
 )
-def test_a_function_that_rises_straight_through_zero_lies_on_no_stair(function: Any) -> None:
+def test_zero_gradient_of_function_rising_through_zero_fails(function: Any) -> None:
     result = gradcheck(claimed(function, torch.zeros_like), double([0.0, 0.0]))
     assert (result.verdict, result.mismatched) == ("fail", 2)
     assert gradcheck(claimed(function, torch.ones_like), double([0.0, 0.0])).verdict == "pass"
 
 
-def test_zeros_for_the_slope_of_stairs_are_left_open() -> None:
+def test_zero_gradient_of_stairs_does_not_fail() -> None:
     def stairs(x: Tensor) -> Tensor:
         return torch.round(2**12 * x) / 2**12
 
     assert gradcheck(claimed(stairs, torch.zeros_like), double([0.0, 0.0])).verdict in ("pass", "inconclusive")
 
 
-def test_what_ripples_with_one_input_is_no_stair_of_another() -> None:
+def test_ripple_in_one_input_is_not_a_stair_in_another() -> None:
     rippling = with_backward(
         lambda x, t: 1 + x.relu() + 0.01 * (300 * t).sin(),
         lambda grad, x, t: (grad.clone(), 3 * grad * (300 * t).cos()),
@@ -299,7 +299,7 @@ def test_what_ripples_with_one_input_is_no_stair_of_another() -> None:
 
 
 @pytest.mark.parametrize("near", [1e-6, 1e-7])
-def test_sorting_nearly_equal_numbers_is_judged_where_the_point_lies(near: float) -> None:
+def test_sort_of_nearly_equal_numbers_passes(near: float) -> None:
     generator = torch.Generator().manual_seed(1)
     x, weights = (torch.randn(8, generator=generator, dtype=torch.float64) for _ in range(2))
     point = (1 + near * x).requires_grad_()
@@ -307,7 +307,7 @@ def test_sorting_nearly_equal_numbers_is_judged_where_the_point_lies(near: float
 
 
 @pytest.mark.parametrize("share", [1e-3, 1e-4])
-def test_kinks_of_one_input_hide_no_error_of_another(share: float) -> None:
+def test_kinks_in_one_input_hide_no_error_in_another(share: float) -> None:
     weights = torch.linspace(-1, 1, 8, dtype=torch.float64)
 
     def wrong(grad: Tensor, x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -322,7 +322,7 @@ def test_kinks_of_one_input_hide_no_error_of_another(share: float) -> None:
 
 
 @pytest.mark.parametrize("share", [1 + 1e-6, 1 + 1e-4])
-def test_one_enormous_input_excuses_nothing_of_the_others(share: float) -> None:
+def test_enormous_input_hides_no_error_in_others(share: float) -> None:
     class Stamped(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, w: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
@@ -338,13 +338,13 @@ def test_one_enormous_input_excuses_nothing_of_the_others(share: float) -> None:
 
 
 @pytest.mark.parametrize("function", [torch.norm, torch.std, lambda x: torch.dist(x, x.flip(0))])
-def test_a_gradient_of_nothing_but_zeros_at_a_kink_breaks_nothing(function: Any) -> None:
-    assert gradgradcheck(function, double([0.0, 0.0, 0.0])).entries == 12  # of 3 gradients by 3 inputs and 1 cotangent
+def test_all_zero_gradient_at_kink_is_compared(function: Any) -> None:
+    assert gradgradcheck(function, double([0.0, 0.0, 0.0])).entries == 12  # 3 gradients by 3 inputs and 1 cotangent
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 5, 6, 8, 12])
-def test_maxima_over_more_and_fewer_of_the_tied_are_no_mistake(count: int) -> None:
+def test_maxima_over_different_subsets_of_ties_pass(count: int) -> None:
     ties = double([1.0] * count)
     for fewer in range(1, count):
         assert gradcheck(lambda x, fewer=fewer: x.amax() - x[:fewer].amax(), ties).verdict == "pass"
@@ -353,13 +353,13 @@ def test_maxima_over_more_and_fewer_of_the_tied_are_no_mistake(count: int) -> No
 
 @pytest.mark.parametrize(("step", "verdict"), [(1.0, "fail"), (0.3, "fail"), (0.02, "inconclusive")])
 @pytest.mark.parametrize("seed", range(6))
-def test_whether_stairs_are_a_precision_does_not_depend_on_the_draw(step: float, verdict: str, seed: int) -> None:
+def test_verdict_on_stairs_does_not_depend_on_the_point(step: float, verdict: str, seed: int) -> None:
     x = torch.randn(4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
     for stairs in (lambda x: (x / step).round() * step, lambda x: (x / step).floor() * step):
         assert gradcheck(claimed(stairs, torch.ones_like), x).verdict == verdict
 
 
-def test_what_is_no_number_at_a_kink_is_held_against_the_middle_of_its_slopes() -> None:
+def test_nan_claimed_at_kink_is_compared_with_midpoint_of_slopes() -> None:
     wrong = claimed(torch.abs, lambda x: x / x.abs())
     result = gradcheck(wrong, double([0.0]))
     assert result.verdict == "fail"
@@ -369,7 +369,7 @@ def test_what_is_no_number_at_a_kink_is_held_against_the_middle_of_its_slopes() 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_the_gradient_of_a_network_of_relus_is_level_up_to_where_the_next_one_switches(seed: int) -> None:
+def test_gradient_of_relu_network_passes_at_order_2(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     shapes = ((16, 10), (10, 20), (20, 4))
     inputs = [torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_() for shape in shapes]
@@ -379,20 +379,20 @@ def test_the_gradient_of_a_network_of_relus_is_level_up_to_where_the_next_one_sw
 @pytest.mark.parametrize(
     ("slope", "verdicts"), [(0.0, {"pass"}), (1e-3, {"fail", "inconclusive"}), (1.0, {"fail", "inconclusive"})]
 )
-def test_leaps_here_and_there_are_no_flight_of_stairs(slope: float, verdicts: set[str]) -> None:
+def test_irregular_jumps_are_not_a_staircase(slope: float, verdicts: set[str]) -> None:
     generator = torch.Generator().manual_seed(0)
-    places, leaps = torch.randn(2, 40, dtype=torch.float64, generator=generator)
+    places, jumps = torch.randn(2, 40, dtype=torch.float64, generator=generator)
     x = torch.randn(6, dtype=torch.float64, generator=generator).requires_grad_()
 
     def jumping(x: Tensor) -> Tensor:
-        return ((x.unsqueeze(-1) > places) * leaps).sum(-1).cumsum(0)
+        return ((x.unsqueeze(-1) > places) * jumps).sum(-1).cumsum(0)
 
     assert gradcheck(claimed(jumping, lambda x: torch.full_like(x, slope)), x).verdict in verdicts
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("function", [np.exp, np.tanh, lambda x: x**3])
-def test_half_precision_that_nobody_sees_has_no_derivative_of_zero(function: Callable[..., Any], seed: int) -> None:
+def test_zero_gradient_of_hidden_half_precision_does_not_pass(function: Callable[..., Any], seed: int) -> None:
     x = torch.randn(3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
 
     def rounded(x: Tensor) -> Tensor:
@@ -402,7 +402,7 @@ def test_half_precision_that_nobody_sees_has_no_derivative_of_zero(function: Cal
 
 
 @pytest.mark.slow
-def test_stairs_of_few_digits_are_even_wherever_the_point_lies_on_its_own() -> None:
+def test_zero_gradient_of_rounded_mantissa_rarely_passes() -> None:
     def short(x: Tensor) -> Tensor:
         mantissa, exponent = torch.frexp(x)
         return torch.ldexp((mantissa * 2**11).round() / 2**11, exponent)
@@ -413,7 +413,7 @@ def test_stairs_of_few_digits_are_even_wherever_the_point_lies_on_its_own() -> N
 
 
 @pytest.mark.parametrize("off", [1e-16, 2e-16])
-def test_rounding_at_the_point_alone_is_no_jump(off: float) -> None:
+def test_rounding_error_at_the_point_alone_is_not_a_jump(off: float) -> None:
     x = torch.linspace(0.3, 1.3, 7, dtype=torch.float64)
     point = x.clone()
     for factor, verdict in ((1.0, Verdict.PASS), (1 + 1e-6, Verdict.FAIL), (2.0, Verdict.FAIL)):
@@ -430,12 +430,12 @@ SATURATED: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("point", [35.6466, 35.6846, 35.9, 36.3, 36.5, 36.7])
 @pytest.mark.parametrize("name", SATURATED)
-def test_the_last_stairs_before_an_infinity_are_stairs(name: str, point: float) -> None:
+def test_last_stairs_before_infinity_do_not_fail(name: str, point: float) -> None:
     x = torch.tensor([point, 3.0, point], dtype=torch.float64, requires_grad=True)
     assert gradcheck(SATURATED[name], x).mismatched == 0
 
 
-def test_a_dead_zone_beside_an_infinity_has_a_derivative_of_zero() -> None:
+def test_dead_zone_beside_infinity_has_zero_derivative() -> None:
     x = torch.tensor([0.4, 0.5, 0.6], dtype=torch.float64, requires_grad=True)
     barrier = lambda x: -torch.log(1 - (x - 0.7).relu() * 2.5)  # noqa: E731
     assert gradcheck(barrier, x).verdict is Verdict.PASS
@@ -443,6 +443,6 @@ def test_a_dead_zone_beside_an_infinity_has_a_derivative_of_zero() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e3, 1e5])
-def test_numbers_counted_in_steps_have_a_derivative_of_zero_or_that_of_a_line(scale: float) -> None:
+def test_zero_gradient_of_truncation_does_not_fail(scale: float) -> None:
     x = torch.tensor([0.10542046159923193, 1.04783090398278, -0.71], dtype=torch.float64, requires_grad=True)
     assert gradcheck(claimed(lambda x: torch.trunc(scale * x), torch.zeros_like), x).mismatched == 0

@@ -1,4 +1,4 @@
-"""Finite differences: accuracy, error bars that hold, and what a wrong gradient may not hide behind."""
+"""Finite differences: accuracy, valid error bars, and wrong gradients that must be found."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], 
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_error_bars_hold_and_right_gradients_pass(name: str) -> None:
+def test_errors_are_within_their_bars_and_correct_gradients_pass(name: str) -> None:
     value, slope, points = SMOOTH[name]
     problem = problem_of(claimed(value, slope), double(points))
     ready = steady(problem, record(problem), 0)
     assert ready is not None
-    everything = whole(investigate(ready, ALONE, as_judged))
-    assert everything is not None
-    truth = torch.diag(slope(torch.tensor(points, dtype=torch.float64)))
-    assert bool(((everything.numeric - truth).abs() <= everything.bar).all())
+    jacobian = whole(investigate(ready, ALONE, as_judged))
+    assert jacobian is not None
+    exact = torch.diag(slope(torch.tensor(points, dtype=torch.float64)))
+    assert bool(((jacobian.numeric - exact).abs() <= jacobian.bar).all())
     assert gradcheck(claimed(value, slope), double(points)).verdict == "pass"
 
 
 @pytest.mark.parametrize("size", [1e-1, 1e-3, 1e-5, 1e-6])
 @pytest.mark.parametrize("name", SMOOTH)
-def test_one_wrong_element_is_found_and_named(name: str, size: float) -> None:
+def test_single_wrong_element_is_found_and_located(name: str, size: float) -> None:
     value, slope, points = SMOOTH[name]
 
     def wrong(x: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ def test_one_wrong_element_is_found_and_named(name: str, size: float) -> None:
 
     result = gradcheck(claimed(value, wrong), double(points))
     assert result.detection_limit is not None
-    if size < result.detection_limit < 1e-4:  # noise of 1e-8 in the forward hides what is smaller, and says so
+    if size < result.detection_limit < 1e-4:  # the forward has noise of 1e-8, and the limit shows it
         assert name == "1e8 + sin"
         return
     assert result.verdict == "fail"
@@ -66,17 +66,17 @@ def test_one_wrong_element_is_found_and_named(name: str, size: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["exp(10x)", "log at 1e-5", "x^1.5 near 0", "erfc at 3"])
-def test_what_varies_within_the_first_steps_is_settled_by_closer_ones(name: str) -> None:
+def test_function_that_varies_within_first_steps_is_resolved_by_closer_ones(name: str) -> None:
     value, slope, points = SMOOTH[name]
     result = gradcheck(claimed(value, slope), double(points))
     assert result.verdict is Verdict.PASS
     assert result.evaluations.forward <= 12
     assert result.detection_limit is not None
-    assert result.detection_limit < 6e-7  # what hides no error of 1e-6
+    assert result.detection_limit < 6e-7  # an error of 1e-6 is found
 
 
 @pytest.mark.parametrize("slope", [0.0, 1.0, 2.0])
-def test_closer_steps_do_not_take_a_stair_for_the_slope_of_the_stairs(slope: float) -> None:
+def test_closer_steps_do_not_report_slope_of_single_stair(slope: float) -> None:
     def stairs(x: Tensor) -> Tensor:
         return torch.round(x * 2**12) / 2**12 + x
 
@@ -84,19 +84,19 @@ def test_closer_steps_do_not_take_a_stair_for_the_slope_of_the_stairs(slope: flo
     assert (result.verdict is Verdict.PASS) == (slope == 1.0)
 
 
-def test_zeros_for_a_gradient_of_size_1e_6_fail() -> None:
+def test_zero_claimed_for_slope_of_1e_6_fails() -> None:
     result = gradcheck(claimed(lambda x: 1e-6 * x, torch.zeros_like), double([1.0, 2.0]))
     assert (result.verdict, result.mismatched) == ("fail", 2)
 
 
-def test_1e_17_against_zero_passes() -> None:
+def test_claim_of_1e_17_for_zero_slope_passes() -> None:
     assert gradcheck(claimed(torch.zeros_like, lambda x: 0 * x + 1e-17), double([1.0])).verdict == "pass"
     assert gradcheck(claimed(torch.zeros_like, lambda x: 0 * x + 1e-12), double([1.0])).verdict == "fail"
     function = claimed(torch.sin, torch.cos)
     assert gradcheck(lambda x: function(x) + 1e-17 * x.sum().detach(), double([1.0, 2.0])).verdict == "pass"
 
 
-def test_the_printed_detection_limit_is_true() -> None:
+def test_error_of_twice_the_detection_limit_is_found() -> None:
     points = [0.3, 1.7, -2.0]
     limit = gradcheck(claimed(torch.sin, torch.cos), double(points)).detection_limit
     assert limit is not None
@@ -110,7 +110,7 @@ def test_the_printed_detection_limit_is_true() -> None:
 
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (50,)])
-def test_a_buffer_that_grows_with_the_batch_is_given_away_again(shape: tuple[int, ...]) -> None:
+def test_forward_that_resizes_and_returns_one_buffer_passes(shape: tuple[int, ...]) -> None:
     buffer = torch.empty(0, dtype=torch.float64)
 
     class Sin(torch.autograd.Function):
@@ -128,7 +128,7 @@ def test_a_buffer_that_grows_with_the_batch_is_given_away_again(shape: tuple[int
     assert gradcheck(Sin.apply, point.requires_grad_()).verdict is Verdict.PASS
 
 
-def test_a_forward_that_hands_out_one_buffer_is_not_fooled_by_it() -> None:
+def test_forward_that_returns_one_buffer_passes() -> None:
     buffer = numpy.zeros(2)
 
     def reused(x: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ def test_a_forward_that_hands_out_one_buffer_is_not_fooled_by_it() -> None:
         (torch.log, torch.reciprocal, 1e-200),
     ],
 )
-def test_steep_slopes_at_the_largest_steps_hide_nothing(function: Any, slope: Any, place: float, share: float) -> None:
+def test_steep_slope_at_largest_steps_hides_no_error(function: Any, slope: Any, place: float, share: float) -> None:
     assert gradcheck(claimed(function, slope), double([place])).detection_limit < 2e-7
     assert gradcheck(claimed(function, lambda x: share * slope(x)), double([place])).verdict == "fail"
 
@@ -163,7 +163,7 @@ def test_steep_slopes_at_the_largest_steps_hide_nothing(function: Any, slope: An
         lambda x: (1 + x).log() / x,
     ],
 )
-def test_rounding_that_goes_up_evenly_is_heard(function: Any, scale: float) -> None:
+def test_evenly_growing_rounding_is_measured_as_noise(function: Any, scale: float) -> None:
     for seed in range(5):
         generator = torch.Generator().manual_seed(seed)
         x = scale * (2 * torch.rand(5, generator=generator, dtype=torch.float64) - 1)
@@ -171,7 +171,7 @@ def test_rounding_that_goes_up_evenly_is_heard(function: Any, scale: float) -> N
         assert gradgradcheck(function, x).verdict != "fail"
 
 
-def test_what_is_wrong_beside_such_rounding_is_found_all_the_same() -> None:
+def test_error_larger_than_evenly_growing_rounding_is_found() -> None:
     wrong = claimed(lambda x: (x.exp() - 1) / x, lambda x: 1.01 * (x * x.exp() - x.exp() + 1) / x**2)
     assert gradcheck(wrong, double([1e-2, -2e-2, 3e-2])).mismatched == 3
 
@@ -180,7 +180,7 @@ def test_what_is_wrong_beside_such_rounding_is_found_all_the_same() -> None:
 @pytest.mark.parametrize(
     "function", [lambda z: z * z.conj(), lambda z: torch.fft.fft(z).conj() * torch.fft.fft(z), lambda z: z / z.abs()]
 )
-def test_an_imaginary_part_of_nothing_but_rounding_is_small_beside_the_real_one(function: Any, count: int) -> None:
+def test_imaginary_part_that_is_pure_rounding_passes_beside_real_part(function: Any, count: int) -> None:
     for seed in range(5):
         generator = torch.Generator().manual_seed(seed)
         z = torch.randn(count, generator=generator, dtype=torch.complex128).requires_grad_()
@@ -191,7 +191,7 @@ def test_an_imaginary_part_of_nothing_but_rounding_is_small_beside_the_real_one(
 
 
 @pytest.mark.parametrize("speed", [1e9, 1e12, 1e14, 1e18])
-def test_what_varies_too_quickly_for_any_step_is_not_accused(speed: float) -> None:
+def test_function_that_varies_too_quickly_for_any_step_is_inconclusive(speed: float) -> None:
     fast = claimed(lambda x: torch.sin(1e3 * torch.sin(speed * x)), lambda x: _slope_of_waves(x, speed))
     for seed in range(5):
         x = torch.randn(3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
@@ -201,7 +201,7 @@ def test_what_varies_too_quickly_for_any_step_is_not_accused(speed: float) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("speed", [1e2, 1e3, 1e4, 1e5, 1e6])
-def test_a_zero_for_what_varies_quickly_is_found(speed: float, place: int) -> None:
+def test_zero_claimed_for_quickly_varying_function_is_found(speed: float, place: int) -> None:
     def partly(grad: Tensor, x: Tensor) -> Tensor:
         rising = speed * grad * (speed * x).cos() / (2 + (speed * x).sin())
         return torch.where(torch.arange(3) == place, 0.0, rising)
@@ -213,7 +213,7 @@ def test_a_zero_for_what_varies_quickly_is_found(speed: float, place: int) -> No
 
 
 @pytest.mark.parametrize("share", [-1.0, 1.001, 2.0])
-def test_what_is_steep_at_the_point_alone_is_accused(share: float) -> None:
+def test_wrong_slope_of_step_steep_only_at_the_point_fails(share: float) -> None:
     wrong = claimed(lambda x: x / x.abs().clamp(min=1e-12), lambda x: share * 1e12 * (x.abs() < 1e-12))
     assert gradcheck(wrong, double([0.0])).verdict == "fail"
 
@@ -223,7 +223,7 @@ def _slope_of_waves(x: Tensor, speed: float) -> Tensor:
 
 
 @pytest.mark.parametrize("share", [-1.0, 1.1, 1e3])
-def test_what_is_wrong_in_single_precision_is_found_beside_its_noise(share: float) -> None:
+def test_wrong_gradient_of_float32_forward_is_found_despite_noise(share: float) -> None:
     single = claimed(lambda x: x.float().sin().double(), lambda x: share * x.cos())
     assert gradcheck(single, double([0.3, 1.7, -2.0])).mismatched == 3
 
@@ -231,7 +231,7 @@ def test_what_is_wrong_in_single_precision_is_found_beside_its_noise(share: floa
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [-1.39051e6, 1.18743e6, 1772.06, 49965.3])
 @pytest.mark.parametrize("rise", [0.01, 30.0])
-def test_a_ripple_on_something_that_rises_is_no_noise(place: float, rise: float) -> None:
+def test_ripple_on_a_slope_does_not_count_as_noise(place: float, rise: float) -> None:
     def slope(x: Tensor) -> Tensor:
         return rise + (200 * x).sin()
 

@@ -1,4 +1,4 @@
-"""What a rung and all finer ones say, told by a call for each rung as by torch's scan."""
+"""Largest and smallest value from each rung on: loop over rungs and torch's scan agree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gradverify.core.model.magnitudes import suffix_maximum, suffix_minimum
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 9, 5), (6, 30, 50), (5000, 1, 1), (1, 2, 5000)])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int8])
-def test_small_and_large_ladders_say_the_same(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_suffix_extremes_of_small_and_large_ladders(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     values = (10 * torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).to(dtype)
     if dtype is torch.float64:
         values[..., -1:, :1], values[:1, :1] = torch.inf, -torch.inf

@@ -1,4 +1,4 @@
-"""Three differences extrapolated: bars hold under noise that is bounded, and are no wider than they need be."""
+"""Extrapolation of three differences: bars are valid for bounded noise, and no wider than necessary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEP = 2.0**-7
 
 
 def differences(slope: float, third: float, fifth: float, noise: Tensor) -> Tensor:
-    """Return central differences of a polynomial at h, h/2 and h/4, each sample off by `noise` (6, m); (1, 3, m)."""
+    """Return central differences of a polynomial at h, h/2 and h/4, with `noise` (6, m) in each sample; (1, 3, m)."""
     steps = STEP * 0.5 ** torch.arange(3, dtype=torch.float64).unsqueeze(1)
     exact = slope + third * steps**2 + fifth * steps**4
     return (exact + (noise[:3] - noise[3:]) / (2 * steps)).unsqueeze(0)
@@ -22,7 +22,7 @@ def differences(slope: float, third: float, fifth: float, noise: Tensor) -> Tens
 
 @settings(deadline=None)
 @given(st.floats(-3, 3), st.floats(-10, 10), st.floats(-10, 10), st.floats(-16, -4), st.integers(0, 1000))
-def test_a_few_bars_hold_whatever_bounded_noise_does(
+def test_error_is_within_four_bars_for_any_bounded_noise(
     slope: float, third: float, fifth: float, level: float, seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -31,19 +31,19 @@ def test_a_few_bars_hold_whatever_bounded_noise_does(
         differences(slope, third, fifth, 10**level * signs),
         torch.full((1, 64), NOISE_FACTOR * 10**level / (STEP / 4), dtype=torch.float64),
     )
-    # Noise at its worst may hide how far apart the larger steps are; ten bars decide.
+    # Bounded noise may hide the difference of the larger steps; ten bars decide, four are enough.
     assert bool(((found.value - slope).abs() <= 4 * found.bar + 1e-12).all())
 
 
-def test_where_noise_outweighs_all_else_the_larger_steps_count() -> None:
+def test_larger_steps_are_used_if_noise_dominates() -> None:
     noise = torch.full((1, 1), 1e-6, dtype=torch.float64)
-    still = extrapolated(differences(1.0, 1.0, 0.0, torch.zeros(6, 1)), noise)
-    assert float(still.bar) <= 0.6e-6
+    straight = extrapolated(differences(1.0, 1.0, 0.0, torch.zeros(6, 1)), noise)
+    assert float(straight.bar) <= 0.6e-6
     bent = extrapolated(differences(1.0, 1.0, 1e6, torch.zeros(6, 1)), noise)
     assert float(bent.bar) >= 1e-6
 
 
-def test_what_is_no_number_has_an_infinite_bar() -> None:
+def test_bar_is_infinite_for_nan_and_inf() -> None:
     broken = differences(1.0, 0.0, 0.0, torch.zeros(6, 3))
     broken[0, 0, 0], broken[0, 2, 1] = torch.nan, torch.inf
     found = extrapolated(broken, torch.full((1, 3), 1e-12, dtype=torch.float64))
