@@ -1,1 +1,1 @@
-"""What can be seen in a whole block, and what holds in a part of it."""
+"""The entries of a wrong block prepared for pattern matching, and the patterns that hold in a part of them."""

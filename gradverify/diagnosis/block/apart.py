@@ -1,4 +1,4 @@
-"""Rows and columns of a block that have nothing to do with each other, as those of a batch."""
+"""Connected components of a block's sparsity pattern, for example the samples of a batch."""
 
 from __future__ import annotations
 
@@ -8,39 +8,45 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_ROUNDS = 8  # of passing labels on; what is not settled then is taken for one whole
+_ROUNDS = 8  # of label propagation; if the labels still change then, the whole pattern is returned as one component
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Some rows and columns that are zero everywhere outside each other."""
+    """Rows and columns whose entries outside each other are all zero."""
 
     rows: Tensor  # (k,)
     columns: Tensor  # (l,)
 
     @property
     def place(self) -> tuple[Tensor, Tensor]:
-        """Where its entries are."""
+        """Index of the submatrix of these rows and columns."""
         return self.rows.unsqueeze(1), self.columns.unsqueeze(0)
 
 
 def parts(live: Tensor) -> list[Part]:
-    """Return the parts that the entries (m, n) bool fall into, where none goes over into another's."""
-    rows, none = torch.arange(len(live), device=live.device), len(live)
+    """Return the connected components of the sparsity pattern `live` (m, n) bool; empty rows and columns are in none.
+
+    Every row starts with its own index as label. Rows and columns take the smallest label they are connected to until
+    the labels no longer change.
+    """
+    rows, unlabelled = torch.arange(len(live), device=live.device), len(live)
     for _ in range(_ROUNDS):
-        columns = torch.where(live, rows.unsqueeze(1), none).amin(dim=0)
-        lowest = torch.where(live, columns.unsqueeze(0), none).amin(dim=1)
-        if torch.equal(lowest, rows.masked_fill(~live.any(dim=1), none)):
+        columns = torch.where(live, rows.unsqueeze(1), unlabelled).amin(dim=0)
+        lowest = torch.where(live, columns.unsqueeze(0), unlabelled).amin(dim=1)
+        if torch.equal(lowest, rows.masked_fill(~live.any(dim=1), unlabelled)):
             return [
-                Part(rows=own, columns=others)
-                for own, others in zip(_by_label(lowest, none), _by_label(columns, none), strict=True)
+                Part(rows=of_rows, columns=of_columns)
+                for of_rows, of_columns in zip(
+                    _by_label(lowest, unlabelled), _by_label(columns, unlabelled), strict=True
+                )
             ]
         rows = torch.minimum(lowest, rows)
     return [Part(rows=live.any(dim=1).nonzero().squeeze(1), columns=live.any(dim=0).nonzero().squeeze(1))]
 
 
-def _by_label(labels: Tensor, none: int) -> Sequence[Tensor]:
-    """Return the places of each label in `labels` (n,), the smallest label first; `none` is no label."""
+def _by_label(labels: Tensor, unlabelled: int) -> Sequence[Tensor]:
+    """Return the indices of each label in `labels` (n,), in ascending order of the labels, without `unlabelled`."""
     _, counts = torch.unique(labels, return_counts=True)
-    places = torch.split(labels.argsort(stable=True), counts.tolist())
-    return places[:-1] if bool((labels == none).any()) else places
+    indices = torch.split(labels.argsort(stable=True), counts.tolist())
+    return indices[:-1] if bool((labels == unlabelled).any()) else indices

@@ -1,4 +1,4 @@
-"""Ways to rearrange the rows and columns of a Jacobian that correspond to an operation on a tensor."""
+"""Rearrangements of the rows and columns of a Jacobian: transposed, rolled, reversed and shifted tensors."""
 
 from __future__ import annotations
 
@@ -13,31 +13,34 @@ from gradverify.core.model.coordinates import Block, total
 from gradverify.core.whole.evidence import Site
 from gradverify.diagnosis.block.seen import Seen, resembles, share_of, spoils
 
-NOTHING = -1  # in place of a row or column: zeros
-_SHORT = 2  # entries of which a shift is an exchange
-_FAR = 64  # places that something is rolled by, at most
+NOTHING = -1  # in place of the index of a row or column that is zero
+_SHORT = 2  # entries: a roll of so short a dimension exchanges them, which is reported as reversed
+_LONGEST_ROLL = 64  # places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """Claimed entry (o, i) is the numeric entry (rows[o], columns[i]), or 0 where one is NOTHING."""
+    """Hypothesis that claimed entry (o, i) is numeric entry (rows[o], columns[i]), or 0 if either index is NOTHING."""
 
-    rows: Tensor | None  # (m,), None: in order
-    columns: Tensor | None  # (n,)
-    text: str
-    far: int = 0  # places that something is rolled by
+    rows: Tensor | None  # (m,) indices; None: the order is unchanged
+    columns: Tensor | None  # (n,) indices; None: the order is unchanged
+    text: str  # the explanation of the finding
+    far: int = 0  # distance in places that the tensor is rolled or shifted by
 
 
-def share_when(seen: Seen, arrangement: Arrangement) -> float | None:
-    """Return the share that a rearrangement explains, after a look at a few entries; None where it is not enough."""
-    if not _plausible(seen, arrangement):
+def share_when(entries: Seen, arrangement: Arrangement) -> float | None:
+    """Return the share of the squared error that a rearrangement explains, None if below ENOUGH.
+
+    A sample of entries is compared first, which rejects most rearrangements at little cost.
+    """
+    if not _plausible(entries, arrangement):
         return None
-    predicted = _taken(_taken(seen.numeric, arrangement.rows, 0), arrangement.columns, 1)
-    return share_of(seen, predicted)
+    predicted = _reordered(_reordered(entries.numeric, arrangement.rows, 0), arrangement.columns, 1)
+    return share_of(entries, predicted)
 
 
 def transpositions(evidence: Site) -> Iterator[Arrangement]:
-    """Yield exchanges of two dimensions: of the gradient, of the cotangent, of both."""
+    """Yield exchanges of two dimensions of the gradient, of the cotangent, or of both."""
     of, wrt = evidence.of, evidence.wrt
     gradients = dict(_exchanges(wrt, evidence.device))
     cotangents = dict(_exchanges(of, evidence.device))
@@ -54,14 +57,14 @@ def transpositions(evidence: Site) -> Iterator[Arrangement]:
 
 
 def rolls(evidence: Site) -> Iterator[Arrangement]:
-    """Yield cyclic shifts and reversals: of the gradient, of the cotangent, of what was saved."""
+    """Yield cyclic shifts and reversals of the gradient, of the cotangent, or of the saved tensor."""
     of, wrt = evidence.of, evidence.wrt
     gradients, cotangents = dict(_shifts(wrt, evidence)), dict(_shifts(of, evidence))
     for words, (far, columns) in gradients.items():
         yield Arrangement(rows=None, columns=columns, far=far, text=f"the gradient by {wrt.name} is {words}")
     for words, (far, rows) in cotangents.items():
-        there = rows.argsort()  # where the row of each output goes is the inverse of where its cotangent is from
-        yield Arrangement(rows=there, columns=None, far=far, text=f"the cotangent of {of.name} is taken {words}")
+        inverse = rows.argsort()  # output k gets the cotangent of output rows[k]: claimed row rows[k] is numeric row k
+        yield Arrangement(rows=inverse, columns=None, far=far, text=f"the cotangent of {of.name} is taken {words}")
     if of.shape == wrt.shape:
         for words, (far, columns) in gradients.items():
             text = f"analytic is numeric of an input {words}: backward uses saved values {words}"
@@ -69,14 +72,14 @@ def rolls(evidence: Site) -> Iterator[Arrangement]:
 
 
 def shifts(evidence: Site) -> Iterator[Arrangement]:
-    """Yield shifts by one along a dimension that leave zeros behind: of the gradient, and of the cotangent."""
+    """Yield shifts of the gradient, or of the cotangent, by one along a dimension, with zeros shifted in."""
     for block, words in ((evidence.wrt, "the gradient by {} is"), (evidence.of, "the cotangent of {} is taken")):
         places = torch.arange(total(block.shape), device=evidence.device).reshape(block.shape)
         for dimension, size in enumerate(block.shape):
             for by in (1, -1) if size > _SHORT else ():
-                onward = by if block is evidence.wrt else -by  # a row goes where its cotangent is from
-                order = places.roll(onward, dimension)
-                order.select(dimension, 0 if onward > 0 else -1).fill_(NOTHING)
+                shift = by if block is evidence.wrt else -by  # shifting the cotangent shifts the rows the other way
+                order = places.roll(shift, dimension)
+                order.select(dimension, 0 if shift > 0 else -1).fill_(NOTHING)
                 along = f" along dimension {dimension}" if len(block.shape) > 1 else ""
                 text = f"{words.format(block.name)} shifted by {by}{along}, with zeros in the place that is left"
                 rows, columns = (order.reshape(-1) if block is each else None for each in (evidence.of, evidence.wrt))
@@ -84,14 +87,16 @@ def shifts(evidence: Site) -> Iterator[Arrangement]:
 
 
 def _exchanges(block: Block, device: torch.device) -> Iterator[tuple[tuple[int, int], Tensor]]:
+    """Yield pairs of the last four dimensions, and the order of the entries when the two are exchanged."""
     places = torch.arange(total(block.shape), device=device).reshape(block.shape)
-    last = range(max(0, len(block.shape) - 4), len(block.shape))
-    for a, b in combinations(last, 2):
+    dimensions = range(max(0, len(block.shape) - 4), len(block.shape))
+    for a, b in combinations(dimensions, 2):
         if block.shape[a] > 1 and block.shape[b] > 1:
             yield (a, b), places.transpose(a, b).reshape(-1)
 
 
 def _shifts(block: Block, evidence: Site) -> Iterator[tuple[str, tuple[int, Tensor]]]:
+    """Yield cyclic shifts and reversals as (text, (distance, order of the entries))."""
     places = torch.arange(total(block.shape), device=evidence.device).reshape(block.shape)
     for dimension, size in enumerate(block.shape):
         along = f" along dimension {dimension}" if len(block.shape) > 1 else ""
@@ -106,34 +111,35 @@ def _shifts(block: Block, evidence: Site) -> Iterator[tuple[str, tuple[int, Tens
 
 
 def _distances(size: int) -> Iterator[int]:
-    """Yield the places that so many entries may be rolled by; two of them are exchanged, and called reversed."""
+    """Yield the distances by which `size` entries may be rolled, each in both directions; none for two entries."""
     if size <= _SHORT:
         return
-    for by in range(1, min(size // 2, _FAR) + 1):
+    for by in range(1, min(size // 2, _LONGEST_ROLL) + 1):
         yield by
         if 2 * by != size:
             yield -by
 
 
-def _plausible(seen: Seen, arrangement: Arrangement) -> bool:
-    return resembles(seen, _expected(seen, arrangement, seen.looks)) and not spoils(
-        seen, _expected(seen, arrangement, seen.right)
+def _plausible(entries: Seen, arrangement: Arrangement) -> bool:
+    """True if sampled wrong entries fit the arrangement and few sampled right entries contradict it."""
+    return resembles(entries, _expected(entries, arrangement, entries.looks)) and not spoils(
+        entries, _expected(entries, arrangement, entries.right)
     )
 
 
-def _expected(seen: Seen, arrangement: Arrangement, places: tuple[Tensor, Tensor]) -> Tensor:
-    """Return what the arrangement expects at some places (k,)."""
+def _expected(entries: Seen, arrangement: Arrangement, places: tuple[Tensor, Tensor]) -> Tensor:
+    """Return the values that the arrangement predicts at some entries, (k,); `places` are their rows and columns."""
     rows, columns = (
         each if order is None else order[each]
         for order, each in zip((arrangement.rows, arrangement.columns), places, strict=True)
     )
-    found = seen.numeric[rows.clamp(min=0), columns.clamp(min=0)]
+    found = entries.numeric[rows.clamp(min=0), columns.clamp(min=0)]
     return found.masked_fill((rows == NOTHING) | (columns == NOTHING), 0.0)
 
 
-def _taken(entries: Tensor, order: Tensor | None, dim: int) -> Tensor:
-    """Return the rows, or columns, in this order."""
+def _reordered(matrix: Tensor, order: Tensor | None, dim: int) -> Tensor:
+    """Return the matrix with its rows (dim 0) or columns (dim 1) in this order, and zeros where it is NOTHING."""
     if order is None:
-        return entries
-    taken = entries.index_select(dim, order.clamp(min=0))
-    return taken.masked_fill((order == NOTHING).unsqueeze(1 - dim), 0.0)
+        return matrix
+    reordered = matrix.index_select(dim, order.clamp(min=0))
+    return reordered.masked_fill((order == NOTHING).unsqueeze(1 - dim), 0.0)

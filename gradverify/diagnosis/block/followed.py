@@ -1,8 +1,8 @@
-"""Whether what is wrong goes with the values, or stays in its place.
+"""Test whether wrong coordinates depend on the values of the input or on the position.
 
-A branch is taken by the values, so it moves with them; an edge, or a step of a recurrence, does not. Of a few
-coordinates both say the same by coincidence. So the entries of the input change places, all derivatives are compared
-again, and a region of values has to hold there as well.
+If a branch is wrong, the wrong entries follow the values; at an edge of a tensor, or at a step of a recurrence, they
+stay at their positions. With few coordinates, both descriptions may fit by coincidence. So the entries of the input are
+permuted, both Jacobians are computed again, and a region of values has to contain the wrong coordinates there too.
 """
 
 from __future__ import annotations
@@ -27,98 +27,104 @@ from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis, coordinates, variables
 from gradverify.errors import EvaluationError
 
-_FEW = 64  # entries of an input and of an output: of more, a coincidence is no coincidence
-_STEP = 1e-3  # of the size of an entry
-_BESIDE = (1 + _STEP, 1 - _STEP)  # all inputs together
-_SAME = 1e-5  # relative: entries that are right
-_BENT = 1e-3  # relative: differences of second and fourth order that are further apart straddle a kink
-_CLEAR = 1e-3  # relative: only where all wrong entries are off by more, these are told from right ones
-_FAINT = 1e-9  # of the largest entry: what is zero
-_SEVERAL = 2  # coordinates that have to tell
-_SURE = 5e-3  # chance of a region that needs no test
-_TOLERATED = 10  # one of so many may say otherwise
+_LARGEST = 64  # entries of the input and of the output: in larger tensors a coincidence is unlikely
+_STEP = 1e-3  # finite-difference step, relative to the size of the entry
+_BESIDE = (1 + _STEP, 1 - _STEP)  # factors on all inputs, for a difference along the inputs themselves
+_SAME = 1e-5  # relative error of a right entry
+_BENT = 1e-3  # of a column's largest entry: differences of second and fourth order further apart straddle a kink
+_CLEAR = 1e-3  # relative error that all wrong entries must exceed to be distinguishable from right ones
+_ZERO = 1e-9  # of the largest entry: anything smaller is zero
+_SEVERAL = 2  # coordinates that a decision needs
+_SURE = 5e-3  # chance below which a region needs no test
+_EXCEPTIONS = 10  # one in so many coordinates may contradict
 
-Marks = Callable[[Tensor, Tensor], Tensor]  # (claimed, numeric) -> bool, (m, n): what a region should hold of
+# (claimed, numeric), each (m, n), to the mask (m, n) of the entries whose coordinates a region should contain
+Marks = Callable[[Tensor, Tensor], Tensor]
 
 
 class Follows(Protocol):
-    """What tells whether wrong coordinates, or those with marked entries, are a region's where values change places.
+    """Test of a region on an input whose entries are permuted.
 
-    False where they are those that are `wrong` (k,) here, None where it cannot be told.
+    Returns True if the region contains the coordinates with wrong entries there (with `marks`: with marked entries),
+    False if these are the same coordinates `wrong` (k,) as before the permutation, None if neither is clear.
     """
 
     def __call__(self, axis: Axis, wrong: Tensor, region: Region, marks: Marks | None = None) -> bool | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Again:
-    """Both Jacobians of a block with the entries of its input in other places, (m, n)."""
+class _Permuted:
+    """Both Jacobians of a block after the entries of its input were permuted, each (m, n)."""
 
     evidence: Evidence
     claimed: Tensor
     numeric: Tensor
-    wrong: Tensor  # bool
-    known: Tensor  # bool
-    filled: Tensor  # bool: not zero on both sides
+    wrong: Tensor  # bool, a subset of `known`
+    known: Tensor  # bool: both entries are finite, and differences see no kink
+    nonzero: Tensor  # bool: the claimed or the numeric entry is not zero
 
 
 def follower(evidence: Evidence) -> Follows:
-    """Return what tells whether regions of a block hold elsewhere; it looks once, and only if asked."""
-    again = cache(lambda: _again(evidence))
+    """Return the test of a block's regions; both Jacobians are computed again at its first call only."""
+    permuted = cache(lambda: _permuted(evidence))
 
     def follows(axis: Axis, wrong: Tensor, region: Region, marks: Marks | None = None) -> bool | None:
-        found = again() if region.tells is not None else None
-        if found is None:
+        jacobians = permuted() if region.tells is not None else None
+        if jacobians is None:
             return None
-        marked = found.wrong if marks is None else marks(found.claimed, found.numeric)
-        return _followed(found, axis, region, wrong, marked)
+        marked = jacobians.wrong if marks is None else marks(jacobians.claimed, jacobians.numeric)
+        return _followed(jacobians, axis, region, wrong, marked)
 
     return follows
 
 
 def believed(regions: Iterable[Region], follows: Callable[[Region], bool | None]) -> Region | None:
-    """Return the first region that moves with the values, or that alone is there and no coincidence explains.
+    """Return the first region that passes the test `follows`, None if the errors stay at their positions.
 
-    None where what is wrong stays in its place. Where nothing can be told, the first one with a threshold that means
-    something, or else the first one.
+    Two kinds of regions need no test: regions of positions, and a single region that is hardly a coincidence. If none
+    passes, regions with an undecided test or a small chance remain; one whose thresholds are all anchored comes first.
     """
-    found = list(regions)
-    told: list[Region] = []
-    for region in found:
-        sure = region.tells is None or (region.chance <= _SURE and len(found) == 1)
-        moves = True if sure else follows(region)
-        if moves:
+    candidates = list(regions)
+    remaining: list[Region] = []
+    for region in candidates:
+        sure = region.tells is None or (region.chance <= _SURE and len(candidates) == 1)
+        passes = True if sure else follows(region)
+        if passes:
             return region
-        if moves is None or region.chance <= _SURE:
-            told.append(region)
-    return next((region for region in told if region.anchored), told[0] if told else None)
+        if passes is None or region.chance <= _SURE:
+            remaining.append(region)
+    return next((region for region in remaining if region.anchored), remaining[0] if remaining else None)
 
 
-def _followed(again: _Again, axis: Axis, region: Region, wrong: Tensor, marked: Tensor) -> bool | None:
-    others = {variable.name: variable.values for variable in variables(again.evidence, axis)}
-    told = None if region.tells is None else region.tells(others)
-    if told is None:
+def _followed(permuted: _Permuted, axis: Axis, region: Region, wrong: Tensor, marked: Tensor) -> bool | None:
+    """Return the result of the test; see `Follows`."""
+    others = {variable.name: variable.values for variable in variables(permuted.evidence, axis)}
+    predicted = None if region.tells is None else region.tells(others)
+    if predicted is None:
         return None
-    (inside, sure), across = told, 1 - axis.value
-    asked = again.filled.any(across) & again.known.all(across)
-    there = (marked & again.filled).any(across)
-    if _agree(inside, there, asked & sure):
+    (inside, sure), across = predicted, 1 - axis.value
+    usable = permuted.nonzero.any(across) & permuted.known.all(across)
+    wrong_there = (marked & permuted.nonzero).any(across)
+    if _agree(inside, wrong_there, usable & sure):
         return True
-    return False if _agree(wrong, there, asked) else None
+    return False if _agree(wrong, wrong_there, usable) else None
 
 
-def _agree(expected: Tensor, found: Tensor, asked: Tensor) -> bool:
-    return int(asked.sum()) >= _SEVERAL and _TOLERATED * int(((expected != found) & asked).sum()) <= int(asked.sum())
+def _agree(expected: Tensor, found: Tensor, usable: Tensor) -> bool:
+    """True if two masks (k,) agree at the usable coordinates, up to one exception in ten, and there are enough."""
+    return int(usable.sum()) >= _SEVERAL and _EXCEPTIONS * int(((expected != found) & usable).sum()) <= int(
+        usable.sum()
+    )
 
 
-def _again(evidence: Evidence) -> _Again | None:
-    """Compare again with the entries of the input in other places; None where that cannot be, or would tell nothing."""
-    if not _may_be_asked(evidence):
+def _permuted(evidence: Evidence) -> _Permuted | None:
+    """Return both Jacobians at the permuted input; None if they cannot be computed, or backward ignores the point."""
+    if not _is_testable(evidence):
         return None
     values = coordinates(evidence)[0][evidence.wrt.coordinates]
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0)).to(values.device)
     point = values.clone()
-    point[order] = values[order.roll(1)]  # none stays where it was
+    point[order] = values[order.roll(1)]  # a cyclic permutation, so that every entry changes its position
     problem = moved(evidence, point)
     try:
         backward = reverse(problem, record(problem), 0)
@@ -131,58 +137,65 @@ def _again(evidence: Evidence) -> _Again | None:
         return None
     numeric, known = measured
     size = torch.maximum(claimed.abs(), numeric.abs())
-    faint = _FAINT * float(size.nan_to_num(0.0, 0.0, 0.0).max())
+    zero = _ZERO * float(size.nan_to_num(0.0, 0.0, 0.0).max())
     known &= torch.isfinite(claimed) & torch.isfinite(numeric)
-    wrong = (claimed - numeric).abs() > _SAME * size + faint
+    wrong = (claimed - numeric).abs() > _SAME * size + zero
     there = replace(evidence, backward=backward)
-    return _Again(
-        evidence=there, claimed=claimed, numeric=numeric, wrong=wrong & known, known=known, filled=size > faint
+    return _Permuted(
+        evidence=there, claimed=claimed, numeric=numeric, wrong=wrong & known, known=known, nonzero=size > zero
     )
 
 
-def _may_be_asked(evidence: Evidence) -> bool:
+def _is_testable(evidence: Evidence) -> bool:
+    """True for small real tensors in float64, a first derivative, and errors that differences can resolve."""
     problem = evidence.backward.problem
     plain = all(primal.project is None and primal.tensor.dtype == torch.float64 for primal in problem.primals)
-    few = max(total(evidence.of.shape), total(evidence.wrt.shape)) <= _FEW
-    if not plain or not few or problem.order > 1 or evidence.of.step != 1 or evidence.wrt.step != 1:
+    small = max(total(evidence.of.shape), total(evidence.wrt.shape)) <= _LARGEST
+    if not plain or not small or problem.order > 1 or evidence.of.step != 1 or evidence.wrt.step != 1:
         return False
     claimed, numeric = evidence.claimed[evidence.wrong], evidence.numeric[evidence.wrong]
     return bool(((claimed - numeric).abs() > _CLEAR * torch.maximum(claimed.abs(), numeric.abs())).all())
 
 
 def _measured(evidence: Evidence, point: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return the differences of fourth order by every entry of the input, and which of them are known; (m, n)."""
+    """Return the fourth-order central differences at `point` and the mask of the known ones, each (m, n).
+
+    Returns None if forward fails at a sample. Entries at a kink are not known.
+    """
     size = point.abs()
     typical = float(size.median()) or 1.0
     slopes, known = [], []
-    for place, step in enumerate((_STEP * torch.where(size > 0, size, typical)).tolist()):
-        move = torch.zeros_like(point)
-        move[place] = step
-        values = [outputs_at(evidence, point + k * move) for k in (-2, -1, 1, 2)]
+    for column, step in enumerate((_STEP * torch.where(size > 0, size, typical)).tolist()):
+        perturbation = torch.zeros_like(point)
+        perturbation[column] = step
+        values = [outputs_at(evidence, point + k * perturbation) for k in (-2, -1, 1, 2)]
         if any(value is None for value in values):
             return None
         far_below, below, above, far_above = (value for value in values if value is not None)
-        plain = (above - below) / (2 * step)
-        fine = (4 * plain - (far_above - far_below) / (4 * step)) / 3
-        slopes.append(fine)
-        known.append((fine - plain).abs() <= _BENT * fine.abs().max())
+        second_order = (above - below) / (2 * step)
+        fourth_order = (4 * second_order - (far_above - far_below) / (4 * step)) / 3
+        slopes.append(fourth_order)
+        known.append((fourth_order - second_order).abs() <= _BENT * fourth_order.abs().max())
     return torch.stack(slopes, dim=1), torch.stack(known, dim=1)
 
 
 def _is_constant(evidence: Evidence) -> bool:
-    """Tell whether backward says the same wherever the inputs are, although the derivative is not: it tells nothing."""
+    """True if backward ignores the point: scaling all inputs changes the derivative, but not a vjp.
+
+    Then the wrong entries at the permuted input are no evidence. False if an evaluation fails.
+    """
     problem = evidence.backward.problem
     cotangent = scattered_from(torch.ones(max(block.stop for block in evidence.outputs), dtype=torch.float64), 0)
-    answers, slopes = [], []
+    vjps, slopes = [], []
     for factor in (1.0, 1.25):
         at = [primal.tensor * factor for primal in problem.primals]
         primals = [replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, at, strict=True)]
         there = replace(problem, primals=tuple(primals))
         try:
-            answers.append(row(reverse(there, record(there), 0), cotangent))
+            vjps.append(row(reverse(there, record(there), 0), cotangent))
             above, below = (flatten(each.tensor for each in call(there, [t * by for t in at])) for by in _BESIDE)
         except EvaluationError:
             return False
         slopes.append(above - below)
-    grown = slopes[1] - 1.25 * slopes[0]  # as of all that is linear in all inputs
-    return torch.equal(*answers) and bool((grown.abs() > _SAME * slopes[1].abs().max()).any())
+    change = slopes[1] - 1.25 * slopes[0]  # 0 if the function is linear in all inputs together
+    return torch.equal(*vjps) and bool((change.abs() > _SAME * slopes[1].abs().max()).any())

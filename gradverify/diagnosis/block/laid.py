@@ -1,4 +1,4 @@
-"""The tensors that a function sees, laid along the rows or the columns of a Jacobian."""
+"""Tensors of the function, broadcast to one number per row or per column of a Jacobian."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from gradverify.core.whole.evidence import Site
 from gradverify.diagnosis.block.structure import over
 from gradverify.diagnosis.naming.variables import Axis, coordinates, side
 
-_DIMENSIONS = 6  # of a tensor that others are laid along
-_TENSORS = 5  # of which differences are taken
+_DIMENSIONS = 6  # of the output or input at most: every choice of its dimensions is tried
+_TENSORS = 5  # of which differences are taken: every ordered pair of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Laid:
-    """One number per coordinate of an axis, which a tensor has there."""
+    """A tensor broadcast to one number per row or column of the Jacobian."""
 
     name: str  # y, x - y
-    where: str  # " along dimension 1", "" where the tensor has the shape of the side
+    where: str  # " along dimension 1", "" if the tensor has the shape of the output or input along the axis
     axis: Axis
     values: Tensor  # (k,)
 
     @property
     def spread(self) -> Tensor:
-        """The values as something that broadcasts over the Jacobian."""
+        """The values, shaped to broadcast over the Jacobian."""
         return over(self.axis, self.values)
 
 
 def laid(evidence: Site, axis: Axis) -> Iterator[Laid]:
-    """Yield every tensor that fits along an axis, other ones before the side's own."""
+    """Yield every tensor that broadcasts along an axis; the axis' own output or input comes last."""
     block = side(evidence, axis)
-    for name, tensor in sorted(_seen(evidence), key=lambda each: each[0] == block.name):
-        for where, values in _placed(tensor, block):
+    for name, tensor in sorted(_tensors(evidence), key=lambda each: each[0] == block.name):
+        for where, values in _broadcasts(tensor, block):
             yield Laid(name=name, where=where, axis=axis, values=values)
 
 
 def differences(found: Sequence[Laid]) -> Iterator[Laid]:
-    """Yield one tensor minus another, of those that lie along an axis as a whole."""
+    """Yield the differences of two tensors that have the full shape along the same axis."""
     for first, second in permutations([each for each in found if not each.where][:_TENSORS], 2):
         if first.axis is second.axis:
             name, values = f"{first.name} - {second.name}", first.values - second.values
             yield Laid(name=name, where="", axis=first.axis, values=values)
 
 
-def _seen(evidence: Site) -> Iterator[tuple[str, Tensor]]:
-    """Yield what forward is given and what it returns, in float64 and in shape."""
+def _tensors(evidence: Site) -> Iterator[tuple[str, Tensor]]:
+    """Yield the names and values, in float64, of the inputs, the outputs and the other tensor arguments."""
     point, value = coordinates(evidence)
     for blocks, numbers in ((evidence.inputs, point), (evidence.outputs, value)):
         for block in blocks:
@@ -61,8 +61,11 @@ def _seen(evidence: Site) -> Iterator[tuple[str, Tensor]]:
             yield entry.name, given.detach().to(device=evidence.device, dtype=torch.float64)
 
 
-def _placed(tensor: Tensor, block: Block) -> Iterator[tuple[str, Tensor]]:
-    """Yield the ways to lay a tensor along all entries of a block: its dimensions are some of the block's, in order."""
+def _broadcasts(tensor: Tensor, block: Block) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensor broadcast to the block's shape, flat, once for every choice of dimensions that fits.
+
+    The tensor's dimensions are matched, in order, with some of the block's; each has the block's size or size 1.
+    """
     shape, size = tuple(tensor.shape), total(block.shape)
     if tensor.numel() < 2 or len(block.shape) > _DIMENSIONS or not bool(torch.isfinite(tensor).all()):
         return

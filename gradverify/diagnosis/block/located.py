@@ -1,4 +1,4 @@
-"""Errors confined to a region: found where a region and what holds inside it are both measured."""
+"""Diagnosis of errors confined to a region, from the region and the relation that holds inside it."""
 
 from __future__ import annotations
 
@@ -15,48 +15,52 @@ from gradverify.diagnosis.naming.region import Region, chance
 from gradverify.diagnosis.naming.variables import Axis, side
 from gradverify.diagnosis.naming.wording import differ, part
 
-_BY_CHANCE = 1e-3  # where nothing is known to hold inside, the region alone has to be beyond coincidence
-_TOLERATED = 0.5  # share of the right entries that only the tolerance makes right: an error that fades, and has no edge
+_BY_CHANCE = 1e-3  # largest chance of a coincidence for a region in which no relation is known
+_TOLERATED = 0.5  # share of right entries that only the tolerance makes right; above it, the error fades out gradually
 
 Regions = Callable[[Evidence, Group], Iterable[Region]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What to look for."""
+    """A cause, and the regions that it can be confined to."""
 
     cause: str
     regions: Regions
-    limit: float  # chance above which a region says nothing
+    limit: float  # chance of a coincidence above which a region is ignored
 
 
-def located(evidence: Evidence, seen: Seen, search: Search) -> Diagnosis | None:
-    """Return the first region, along inputs or outputs, inside which one relation explains the error."""
-    axes = (Axis.INPUT,) if is_elementwise(evidence, seen) else (Axis.INPUT, Axis.OUTPUT)
+def located(evidence: Evidence, entries: Seen, search: Search) -> Diagnosis | None:
+    """Return the diagnosis of the first region, of inputs or else of outputs, that explains the error.
+
+    Returns None if there is none. Outputs are not tried if the block is elementwise.
+    """
+    axes = (Axis.INPUT,) if is_elementwise(evidence, entries) else (Axis.INPUT, Axis.OUTPUT)
     for axis in axes:
-        found = group(seen, axis)
-        if int(found.wrong.sum()) >= 2 and bool((found.relevant & ~found.wrong).any()):
-            diagnosis = _in(evidence, seen, found, search)
+        coordinates = group(entries, axis)
+        if int(coordinates.wrong.sum()) >= 2 and bool((coordinates.relevant & ~coordinates.wrong).any()):
+            diagnosis = _in_region(evidence, entries, coordinates, search)
             if diagnosis is not None:
                 return diagnosis
     return None
 
 
-def _in(evidence: Evidence, seen: Seen, found: Group, search: Search) -> Diagnosis | None:
-    regions = (region for region in search.regions(evidence, found) if likely(region) <= search.limit)
-    region = believed(regions, found.follows)
+def _in_region(evidence: Evidence, entries: Seen, coordinates: Group, search: Search) -> Diagnosis | None:
+    """Return the diagnosis of the wrong coordinates along one axis, with the relation inside them if one is known."""
+    regions = (region for region in search.regions(evidence, coordinates) if likely(region) <= search.limit)
+    region = believed(regions, coordinates.follows)
     if region is None:
         return None
-    inside = over(found.axis, found.wrong)
-    holds = relation(evidence, seen, inside)
-    noun = "elements" if found.axis is Axis.INPUT else "outputs"
-    count = differ(int(found.wrong.sum()), total(side(evidence, found.axis).shape), noun)
+    inside = over(coordinates.axis, coordinates.wrong)
+    holds = relation(evidence, entries, inside)
+    noun = "elements" if coordinates.axis is Axis.INPUT else "outputs"
+    count = differ(int(coordinates.wrong.sum()), total(side(evidence, coordinates.axis).shape), noun)
     if holds is not None:
         text = f"{count}; {holds.text} where {region.text}{part(holds.share)}"
         return Diagnosis(cause=search.cause, explanation=text, share=holds.share)
-    blind = chance(1, int(found.relevant.sum()), int(found.wrong.sum()))
-    vague = max(blind, region.chance**2) > _BY_CHANCE or seen.tolerated > _TOLERATED
-    share = None if vague else confined(seen, inside)
+    random_choice = chance(1, int(coordinates.relevant.sum()), int(coordinates.wrong.sum()))
+    doubtful = max(random_choice, region.chance**2) > _BY_CHANCE or entries.tolerated > _TOLERATED
+    share = None if doubtful else confined(entries, inside)
     if share is None:
         return None
     text = f"{count}, exactly where {region.text}{part(share)}"
@@ -64,5 +68,5 @@ def _in(evidence: Evidence, seen: Seen, found: Group, search: Search) -> Diagnos
 
 
 def likely(region: Region) -> float:
-    """Return the chance of a region: a threshold that means something is half as likely to be a coincidence."""
+    """Return the chance that a region is a coincidence; anchored thresholds count half."""
     return region.chance / 2 if region.anchored else region.chance

@@ -1,4 +1,4 @@
-"""The function with one input somewhere else."""
+"""The problem with one input at another point."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from gradverify.errors import EvaluationError
 
 
 def moved(evidence: Evidence, point: Tensor) -> Problem:
-    """Return the problem with the block's input at another point (n,) and all others where they are."""
+    """Return the problem with the block's input set to `point` (n,) and all other inputs unchanged."""
     problem = evidence.backward.problem
-    whole = coordinates(evidence)[0].clone()
-    whole[evidence.wrt.coordinates] = point
-    tensors = unflatten(whole, [primal.tensor for primal in problem.primals])
+    all_inputs = coordinates(evidence)[0].clone()
+    all_inputs[evidence.wrt.coordinates] = point
+    tensors = unflatten(all_inputs, [primal.tensor for primal in problem.primals])
     primals = [replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True)]
     return replace(problem, primals=tuple(primals))
 
 
 def outputs_at(evidence: Evidence, point: Tensor) -> Tensor | None:
-    """Return the block's outputs (m,) with its input at another point (n,), None where forward fails there."""
+    """Return the block's output (m,) at the input `point` (n,), None if forward fails or returns fewer outputs."""
     problem = moved(evidence, point)
     try:
-        found = flatten(output.tensor for output in call(problem, [primal.tensor for primal in problem.primals]))
+        outputs = flatten(output.tensor for output in call(problem, [primal.tensor for primal in problem.primals]))
     except EvaluationError:
         return None
-    return found[evidence.of.coordinates].to(evidence.device).double() if len(found) >= evidence.of.stop else None
+    return outputs[evidence.of.coordinates].to(evidence.device).double() if len(outputs) >= evidence.of.stop else None

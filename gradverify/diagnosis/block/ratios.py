@@ -1,4 +1,4 @@
-"""Claimed over numeric at some entries, and how well it is known."""
+"""Ratios claimed / numeric of a sample of entries, with tolerances."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor
 
 from gradverify.diagnosis.block.seen import Seen
 
-SAME = 1e-5  # relative: what a factor may be off by, beyond measurement
-_SHARP = 1e-2  # of an entry: measured worse, it agrees with too much
+SAME = 1e-5  # relative tolerance of a factor, in addition to the error bars
+_SHARP = 1e-2  # largest relative error bar of an entry; with a larger one it agrees with too many factors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratios:
-    """Some entries that tell, wrong and right ones."""
+    """Ratios at a sample of wrong and right entries that are measured well."""
 
     rows: Tensor  # (k,)
     columns: Tensor  # (k,)
@@ -23,11 +23,14 @@ class Ratios:
     tolerance: Tensor  # (k,) relative
 
 
-def ratios(seen: Seen) -> Ratios:
-    """Return some entries that are neither zero nor badly measured; right ones are as near as they were asked to be."""
-    rows, columns = (torch.cat(places) for places in zip(seen.looks, seen.right, strict=True))
-    accuracy = seen.slack[rows, columns] / seen.numeric[rows, columns].abs()
-    chosen = ~seen.zero[rows, columns] & (accuracy <= _SHARP)
+def ratios(entries: Seen) -> Ratios:
+    """Return the ratios at the sampled entries that are neither zero nor badly measured.
+
+    The tolerance at a right entry includes the tolerance of the check.
+    """
+    rows, columns = (torch.cat(places) for places in zip(entries.looks, entries.right, strict=True))
+    accuracy = entries.slack[rows, columns] / entries.numeric[rows, columns].abs()
+    chosen = ~entries.zero[rows, columns] & (accuracy <= _SHARP)
     rows, columns, accuracy = rows[chosen], columns[chosen], accuracy[chosen]
-    values = seen.claimed[rows, columns] / seen.numeric[rows, columns]
+    values = entries.claimed[rows, columns] / entries.numeric[rows, columns]
     return Ratios(rows=rows, columns=columns, values=values, tolerance=SAME + accuracy)

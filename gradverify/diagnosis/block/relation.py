@@ -1,4 +1,4 @@
-"""What holds inside a region of wrong entries: zero, a factor, a multiple of the cotangent, or nothing known."""
+"""Relations of claimed and numeric entries inside a region: zero, a factor, or a multiple of the cotangent."""
 
 from __future__ import annotations
 
@@ -15,38 +15,44 @@ from gradverify.diagnosis.block.seen import Ratio, Seen, ratio_of, share_of
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
 from gradverify.diagnosis.naming.constants import as_written, number, recognise
 
-_SAME = 1e-6  # relative: values that are taken for one constant
+_SAME = 1e-6  # relative tolerance for values of one constant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """What was measured to hold inside a region."""
+    """A relation that was measured to hold inside a region."""
 
     text: str  # analytic = 2 × numeric
-    share: float
+    share: float  # of the squared error of the block
 
 
-def relation(evidence: Evidence, seen: Seen, inside: Tensor) -> Relation | None:
-    """Return the first relation that explains the error; `inside` is bool and broadcasts to (m, n)."""
-    region = inside.expand_as(seen.wrong)
-    for predicted, scale, text in _candidates(evidence, seen, region):
-        share = share_of(seen, predicted, scale)
+def relation(evidence: Evidence, entries: Seen, inside: Tensor) -> Relation | None:
+    """Return the first relation that explains the error, None if none does.
+
+    `inside` is the mask of the region, and broadcasts to (m, n). Outside, claimed entries have to be numeric ones.
+    """
+    region = inside.expand_as(entries.wrong)
+    for predicted, scale, text in _candidates(evidence, entries, region):
+        share = share_of(entries, predicted, scale)
         if share is not None:
             return Relation(text=text, share=share)
     return None
 
 
-def confined(seen: Seen, inside: Tensor) -> float | None:
-    """Return the share of the error inside the region whatever it is there, None where that is not enough."""
-    return share_of(seen, torch.where(inside, seen.claimed, seen.numeric))
+def confined(entries: Seen, inside: Tensor) -> float | None:
+    """Return the share of the squared error that lies inside the region, None if below ENOUGH."""
+    return share_of(entries, torch.where(inside, entries.claimed, entries.numeric))
 
 
-def multiple_of_cotangent(evidence: Evidence, seen: Seen, coordinates: Tensor) -> str | None:
-    """Return "cotangent", or "3 × cotangent", where that is what backward returns for these inputs; (n,) bool."""
-    if total(evidence.of.shape) > 1 and not is_elementwise(evidence, seen):
+def multiple_of_cotangent(evidence: Evidence, entries: Seen, coordinates: Tensor) -> str | None:
+    """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it at `coordinates` (n,) bool.
+
+    Returns None if not, or if the block is neither elementwise nor of a single output.
+    """
+    if total(evidence.of.shape) > 1 and not is_elementwise(evidence, entries):
         return None
-    own = seen.claimed[0] if total(evidence.of.shape) == 1 else seen.claimed.diagonal()
-    values = own[coordinates]
+    multiples = entries.claimed[0] if total(evidence.of.shape) == 1 else entries.claimed.diagonal()
+    values = multiples[coordinates]
     if not len(values):
         return None
     middle = float(values.median())
@@ -56,29 +62,29 @@ def multiple_of_cotangent(evidence: Evidence, seen: Seen, coordinates: Tensor) -
 
 
 def times(factor: float, what: str) -> str:
-    """Return "numeric", "-numeric" or "2 × numeric"."""
+    """Return the factor times `what` in words: "numeric", "-numeric" or "2 × numeric"."""
     signs = {1.0: "", -1.0: "-"}
     return f"{signs[factor]}{what}" if factor in signs else f"{number(factor)} × {what}"
 
 
-def _candidates(evidence: Evidence, seen: Seen, inside: Tensor) -> Iterator[tuple[Tensor, float, str]]:
-    """Yield what to expect of the whole block, by how much that enlarges numeric values, and how to say it."""
-    if not bool(((seen.claimed != 0) & inside).any()):
-        yield seen.numeric.masked_fill(inside, 0.0), 1.0, "analytic = 0"
-    ratio = ratio_of(seen, inside)
-    if ratio is not None and math.isfinite(ratio.value) and int((inside & ~seen.zero).sum()) >= 2:
+def _candidates(evidence: Evidence, entries: Seen, inside: Tensor) -> Iterator[tuple[Tensor, float, str]]:
+    """Yield the predicted block (m, n), the factor by which it scales numeric error bars, and the relation's text."""
+    if not bool(((entries.claimed != 0) & inside).any()):
+        yield entries.numeric.masked_fill(inside, 0.0), 1.0, "analytic = 0"
+    ratio = ratio_of(entries, inside)
+    if ratio is not None and math.isfinite(ratio.value) and int((inside & ~entries.zero).sum()) >= 2:
         factor, words = named(ratio)
-        yield torch.where(inside, factor * seen.numeric, seen.numeric), abs(factor), f"analytic = {words}"
+        yield torch.where(inside, factor * entries.numeric, entries.numeric), abs(factor), f"analytic = {words}"
     columns = inside.all(0)
-    multiple = multiple_of_cotangent(evidence, seen, columns)
+    multiple = multiple_of_cotangent(evidence, entries, columns)
     if multiple is not None:
-        own = seen.claimed[0] if total(evidence.of.shape) == 1 else seen.claimed.diagonal()
-        predicted = seen.numeric.masked_fill(inside, 0.0) + on_diagonal(evidence, own * columns)
+        multiples = entries.claimed[0] if total(evidence.of.shape) == 1 else entries.claimed.diagonal()
+        predicted = entries.numeric.masked_fill(inside, 0.0) + on_diagonal(evidence, multiples * columns)
         yield predicted, 1.0, f"analytic = {multiple}"
 
 
 def named(ratio: Ratio) -> tuple[float, str]:
-    """Return the factor, exactly where it is a known one, and what it makes of "numeric"."""
+    """Return the factor, rounded to a known constant if it is one, and the text of factor × numeric."""
     known = recognise(ratio.value, ratio.accuracy, ()) or as_written(ratio.value, ratio.accuracy)
     if known is not None:
         return math.copysign(known.value, ratio.value), f"{'-' if ratio.value < 0 else ''}{known.text} × numeric"
