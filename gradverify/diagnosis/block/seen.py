@@ -1,4 +1,4 @@
-"""A wrong block made ready for patterns: what counts as wrong, as zero, and as reproduced."""
+"""The entries of a wrong block prepared for pattern matching, and the measure of how well a pattern fits them."""
 
 from __future__ import annotations
 
@@ -18,51 +18,54 @@ from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis
 
 ENOUGH = 0.99  # share of the squared error that a pattern has to explain
-_REPRODUCED = 0.9  # share of the entries that a pattern has to hit one by one
-_SPOILT = 0.01  # share of the entries that may be right and not zero, and that it would have wrong
-_RESEMBLES = 0.8  # share of the looks
-_CLOSE = 1e-3  # of an entry's error, and of its claim: a pattern that is no coincidence leaves less
-_CAP = 0.1  # of an entry's error: no more may be put down to the measurement
-_ROUNDINGS = 10  # of the dtype that backward computes in
-_LOOKS = 512  # wrong entries that a pattern has to get right before all are compared
-_SUMS = 1e-13  # what sums in backward may leave in place of a zero, relative to the entry's row and column
+_REPRODUCED = 0.9  # share of the affected entries that a pattern has to reproduce one by one
+_SPOILT = 0.01  # share of the affected entries that may be right, nonzero and contradicted by the pattern
+_RESEMBLES = 0.8  # share of the sampled wrong entries that a pattern has to reproduce
+_CLOSE = 1e-3  # of an entry's error, and of its size: largest residual of a pattern beyond the slack
+_CAP = 0.1  # of an entry's error: largest part attributed to measurement and rounding
+_ROUNDINGS = 10  # times eps of the dtype that backward computes in, and the claimed entry
+_SAMPLES = 512  # entries in a sample, up to twice as many: a pattern has to fit them before all are compared
+_SUMS = 1e-13  # of the largest entry in the row, or column: rounding that sums in backward leave in place of a zero
 
 
-_PART = 200_000  # entries looked at together: larger temporaries cost more than their arithmetic
+_PART = 200_000  # entries processed together: with larger temporaries memory traffic dominates
 
 
-def _untold(axis: Axis, wrong: Tensor, region: Region, marks: Marks | None = None) -> None:
-    """Say nothing where nobody can be asked."""
+def _no_test(axis: Axis, wrong: Tensor, region: Region, marks: Marks | None = None) -> None:
+    """Return None: no test is available."""
     del axis, wrong, region, marks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The entries of a block that tell something; the others are zero everywhere and wrong nowhere."""
+    """Claimed and numeric entries of a block, with masks and tolerances; entries left out are 0 and not wrong."""
 
     claimed: Tensor  # (m, n)
     numeric: Tensor  # (m, n)
     wrong: Tensor  # (m, n) bool
-    zero: Tensor  # (m, n) bool: `numeric` cannot be told from zero
-    left_out: Tensor  # (m, n) bool: not finite, or not judged
-    slack: Tensor  # (m, n) what measurement and rounding leave; of right entries, what was allowed
-    looks: tuple[Tensor, Tensor]  # rows and columns of some wrong entries, spread over all of them
-    right: tuple[Tensor, Tensor]  # and of some right ones that are not zero
-    spared: float  # how many right entries each of those stands for, for every wrong one
-    tolerated: float  # share of the right entries, zeros aside, that are off by more than measurement leaves
-    largest: float  # error of an entry; squares are taken relative to it, so that none of them underflows
-    squared: float  # the sum of the squared error over all entries that are wrong
-    follows: Follows = _untold
+    zero: Tensor  # (m, n) bool: `numeric` is zero within its error bar, or the entry is left out
+    left_out: Tensor  # (m, n) bool: not finite, or neither wrong nor within the tolerance
+    slack: Tensor  # (m, n) error bars plus rounding; for right entries also the relative tolerance
+    looks: tuple[Tensor, Tensor]  # rows and columns of a sample of the wrong entries
+    right: tuple[Tensor, Tensor]  # rows and columns of a sample of the right nonzero entries
+    spared: float  # right nonzero entries per sampled one, divided by the number of wrong entries
+    tolerated: float  # share of right nonzero entries whose error exceeds error bars and rounding
+    largest: float  # largest error of a wrong entry; squares are taken relative to it to avoid underflow
+    squared: float  # sum over the wrong entries of (error / largest)²
+    follows: Follows = _no_test  # test of a region at the permuted input
 
 
 def block_of(evidence: Evidence) -> Seen | None:
-    """Return the block ready for patterns, None where a wrong entry of it is not finite."""
-    found = see(evidence.backward, evidence.claimed, evidence.numeric, evidence.bar, evidence.wrong)
-    return None if found is None else replace(found, follows=follower(evidence))
+    """Return the block's entries prepared for pattern matching, None if a wrong entry is not finite."""
+    entries = see(evidence.backward, evidence.claimed, evidence.numeric, evidence.bar, evidence.wrong)
+    return None if entries is None else replace(entries, follows=follower(evidence))
 
 
 def see(backward: Backward, claimed: Tensor, numeric: Tensor, bar: Tensor, wrong: Tensor) -> Seen | None:
-    """Return these entries ready for patterns, each (m, n); None where a wrong one is not finite, or none is wrong."""
+    """Return the given entries, each (m, n), prepared for pattern matching.
+
+    Returns None if no entry is wrong, or if a wrong one is not finite.
+    """
     if not bool(wrong.any()):
         return None
     parts = _parts(wrong)
@@ -70,26 +73,26 @@ def see(backward: Backward, claimed: Tensor, numeric: Tensor, bar: Tensor, wrong
     if bool((wrong & ~finite).any()):
         return None
     if not bool(finite.all()):
-        claimed, numeric, bar = (entries.masked_fill(~finite, 0.0) for entries in (claimed, numeric, bar))
+        claimed, numeric, bar = (matrix.masked_fill(~finite, 0.0) for matrix in (claimed, numeric, bar))
     zero, left_out, slack = torch.empty_like(wrong), torch.empty_like(wrong), torch.empty_like(bar)
     dtypes = {primal.tensor.dtype for primal in backward.problem.primals}
     rtol, roundings = relative_tolerance(Tolerances(), dtypes), _ROUNDINGS * _eps(dtypes)
-    own, other = _Sums.of(claimed), _Sums.of(numeric)
-    off = 0
+    of_claimed, of_numeric = _SumRounding.of(claimed), _SumRounding.of(numeric)
+    tolerated = 0
     for part in parts:
         error, bars = (claimed[part] - numeric[part]).abs(), BAR_FACTOR * bar[part]
-        noise = roundings * claimed[part].abs() + own.rounding(part)
-        allowed = bars + rtol * torch.maximum(claimed[part].abs(), numeric[part].abs()) + noise
+        rounding = roundings * claimed[part].abs() + of_claimed.rounding(part)
+        allowed = bars + rtol * torch.maximum(claimed[part].abs(), numeric[part].abs()) + rounding
         left_out[part] = ~finite[part] | (~wrong[part] & (error > allowed))
-        zero[part] = left_out[part] | (numeric[part].abs() <= bars + other.rounding(part))
-        slack[part] = torch.where(wrong[part], bars + noise, allowed)
-        off += int(((error > bars + noise) & ~(wrong[part] | zero[part])).sum())
+        zero[part] = left_out[part] | (numeric[part].abs() <= bars + of_numeric.rounding(part))
+        slack[part] = torch.where(wrong[part], bars + rounding, allowed)
+        tolerated += int(((error > bars + rounding) & ~(wrong[part] | zero[part])).sum())
     if bool(left_out.any()):
         claimed, numeric = claimed.masked_fill(left_out, 0.0), numeric.masked_fill(left_out, 0.0)
     errors = torch.cat([(claimed[part] - numeric[part])[wrong[part]] for part in parts])
     largest = float(errors.abs().max())
-    fine = ~(wrong | zero)
-    right = _looks(fine)
+    right_nonzero = ~(wrong | zero)
+    right = _sample(right_nonzero)
     return Seen(
         claimed=claimed,
         numeric=numeric,
@@ -97,136 +100,145 @@ def see(backward: Backward, claimed: Tensor, numeric: Tensor, bar: Tensor, wrong
         zero=zero,
         left_out=left_out,
         slack=slack,
-        looks=_looks(wrong),
+        looks=_sample(wrong),
         right=right,
-        spared=int(fine.sum()) / max(1, len(right[0])) / int(wrong.sum()),
-        tolerated=off / max(1, int(fine.sum())),
+        spared=int(right_nonzero.sum()) / max(1, len(right[0])) / int(wrong.sum()),
+        tolerated=tolerated / max(1, int(right_nonzero.sum())),
         largest=largest,
         squared=float(torch.linalg.vector_norm(errors.div_(largest))) ** 2,
     )
 
 
-def share_of(seen: Seen, predicted: Tensor, scale: float = 1.0) -> float | None:
-    """Return the share of the squared error that vanishes when `predicted` (m, n) is expected; None if below ENOUGH.
+def share_of(entries: Seen, predicted: Tensor, scale: float = 1.0) -> float | None:
+    """Return the share of the squared error that `predicted` (m, n) explains, None if it is rejected.
 
-    `scale` is by how much the prediction enlarges numeric values, and with them their error. A prediction counts only
-    where it hits nearly all of the entries that it is about, so that one large entry does not speak for the others, and
-    where hardly any entry is right that it would have wrong.
+    `scale` is the factor by which the prediction enlarges numeric values, and so their error bars. Affected entries are
+    the wrong ones and those that differ from the prediction. A prediction is rejected if the share is below ENOUGH, if
+    it misses more than a tenth of the affected entries (one large entry is no evidence for the others), or if more than
+    a hundredth of them are right nonzero entries.
     """
-    if not resembles(seen, predicted[seen.looks], scale):
+    if not resembles(entries, predicted[entries.looks], scale):
         return None
-    hits = touched = spoilt = 0
+    reproduced = affected = spoilt = 0
     squared = 0.0
-    for part in _parts(seen.wrong):
-        wrong, error = seen.wrong[part], (seen.claimed[part] - seen.numeric[part]).abs()
-        slack = max(scale, 1.0) * seen.slack[part]
+    for part in _parts(entries.wrong):
+        wrong, error = entries.wrong[part], (entries.claimed[part] - entries.numeric[part]).abs()
+        slack = max(scale, 1.0) * entries.slack[part]
         slack = torch.where(wrong, torch.minimum(slack, _CAP * error), slack)
-        rest = ((seen.claimed[part] - predicted[part]).abs() - slack).clamp_(min=0.0)
-        rest.masked_fill_(seen.left_out[part], 0.0)
-        hits += int((wrong & (rest <= _leftover(error, seen.claimed[part], predicted[part]))).sum())
-        touched += int((wrong | (rest > 0)).sum())
-        spoilt += int(((rest > 0) & ~(wrong | seen.zero[part])).sum())
-        squared += float(torch.linalg.vector_norm(rest.div_(seen.largest))) ** 2
-        if squared > (1 - ENOUGH) * seen.squared:
-            return None  # whatever the other parts say
-    share = 1.0 - squared / seen.squared
-    told = hits >= _REPRODUCED * touched and spoilt <= _SPOILT * touched
-    return share if told and share >= ENOUGH else None
+        residual = ((entries.claimed[part] - predicted[part]).abs() - slack).clamp_(min=0.0)
+        residual.masked_fill_(entries.left_out[part], 0.0)
+        reproduced += int((wrong & (residual <= _permitted(error, entries.claimed[part], predicted[part]))).sum())
+        affected += int((wrong | (residual > 0)).sum())
+        spoilt += int(((residual > 0) & ~(wrong | entries.zero[part])).sum())
+        squared += float(torch.linalg.vector_norm(residual.div_(entries.largest))) ** 2
+        if squared > (1 - ENOUGH) * entries.squared:
+            return None  # the sum can only grow
+    share = 1.0 - squared / entries.squared
+    fits = reproduced >= _REPRODUCED * affected and spoilt <= _SPOILT * affected
+    return share if fits and share >= ENOUGH else None
 
 
-def resembles(seen: Seen, predicted: Tensor, scale: float = 1.0) -> bool:
-    """Tell whether a pattern gets most of the entries in `seen.looks` right, where it expects `predicted` (k,)."""
-    claimed, at = seen.claimed[seen.looks], seen.looks
-    error = (claimed - seen.numeric[at]).abs()
-    slack = torch.minimum(max(scale, 1.0) * seen.slack[at], _CAP * error)
-    near = (claimed - predicted).abs() <= slack + _leftover(error, claimed, predicted)
+def resembles(entries: Seen, predicted: Tensor, scale: float = 1.0) -> bool:
+    """True if `predicted` (k,) reproduces most of the sampled wrong entries, at `looks`."""
+    claimed, at = entries.claimed[entries.looks], entries.looks
+    error = (claimed - entries.numeric[at]).abs()
+    slack = torch.minimum(max(scale, 1.0) * entries.slack[at], _CAP * error)
+    near = (claimed - predicted).abs() <= slack + _permitted(error, claimed, predicted)
     return int(near.sum()) >= _RESEMBLES * len(near)
 
 
-def spoils(seen: Seen, predicted: Tensor) -> bool:
-    """Tell whether a pattern would have more right entries wrong than there are wrong ones, by those in `seen.right`.
+def spoils(entries: Seen, predicted: Tensor) -> bool:
+    """True if a pattern contradicts more right entries than there are wrong ones, by an estimate.
 
-    `predicted` (k,) is what it expects there.
+    `predicted` (k,) are its values at the sampled right entries, at `right`.
     """
-    off = (seen.claimed[seen.right] - predicted).abs() > seen.slack[seen.right]
-    return int(off.sum()) * seen.spared > 1.0
+    off = (entries.claimed[entries.right] - predicted).abs() > entries.slack[entries.right]
+    return int(off.sum()) * entries.spared > 1.0
 
 
-def contradicts(seen: Seen, predicted: Tensor, scale: float = 1.0) -> bool:
-    """Tell whether any right entry, zeros aside, would be wrong if `predicted` (m, n) were expected; see `share_of`."""
-    for part in _parts(seen.wrong):
-        off = (seen.claimed[part] - predicted[part]).abs() > max(scale, 1.0) * seen.slack[part]
-        if bool((off & ~(seen.wrong[part] | seen.zero[part])).any()):
+def contradicts(entries: Seen, predicted: Tensor, scale: float = 1.0) -> bool:
+    """True if `predicted` (m, n) differs from any right nonzero entry; `scale` as in `share_of`."""
+    for part in _parts(entries.wrong):
+        off = (entries.claimed[part] - predicted[part]).abs() > max(scale, 1.0) * entries.slack[part]
+        if bool((off & ~(entries.wrong[part] | entries.zero[part])).any()):
             return True
     return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """One number for claimed / numeric."""
+    """A typical ratio claimed / numeric."""
 
     value: float
     accuracy: float  # relative
 
 
-def ratio_of(seen: Seen, inside: Tensor) -> Ratio | None:
-    """Return the middle of claimed / numeric over some wrong entries `inside` (bool); None where all are zero."""
-    chosen = inside[seen.looks] & ~seen.zero[seen.looks]
-    rows, columns = (places[chosen] for places in seen.looks)
+def ratio_of(entries: Seen, inside: Tensor) -> Ratio | None:
+    """Return the median of claimed / numeric over the sampled wrong entries in the mask `inside` (m, n).
+
+    Only the half with the smallest error bars counts. Returns None if no sampled entry inside is nonzero.
+    """
+    chosen = inside[entries.looks] & ~entries.zero[entries.looks]
+    rows, columns = (indices[chosen] for indices in entries.looks)
     if not len(rows):
         return None
-    numeric = seen.numeric[rows, columns]
-    ratio = seen.claimed[rows, columns] / numeric
-    accuracy = seen.slack[rows, columns] / numeric.abs()
-    middle = accuracy.median()
-    return Ratio(value=float(ratio[accuracy <= middle].median()), accuracy=float(middle))
+    numeric = entries.numeric[rows, columns]
+    ratio = entries.claimed[rows, columns] / numeric
+    accuracy = entries.slack[rows, columns] / numeric.abs()
+    median = accuracy.median()
+    return Ratio(value=float(ratio[accuracy <= median].median()), accuracy=float(median))
 
 
-def follows(seen: Seen, inside: Tensor, factor: float) -> bool:
-    """Tell whether all wrong entries `inside` (m, n) bool are that many times what they should be."""
-    at = inside & seen.wrong
-    claimed, numeric = seen.claimed[at], seen.numeric[at]
+def follows(entries: Seen, inside: Tensor, factor: float) -> bool:
+    """True if all wrong entries in the mask `inside` (m, n) are `factor` times the numeric ones."""
+    at = inside & entries.wrong
+    claimed, numeric = entries.claimed[at], entries.numeric[at]
     error = (claimed - numeric).abs()
-    slack = torch.minimum(max(abs(factor), 1.0) * seen.slack[at], _CAP * error)
+    slack = torch.minimum(max(abs(factor), 1.0) * entries.slack[at], _CAP * error)
     predicted = factor * numeric
-    return bool(((claimed - predicted).abs() <= slack + _leftover(error, claimed, predicted)).all())
+    return bool(((claimed - predicted).abs() <= slack + _permitted(error, claimed, predicted)).all())
 
 
-def _leftover(error: Tensor, claimed: Tensor, predicted: Tensor) -> Tensor:
-    """Return what a pattern may leave of entries: a small part of the error, and of what is claimed.
+def _permitted(error: Tensor, claimed: Tensor, predicted: Tensor) -> Tensor:
+    """Return the permitted residual of each entry, beyond the slack: a small part of the error and of the entry.
 
-    Beside a claim that is next to nothing the error is the whole entry, and whatever is small would pass for a pattern.
+    The error alone is not enough: if the claim is almost zero, the error is the whole numeric entry, and every small
+    prediction would fit.
     """
     return _CLOSE * torch.minimum(error, torch.maximum(claimed.abs(), predicted.abs()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sums:
-    """The largest entry of every row and column, which sums in backward leave roundings of in place of zeros."""
+class _SumRounding:
+    """Rounding that sums in backward leave in an entry, from the largest entries of its row and its column."""
 
-    rows: Tensor  # (m, 1)
-    columns: Tensor  # (1, n)
+    rows: Tensor  # (m, 1) largest magnitude in each row
+    columns: Tensor  # (1, n) largest magnitude in each column
 
     @staticmethod
-    def of(entries: Tensor) -> _Sums:
-        rows = torch.linalg.vector_norm(entries, torch.inf, dim=1, keepdim=True)
-        return _Sums(rows=rows, columns=torch.linalg.vector_norm(entries, torch.inf, dim=0, keepdim=True))
+    def of(matrix: Tensor) -> _SumRounding:
+        rows = torch.linalg.vector_norm(matrix, torch.inf, dim=1, keepdim=True)
+        return _SumRounding(rows=rows, columns=torch.linalg.vector_norm(matrix, torch.inf, dim=0, keepdim=True))
 
     def rounding(self, part: slice) -> Tensor:
+        """Return the rounding in each entry of some rows."""
         return _SUMS * torch.minimum(self.rows[part], self.columns)
 
 
 def _eps(dtypes: Iterable[torch.dtype]) -> float:
+    """Return the largest eps of the dtypes, that of float64 if there are none."""
     return max((torch.finfo(dtype).eps for dtype in dtypes), default=torch.finfo(torch.float64).eps)
 
 
-def _parts(entries: Tensor) -> list[slice]:
-    rows, columns = entries.shape
+def _parts(matrix: Tensor) -> list[slice]:
+    """Return slices of consecutive rows with about _PART entries each."""
+    rows, columns = matrix.shape
     step = max(1, _PART // max(1, columns))
     return [slice(start, start + step) for start in range(0, rows, step)]
 
 
-def _looks(wrong: Tensor) -> tuple[Tensor, Tensor]:
-    rows, columns = wrong.nonzero(as_tuple=True)
-    stride = max(1, len(rows) // _LOOKS)
+def _sample(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rows and columns of entries of the mask, at equal strides: all, or _SAMPLES to twice as many."""
+    rows, columns = mask.nonzero(as_tuple=True)
+    stride = max(1, len(rows) // _SAMPLES)
     return rows[::stride], columns[::stride]

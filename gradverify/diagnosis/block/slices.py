@@ -1,4 +1,4 @@
-"""Wrong coordinates that are whole slices of a tensor along one of its dimensions."""
+"""Wrong coordinates that form whole slices of a tensor along one dimension."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from gradverify.diagnosis.block.structure import Group
 from gradverify.diagnosis.naming.region import chance
 from gradverify.diagnosis.naming.wording import listed
 
-_STEPS = (2, 3)  # by which an index goes up
-_LIMIT = 0.1  # chance of places above which they say nothing
-_RUN = 2  # more slices in a row than this are told by the first and the last
+_STEPS = (2, 3)  # strides of an index: every second, every third slice
+_LIMIT = 0.1  # chance above which a stride may be a coincidence
+_RUN = 2  # more consecutive slices than this are written as "3 to 5"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slices:
-    """The slices of a tensor along one dimension."""
+    """The slices of a tensor along one dimension, each either wrong in all relevant coordinates or in none."""
 
-    size: int  # how many there are
-    wrong: frozenset[int]  # those that are wrong as a whole, as far as they hold entries other than zero
-    alive: frozenset[int]  # those that hold any
-    width: int  # coordinates that matter in the narrowest of the wrong ones
-    where: str  # the wrong ones in words
+    size: int  # number of slices
+    wrong: frozenset[int]  # indices of the wrong slices
+    alive: frozenset[int]  # indices of the slices with relevant coordinates
+    width: int  # smallest number of relevant coordinates in a wrong slice
+    where: str  # the wrong slices in words
 
 
 def slices_of(block: Block, dimension: int, group: Group) -> Slices | None:
-    """Return the slices along the dimension, None where some are wrong in part."""
+    """Return the slices along the dimension, None if some are wrong in a part of their relevant coordinates."""
     others = tuple(place for place in range(len(block.shape)) if place != dimension)
     wrong, relevant = group.wrong.reshape(block.shape), group.relevant.reshape(block.shape)
     hit, alive = (entries.any(others) if others else entries for entries in (wrong, relevant))
@@ -46,12 +46,12 @@ def slices_of(block: Block, dimension: int, group: Group) -> Slices | None:
 
 
 def in_step(slices: Slices, step: int) -> bool:
-    """Tell whether the wrong slices are every one that far from another."""
+    """True if the wrong slices are all those with relevant coordinates at one offset and the stride `step`."""
     return any(slices.wrong == frozenset(range(at, slices.size, step)) & slices.alive for at in range(step))
 
 
 def every_few(block: Block, group: Group) -> bool:
-    """Tell whether the wrong coordinates are every second or third slice along a dimension, by no coincidence."""
+    """True if the wrong coordinates are every second or third slice along a dimension, unlikely by chance."""
     if chance(sum(_STEPS), int(group.relevant.sum()), int(group.wrong.sum())) > _LIMIT:
         return False
     along = (slices_of(block, dimension, group) for dimension in range(len(block.shape)))
@@ -60,7 +60,7 @@ def every_few(block: Block, group: Group) -> bool:
 
 
 def _named(block: Block, dimension: int, places: list[int]) -> str:
-    """Return "rows 7 and 15 of x", or for other dimensions their number."""
+    """Return the slices in words: "x is in rows 7 and 15", or "x is at index 7 of dimension 2" beyond matrices."""
     plural = "s" if len(places) > 1 else ""
     run = len(places) > _RUN and places == list(range(places[0], places[-1] + 1))
     numbers = f"{places[0]} to {places[-1]}" if run else listed([str(place) for place in places])
