@@ -1,1 +1,1 @@
-"""How places, numbers and regions are said."""
+"""Names and texts for tensors, elements, numbers and regions in an explanation."""

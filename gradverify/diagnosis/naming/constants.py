@@ -1,4 +1,4 @@
-"""Numbers that people forget or mistype: small rationals, roots, logarithms of small numbers, π, short decimals."""
+"""Constants that are often forgotten or mistyped: small rationals, roots, logarithms, π, short decimals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-_LARGEST = 10  # of numerators and denominators
+_LARGEST = 10  # numerator, denominator and radicand
 _TRANSCENDENTAL = (
     ("ln 2", math.log(2)),
     ("ln 10", math.log(10)),
@@ -17,11 +17,11 @@ _TRANSCENDENTAL = (
     ("√(2π)", math.sqrt(2 * math.pi)),
     ("e", math.e),
 )
-_WELL = 1e-4  # relative accuracy: of a hundred numbers one or two are that close to a decimal of three digits
-_EXACT = 1e-12  # relative accuracy of what backward computes in float64
-_WHOLE = 1000  # from which on integers are too close to each other
-_LEAST = 1e-6  # relative accuracy of what backward computes, at best
-_OF_DISTANCE = 1e-3  # a factor close to one is recognised by its distance from one
+_WELL = 1e-4  # worst relative accuracy for a decimal: one or two in a hundred numbers are that close to three digits
+_EXACT = 1e-12  # relative: a factor is never taken as more accurate when compared with decimals
+_WHOLE = 1000  # upper limit of recognised integers: the relative distance of larger ones is too small
+_LEAST = 1e-6  # relative: a factor is never taken as more accurate when compared with known constants
+_OF_DISTANCE = 1e-3  # of |factor - 1|: largest deviation, so that factors close to one are not all taken as one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,42 +30,47 @@ class Constant:
 
     value: float  # positive
     text: str  # 2, 1/3, √5, 1/π
-    inverse: str  # what it is one over, "" where that is no simpler
-    plain: bool = False  # a decimal, whose name says nothing but its value
+    inverse: str  # the text of its reciprocal, "" if that is not simpler
+    plain: bool = False  # a decimal number, with no other meaning than its value
 
 
 def recognise(value: float, accuracy: float, sizes: Iterable[int]) -> Constant | None:
-    """Return the simplest constant within a relative `accuracy` of |value|; `sizes` are those of the dimensions."""
+    """Return the simplest constant within a relative `accuracy` of |value|, None if there is none.
+
+    `sizes` are the sizes of tensor dimensions, which count as constants as well.
+    """
     size = abs(value)
     allowed = min(max(accuracy, _LEAST) * size, _OF_DISTANCE * abs(size - 1.0))
     return next((known for known in _constants(sizes) if abs(known.value - size) <= allowed), None)
 
 
 def as_written(value: float, accuracy: float) -> Constant | None:
-    """Return the integer, its inverse or the decimal of few digits within a relative `accuracy` of |value|.
+    """Return the integer, its reciprocal or the short decimal within a relative `accuracy` of |value|.
 
-    There are so many of them that one says something only of values that are known well, from one as from zero.
+    These numbers are dense, so a match means little unless both the value and its distance from one are known well.
+    Otherwise the result is None.
     """
     size = abs(value)
     distance = abs(size - 1.0)
-    known_by = max(accuracy, _EXACT) * size
-    if accuracy > _WELL or value == 0 or known_by > _WELL * distance:
+    allowed = max(accuracy, _EXACT) * size
+    if accuracy > _WELL or value == 0 or allowed > _WELL * distance:
         return None
-    return next((known for known in _short(size) if abs(known.value - size) <= known_by), None)
+    return next((known for known in _short(size) if abs(known.value - size) <= allowed), None)
 
 
 def number(value: float) -> str:
-    """Return the value with six digits, or as many as tell it from one."""
+    """Return the value with six significant digits, or with twelve if six blur its distance from one."""
     short = f"{value:.6g}"
     distance = abs(abs(value) - 1.0)
     return short if abs(float(short) - value) <= 1e-3 * distance else f"{value:.12g}"
 
 
 def _constants(sizes: Iterable[int]) -> Iterator[Constant]:
+    """Yield the known constants: rationals by numerator plus denominator, then sizes, roots and the others."""
     for total in range(3, 2 * _LARGEST + 1):
-        for below in range(1, total):
-            if math.gcd(below, total - below) == 1 and max(below, total - below) <= _LARGEST:
-                yield _rational(Fraction(total - below, below))
+        for denominator in range(1, total):
+            if math.gcd(denominator, total - denominator) == 1 and max(denominator, total - denominator) <= _LARGEST:
+                yield _rational(Fraction(total - denominator, denominator))
     large = sorted({size for size in sizes if size > _LARGEST})
     for size in large:
         yield from (_rational(Fraction(size)), _rational(Fraction(1, size)))
@@ -79,7 +84,7 @@ def _constants(sizes: Iterable[int]) -> Iterator[Constant]:
 
 
 def _short(size: float) -> Iterator[Constant]:
-    """Yield the integer, its inverse and the decimal of few digits that are nearest."""
+    """Yield the nearest integer, reciprocal of an integer, and decimals of few digits."""
     for whole, is_inverse in ((size, False), (1 / size, True)):
         if 1 < round(whole) < _WHOLE:
             yield _rational(Fraction(1, round(whole)) if is_inverse else Fraction(round(whole)))
@@ -93,5 +98,6 @@ def _rational(value: Fraction) -> Constant:
 
 
 def _both(text: str, value: float) -> Iterator[Constant]:
+    """Yield a constant and its reciprocal."""
     yield Constant(value=value, text=text, inverse="")
     yield Constant(value=1 / value, text=f"1/{text}", inverse=text)

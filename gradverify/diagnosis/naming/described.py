@@ -1,4 +1,4 @@
-"""The region that is named beside a cause which stands without it."""
+"""Description of wrong coordinates, by a region or by their names, for causes that do not depend on it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gradverify.diagnosis.naming.region import Region, regions
 from gradverify.diagnosis.naming.variables import Axis, scalars, side, variables
 from gradverify.diagnosis.naming.wording import listed, place
 
-_FEW = 3  # coordinates that are listed
-_LIMIT = 0.1  # chance above which a region is left unsaid
+_FEW = 3  # coordinates that are listed, at most
+_LIMIT = 0.1  # chance of a coincidence above which a region is not reported
 
-Choose = Callable[[Iterable[Region]], Region | None]  # one of several regions
+Choose = Callable[[Iterable[Region]], Region | None]  # selects one of several regions
 
 
 def _first(regions: Iterable[Region]) -> Region | None:
@@ -22,13 +22,19 @@ def _first(regions: Iterable[Region]) -> Region | None:
 
 
 def described(evidence: Site, axis: Axis, wrong: Tensor, relevant: Tensor, choose: Choose = _first) -> str:
-    """Return what tells the wrong coordinates from the other relevant ones, (k,) bool, "" where nothing does."""
-    region = choose(filter(_telling, regions(variables(evidence, axis), scalars(evidence), wrong, relevant)))
+    """Return the text of the region that contains the wrong but no other relevant coordinates, "" if there is none.
+
+    `wrong` and `relevant` are masks (k,) of the coordinates along the axis.
+    """
+    region = choose(filter(_is_credible, regions(variables(evidence, axis), scalars(evidence), wrong, relevant)))
     return "" if region is None else region.text
 
 
 def elements(evidence: Site, axis: Axis, wrong: Tensor, relevant: Tensor) -> str:
-    """Return the wrong coordinates, (k,) bool, where they are few, or the one that is right; "" elsewhere."""
+    """Return the names of the wrong coordinates if there are at most three, or of the only right one, else "".
+
+    `wrong` and `relevant` are masks (k,) of the coordinates along the axis.
+    """
     block, places = side(evidence, axis), wrong.nonzero().flatten().tolist()
     right = (relevant & ~wrong).nonzero().flatten().tolist()
     if len(places) > 1 and len(right) == 1:
@@ -36,5 +42,5 @@ def elements(evidence: Site, axis: Axis, wrong: Tensor, relevant: Tensor) -> str
     return listed([place(block, at) for at in places]) if 0 < len(places) <= _FEW and right else ""
 
 
-def _telling(region: Region) -> bool:
+def _is_credible(region: Region) -> bool:
     return region.anchored or region.chance <= _LIMIT

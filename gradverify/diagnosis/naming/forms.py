@@ -1,4 +1,4 @@
-"""Elementary functions that the factors of a derivative are made of."""
+"""Elementary functions that occur as factors of a derivative."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A function of one number, in words too."""
+    """An elementwise function and its text."""
 
-    text: str  # with {0} for the number, {1} where a sum or difference has to stand in brackets
+    text: str  # {0} stands for the argument, {1} for the argument in brackets if it contains a space
     function: Callable[[Tensor], Tensor]
 
 
-# Simplest first. None is the reciprocal of another: both are tried of each.
+# Simplest first. Reciprocals are not listed, since callers try each function and its reciprocal.
 FORMS: tuple[Form, ...] = (
     Form(text="{1}", function=lambda t: t),
     Form(text="{1}²", function=torch.square),
@@ -35,11 +35,11 @@ OF_DIFFERENCES = tuple(form for form in FORMS if form.text in ("{1}", "exp({0})"
 
 
 def written(form: Form, name: str) -> str:
-    """Return the function of what is called so."""
+    """Return the text of the function of an argument with this name."""
     return form.text.format(name, f"({name})" if " " in name else name)
 
 
 def bare(text: str) -> str:
-    """Return the words without brackets around all of them."""
+    """Return the text without the brackets that enclose all of it."""
     inside = text[1:-1]
     return inside if text.startswith("(") and text.endswith(")") and "(" not in inside else text

@@ -1,4 +1,4 @@
-"""Where wrong coordinates lie, said by the values of a variable: thresholds, bands, levels."""
+"""Regions of values that contain the wrong coordinates: one threshold, two thresholds, or a single value."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gradverify.diagnosis.naming.threshold import Gap, threshold, told
 from gradverify.diagnosis.naming.variables import Form, Variable
 
 _SIDES = 2  # of one threshold
-_SEVERAL = 2  # coordinates on either side of a threshold that means nothing: one alone is an extreme, or the neighbour
+_SEVERAL = 2  # coordinates needed on both sides of a threshold that is not anchored: an extreme value is no evidence
 
-# Of other values of variables, by name: which coordinates they put inside, and of which they tell, (k,) bool.
+# From new values of the variables, by name, to two masks (k,): inside the region, and certain to be inside or outside.
 Tells = Callable[[Mapping[str, Tensor]], tuple[Tensor, Tensor] | None]
 
 
@@ -24,15 +24,18 @@ class Region:
     """A condition that holds for the wrong coordinates and for no right one."""
 
     text: str  # x < 0 or x > 1.5
-    chance: float  # that as many coordinates, picked blindly, could be described like this; 1 where one is on a side
-    anchored: bool  # every threshold means something
-    one_sided: bool  # all values on one side of one threshold
-    level: bool = False  # one value that all of them have
-    tells: Tells | None = None  # where a region of values is, None of places
+    chance: float  # probability that a random choice of as many coordinates could be described by such a region
+    anchored: bool  # every threshold is zero or an argument of the function
+    one_sided: bool  # there is a single threshold
+    level: bool = False  # all wrong coordinates have the same value
+    tells: Tells | None = None  # membership by values; None for a region of positions
 
 
 def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, relevant: Tensor) -> Iterator[Region]:
-    """Yield the regions that tell `wrong` from the other `relevant` coordinates, (k,) bool, the simplest first."""
+    """Yield the regions that separate `wrong` from the other `relevant` coordinates, the simplest first.
+
+    `found` are the variables along the axis, `known` the scalar arguments, `wrong` and `relevant` masks (k,).
+    """
     right = relevant & ~wrong
     if not bool(wrong.any()) or not bool(right.any()):
         return
@@ -53,14 +56,18 @@ def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, re
 
 
 def chance(families: int, total: int, chosen: int) -> float:
-    """Return families / (total over chosen): how likely a blind choice belongs to one of so many families."""
-    ways = math.lgamma(total + 1) - math.lgamma(chosen + 1) - math.lgamma(total - chosen + 1)
-    return min(1.0, families * math.exp(-ways))
+    """Return families / binomial(total, chosen), at most 1.
+
+    This is the probability that a random choice of `chosen` coordinates equals one of `families` given sets.
+    """
+    log_choices = math.lgamma(total + 1) - math.lgamma(chosen + 1) - math.lgamma(total - chosen + 1)
+    return min(1.0, families * math.exp(-log_choices))
 
 
 def _one_sided(
     variable: Variable, known: Sequence[float], wrong: Tensor, right: Tensor, tried: int = 1
 ) -> Iterator[Region]:
+    """Yield "x < 0" or "x > 1"; `tried` is the number of variables that could have given the region."""
     bad, good = variable.values[wrong], variable.values[right]
     families = 1 if variable.form is Form.DISTANCE else tried * _SIDES
     likely = chance(families, len(bad) + len(good), len(bad))
@@ -71,25 +78,29 @@ def _one_sided(
         if gap.inner < gap.outer if sign == "<" else gap.inner > gap.outer:
             found = threshold(gap, known)
             text = f"{variable.name} {sign} {told(found.value, gap)}"
-            tells = _telling(variable.name, bad, good)
-            known_by = likely if found.anchored or min(len(bad), len(good)) >= _SEVERAL else 1.0
-            yield Region(text=text, chance=known_by, anchored=found.anchored, one_sided=True, tells=tells)
+            tells = _membership(variable.name, bad, good)
+            coincidence = likely if found.anchored or min(len(bad), len(good)) >= _SEVERAL else 1.0
+            yield Region(text=text, chance=coincidence, anchored=found.anchored, one_sided=True, tells=tells)
 
 
 def _level(variable: Variable, wrong: Tensor, right: Tensor) -> Iterator[Region]:
-    """Yield "x = 0" where several coordinates share one value."""
+    """Yield "x = 0" if all wrong coordinates, and no right ones, have one value."""
     bad, good = variable.values[wrong], variable.values[right]
     if len(bad) >= 2 and bool((bad == bad[0]).all()) and not bool((good == bad[0]).any()):
         likely = chance(1 + len(torch.unique(good)), len(bad) + len(good), len(bad))
         text = f"{variable.name} = {float(bad[0]) + 0.0:.6g}"  # no -0
-        tells = _telling(variable.name, bad, good)
+        tells = _membership(variable.name, bad, good)
         yield Region(text=text, chance=likely, anchored=False, one_sided=False, level=True, tells=tells)
 
 
 def _two_sided(
     variable: Variable, known: Sequence[float], wrong: Tensor, right: Tensor, tried: int
 ) -> Iterator[Region]:
-    """Yield what lies between two thresholds, or beyond them: so many regions hold any one number of coordinates."""
+    """Yield "x < 0 or x > 1" and "0 < x < 1".
+
+    For the chance: of n coordinates, n - 2 sets of a given size lie outside or between two thresholds. `tried` is a
+    further factor, for the variables that could have given the region.
+    """
     bad, good = variable.values[wrong], variable.values[right]
     name = variable.name
     for inner, outer, form in ((good, bad, "{0} < {1} or {0} > {2}"), (bad, good, "{1} < {0} < {2}")):
@@ -97,7 +108,7 @@ def _two_sided(
         if len(below) + len(above) < len(outer) or not len(below) or not len(above):
             continue
         low, high = (float(below.max()), float(inner.min())), (float(above.min()), float(inner.max()))
-        if inner is bad:  # a threshold may equal the right value, not the wrong one
+        if inner is bad:  # a gap starts at the wrong value, which the threshold must not equal
             low, high = low[::-1], high[::-1]
         gaps = [Gap(inner=inner_end, outer=outer_end) for inner_end, outer_end in (low, high)]
         ends = [threshold(gap, known) for gap in gaps]
@@ -109,17 +120,18 @@ def _two_sided(
             size = Variable(name=f"|{name}|", form=Form.DISTANCE, values=variable.values.abs())
             text = next((region.text for region in _one_sided(size, known, wrong, right)), text)
         likely = chance(tried * max(1, len(bad) + len(good) - 2), len(bad) + len(good), len(bad))
-        tells = _telling(name, bad, good)
-        meant = lower < upper and all(end.anchored for end in ends)
-        if not meant and min(len(bad), len(good)) < _SEVERAL:
+        tells = _membership(name, bad, good)
+        anchored = lower < upper and all(end.anchored for end in ends)
+        if not anchored and min(len(bad), len(good)) < _SEVERAL:
             likely = 1.0
-        yield Region(text=text, chance=likely, anchored=meant, one_sided=False, tells=tells)
+        yield Region(text=text, chance=likely, anchored=anchored, one_sided=False, tells=tells)
 
 
-def _telling(name: str, bad: Tensor, good: Tensor) -> Tells:
-    """Return what tells coordinates by the values (k,) of a variable that wrong and right ones have here.
+def _membership(name: str, bad: Tensor, good: Tensor) -> Tells:
+    """Return the test of membership by new values of a variable, from its values at wrong and at right coordinates.
 
-    A value is of the side that both of its neighbours are of; between two of different sides nobody knows.
+    A new value is inside if the next larger known value is one of a wrong coordinate. That is certain if the next
+    smaller one agrees.
     """
     order = torch.cat([bad, good]).argsort()
     ordered, inside_here = torch.cat([bad, good])[order], (order < len(bad))

@@ -1,4 +1,4 @@
-"""The simplest number between two neighbouring values of a sample."""
+"""The simplest threshold between two neighbouring values of a sample."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_DIGITS = 6  # that a number is told with, where these are enough
-_DEPTH = 17  # decimal places below the larger end that are tried
+_DIGITS = 6  # significant digits, at least
+_DEPTH = 17  # significant digits of the larger end, at most: enough for any float64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """An interval between the last value on one side of a threshold and the first on the other."""
+    """The interval between the wrong and the right value that are next to a threshold."""
 
-    inner: float  # the last wrong value: a threshold lies beyond it
-    outer: float  # the first right value: a threshold may equal it
+    inner: float  # the wrong value, excluded
+    outer: float  # the right value, included
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +23,11 @@ class Threshold:
     """A number in a gap."""
 
     value: float
-    anchored: bool  # zero, or an argument of the function: more than a number that happens to fit
+    anchored: bool  # the number is zero or an argument of the function, not just any number that fits
 
 
 def told(value: float, gap: Gap) -> str:
-    """Return a number in a gap with as many digits as it takes to be in it, six at least."""
+    """Return the text of a number in a gap, with enough digits to be in it, and at least six."""
     low, high = sorted((gap.inner, gap.outer))
     texts = (f"{value:.{digits}g}" for digits in range(_DIGITS, _DEPTH + 1))
     return next((text for text in texts if low <= float(text) <= high and float(text) != gap.inner), f"{value!r}")
@@ -45,7 +45,7 @@ def threshold(gap: Gap, known: Iterable[float]) -> Threshold:
 
 
 def _simplest(low: float, high: float) -> float:
-    """Return the number with the fewest digits in (low, high]; of several, the one nearest to the middle."""
+    """Return the number with the fewest digits in (low, high]; if there are several, the one nearest to the middle."""
     middle = low / 2 + high / 2
     top = math.floor(math.log10(max(abs(low), abs(high)))) + 1
     for exponent in range(top, top - _DEPTH, -1):

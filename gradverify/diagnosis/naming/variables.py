@@ -1,4 +1,4 @@
-"""What a region of coordinates can be described by: their own values, distances, other tensors' values."""
+"""Variables that describe a region of coordinates: a tensor's own values, differences, other tensors' values."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from gradverify.core.whole.evidence import Site
 
 
 class Axis(Enum):
-    """Along which side of a Jacobian coordinates are told apart."""
+    """Dimension of a Jacobian: rows are outputs, columns are inputs."""
 
     OUTPUT = 0
     INPUT = 1
 
 
 class Form(Enum):
-    """What a variable is, and so which regions of it are natural."""
+    """Kind of a variable, which decides the order in which its regions are tried."""
 
-    OWN = "own"  # the values of the very coordinates
-    DISTANCE = "distance"  # between them and another tensor's
-    OTHER = "other"
+    OWN = "own"  # the values of the output or input itself
+    DISTANCE = "distance"  # absolute difference from another tensor
+    OTHER = "other"  # anything else: other tensors, differences, products
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """One number per coordinate."""
+    """A named quantity with one value per coordinate."""
 
     name: str
     form: Form
@@ -39,12 +39,12 @@ class Variable:
 
 
 def side(evidence: Site, axis: Axis) -> Block:
-    """Return the block whose coordinates lie along this axis of the Jacobian."""
+    """Return the output or the input whose coordinates lie along this axis of the Jacobian."""
     return evidence.wrt if axis is Axis.INPUT else evidence.of
 
 
 def variables(evidence: Site, axis: Axis) -> tuple[Variable, ...]:
-    """Return the variables along an axis, the most natural first; those that are not finite are left out."""
+    """Return the finite variables along an axis, the most natural first."""
     block = side(evidence, axis)
     point, value = coordinates(evidence)
     own = (value if axis is Axis.OUTPUT else point)[block.coordinates]
@@ -52,16 +52,18 @@ def variables(evidence: Site, axis: Axis) -> tuple[Variable, ...]:
     found = [Variable(name=block.name, form=Form.OWN, values=own)]
     if axis is Axis.INPUT:
         found += [
-            Variable(name=f"|{block.name} - {other}|", form=Form.DISTANCE, values=(own - theirs).abs())
-            for other, theirs in given
+            Variable(name=f"|{block.name} - {other}|", form=Form.DISTANCE, values=(own - their_values).abs())
+            for other, their_values in given
         ]
         found += [
-            Variable(name=f"{block.name} - {other}", form=Form.OTHER, values=own - theirs) for other, theirs in given
+            Variable(name=f"{block.name} - {other}", form=Form.OTHER, values=own - their_values)
+            for other, their_values in given
         ]
-    found += [Variable(name=other, form=Form.OTHER, values=theirs) for other, theirs in given]
+    found += [Variable(name=other, form=Form.OTHER, values=their_values) for other, their_values in given]
     if axis is Axis.INPUT:
         found += [
-            Variable(name=f"{block.name}·{other}", form=Form.OTHER, values=own * theirs) for other, theirs in given
+            Variable(name=f"{block.name}·{other}", form=Form.OTHER, values=own * their_values)
+            for other, their_values in given
         ]
     if axis is Axis.INPUT and evidence.of.shape == block.shape:
         result = value[evidence.of.coordinates]
@@ -70,19 +72,19 @@ def variables(evidence: Site, axis: Axis) -> tuple[Variable, ...]:
 
 
 def scalars(evidence: Site) -> tuple[float, ...]:
-    """Return the numbers that the function was given, and their negatives."""
+    """Return the float arguments of the function and their negatives."""
     given = [entry.value for entry in evidence.backward.problem.bound if isinstance(entry.value, float)]
     return tuple(value for number in given for value in (number, -number))
 
 
 def is_sorted(values: Tensor) -> bool:
-    """Tell whether values rise, or fall, from one coordinate to the next."""
+    """True if the values (k,) never decrease, or never increase."""
     steps = values.diff()
     return bool((steps >= 0).all() or (steps <= 0).all())
 
 
 def coordinates(evidence: Site) -> tuple[Tensor, Tensor]:
-    """Return the point and the value there, as coordinates of all inputs and of all outputs."""
+    """Return the values of all inputs, and of all outputs at this point, each as one flat tensor."""
     backward, device = evidence.backward, evidence.device
     point = flatten(primal.tensor for primal in backward.problem.primals)
     tape = backward.tape if is_intact(backward.tape) else record(backward.problem)
@@ -90,7 +92,7 @@ def coordinates(evidence: Site) -> tuple[Tensor, Tensor]:
 
 
 def _given(evidence: Site, own: Block, point: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield the other tensors of the block's shape that the function was given."""
+    """Yield the names and flat values of all other inputs and tensor arguments of the shape of `own`."""
     for block in evidence.inputs:
         if block != own and block.shape == own.shape:
             yield block.name, point[block.coordinates]

@@ -1,4 +1,4 @@
-"""Words that several causes share."""
+"""Texts that several causes share."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from decimal import ROUND_CEILING, Context
 
 from gradverify.core.model.coordinates import Block, unravel
 
-_WHOLE = 0.9995  # a share that is printed as all of it
-_NAMED = 3  # places that are listed by name
+_WHOLE = 0.9995  # a share that would be printed as 100.0 %, and is omitted
+_NAMED = 3  # items of a longer list that are written out
 
 
 def everywhere(share: float) -> str:
-    """Return " in every entry", or the share where that is less."""
+    """Return " in every entry", or the share in brackets if it is less than the whole error."""
     return " in every entry" if share >= _WHOLE else part(share)
 
 
 def part(share: float) -> str:
-    """Return the share in brackets, nothing where it is the whole error."""
+    """Return the share in brackets, or "" if it is the whole error."""
     return "" if share >= _WHOLE else f" ({100 * share:.1f} % of the error)"
 
 
 def place(block: Block, position: int) -> str:
-    """Return a tensor's entry as Python would write it."""
+    """Return a tensor's entry at a flat index as Python would write it: "x[1, 5]"."""
     index = unravel(position, block.shape)
     return f"{block.name}[{', '.join(map(str, index))}]" if index else block.name
 
 
 def listed(words: Sequence[str]) -> str:
-    """Return "a", "a and b", or "a, b and c"; of more than a few, the first and how many follow."""
+    """Return "a", "a and b", or "a, b and c"; for more than four words, the first three and "and 2 more"."""
     if len(words) > _NAMED + 1:
         return f"{', '.join(words[:_NAMED])} and {len(words) - _NAMED} more"
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
@@ -40,5 +40,5 @@ def differ(wrong: int, total: int, noun: str) -> str:
 
 
 def rounded_up(value: float) -> str:
-    """Return a positive number with one digit and not below it: "4e-06" for 3.2e-6."""
+    """Return a positive number rounded up to one significant digit: "4e-06" for 3.2e-6."""
     return f"{float(Context(prec=1, rounding=ROUND_CEILING).create_decimal(repr(value))):.1g}"
