@@ -1,4 +1,4 @@
-"""The causes there are, and the search for the first that explains an error."""
+"""The list of all causes, and the search for the first that explains an error."""
 
 from __future__ import annotations
 
@@ -43,37 +43,37 @@ Find = Callable[[Evidence, Seen], Diagnosis | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One pattern and its name."""
+    """A cause and the function that tests for it."""
 
     name: str
-    find: Find
+    find: Find  # returns None if the cause does not explain the error
 
 
-def _wrong_branch(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    if is_of_one_input(seen):
+def _wrong_branch(evidence: Evidence, entries: Seen) -> Diagnosis | None:
+    if is_of_one_input(entries):
         return None
-    return wrong_branch(evidence, seen) or wrong_branches(evidence, seen)
+    return wrong_branch(evidence, entries) or wrong_branches(evidence, entries)
 
 
-def _missing_mask(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    return missing_mask(evidence, seen) or inverted_mask(evidence, seen)
+def _missing_mask(evidence: Evidence, entries: Seen) -> Diagnosis | None:
+    return missing_mask(evidence, entries) or inverted_mask(evidence, entries)
 
 
-def _missing_factor(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    found = missing_factor(evidence, seen) or statistic_by_slice(evidence, seen)
+def _missing_factor(evidence: Evidence, entries: Seen) -> Diagnosis | None:
+    found = missing_factor(evidence, entries) or statistic_by_slice(evidence, entries)
     if found is not None:
         return found
-    found = mistaken_factor(evidence, seen)
-    if found is None or _wrong_branch(evidence, seen):
-        return None  # a region is the simpler reason
-    return cotangent_alone(evidence, seen) or found
+    found = mistaken_factor(evidence, entries)
+    if found is None or _wrong_branch(evidence, entries):
+        return None  # a region is the simpler explanation
+    return cotangent_alone(evidence, entries) or found
 
 
-def _single_elements(evidence: Evidence, seen: Seen) -> Diagnosis | None:
-    return factor_by_place(evidence, seen) or single_elements(evidence, seen)
+def _single_elements(evidence: Evidence, entries: Seen) -> Diagnosis | None:
+    return factor_by_place(evidence, entries) or single_elements(evidence, entries)
 
 
-# Simplest first: what has no free parameter before what has one, what holds everywhere before what holds in a region.
+# Simplest first: patterns without a free parameter before those with one, patterns of all entries before regions.
 CAUSES: tuple[Cause, ...] = (
     Cause(name="missing-cotangent", find=missing_cotangent),
     Cause(name="low-precision-backward", find=low_precision_backward),
@@ -103,26 +103,29 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="single-elements", find=_single_elements),
     Cause(name="approximate", find=approximate),
 )
-_AT_LAST = (
+_FALLBACKS = (
     computed_elsewhere,
     lost_paths,
     missing_summand,
     missing_by_line,
     one_tensor_alone,
     cotangent_alone,
-)  # say least of where and why
+)  # tried after all patterns, as they explain least
 
 
 def diagnose(evidence: Evidence | Sums) -> Diagnosis | None:
-    """Return the first cause that explains at least 99 % of the squared error of a block, None where none does."""
+    """Return the first cause that explains at least 99 % of the squared error of a block, None if there is none.
+
+    If a part of the error does not depend on the cotangent, only a missing cotangent is tried.
+    """
     if isinstance(evidence, Sums):
         return diagnose_sums(evidence)
-    seen = block_of(evidence)
-    if seen is None:
+    entries = block_of(evidence)
+    if entries is None:
         return None
-    forgotten = missing_cotangent(evidence, seen)
-    if forgotten is not None or stays_without(evidence, seen):
-        return forgotten
-    _, *patterns, small = (cause.find for cause in CAUSES)
-    finds = (*patterns, *_AT_LAST, small)
-    return next(filter(None, (find(evidence, seen) for find in finds)), None)
+    without_cotangent = missing_cotangent(evidence, entries)
+    if without_cotangent is not None or stays_without(evidence, entries):
+        return without_cotangent
+    _, *patterns, approximate_last = (cause.find for cause in CAUSES)
+    finds = (*patterns, *_FALLBACKS, approximate_last)
+    return next(filter(None, (find(evidence, entries) for find in finds)), None)

@@ -1,1 +1,1 @@
-"""Causes of errors in blocks too large to be looked at whole, told by random sums over all of their entries."""
+"""Causes of errors in blocks too large to be stored, tested by random projections of all their entries."""

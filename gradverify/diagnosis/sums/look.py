@@ -1,4 +1,4 @@
-"""Some columns and rows of a block, beside the sums over all of it: what patterns are guessed from."""
+"""A sample of the columns and rows of a large block, from which patterns are guessed."""
 
 from __future__ import annotations
 
@@ -11,41 +11,53 @@ from gradverify.core.model.coordinates import Block, total
 from gradverify.core.whole.patterns import Column, Row, columns, rows
 from gradverify.core.whole.sums import Asked
 
-_RANDOM = 16  # places looked at, spread over the block
-_KNOWN = 8  # and of the wrong ones
+_RANDOM = 16  # columns, and rows, chosen at random
+_KNOWN = 8  # columns, and rows, that are known to be wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """A block with some of its columns and rows."""
+    """The random projections of a block, with a sample of its columns and rows."""
 
     asked: Asked
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    anywhere: int  # so many of either, the first, were picked blindly
+    anywhere: int  # number of leading columns, and rows, that were chosen at random
 
 
-def look(asked: Asked) -> Look:
-    """Look at some columns, at 6 forwards each or more, and some rows, at a vjp each."""
-    sums = asked.sums
+def look(projections: Asked) -> Look:
+    """Return a sample of columns and rows: random ones, wrong ones, and the first, middle and last.
+
+    A column costs at least 6 forward evaluations, a row one vjp.
+    """
+    sums = projections.sums
     generator = torch.Generator().manual_seed(sums.seed + 6)
-    blind = [_blindly(block, generator) for block in (sums.wrt, sums.of)]
-    anywhere = min(map(len, blind))
+    random = [_random(block, generator) for block in (sums.wrt, sums.of)]
+    random_count = min(map(len, random))
     inputs, outputs = (
-        list(dict.fromkeys([*picked[:anywhere], *known.tolist()[:_KNOWN], *picked[anywhere:], *_corners(block)]))
+        list(
+            dict.fromkeys([*picked[:random_count], *known.tolist()[:_KNOWN], *picked[random_count:], *_corners(block)])
+        )
         for picked, known, block in (
-            (blind[0], sums.found.inputs, sums.wrt),
-            (blind[1], sums.found.outputs, sums.of),
+            (random[0], sums.found.inputs, sums.wrt),
+            (random[1], sums.found.outputs, sums.of),
         )
     )
-    return Look(asked=asked, columns=tuple(columns(asked, inputs)), rows=tuple(rows(asked, outputs)), anywhere=anywhere)
+    return Look(
+        asked=projections,
+        columns=tuple(columns(projections, inputs)),
+        rows=tuple(rows(projections, outputs)),
+        anywhere=random_count,
+    )
 
 
-def _blindly(block: Block, generator: torch.Generator) -> list[int]:
+def _random(block: Block, generator: torch.Generator) -> list[int]:
+    """Return random positions in a block, each at most once."""
     places: Tensor = torch.randperm(total(block.shape), generator=generator)
     return [int(place) for place in places[:_RANDOM]]
 
 
 def _corners(block: Block) -> list[int]:
+    """Return the first, the middle and the last position in a block."""
     size = total(block.shape)
     return sorted({0, size // 2, size - 1})
