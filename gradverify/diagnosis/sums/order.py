@@ -1,4 +1,4 @@
-"""The right numbers in the wrong places: guessed from some columns and rows, held against sums over all of them."""
+"""Rearranged Jacobians: guessed from a sample of columns and rows, tested by projections of all entries."""
 
 from __future__ import annotations
 
@@ -17,59 +17,62 @@ from gradverify.diagnosis.block.arrangement import Arrangement, rolls, transposi
 from gradverify.diagnosis.causes.arranged import PERMUTED, SHIFTED, TRANSPOSED, is_shift
 from gradverify.diagnosis.sums.look import Look
 
-_SAME = 1e-4  # relative: what two columns, or rows, of the same numbers differ by at most
-_PAIRS = 4  # columns, or rows, that are found in another place before there may be an order
-_TRIED, _NEAR = 24, 2  # orders of both sides, of which few columns say nothing: how many, and places moved by
+_SAME = 1e-4  # of the largest number: tolerance for two equal columns, or rows
+_PAIRS = 4  # columns, or rows, that must be found in another place before an order is tried
+_TRIED, _NEAR = 24, 2  # orders of rows and columns at once, which no sample can reject: number tried, distance at most
 
 
 def transposed(look: Look) -> Diagnosis | None:
-    """Two dimensions of a gradient or a cotangent, or the two sides of the Jacobian, are exchanged."""
+    """Diagnose two exchanged dimensions of a gradient or a cotangent, or a transposed Jacobian."""
     sums = look.asked.sums
     found = _first(TRANSPOSED, look, transpositions(sums))
-    return found if found is not None else _sides(look.asked)
+    return found if found is not None else _transposed_jacobian(look.asked)
 
 
 def shifted(look: Look) -> Diagnosis | None:
-    """All numbers are one place away along a dimension from where they belong, and the last goes round."""
+    """Diagnose a cyclic shift by one place along a dimension."""
     return _first(SHIFTED, look, filter(is_shift, rolls(look.asked.sums)))
 
 
 def permuted(look: Look) -> Diagnosis | None:
-    """The columns or the rows of the derivative are all there, in another order."""
+    """Diagnose a roll or a reversal of the gradient, of the cotangent, or of the saved tensor."""
     return _first(PERMUTED, look, rolls(look.asked.sums))
 
 
 def _first(cause: str, look: Look, candidates: Iterator[Arrangement]) -> Diagnosis | None:
-    asked = look.asked
+    """Return the diagnosis of the first arrangement that fits the sample and then the projections."""
+    projections = look.asked
     columns, rows = _found_columns(look), _found_rows(look)
-    both = 0
+    tried = 0
     for arrangement in candidates:
         if arrangement.rows is None or arrangement.columns is None:
             pairs = columns if arrangement.rows is None else rows
             order = arrangement.columns if arrangement.rows is None else arrangement.rows
             assert order is not None
-            plausible = len(pairs) >= _PAIRS and all(int(order[to]) == at for to, at in pairs)
+            plausible = len(pairs) >= _PAIRS and all(int(order[claimed]) == numeric for claimed, numeric in pairs)
         else:
-            plausible = arrangement.far <= _NEAR and both < _TRIED
-            both += plausible
-        if plausible and _explains(asked, arrangement):
+            plausible = arrangement.far <= _NEAR and tried < _TRIED
+            tried += plausible
+        if plausible and _explains(projections, arrangement):
             return Diagnosis(cause=cause, explanation=arrangement.text, share=1.0)
     return None
 
 
-def _explains(asked: Asked, arrangement: Arrangement) -> bool:
+def _explains(projections: Asked, arrangement: Arrangement) -> bool:
+    """True if the projections agree with the arrangement; the first direction is tested alone, to save forwards."""
     pattern = Pattern(
-        rows=_coordinates(asked.sums.of, arrangement.rows), columns=_coordinates(asked.sums.wrt, arrangement.columns)
+        rows=_coordinates(projections.sums.of, arrangement.rows),
+        columns=_coordinates(projections.sums.wrt, arrangement.columns),
     )
-    one = replace(
-        asked,
-        directions=asked.directions[:1],
-        slopes=asked.slopes[:1],
-        claimed=asked.claimed[:, :1],
-        rounding=asked.rounding[:, :1],
-        typical=asked.typical[:, :1],
+    first_direction = replace(
+        projections,
+        directions=projections.directions[:1],
+        slopes=projections.slopes[:1],
+        claimed=projections.claimed[:, :1],
+        rounding=projections.rounding[:, :1],
+        typical=projections.typical[:, :1],
     )
-    return explains(one, pattern) and explains(asked, pattern)
+    return explains(first_direction, pattern) and explains(projections, pattern)
 
 
 def _coordinates(block: Block, order: Tensor | None) -> Tensor | None:
@@ -77,14 +80,14 @@ def _coordinates(block: Block, order: Tensor | None) -> Tensor | None:
 
 
 def _found_columns(look: Look) -> list[tuple[int, int]]:
-    """Return where the columns that were looked at are claimed: of which input, and of which it is the derivative."""
+    """Return (claimed column, equal numeric column) for each sampled column that equals exactly one claimed column."""
     claimed = look.asked.answers[:, look.asked.sums.wrt.coordinates]
-    live = [column for column in look.columns if bool((column.sums != 0).any())]
-    return list(_pairs([(column.place, Estimate(value=column.sums, bar=column.bar)) for column in live], claimed))
+    nonzero = [column for column in look.columns if bool((column.sums != 0).any())]
+    return list(_pairs([(column.place, Estimate(value=column.sums, bar=column.bar)) for column in nonzero], claimed))
 
 
 def _found_rows(look: Look) -> list[tuple[int, int]]:
-    """Return which output is claimed in place of those whose rows were looked at."""
+    """Return (claimed row, equal numeric row) for each sampled row that equals exactly one numeric row."""
     at = look.asked.sums.of.coordinates
     numeric = torch.stack([found.value[at] for found in look.asked.slopes])  # (L, p)
     bar = torch.stack([found.bar[at] for found in look.asked.slopes])
@@ -98,19 +101,20 @@ def _found_rows(look: Look) -> list[tuple[int, int]]:
 
 
 def _pairs(known: list[tuple[int, Estimate]], claimed: Tensor) -> Iterator[tuple[int, int]]:
+    """Yield (claimed column, numeric column) for each known numeric column that equals exactly one of `claimed`."""
     for place, numeric in known:
-        slack = BAR_FACTOR * numeric.bar + _SAME * numeric.value.abs().max()
-        near = (claimed - numeric.value.unsqueeze(1)).abs() <= slack.unsqueeze(1)
+        tolerance = BAR_FACTOR * numeric.bar + _SAME * numeric.value.abs().max()
+        near = (claimed - numeric.value.unsqueeze(1)).abs() <= tolerance.unsqueeze(1)
         places = near.all(0).nonzero().flatten()
         if len(places) == 1:
             yield int(places), place
 
 
-def _sides(asked: Asked) -> Diagnosis | None:
-    """What is claimed is the transposed Jacobian."""
-    of, wrt = asked.sums.of, asked.sums.wrt
+def _transposed_jacobian(projections: Asked) -> Diagnosis | None:
+    """Diagnose a claimed Jacobian that is the transposed numeric one."""
+    of, wrt = projections.sums.of, projections.sums.wrt
     sizes = [len(range(*block.coordinates.indices(block.stop))) for block in (of, wrt)]
-    if sizes[0] != sizes[1] or sizes[0] == 1 or not holds(asked, exchanged(asked)):
+    if sizes[0] != sizes[1] or sizes[0] == 1 or not holds(projections, exchanged(projections)):
         return None
     text = "analytic = numeric transposed: J·cotangent instead of cotangent·J"
     return Diagnosis(cause=TRANSPOSED, explanation=text, share=1.0)

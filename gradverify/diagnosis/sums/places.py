@@ -1,4 +1,4 @@
-"""Errors confined to some inputs or outputs: a region of values, an edge, or what forward masks."""
+"""Errors confined to some inputs or outputs of a large block: a region of values, an edge, or a missing mask."""
 
 from __future__ import annotations
 
@@ -27,39 +27,43 @@ from gradverify.diagnosis.naming.wording import differ
 from gradverify.diagnosis.sums.look import Look
 from gradverify.diagnosis.sums.whole import ratio
 
-_TILES = (4, 8, 16, 32, 64, 128, 256)  # sizes that are tried
-_CHANGES = 2  # between right and wrong along an order: a region has one edge or two
-_LOOKS = 4  # at coordinates of the same number, until one tells
-_SEVERAL = 2  # wrong coordinates: one alone is no region
-_SAME = 1e-6  # relative
+_TILES = (4, 8, 16, 32, 64, 128, 256)  # tile sizes that are tried
+_CHANGES = 2  # from right to wrong or back along an order, at most: a region has one or two boundaries
+_TRIES = 4  # coordinates with the same key, until one is clearly right or wrong
+_SEVERAL = 2  # wrong coordinates that a region needs
+_SAME = 1e-6  # relative tolerance for values of one constant
 
 
 def placed(look: Look) -> Diagnosis | None:
-    """The wrong entries are those of some inputs, or of some outputs, and one relation holds there."""
+    """Diagnose wrong entries that are all those of some inputs, or of some outputs, and satisfy one relation."""
     for axis in (Axis.INPUT, Axis.OUTPUT):
         for group in _groups(look, axis):
-            found = _explained(look.asked, group)
-            if found is not None:
-                return found
+            diagnosis = _explained(look.asked, group)
+            if diagnosis is not None:
+                return diagnosis
     return None
 
 
-def relation(asked: Asked, group: Group) -> str | None:
-    """Return what is measured to hold in all entries of a group, if everything else is right: "2 × numeric"."""
-    part = of_inputs(asked, group.wrong) if group.axis is Axis.INPUT else of_outputs(asked, group.wrong)
-    if not agrees(asked, rest(asked, part)) or agrees(asked, part):
+def relation(projections: Asked, group: Group) -> str | None:
+    """Return the relation in all entries of the wrong coordinates: "analytic = 2 × numeric".
+
+    Returns None if no relation is known, if entries elsewhere are wrong, or if those of the group are right.
+    """
+    part = of_inputs(projections, group.wrong) if group.axis is Axis.INPUT else of_outputs(projections, group.wrong)
+    if not agrees(projections, rest(projections, part)) or agrees(projections, part):
         return None
-    return _holding(asked, group, part)
+    return _holding(projections, group, part)
 
 
-def _explained(asked: Asked, group: Group) -> Diagnosis | None:
-    sums = asked.sums
+def _explained(projections: Asked, group: Group) -> Diagnosis | None:
+    """Return the diagnosis of a group by its positions, by its values, or as masked; None if none applies."""
+    sums = projections.sums
     by_place = next((region for region in edges(sums, group) if likely(region) <= BY_PLACE), None)
     region = by_place or next((region for region in by_value(sums, group) if likely(region) <= BY_VALUE), None)
-    alone = bool((group.wrong | ~_silent(asked, group.axis)).all())  # nothing else may be masked
-    if region is None and not alone:
+    all_masked = bool((group.wrong | ~_silent(projections, group.axis)).all())  # no right coordinate is zero
+    if region is None and not all_masked:
         return None
-    holds_there = relation(asked, group)
+    holds_there = relation(projections, group)
     if holds_there is None:
         return None
     noun = "elements" if group.axis is Axis.INPUT else "outputs"
@@ -67,7 +71,7 @@ def _explained(asked: Asked, group: Group) -> Diagnosis | None:
     if holds_there.endswith(_MASKED):
         where = described(sums, group.axis, group.wrong, torch.ones_like(group.wrong))
         text = f"{count}; {holds_there}{f', at {where}' if where else ''}"
-        return Diagnosis(cause=MISSING_MASK, explanation=text, share=1.0) if where or alone else None
+        return Diagnosis(cause=MISSING_MASK, explanation=text, share=1.0) if where or all_masked else None
     if region is None:
         return None
     cause = WRONG_BRANCH if by_place is None else BOUNDARY_TILE
@@ -77,65 +81,72 @@ def _explained(asked: Asked, group: Group) -> Diagnosis | None:
 _MASKED = "where numeric = 0"
 
 
-def _holding(asked: Asked, group: Group, part: Part) -> str | None:
-    multiple = _multiple(asked, group)
-    if holds(asked, scaled(part.numeric, 0.0), part.claimed):
+def _holding(projections: Asked, group: Group, part: Part) -> str | None:
+    """Return the relation between both sides of `part`, the projections of the group's entries, or None."""
+    multiple = _multiple(projections, group)
+    if holds(projections, scaled(part.numeric, 0.0), part.claimed):
         return "analytic = 0" if not bool((part.claimed != 0).any()) else None
-    if holds(asked, part.numeric, torch.zeros_like(part.claimed)):
+    if holds(projections, part.numeric, torch.zeros_like(part.claimed)):
         return f"analytic {f'= {multiple}' if multiple else '≠ 0'} {_MASKED}"
     found = ratio(part)
     if found is not None:
         factor, words = named(found)
-        if holds(asked, scaled(part.numeric, factor), part.claimed):
+        if holds(projections, scaled(part.numeric, factor), part.claimed):
             return f"analytic = {words}"
     return f"analytic = {multiple}" if multiple else None
 
 
-def _multiple(asked: Asked, group: Group) -> str | None:
-    """Return "cotangent", or "3 × cotangent", where that is what backward returns for these inputs."""
-    of, wrt = asked.sums.of, asked.sums.wrt
+def _multiple(projections: Asked, group: Group) -> str | None:
+    """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it for these inputs."""
+    of, wrt = projections.sums.of, projections.sums.wrt
     if group.axis is not Axis.INPUT or of.shape != wrt.shape:
         return None
-    given = asked.cotangents[:, of.coordinates][:, group.wrong]
-    values = (asked.answers[:, wrt.coordinates][:, group.wrong] / given)[given != 0]
-    middle = float(values.median()) if len(values) else 0.0
-    if middle == 0 or bool(((values - middle).abs() > _SAME * abs(middle)).any()):
+    given = projections.cotangents[:, of.coordinates][:, group.wrong]
+    values = (projections.answers[:, wrt.coordinates][:, group.wrong] / given)[given != 0]
+    median = float(values.median()) if len(values) else 0.0
+    if median == 0 or bool(((values - median).abs() > _SAME * abs(median)).any()):
         return None
-    return times(middle, "cotangent")
+    return times(median, "cotangent")
 
 
-def _silent(asked: Asked, axis: Axis) -> Tensor:
-    """Tell which inputs get nothing from any cotangent, or which outputs move with no input."""
+def _silent(projections: Asked, axis: Axis) -> Tensor:
+    """Mask of inputs whose gradient is zero for every cotangent, or of outputs that are constant along the directions.
+
+    The slopes of such outputs are zero within their error bars.
+    """
     if axis is Axis.INPUT:
-        return (asked.answers[:, asked.sums.wrt.coordinates] == 0).all(0)
-    at = asked.sums.of.coordinates
-    return torch.stack([found.value[at].abs() <= found.bar[at] for found in asked.slopes]).all(0)
+        return (projections.answers[:, projections.sums.wrt.coordinates] == 0).all(0)
+    at = projections.sums.of.coordinates
+    return torch.stack([found.value[at].abs() <= found.bar[at] for found in projections.slopes]).all(0)
 
 
 def _groups(look: Look, axis: Axis) -> Iterator[Group]:
-    """Yield what may be the wrong coordinates along an axis: exactly, or guessed by every order there is."""
-    asked = look.asked
-    sums, silent = asked.sums, _silent(asked, axis)
+    """Yield possible sets of wrong coordinates along an axis.
+
+    This is the exact set if all wrong places are known, else one guess for every order of the coordinates.
+    """
+    projections = look.asked
+    sums, silent = projections.sums, _silent(projections, axis)
     if sums.all_places:
         known = sums.found.inputs if axis is Axis.INPUT else sums.found.outputs
         wrong = torch.zeros_like(silent).index_fill(0, known.to(sums.device), True)
         if int(wrong.sum()) >= _SEVERAL and bool((~wrong & ~silent).any()):
             yield Group(axis=axis, wrong=wrong, relevant=wrong | ~silent)
         return
-    seen: Sequence[Column | Row] = look.columns if axis is Axis.INPUT else look.rows
-    if not any(each.wrong for each in seen) or not any(each.right for each in seen):
+    sample: Sequence[Column | Row] = look.columns if axis is Axis.INPUT else look.rows
+    if not any(each.wrong for each in sample) or not any(each.right for each in sample):
         return
-    for values in _orders(sums.of if axis is Axis.OUTPUT else sums.wrt, asked, axis):
-        beyond = _beyond(_Order(values=values, silent=silent, asked=asked, axis=axis), seen)
-        if beyond is not None and int(beyond.sum()) >= _SEVERAL and not bool(beyond.all()):
-            yield Group(axis=axis, wrong=beyond, relevant=beyond | ~silent)
+    for keys in _orders(sums.of if axis is Axis.OUTPUT else sums.wrt, projections, axis):
+        guess = _contiguous(_Order(keys=keys, silent=silent, projections=projections, axis=axis), sample)
+        if guess is not None and int(guess.sum()) >= _SEVERAL and not bool(guess.all()):
+            yield Group(axis=axis, wrong=guess, relevant=guess | ~silent)
 
 
-def _orders(block: Block, asked: Asked, axis: Axis) -> Iterator[Tensor]:
-    """Yield a number for every coordinate along which wrong ones may lie together: values, indices, places in tiles."""
-    for variable in variables(asked.sums, axis):
+def _orders(block: Block, projections: Asked, axis: Axis) -> Iterator[Tensor]:
+    """Yield sort keys (k,) by which the wrong coordinates may be contiguous: values, indices, positions in a tile."""
+    for variable in variables(projections.sums, axis):
         yield variable.values
-    places = torch.arange(total(block.shape), device=asked.sums.device)
+    places = torch.arange(total(block.shape), device=projections.sums.device)
     stride = 1
     for size in reversed(block.shape):
         index = places // stride % size
@@ -149,42 +160,46 @@ def _orders(block: Block, asked: Asked, axis: Axis) -> Iterator[Tensor]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Order:
-    """A number for every coordinate along an axis."""
+    """An order of the coordinates along an axis."""
 
-    values: Tensor  # (k,)
-    silent: Tensor  # (k,) bool: coordinates with nothing but zeros on one side
-    asked: Asked
+    keys: Tensor  # (k,) sort keys
+    silent: Tensor  # (k,) bool: zero gradient of an input, or constant output
+    projections: Asked
     axis: Axis
 
 
-def _beyond(order: _Order, seen: Sequence[Column | Row]) -> Tensor | None:
-    """Return the coordinates that are wrong if the wrong ones lie together, (k,) bool; None where they do not.
+def _contiguous(order: _Order, sample: Sequence[Column | Row]) -> Tensor | None:
+    """Return the mask (k,) of wrong coordinates, assuming that these, or the right ones, are contiguous in the order.
 
-    The edges are found by halving between a right and a wrong coordinate, at one look each.
+    Returns None if the sample contradicts this. Each boundary is found by bisection between a right and a wrong
+    coordinate; a step costs one column or row, or a few.
     """
-    told = sorted((float(order.values[each.place]), each.wrong) for each in seen if each.wrong or each.right)
-    if any(first[0] == second[0] and first[1] != second[1] for first, second in pairwise(told)):
+    known = sorted((float(order.keys[each.place]), each.wrong) for each in sample if each.wrong or each.right)
+    if any(first[0] == second[0] and first[1] != second[1] for first, second in pairwise(known)):
         return None
-    changes = [k for k in range(1, len(told)) if told[k - 1][1] != told[k][1]]
+    changes = [k for k in range(1, len(known)) if known[k - 1][1] != known[k][1]]
     if not 1 <= len(changes) <= _CHANGES:
         return None
-    wrong = torch.full_like(order.silent, told[0][1])
+    wrong = torch.full_like(order.silent, known[0][1])
     for k in changes:
-        edge = _edge(order, told[k - 1], told[k])
-        if edge is None:
+        boundary = _boundary(order, known[k - 1], known[k])
+        if boundary is None:
             return None
-        wrong = torch.where(order.values >= edge, told[k][1], wrong)
+        wrong = torch.where(order.keys >= boundary, known[k][1], wrong)
     return wrong
 
 
-def _edge(order: _Order, below: tuple[float, bool], above: tuple[float, bool]) -> float | None:
-    """Return the first value that is as the one above, None where a look does not tell."""
-    between = order.values[(order.values > below[0]) & (order.values < above[0])]
+def _boundary(order: _Order, below: tuple[float, bool], above: tuple[float, bool]) -> float | None:
+    """Return the smallest key whose coordinates are wrong, or right, like those of the key `above`.
+
+    `below` and `above` are (key, wrong). Returns None if a coordinate is neither clearly right nor clearly wrong.
+    """
+    between = order.keys[(order.keys > below[0]) & (order.keys < above[0])]
     candidates: Tensor = torch.unique(between)
-    low, high = 0, len(candidates)  # all before `low` are as below, all from `high` on as above
+    low, high = 0, len(candidates)  # candidates before `low` are like `below`, those from `high` on like `above`
     while low < high:
         middle = (low + high) // 2
-        wrong = _is_wrong(order, order.values == candidates[middle])
+        wrong = _is_wrong(order, order.keys == candidates[middle])
         if wrong is None:
             return None
         low, high = (low, middle) if wrong == above[1] else (middle + 1, high)
@@ -192,12 +207,12 @@ def _edge(order: _Order, below: tuple[float, bool], above: tuple[float, bool]) -
 
 
 def _is_wrong(order: _Order, here: Tensor) -> bool | None:
-    """Look at one of these coordinates, (k,) bool, or at another where that one does not tell."""
-    look: Callable[[Asked, Sequence[int]], Sequence[Column | Row]] = columns if order.axis is Axis.INPUT else rows
-    heard = here & ~order.silent  # what is silent may be wrong too, but tells less
-    places = (heard if bool(heard.any()) else here).nonzero().flatten().tolist()
-    for place in places[:: max(1, len(places) // _LOOKS)][:_LOOKS]:
-        (found,) = look(order.asked, [place])
-        if found.wrong != found.right:
-            return found.wrong
+    """True if the coordinates in the mask `here` (k,) are wrong, by the first of a few that is clear; None if none is."""
+    measure: Callable[[Asked, Sequence[int]], Sequence[Column | Row]] = columns if order.axis is Axis.INPUT else rows
+    preferred = here & ~order.silent  # a silent coordinate may be wrong too, but its error may not show
+    places = (preferred if bool(preferred.any()) else here).nonzero().flatten().tolist()
+    for place in places[:: max(1, len(places) // _TRIES)][:_TRIES]:
+        (line,) = measure(order.projections, [place])
+        if line.wrong != line.right:
+            return line.wrong
     return None

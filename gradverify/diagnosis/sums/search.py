@@ -1,4 +1,4 @@
-"""The causes that random sums can tell, and the search for the first that explains an error."""
+"""The causes that random projections can test, and the search for the first that explains an error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EVERYWHERE: tuple[Callable[[Asked], Diagnosis | None], ...] = (
     detached,
     factor,
 )
-_SOMEWHERE: tuple[Callable[[Look], Diagnosis | None], ...] = (
+_BY_SAMPLE: tuple[Callable[[Look], Diagnosis | None], ...] = (
     missing_broadcast_sum,
     transposed,
     shifted,
@@ -44,21 +44,24 @@ _SOMEWHERE: tuple[Callable[[Look], Diagnosis | None], ...] = (
 
 
 def diagnose_sums(sums: Sums) -> Diagnosis | None:
-    """Return the first cause that all sums over the block agree with, None where none does."""
+    """Return the first cause that agrees with all projections of the block, None if none does or an evaluation fails.
+
+    Patterns of all entries are tested first, then those that a sample of columns and rows suggests.
+    """
     try:
-        asked = ask(sums)
-        if not bool((asked.typical > 0).any()):
+        projections = ask(sums)
+        if not bool((projections.typical > 0).any()):
             return None
-        forgotten = missing_cotangent(asked)
-        if forgotten is not None or stays_without(asked):
-            return forgotten
-        found = next(filter(None, (cause(asked) for cause in _EVERYWHERE)), None)
+        without_cotangent = missing_cotangent(projections)
+        if without_cotangent is not None or stays_without(projections):
+            return without_cotangent
+        found = next(filter(None, (cause(projections) for cause in _EVERYWHERE)), None)
         if found is not None:
             return found
-        entries = few_entries(asked)
-        if entries is not None and asked.sums.found.total == 1:
+        entries = few_entries(projections)
+        if entries is not None and projections.sums.found.total == 1:
             return entries
-        closer, causes = look(asked), _SOMEWHERE if entries is None else (placed,)
-        return next(filter(None, (cause(closer) for cause in causes)), entries)
-    except GradverifyError:  # what cannot be asked again gets no cause
+        sample, causes = look(projections), _BY_SAMPLE if entries is None else (placed,)
+        return next(filter(None, (cause(sample) for cause in causes)), entries)
+    except GradverifyError:  # an evaluation failed
         return None

@@ -1,4 +1,4 @@
-"""An input of a large block that is given the gradient of one slice of the outputs, instead of their sum."""
+"""Missing broadcast sum in a large block: the gradient comes from one slice of the output, not from all."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from gradverify.diagnosis.sums.look import Look
 
 
 def missing_broadcast_sum(look: Look) -> Diagnosis | None:
-    """The claimed Jacobian keeps one slice of the numeric one, the first or the last, and is zero in the others."""
-    asked = look.asked
-    shape = asked.sums.of.shape
+    """Diagnose claimed rows that are right in the first, or last, slice of the output and zero in all others."""
+    projections = look.asked
+    shape = projections.sums.of.shape
     for dimension, size in enumerate(shape):
         if size == 1 or not _reaches(look, dimension):
             continue
         for kept in (0, size - 1):
-            index = _index(asked, dimension)
+            index = _index(projections, dimension)
             if all((index[row.place] == kept) or not bool(row.claimed.any()) for row in look.rows):
-                others = of_outputs(asked, index != kept)
-                if not bool((others.claimed != 0).any()) and agrees(asked, rest(asked, others)):
-                    return as_one_slice(asked.sums, dimension, kept, 1.0)
+                other_slices = of_outputs(projections, index != kept)
+                if not bool((other_slices.claimed != 0).any()) and agrees(projections, rest(projections, other_slices)):
+                    return as_one_slice(projections.sums, dimension, kept, 1.0)
     return None
 
 
 def _reaches(look: Look, dimension: int) -> bool:
-    """Tell whether almost all inputs that were looked at go into several slices of the output."""
+    """True if almost all sampled inputs contribute to several slices of the output."""
     index, at = _index(look.asked, dimension), look.asked.sums.of.coordinates
-    used = [index[column.numeric.value[at].abs() > column.numeric.bar[at]] for column in look.columns]
-    live = [slices for slices in used if len(slices)]
-    return sum(int(slices.min()) < int(slices.max()) for slices in live) >= ALMOST_ALL * len(live) > 0
+    reached = [index[column.numeric.value[at].abs() > column.numeric.bar[at]] for column in look.columns]
+    nonzero = [slices for slices in reached if len(slices)]
+    return sum(int(slices.min()) < int(slices.max()) for slices in nonzero) >= ALMOST_ALL * len(nonzero) > 0
 
 
-def _index(asked: Asked, dimension: int) -> Tensor:
-    """Return the index along a dimension of every entry of the output."""
-    shape = asked.sums.of.shape
-    places = torch.arange(total(shape), device=asked.sums.device)
+def _index(projections: Asked, dimension: int) -> Tensor:
+    """Return the index along a dimension of every entry of the output, (m,)."""
+    shape = projections.sums.of.shape
+    places = torch.arange(total(shape), device=projections.sums.device)
     return places // total(shape[dimension + 1 :]) % shape[dimension]

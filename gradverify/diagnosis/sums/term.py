@@ -1,4 +1,4 @@
-"""A term of the derivative is left out, or put in, all over a large block."""
+"""Missing or additional term of low rank in a large block."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from gradverify.core.whole.evidence import Diagnosis
 from gradverify.diagnosis.causes.term import MISSING_TERM, mixing
 from gradverify.diagnosis.sums.look import Look
 
-_HIGHEST = 2  # rank of an error that so few sums can tell
-_RATIO = 3  # the Jacobian's own rank has to be so many times the error's
-_SMALL = 1e-3  # singular values below this part of the largest are nothing
-_RIGHT = 0.2  # of the columns, or rows, that were picked blindly
+_HIGHEST = 2  # largest rank of an error that so few projections can establish
+_RATIO = 3  # smallest ratio of the rank of the numeric block to that of the error
+_SMALL = 1e-3  # of the largest singular value: smaller ones count as zero
+_RIGHT = 0.2  # largest share of right columns, and rows, among those chosen at random
 
 
 def missing_term(look: Look) -> Diagnosis | None:
-    """The error is of low rank, and reaches over most inputs and outputs."""
-    asked = look.asked
-    for seen in (look.columns, look.rows):
-        blind = seen[: look.anywhere]
-        if sum(each.right for each in blind) > _RIGHT * len(blind):
+    """Diagnose an error of low rank in most columns and most rows."""
+    projections = look.asked
+    for sample in (look.columns, look.rows):
+        random = sample[: look.anywhere]
+        if sum(each.right for each in random) > _RIGHT * len(random):
             return None
-    rank = _rank(asked.claimed - asked.numeric.value, asked.numeric.bar)
-    if not 1 <= rank <= _HIGHEST or _rank(asked.numeric.value, asked.numeric.bar) < _RATIO * rank:
+    rank = _rank(projections.claimed - projections.numeric.value, projections.numeric.bar)
+    if not 1 <= rank <= _HIGHEST or _rank(projections.numeric.value, projections.numeric.bar) < _RATIO * rank:
         return None
     return Diagnosis(cause=MISSING_TERM, explanation=mixing(rank), share=1.0)
 
 
 def _rank(sums: Tensor, bar: Tensor) -> int:
-    """Return the rank of a matrix of which sums with random vectors are known; 0 where it cannot be told."""
+    """Return the rank of a matrix from its random projections, each (K, L); 0 if their error bars are too large."""
     if not bool(torch.isfinite(sums + bar).all()):
         return 0
     scale = sums.square().mean(1, keepdim=True).sqrt().clamp(min=torch.finfo(torch.float64).tiny)

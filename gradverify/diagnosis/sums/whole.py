@@ -1,4 +1,4 @@
-"""Patterns of a whole block: zero, a factor, another tensor's derivative, something that stays without a cotangent."""
+"""Patterns of all entries of a large block: zero, a factor, another tensor's derivative, an added constant."""
 
 from __future__ import annotations
 
@@ -24,77 +24,87 @@ from gradverify.diagnosis.causes.swapped import inputs_from, outputs_from
 from gradverify.diagnosis.naming.tensors import numbers_of, places_of
 from gradverify.diagnosis.naming.variables import Axis
 
-_CLOSE = 1e-3  # of the error: what counts
+_CLOSE = 1e-3  # of the error: smaller contributions are ignored
 _UNKNOWN = Summands(of_output=None, of_gradient=None)
 
 
-def missing_cotangent(asked: Asked) -> Diagnosis | None:
-    """A cotangent of zeros is answered with something else than zeros, and that is the whole error."""
-    constant = answer_to_zero(asked.sums)
+def missing_cotangent(projections: Asked) -> Diagnosis | None:
+    """Diagnose a constant in the gradient: backward does not return zeros for a cotangent of zeros.
+
+    The constant is either added to the right gradient or replaces it in some inputs, and explains the whole error.
+    """
+    constant = answer_to_zero(projections.sums)
     if constant is None:
         return None
-    where, told = constant != 0, asked.directions[:, asked.sums.wrt.coordinates] @ constant
-    numeric = asked.numeric
-    if holds(asked, Summed(value=numeric.value + told, bar=numeric.bar)):
-        return as_cotangent(asked.sums, constant, ADDED, 1.0)
-    outside = of_inputs(asked, ~where).numeric
-    if holds(asked, Summed(value=outside.value + told, bar=outside.bar)):
-        return as_cotangent(asked.sums, constant, REPLACED, 1.0)
+    where, projected = constant != 0, projections.directions[:, projections.sums.wrt.coordinates] @ constant
+    numeric = projections.numeric
+    if holds(projections, Summed(value=numeric.value + projected, bar=numeric.bar)):
+        return as_cotangent(projections.sums, constant, ADDED, 1.0)
+    outside = of_inputs(projections, ~where).numeric
+    if holds(projections, Summed(value=outside.value + projected, bar=outside.bar)):
+        return as_cotangent(projections.sums, constant, REPLACED, 1.0)
     return None
 
 
-def stays_without(asked: Asked) -> bool:
-    """Tell whether a part of the error that counts does not depend on the cotangent."""
-    constant = answer_to_zero(asked.sums)
+def stays_without(projections: Asked) -> bool:
+    """True if a significant part of the error does not depend on the cotangent."""
+    constant = answer_to_zero(projections.sums)
     if constant is None:
         return False
-    told = asked.directions[:, asked.sums.wrt.coordinates] @ constant
-    return bool((told.abs() > _CLOSE * asked.typical).any())
+    projected = projections.directions[:, projections.sums.wrt.coordinates] @ constant
+    return bool((projected.abs() > _CLOSE * projections.typical).any())
 
 
-def detached(asked: Asked) -> Diagnosis | None:
-    """Every cotangent is answered with zeros."""
-    answered = bool((asked.answers[:, asked.sums.wrt.coordinates] != 0).any())
-    return None if answered else as_detached(asked.sums)
+def detached(projections: Asked) -> Diagnosis | None:
+    """Diagnose vjps that are zero for every cotangent."""
+    nonzero = bool((projections.answers[:, projections.sums.wrt.coordinates] != 0).any())
+    return None if nonzero else as_detached(projections.sums)
 
 
-def low_precision_backward(asked: Asked) -> Diagnosis | None:
-    """All answers are numbers of a narrower dtype, and the error is of the size of its rounding."""
-    error = torch.linalg.vector_norm(asked.claimed - asked.numeric.value)
-    size = torch.linalg.vector_norm(asked.numeric.value)
-    return in_lower_precision(asked.sums, asked.answers, float(error / size))
+def low_precision_backward(projections: Asked) -> Diagnosis | None:
+    """Diagnose vjps that are all exact in a narrower dtype, with an error of the size of its rounding."""
+    error = torch.linalg.vector_norm(projections.claimed - projections.numeric.value)
+    size = torch.linalg.vector_norm(projections.numeric.value)
+    return in_lower_precision(projections.sums, projections.answers, float(error / size))
 
 
-def missing_conjugate(asked: Asked) -> Diagnosis | None:
-    """Between real and imaginary parts every sign is the opposite, elsewhere none is."""
-    of, wrt = asked.sums.of, asked.sums.wrt
+def missing_conjugate(projections: Asked) -> Diagnosis | None:
+    """Diagnose opposite signs in the derivatives between real and imaginary parts, and in no others."""
+    of, wrt = projections.sums.of, projections.sums.wrt
     if not is_complex(of) and not is_complex(wrt):
         return None
-    both = ask(_between(asked.sums, _tensor(asked.sums.outputs, of.tensor), _tensor(asked.sums.inputs, wrt.tensor)))
-    by_row = signs(of, both.cotangents[:, both.sums.of.coordinates].shape[1]).to(asked.sums.device)
-    by_column = signs(wrt, both.directions[:, both.sums.wrt.coordinates].shape[1]).to(asked.sums.device)
-    opposite = holds(both, scaled(both.numeric, -1.0))  # where nothing is right, a flipped sign says as much
-    if opposite or not explains(both, Pattern(by_row=by_row, by_column=by_column)):
+    both = ask(
+        _between(
+            projections.sums, _tensor(projections.sums.outputs, of.tensor), _tensor(projections.sums.inputs, wrt.tensor)
+        )
+    )
+    by_row = signs(of, both.cotangents[:, both.sums.of.coordinates].shape[1]).to(projections.sums.device)
+    by_column = signs(wrt, both.directions[:, both.sums.wrt.coordinates].shape[1]).to(projections.sums.device)
+    all_flipped = holds(both, scaled(both.numeric, -1.0))  # a sign flip of all entries is the simpler explanation
+    if all_flipped or not explains(both, Pattern(by_row=by_row, by_column=by_column)):
         return None
-    return as_unconjugated(asked.sums, 1.0)
+    return as_unconjugated(projections.sums, 1.0)
 
 
-def factor(asked: Asked) -> Diagnosis | None:
-    """Every entry is multiplied by one number."""
-    if holds(asked, scaled(asked.numeric, -1.0)):
+def factor(projections: Asked) -> Diagnosis | None:
+    """Diagnose one factor on every entry: a sign, a number of summands, a count, or any constant."""
+    if holds(projections, scaled(projections.numeric, -1.0)):
         return as_sign(1.0)
-    found = factor_of(asked.sums, ratio(Part(claimed=asked.claimed, numeric=asked.numeric)))
-    if found is None or not holds(asked, scaled(asked.numeric, found.value)):
+    found = factor_of(projections.sums, ratio(Part(claimed=projections.claimed, numeric=projections.numeric)))
+    if found is None or not holds(projections, scaled(projections.numeric, found.value)):
         return None
     return (
-        as_mean(asked.sums, found, _UNKNOWN)
-        or as_count(asked.sums, found, None, least=NO_CONSTANT)
-        or as_constant(asked.sums, found)
+        as_mean(projections.sums, found, _UNKNOWN)
+        or as_count(projections.sums, found, None, least=NO_CONSTANT)
+        or as_constant(projections.sums, found)
     )
 
 
 def ratio(part: Part) -> Ratio | None:
-    """Return the middle of claimed / numeric over the sums that are known best, None where all are zero."""
+    """Return the median of claimed / numeric over the half of the projections with the smallest error bars.
+
+    Returns None if no projection is finite and nonzero.
+    """
     known = torch.isfinite(part.numeric.bar) & (part.numeric.value != 0) & torch.isfinite(part.claimed)
     if not bool(known.any()):
         return None
@@ -104,50 +114,58 @@ def ratio(part: Part) -> Ratio | None:
     return Ratio(value=float((part.claimed[known] / numeric)[best].median()), accuracy=float(accuracy.median()))
 
 
-def swapped_inputs(asked: Asked) -> Diagnosis | None:
-    """This input is given another's gradient, which in turn is given yet another's."""
-    other = _taken_from(asked.sums, Axis.INPUT, asked.sums.wrt.tensor)
-    if other is None or _taken_from(asked.sums, Axis.INPUT, other) is None:
+def swapped_inputs(projections: Asked) -> Diagnosis | None:
+    """Diagnose an input that gets another input's gradient, which in turn gets a different one."""
+    other = _taken_from(projections.sums, Axis.INPUT, projections.sums.wrt.tensor)
+    if other is None or _taken_from(projections.sums, Axis.INPUT, other) is None:
         return None
-    return inputs_from(asked.sums, other, 1.0)
+    return inputs_from(projections.sums, other, 1.0)
 
 
-def swapped_outputs(asked: Asked) -> Diagnosis | None:
-    """This output's cotangent is used as another's, whose own is used as yet another's."""
-    other = _taken_from(asked.sums, Axis.OUTPUT, asked.sums.of.tensor)
-    if other is None or _taken_from(asked.sums, Axis.OUTPUT, other) is None:
+def swapped_outputs(projections: Asked) -> Diagnosis | None:
+    """Diagnose an output whose cotangent is used for another output, whose own is used for a different one."""
+    other = _taken_from(projections.sums, Axis.OUTPUT, projections.sums.of.tensor)
+    if other is None or _taken_from(projections.sums, Axis.OUTPUT, other) is None:
         return None
-    return outputs_from(asked.sums, other, 1.0)
+    return outputs_from(projections.sums, other, 1.0)
 
 
-def _taken_from(sums: Sums, axis: Axis, mine: int) -> int | None:
-    """Return the tensor whose derivative is claimed for mine."""
+def _taken_from(sums: Sums, axis: Axis, tensor: int) -> int | None:
+    """Return the number of the other tensor, of the same shape, whose derivative is claimed for `tensor`, or None."""
     blocks = sums.inputs if axis is Axis.INPUT else sums.outputs
     kind = {block.tensor: (block.shape, block.step) for block in blocks}
-    mates = [at for at in numbers_of(blocks) if at != mine and kind[at] == kind[mine]]
-    if not mates:
+    others = [other for other in numbers_of(blocks) if other != tensor and kind[other] == kind[tensor]]
+    if not others:
         return None
     if axis is Axis.INPUT:
-        asked = ask(_between(sums, _all(sums.outputs), _tensor(blocks, mine)))
-        return next((at for at in mates if explains(asked, Pattern(columns=_coordinates(blocks, at, sums)))), None)
-    asked = ask(_between(sums, _tensor(blocks, mine), _all(sums.inputs)))
-    return next((at for at in mates if explains(asked, Pattern(rows=_coordinates(blocks, at, sums)))), None)
+        projections = ask(_between(sums, _all(sums.outputs), _tensor(blocks, tensor)))
+        return next(
+            (other for other in others if explains(projections, Pattern(columns=_coordinates(blocks, other, sums)))),
+            None,
+        )
+    projections = ask(_between(sums, _tensor(blocks, tensor), _all(sums.inputs)))
+    return next(
+        (other for other in others if explains(projections, Pattern(rows=_coordinates(blocks, other, sums)))), None
+    )
 
 
 def _coordinates(blocks: Sequence[Block], tensor: int, sums: Sums) -> Tensor:
+    """Return the coordinates of the tensor with this number."""
     place = places_of(blocks, tensor)
     return torch.arange(place.start, place.stop, device=sums.device)
 
 
 def _between(sums: Sums, of: Block, wrt: Block) -> Sums:
+    """Return the description of the block d `of` / d `wrt` of the same problem."""
     return replace(sums, of=of, wrt=wrt)
 
 
 def _tensor(blocks: Sequence[Block], tensor: int) -> Block:
-    """Return both parts of a complex tensor, or a real one, as one block."""
-    place, own = places_of(blocks, tensor), next(block for block in blocks if block.tensor == tensor)
-    return replace(own, start=place.start, stop=place.stop, step=1)
+    """Return the tensor as one block: both parts if it is complex."""
+    place, first = places_of(blocks, tensor), next(block for block in blocks if block.tensor == tensor)
+    return replace(first, start=place.start, stop=place.stop, step=1)
 
 
 def _all(blocks: Sequence[Block]) -> Block:
+    """Return all tensors as one block."""
     return replace(blocks[0], start=0, stop=max(block.stop for block in blocks), step=1)
