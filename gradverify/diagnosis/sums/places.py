@@ -207,7 +207,10 @@ def _boundary(order: _Order, below: tuple[float, bool], above: tuple[float, bool
 
 
 def _is_wrong(order: _Order, here: Tensor) -> bool | None:
-    """True if the coordinates in the mask `here` (k,) are wrong, by the first of a few that is clear; None if none is."""
+    """True if the coordinates in the mask `here` (k,) are wrong, False if right, None if unclear.
+
+    Up to _TRIES of them are measured, until one is clear.
+    """
     measure: Callable[[Asked, Sequence[int]], Sequence[Column | Row]] = columns if order.axis is Axis.INPUT else rows
     preferred = here & ~order.silent  # a silent coordinate may be wrong too, but its error may not show
     places = (preferred if bool(preferred.any()) else here).nonzero().flatten().tolist()
