@@ -1,4 +1,4 @@
-"""The right numbers in the wrong places, sums left out, terms left out."""
+"""Rearranged Jacobians, missing sums and missing terms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.core.support import double
 from tests.diagnosis.support import drawn, found, jacobian, only
 
 
-def test_swapped_inputs_and_outputs() -> None:
+def test_swapped_inputs_and_swapped_outputs_are_named() -> None:
     x, y = drawn(4), drawn(4, seed=1)
     answers = found(torch.mul, lambda g, x, y: (g * x, g * y), x, y)
     text = "analytic by {} is numeric by {}: the gradients are returned in the wrong order"
@@ -23,12 +23,12 @@ def test_swapped_inputs_and_outputs() -> None:
     assert {cause for cause, _ in answers.values()} == {"swapped-outputs"}
 
 
-def two(x: Tensor) -> tuple[Tensor, Tensor]:
+def sine_and_exponential(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.sin(), x.exp()
 
 
-def swapped_at(*places: int) -> Any:
-    """Return the backward of `two` with some entries of the cotangents exchanged."""
+def cotangents_swapped_at(*places: int) -> Any:
+    """Return the backward of `sine_and_exponential` with some entries of the two cotangents exchanged."""
 
     def backward(g: Tensor, h: Tensor, x: Tensor) -> Tensor:
         left, right = g.clone(), h.clone()
@@ -41,14 +41,14 @@ def swapped_at(*places: int) -> Any:
 @pytest.mark.parametrize(
     ("places", "said"), [((3, 4, 5), "3 of 6 entries, {0}[3], {0}[4] and {0}[5]"), ((2,), "1 of 6")]
 )
-def test_outputs_that_are_exchanged_in_some_entries(places: tuple[int, ...], said: str) -> None:
-    answers = found(two, swapped_at(*places), drawn(6))
+def test_outputs_swapped_in_some_entries(places: tuple[int, ...], said: str) -> None:
+    answers = found(sine_and_exponential, cotangents_swapped_at(*places), drawn(6))
     assert {cause for cause, _ in answers.values()} == {"swapped-outputs"}
     text = answers["output[0] by x"][1]
     assert text.startswith(f"analytic of output[0] by x is numeric of output[1] in {said.format('output[0]')}")
 
 
-def test_outputs_that_are_exchanged_for_one_input_alone() -> None:
+def test_outputs_swapped_for_one_of_two_inputs() -> None:
     def backward(g: Tensor, h: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return h * x.cos() + g * x.exp(), g * y.cos() + h * y.exp()
 
@@ -58,33 +58,33 @@ def test_outputs_that_are_exchanged_for_one_input_alone() -> None:
     assert {cause for cause, _ in answers.values()} == {"swapped-outputs"}
 
 
-def test_two_of_three_outputs_that_are_exchanged() -> None:
+def test_two_of_three_outputs_swapped() -> None:
     backward = lambda g, h, k, x: h * x.cos() + g * x.exp() + 2 * k * x  # noqa: E731
     answers = found(lambda x: (x.sin(), x.exp(), x.square()), backward, drawn(6))
     assert {cause for cause, _ in answers.values()} == {"swapped-outputs"}
     assert set(answers) == {"output[0] by x", "output[1] by x"}
 
 
-def test_entries_of_another_output_that_keeps_its_own_are_not_swapped() -> None:
+def test_cotangent_entries_moved_to_another_output_are_not_swapped() -> None:
     def backward(g: Tensor, h: Tensor, x: Tensor) -> Tensor:
         left = torch.cat([g[:3], 0 * g[3:]])
         return left * x.cos() + h * x.exp() + torch.cat([0 * g[:3], g[3:]]) * x.exp()
 
-    assert {cause for cause, _ in found(two, backward, drawn(6)).values()} != {"swapped-outputs"}
+    assert {cause for cause, _ in found(sine_and_exponential, backward, drawn(6)).values()} != {"swapped-outputs"}
 
 
-def test_the_parts_of_a_complex_output_that_are_swapped_are_not_detached() -> None:
+def test_swapped_real_and_imaginary_parts_are_swapped_inputs() -> None:
     answers = found(torch.complex, lambda g, x, y: (g.imag, g.real), drawn(6), drawn(6, seed=1))
     assert len(answers) == 4
     assert {cause for cause, _ in answers.values()} == {"swapped-inputs"}
 
 
-def test_an_input_that_gets_nothing_beside_one_that_is_right_is_detached() -> None:
+def test_zero_gradient_of_real_part_is_detached() -> None:
     answers = found(torch.complex, lambda g, x, y: (0 * g.real, g.imag), drawn(6), drawn(6, seed=1))
     assert {cause for cause, _ in answers.values()} == {"detached"}
 
 
-def test_columns_of_next_to_nothing_that_would_change_places_are_no_permutation() -> None:
+def test_tiny_columns_that_change_places_are_no_permutation() -> None:
     stray = torch.tensor([0.0, 5e-7, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
     answers = found(
         lambda x: x[::2],
@@ -94,13 +94,13 @@ def test_columns_of_next_to_nothing_that_would_change_places_are_no_permutation(
     assert answers["output by x"][0] != "permuted"
 
 
-def test_an_input_with_anothers_gradient_is_not_swapped_when_that_other_is_right() -> None:
+def test_input_with_gradient_of_right_input_is_not_swapped() -> None:
     answers = found(lambda x, y: (x + 0.1 * x**3).exp() + y, lambda g, x, y: (g, g), drawn(4), drawn(4, seed=1))
-    assert answers["output by x"][0] == "missing-factor"  # with the cotangent alone
+    assert answers["output by x"][0] == "missing-factor"  # backward returns the cotangent itself
     assert len(answers) == 1
 
 
-def test_the_transposes() -> None:
+def test_transposed_jacobian_and_transposed_gradient() -> None:
     weights = drawn(5, 5).detach()
     text = "analytic = numeric transposed: J·cotangent instead of cotangent·J"
     assert only(lambda x: weights @ x, lambda g, x: weights @ g, drawn(5)) == ("transposed", text)
@@ -113,7 +113,7 @@ def _transposed_product(g: Tensor, x: Tensor) -> Tensor:
     return (full @ x.T * x.exp() + x.exp().T @ full).T
 
 
-def test_a_matrix_that_is_not_the_transpose() -> None:
+def test_unrelated_matrix_has_no_cause() -> None:
     weights, other = drawn(5, 5).detach(), drawn(5, 5, seed=1).detach()
     assert only(lambda x: weights @ x, lambda g, x: other @ g, drawn(5)) == (None, "")
 
@@ -127,14 +127,14 @@ def test_a_matrix_that_is_not_the_transpose() -> None:
         (lambda g, x: (g * x.cos())[[0, 2, 1, 3, 4, 5]], "the gradients by x are in another order: x[1] has what"),
     ],
 )
-def test_the_permutations(backward: Any, text: str) -> None:
+def test_permuted_gradient_cotangent_or_saved_tensor(backward: Any, text: str) -> None:
     cause, says = only(torch.sin, backward, drawn(6))
     assert cause == "permuted"
     assert says.startswith(text)
 
 
-def moved_on(x: Tensor, by: int = 1, dimension: int = 0) -> Tensor:
-    """Return a tensor shifted along a dimension, with zeros in the place that is left."""
+def shifted_with_zeros(x: Tensor, by: int = 1, dimension: int = 0) -> Tensor:
+    """Return a tensor shifted along a dimension, with zeros shifted in."""
     rolled = x.roll(by, dimension)
     rolled.select(dimension, 0 if by > 0 else -1).zero_()
     return rolled
@@ -146,36 +146,42 @@ def moved_on(x: Tensor, by: int = 1, dimension: int = 0) -> Tensor:
         (lambda g, x: (g * x.cos()).roll(1, 0), "the gradient by x is rolled by 1 along dimension 0"),
         (lambda g, x: g.roll(-1, 1) * x.cos(), "the cotangent of output is taken rolled by -1 along dimension 1"),
         (lambda g, x: g * x.roll(1, 1).cos(), "analytic is numeric of an input rolled by 1 along dimension 1"),
-        (lambda g, x: moved_on(g * x.cos()), "the gradient by x is shifted by 1 along dimension 0, with zeros in"),
-        (lambda g, x: moved_on(g, -1, 1) * x.cos(), "the cotangent of output is taken shifted by -1 along dimension 1"),
+        (
+            lambda g, x: shifted_with_zeros(g * x.cos()),
+            "the gradient by x is shifted by 1 along dimension 0, with zeros in",
+        ),
+        (
+            lambda g, x: shifted_with_zeros(g, -1, 1) * x.cos(),
+            "the cotangent of output is taken shifted by -1 along dimension 1",
+        ),
     ],
 )
-def test_an_index_that_is_off_by_one(backward: Any, text: str) -> None:
+def test_shift_by_one(backward: Any, text: str) -> None:
     cause, says = only(torch.sin, backward, drawn(5, 4))
     assert cause == "shifted"
     assert says.startswith(text)
 
 
-def test_an_index_that_is_off_by_one_in_a_sum() -> None:
-    wrong = lambda g, x: moved_on(g * x.cos())  # noqa: E731
+def test_shift_by_one_of_gradient_of_sum() -> None:
+    wrong = lambda g, x: shifted_with_zeros(g * x.cos())  # noqa: E731
     assert only(lambda x: x.sin().sum(), wrong, drawn(6))[0] == "shifted"
 
 
-def test_a_first_entry_that_is_lost_is_no_shift() -> None:
-    assert only(lambda x: x.sum(), lambda g, x: moved_on(g.expand(8)), drawn(8))[0] == "single-elements"
-    assert only(lambda x: x.sum(), lambda g, x: moved_on(g.expand(6, 3)), drawn(6, 3))[0] == "boundary-tile"
+def test_zero_first_entry_or_row_of_constant_gradient_is_no_shift() -> None:
+    assert only(lambda x: x.sum(), lambda g, x: shifted_with_zeros(g.expand(8)), drawn(8))[0] == "single-elements"
+    assert only(lambda x: x.sum(), lambda g, x: shifted_with_zeros(g.expand(6, 3)), drawn(6, 3))[0] == "boundary-tile"
 
 
-def test_two_entries_that_are_exchanged_are_no_shift() -> None:
+def test_two_exchanged_rows_are_reversed_and_not_shifted() -> None:
     cause, text = only(torch.sin, lambda g, x: (g * x.cos()).flip(0), drawn(2, 4))
     assert (cause, text) == ("permuted", "the gradient by x is reversed along dimension 0")
 
 
-def test_a_selection_that_takes_one_entry_twice_is_no_permutation() -> None:
+def test_index_with_repeated_entries_is_no_permutation() -> None:
     assert only(torch.sin, lambda g, x: (g * x.cos())[[0, 0, 1, 2, 3, 3]], drawn(6)) == (None, "")
 
 
-def test_a_missing_broadcast_sum() -> None:
+def test_missing_sum_over_broadcast_or_repeated_input() -> None:
     x, y = drawn(4, 3), drawn(3, seed=1)
     answers = found(lambda x, y: (x + y).tanh(), lambda g, x, y: _bias(g, x, y, slice(0, 1)), x, y)
     text = "only output[0, :] counts: the sum over the 4 entries of dimension 0 is missing"
@@ -198,7 +204,7 @@ def _without_accumulation(g: Tensor, w: Tensor, places: Tensor) -> Tensor:
     return gradient
 
 
-def test_two_slices_that_count_are_not_a_missing_sum() -> None:
+def test_sum_over_two_slices_is_no_missing_broadcast_sum() -> None:
     x, y = drawn(4, 3), drawn(3, seed=1)
     answers = found(lambda x, y: (x + y).tanh(), lambda g, x, y: _bias(g, x, y, slice(0, 2)), x, y)
     assert answers["output by y"][0] != "missing-broadcast-sum"
@@ -206,7 +212,7 @@ def test_two_slices_that_count_are_not_a_missing_sum() -> None:
 
 @pytest.mark.parametrize(("heads", "each"), [(4, 2), (6, 3), (8, 4)])
 @pytest.mark.parametrize(("kept", "word"), [(0, "first"), (-1, "last")])
-def test_one_of_the_heads_that_share_an_input_counts(heads: int, each: int, kept: int, word: str) -> None:
+def test_gradient_of_one_of_the_heads_that_share_an_input(heads: int, each: int, kept: int, word: str) -> None:
     def shared(p: Tensor, v: Tensor) -> Tensor:
         return p @ v.repeat_interleave(each, 0)
 
@@ -220,13 +226,13 @@ def test_one_of_the_heads_that_share_an_input_counts(heads: int, each: int, kept
     }
 
 
-def test_what_goes_into_more_and_more_slices_is_not_broadcast() -> None:
+def test_running_sum_without_accumulation_is_missing_term_and_no_broadcast() -> None:
     weights = drawn(4, 4, seed=1).detach()
     answer = only(lambda x: x.cumsum(0) @ weights, lambda g, x: g @ weights.T, drawn(5, 4))
     assert answer[0] == "missing-term"
 
 
-def test_a_missing_term() -> None:
+def test_missing_term_of_low_rank_or_on_diagonal() -> None:
     def centred(x: Tensor) -> Tensor:
         return x.tanh() - x.tanh().mean()
 
@@ -243,7 +249,7 @@ def test_a_missing_term() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [3, 24])
-def test_a_missing_term_of_every_sample(rows: int) -> None:
+def test_missing_term_in_every_sample_of_batch(rows: int) -> None:
     def centred(x: Tensor) -> Tensor:
         return x.tanh() - x.tanh().mean(dim=-1, keepdim=True)
 
@@ -255,13 +261,13 @@ def test_a_missing_term_of_every_sample(rows: int) -> None:
     )
 
 
-def test_an_error_of_full_rank_is_no_term() -> None:
+def test_error_of_full_rank_has_no_cause() -> None:
     wrong = drawn(8, 8, seed=2).detach()
     right = torch.eye(8, dtype=torch.float64) - 1 / 8
     assert only(lambda x: right @ x, jacobian(right.T + 0.1 * wrong), drawn(8)) == (None, "")
 
 
-def test_single_entries_among_many() -> None:
+def test_one_wrong_entry_of_matrix_is_single_element() -> None:
     weights = drawn(4, 6).detach()
     wrong = weights.clone()
     wrong[2, 3] *= 1.3
@@ -269,7 +275,7 @@ def test_single_entries_among_many() -> None:
     assert only(lambda x: weights @ x, jacobian(wrong), drawn(6)) == ("single-elements", text)
 
 
-def test_single_entries_among_few() -> None:
+def test_one_wrong_entry_of_two_is_single_element_and_two_of_three_are_not() -> None:
     wrong = torch.tensor([1.0, 1.3], dtype=torch.float64)
     answer = only(torch.sin, lambda g, x: g * x.cos() * wrong, drawn(2))
     assert answer == ("single-elements", "1 of 4 entries differs: output[1] by x[1]")
@@ -277,7 +283,7 @@ def test_single_entries_among_few() -> None:
     assert only(torch.sin, lambda g, x: g * x.cos() * wrong, drawn(3)) == (None, "")
 
 
-def test_a_missing_conjugate() -> None:
+def test_missing_conjugate_of_derivative_and_of_gradient() -> None:
     z = torch.randn(4, dtype=torch.complex128, generator=torch.Generator().manual_seed(0)).requires_grad_()
     answers = found(lambda z: z * z, lambda g, z: 2 * g * z, z)
     text = "the derivative of output by x is not conjugated: its imaginary part has the opposite sign"
@@ -290,20 +296,20 @@ def test_a_missing_conjugate() -> None:
     assert answers == {"output by x.imag": ("missing-conjugate", text)}
 
 
-def test_a_complex_gradient_with_the_opposite_sign_is_conjugated_rightly() -> None:
+def test_complex_gradient_with_opposite_sign_is_sign_flip() -> None:
     z = torch.randn(4, dtype=torch.complex128, generator=torch.Generator().manual_seed(0)).requires_grad_()
     answers = found(lambda z: z * z, lambda g, z: -2 * g * z.conj(), z)
     assert {cause for cause, _ in answers.values()} == {"sign-flip"}
     assert len(answers) == 4
 
 
-def test_a_gradient_that_is_not_finite_has_no_cause() -> None:
+def test_gradient_that_is_not_finite_has_no_cause() -> None:
     answers = found(torch.sin, lambda g, x: g * x.cos() / x * x, double([0.0, 1.0]))
     assert answers == {"output by x": (None, "")}
 
 
-def test_one_line_alone_is_not_rolled() -> None:
-    """The gradient of a maximum that goes to the minimum is some number of places away from where it belongs."""
+def test_permutation_of_single_row_is_not_called_roll() -> None:
+    """The gradient of a maximum is given to the minimum: one row, which fits a roll by some distance as well."""
     given = double((0.3, -0.7, 1.9, -2.1, 0.8))
     answer = only(torch.max, lambda g, x: g * torch.eye(5, dtype=x.dtype)[x.argmin()], given)
     text = "the gradients by x are in another order: x[3] has what belongs to x[2]"
@@ -318,7 +324,7 @@ def _softmax_along(*wrong: int) -> Callable[..., Any]:
     return backward
 
 
-def test_a_sum_along_the_wrong_dimension() -> None:
+def test_sum_along_wrong_dimension_is_wrong_axis() -> None:
     for shape in ((3, 5), (4, 4)):
         cause, text = only(lambda x: x.softmax(1), _softmax_along(0), drawn(*shape))
         assert (cause, text) == (
@@ -334,7 +340,7 @@ def test_a_sum_along_the_wrong_dimension() -> None:
     assert cause == "wrong-axis"
 
 
-def test_a_parameter_that_gets_the_sum_of_everything() -> None:
+def test_parameter_with_sum_over_too_many_dimensions_is_wrong_axis() -> None:
     answers = found(
         lambda x, y: x * y, lambda g, x, y: (g * y, (g * x).sum().expand_as(y)), drawn(5, 3), drawn(3, seed=1)
     )
@@ -346,12 +352,12 @@ def test_a_parameter_that_gets_the_sum_of_everything() -> None:
     }
 
 
-def test_a_sum_that_is_missing_is_of_no_wrong_axis() -> None:
+def test_missing_sum_is_no_wrong_axis() -> None:
     cause, _ = only(lambda x: x.softmax(1), lambda g, x: g * x.softmax(1), drawn(3, 5))
     assert cause != "wrong-axis"
 
 
-def test_one_factor_on_all_but_a_right_element_is_no_factor_on_all() -> None:
+def test_factor_on_all_but_one_element_is_no_constant_factor() -> None:
     def huber(x: Tensor) -> Tensor:
         return torch.where(x.abs() < 0.5, x * x / 2, (x.abs() - 0.25) / 2).sum()
 
@@ -361,7 +367,7 @@ def test_one_factor_on_all_but_a_right_element_is_no_factor_on_all() -> None:
     assert text.startswith("24 of 25 elements differ")
 
 
-def test_what_has_other_sizes_is_not_transposed_on_both_sides() -> None:
+def test_permuted_pooling_windows_are_not_transposed() -> None:
     def tiled(grad: Tensor, x: Tensor) -> Tensor:
         return torch.cat([grad, grad], -2).repeat_interleave(2, -1) / 4
 
@@ -369,9 +375,9 @@ def test_what_has_other_sizes_is_not_transposed_on_both_sides() -> None:
     assert cause == "permuted"
 
 
-def test_an_order_that_one_entry_says_nothing_about() -> None:
+def test_permutation_with_an_entry_at_a_kink() -> None:
     x = 2 * drawn(100).detach()
-    x[11] = 3.0  # on a kink, where what is claimed may be any slope between the two
+    x[11] = 3.0  # at a kink, where any claim between the two slopes is accepted
     order = torch.randperm(100, generator=torch.Generator().manual_seed(0))
 
     def backward(g: Tensor, x: Tensor) -> Tensor:
@@ -381,5 +387,5 @@ def test_an_order_that_one_entry_says_nothing_about() -> None:
     assert only(torch.nn.functional.hardswish, backward, x.requires_grad_())[0] == "permuted"
 
 
-def test_an_order_of_many_that_differences_know_roughly() -> None:
+def test_permutation_by_sort_is_found_despite_large_error_bars() -> None:
     assert only(lambda x: x.sort().values, lambda g, _: g, drawn(60))[0] == "permuted"

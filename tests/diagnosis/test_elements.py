@@ -1,4 +1,4 @@
-"""One element of a tensor whose whole gradient is wrong, few entries of small blocks, and edges of short dimensions."""
+"""Elements with a wrong gradient, single wrong entries of small blocks, and edges of short dimensions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.core.support import double
 from tests.diagnosis.support import Backward, drawn, jacobian, only
 
 
-def of(function: Callable[[Tensor], Tensor], change: Callable[[Tensor], Tensor]) -> Backward:
-    """Return the right backward of a function of one input with its result changed."""
+def changed_backward(function: Callable[[Tensor], Tensor], change: Callable[[Tensor], Tensor]) -> Backward:
+    """Return the right backward of a function of one input, with its result passed through `change`."""
 
     def backward(g: Tensor, x: Tensor) -> Tensor:
         with torch.enable_grad():
@@ -25,7 +25,7 @@ def of(function: Callable[[Tensor], Tensor], change: Callable[[Tensor], Tensor])
     return backward
 
 
-def at(place: int, factor: float) -> Callable[[Tensor], Tensor]:
+def scaled_at(place: int, factor: float) -> Callable[[Tensor], Tensor]:
     def change(gradient: Tensor) -> Tensor:
         gradient.view(-1)[place] *= factor
         return gradient
@@ -33,7 +33,7 @@ def at(place: int, factor: float) -> Callable[[Tensor], Tensor]:
     return change
 
 
-def last_rows(count: int, factor: float) -> Callable[[Tensor], Tensor]:
+def scaled_last_rows(count: int, factor: float) -> Callable[[Tensor], Tensor]:
     def change(gradient: Tensor) -> Tensor:
         gradient[-count:] *= factor
         return gradient
@@ -45,20 +45,22 @@ def norm(x: Tensor) -> Tensor:
     return functional.layer_norm(x, x.shape[-1:])
 
 
-def test_the_gradient_by_one_element_is_wrong_by_a_factor() -> None:
-    answer = only(norm, of(norm, at(13, 1.3)), drawn(5, 8))
+def test_factor_on_gradient_of_one_element() -> None:
+    answer = only(norm, changed_backward(norm, scaled_at(13, 1.3)), drawn(5, 8))
     text = "1 of 40 elements differs, in all entries: x[1, 5], where analytic = 1.3 × numeric"
     assert answer == ("single-elements", text)
 
 
-def test_outputs_that_are_one_element_are_no_region_of_their_value() -> None:
+def test_all_outputs_of_one_wrong_element_are_not_a_region_of_values() -> None:
     bound = drawn(10, 5, seed=1).detach() + 1
-    cause, text = only(lambda x: x.minimum(bound), of(lambda x: x.minimum(bound), at(3, -1.0)), drawn(10, 1, 5))
+    cause, text = only(
+        lambda x: x.minimum(bound), changed_backward(lambda x: x.minimum(bound), scaled_at(3, -1.0)), drawn(10, 1, 5)
+    )
     assert cause == "single-elements"
     assert text == "1 of 50 elements differs, in all entries: x[0, 0, 3], where analytic = -numeric"
 
 
-def test_outputs_of_the_only_element_may_be_a_region_of_their_values() -> None:
+def test_outputs_of_a_single_input_can_be_a_region_of_values() -> None:
     weights = torch.linspace(-1.9, 2, 14, dtype=torch.float64)
 
     def steeper(g: Tensor, x: Tensor) -> Tensor:
@@ -69,7 +71,7 @@ def test_outputs_of_the_only_element_may_be_a_region_of_their_values() -> None:
 
 
 @pytest.mark.parametrize(("factor", "says"), [(0.0, "0"), (-1.0, "-numeric"), (2.0, "2 × numeric")])
-def test_what_comes_back_from_one_output_is_wrong_by_a_factor(factor: float, says: str) -> None:
+def test_factor_on_all_entries_of_one_output(factor: float, says: str) -> None:
     right = drawn(9, 9, seed=3).detach()
     wrong = right.clone()
     wrong[4] *= factor
@@ -78,7 +80,7 @@ def test_what_comes_back_from_one_output_is_wrong_by_a_factor(factor: float, say
     assert text.startswith("1 of 9 outputs differs, in all entries: output[4]")
 
 
-def test_several_elements_are_wrong_by_a_factor_each() -> None:
+def test_two_elements_with_a_factor_each() -> None:
     right = drawn(9, 12, seed=3).detach()
     factors = torch.ones(12, dtype=torch.float64)
     factors[[2, 7]] = torch.tensor([1.3, 0.4], dtype=torch.float64)
@@ -87,37 +89,40 @@ def test_several_elements_are_wrong_by_a_factor_each() -> None:
     assert text.endswith("x[2], where analytic = 1.3 × numeric and x[7], where analytic = 2/5 × numeric")
 
 
-def test_elements_of_which_half_or_more_are_wrong_are_no_single_ones() -> None:
+def test_three_wrong_elements_of_five_are_not_single_elements() -> None:
     right = drawn(6, 5, seed=3).detach()
     factors = torch.tensor([1.3, 0.4, 2.2, 1.0, 1.0], dtype=torch.float64)
     assert only(lambda x: right @ x, jacobian(right * factors), drawn(5)) == (None, "")
 
 
-def test_an_element_that_is_wrong_in_some_entries_is_none() -> None:
+def test_element_wrong_in_some_entries_is_not_single_element() -> None:
     right = drawn(12, 12, seed=3).detach()
     wrong = right.clone()
     wrong[:5, 4] *= torch.linspace(1.3, 2, 5, dtype=torch.float64)
     assert only(lambda x: right @ x, jacobian(wrong), drawn(12)) == (None, "")
 
 
-def test_one_wrong_entry_of_two() -> None:
+def test_one_wrong_diagonal_entry_of_two() -> None:
     x = double((3 + 1e-12, 3 - 1e-12))
-    cause, text = only(torch.abs, of(torch.abs, at(0, 1.01)), x)
+    cause, text = only(torch.abs, changed_backward(torch.abs, scaled_at(0, 1.01)), x)
     assert (cause, text) == ("single-elements", "1 of 4 entries differs: output[0] by x[0]")
 
 
-def test_two_wrong_entries_of_two_are_no_single_ones() -> None:
+def test_two_wrong_diagonal_entries_of_two_are_not_single_elements() -> None:
     factors = double((1.01, 1.3)).detach()
-    assert only(torch.exp, of(torch.exp, lambda gradient: gradient * factors), double((0.3, 0.4))) == (None, "")
+    assert only(torch.exp, changed_backward(torch.exp, lambda gradient: gradient * factors), double((0.3, 0.4))) == (
+        None,
+        "",
+    )
 
 
 @pytest.mark.parametrize("factor", [0.0, 1.5])
-def test_the_last_row_of_few(factor: float) -> None:
-    cause, text = only(norm, of(norm, last_rows(1, factor)), drawn(5, 8))
+def test_last_row_of_five_is_boundary_tile(factor: float) -> None:
+    cause, text = only(norm, changed_backward(norm, scaled_last_rows(1, factor)), drawn(5, 8))
     assert (cause, "x is in row 4, the last of 5" in text) == ("boundary-tile", True)
 
 
-def test_the_last_column_of_three_and_of_four() -> None:
+def test_last_column_of_three_or_four_is_boundary_tile() -> None:
     for columns in (3, 4):
         right = drawn(6, 5 * columns, seed=4).detach()
         wrong = right.reshape(6, 5, columns).clone()
@@ -126,7 +131,7 @@ def test_the_last_column_of_three_and_of_four() -> None:
         assert answer[0] == "boundary-tile"
 
 
-def test_the_first_column_of_three_is_at_an_edge_by_chance() -> None:
+def test_first_column_of_three_may_be_a_coincidence_and_is_no_boundary_tile() -> None:
     right = drawn(6, 15, seed=4).detach()
     wrong = right.reshape(6, 5, 3).clone()
     wrong[:, :, 0] *= 0.5
@@ -134,27 +139,27 @@ def test_the_first_column_of_three_is_at_an_edge_by_chance() -> None:
     assert (cause, text.endswith("analytic = 1/2 × numeric where x is in column 0")) == ("constant-factor", True)
 
 
-def test_two_wrong_entries_beside_two_right_ones_are_no_single_ones() -> None:
+def test_two_wrong_entries_of_four_are_not_single_elements() -> None:
     wrong = torch.eye(2, dtype=torch.float64) + 0.3 * torch.eye(2, dtype=torch.float64).flip(0)
     assert only(lambda x: x * 1.0, jacobian(wrong), double((0.3, 0.4))) == (None, "")
 
 
-def test_a_row_in_the_middle_is_at_no_edge() -> None:
+def test_middle_row_is_no_boundary_tile() -> None:
     def change(gradient: Tensor) -> Tensor:
         gradient[2] *= 0.0
         return gradient
 
-    assert only(norm, of(norm, change), drawn(5, 8))[0] != "boundary-tile"
+    assert only(norm, changed_backward(norm, change), drawn(5, 8))[0] != "boundary-tile"
 
 
-def test_the_last_two_numbers_of_three_are_at_no_edge() -> None:
-    answer = only(torch.sin, of(torch.sin, last_rows(2, 1.5)), double((0.3, 2.0, 0.9)))
+def test_last_two_elements_of_three_are_no_boundary_tile() -> None:
+    answer = only(torch.sin, changed_backward(torch.sin, scaled_last_rows(2, 1.5)), double((0.3, 2.0, 0.9)))
     assert answer[0] != "boundary-tile"
 
 
-def test_one_of_five_that_the_others_hide_behind_is_no_branch_of_the_outputs() -> None:
-    """Behind a zero, outputs of a running product move with it alone: no others are right there."""
-    product = of(lambda x: x.cumprod(0), at(2, 1.001))
+def test_wrong_element_at_zero_of_running_product_is_no_branch_of_outputs() -> None:
+    """The outputs from the zero on depend on that element alone, so these have no right nonzero entries."""
+    product = changed_backward(lambda x: x.cumprod(0), scaled_at(2, 1.001))
     answer = only(lambda x: x.cumprod(0), product, double((1.2, 0.5, 0.0, 3.0, -0.7)))
     text = "1 of 5 elements differs, in all entries: x[2], where analytic = 1.001 × numeric"
     assert answer == ("single-elements", text)

@@ -1,4 +1,4 @@
-"""Causes of errors in blocks too large to be looked at whole, which excerpts of them show."""
+"""Causes of errors in blocks too large to be stored, found in excerpts of the problem."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.core.support import ALONE, problem_of, with_backward
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have forwards take no time, however busy the machine is."""
+def instant_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the measured time of a forward to 10 µs, so that tests do not depend on the load of the machine."""
     monkeypatch.setattr(excerpt, "seconds", lambda sampled: 1e-5)
 
 
@@ -113,7 +113,7 @@ WRONG: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], str, str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", WRONG)
-def test_the_cause_is_named(kind: str) -> None:
+def test_cause_is_found_in_excerpt(kind: str) -> None:
     function, inputs, cause, words = WRONG[kind]
     result = checked(function, *inputs)
     assert result.verdict is Verdict.FAIL
@@ -124,7 +124,7 @@ def test_the_cause_is_named(kind: str) -> None:
     assert text.endswith("(in an excerpt of this block, and in another)")
 
 
-def test_a_cause_by_a_tensor_that_is_not_differentiated() -> None:
+def test_missing_factor_of_argument_that_is_not_differentiated() -> None:
     given, x = drawn(50, 60, seed=2).detach(), drawn(50, 60)
 
     def forgetful(x: Tensor, weight: Tensor) -> Tensor:
@@ -136,7 +136,7 @@ def test_a_cause_by_a_tensor_that_is_not_differentiated() -> None:
     assert "a factor of weight is missing" in finding.message
 
 
-def test_a_cause_in_second_derivatives() -> None:
+def test_cause_in_second_derivative_is_found_in_excerpt() -> None:
     class Forgetful(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, g: Tensor, x: Tensor) -> Tensor:
@@ -155,7 +155,7 @@ def test_a_cause_in_second_derivatives() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_wrong_by_its_place_is_not_named_by_an_excerpt(seed: int) -> None:
+def test_errors_at_random_positions_have_no_cause(seed: int) -> None:
     order = torch.randperm(64, generator=torch.Generator().manual_seed(seed))
 
     def backward(g: Tensor, x: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ def test_what_is_wrong_by_its_place_is_not_named_by_an_excerpt(seed: int) -> Non
     assert checked(with_backward(torch.sin, backward), drawn(64, 64)).findings[0].cause is None
 
 
-def test_two_mistakes_are_not_told_as_one() -> None:
+def test_two_different_errors_have_no_common_cause() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         first = g * x.sigmoid()
         first[32:] = (g * (1 - x.sigmoid()))[32:]
@@ -176,7 +176,7 @@ def test_two_mistakes_are_not_told_as_one() -> None:
 
 
 @pytest.mark.slow
-def test_an_excerpt_has_a_part_of_the_jacobian() -> None:
+def test_jacobian_of_excerpt_is_submatrix() -> None:
     x, weight = drawn(9, 400), drawn(400, seed=1)
     problem = problem_of(lambda x, y: (x * y).sin() + x.sum(1, keepdim=True), x, weight)
     ready = steady(problem, record(problem), 0)
@@ -186,7 +186,7 @@ def test_an_excerpt_has_a_part_of_the_jacobian() -> None:
     (of,), (wrt, _) = found.sampled.outputs, found.sampled.inputs
     known = found.comparison.groups[0] if found.comparison.groups else None
     assert known is None
-    sums = Sums(of=of, wrt=wrt, measured=found.measured, found=_nothing(), all_places=True, seed=0)
+    sums = Sums(of=of, wrt=wrt, measured=found.measured, found=_no_known_entries(), all_places=True, seed=0)
     several = list(excerpts(sums, 2, 1_000_000))
     assert len(several) == 2
     for number, part in enumerate(several):
@@ -200,7 +200,7 @@ def test_an_excerpt_has_a_part_of_the_jacobian() -> None:
         torch.testing.assert_close(own[1], whole[1][rows][:, columns][:, :, columns])
 
 
-def _nothing() -> Any:
+def _no_known_entries() -> Any:
     class Nothing:
         outputs = torch.empty(0, dtype=torch.long)
         inputs = torch.empty(0, dtype=torch.long)
@@ -210,7 +210,7 @@ def _nothing() -> Any:
 
 
 @pytest.mark.slow
-def test_excerpts_are_counted_and_none_are_made_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vjps_of_excerpts_are_counted_and_slow_forward_gets_no_excerpt(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
 
     def backward(g: Tensor, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Causes where the Jacobian is too large to be kept: guessed from some of it, and held against sums over all of it."""
+"""Causes in Jacobians too large to be stored: guessed from a sample, tested by projections of all entries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def checked(function: Callable[..., Any], *inputs: Tensor) -> CheckResult:
     return run_check("gradcheck", problem_of(function, *inputs), ALONE, diagnose)
 
 
-def halved_at_the_end(grad: Tensor, x: Tensor) -> Tensor:
+def last_rows_halved(grad: Tensor, x: Tensor) -> Tensor:
     result = grad * x.cos()
     result[-4:] *= 0.5
     return result
@@ -34,7 +34,7 @@ def halved_at_the_end(grad: Tensor, x: Tensor) -> Tensor:
 WRONG = {
     "missing-mask": (with_backward(lambda x: x.clamp(0, 1.5), lambda g, x: g), (drawn(64, 64),), "at x < 0 or x > 1.5"),
     "constant-factor": (with_backward(torch.exp, lambda g, x: 2 * g * x.exp()), (drawn(20_000),), "= 2 × numeric"),
-    "boundary-tile": (with_backward(torch.sin, halved_at_the_end), (drawn(128, 40),), "the last 4 of"),
+    "boundary-tile": (with_backward(torch.sin, last_rows_halved), (drawn(128, 40),), "the last 4 of"),
     "swapped-inputs": (
         with_backward(lambda x, y: x * y, lambda g, x, y: (g * x, g * y)),
         (drawn(4_000), drawn(4_000, seed=1)),
@@ -56,7 +56,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("cause", WRONG)
-def test_the_cause_is_named(cause: str) -> None:
+def test_cause_of_error_in_large_block_is_named(cause: str) -> None:
     function, inputs, words = WRONG[cause]
     result = checked(function, *inputs)
     assert result.verdict is Verdict.FAIL
@@ -66,7 +66,7 @@ def test_the_cause_is_named(cause: str) -> None:
     assert words in finding.message.splitlines()[-1]
 
 
-def test_an_error_of_no_kind_gets_no_cause() -> None:
+def test_irregular_error_has_no_cause() -> None:
     def noisy(grad: Tensor, x: Tensor) -> Tensor:
         return grad * (x.cos() + 0.1 * torch.sin(1e4 * x * x))
 
@@ -74,8 +74,8 @@ def test_an_error_of_no_kind_gets_no_cause() -> None:
     assert (result.verdict, result.findings[0].cause) == (Verdict.FAIL, None)
 
 
-def changed(change: Callable[[Tensor], Tensor], left: Tensor, right: Tensor) -> CheckResult:
-    """Return the result for a product of matrices whose gradient by the left one is changed."""
+def result_of_changed_gradient(change: Callable[[Tensor], Tensor], left: Tensor, right: Tensor) -> CheckResult:
+    """Return the result for a matrix product whose gradient by the left matrix is passed through `change`."""
     function = with_backward(torch.matmul, lambda g, a, b: (change(g @ b.mT), a.mT @ g))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(structured, "_NUMBERS", 0)
@@ -84,8 +84,8 @@ def changed(change: Callable[[Tensor], Tensor], left: Tensor, right: Tensor) -> 
     return result
 
 
-def times(factor: float, *place: slice | int) -> Callable[[Tensor], Tensor]:
-    """Return what multiplies a part of a gradient."""
+def scaled_at(factor: float, *place: slice | int) -> Callable[[Tensor], Tensor]:
+    """Return a function that multiplies a part of a gradient by a factor."""
 
     def change(gradient: Tensor) -> Tensor:
         gradient[place] *= factor
@@ -94,8 +94,8 @@ def times(factor: float, *place: slice | int) -> Callable[[Tensor], Tensor]:
     return change
 
 
-def uneven(*shape: int) -> Tensor:
-    """Return numbers of very different sizes."""
+def of_different_magnitudes(*shape: int) -> Tensor:
+    """Return random numbers of magnitudes between 1e-6 and 1e5."""
     generator = torch.Generator().manual_seed(2)
     sizes = 10.0 ** torch.randint(-6, 6, shape, generator=generator)
     return (drawn(*shape).detach() * sizes).requires_grad_()
@@ -110,12 +110,12 @@ CHANGES: dict[str, tuple[Callable[[Tensor], Tensor], str | None, str]] = {
     "rolled columns": (lambda g: g.roll(-3, 1), "permuted", "rolled by -3 along dimension 1"),
     "reversed": (lambda g: g.flip(1), "permuted", "reversed along dimension 1"),
     "transposed": (lambda g: g.mT, "transposed", "dimensions 0 and 1 are exchanged"),
-    "last rows zero": (times(0.0, slice(-2, None)), "boundary-tile", "rows 64 and 65, the last 2 of 66"),
-    "first column halved": (times(0.5, EVERY, slice(1)), "boundary-tile", "column 0, the first of 66"),
-    "every fourth column": (times(0.0, EVERY, slice(3, None, 4)), "boundary-tile", "the last of each tile of 4"),
-    "one element": (times(1.3, 7, 9), "single-elements", "[7, 9], where analytic = 1.3 × numeric"),
-    "rows in the middle": (times(1.5, slice(20, 24)), None, ""),
-    "two things at once": (lambda g: times(0.5, slice(33))(2 * g.roll(1, 0)), None, ""),
+    "last rows zero": (scaled_at(0.0, slice(-2, None)), "boundary-tile", "rows 64 and 65, the last 2 of 66"),
+    "first column halved": (scaled_at(0.5, EVERY, slice(1)), "boundary-tile", "column 0, the first of 66"),
+    "every fourth column": (scaled_at(0.0, EVERY, slice(3, None, 4)), "boundary-tile", "the last of each tile of 4"),
+    "one element": (scaled_at(1.3, 7, 9), "single-elements", "[7, 9], where analytic = 1.3 × numeric"),
+    "rows in the middle": (scaled_at(1.5, slice(20, 24)), None, ""),
+    "two things at once": (lambda g: scaled_at(0.5, slice(33))(2 * g.roll(1, 0)), None, ""),
     "a factor per element": (lambda g: g * (1.5 + drawn(SIDE, SIDE, seed=5).detach().sin()), None, ""),
     "rolled in part": (lambda g: torch.cat([g[:20], g[20:].roll(1, 0)]), None, ""),
 }
@@ -123,25 +123,25 @@ CHANGES: dict[str, tuple[Callable[[Tensor], Tensor], str | None, str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", CHANGES)
-@pytest.mark.parametrize("sizes", [drawn, uneven])
-def test_what_is_named_is_true_of_all_entries(kind: str, sizes: Callable[..., Tensor]) -> None:
+@pytest.mark.parametrize("sizes", [drawn, of_different_magnitudes])
+def test_cause_is_named_only_if_it_explains_all_entries(kind: str, sizes: Callable[..., Tensor]) -> None:
     change, cause, words = CHANGES[kind]
-    finding = changed(change, sizes(SIDE, SIDE), drawn(SIDE, SIDE, seed=1)).findings[0]
+    finding = result_of_changed_gradient(change, sizes(SIDE, SIDE), drawn(SIDE, SIDE, seed=1)).findings[0]
     assert finding.cause == cause
     assert cause is None or words in finding.message.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("factor", "says"), [(0.0, "analytic = 0 where"), (1.5, "analytic = 3/2 × numeric where")])
-def test_a_region_of_values_is_found_by_halving(factor: float, says: str) -> None:
+def test_threshold_of_region_is_found_by_bisection(factor: float, says: str) -> None:
     a, b = drawn(SIDE, SIDE), drawn(SIDE, SIDE, seed=1)
-    finding = changed(lambda g: torch.where(a > 0.7, factor * g, g), a, b).findings[0]
+    finding = result_of_changed_gradient(lambda g: torch.where(a > 0.7, factor * g, g), a, b).findings[0]
     assert finding.cause == "wrong-branch"
     text = finding.message.splitlines()[-1]
     assert says in text
     assert float(text.rpartition(" > ")[2]) == pytest.approx(0.7, abs=0.01)
 
 
-def test_few_entries_are_listed() -> None:
+def test_a_few_wrong_entries_are_listed() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         gradient = g.flip(0).cumsum(0).flip(0) * x.cos()
         gradient[5] += 0.25 * g[17]
@@ -152,21 +152,21 @@ def test_few_entries_are_listed() -> None:
     assert "output[17] by " in result.findings[0].message.splitlines()[-1]
 
 
-def test_a_missing_term_of_a_large_normalisation() -> None:
+def test_missing_mean_of_large_input_is_missing_term() -> None:
     function = with_backward(lambda x: x.exp() - x.mean(), lambda g, x: g * x.exp())
     result = checked(function, drawn(3_000))
     assert result.findings[0].cause == "missing-term"
     assert "one outer product" in result.findings[0].message
 
 
-def test_one_slice_that_counts_for_all() -> None:
+def test_gradient_of_first_slice_only_is_missing_broadcast_sum() -> None:
     function = with_backward(lambda x, b: x * 2 + b, lambda g, x, b: (2 * g, g[0]))
     result = checked(function, drawn(100, 60), drawn(60, seed=1))
     assert result.findings[0].cause == "missing-broadcast-sum"
     assert "only output[0, :] counts" in result.findings[0].message
 
 
-def test_large_complex_gradients() -> None:
+def test_missing_conjugate_of_large_input_is_named_unless_there_is_a_factor() -> None:
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(1_500, dtype=torch.complex128, generator=generator).requires_grad_()
     for factor, cause in ((1.0, "missing-conjugate"), (-2.0, None)):

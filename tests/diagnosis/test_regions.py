@@ -1,4 +1,4 @@
-"""Masks, branches, tiles and forgotten cotangents: where they are, and what holds there."""
+"""Missing masks, wrong branches, boundary tiles and missing cotangents: their regions and the relations inside."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SPREAD = (-2.0, 0.3, 1.7, 2.4, -0.5, 1.1, -1.3, 0.8)
         (1.0, 1.0 + 2**-52, 1.0 + 2**-52),
     ],
 )
-def test_a_threshold_is_the_simplest_number_in_its_gap(inner: float, outer: float, expected: float) -> None:
+def test_threshold_is_simplest_number_in_gap(inner: float, outer: float, expected: float) -> None:
     assert threshold(Gap(inner=inner, outer=outer), ()).value == expected
 
 
@@ -45,17 +45,17 @@ def test_a_threshold_is_the_simplest_number_in_its_gap(inner: float, outer: floa
     ("inner", "outer", "expected"),
     [(1.2, 1.7, "1.5"), (162.960697, 162.960692, "162.960695"), (0.1234561, 0.1234564, "0.1234562")],
 )
-def test_a_threshold_is_told_with_digits_enough_to_be_true(inner: float, outer: float, expected: str) -> None:
+def test_threshold_is_printed_with_enough_digits_to_be_in_gap(inner: float, outer: float, expected: str) -> None:
     gap = Gap(inner=inner, outer=outer)
     assert told(threshold(gap, ()).value, gap) == expected
 
 
-def test_a_threshold_is_an_argument_where_one_lies_in_the_gap() -> None:
+def test_threshold_is_zero_or_argument_in_gap_if_there_is_one() -> None:
     assert threshold(Gap(inner=1.2, outer=1.7), (0.5, 1.6)).value == 1.6
     assert threshold(Gap(inner=-1.2, outer=1.7), (0.5,)).value == 0.0
 
 
-def test_a_missing_mask_is_described_by_the_values_and_the_arguments() -> None:
+def test_missing_mask_is_described_by_values_and_arguments() -> None:
     answer = only(lambda x, clip: x.clamp(0, clip), lambda g, x, clip: (g, None), double(SPREAD), 1.6)
     text = "5 of 8 elements differ; analytic = cotangent where numeric = 0, at x < 0 or x > 1.6"
     assert answer == ("missing-mask", text)
@@ -66,17 +66,17 @@ def test_a_missing_mask_is_described_by_the_values_and_the_arguments() -> None:
     [((0.0, 1.6), ", at x < 0 or x > 1.6"), ((0.1, 1.6), ", at all elements but x[2]")],
     ids=["both mean something", "one does"],
 )
-def test_a_single_right_element_says_where_a_mask_is_if_both_of_its_ends_mean_something(
+def test_single_right_element_between_two_thresholds_needs_both_anchored(
     bounds: tuple[float, float], said: str
 ) -> None:
-    """Anything is between two numbers: of five elements one alone lies so by chance in three cases of five."""
+    """One of five elements lies between two others by chance in three cases of five."""
     low, high = bounds
     values = double((-2.0, 0.05, 1.2, 1.7, -0.5)) if low else double((-2.0, -0.1, 1.2, 1.7, -0.5))
     answer = only(lambda x, clip: x.clamp(low, clip), lambda g, x, clip: (g, None), values, high)
     assert answer == ("missing-mask", f"4 of 5 elements differ; analytic = cotangent where numeric = 0{said}")
 
 
-def test_a_missing_mask_behind_a_matrix() -> None:
+def test_missing_mask_in_front_of_matrix_product() -> None:
     weights = drawn(4, 8).detach()
     answer = only(lambda x: weights @ x.relu(), lambda g, x: g @ weights, double(SPREAD))
     assert answer == ("missing-mask", "3 of 8 elements differ; analytic ≠ 0 where numeric = 0, at x < 0")
@@ -86,13 +86,13 @@ LOSERS = "divided among all 3 of its inputs, also those that it does not depend 
 
 
 @pytest.mark.parametrize("shape", [(3,), (5, 3)])
-def test_losers_of_a_maximum_that_get_a_part_are_not_masked(shape: tuple[int, ...]) -> None:
+def test_gradient_of_maximum_divided_among_all_inputs_is_missing_mask(shape: tuple[int, ...]) -> None:
     wrong = lambda g, x: (g / 3).unsqueeze(-1).expand_as(x)  # noqa: E731
     cause, text = only(lambda x: x.amax(-1), wrong, drawn(*shape))
     assert (cause, text.endswith(LOSERS)) == ("missing-mask", True)
 
 
-def test_losers_of_overlapping_windows_are_not_masked() -> None:
+def test_gradient_of_overlapping_maxima_divided_among_all_inputs_is_missing_mask() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         parts = torch.zeros_like(x)
         for window in range(5):
@@ -103,24 +103,24 @@ def test_losers_of_overlapping_windows_are_not_masked() -> None:
     assert (cause, text.endswith(LOSERS)) == ("missing-mask", True)
 
 
-def test_a_mask_is_missing_beside_a_factor() -> None:
+def test_missing_mask_with_factor_elsewhere() -> None:
     wrong = lambda g, x, y: (g / 2, g / 2)  # noqa: E731
     answers = found(torch.maximum, wrong, drawn(9), drawn(9, seed=3))
     text = "analytic = 0.5 × cotangent in 5 of 9 elements where numeric = 0, at x - y < 0, and analytic = 1/2 × numeric"
     assert answers["output by x"] == ("missing-mask", f"{text} elsewhere")
 
 
-def test_a_gradient_divided_among_inputs_that_all_count_is_no_mask() -> None:
+def test_equal_gradient_for_inputs_with_nonzero_derivatives_is_no_missing_mask() -> None:
     weights = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
     wrong = lambda g, x: (2 * g).unsqueeze(1).expand_as(x)  # noqa: E731
     assert only(lambda x: x @ weights, wrong, drawn(5, 3))[0] != "missing-mask"
 
 
-def test_the_cotangent_alone_in_place_of_a_varying_derivative_is_no_mask() -> None:
+def test_cotangent_in_place_of_varying_derivative_is_missing_factor_and_no_mask() -> None:
     assert only(lambda x: x.relu().square(), lambda g, x: g.clone(), double(SPREAD))[0] == "missing-factor"
 
 
-def test_a_zero_filled_by_accident_is_no_mask() -> None:
+def test_one_wrong_zero_entry_is_single_element_and_no_mask() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         gradient = g * x.cos()
         gradient[2] += 0.3 * g[5]
@@ -133,23 +133,23 @@ def test_a_zero_filled_by_accident_is_no_mask() -> None:
 @pytest.mark.parametrize(
     ("factor", "says"), [(2.0, "2 × numeric"), (0.0, "0"), (-1.0, "-numeric"), (0.99, "0.99 × numeric")]
 )
-def test_a_wrong_branch_is_described_by_its_region_and_what_holds_there(factor: float, says: str) -> None:
+def test_wrong_branch_is_described_by_region_and_relation(factor: float, says: str) -> None:
     answer = only(torch.exp, lambda g, x: g * x.exp() * torch.where(x > 1, factor, 1.0), double(SPREAD))
     assert answer == ("wrong-branch", f"3 of 8 elements differ; analytic = {says} where x > 1")
 
 
-def test_a_wrong_branch_that_claims_the_cotangent() -> None:
+def test_wrong_branch_that_returns_cotangent() -> None:
     answer = only(torch.sin, lambda g, x: torch.where(x.abs() < 1, g, g * x.cos()), double(SPREAD))
     assert answer == ("wrong-branch", "3 of 8 elements differ; analytic = cotangent where |x| < 1")
 
 
-def test_wrong_entries_without_a_region_are_no_branch() -> None:
+def test_wrong_entries_without_region_have_no_cause() -> None:
     chosen = torch.tensor([1, 0, 0, 1, 0, 1, 1, 0], dtype=torch.bool)
     answer = only(torch.exp, lambda g, x: g * x.exp() * torch.where(chosen, 2.0, 1.0), double(SPREAD))
     assert answer == (None, "")
 
 
-def test_a_region_without_a_relation_needs_more_than_a_few_entries() -> None:
+def test_region_without_relation_needs_many_entries() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         return torch.where(x > 0, g * x.square(), g * x.cos())
 
@@ -159,7 +159,7 @@ def test_a_region_without_a_relation_needs_more_than_a_few_entries() -> None:
     assert text.endswith("of 30 elements differ, exactly where x > 0")
 
 
-def test_an_error_too_small_to_count_in_some_places_is_no_branch() -> None:
+def test_error_within_tolerance_in_some_entries_is_no_branch() -> None:
     def by_tanh(g: Tensor, x: Tensor) -> Tensor:
         with torch.enable_grad():
             near = x.detach().requires_grad_()
@@ -173,14 +173,14 @@ def _no_cotangent(where: Any) -> Any:
     return lambda g, x: torch.where(where(x), -0.5, g * x.cos())
 
 
-def test_a_forgotten_cotangent_is_found_by_asking_with_zeros() -> None:
+def test_missing_cotangent_is_found_by_vjp_with_zeros() -> None:
     answer = only(torch.sin, _no_cotangent(lambda x: x <= 0), double([-1.0, 0.5, 2.0]))
     assert answer == ("missing-cotangent", "analytic = -0.5 whatever the cotangent is, where x < 0")
     answer = only(torch.sin, _no_cotangent(lambda x: x < 99), double([-1.0, 0.5, 2.0]))
     assert answer == ("missing-cotangent", "analytic = -0.5 whatever the cotangent is")
 
 
-def test_a_forgotten_cotangent_close_to_a_target() -> None:
+def test_missing_cotangent_near_target() -> None:
     def backward(g: Tensor, p: Tensor, t: Tensor) -> Any:
         gradient = 2 * g * (p - t)
         return torch.where((p - t).abs() < 0.1, 1.0, gradient), -gradient
@@ -197,7 +197,7 @@ LARGEST = (0.4, -0.3, 0.9, 1.8, -1.2, 0.1, -0.7, 1.1)
 
 
 @pytest.mark.parametrize("factor", [0.0, 2.0])
-def test_one_right_element_that_is_the_largest_is_no_region(factor: float) -> None:
+def test_largest_element_alone_on_one_side_of_threshold_is_no_branch(factor: float) -> None:
     x = double(LARGEST)
     wrong = lambda g, x: g * x.exp() * torch.where(x == x.max(), 1.0, factor)  # noqa: E731
     assert only(torch.exp, wrong, x)[0] != "wrong-branch"
@@ -205,7 +205,7 @@ def test_one_right_element_that_is_the_largest_is_no_region(factor: float) -> No
     assert only(torch.exp, wrong, x)[0] == "single-elements"
 
 
-def test_elements_that_no_region_tells_are_listed() -> None:
+def test_elements_in_no_region_are_listed() -> None:
     kept = torch.ones(8, dtype=torch.float64)
     kept[3] = 0
     answer = only(lambda x, y: x * (y > 0), lambda g, x, y: (g, None), double(LARGEST), kept + 1e-3 * 0 - 0.5)
@@ -215,23 +215,23 @@ def test_elements_that_no_region_tells_are_listed() -> None:
     assert answer == ("missing-mask", text.replace("y < 0", "x[3]"))
 
 
-def test_one_element_on_a_side_of_zero_or_of_an_argument_is_a_region() -> None:
+def test_one_element_beyond_an_argument_is_a_region() -> None:
     answer = only(lambda x, top: x.clamp(max=top), lambda g, x, top: (g, None), double(LARGEST), 1.5)
     assert answer[1].endswith("analytic = cotangent where numeric = 0, at x > 1.5")
 
 
-def test_two_elements_on_either_side_of_a_threshold_may_be_a_region() -> None:
+def test_at_least_two_elements_on_both_sides_of_any_threshold_are_a_region() -> None:
     cause, text = only(torch.exp, lambda g, x: g * x.exp() * torch.where(x > 1, 2.0, 1.0), double(LARGEST))
     assert (cause, text.endswith("analytic = 2 × numeric where x > 1")) == ("wrong-branch", True)
 
 
-def test_a_constant_added_to_a_gradient() -> None:
+def test_constant_added_to_gradient_is_missing_cotangent() -> None:
     cause, text = only(torch.sin, lambda g, x: g * x.cos() + 0.1, drawn(4))
     assert cause == "missing-cotangent"
     assert text.startswith("analytic = numeric × cotangent + 0.1")
 
 
-def test_a_constant_that_does_depend_on_the_cotangent_is_something_else() -> None:
+def test_constant_multiple_of_cotangent_is_missing_factor() -> None:
     cause, text = only(torch.sin, lambda g, x: 0.3 * g, drawn(4))
     assert (cause, text.startswith("analytic = 0.3 × cotangent and nothing else")) == ("missing-factor", True)
 
@@ -244,7 +244,7 @@ def test_a_constant_that_does_depend_on_the_cotangent_is_something_else() -> Non
         ([13, 14, 15], "x is in elements 13 to 15, the last 3 of 16"),
     ],
 )
-def test_the_edges_of_tiles(places: list[int], says: str) -> None:
+def test_last_or_first_element_of_each_tile_is_boundary_tile(places: list[int], says: str) -> None:
     size = 15 if says.endswith("5") else 16
     kept = torch.ones(size, dtype=torch.float64)
     kept[places] = 0
@@ -253,7 +253,7 @@ def test_the_edges_of_tiles(places: list[int], says: str) -> None:
 
 
 @pytest.mark.parametrize(("shape", "count"), [((7, 9), 15), ((3, 5, 7), 9)])
-def test_the_last_tile_in_flat_order(shape: tuple[int, ...], count: int) -> None:
+def test_last_elements_in_flat_order_are_boundary_tile(shape: tuple[int, ...], count: int) -> None:
     size = math.prod(shape)
     kept = (torch.arange(size) < size - count).view(shape)
     answer = only(torch.sin, lambda g, x: g * x.cos() * kept, drawn(*shape))
@@ -264,14 +264,14 @@ def test_the_last_tile_in_flat_order(shape: tuple[int, ...], count: int) -> None
 
 
 @pytest.mark.parametrize("step", [2, 3])
-def test_every_second_or_third_is_no_edge(step: int) -> None:
+def test_every_second_or_third_element_is_no_boundary_tile(step: int) -> None:
     kept = (torch.arange(18) % step != step - 1).double()
     cause, text = only(torch.exp, lambda g, x: kept * g * x.exp(), drawn(18))
     assert (cause, f", those by x[{step - 1}::{step}], " in text) == ("missing-term", True)
     assert only(torch.exp, lambda g, x: g * torch.where(kept > 0, x, 1.3 * x).exp(), drawn(18)) == (None, "")
 
 
-def test_the_last_rows_of_a_matrix() -> None:
+def test_last_rows_of_matrix_are_boundary_tile() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         gradient = g * x.exp()
         gradient[-2:] *= 2
@@ -282,7 +282,7 @@ def test_the_last_rows_of_a_matrix() -> None:
     assert answer == ("boundary-tile", text)
 
 
-def test_rows_in_the_middle_are_no_edge() -> None:
+def test_middle_rows_are_no_boundary_tile() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         gradient = g * x.exp()
         gradient[3:5] *= 2
@@ -293,7 +293,7 @@ def test_rows_in_the_middle_are_no_edge() -> None:
     assert answer == ("constant-factor", text)
 
 
-def test_a_triangle_of_matrices_is_no_branch_although_values_would_tell_it() -> None:
+def test_off_diagonal_elements_are_no_branch_although_values_separate_them() -> None:
     matrix = drawn(4, 4).detach()
     positive = matrix @ matrix.T + 4 * torch.eye(4, dtype=torch.float64)
     off = ~torch.eye(4, dtype=torch.bool)
@@ -302,7 +302,7 @@ def test_a_triangle_of_matrices_is_no_branch_although_values_would_tell_it() -> 
     assert answer == (None, "")
 
 
-def test_some_elements_in_a_row_are_a_branch_where_the_error_moves_with_the_values() -> None:
+def test_consecutive_elements_are_branch_if_error_depends_on_values() -> None:
     x = double([-0.5, 0.3, 1.7, 2.1, 1.9, 0.2, -1.2, 1.4])
     answer = only(lambda x: x.clamp(max=1.5), lambda g, x: g * torch.where(x < 1.5, 1.0, 0.5), x)
     says = "3 of 8 elements differ; analytic = 0.5 × cotangent where numeric = 0, at x > 1.5"
@@ -311,7 +311,7 @@ def test_some_elements_in_a_row_are_a_branch_where_the_error_moves_with_the_valu
     assert answer == ("wrong-branch", "3 of 8 elements differ; analytic = 3 × numeric where x > 1.5")
 
 
-def test_an_error_that_fades_with_the_derivative_is_no_branch() -> None:
+def test_error_that_vanishes_with_derivative_is_no_branch() -> None:
     x = double(torch.linspace(-7, 7, 120).tolist())
 
     def backward(g: Tensor, x: Tensor) -> Tensor:
@@ -320,7 +320,7 @@ def test_an_error_that_fades_with_the_derivative_is_no_branch() -> None:
     assert only(torch.erf, backward, x) == (None, "")
 
 
-def test_some_elements_in_a_row_are_no_branch_unless_values_rise_with_them() -> None:
+def test_consecutive_elements_are_branch_only_if_error_depends_on_values() -> None:
     middle = torch.zeros(8, dtype=torch.bool)
     middle[2:5] = True
 
@@ -336,12 +336,12 @@ def test_some_elements_in_a_row_are_no_branch_unless_values_rise_with_them() -> 
     assert only(torch.sin, by_value, double(rising))[0] == "wrong-branch"
 
 
-def test_a_branch_by_the_difference_of_two_inputs() -> None:
+def test_wrong_branch_by_difference_of_two_inputs() -> None:
     def huber(x: Tensor, y: Tensor) -> Tensor:
         return torch.nn.functional.huber_loss(x, y, reduction="none", delta=0.5)
 
     def backward(g: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        slope = torch.where((x - y).abs() < 0.5, x - y, torch.full_like(x, 0.5))  # the sign is forgotten
+        slope = torch.where((x - y).abs() < 0.5, x - y, torch.full_like(x, 0.5))  # the sign is missing
         return g * slope, -g * slope
 
     x = double([0.9, -0.5, 1.0, 0.0, 1.2, -0.3, 0.2, -0.9, 0.4, 2.0])
@@ -350,7 +350,7 @@ def test_a_branch_by_the_difference_of_two_inputs() -> None:
     assert (cause, text) == ("wrong-branch", "4 of 10 elements differ; analytic = -numeric where x - y < -0.5")
 
 
-def test_half_a_tensor_is_no_edge() -> None:
+def test_half_of_tensor_is_no_boundary_tile() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         return g * x.cos() * torch.tensor([1.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0], dtype=torch.float64)
 
@@ -359,15 +359,15 @@ def test_half_a_tensor_is_no_edge() -> None:
     assert answer == ("constant-factor", text)
 
 
-def test_what_is_small_but_not_zero_is_not_masked() -> None:
+def test_small_nonzero_derivative_is_no_missing_mask() -> None:
     def forward(x: Tensor) -> Tensor:
-        return 1.0 + 1e-14 * x.sin()  # whose slopes can be measured to a third or so
+        return 1.0 + 1e-14 * x.sin()  # its slopes are measured to about a third
 
     x = double([0.3, 0.7, 1.1, -0.4])
     assert only(forward, lambda g, x: torch.where(x > 0.5, 1e-11 * g, 1e-14 * g * x.cos()), x)[0] != "missing-mask"
 
 
-def test_a_loss_that_forgets_its_cotangent_says_what_it_was_asked_with() -> None:
+def test_missing_cotangent_of_loss_reports_cotangent_of_the_check() -> None:
     cause, text = only(lambda x: (x * x).sum(), lambda g, x: 2 * x, drawn(4))
     expected = (
         "analytic = a constant whatever the cotangent is (asked with a cotangent of 0.25, it counts 4 times as much)"
@@ -375,27 +375,27 @@ def test_a_loss_that_forgets_its_cotangent_says_what_it_was_asked_with() -> None
     assert (cause, text) == ("missing-cotangent", expected)
 
 
-def test_only_the_first_sample_of_a_batch_gets_a_gradient() -> None:
+def test_gradient_of_first_sample_only_is_boundary_tile() -> None:
     first = (torch.arange(6) == 0).unsqueeze(1)
     answer = only(torch.sin, lambda g, x: g * x.cos() * first, drawn(6, 4))
     text = "20 of 24 elements differ; analytic = 0 where x is in rows 1 to 5, all but the first of 6"
     assert answer == ("boundary-tile", text)
 
 
-def test_a_first_step_that_is_right_by_itself_is_no_edge() -> None:
+def test_all_rows_but_first_without_relation_are_no_boundary_tile() -> None:
     wrong = lambda g, x: g * torch.cat([x[:1].cos(), (1.3 * x[1:]).cos()])  # noqa: E731
     assert only(torch.sin, wrong, drawn(6, 4)) == (None, "")
 
 
-def test_a_mask_of_zeros_and_ones_is_described_by_its_value() -> None:
+def test_mask_of_zeros_and_ones_is_described_by_its_value() -> None:
     mask = (torch.arange(10) % 3 > 0).double()
     answer = only(lambda x, mask: x * mask, lambda g, x, mask: (g, None), drawn(10), mask)
     assert answer == ("missing-mask", "4 of 10 elements differ; analytic = cotangent where numeric = 0, at y = 0")
 
 
-def test_a_band_of_distances_is_not_a_band_of_values() -> None:
+def test_wrong_branch_by_distance_between_two_thresholds() -> None:
     def backward(g: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        slope = torch.where((x - y).abs() < 1.6, x - y, 0.8 * (x - y).sign())  # where forward goes over at 0.8
+        slope = torch.where((x - y).abs() < 1.6, x - y, 0.8 * (x - y).sign())  # forward changes its branch at 0.8
         return g * slope, -g * slope
 
     def huber(x: Tensor, y: Tensor) -> Tensor:
@@ -406,14 +406,14 @@ def test_a_band_of_distances_is_not_a_band_of_values() -> None:
 
 
 @pytest.mark.parametrize("places", [[0, 4], [1, 2], [2, 3]])
-def test_two_of_five_lie_on_two_sides_or_in_the_middle_by_chance(places: list[int]) -> None:
+def test_two_of_five_elements_outside_or_between_thresholds_may_be_a_coincidence(places: list[int]) -> None:
     factors = torch.ones(5, dtype=torch.float64)
     factors[places] = 2.0
     answer = only(torch.exp, lambda g, x: factors * g * x.exp(), double([-1.2, -0.3, 0.4, 0.9, 1.7]))
     assert answer == (None, "")
 
 
-def test_elements_of_a_gather_that_are_lost_are_no_branch() -> None:
+def test_lost_elements_of_gather_are_no_branch() -> None:
     index = torch.tensor([3, 7, 1, 0, 9])
 
     def backward(g: Tensor, x: Tensor) -> Tensor:
@@ -422,7 +422,7 @@ def test_elements_of_a_gather_that_are_lost_are_no_branch() -> None:
     assert only(lambda x: x[index].exp(), backward, drawn(10))[0] not in ("wrong-branch", "boundary-tile")
 
 
-def test_outputs_of_one_value_are_told_by_it() -> None:
+def test_outputs_of_one_value_are_described_by_it() -> None:
     weights = drawn(9, 4, seed=1).detach()
     layer = lambda x: (weights @ x).relu()  # noqa: E731
     cause, text = only(layer, lambda g, x: g @ weights, drawn(4))
@@ -430,7 +430,7 @@ def test_outputs_of_one_value_are_told_by_it() -> None:
 
 
 @pytest.mark.parametrize("given", [(-1.0, 0.5, 2.0, -0.3, 1.0), SPREAD])
-def test_two_branches_that_are_swapped(given: tuple[float, ...]) -> None:
+def test_swapped_slopes_of_two_branches(given: tuple[float, ...]) -> None:
     answer = only(lambda x: gelu(x) * 0 + x.relu() - 0.1 * (-x).relu(), _leaky_swapped, double(given))
     says = "all elements differ; analytic = 10 × numeric where x < 0 and 1/10 × numeric elsewhere"
     assert answer == ("wrong-branch", f"{says}: one branch has the slope of the other")
@@ -440,18 +440,18 @@ def _leaky_swapped(g: Tensor, x: Tensor) -> Tensor:
     return g * torch.where(x > 0, 0.1, 1.0)
 
 
-def test_two_factors_in_no_two_regions_are_no_branches() -> None:
+def test_two_factors_without_regions_have_no_cause() -> None:
     chosen = torch.tensor([1, 0, 0, 1, 0, 1, 1, 0], dtype=torch.bool)
     assert only(torch.exp, lambda g, x: g * x.exp() * torch.where(chosen, 2.0, 0.5), double(SPREAD)) == (None, "")
 
 
-def test_one_factor_and_none_in_two_regions_are_no_branches() -> None:
+def test_factor_in_one_of_two_wrong_regions_has_no_cause() -> None:
     wrong = lambda g, x: g * torch.where(x > 1, 2 * x.exp(), x.sin())  # noqa: E731
     assert only(torch.exp, wrong, double(SPREAD)) == (None, "")
 
 
 @pytest.mark.parametrize("forward", [torch.round, torch.sign, torch.floor, lambda x: (x > 0).to(x.dtype)])
-def test_a_gradient_of_what_moves_in_jumps_is_a_surrogate(forward: Callable[[Tensor], Tensor]) -> None:
+def test_gradient_of_piecewise_constant_function_is_straight_through(forward: Callable[[Tensor], Tensor]) -> None:
     x = drawn(4, 5)
     cause, text = only(forward, lambda g, x: g, x)
     assert cause == "straight-through"
@@ -462,7 +462,7 @@ def test_a_gradient_of_what_moves_in_jumps_is_a_surrogate(forward: Callable[[Ten
     assert only(forward, lambda g, x: g * x.sigmoid() * (1 - x.sigmoid()), x)[0] == "straight-through"
 
 
-def test_a_sample_is_no_mask_though_there_are_no_probabilities_around() -> None:
+def test_gradient_of_random_sample_is_straight_through_and_no_mask() -> None:
     threshold = torch.linspace(0, 1, 20, dtype=torch.float64)
 
     def sample(p: Tensor) -> Tensor:
@@ -479,18 +479,18 @@ def test_a_sample_is_no_mask_though_there_are_no_probabilities_around() -> None:
 @pytest.mark.parametrize(
     "forward",
     [
-        lambda x: (x - 9).relu(),  # is flat here only
+        lambda x: (x - 9).relu(),  # flat near x only
         lambda x: x.clamp(-0.1, 0.1),
         lambda x: x.round() + (x - 9).relu(),
-        lambda x: 0.0 * x.round(),  # moves nowhere
+        lambda x: 0.0 * x.round(),  # constant everywhere
     ],
 )
-def test_one_of_what_rises_elsewhere_is_not(forward: Callable[[Tensor], Tensor]) -> None:
+def test_function_that_is_flat_only_here_is_not_straight_through(forward: Callable[[Tensor], Tensor]) -> None:
     assert only(forward, lambda g, x: g, (1 + drawn(6).detach().abs()).requires_grad_())[0] != "straight-through"
 
 
 class _Step(torch.autograd.Function):
-    """The backward of a relu, whose own derivative is claimed to be the cotangent's."""
+    """The backward of a relu, whose own backward wrongly claims the derivative `grad` by x instead of zero."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, grad: Tensor) -> Tensor:
@@ -514,7 +514,7 @@ class _Relu(torch.autograd.Function):
         return _Step.apply(ctx.saved_tensors[0], cotangents[0])
 
 
-def test_a_gradient_that_moves_in_jumps_has_no_surrogate() -> None:
+def test_jump_of_gradient_in_gradgradcheck_is_not_straight_through() -> None:
     problem = bind(_Relu.apply, (drawn(6),), names=("x",))
     (finding,) = run_check("gradgradcheck", problem, ALONE, diagnose).findings
     assert finding.verdict is Verdict.FAIL

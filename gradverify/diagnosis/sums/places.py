@@ -60,7 +60,9 @@ def _explained(projections: Asked, group: Group) -> Diagnosis | None:
     sums = projections.sums
     by_place = next((region for region in edges(sums, group) if likely(region) <= BY_PLACE), None)
     region = by_place or next((region for region in by_value(sums, group) if likely(region) <= BY_VALUE), None)
-    all_masked = bool((group.wrong | ~_silent(projections, group.axis)).all())  # no right coordinate is zero
+    all_masked = bool(
+        (group.wrong | ~_silent(projections, group.axis)).all()
+    )  # no right coordinate is zero and may be masked
     if region is None and not all_masked:
         return None
     holds_there = relation(projections, group)
