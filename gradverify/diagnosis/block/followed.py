@@ -79,10 +79,11 @@ def follower(evidence: Evidence) -> Follows:
 
 
 def believed(regions: Iterable[Region], follows: Callable[[Region], bool | None]) -> Region | None:
-    """Return the first region that passes the test `follows`, None if the errors stay at their positions.
+    """Return the first region that passes the test `follows`, or else the best of those that are not ruled out.
 
-    Two kinds of regions need no test: regions of positions, and a single region that is hardly a coincidence. If none
-    passes, regions with an undecided test or a small chance remain; one whose thresholds are all anchored comes first.
+    Two kinds of regions need no test: regions of positions, and a single region that is hardly a coincidence. A failed
+    test rules a region out unless its chance is small. Of the remaining ones, the first with anchored thresholds is
+    returned, or else the first; None if there is none.
     """
     candidates = list(regions)
     remaining: list[Region] = []
