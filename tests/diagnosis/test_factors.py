@@ -210,3 +210,12 @@ def test_sum_over_segments_of_different_length_is_a_mean_for_sum() -> None:
     )
     assert diagnosis == ("mean-for-sum", f"{expected}: a sum over them instead of their mean")
     assert only(forward, lambda g, x: (g * (1 + torch.arange(4.0).unsqueeze(1)))[INDEX], drawn(7, 3)) == (None, "")
+
+
+@pytest.mark.parametrize("fill", [torch.finfo(torch.float64).min, 1e300, 1e-300, 5e-324])
+def test_an_argument_whose_powers_overflow_is_no_factor(fill: float) -> None:
+    cause, text = only(
+        lambda x, fill: x.exp().masked_fill(x > 99, fill), lambda g, x, fill: (3 * g * x.exp(), None), drawn(6), fill
+    )
+    assert cause == "constant-factor"
+    assert "3" in text

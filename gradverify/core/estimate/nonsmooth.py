@@ -7,7 +7,6 @@ are used; if they do not resolve the derivative, the point counts as lying on th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 
 import torch
 from torch import Tensor
@@ -39,7 +38,7 @@ from gradverify.core.estimate.smoothness import (
 )
 from gradverify.core.estimate.staircase import rounding_jump, stair, tilted_stair
 from gradverify.core.estimate.stencil import sample
-from gradverify.core.estimate.tableau import HALVINGS, central_tableau, coarse_steps, fine_steps, halving_steps
+from gradverify.core.estimate.tableau import HALVINGS, central_tableau, coarse_steps, fine_steps
 from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import Noise, measure
 from gradverify.core.forward.sampler import Sampler
@@ -153,8 +152,8 @@ def kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
     for place, column in enumerate(columns.tolist()):
         if column < sampled.point.numel():
             own = torch.tensor([column], device=columns.device)
-            steps = (halving_steps(lengths), coarse_steps(lengths), fine_steps(lengths, own))
-            ladder = reduce(joined, (sample(sampled, column_groups, own, part) for part in steps))
+            coarse, fine = coarse_steps(lengths), fine_steps(lengths, own)
+            ladder = joined(*(sample(sampled, column_groups, own, steps) for steps in (coarse, fine)))
             local = examine(sampled, noise, ladder, lengths.own[own].unsqueeze(1))
             kinked[place] = (local.kink | local.close).any()
     return kinked

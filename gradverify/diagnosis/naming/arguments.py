@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import total
@@ -48,12 +49,17 @@ def argument(site: Site, factor: float, accuracy: float) -> Argument | None:
     if allowed > _WORST:
         return None
     found = [
-        Argument(name=name, value=value, power=power, negative=value**power * factor < 0)
+        Argument(name=name, value=value, power=power, negative=_power(value, power) * factor < 0)
         for name, value in dict(_numbers(site)).items()
         for power in _POWERS
-        if abs(value) not in _COMMON and abs(abs(value**power) - abs(factor)) <= allowed * abs(factor)
+        if abs(value) not in _COMMON and abs(abs(_power(value, power)) - abs(factor)) <= allowed * abs(factor)
     ]
     return found[0] if len(found) == 1 else None
+
+
+def _power(value: float, power: int) -> float:
+    """Return value**power; inf where Python's own operator raises OverflowError."""
+    return float(torch.tensor(value, dtype=torch.float64).pow(power))
 
 
 def _numbers(site: Site) -> Iterator[tuple[str, float]]:
