@@ -1,1 +1,1 @@
-"""The function under test: how it is bound to its inputs, called, recorded, and seen as a map between real vectors."""
+"""The function under test: binding its inputs, calling it, recording its graph, and its real coordinates."""

@@ -1,4 +1,4 @@
-"""Which precisions a computation goes through, by watching every operation of torch."""
+"""Floating-point precisions that a computation passes through, recorded at every torch operation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class CastTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes casts between floating dtypes by the narrower of the two: down where digits are lost, and up.
+    """Dispatch mode that records casts between floating-point dtypes.
 
-    And the largest number of every precision coarser than float64. What kernels of their own do inside nobody sees, and
-    what is cast up may be a constant.
+    `down` holds the target dtypes of narrowing casts that changed a value, `up` the source dtypes of widening casts,
+    and `largest` the largest finite magnitude in each dtype coarser than float64. Casts inside custom kernels are not
+    seen, and a tensor that is widened may be a constant.
     """
 
     def __init__(self) -> None:
@@ -25,46 +26,46 @@ class CastTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Answer for torch, which would import its compiler for two seconds to see that there is nothing to skip."""
+        """Return False directly: torch's own method imports its compiler first, which takes two seconds."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if isinstance(result, Tensor) and _is_coarse(result.dtype):
-            self._measure(result)
+            self._record_magnitude(result)
         source = args[0] if args else None
         if isinstance(source, Tensor) and isinstance(result, Tensor) and source.dtype != result.dtype:
-            self._note(source, result)
+            self._record_cast(source, result)
         return result
 
-    def _measure(self, result: Tensor) -> None:
+    def _record_magnitude(self, result: Tensor) -> None:
         if result.layout is torch.strided and result.numel():
             size = float(result.detach().abs().nan_to_num(0.0, 0.0, 0.0).amax())
             self.largest[result.dtype] = max(size, self.largest.get(result.dtype, 0.0))
 
-    def _note(self, source: Tensor, result: Tensor) -> None:
+    def _record_cast(self, source: Tensor, result: Tensor) -> None:
         if source.shape != result.shape:
             return
         if _is_narrower(result.dtype, source.dtype):
             if not torch.equal(result.to(source.dtype), source):
                 self.down.add(result.dtype)
-        elif _is_narrower(source.dtype, result.dtype) and source.dim() > 0:  # single numbers are constants
+        elif _is_narrower(source.dtype, result.dtype) and source.dim() > 0:  # 0-d tensors are taken for constants
             self.up.add(source.dtype)
 
 
 def coarsest(run: Callable[[], object], own: Collection[torch.dtype]) -> tuple[float, float]:
-    """Return the eps of the coarsest precision that a computation rounds to, but for its tensors' `own`.
+    """Return the coarsest eps that a computation rounds to, and its largest rounding error in low precision.
 
-    And what rounding leaves of the largest number in any that is coarser than float64. Both are 0 where there is none,
-    or not everything can be watched.
+    The first leaves out the dtypes `own`. The second is the maximum of eps times the largest magnitude, over all dtypes
+    coarser than float64. Both are 0 if no such dtype occurs or the computation raises RuntimeError.
     """
     try:
-        with CastTrace() as watch:
+        with CastTrace() as trace:
             run()
     except RuntimeError:
         return 0.0, 0.0
-    eps = max((torch.finfo(dtype).eps for dtype in watch.down - {*own}), default=0.0)
-    return eps, max((torch.finfo(dtype).eps * size for dtype, size in watch.largest.items()), default=0.0)
+    eps = max((torch.finfo(dtype).eps for dtype in trace.down - {*own}), default=0.0)
+    return eps, max((torch.finfo(dtype).eps * size for dtype, size in trace.largest.items()), default=0.0)
 
 
 def _is_narrower(one: torch.dtype, other: torch.dtype) -> bool:

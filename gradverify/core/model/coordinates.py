@@ -1,7 +1,7 @@
-"""Tensors as real coordinates: a complex entry counts as two, its real and its imaginary part.
+"""Tensors as vectors of real coordinates: a complex entry has two, its real and its imaginary part.
 
-The derivative of a complex function is judged as that of a real one in twice as many variables, which is what
-torch's convention (conjugate Wirtinger) amounts to: for a real L, grad = dL/d(real) + i·dL/d(imag).
+A complex function is differentiated as a real function of twice as many variables. This agrees with torch's convention
+(conjugate Wirtinger): for a real L, grad = dL/d(real) + i·dL/d(imag).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class Block:
     """The coordinates of one real tensor, or of the real or imaginary part of a complex one."""
 
     name: str  # x, z.real, z.imag
-    tensor: int  # number of the tensor it belongs to
+    tensor: int  # index of the tensor it belongs to
     start: int  # first coordinate, counted over all tensors
     stop: int
-    step: int  # 1, or 2 where real and imaginary parts alternate
+    step: int  # 1, or 2 for a complex tensor, whose real and imaginary parts alternate
     shape: tuple[int, ...]
 
     @property
     def coordinates(self) -> slice:
-        """The block's places in a flat vector over all tensors."""
+        """Slice of the block in the flat vector over all tensors."""
         return slice(self.start, self.stop, self.step)
 
     def index(self, position: int) -> tuple[int, ...]:
@@ -39,16 +39,16 @@ class Block:
 
 def blocks(named: Iterable[Named]) -> tuple[Block, ...]:
     """Return the blocks of the named tensors in the order that `flatten` lays them out."""
-    found: list[Block] = []
+    result: list[Block] = []
     offset = 0
-    for number, entry in enumerate(named):
+    for index, entry in enumerate(named):
         size = entry.tensor.numel()
         parts = ("real", "imag") if entry.tensor.is_complex() else ("",)
         for part, suffix in enumerate(parts):
-            found.append(
+            result.append(
                 Block(
                     name=f"{entry.name}.{suffix}" if suffix else entry.name,
-                    tensor=number,
+                    tensor=index,
                     start=offset + part,
                     stop=offset + size * len(parts),
                     step=len(parts),
@@ -56,11 +56,11 @@ def blocks(named: Iterable[Named]) -> tuple[Block, ...]:
                 )
             )
         offset += size * len(parts)
-    return tuple(found)
+    return tuple(result)
 
 
 def flatten(tensors: Iterable[Tensor]) -> Tensor:
-    """Return all real coordinates as one float64 vector on the first tensor's device; (total,).
+    """Return all real coordinates as one float64 vector (n,) on the first tensor's device.
 
     It may share memory with a single contiguous tensor.
     """
@@ -75,7 +75,7 @@ def flatten(tensors: Iterable[Tensor]) -> Tensor:
 def unflatten(vector: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return tensors of the shapes and dtypes of `like` whose coordinates are `vector`'s; inverse of `flatten`.
 
-    Each of several begins where its memory does: a function may count on that, as one that views numbers as complex.
+    If there are several, each starts at offset 0 of its own storage: torch.view_as_complex refuses odd offsets.
     """
     if len(like) == 1:
         return (_shaped(vector, like[0]),)
@@ -87,13 +87,13 @@ def unflatten(vector: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def real_view(tensor: Tensor) -> Tensor:
-    """Return the tensor itself, or for a complex one its view with a last dimension (real, imaginary)."""
+    """Return the dense tensor, or for a complex one its real view with a last dimension (real, imaginary)."""
     dense = tensor if tensor.layout is torch.strided else tensor.to_dense()
     return torch.view_as_real(dense.resolve_conj()) if dense.is_complex() else dense
 
 
 def coordinates_in(tensor: Tensor) -> int:
-    """Return how many real coordinates the tensor has."""
+    """Return the number of real coordinates of the tensor."""
     return tensor.numel() * (2 if tensor.is_complex() else 1)
 
 

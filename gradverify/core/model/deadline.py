@@ -1,4 +1,4 @@
-"""The time limit of a case, looked at before every call of user code."""
+"""The time limit of a case, checked before every call of user code."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from dataclasses import dataclass
 
 from gradverify.result import CheckResult
 
-_EARLY, _EARLY_PART = 1.0, 0.1  # seconds, and part of the limit: a worker has to answer before it is killed
+_EARLY, _EARLY_PART = 1.0, 0.1  # seconds, and fraction of the limit: a worker must report before it is killed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """A time limit that has begun."""
+    """A time limit that is running."""
 
     at: float  # when it ends, by time.monotonic()
-    seconds: float  # the limit as it was set
+    seconds: float  # the time limit
 
 
 class OutOfTime(KeyboardInterrupt):
-    """The time limit has passed; handled as an interrupt is, so that no handler of errors in user code takes it."""
+    """The time limit has passed; a KeyboardInterrupt, so that `except Exception` in user code does not catch it."""
 
     def __init__(self, seconds: float, found: CheckResult | None = None) -> None:
-        self.seconds = seconds  # the limit
-        self.found = found  # what the check had found by then, None where that is nothing
+        self.seconds = seconds  # the time limit
+        self.found = found  # partial result of the check, None if it has none
         super().__init__(f"timed out after {seconds:g} s")
 
 
 def deadline_in(seconds: float) -> Deadline:
-    """Return a deadline that ends in so many seconds."""
+    """Return a deadline that ends `seconds` from now."""
     return Deadline(at=time.monotonic() + seconds, seconds=seconds)
 
 
 def deadline_before_kill(seconds: float) -> Deadline:
-    """Return a deadline a little before a worker is killed that began now and may take so many seconds."""
+    """Return a deadline shortly before a worker that starts now and may run for `seconds` is killed."""
     early = min(_EARLY, _EARLY_PART * seconds)
     return Deadline(at=time.monotonic() + seconds - early, seconds=seconds)
 
@@ -48,10 +48,10 @@ def require_time(deadline: Deadline | None) -> None:
 
 @contextmanager
 def keeping(found: CheckResult) -> Iterator[None]:
-    """Attach `found` to an OutOfTime that leaves this block without a result."""
+    """Attach `found` to an OutOfTime raised in this block, unless it already has a result."""
     try:
         yield
-    except OutOfTime as end:
-        if end.found is None:
-            end.found = found
+    except OutOfTime as error:
+        if error.found is None:
+            error.found = found
         raise

@@ -1,7 +1,7 @@
-"""Hand-written Functions as plain code: their forward step by step, and no backward of theirs.
+"""Run the forward of hand-written `torch.autograd.Function`s as plain code, without their backward.
 
-torch can then do with a forward what `torch.autograd.Function` forbids: differentiate it by itself, or run it for many
-points at once under `torch.vmap`.
+torch can then do what a Function prevents: differentiate the forward itself, or evaluate it at many points at once
+under `torch.vmap`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from torch.autograd import Function
 
 Handle = Callable[[Callable[[], Any], type[Function], tuple[Any, ...], dict[str, Any]], Any]
 
-_INNER: Any = Function.__mro__[1]  # what `Function.apply` hands on to, outside of vmap, whoever holds a reference to it
-_FOREIGN = ("torch", "gradverify")  # packages whose Functions are nobody's to verify
+_INNER: Any = Function.__mro__[1]  # `Function.apply` calls its `apply` outside vmap, also if it was stored before
+_NOT_UNDER_TEST = ("torch", "gradverify")  # packages whose Functions are not under test
 
 
 def is_hand_written(function: type[Function]) -> bool:
-    """Tell whether a Function is neither torch's nor our own."""
-    return function.__module__.split(".")[0] not in _FOREIGN
+    """Return True if a Function is defined neither in torch nor in gradverify."""
+    return function.__module__.split(".")[0] not in _NOT_UNDER_TEST
 
 
 @contextmanager
 def intercepted(handle: Handle) -> Iterator[None]:
     """Call `handle(original, function, args, kwargs)` in place of the `apply` of every Function.
 
-    In this thread only: other threads may train meanwhile, or intercept calls of their own. `original()` is the call
-    itself. Outside of vmap, one call may be handled twice, since `Function.apply` hands on to an `apply` that is
-    intercepted as well.
+    Only calls of this thread are intercepted. `original()` makes the call itself. Outside vmap, one call may be handled
+    twice, since `Function.apply` calls the `apply` of its base class, which is intercepted as well.
     """
     _PATCH.enter()
     handlers = _handlers()
@@ -47,11 +46,11 @@ def intercepted(handle: Handle) -> Iterator[None]:
 
 @contextmanager
 def plainly(chosen: Callable[[type[Function]], bool] = is_hand_written) -> Iterator[None]:
-    """Have `apply` of the Functions chosen run their forward as plain code.
+    """Make `apply` of the Functions for which `chosen` is true run their forward as plain code.
 
-    What a forward does to tensors behind autograd's back (`.data`, numpy, `no_grad`) has no derivative then. An `apply`
-    that somebody has put aside before (`relu = ReLU.apply`) is still the Function's own under vmap, and everywhere in
-    torch 2.14.1 and newer, where it is in C.
+    Operations that a forward hides from autograd (`.data`, numpy, `no_grad`) have no derivative then. An `apply` that
+    was stored before (`relu = ReLU.apply`) is not replaced under vmap, nor at all in torch 2.14.1 and newer, where it
+    is implemented in C.
     """
 
     def handle(original: Callable[[], Any], cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -62,23 +61,23 @@ def plainly(chosen: Callable[[type[Function]], bool] = is_hand_written) -> Itera
 
 
 class _Patch:
-    """The `apply` that calls the handlers: put in place for the first user in any thread, removed after the last."""
+    """Patch of `Function.apply` that calls the handlers; set by the first user in any thread, removed by the last."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.users = 0
-        self.saved: Any = None  # `Function.apply` as it was
+        self.saved: Any = None  # the unpatched `Function.apply`
 
     def enter(self) -> None:
         with self.lock:
             if not self.users:
                 self.saved = vars(Function)["apply"]
-                Function.apply = classmethod(_handled(self.original))  # type: ignore[assignment, method-assign]
-                _INNER.apply = classmethod(_handled(_inherited))
+                Function.apply = classmethod(_intercepting(self.original))  # type: ignore[assignment, method-assign]
+                _INNER.apply = classmethod(_intercepting(_inherited))
             self.users += 1
 
     def original(self, cls: type[Function], *args: Any, **kwargs: Any) -> Any:
-        """Call `Function.apply` as it was, be it written in Python or, as in torch 2.14.1 and newer, in C."""
+        """Call the unpatched `Function.apply`, which is in Python or, in torch 2.14.1 and newer, in C."""
         return self.saved.__get__(None, cls)(*args, **kwargs)
 
     def leave(self) -> None:
@@ -97,20 +96,20 @@ def _handlers() -> list[Handle]:
     """Return the handlers of this thread, the innermost last."""
     if not hasattr(_LOCAL, "handlers"):
         _LOCAL.handlers = []
-    found: list[Handle] = _LOCAL.handlers
-    return found
+    handlers: list[Handle] = _LOCAL.handlers
+    return handlers
 
 
-def _handled(apply: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an `apply` that calls the handlers of its thread in place of the one given; they may call that one."""
+def _intercepting(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an `apply` that calls the handlers of the current thread, which may call the given one."""
 
-    def handled(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
+    def apply_handlers(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
         call = partial(apply, cls, *args, **kwargs)
         for handle in _handlers():
             call = partial(handle, call, cls, args, kwargs)
         return call()
 
-    return handled
+    return apply_handlers
 
 
 def _inherited(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
@@ -119,40 +118,40 @@ def _inherited(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
 
 
 class _Context:
-    """What forward takes for its ctx: it keeps nothing."""
+    """A `ctx` for forward that records only what is needed without a backward."""
 
     def __init__(self, args: tuple[Any, ...]) -> None:
         self.needs_input_grad = tuple(isinstance(arg, Tensor) and arg.requires_grad for arg in args)
-        self.without: tuple[Tensor, ...] = ()
+        self.non_differentiable: tuple[Tensor, ...] = ()
         self.saved_tensors: tuple[Any, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
         self.saved_tensors = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Hold nothing: no jvp will ask."""
+        """Do nothing: no jvp is computed."""
 
     def mark_dirty(self, *tensors: Any) -> None:
-        """Know nothing of it: to torch, what is written in place is one more step."""
+        """Do nothing: torch records in-place operations of plain code by itself."""
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        self.without = tensors
+        self.non_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Hold nothing: no backward will ask."""
+        """Do nothing: no backward is run."""
 
 
 def _forward(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if cls.setup_context is not Function.setup_context:
         bound = inspect.signature(cls.forward).bind(*args, **kwargs)
-        bound.apply_defaults()  # as `setup_context` is told of all arguments
+        bound.apply_defaults()  # `setup_context` gets all arguments, defaults included
         context = _Context(bound.args)
         output = cls.forward(*bound.args, **bound.kwargs)
         cls.setup_context(context, bound.args, output)
     else:
         context = _Context(args)
         output = cls.forward(context, *args, **kwargs)
-    without = {id(tensor) for tensor in context.without}
+    non_differentiable = {id(tensor) for tensor in context.non_differentiable}
     if isinstance(output, tuple):
-        return tuple(each.detach() if id(each) in without else each for each in output)
+        return tuple(each.detach() if id(each) in non_differentiable else each for each in output)
     return output

@@ -1,4 +1,4 @@
-"""Sizes of tensors and masks: their largest numbers, and whether any or all of many booleans are set."""
+"""Largest magnitudes of tensors, any and all of boolean masks, and running extrema."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block, coordinates_in
 from gradverify.core.model.problem import Named
 
-_MANY = 1 << 12  # values: with fewer, a call for each rung costs more than torch's scan, which has no vectors
+_MANY = 1 << 12  # values: with fewer, one call per rung costs more than torch's cummax, which is not vectorised
 
 
 def identical(one: Tensor, other: Tensor) -> bool:
-    """Tell whether two tensors of one shape hold the same numbers, bit for bit; what is no number is like its like."""
+    """Return True if two tensors of one shape hold equal numbers; NaN equals NaN."""
     return torch.equal(one, other) or all_set((one == other) | (one.isnan() & other.isnan()))
 
 
 def largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
-    """Return for each value the largest finite magnitude in its tensor; (m,)."""
+    """Return for each value the largest finite magnitude in its output tensor, 0 if there is none; (m,)."""
     if len(outputs) == 1 and values.numel():
-        return _farthest(values).expand_as(values)
+        return _largest_magnitude(values).expand_as(values)
     sizes = values.abs().nan_to_num_(0.0, 0.0, 0.0)
     for block in outputs:
         if block.stop > block.start:
-            whole = slice(block.start, block.stop)  # of a complex tensor, both parts: what rounds one rounds the other
+            whole = slice(block.start, block.stop)  # both parts of a complex tensor: rounding mixes them
             sizes[whole] = sizes[whole].max()
     return sizes
 
 
 def most(sizes: Tensor, outputs: Sequence[Block]) -> float:
-    """Return the most of what `largest` says of the values in these outputs; zero where there are none."""
+    """Return the maximum of `sizes`, which `largest` returned for these outputs; 0 if there are none."""
     if not sizes.numel():
         return 0.0
     return float(sizes[0] if len(outputs) == 1 else sizes.amax())
 
 
 def unit_roundoff(outputs: Sequence[Named], like: Tensor) -> Tensor:
-    """Return the unit roundoff of each value's own dtype; (m,)."""
+    """Return the unit roundoff (eps / 2) of each value's own dtype; (m,)."""
     if len(outputs) == 1:
         return like.new_tensor(torch.finfo(outputs[0].tensor.dtype).eps / 2).expand_as(like)
     units = torch.empty_like(like)
@@ -53,39 +53,39 @@ def unit_roundoff(outputs: Sequence[Named], like: Tensor) -> Tensor:
 
 
 def any_set(flags: Tensor) -> bool:
-    """Tell whether any of the flags is set; `flags` is of one byte each."""
+    """Return True if any flag is set; `flags` is bool or uint8."""
     return flags.numel() > 0 and bool(flags.view(torch.uint8).amax())
 
 
 def all_set(flags: Tensor) -> bool:
-    """Tell whether all of the flags are set; `flags` is of one byte each."""
+    """Return True if all flags are set; `flags` is bool or uint8."""
     return flags.numel() == 0 or bool(flags.view(torch.uint8).amin())
 
 
-def _farthest(values: Tensor) -> Tensor:
-    """Return the largest finite magnitude, (); zero where there is none."""
+def _largest_magnitude(values: Tensor) -> Tensor:
+    """Return the largest finite magnitude, 0 if there is none; ()."""
     lowest, highest = torch.aminmax(values)
-    farthest = torch.maximum(-lowest, highest)
-    return farthest if float(farthest) < math.inf else values.abs().nan_to_num_(0.0, 0.0, 0.0).max()
+    magnitude = torch.maximum(-lowest, highest)
+    return magnitude if float(magnitude) < math.inf else values.abs().nan_to_num_(0.0, 0.0, 0.0).max()
 
 
 def suffix_maximum(values: Tensor) -> Tensor:
-    """Return the largest from each rung on, of (C, K, m) without NaN."""
+    """Return the maximum over each rung and all later ones; values (C, K, m) without NaN, rungs along dimension 1."""
     if values.numel() < _MANY:
         return values.flip(1).cummax(dim=1).values.flip(1)
-    return _scanned(values, torch.maximum)
+    return _suffix_scan(values, torch.maximum)
 
 
 def suffix_minimum(values: Tensor) -> Tensor:
-    """Return the smallest from each rung on, of (C, K, m) without NaN."""
+    """Return the minimum over each rung and all later ones; values (C, K, m) without NaN, rungs along dimension 1."""
     if values.numel() < _MANY:
         return values.flip(1).cummin(dim=1).values.flip(1)
-    return _scanned(values, torch.minimum)
+    return _suffix_scan(values, torch.minimum)
 
 
-def _scanned(values: Tensor, better: Callable[..., Any]) -> Tensor:
-    found = values.clone()
-    rungs = found.unbind(dim=1)
+def _suffix_scan(values: Tensor, extremum: Callable[..., Any]) -> Tensor:
+    result = values.clone()
+    rungs = result.unbind(dim=1)
     for k in reversed(range(len(rungs) - 1)):
-        better(rungs[k], rungs[k + 1], out=rungs[k])
-    return found
+        extremum(rungs[k], rungs[k + 1], out=rungs[k])
+    return result

@@ -1,4 +1,4 @@
-"""The function under test together with the point at which its gradient is judged."""
+"""The function under test and the point at which its gradient is verified."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ Projection = Callable[[Tensor], Tensor]
 class Primal:
     """One differentiated input."""
 
-    name: str  # as the user knows it: x, xs[1], weight
-    tensor: Tensor  # the point, detached, in the layout that forward is to see
-    like: Tensor | None = None  # the input itself, if forward is to see its class or its attributes
-    project: Projection | None = None  # composed before the function, so that perturbations stay on a constraint
+    name: str  # as in the user's code: x, xs[1], weight
+    tensor: Tensor  # the point, detached, in the memory layout that forward gets
+    like: Tensor | None = None  # the original input, if forward needs its class or its attributes
+    project: Projection | None = None  # applied before the function, so that perturbed inputs satisfy a constraint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """One argument that is bound in: a number, or a tensor that is not differentiated."""
+    """One argument that is not differentiated: a number or a tensor."""
 
-    name: str  # as the user knows it: clip_val, target
+    name: str  # as in the user's code: clip_val, target
     value: float | Tensor
 
 
 @dataclass(slots=True, kw_only=True)
 class Meter:
-    """How often user code was called; the one value here that changes."""
+    """Counts of calls of user code; mutable."""
 
     forward: int = 0
     backward: int = 0
@@ -55,20 +55,20 @@ class Meter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A function of its differentiated inputs alone; everything else is bound in."""
+    """A function of its differentiated inputs only; all other arguments are fixed."""
 
     name: str
     function: Callable[..., Any]  # primal tensors in order -> tensor, or nested tuple, list or dict of them
     primals: tuple[Primal, ...]
-    bound: tuple[Bound, ...] = ()  # what else the function was given, for those who want to name it
-    outputs: tuple[int, ...] | None = None  # which outputs are judged, counted over all tensors; None: all
-    seed: int | None = None  # the RNG is seeded with it before every call of a random forward
-    fresh_graphs: bool = False  # True where a graph cannot be trusted with several vjps
-    accumulates: bool = False  # True where backward works only through .backward(), into the leaves' .grad
-    order: int = 1  # 2 where `function` is itself a vjp
-    cotangents: int = 0  # how many of the primals, the last ones, are those of that vjp
-    finer: Callable[..., Any] | None = None  # `function` with tensors bound in low precision in float64, if any are
-    output: str = "output"  # what a single output is called; "" where the function names its outputs itself
+    bound: tuple[Bound, ...] = ()  # the fixed arguments, for diagnoses that name them
+    outputs: tuple[int, ...] | None = None  # indices of the outputs verified, among all output tensors; None: all
+    seed: int | None = None  # seed set before every call of a random forward
+    fresh_graphs: bool = False  # True if a recorded graph must serve one vjp only
+    accumulates: bool = False  # True if backward works only through .backward(), which fills the leaves' .grad
+    order: int = 1  # 2 if `function` is itself a vjp
+    cotangents: int = 0  # number of primals, the last ones, that are cotangents of that vjp
+    finer: Callable[..., Any] | None = None  # `function` with its low-precision fixed tensors in float64, if any
+    output: str = "output"  # name of a single output; "" if the function names its outputs itself
     meter: Meter = field(default_factory=Meter)
     deadline: Deadline | None = None  # user code is not called after it; None for no limit
 
@@ -94,38 +94,40 @@ def bind(
 ) -> Problem:
     """Return the problem of differentiating `function(*args, **kwargs)` by its tensors that require grad.
 
-    `names` name the positional arguments; tensors inside nested lists, tuples and dicts are found too. All other
-    tensors are passed as fresh copies at every call, so that a forward that overwrites its inputs does no harm.
+    `names` are the names of the positional arguments. Tensors inside nested lists, tuples and dicts are found too. All
+    other tensors are copied at every call, so that forward may overwrite them.
     """
     keywords = dict(kwargs or {})
     slots = [*zip(names, args, strict=True), *keywords.items()]
-    found = [entry for slot, value in slots for entry in _differentiated(slot, value)]
+    differentiated = [entry for slot, value in slots for entry in _differentiated(slot, value)]
     project = projections or {}
-    primals = tuple(_primal(entry, project.get(entry.name)) for entry in found)
+    primals = tuple(_primal(entry, project.get(entry.name)) for entry in differentiated)
     values = [value for _, value in slots]
     plain = not keywords and all(isinstance(value, Tensor) and value.requires_grad for value in values)
     bound = tuple(entry for slot, value in slots for entry in _bound(slot, value))
 
-    def calling(given: Sequence[Any]) -> Callable[..., Any]:
+    def with_arguments(given: Sequence[Any]) -> Callable[..., Any]:
         def call(*tensors: Tensor) -> Any:
             replacements = iter(tensors)
-            filled = [_changed(value, lambda own: _passed(own, replacements)) for value in given]
+            filled = [_map_tensors(value, lambda tensor: _argument_for(tensor, replacements)) for value in given]
             return function(*filled[: len(args)], **dict(zip(keywords, filled[len(args) :], strict=True)))
 
         return call
 
     called = name or _name_of(function)
-    function = _looked_up_anew(function)
-    whole = function if plain else calling(values)  # nothing has to be filled in
+    function = _late_bound(function)
+    of_primals = function if plain else with_arguments(values)  # the arguments are the primals, in order
     coarse = any(isinstance(entry.value, Tensor) and entry.value.dtype in _COARSE for entry in bound)
-    finer = calling([_changed(value, _finer) for value in values]) if coarse else None
-    return Problem(name=called, function=whole, primals=primals, bound=bound, outputs=outputs, seed=seed, finer=finer)
+    finer = with_arguments([_map_tensors(value, _in_float64) for value in values]) if coarse else None
+    return Problem(
+        name=called, function=of_primals, primals=primals, bound=bound, outputs=outputs, seed=seed, finer=finer
+    )
 
 
 def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
-    """Run the forward once on `tensors` (one per primal) and return the floating and complex outputs judged.
+    """Run the forward once on `tensors`, one per primal, and return the verified floating-point and complex outputs.
 
-    Raises EvaluationError when user code raises, and OutOfTime.
+    Raises EvaluationError if user code raises, and OutOfTime if the deadline has passed.
     """
     metered(problem).forward += 1
     projected = [
@@ -150,34 +152,34 @@ def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
 
 
 def metered(problem: Problem) -> Meter:
-    """Return the meter that counts a call which is about to be made; raises OutOfTime if the deadline has passed."""
+    """Return the meter, for the caller to count its next call; raises OutOfTime if the deadline has passed."""
     require_time(problem.deadline)
     return problem.meter
 
 
 def named_tensors(name: str, value: Any) -> list[Named]:
-    """Return every tensor inside nested lists, tuples and dicts with its path."""
+    """Return every tensor inside nested lists, tuples and dicts, named by its path."""
     if isinstance(value, Tensor):
         return [Named(name=name, tensor=value)]
-    found = []
+    result = []
     if isinstance(value, list | tuple):
         for number, entry in enumerate(value):
-            found += named_tensors(f"{name}[{number}]", entry)
+            result += named_tensors(f"{name}[{number}]", entry)
     elif isinstance(value, Mapping):
         for key, entry in value.items():
-            found += named_tensors(f"{name}.{key}" if name else str(key), entry)
-    return found
+            result += named_tensors(f"{name}.{key}" if name else str(key), entry)
+    return result
 
 
 def gpus_of(problem: Problem) -> tuple[int, ...]:
-    """Return the numbers of the CUDA devices that its primals are on."""
+    """Return the sorted indices of the CUDA devices that hold primals."""
     return tuple(sorted({primal.tensor.device.index or 0 for primal in problem.primals if primal.tensor.is_cuda}))
 
 
 def fresh(tensor: Tensor) -> Tensor:
-    """Return a copy with memory of its own and the same strides, stride 0 where the original was expanded included.
+    """Return a detached copy with the same strides, including stride 0 of expanded dimensions.
 
-    Only where entries overlap in some other way is the copy contiguous.
+    The copy is contiguous if entries overlap although no dimension is expanded.
     """
     detached = tensor.detach()
     if detached.layout is not torch.strided or detached.is_contiguous():
@@ -185,14 +187,14 @@ def fresh(tensor: Tensor) -> Tensor:
     if overlaps(detached) and 0 not in detached.stride():
         return detached.clone(memory_format=torch.contiguous_format)
     copy = torch.empty_strided(detached.shape, detached.stride(), dtype=detached.dtype, device=detached.device)
-    shared = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in detached.stride())
-    copy[shared].copy_(detached[shared])
+    distinct = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in detached.stride())
+    copy[distinct].copy_(detached[distinct])
     return copy
 
 
 def overlaps(tensor: Tensor) -> bool:
-    """Tell whether several entries of a tensor may lie at one address."""
-    span = 0  # last address of the dimensions seen so far
+    """Return True if two entries of a tensor may share an address."""
+    span = 0  # largest offset within the dimensions so far
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and stride <= span:
             return True
@@ -216,28 +218,28 @@ def _bound(name: str, value: Any) -> list[Bound]:
     return [Bound(name=each.name, value=readable(each.tensor)) for each in found if not each.tensor.requires_grad]
 
 
-def _changed(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return a value with every tensor in nested lists, tuples and dicts replaced by what `change` makes of it."""
+def _map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return `value` with `change` applied to every tensor in nested lists, tuples and dicts."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_changed(entry, change) for entry in value))
+        return type(value)(*(_map_tensors(entry, change) for entry in value))
     if type(value) in (list, tuple):
-        return type(value)(_changed(entry, change) for entry in value)
+        return type(value)(_map_tensors(entry, change) for entry in value)
     if type(value) is dict:
-        return {key: _changed(entry, change) for key, entry in value.items()}
+        return {key: _map_tensors(entry, change) for key, entry in value.items()}
     return value
 
 
-def _passed(tensor: Tensor, replacements: Iterator[Tensor]) -> Tensor:
+def _argument_for(tensor: Tensor, replacements: Iterator[Tensor]) -> Tensor:
     if tensor.requires_grad:
         return next(replacements)
     return copied(tensor) if is_special(tensor) or why_unreadable(tensor) else fresh(tensor)
 
 
-def _finer(tensor: Tensor) -> Tensor:
-    kept = tensor.requires_grad or tensor.dtype not in _COARSE or tensor.is_mkldnn or is_special(tensor)
-    return tensor if kept else tensor.double()
+def _in_float64(tensor: Tensor) -> Tensor:
+    unchanged = tensor.requires_grad or tensor.dtype not in _COARSE or tensor.is_mkldnn or is_special(tensor)
+    return tensor if unchanged else tensor.double()
 
 
 def _selected(problem: Problem, outputs: list[Named]) -> tuple[Named, ...]:
@@ -252,15 +254,15 @@ def _selected(problem: Problem, outputs: list[Named]) -> tuple[Named, ...]:
     return tuple([Named(name=output.name, tensor=as_plain(output.tensor)) for output in floating])
 
 
-def _looked_up_anew(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a Function's `apply` as whatever it is when it is called; see `plain`."""
-    owner = getattr(function, "__self__", None)
-    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function) and function == owner.apply:
-        return lambda *args, **kwargs: owner.apply(*args, **kwargs)  # type: ignore[no-untyped-call]
+def _late_bound(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a call that looks up a Function's `apply` each time, so that it can be patched; see `decomposed`."""
+    cls = getattr(function, "__self__", None)
+    if isinstance(cls, type) and issubclass(cls, torch.autograd.Function) and function == cls.apply:
+        return lambda *args, **kwargs: cls.apply(*args, **kwargs)  # type: ignore[no-untyped-call]
     return function
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    owner = getattr(function, "__self__", None)  # of a bound classmethod such as Function.apply
-    named = owner if isinstance(owner, type) else function
+    cls = getattr(function, "__self__", None)  # the class of a bound classmethod such as Function.apply
+    named = cls if isinstance(cls, type) else function
     return str(getattr(named, "__name__", type(function).__name__))

@@ -1,4 +1,4 @@
-"""Order 2 is recursion: the vjp of a problem is a problem again."""
+"""Second order: the vjp of a problem as a problem of its own."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from gradverify.core.model.tape import Tape, call_on_leaves, pulled_back, refuse
 def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
     """Return the problem (primals, cotangents) -> vjp, with random cotangents as further primals.
 
-    It asks whether backward is the derivative's derivative of itself, not of forward: a wrong first derivative that is
-    differentiated rightly passes here. A gradient that is None or constant stays an output, as zeros.
+    Verifying it compares the derivative of backward with differences of backward, not of forward: a wrong first
+    derivative that is differentiated correctly passes. A gradient that is None becomes an output of zeros.
     """
     cotangents = _cotangents(tape, seed)
     names = tuple(output.name for output in tape.outputs)
-    count = len(problem.primals)
+    primal_count = len(problem.primals)
 
     def function(*tensors: Tensor) -> dict[str, Tensor]:
         differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-        points = [_leaf(tensor) for tensor in tensors[:count]]
+        points = [_leaf(tensor) for tensor in tensors[:primal_count]]
         with torch.enable_grad():
             found = {output.name: output.tensor for output in call_on_leaves(problem, points, tape.passing)}
         outputs = [found[name] for name in names]
-        grads = pulled_back(problem, points, outputs, tensors[count:], differentiable=differentiable)
+        grads = pulled_back(problem, points, outputs, tensors[primal_count:], differentiable=differentiable)
         return {
             f"grad {primal.name}": torch.zeros_like(point) if grad is None else grad
             for primal, point, grad in zip(problem.primals, points, grads, strict=True)
@@ -46,7 +46,7 @@ def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
 
 
 def once_differentiable(vjps: Tape) -> bool:
-    """Tell whether some backward on the way to a recorded vjp declares that it cannot be differentiated."""
+    """Return True if a backward in the graph of a recorded vjp is decorated with `@once_differentiable`."""
     return refuses_second_order([output.tensor for output in vjps.outputs])
 
 

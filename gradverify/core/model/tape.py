@@ -1,4 +1,4 @@
-"""Reverse mode as autograd does it: one recorded forward, and vector-Jacobian products over its graph."""
+"""Reverse mode with autograd: one recorded forward, and vector-Jacobian products over its graph."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from gradverify.core.model.problem import Named, Problem, call, fresh, metered
 from gradverify.core.model.tensor_kinds import as_plain, is_freed
 from gradverify.errors import EvaluationError
 
-_LEAF, _IN_PLACE = "leaf Variable that requires grad", "in-place operation"  # words of torch's refusal
-_REFUSALS = (  # torch's words for a gradient that it does not take
+_LEAF, _IN_PLACE = (
+    "leaf Variable that requires grad",
+    "in-place operation",
+)  # parts of torch's error for an overwritten leaf
+_REFUSALS = (  # parts of torch's errors for a gradient that it rejects
     "returned an invalid gradient",
     "returned an incorrect number of gradients",
     "returned a gradient different than None",
@@ -24,37 +27,37 @@ _REFUSALS = (  # torch's words for a gradient that it does not take
     "input_is_complex == grad_is_complex",
 )
 _NOT_TWICE = "it works only through .backward(), and gradients taken that way cannot be differentiated again"
-_ONCE_DIFFERENTIABLE = "torch::autograd::Error"  # name of the node that @once_differentiable leaves behind
+_ONCE_DIFFERENTIABLE = "torch::autograd::Error"  # name of the node that @once_differentiable adds to the graph
 
 
 class Rejected(EvaluationError):
-    """Autograd refused what backward returned: a wrong shape, a wrong number of gradients, or no gradient at all."""
+    """Autograd rejected the result of backward: a wrong shape or number of gradients, or not a gradient at all."""
 
 
 class Passing(Enum):
-    """How leaves reach the forward."""
+    """How leaves are passed to the forward."""
 
     DIRECT = "direct"
-    COPIES = "copies"  # the forward overwrites its inputs, which autograd forbids for leaves
+    COPIES = "copies"  # differentiable copies, if the forward overwrites its inputs: autograd forbids that for leaves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tape:
-    """One forward and the graph it left."""
+    """One forward and its recorded graph."""
 
     leaves: tuple[Tensor, ...]  # one per primal, requiring grad
-    outputs: tuple[Named, ...]  # the outputs that are judged
-    cut_off: tuple[str, ...] = ()  # names of the others, which have no graph
+    outputs: tuple[Named, ...]  # the outputs verified
+    cut_off: tuple[str, ...] = ()  # names of the other outputs, which have no graph
     passing: Passing
-    shapes: tuple[torch.Size, ...] = ()  # of the outputs, when they were recorded
-    nodes: tuple[Any, ...] = ()  # that made them
+    shapes: tuple[torch.Size, ...] = ()  # shapes of the outputs when they were recorded
+    nodes: tuple[Any, ...] = ()  # grad_fn of each output when it was recorded
 
 
 def record(problem: Problem) -> Tape:
     """Run the forward on fresh leaves with gradients enabled; raises EvaluationError.
 
-    An output without a graph is taken for declared non-differentiable, except where no output has one, and at order
-    2, where it is a gradient that does not depend on anything: it stays, and backward claims zero for it.
+    An output without a graph is taken for declared non-differentiable and left out, unless no output has a graph. At
+    order 2 it is kept: it is a gradient that depends on nothing, and backward claims zero for its derivative.
     """
     leaves, outputs, passing = _run(problem)
     connected = tuple(output for output in outputs if output.tensor.requires_grad)
@@ -72,7 +75,7 @@ def record(problem: Problem) -> Tape:
 
 
 def is_intact(tape: Tape) -> bool:
-    """Tell whether a recorded graph still serves: its outputs may have been overwritten or freed since."""
+    """Return True unless an output was overwritten, resized or freed since the graph was recorded."""
     outputs = zip(tape.outputs, tape.shapes, tape.nodes, strict=True)
     return all(
         output.tensor.shape == shape and output.tensor.grad_fn is node and not is_freed(output.tensor)
@@ -86,10 +89,10 @@ def call_on_leaves(problem: Problem, leaves: Sequence[Tensor], passing: Passing)
 
 
 def vjp(problem: Problem, tape: Tape, cotangents: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
-    """Return cotangents·J, one tensor per primal, or None where autograd found no path.
+    """Return cotangents·J, one tensor per primal, None for each primal that autograd finds unused.
 
-    `cotangents` has one tensor per `tape.outputs`. The graph is kept, and the result is differentiable where
-    gradients are enabled. Raises EvaluationError, and Rejected when autograd refuses what backward returned.
+    `cotangents` has one tensor per `tape.outputs`. The graph is kept, and the result is differentiable if gradients
+    are enabled. Raises EvaluationError, and its subclass Rejected if autograd rejects the result of backward.
     """
     outputs = [output.tensor for output in tape.outputs]
     return pulled_back(problem, tape.leaves, outputs, cotangents, differentiable=torch.is_grad_enabled())
@@ -103,7 +106,7 @@ def pulled_back(
     *,
     differentiable: bool,
 ) -> tuple[Tensor | None, ...]:
-    """Return what `vjp` returns, of outputs and leaves that are on no tape; differentiable where that is asked for."""
+    """Return the result of `vjp` for given outputs and leaves, with a graph if `differentiable`."""
     metered(problem).backward += 1
     pairs = [pair for pair in zip(outputs, cotangents, strict=True) if pair[0].requires_grad]
     if not pairs:
@@ -127,9 +130,9 @@ def pulled_back(
 
 
 def only_accumulates(problem: Problem) -> bool:
-    """Return True if backward raises under `torch.autograd.grad` and works with `.backward()`.
+    """Return True if backward raises under `torch.autograd.grad` but works with `.backward()`.
 
-    A reentrant checkpoint is one that does. Raises EvaluationError when the forward does.
+    A reentrant checkpoint behaves so. Raises EvaluationError if the forward raises.
     """
     tapes = record(problem), record(problem)
     ones = [torch.ones_like(output.tensor) for output in tapes[0].outputs]
@@ -145,31 +148,31 @@ def only_accumulates(problem: Problem) -> bool:
 
 
 def refuses_second_order(grads: Sequence[Tensor | None]) -> bool:
-    """Tell whether the graph of a vjp holds the node that `@once_differentiable` leaves.
+    """Return True if the graph of a vjp contains the node that `@once_differentiable` adds.
 
-    `autograd.grad(..., allow_unused=True)` walks past that node and answers zero, so it has to be looked for.
+    `autograd.grad(..., allow_unused=True)` takes the inputs behind that node for unused instead of raising.
     """
-    found = nodes_behind(grad for grad in grads if grad is not None)
-    return any(node.name() == _ONCE_DIFFERENTIABLE for node in found)
+    nodes = nodes_behind(grad for grad in grads if grad is not None)
+    return any(node.name() == _ONCE_DIFFERENTIABLE for node in nodes)
 
 
 def nodes_behind(tensors: Iterable[Tensor]) -> Iterator[Any]:
-    """Yield the nodes of the graph that these tensors come from, the nearest first."""
+    """Yield the nodes of the graph of these tensors, breadth first."""
     pending = deque(dict.fromkeys(tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None))
-    seen: set[Any] = set(pending)
+    visited: set[Any] = set(pending)
     while pending:
         node = pending.popleft()
         yield node
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                pending.append(following)
+        for next_node, _ in node.next_functions:
+            if next_node is not None and next_node not in visited:
+                visited.add(next_node)
+                pending.append(next_node)
 
 
 def _accumulated(
     roots: Sequence[Tensor], leaves: Sequence[Tensor], weights: Sequence[Tensor]
 ) -> tuple[Tensor | None, ...]:
-    """Return what `.backward()` puts into the leaves' `.grad`, which is None before and after.
+    """Return the gradients that `.backward()` stores in the leaves' `.grad`, which is None before and after.
 
     The `.grad` of other leaves changes; the caller restores it.
     """
