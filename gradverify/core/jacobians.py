@@ -1,4 +1,4 @@
-"""The pair of Jacobians, claimed and measured, compared in every entry, by whichever way the size allows."""
+"""Compare the analytic and the numeric Jacobian in every entry, by a method that suits their size."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gradverify.core.whole.evidence import Evidence, Whole
 from gradverify.errors import EvaluationError
 from gradverify.result import Method
 
-_MOST = 1_000_000  # entries that are gone through again where the forward may round its inputs
-_UNITS = 4.0  # of rounding, that a backward may be off by where the forward rounds its inputs
+_MAX_ENTRIES = 1_000_000  # entries: larger Jacobians are not compared again at rounded inputs
+_ALLOWED_EPS = 4.0  # eps of the rounded inputs: relative error allowed at them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Investigation:
-    """A comparison, and what it was made from."""
+    """A comparison of two Jacobians and the data it was made from."""
 
     comparison: Comparison
     measured: MeasuredProblem
@@ -35,61 +35,62 @@ class Investigation:
 
     @property
     def sampled(self) -> Sampler:
-        """The forward around the point."""
+        """Sampler of the forward around the point."""
         return self.measured.sampled
 
     @property
     def backward(self) -> Backward:
-        """What backward claims."""
+        """Backward, which gives the analytic Jacobian."""
         return self.measured.backward
 
 
 def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) -> Investigation:
     """Compare every entry of the Jacobian; raises EvaluationError and UnnamedError.
 
-    Where the Jacobian has a structure that stands every test, shared moves and cotangents do it; else one move per
-    input coordinate and one vjp per output coordinate, and where those are too many, random sums over all entries.
-    Entries in low precision are held against float64, sums of them are not: they would have to know of its rounding.
-    What cannot be judged, or is accused, of a forward that rounds its inputs is judged for inputs that are rounded.
+    If the Jacobian has a structure that passes every test, columns share steps and rows share cotangents. Otherwise one
+    step per input coordinate and one vjp per output coordinate are taken; if that is too much, random sums over all
+    entries are compared. Low-precision entries are compared with float64 differences, but sums of them are not, since
+    their rounding is unknown. If entries are not accepted and the forward rounds its inputs, the comparison is repeated
+    at rounded inputs.
     """
     sampled = in_double(steady)
     if steady.problem.order > 1:
-        return _investigated(steady, sampled, settings, reconsider)
-    if sampled.sampled.coarse:  # which says nothing where that forward does not resolve more
+        return _compared(steady, sampled, settings, reconsider)
+    if sampled.sampled.coarse:  # useless if the forward rounds its inputs even so
         sampled = as_rounded(steady, sampled.sampled) or sampled
-    found = _investigated(steady, sampled, settings, reconsider)
-    return found if _stands(found) else _for_rounded_inputs(steady, found, settings, reconsider) or found
+    found = _compared(steady, sampled, settings, reconsider)
+    return found if _is_final(found) else _at_rounded_inputs(steady, found, settings, reconsider) or found
 
 
-def _stands(found: Investigation) -> bool:
-    """Tell whether nobody needs to ask what the forward rounds inputs to, or all is too large to go through again."""
-    asked = found.method is Method.PROBED or found.sampled.rounds_to is not None
-    return asked or is_accepted(found.comparison) or found.measured.entries > _MOST
+def _is_final(found: Investigation) -> bool:
+    """Return True if the comparison need not be repeated at rounded inputs, or is too large for it."""
+    is_settled = found.method is Method.PROBED or found.sampled.rounds_to is not None
+    return is_settled or is_accepted(found.comparison) or found.measured.entries > _MAX_ENTRIES
 
 
-def _for_rounded_inputs(
+def _at_rounded_inputs(
     steady: Repeatable, found: Investigation, settings: Settings, reconsider: Reconsider
 ) -> Investigation | None:
-    """Compare every entry for inputs as the forward rounds them, None where it does not or nobody answers for these."""
+    """Repeat the comparison at rounded inputs; None if the forward does not round them or the comparison raises."""
     rounded = as_rounded(steady, found.sampled)
     if rounded is None:
         return None
-    tolerances = replace(settings.tolerances, rtol=_relative(settings, found.sampled, rounded.sampled))
+    tolerances = replace(settings.tolerances, rtol=_rtol_at_rounded_inputs(settings, found.sampled, rounded.sampled))
     try:
-        return _investigated(rounded, rounded, replace(settings, tolerances=tolerances), reconsider)
+        return _compared(rounded, rounded, replace(settings, tolerances=tolerances), reconsider)
     except (EvaluationError, UnnamedError):
         return None
 
 
-def _relative(settings: Settings, given: Sampler, rounded: Sampler) -> float:
-    """Return the relative tolerance for inputs that are rounded: as for those given, and what rounding may leave."""
-    asked = relative_tolerance(settings.tolerances, given.dtypes)
-    usual = relative_tolerance(settings.tolerances, rounded.dtypes)
-    return max(asked, min(usual, _UNITS * rounded.eps))
+def _rtol_at_rounded_inputs(settings: Settings, given: Sampler, rounded: Sampler) -> float:
+    """Return rtol at rounded inputs: 4 eps, but at most rtol of their dtypes and at least rtol of the given dtypes."""
+    given_rtol = relative_tolerance(settings.tolerances, given.dtypes)
+    rounded_rtol = relative_tolerance(settings.tolerances, rounded.dtypes)
+    return max(given_rtol, min(rounded_rtol, _ALLOWED_EPS * rounded.eps))
 
 
-def _investigated(steady: Repeatable, sampled: Repeatable, settings: Settings, reconsider: Reconsider) -> Investigation:
-    """Compare every entry, by differences of the forward as it is `sampled`."""
+def _compared(steady: Repeatable, sampled: Repeatable, settings: Settings, reconsider: Reconsider) -> Investigation:
+    """Compare every entry, with differences of the forward in `sampled`."""
     measured = measure_problem(sampled, settings)
     method, comparison = Method.STRUCTURED, compare_by_structure(measured, settings, reconsider)
     if comparison is None and affordable(measured):
@@ -104,7 +105,7 @@ def _investigated(steady: Repeatable, sampled: Repeatable, settings: Settings, r
 
 
 def whole(found: Investigation) -> Whole | None:
-    """Return all entries of the two Jacobians, None where they were too many to keep."""
+    """Return all entries of both Jacobians, None if they were too many to keep."""
     sampled = found.sampled
     known = dense_entries(found.comparison, sampled.point.numel(), sampled.value.numel())
     if known is None:
@@ -120,7 +121,7 @@ def whole(found: Investigation) -> Whole | None:
 
 
 def evidence(found: Investigation, everything: Whole, of: Block, wrt: Block) -> Evidence:
-    """Return all there is to know of one block."""
+    """Return the entries of one block of both Jacobians, with the data for its diagnosis."""
     place = (of.coordinates, wrt.coordinates)
     return Evidence(
         of=of,

@@ -1,1 +1,1 @@
-"""Backward's claim: vector-Jacobian products, one at a time, in batches, and for whole rows of the Jacobian."""
+"""The analytic Jacobian: vector-Jacobian products, one at a time or in batches, and whole rows."""

@@ -1,4 +1,4 @@
-"""Many vector-Jacobian products at once, and all rows of the Jacobian."""
+"""Many vector-Jacobian products in one call, and rows of the analytic Jacobian."""
 
 from __future__ import annotations
 
@@ -18,87 +18,88 @@ from gradverify.core.model.problem import Problem, metered
 from gradverify.core.model.tape import Rejected, is_intact
 from gradverify.errors import EvaluationError
 
-EVERYTHING = slice(None)  # all inputs
-WORTH = 12  # fewer cotangents are asked one by one
-ROUNDING = 1e-13  # of the sizes of the terms of a sum
-_ULPS = 16.0  # of the inputs' own dtype, where that is coarser
-_HELD = 2_000_000  # numbers held at a time
-_NOT_ONE = 0.25  # a power of two, so that nothing is rounded
+EVERYTHING = slice(None)  # all input coordinates
+WORTH = 12  # cotangents: fewer are pulled back one by one
+ROUNDING = 1e-13  # times the sum of the absolute terms of a sum
+_ULPS = 16.0  # eps of the coarsest input dtype, if that is larger
+_HELD = 2_000_000  # numbers: cotangents and gradients held at a time
+_SINGLE_OUTPUT_COTANGENT = 0.25  # a power of two, so that dividing by it is exact
 
 
 def answers(backward: Backward, cotangents: Tensor, only: slice = EVERYTHING) -> Tensor:
-    """Return cotangent·A for each of the cotangents, (K, m) -> (K, n), in one call where backward allows it.
+    """Return cotangent·A for each of the cotangents, (K, m) -> (K, n), in one call if backward allows it.
 
-    Of the inputs with coordinates in `only`, where no others are asked for. One answer of every such call, another one
-    each time, is compared with that of a call of its own, for all inputs. In the first call, where nobody knows yet
-    whether the graph may be asked again, that is what backward has said before.
+    `only` restricts the result to these input coordinates. One row of every vectorised call, another each time, is
+    compared with a single vjp. While reuse of the graph is untested, the known first vjp is repeated instead.
     """
     if len(cotangents) >= WORTH and backward.batched.believed and backward.graph.reuse is None:
-        found = _beside_the_first(backward, cotangents, only)
-        if found is not None:
-            return found
+        vjps = _with_known_vjp(backward, cotangents, only)
+        if vjps is not None:
+            return vjps
     if len(cotangents) >= WORTH and may_be_asked(backward) and backward.batched.believed:
-        found = _at_once(backward, cotangents, only)
+        vjps = _vectorised(backward, cotangents, only)
         state = backward.batched
         state.calls += 1
         place = (state.calls * 7919) % len(cotangents)
-        if found is not None and torch.equal(found[place], row(backward, cotangents[place])[only]):
-            return found
+        if vjps is not None and torch.equal(vjps[place], row(backward, cotangents[place])[only]):
+            return vjps
         state.believed = False
     return torch.stack([row(backward, cotangent)[only] for cotangent in cotangents])
 
 
 def rows(backward: Backward, places: Sequence[int]) -> Iterator[Tensor]:
-    """Yield the rows of A for these output coordinates, each (n,)."""
-    for some in _some_rows(backward, places):
-        yield from some
+    """Yield the rows of A for the output coordinates `places`, each (n,)."""
+    for block in _row_blocks(backward, places):
+        yield from block
 
 
 def jacobian(backward: Backward) -> Tensor:
-    """Return the whole claimed Jacobian, (m, n), at the cost of m vjps.
+    """Return the analytic Jacobian, (m, n), at the cost of m vjps.
 
-    Where there are few rows the graph is asked for all of them before anyone knows whether it may be asked again: that
-    they add up to its first answer says so.
+    If it is small and reuse of the graph is untested, all rows are taken from the graph: it can be reused if their sum,
+    weighted by the first cotangent, equals the first vjp.
     """
     graph = backward.graph
-    if graph.rows is None and graph.reuse is None and _are_few(backward):
-        graph.rows = _added_up(backward)
+    if graph.rows is None and graph.reuse is None and _is_small(backward):
+        graph.rows = _checked_rows(backward)
         graph.reuse = Reuse.FRESH if graph.rows is None else Reuse.SHARED
     return _all_rows(backward) if graph.rows is None else graph.rows
 
 
 def asked_with(backward: Backward) -> float:
-    """Return the cotangent that rows are asked with, and divided by.
+    """Return the cotangent entry with which rows are computed; they are divided by it afterwards.
 
-    That of a single output is not 1: with that one, nobody would see it forgotten.
+    It is not 1 for a single output, so that a backward that ignores the cotangent is detected.
     """
-    return _NOT_ONE if outputs_in(backward.tape) == 1 else 1.0
+    return _SINGLE_OUTPUT_COTANGENT if outputs_in(backward.tape) == 1 else 1.0
 
 
-def _beside_the_first(backward: Backward, cotangents: Tensor, only: slice) -> Tensor | None:
-    """Return the answers to these and, in the same call, to the cotangent that backward has answered already.
+def _with_known_vjp(backward: Backward, cotangents: Tensor, only: slice) -> Tensor | None:
+    """Return cotangent·A for each cotangent, checked by repeating the first vjp in the same call; (K, n).
 
-    Where it says the same again, but for rounding, it may be asked again, and many at once. None where it does not.
+    If that agrees up to rounding, the graph and vectorised vjps are trusted from then on; else None.
     """
     cotangent, expected = backward.heard
     if not is_intact(backward.tape):
         return None
-    found = _at_once(backward, torch.cat([cotangents, cotangent.unsqueeze(0)]), only)
+    found = _vectorised(backward, torch.cat([cotangents, cotangent.unsqueeze(0)]), only)
     if found is None:
         backward.batched.believed = False
         return None
-    every, again, expected = found[:-1], found[-1], expected[only]
+    vjps, repeated, expected = found[:-1], found[-1], expected[only]
     rounding = max(ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
-    same = torch.equal(again, expected) or all_set((again - expected).abs_() <= every.abs().sum(dim=0).mul_(rounding))
-    if not same:
+    agrees = torch.equal(repeated, expected) or all_set(
+        (repeated - expected).abs_() <= vjps.abs().sum(dim=0).mul_(rounding)
+    )
+    if not agrees:
         return None
     backward.graph.reuse = Reuse.SHARED
     backward.batched.calls += 1
-    return every
+    return vjps
 
 
-def _at_once(backward: Backward, cotangents: Tensor, only: slice) -> Tensor | None:
-    """Return the answers of a vectorised backward, None where it cannot be vectorised."""
+def _vectorised(backward: Backward, cotangents: Tensor, only: slice) -> Tensor | None:
+    """Return cotangent·A for each cotangent from a vectorised backward, None if it cannot be vectorised; (K, n)."""
     tape, primals = backward.tape, [primal.tensor for primal in backward.problem.primals]
     outputs = [output.tensor for output in tape.outputs]
     if (
@@ -107,8 +108,8 @@ def _at_once(backward: Backward, cotangents: Tensor, only: slice) -> Tensor | No
         or any(map(torch.is_complex, (*outputs, *primals)))
     ):
         return None
-    asked = _inside(primals, only)
-    primals, leaves = [primals[k] for k in asked], [tape.leaves[k] for k in asked]
+    chosen = _inside(primals, only)
+    primals, leaves = [primals[k] for k in chosen], [tape.leaves[k] for k in chosen]
     pieces = torch.split(cotangents.to(outputs[0].device), [output.numel() for output in outputs], dim=1)
     shaped = [
         piece.reshape(len(cotangents), *output.shape).to(output.dtype)
@@ -121,7 +122,7 @@ def _at_once(backward: Backward, cotangents: Tensor, only: slice) -> Tensor | No
             grads = torch.autograd.grad(
                 outputs, leaves, shaped, retain_graph=True, allow_unused=True, is_grads_batched=True
             )
-    except Exception:  # a backward may raise anything: it need not support vmap, nor a second call
+    except Exception:  # a backward may raise anything if it does not support vmap or a second call
         return None
     flat = [
         torch.zeros(len(cotangents), primal.numel(), dtype=torch.float64, device=primal.device)
@@ -129,26 +130,28 @@ def _at_once(backward: Backward, cotangents: Tensor, only: slice) -> Tensor | No
         else grad.reshape(len(cotangents), -1).to(primal.dtype).to(torch.float64)
         for grad, primal in zip(grads, primals, strict=True)
     ]
-    return torch.cat([each.to(flat[0].device) for each in flat], dim=1) if len(flat) > 1 else flat[0]
+    return torch.cat([grad.to(flat[0].device) for grad in flat], dim=1) if len(flat) > 1 else flat[0]
 
 
 def _inside(primals: Sequence[Tensor], only: slice) -> list[int]:
-    """Return the numbers of the tensors, all real, whose coordinates are within a range of them."""
+    """Return the indices of the tensors, all real, whose coordinates are all within the range `only`."""
     bounds = [0, *accumulate(primal.numel() for primal in primals)]
-    first, beyond, _ = only.indices(bounds[-1])
-    return [k for k, (start, end) in enumerate(pairwise(bounds)) if first <= start and end <= beyond]
+    first, end_of_range, _ = only.indices(bounds[-1])
+    return [k for k, (start, end) in enumerate(pairwise(bounds)) if first <= start and end <= end_of_range]
 
 
-def _are_few(backward: Backward) -> bool:
-    """Tell whether all rows are soon asked for, and rounding leaves little where they are added up."""
+def _is_small(backward: Backward) -> bool:
+    """Return True if inputs and outputs are few and in double precision, so that a sum of rows is accurate."""
     cotangent, expected = backward.heard
-    tensors = [primal.tensor for primal in backward.problem.primals] + [each.tensor for each in backward.tape.outputs]
-    wide = all(tensor.dtype in (torch.float64, torch.complex128) for tensor in tensors)
-    return wide and len(cotangent) < WORTH and len(expected) < FEW
+    tensors = [primal.tensor for primal in backward.problem.primals] + [
+        output.tensor for output in backward.tape.outputs
+    ]
+    is_double = all(tensor.dtype in (torch.float64, torch.complex128) for tensor in tensors)
+    return is_double and len(cotangent) < WORTH and len(expected) < FEW
 
 
-def _added_up(backward: Backward) -> Tensor | None:
-    """Return all rows as one graph gives them, None where it does not or they do not make up its first answer."""
+def _checked_rows(backward: Backward) -> Tensor | None:
+    """Return all rows from the recorded graph, None if it raises or they do not add up to the first vjp; (m, n)."""
     cotangent, expected = backward.heard
     try:
         rows = _all_rows(replace(backward, graph=Graph(reuse=Reuse.SHARED)))
@@ -156,31 +159,33 @@ def _added_up(backward: Backward) -> Tensor | None:
         raise
     except EvaluationError:
         return None
-    return rows if _adds_up(cotangent, rows, expected) else None
+    return rows if _reproduces(cotangent, rows, expected) else None
 
 
-def _adds_up(cotangent: Tensor, known: Tensor, expected: Tensor) -> bool:
-    """Tell whether the rows make up the answer to a cotangent, but for rounding."""
+def _reproduces(cotangent: Tensor, known: Tensor, expected: Tensor) -> bool:
+    """Return True if cotangent·`known`, the rows (m, n), equals the vjp `expected` up to rounding."""
     weights = cotangent.to(known.device).unsqueeze(1)
     terms = known * weights
     return all_set((terms.sum(dim=0) - expected).abs() <= ROUNDING * terms.abs().sum(dim=0))
 
 
 def _all_rows(backward: Backward) -> Tensor:
-    found = list(_some_rows(backward, range(outputs_in(backward.tape))))
+    """Return all rows of A; (m, n)."""
+    found = list(_row_blocks(backward, range(outputs_in(backward.tape))))
     return torch.cat(found) if found else backward.heard[1].new_zeros(0, _inputs(backward.problem))
 
 
-def _some_rows(backward: Backward, places: Sequence[int]) -> Iterator[Tensor]:
-    """Yield the rows of A for these output coordinates, as many at a time as may be held; (k, n)."""
+def _row_blocks(backward: Backward, places: Sequence[int]) -> Iterator[Tensor]:
+    """Yield the rows of A for the output coordinates `places`, in blocks (k, n) of limited memory."""
     size, cotangent = outputs_in(backward.tape), asked_with(backward)
     most = max(1, _HELD // max(1, size + _inputs(backward.problem)))
     for first in range(0, len(places), most):
-        some = torch.tensor(places[first : first + most])
-        cotangents = torch.zeros(len(some), size, dtype=torch.float64)
-        found = answers(backward, cotangents.scatter_(1, some.unsqueeze(1), cotangent))
+        block = torch.tensor(places[first : first + most])
+        cotangents = torch.zeros(len(block), size, dtype=torch.float64)
+        found = answers(backward, cotangents.scatter_(1, block.unsqueeze(1), cotangent))
         yield found if cotangent == 1.0 else found / cotangent
 
 
 def _inputs(problem: Problem) -> int:
+    """Return the number of input coordinates."""
     return sum(coordinates_in(primal.tensor) for primal in problem.primals)

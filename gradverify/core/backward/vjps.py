@@ -1,4 +1,4 @@
-"""Backward as a function of its cotangents: asked one by one, on a recorded graph as long as that serves."""
+"""Backward as a function of the cotangent: single vjps, on one recorded graph as long as it can be reused."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ from gradverify.errors import EvaluationError
 
 
 class Reuse(Enum):
-    """Whether one recorded graph serves many vjps."""
+    """Whether one recorded graph can be used for many vjps."""
 
     SHARED = "shared"
-    FRESH = "fresh"  # backward destroys what it saved, or answers differently the second time
-    WORN = "worn"  # the graph answered several times and then failed, or answered differently
+    FRESH = "fresh"  # every vjp needs a new graph: the second vjp on one raises or differs
+    WORN = "worn"  # the graph served several vjps, then raised or returned another result
 
 
 @dataclass(slots=True, kw_only=True)
 class Graph:
-    """What is known of the recorded graph; its value changes."""
+    """State of the recorded graph; mutable."""
 
-    reuse: Reuse | None = None  # None until it has been asked twice
-    rows: Tensor | None = None  # all that it has answered, (m, n), where inputs and outputs are few
+    reuse: Reuse | None = None  # None until a second vjp has been computed on it
+    rows: Tensor | None = None  # (m, n) the Jacobian, cached if inputs and outputs are few
 
 
 @dataclass(slots=True, kw_only=True)
 class Batched:
-    """Whether many cotangents may go through backward in one call; its values change."""
+    """State of vectorised vjps, of many cotangents in one call; mutable."""
 
-    believed: bool = True  # until a call of it fails, or says something else than a single one
-    calls: int = 0  # made so far
+    believed: bool = True  # False after one failed or differed from a single vjp
+    calls: int = 0  # vectorised calls so far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backward:
-    """Backward as a function of its cotangents, ready to be asked many times."""
+    """Backward as a function of the cotangent, with its recorded graph."""
 
     problem: Problem
     tape: Tape
-    missing: tuple[bool, ...]  # per primal: autograd gave None for a random cotangent
-    overwrites: bool  # the cotangent itself, which others may hold as well
-    heard: tuple[Tensor, Tensor]  # that cotangent (m,), of which no entry is small, and the answer to it (n,)
+    missing: tuple[bool, ...]  # per primal: True if autograd returned None for a random cotangent
+    overwrites: bool  # True if backward writes to the cotangent, which other nodes may share
+    heard: tuple[Tensor, Tensor]  # the random cotangent (m,), without small entries, and its vjp (n,)
     graph: Graph = field(default_factory=Graph)
     batched: Batched = field(default_factory=Batched)
 
 
 def reverse(problem: Problem, tape: Tape, seed: int) -> Backward:
-    """Ask backward for the first time; raises EvaluationError."""
+    """Return the Backward of a tape, with the vjp of a first random cotangent; raises EvaluationError."""
     tape = tape if is_intact(tape) else record(problem)
     cotangent = scattered_from(torch.ones(outputs_in(tape), dtype=torch.float64, device="cpu"), seed)
-    given = _given(tape, cotangent)
-    before = [each._version for each in given]
-    once = _ask(problem, tape, given)
+    cotangents = _per_output(tape, cotangent)
+    versions = [tensor._version for tensor in cotangents]
+    grads = _pull_back(problem, tape, cotangents)
     return Backward(
         problem=problem,
         tape=tape,
-        missing=tuple(grad is None for grad in once),
-        overwrites=[each._version for each in given] != before,
-        heard=(cotangent, _flat(problem, once)),
+        missing=tuple(grad is None for grad in grads),
+        overwrites=[tensor._version for tensor in cotangents] != versions,
+        heard=(cotangent, _flat(problem, grads)),
         graph=Graph(reuse=Reuse.FRESH if problem.fresh_graphs else None),
     )
 
@@ -76,20 +76,20 @@ def row(backward: Backward, cotangent: Tensor) -> Tensor:
     if found is not None:
         return found
     tape = record(backward.problem)
-    return _flat(backward.problem, _ask(backward.problem, tape, _given(tape, cotangent)))
+    return _flat(backward.problem, _pull_back(backward.problem, tape, _per_output(tape, cotangent)))
 
 
 def may_be_asked(backward: Backward) -> bool:
-    """Tell whether the recorded graph serves: where that is not known yet, it is asked again what it has said."""
+    """Return True if the recorded graph can be reused; if unknown, its first vjp is computed again to find out."""
     if backward.graph.reuse is None:
         backward.graph.reuse = Reuse.SHARED if _repeats(backward) else Reuse.FRESH
     return backward.graph.reuse is Reuse.SHARED and is_intact(backward.tape)
 
 
 def is_worn(backward: Backward) -> bool:
-    """Return True if the recorded graph answered several times and no longer gives its first answer; costs a vjp.
+    """Return True if the recorded graph served several vjps but no longer reproduces its first one; costs a vjp.
 
-    A backward that reads memory it has freed may answer right a few times. What it said later cannot be trusted.
+    A backward that reads freed memory may be right a few times. Its later results cannot be trusted.
     """
     if backward.graph.reuse is Reuse.SHARED and is_intact(backward.tape) and not _repeats(backward):
         backward.graph.reuse = Reuse.WORN
@@ -97,14 +97,16 @@ def is_worn(backward: Backward) -> bool:
 
 
 def asked_again(backward: Backward, cotangent: Tensor) -> Tensor | None:
-    """Return cotangent·A of a graph that need not have been asked twice yet, (n,); None where it does not answer.
+    """Return cotangent·A from the recorded graph even if reuse is untested, (n,); None if it cannot be reused.
 
-    The answer is backward's own if it agrees with what has been `heard`.
+    The caller must check an untested result against `heard`.
     """
     if backward.graph.reuse in (Reuse.FRESH, Reuse.WORN) or not is_intact(backward.tape):
         return None
     try:
-        return _flat(backward.problem, _ask(backward.problem, backward.tape, _given(backward.tape, cotangent)))
+        return _flat(
+            backward.problem, _pull_back(backward.problem, backward.tape, _per_output(backward.tape, cotangent))
+        )
     except Rejected:
         raise
     except EvaluationError:
@@ -113,27 +115,27 @@ def asked_again(backward: Backward, cotangent: Tensor) -> Tensor | None:
 
 
 def outputs_in(tape: Tape) -> int:
-    """Return how many coordinates the outputs of a tape have."""
+    """Return the number of coordinates of the outputs of a tape."""
     outputs = zip(tape.outputs, tape.shapes, strict=True)
     return sum(shape.numel() * (2 if output.tensor.is_complex() else 1) for output, shape in outputs)
 
 
 def _repeats(backward: Backward) -> bool:
-    """Return True if the recorded graph gives its first answer again, to 1e-12 of each entry."""
+    """Return True if the recorded graph reproduces its first vjp, to 1e-12 relative in each entry."""
     cotangent, expected = backward.heard
-    again = asked_again(backward, cotangent)
-    return again is not None and (
-        torch.equal(again, expected) or torch.allclose(again, expected, rtol=1e-12, atol=0.0, equal_nan=True)
+    repeated = asked_again(backward, cotangent)
+    return repeated is not None and (
+        torch.equal(repeated, expected) or torch.allclose(repeated, expected, rtol=1e-12, atol=0.0, equal_nan=True)
     )
 
 
-def _given(tape: Tape, cotangent: Tensor) -> tuple[Tensor, ...]:
-    """Return a cotangent (m,) as one for each output, which nobody else holds: backward may write to it."""
+def _per_output(tape: Tape, cotangent: Tensor) -> tuple[Tensor, ...]:
+    """Return a cotangent (m,) as one new tensor per output, since backward may overwrite it."""
     outputs = [output.tensor for output in tape.outputs]
     return unflatten(cotangent.to(outputs[0].device, copy=True), outputs)
 
 
-def _ask(problem: Problem, tape: Tape, cotangents: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+def _pull_back(problem: Problem, tape: Tape, cotangents: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
     outputs = [output.tensor for output in tape.outputs]
     return pulled_back(problem, tape.leaves, outputs, cotangents, differentiable=False)
 
@@ -142,7 +144,7 @@ def _flat(problem: Problem, grads: Sequence[Tensor | None]) -> Tensor:
     return flatten(
         torch.zeros_like(primal.tensor) if grad is None else _as_primal(grad, primal.tensor)
         for grad, primal in zip(grads, problem.primals, strict=True)
-    ).clone()  # a backward may hand out one buffer again and again
+    ).clone()  # copied, since backward may return the same buffer at every call
 
 
 def _as_primal(grad: Tensor, primal: Tensor) -> Tensor:

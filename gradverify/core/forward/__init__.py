@@ -1,1 +1,1 @@
-"""Forward evaluated at points around the one that is judged, and how exactly its values are known."""
+"""Evaluation of the forward around the point, and the noise of its values."""

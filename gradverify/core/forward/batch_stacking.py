@@ -1,7 +1,7 @@
-"""Many points in one call as copies side by side, along the first dimension of whatever has the outputs' batch.
+"""Many points in one call: copies of the inputs stacked along their first dimension, the batch of the outputs.
 
-Functions of a batch allow it, hand-written ones included. Copies are believed only while they say bit for bit what each
-point says alone, at points where they would show it if they heard each other.
+This serves functions of a batch, including hand-written ones. Stacking is used only as long as each copy gives the
+outputs of a single call, tested at points where an influence of one copy on another would show.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from gradverify.core.model.magnitudes import any_set, identical
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 
-WORTH = 6  # fewer points are evaluated one by one
+WORTH = 6  # points: fewer are evaluated one by one
 HELD = 2_000_000  # numbers in one call, at most
-ROUGH = 8.0  # units of rounding by which a vector register and single entries may be apart
-REFUSED = (RuntimeError, ValueError, TypeError, IndexError)  # by what inputs of another shape are
+ROUGH = 8.0  # unit roundoffs by which vectorised and scalar kernels may differ
+REFUSED = (RuntimeError, ValueError, TypeError, IndexError)  # raised by functions that refuse inputs of another shape
 _BESIDE = "beside the point"
-_FACTORS = (1.0, 2.0)  # of the points that are put to the test
+_FACTORS = (1.0, 2.0)  # of the two test points
 
 
 class ElsewhereError(Exception):
-    """These points are not for this way, others may be."""
+    """This way of stacking does not serve these points, but may serve others."""
 
 
 def beside_the_point(sampled: Sampler, points: Tensor) -> Tensor | None:
-    """Return the outputs at points (N, n), of which the last is the sampler's own, one behind the other in one call.
+    """Return the outputs at points (N, n), stacked in one call; (N, m). The last point must be the sampler's own.
 
-    For functions of which every output goes by the entries of its own number, of inputs of its shape. None where they
-    cannot be asked so, or what they answer at the point is not what they say there alone, but for rounding; (N, m).
+    For functions whose inputs all have the outputs' batch. Nothing is tested but the last row: None if it differs from
+    the known outputs by more than rounding, or if the points cannot be stacked.
     """
     if sampled.mode is not Mode.WITHOUT_GRAPH or sampled.problem.seed is not None:
         return None
@@ -46,86 +46,90 @@ def beside_the_point(sampled: Sampler, points: Tensor) -> Tensor | None:
         return None
     try:
         with quietly():
-            found = _side_by_side(sampled, stacked(sampled, points), copied)
+            found = _call_stacked(sampled, stacked(sampled, points), copied)
     except REFUSED:
         return None
     if found is None or found.shape != (points.shape[0], sampled.value.numel()):
         return None
-    apart = units_apart(sampled, found[-1], sampled.value)
-    if apart > ROUGH:
+    difference = units_apart(sampled, found[-1], sampled.value)
+    if difference > ROUGH:
         return None
-    if apart > 0.0:
-        sampled.together.apart[_BESIDE] = max(apart, sampled.together.apart.get(_BESIDE, 0.0))
+    if difference > 0.0:
+        sampled.together.apart[_BESIDE] = max(difference, sampled.together.apart.get(_BESIDE, 0.0))
     return found
 
 
 def by_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
-    """Put the copies one after the other along the first dimension of whatever has the outputs' batch."""
+    """Return the outputs at points (N, n), with every input stacked that has the outputs' batch dimension; (N, m).
+
+    They differ from single calls by at most `most` unit roundoffs. None if stacking fails for all points; raises
+    ElsewhereError if it may serve others.
+    """
     if len({shape[0] if shape else 0 for shape in sampled.shapes}) != 1 or not _may_be_longer(sampled):
         return None
     matching = _matching(sampled)
-    if len(matching) > 1 and all(matching) and _is_left_to_vmap(sampled, most):
-        raise ElsewhereError  # inputs of one length need not have a batch in common: those of a product have none
-    tried = [matching]
+    if len(matching) > 1 and all(matching) and _prefers_vmap(sampled, most):
+        raise ElsewhereError  # equal lengths need not be a common batch: factors of a matrix product have none
+    candidates = [matching]
     if not all(matching):
-        moved = _moved(sampled, points)
-        if any_set(moved[:, _others(matching)]):
+        is_moved = _is_moved(sampled, points)
+        if any_set(is_moved[:, _others(matching)]):
             raise ElsewhereError
-        tried.append(tuple(moved.any(dim=0).tolist()))
-    apart = sampled.together.apart
-    for copied in dict.fromkeys(tried):
-        if apart.get(copied, 0.0) > most:
+        candidates.append(tuple(is_moved.any(dim=0).tolist()))
+    differences = sampled.together.apart
+    for copied in dict.fromkeys(candidates):
+        if differences.get(copied, 0.0) > most:
             continue
-        if copied not in apart:
-            units = _copies_apart(sampled, len(points), copied)
-            apart[copied] = units if units <= ROUGH else math.inf
-            sampled.together.calls += 2  # every row of two kinds has just been compared
-        if apart[copied] <= most:
-            return _side_by_side(sampled, stacked(sampled, points), copied)
-    if any(apart[copied] < math.inf for copied in tried):
+        if copied not in differences:
+            units = _stacking_error(sampled, len(points), copied)
+            differences[copied] = units if units <= ROUGH else math.inf
+            sampled.together.calls += 2  # the test has compared all rows of two calls
+        if differences[copied] <= most:
+            return _call_stacked(sampled, stacked(sampled, points), copied)
+    if any(differences[copied] < math.inf for copied in candidates):
         raise ElsewhereError
     return None
 
 
 def by_batch_in_part(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
-    """Do so with the points that differ in nothing else, and evaluate the others one by one."""
-    mine = ~_moved(sampled, points)[:, _others(_matching(sampled))].any(dim=1)
-    if int(mine.sum()) < WORTH:
+    """Return the outputs as `by_batch` does, but evaluate points that move any other input one by one; (N, m)."""
+    stackable = ~_is_moved(sampled, points)[:, _others(_matching(sampled))].any(dim=1)
+    if int(stackable.sum()) < WORTH:
         raise ElsewhereError
-    found = by_batch(sampled, points[mine], most)
+    found = by_batch(sampled, points[stackable], most)
     if found is None:
         return None
-    whole = found.new_empty(len(points), found.shape[1])
-    whole[mine] = found
-    for place in (~mine).nonzero().squeeze(1).tolist():
-        whole[place] = single(sampled, points[place].clone())
-    return whole
+    values = found.new_empty(len(points), found.shape[1])
+    values[stackable] = found
+    for place in (~stackable).nonzero().squeeze(1).tolist():
+        values[place] = single(sampled, points[place].clone())
+    return values
 
 
 def _may_be_longer(sampled: Sampler) -> bool:
-    """Tell whether inputs of another length do no harm.
+    """Return True if inputs of another length are safe.
 
-    Other tensors may hold lengths or offsets that a kernel trusts, and a kernel on a GPU that reads beyond its inputs
-    may take everything down with it.
+    Fixed tensors may hold lengths or offsets that a kernel trusts, and an out-of-bounds read on a GPU may break the
+    whole process.
     """
-    beside = any(isinstance(bound.value, Tensor) for bound in sampled.problem.bound)
-    return not beside and all(primal.tensor.device.type == "cpu" for primal in sampled.problem.primals)
+    has_fixed_tensors = any(isinstance(bound.value, Tensor) for bound in sampled.problem.bound)
+    return not has_fixed_tensors and all(primal.tensor.device.type == "cpu" for primal in sampled.problem.primals)
 
 
-def _is_left_to_vmap(sampled: Sampler, most: float) -> bool:
-    """Tell whether that is the better guess of the two."""
+def _prefers_vmap(sampled: Sampler, most: float) -> bool:
+    """Return True if vmap has not yet failed, nor differed from single calls by more than `most` unit roundoffs."""
     state = sampled.together
     return "vmap" in state.ways and state.apart.get("vmap", 0.0) <= most
 
 
-def _moved(sampled: Sampler, points: Tensor) -> Tensor:
-    """Tell which inputs differ from those at the point, (N, primals) bool."""
+def _is_moved(sampled: Sampler, points: Tensor) -> Tensor:
+    """Mask of primals that differ from the sampler's point; (N, primals)."""
     sizes = [coordinates_in(primal.tensor) for primal in sampled.problem.primals]
     return torch.stack([piece.any(dim=1) for piece in torch.split(points != sampled.point, sizes, dim=1)], dim=1)
 
 
 def _matching(sampled: Sampler) -> tuple[bool, ...]:
-    """Tell which inputs have as many entries along their first dimension as the outputs."""
+    """True for each primal whose first dimension is as long as that of all outputs."""
     sizes = {shape[0] if shape else 0 for shape in sampled.shapes}
     shapes = (primal.tensor.shape for primal in sampled.problem.primals)
     return tuple(len(sizes) == 1 and len(shape) > 0 and shape[0] in sizes for shape in shapes)
@@ -135,48 +139,53 @@ def _others(matching: Sequence[bool]) -> list[int]:
     return [number for number, matches in enumerate(matching) if not matches]
 
 
-def _copies_apart(sampled: Sampler, count: int, copied: Sequence[bool]) -> float:
-    """Return by how many units of rounding several points side by side are apart from what each gives alone.
+def _stacking_error(sampled: Sampler, count: int, copied: Sequence[bool]) -> float:
+    """Return by how many unit roundoffs stacked copies of two test points differ from single calls, at most.
 
-    Other points than the one in question, where something that depends on the place in the batch may be zero, and of
-    different sizes, so that each sees the others where a largest or smallest entry of the whole batch counts. Two at
-    first: where rows meet every other row, what many copies take may be beyond all bounds.
+    The test points are not the sampler's point, at which a term that depends on the position in the batch may vanish.
+    Their stacked inputs differ by a factor of 2, so that a maximum or minimum over the whole batch shows. Two copies
+    are tested before `count` copies: if rows interact in pairs, the cost grows with the square of their number.
     """
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
     typical = size.mean()
-    other = sampled.point + scattered_from(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), count)
-    kinds = other * _factors(sampled, copied)
-    alone = torch.stack([single(sampled, kind.clone()) for kind in kinds])
-    if identical(alone[0], alone[1]):  # where nothing moves, nobody can tell whether copies hear each other
+    near = sampled.point + scattered_from(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), count)
+    test_points = near * _factors(sampled, copied)
+    single_outputs = torch.stack([single(sampled, test_point.clone()) for test_point in test_points])
+    if identical(single_outputs[0], single_outputs[1]):  # equal outputs cannot show an influence between copies
         return math.inf
-    apart = 0.0
-    for many in (len(_FACTORS), count):
-        places = torch.arange(many, device=other.device) % len(_FACTORS)
-        places[-1] = 1  # so that they read differently from the end, which a forward may begin at
-        together = _side_by_side(sampled, stacked(sampled, kinds[places]), copied)
-        apart = math.inf if together is None else max(apart, units_apart(sampled, together, alone[places]))
-        if apart > ROUGH:
+    difference = 0.0
+    for copy_count in (len(_FACTORS), count):
+        places = torch.arange(copy_count, device=near.device) % len(_FACTORS)
+        places[-1] = 1  # not a palindrome, so that a reversal of the batch shows
+        stacked_outputs = _call_stacked(sampled, stacked(sampled, test_points[places]), copied)
+        difference = (
+            math.inf
+            if stacked_outputs is None
+            else max(difference, units_apart(sampled, stacked_outputs, single_outputs[places]))
+        )
+        if difference > ROUGH:
             break
-    return apart
+    return difference
 
 
 def _factors(sampled: Sampler, copied: Sequence[bool]) -> Tensor:
-    """Return the factors of what is copied, 1 for everything else; (factors, 1 or n)."""
+    """Return the factors of the two test points: 1 for inputs that are not copied; (factors, 1 or n)."""
     factors = sampled.point.new_tensor(_FACTORS).unsqueeze(1)
     if all(copied):
         return factors
     sizes = [coordinates_in(primal.tensor) for primal in sampled.problem.primals]
-    moving = sampled.point.new_tensor(copied, dtype=torch.bool).repeat_interleave(
+    is_copied = sampled.point.new_tensor(copied, dtype=torch.bool).repeat_interleave(
         sampled.point.new_tensor(sizes, dtype=torch.long)
     )
-    return torch.where(moving, factors, 1.0)
+    return torch.where(is_copied, factors, 1.0)
 
 
-def _side_by_side(sampled: Sampler, copies: Sequence[Tensor], copied: Sequence[bool]) -> Tensor | None:
+def _call_stacked(sampled: Sampler, copies: Sequence[Tensor], copied: Sequence[bool]) -> Tensor | None:
+    """Return the outputs of one call with the `copied` inputs stacked, None if it raises or shapes differ; (N, m)."""
     count = copies[0].shape[0]
     inputs = [
-        many.reshape(-1, *many.shape[2:]) if mine else many[0].clone()
-        for many, mine in zip(copies, copied, strict=True)
+        points.reshape(-1, *points.shape[2:]) if is_copied else points[0].clone()
+        for points, is_copied in zip(copies, copied, strict=True)
     ]
     try:
         found = {output.name: output.tensor for output in call(sampled.problem, inputs)}
@@ -187,33 +196,33 @@ def _side_by_side(sampled: Sampler, copies: Sequence[Tensor], copied: Sequence[b
         output.shape != (count * shape[0], *shape[1:]) for output, shape in zip(outputs, sampled.shapes, strict=False)
     ):
         return None
-    return joined(sampled, [each.reshape(count, -1, *each.shape[1:]) for each in outputs])
+    return joined(sampled, [output.reshape(count, -1, *output.shape[1:]) for output in outputs])
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Record no graph and print no warnings, as where something is only tried."""
+    """Record no graph and print no warnings, for calls that are only tried."""
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         yield
 
 
 def stacked(sampled: Sampler, points: Tensor) -> list[Tensor]:
-    """Return one tensor per primal, with the points along a new first dimension; none shares memory with them."""
+    """Return one new tensor per primal, with the points (N, n) along a new first dimension."""
     primals = [primal.tensor for primal in sampled.problem.primals]
     sizes = [coordinates_in(primal) for primal in primals]
     pieces = [points] if len(primals) == 1 else torch.split(points, sizes, dim=1)
-    found = []
+    tensors = []
     for piece, primal in zip(pieces, primals, strict=True):
         shape = (points.shape[0], *primal.shape, *((2,) if primal.is_complex() else ()))
         real = piece.reshape(shape).clone(memory_format=torch.contiguous_format)
         values = torch.view_as_complex(real) if primal.is_complex() else real
-        found.append(values.to(device=primal.device, dtype=primal.dtype))
-    return found
+        tensors.append(values.to(device=primal.device, dtype=primal.dtype))
+    return tensors
 
 
 def joined(sampled: Sampler, outputs: Sequence[Tensor]) -> Tensor:
-    """Return the outputs' real coordinates, (N, m)."""
+    """Return the real coordinates of the outputs looked at; (N, m)."""
     flat = [real_view(output).reshape(output.shape[0], -1).to(torch.float64) for output in outputs]
-    whole = torch.cat(flat, dim=1) if len(flat) > 1 else flat[0]
-    return whole if sampled.kept is None else whole[:, sampled.kept]
+    values = torch.cat(flat, dim=1) if len(flat) > 1 else flat[0]
+    return values if sampled.kept is None else values[:, sampled.kept]

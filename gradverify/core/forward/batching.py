@@ -1,4 +1,4 @@
-"""Many points evaluated in one call of forward if that gives the same values, and how long a call takes."""
+"""Evaluate the forward at many points, in one call if that gives the same values, and time a call."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from gradverify.core.model.decomposed import plainly
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 
-_TIMES = 3  # that it is called: the first call may be slow for other reasons
+_TIMED_CALLS = 3  # calls: the first may be slow for other reasons
 
 
 def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, roughly: bool = False) -> None:
-    """Write the outputs at each of the points (N, n) to `into` (N, m); the points are used up.
+    """Write the outputs at the points (N, n) to `into` (N, m); `points` may be overwritten.
 
-    `roughly`, they may differ from those of single calls by as many units of rounding as `Together.rough` then says.
+    With `roughly`, they may differ from those of single calls by `Together.rough` unit roundoffs.
     """
-    few = len(points) < WORTH or points.numel() + into.numel() > HELD or sampled.together.slow
-    if not few and _together(sampled, points, into, ROUGH if roughly else 0.0):
+    one_by_one = len(points) < WORTH or points.numel() + into.numel() > HELD or sampled.together.slow
+    if not one_by_one and _in_one_call(sampled, points, into, ROUGH if roughly else 0.0):
         return
     for point, row in zip(points, into, strict=True):
         single(sampled, point, row)
 
 
 def seconds(sampled: Sampler) -> float:
-    """Return the shortest time of a few calls at the point, waiting included."""
-    return min(_once(sampled) for _ in range(_TIMES))
+    """Return the shortest time of a few calls at the point, in seconds, including the wait for the device."""
+    return min(_time_of_call(sampled) for _ in range(_TIMED_CALLS))
 
 
-def _together(sampled: Sampler, points: Tensor, into: Tensor, most: float) -> bool:
-    """Evaluate all points in one call; tell whether that was possible and can be believed.
+def _in_one_call(sampled: Sampler, points: Tensor, into: Tensor, most: float) -> bool:
+    """Evaluate all points in one call; return True if `into` was written.
 
-    They may be so many units of rounding apart from single calls.
+    The outputs may differ from those of single calls by `most` unit roundoffs.
     """
     state = sampled.together
     if sampled.mode is not Mode.WITHOUT_GRAPH or sampled.problem.seed is not None:
@@ -62,24 +62,24 @@ def _together(sampled: Sampler, points: Tensor, into: Tensor, most: float) -> bo
             continue
         except (EvaluationError, *REFUSED):
             found = None
-        apart = math.inf if found is None else _apart(sampled, points, found)
-        if apart > 0.0:
-            state.apart[way] = max(apart, state.apart.get(way, 0.0)) if apart <= ROUGH else math.inf
-        if found is not None and apart <= most:
+        difference = math.inf if found is None else _spot_check(sampled, points, found)
+        if difference > 0.0:
+            state.apart[way] = max(difference, state.apart.get(way, 0.0)) if difference <= ROUGH else math.inf
+        if found is not None and difference <= most:
             into.copy_(found)
             return True
     state.ways[:] = [way for way in state.ways if state.apart.get(way, 0.0) < math.inf]
     return False
 
 
-def _apart(sampled: Sampler, points: Tensor, found: Tensor) -> float:
-    """Return how far one row is from a call of its own; another one each time, at first always, later now and then."""
+def _spot_check(sampled: Sampler, points: Tensor, found: Tensor) -> float:
+    """Return by how many unit roundoffs one row differs from a single call; checked at calls 1, 2, 4, 8, …, else 0."""
     state = sampled.together
     state.calls += 1
     if found.shape != (len(points), sampled.value.numel()):
         return math.inf
     if state.calls & (state.calls - 1):
-        return 0.0  # no power of two
+        return 0.0  # not a power of two
     place = (state.calls * 7919) % len(points)
     return units_apart(sampled, found[place], single(sampled, points[place].clone()))
 
@@ -93,9 +93,9 @@ def _by_vmap(sampled: Sampler, points: Tensor, _most: float) -> Tensor:
         return joined(sampled, torch.vmap(function)(*stacked(sampled, points)))
 
 
-def _once(sampled: Sampler) -> float:
+def _time_of_call(sampled: Sampler) -> float:
     begun = time.perf_counter()
-    along(sampled, torch.zeros_like(sampled.point))[:1].tolist()  # a GPU is waited for by who reads a number
+    along(sampled, torch.zeros_like(sampled.point))[:1].tolist()  # reading a number waits for the GPU
     return time.perf_counter() - begun
 
 

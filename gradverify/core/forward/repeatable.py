@@ -1,4 +1,4 @@
-"""A forward made repeatable: what random numbers it draws are the same at every call."""
+"""Make a forward repeatable: it uses the same random numbers at every call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradverify.core.model.tape import Tape, record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeatable:
-    """A problem whose forward gives the same outputs again, with its recorded graph and its sampler."""
+    """A problem whose forward gives the same outputs at every call, with its recorded graph and its sampler."""
 
     problem: Problem
     tape: Tape
@@ -21,10 +21,10 @@ class Repeatable:
 
 
 def steady(problem: Problem, tape: Tape, seed: int) -> Repeatable | None:
-    """Return the problem made repeatable, by seeding before every call if need be, or None where that does not help.
+    """Return the problem made repeatable, by seeding before every call if needed, None if that does not help.
 
-    A forward that draws random numbers is seeded, also if by chance it gave the same outputs twice. Raises
-    EvaluationError when user code does.
+    A forward that uses random numbers is seeded even if it happened to give the same outputs twice. Raises
+    EvaluationError if user code raises.
     """
     seed_everywhere(seed)
     found = Repeatable(problem=problem, tape=tape, sampled=sampler(problem, tape))
@@ -38,5 +38,5 @@ def steady(problem: Problem, tape: Tape, seed: int) -> Repeatable | None:
 
 
 def _repeats(sampled: Sampler) -> bool:
-    # Where the forward runs alike with and without a graph, its sampler has already seen it repeat.
+    # WITHOUT_GRAPH means that a second call has already given the outputs of the recorded one.
     return sampled.mode is Mode.WITHOUT_GRAPH or repeats(sampled)

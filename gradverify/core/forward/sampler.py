@@ -1,4 +1,4 @@
-"""The forward as a function of its real coordinates, sampled one moved coordinate at a time."""
+"""The forward as a function from input to output coordinates, evaluated at one point at a time."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from gradverify.core.model.problem import Named, Problem, call, fresh, overlaps
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 
-_HUGE = 2.0**20  # outputs from which on they may be what a mask is filled with
-_ASIDE = 2.0**-12  # how far from the point a forward is watched, relative to each input
-_LONG = 2e-3  # seconds of one call: many times what it takes to make a call at all
+_HUGE = 2.0**20  # magnitude of outputs from which on they may be the fill value of a mask
+_NEARBY = 2.0**-12  # distance from the point at which casts and constants are detected, relative to each input
+_SLOW_CALL = 2e-3  # seconds per call: many times the overhead of a call
 
 
 class Mode(Enum):
-    """Whether the forward is sampled with or without recording a graph; the results may differ."""
+    """Grad mode of the forward's calls: its outputs may depend on whether a graph is recorded."""
 
     WITHOUT_GRAPH = "without"
     WITH_GRAPH = "with"
@@ -34,54 +34,52 @@ class Mode(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Together:
-    """Which ways of evaluating many points in one call have not failed yet; its values change."""
+    """State of evaluating many points in one call; mutable."""
 
-    ways: list[str] = field(default_factory=lambda: ["batch", "vmap", "batch in part"])
-    slow: bool = False  # a call takes so long that making many of them one saves nothing, and may take much memory
-    calls: int = 0  # made so far
-    # By how many units of rounding ways, and primals copied side by side, were seen to be apart from single calls;
-    # infinite where that is too many.
+    ways: list[str] = field(default_factory=lambda: ["batch", "vmap", "batch in part"])  # that have not failed yet
+    slow: bool = False  # True if calls take so long that evaluating many points in one saves no time
+    calls: int = 0  # calls of many points so far
+    # Largest difference from single calls in unit roundoffs, for each way and for each choice of stacked primals;
+    # infinite if it was more than rounding.
     apart: dict[str | tuple[bool, ...], float] = field(default_factory=dict)
 
     @property
     def rough(self) -> float:
-        """The most units of rounding that samples of one call may be apart from others."""
+        """Largest finite difference from single calls so far, in unit roundoffs."""
         return max((units for units in self.apart.values() if units < math.inf), default=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampler:
-    """The forward around one point."""
+    """The forward, to be evaluated around one point."""
 
     problem: Problem
     point: Tensor  # (n,) float64: the coordinates of all primals
-    value: Tensor  # (m,) float64: the coordinates of all judged outputs at the point
+    value: Tensor  # (m,) float64: the coordinates of all verified outputs at the point
     unit: Tensor  # (m,) unit roundoff of each output's own dtype
     size: Tensor  # (m,) the largest finite magnitude in each output's tensor
     inputs: tuple[Block, ...]
     outputs: tuple[Block, ...]
-    names: tuple[str, ...]  # outputs that are judged
-    shapes: tuple[torch.Size, ...]
+    names: tuple[str, ...]  # of the verified outputs
+    shapes: tuple[torch.Size, ...]  # of the verified outputs
     mode: Mode
-    dtypes: frozenset[torch.dtype]  # that backward answers in, and tolerances go by
-    coarse: float = 0.0  # their eps, where the forward is sampled in a finer one; see `widened`
-    least: float = 0.0  # and the smallest number that they hold
-    rounds_to: torch.dtype | None = None  # what the forward rounds inputs to, where they are so; see `rounded`
-    narrow: Callable[[], float] = lambda: 0.0  # eps of the coarsest precision that the forward rounds to on its way
-    stair: Callable[[], float] = lambda: (
-        0.0
-    )  # and what it leaves of the largest number that is rounded to so few digits
+    dtypes: frozenset[torch.dtype]  # dtypes of the gradients, which determine the tolerances
+    coarse: float = 0.0  # eps of these dtypes if the forward is sampled in finer ones, else 0; see `precision`
+    least: float = 0.0  # smallest positive number of these dtypes in that case, else 0
+    rounds_to: torch.dtype | None = None  # dtype to which the forward rounds its inputs, if known; see `precision`
+    narrow: Callable[[], float] = lambda: 0.0  # eps of the coarsest dtype that forward rounds to inside, or 0
+    stair: Callable[[], float] = lambda: 0.0  # rounding of the largest low-precision number in forward, or 0
     together: Together = field(default_factory=Together)
-    kept: Tensor | None = None  # outputs looked at, None for all; `value` and `unit` are theirs
+    kept: Tensor | None = None  # (m,) selected output coordinates, None: all; `value`, `unit`, `size` are theirs
 
     @property
     def eps(self) -> float:
-        """That of the coarsest dtype that backward answers in."""
+        """Largest eps of the gradients' dtypes."""
         return max(torch.finfo(dtype).eps for dtype in self.dtypes)
 
 
 def sampler(problem: Problem, tape: Tape) -> Sampler:
-    """Return the sampler of the tape's outputs; raises EvaluationError when the forward does."""
+    """Return the sampler of the tape's outputs; it samples with a graph unless calls without one give the same."""
     tensors = [primal.tensor for primal in problem.primals]
     recorded = flatten(output.tensor for output in tape.outputs).clone()
     outputs = blocks(tape.outputs)
@@ -98,39 +96,40 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         mode=Mode.WITHOUT_GRAPH,
         dtypes=frozenset(tensor.dtype for tensor in tensors),
     )
-    begun = time.thread_time()  # of the processor: what else the machine does is no reason
-    again = _run(draft, [fresh(tensor) for tensor in tensors])
-    draft.together.slow = time.thread_time() - begun > _LONG
-    own = {each.dtype for each in (*tensors, *(output.tensor for output in tape.outputs))}
-    mode = Mode.WITHOUT_GRAPH if again is not None and identical(again, recorded) else Mode.WITH_GRAPH
-    seen = cache(lambda: _narrowest(draft, own))
-    found = replace(draft, mode=mode, narrow=lambda: seen()[0], stair=lambda: seen()[1])
-    return found if most(found.size, outputs) < _HUGE else replace(found, size=_moving(found))
+    start = time.thread_time()  # CPU time: the load of the machine must not count
+    rerun = _run(draft, [fresh(tensor) for tensor in tensors])
+    draft.together.slow = time.thread_time() - start > _SLOW_CALL
+    own_dtypes = {each.dtype for each in (*tensors, *(output.tensor for output in tape.outputs))}
+    mode = Mode.WITHOUT_GRAPH if rerun is not None and identical(rerun, recorded) else Mode.WITH_GRAPH
+    rounding = cache(lambda: _low_precision(draft, own_dtypes))
+    found = replace(draft, mode=mode, narrow=lambda: rounding()[0], stair=lambda: rounding()[1])
+    return found if most(found.size, outputs) < _HUGE else replace(found, size=_varying_size(found))
 
 
-def _moving(sampled: Sampler) -> Tensor:
-    """Return the largest magnitude in each output's tensor of those that move; where none does, of all; (m,).
+def _varying_size(sampled: Sampler) -> Tensor:
+    """Return for each output the largest magnitude among the outputs of its tensor that are not constant; (m,).
 
-    What a mask is filled with is no number that others have been computed from, however large.
+    The fill value of a mask is constant, and no other output has been computed from it, however large it is. If all
+    outputs of a tensor are constant, all count.
     """
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
-    aside = sampled.point + scattered_from(_ASIDE * (size + size.mean().clamp(min=_ASIDE)), 0)
-    there = _run(sampled, _at_point(sampled, aside))
-    if there is None:
+    nearby = sampled.point + scattered_from(_NEARBY * (size + size.mean().clamp(min=_NEARBY)), 0)
+    nearby_outputs = _run(sampled, _at_point(sampled, nearby))
+    if nearby_outputs is None:
         return sampled.size
-    found = largest(torch.where(there == sampled.value, 0.0, sampled.value), sampled.outputs)
+    found = largest(torch.where(nearby_outputs == sampled.value, 0.0, sampled.value), sampled.outputs)
     return torch.where(found > 0, found, sampled.size)
 
 
-def _narrowest(sampled: Sampler, own: Collection[torch.dtype]) -> tuple[float, float]:
-    """Return what `coarsest` says of the forward, beside the point, which may happen to have few digits."""
+def _low_precision(sampled: Sampler, own: Collection[torch.dtype]) -> tuple[float, float]:
+    """Return the result of `coarsest` for the forward near the point; the point itself may need few digits only."""
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
-    copies = _at_point(sampled, sampled.point + scattered_from(size * _ASIDE, 0))
+    copies = _at_point(sampled, sampled.point + scattered_from(size * _NEARBY, 0))
     return coarsest(lambda: _run(sampled, copies), own)
 
 
 def units_apart(sampled: Sampler, one: Tensor, other: Tensor) -> float:
-    """Return by how many units of rounding outputs (..., m) differ at most; infinite where only one is a number."""
+    """Return the largest difference of outputs (..., m) in unit roundoffs, inf if only one of a pair is NaN."""
     if identical(one, other):
         return 0.0
     alike = (one == other) | (one.isnan() & other.isnan())
@@ -139,19 +138,19 @@ def units_apart(sampled: Sampler, one: Tensor, other: Tensor) -> float:
 
 
 def magnitudes(sampled: Sampler, values: Tensor) -> Tensor:
-    """Return for each output looked at the largest finite magnitude among `values` (m,) in its tensor; (m,)."""
+    """Return for each selected output the largest finite magnitude among `values` (m,) in its tensor; (m,)."""
     if sampled.kept is None:
         return largest(values, sampled.outputs)
     sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
     for block in sampled.outputs:
-        mine = (sampled.kept >= block.start) & (sampled.kept < block.stop)
-        if any_set(mine):
-            sizes[mine] = sizes[mine].max()
+        inside = (sampled.kept >= block.start) & (sampled.kept < block.stop)
+        if any_set(inside):
+            sizes[inside] = sizes[inside].max()
     return sizes
 
 
 def places(sampled: Sampler, outputs: Tensor | slice) -> Tensor:
-    """Return where the outputs looked at, given by their numbers, stand among all outputs; (k,)."""
+    """Return the indices among all output coordinates of `outputs`, indices among the selected ones; (k,)."""
     if sampled.kept is not None:
         return sampled.kept[outputs]
     if isinstance(outputs, slice):
@@ -160,7 +159,7 @@ def places(sampled: Sampler, outputs: Tensor | slice) -> Tensor:
 
 
 def focused(sampled: Sampler, outputs: Tensor | slice) -> Sampler:
-    """Return a sampler that looks at some of the outputs only, given by their numbers."""
+    """Return a sampler restricted to some of the output coordinates."""
     return replace(
         sampled,
         value=sampled.value[outputs],
@@ -176,38 +175,38 @@ def along(sampled: Sampler, displacement: Tensor) -> Tensor:
 
 
 def single(sampled: Sampler, point: Tensor, into: Tensor | None = None) -> Tensor:
-    """Return the outputs at one point (n,), which is used up; (m,), written to `into` where that is given."""
+    """Return the outputs at one point (n,), which may be overwritten; (m,), written to `into` if it is given."""
     found = _run(sampled, _at_point(sampled, point))
     into = torch.empty_like(sampled.value) if into is None else into
-    # A forward may hand out one buffer again and again, so the numbers are copied.
+    # Copied, since a forward may return the same buffer at every call.
     return into.fill_(torch.nan) if found is None else into.copy_(found)
 
 
 def moved(sampled: Sampler, point: Tensor, into: Tensor) -> Tensor:
-    """Return how far outputs at a point (n,), which is used up, are from those at the sampler's; (m,), in `into`."""
+    """Write f(point) - f(x) to `into` (m,) and return it; the point (n,) may be overwritten."""
     found = _run(sampled, _at_point(sampled, point))
     return into.fill_(torch.nan) if found is None else torch.sub(found, sampled.value, out=into)
 
 
 def is_double(sampled: Sampler) -> bool:
-    """Tell whether the inputs hold what they are moved to as it is."""
+    """Return True if all inputs are float64 or complex128, so that float64 points need no rounding."""
     return {primal.tensor.dtype for primal in sampled.problem.primals} <= {torch.float64, torch.complex128}
 
 
 def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
-    """Round values (..., k) of the coordinates `columns` (k,) to what their own dtype can hold."""
+    """Return values (..., k) of the input coordinates `columns` (k,), rounded to their own dtypes."""
     if is_double(sampled):
         return values
     rounded = values.clone()
     for block in sampled.inputs:
         real = real_view(sampled.problem.primals[block.tensor].tensor).dtype
-        mine = (columns >= block.start) & (columns < block.stop)
-        rounded[..., mine] = values[..., mine].to(real).to(torch.float64)
+        inside = (columns >= block.start) & (columns < block.stop)
+        rounded[..., inside] = values[..., inside].to(real).to(torch.float64)
     return rounded
 
 
 def _run(sampled: Sampler, copies: Sequence[Tensor]) -> Tensor | None:
-    """Return the outputs at these primals, (m,), in memory that may be the forward's; None where there are none."""
+    """Return the outputs at these primals, None if forward raises; (m,), possibly in memory of the forward."""
     try:
         if sampled.mode is Mode.WITH_GRAPH:
             with torch.enable_grad():
@@ -217,15 +216,16 @@ def _run(sampled: Sampler, copies: Sequence[Tensor]) -> Tensor | None:
                 outputs = call(sampled.problem, copies)
     except EvaluationError:
         return None
-    return _judged(sampled, outputs)
+    return _selected_outputs(sampled, outputs)
 
 
-def _judged(sampled: Sampler, outputs: Sequence[Named]) -> Tensor | None:
+def _selected_outputs(sampled: Sampler, outputs: Sequence[Named]) -> Tensor | None:
+    """Return the coordinates of the selected outputs, None if an output is missing or has another shape; (m,)."""
     found = {output.name: output.tensor for output in outputs}
-    kept = [found[name] for name in sampled.names if name in found]
-    if tuple([tensor.shape for tensor in kept]) != sampled.shapes:
+    tensors = [found[name] for name in sampled.names if name in found]
+    if tuple([tensor.shape for tensor in tensors]) != sampled.shapes:
         return None
-    vector = flatten(kept)
+    vector = flatten(tensors)
     return vector if sampled.kept is None else vector[sampled.kept]
 
 
@@ -234,7 +234,7 @@ def _at_point(sampled: Sampler, point: Tensor) -> list[Tensor]:
 
 
 def _tensors(point: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Return one point as tensors of its own, in the primals' dtypes, devices and, where it can be, layouts."""
+    """Return a point as separate tensors with the primals' dtypes and devices, and with their strides if possible."""
     pieces = [point] if len(like) == 1 else torch.split(point, [coordinates_in(tensor) for tensor in like])
     return [_laid_out(piece, tensor) for piece, tensor in zip(pieces, like, strict=True)]
 
@@ -242,7 +242,7 @@ def _tensors(point: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
 def _laid_out(piece: Tensor, like: Tensor) -> Tensor:
     (shaped,) = unflatten(piece, [like])
     if like.is_contiguous() or overlaps(like):
-        # Kernels may count on memory that is theirs from its start, and aligned as an allocation is.
+        # Kernels may expect memory that starts at offset 0, aligned like an allocation.
         return shaped.clone() if shaped.storage_offset() else shaped
     copy = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
     return copy.copy_(shaped)

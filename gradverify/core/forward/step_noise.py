@@ -1,7 +1,8 @@
-"""Noise that lasts: listened for at seventeen distances, where `noise` listens at those that tell noise from variation.
+"""Noise that persists over several spacings of the samples: measured at 17 spacings.
 
-Stairs of rounding are as loud for samples far apart as for samples close together, until these come to lie within one
-stair; what is smooth falls by 8 and more from one distance to the next.
+The module `noise` uses only the spacings that distinguish noise from variation. Stairs of rounding give the same noise
+at large and small spacings, until all samples lie on one stair. A smooth function falls by a factor of 8 or more from
+one spacing to the next.
 """
 
 from __future__ import annotations
@@ -15,24 +16,25 @@ from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.noise import Noise, direction_of, one_side, pooled, share_of
 from gradverify.core.forward.sampler import Sampler, magnitudes
 
-SPACINGS = tuple(2.0**-k for k in range(3, 20))  # relative to the length scale, from where rounding may be heard
-_LASTS = 3  # distances, at most of which what lasts is heard
-_STAYS = 4.0  # noise falls by less from one of these to the next
-_HIGH = 2.0**6  # times what rounding to so few digits leaves on the way: what is louder may be the function itself
-_AT_ONCE = 1024.0  # and by more where the samples come to lie within one stair, which smooth variation does seldom
+SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
+_RUN = 3  # finer spacings, at most of which a stair must show too
+_MAX_FALL = 4.0  # noise falls by less from one spacing to the next
+_MAX_HEIGHT = 2.0**6  # times the rounding of the largest low-precision number: larger noise may be the function itself
+_SUDDEN_FALL = 1024.0  # noise falls by more once all samples lie on one stair; smooth variation seldom does
 _TINY = torch.finfo(torch.float64).tiny
 
 
 def of_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
-    """Return the noise of a forward that rounds some of what it computes, be the stairs wider than samples are apart.
+    """Return `noise` raised to the height of the stairs of a forward that rounds intermediate values.
 
-    A smooth term beside such stairs moves by any step, and within one of them it moves alone. What is far louder than
-    rounding to so few digits may as well be a function that varies quickly.
+    The stairs may be wider than the gaps between the samples of `measure`. If a smooth term is added to them, the
+    output changes at any step, and on one stair only that term shows. Noise far above the rounding of the low-precision
+    values may also be a function that varies quickly, so it is not counted as `rounding`.
     """
-    rounded = _rounded_to(sampled, sampled.narrow())
-    heard = [_at_all(sampled, side * direction_of(lengths, 0)) for side in (1.0, -1.0)]
+    rounded = _rounding_to(sampled, sampled.narrow())
+    sides = [_noise_at_spacings(sampled, side * direction_of(lengths, 0)) for side in (1.0, -1.0)]
     height, low = (
-        torch.maximum(_height(sampled, heard, most), rounded) for most in (torch.inf, _HIGH * sampled.stair())
+        torch.maximum(_height(sampled, sides, most), rounded) for most in (torch.inf, _MAX_HEIGHT * sampled.stair())
     )
     level = torch.maximum(noise.level, height)
     return Noise(
@@ -44,71 +46,72 @@ def of_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
     )
 
 
-def _rounded_to(sampled: Sampler, eps: float) -> Tensor:
-    """Return what rounding leaves of outputs of which all of their tensor have so few digits, 0 of others; (m,).
+def _rounding_to(sampled: Sampler, eps: float) -> Tensor:
+    """Return the rounding to a precision `eps`, for output tensors whose entries it all holds, 0 for others; (m,).
 
-    One that stays on its stair all around is heard nowhere.
+    Needed for outputs that stay on one stair at all samples and so show no noise.
     """
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
-    more = (torch.frexp(size).mantissa * (2 / eps)).frac() != 0
-    return torch.where(magnitudes(sampled, more.to(size.dtype)) > 0, 0.0, size * (eps / 2))
+    has_more_digits = (torch.frexp(size).mantissa * (2 / eps)).frac() != 0
+    return torch.where(magnitudes(sampled, has_more_digits.to(size.dtype)) > 0, 0.0, size * (eps / 2))
 
 
-def _height(sampled: Sampler, heard: Sequence[Tensor], most: float) -> Tensor:
-    """Return how high the stairs are that are heard (K, m) on either side, none above `most`; (m,)."""
-    one, other = (_flight(side, most) for side in heard)
-    both = (one > 0) & (other > 0)
-    return pooled(sampled, torch.where(both, torch.minimum(one, other), torch.maximum(one, other)))
+def _height(sampled: Sampler, sides: Sequence[Tensor], most: float) -> Tensor:
+    """Return the height of the stairs, at most `most`, from the noise (K, m) on each of two sides; (m,)."""
+    forth, back = (_stair_height(side, most) for side in sides)
+    both = (forth > 0) & (back > 0)
+    return pooled(sampled, torch.where(both, torch.minimum(forth, back), torch.maximum(forth, back)))
 
 
-def _flight(heard: Tensor, most: float) -> Tensor:
-    """Return the loudest of what is heard (K, m) at distances each half the one before that finer ones hear too; (m,).
+def _stair_height(levels: Tensor, most: float) -> Tensor:
+    """Return the largest noise, up to `most`, that also shows at finer spacings; (m,).
 
-    Not above `most`. Once by accident, samples show far less than there is.
+    `levels` (K, m) is the noise at spacings that each halve the one before. A level is compared with the median of the
+    next three, because a single estimate may be too small by chance.
     """
-    heard = heard.nan_to_num(0.0, 0.0, 0.0)
-    finer = heard.unfold(0, _LASTS, 1).median(dim=2).values[1:]
-    heard = heard[: len(finer)]
-    return torch.where((heard <= _STAYS * finer) & (heard <= most), heard, 0.0).amax(dim=0)
+    levels = levels.nan_to_num(0.0, 0.0, 0.0)
+    finer = levels.unfold(0, _RUN, 1).median(dim=2).values[1:]
+    levels = levels[: len(finer)]
+    return torch.where((levels <= _MAX_FALL * finer) & (levels <= most), levels, 0.0).amax(dim=0)
 
 
 def heard_at(sampled: Sampler, lengths: LengthScales, spacing: float) -> Tensor:
-    """Return the noise that samples at this distance show, relative to the length scale, and nothing more; (m,)."""
+    """Return the noise from samples on one side at a spacing, given relative to the length scale; (m,)."""
     return one_side(sampled, direction_of(lengths, 0) * spacing).nan_to_num(0.0)
 
 
 def lasting(sampled: Sampler, lengths: LengthScales) -> Tensor:
-    """Return the loudest noise that samples at some distance show, and at a half and a quarter of it too; (m,).
+    """Return the largest noise at any spacing that also shows at a half and a quarter of it; (m,).
 
-    So stairs of rounding are heard that are wider than the samples of `measure` are apart, and nothing smooth is, which
-    falls by 8 each time, but for accidents: at once, or after distances that it varies too quickly for. Infinite where
-    the forward is not finite at any of these distances.
+    This finds stairs of rounding wider than the gaps between the samples of `measure`. Smooth variation falls by 8 from
+    spacing to spacing; it is also left out if it starts to fall only at spacings that resolve it. Infinite where the
+    forward is not finite at any spacing.
     """
-    heard = _at_all(sampled, direction_of(lengths, 0))
-    return lasting_in(heard).masked_fill_(heard.isnan().all(dim=0), torch.inf)
+    levels = _noise_at_spacings(sampled, direction_of(lengths, 0))
+    return lasting_in(levels).masked_fill_(levels.isnan().all(dim=0), torch.inf)
 
 
 def lasting_in(heard: Tensor) -> Tensor:
-    """Return the loudest noise that lasts, of what is heard (K, m) at distances each half the one before; (m,)."""
-    stays = heard[:-1] <= _STAYS * heard[1:]
-    noise = stays[:-1] & stays[1:] & ~_fades(heard)[:-2]
+    """Return the largest persistent noise, from the noise `heard` (K, m) at spacings that each halve the last; (m,)."""
+    persists = heard[:-1] <= _MAX_FALL * heard[1:]
+    noise = persists[:-1] & persists[1:] & ~_is_smooth(heard)[:-2]
     return torch.where(noise, heard[:-2], 0.0).amax(dim=0)
 
 
-def _fades(heard: Tensor) -> Tensor:
-    """Tell at which distances something smooth is heard: what is left of it later falls again and again; (K, m).
+def _is_smooth(levels: Tensor) -> Tensor:
+    """Mask of the spacings at which a smooth function shows: at finer ones, its estimate falls twice in a row; (K, m).
 
-    Noise stays, or is gone at once. It may fall once by accident.
+    Noise persists or vanishes at once, but may fall once by chance.
     """
-    fall = heard[:-1] / heard[1:].clamp(min=_TINY)
-    little = (fall > _STAYS) & (fall <= _AT_ONCE)
-    fading = torch.zeros_like(heard, dtype=torch.bool)
-    for number in range(len(fall) - 2, -1, -1):
-        twice = little[number] & little[number + 1]
-        fading[number] = twice | (fading[number + 1] & (fall[number] <= _AT_ONCE))
-    return fading
+    fall = levels[:-1] / levels[1:].clamp(min=_TINY)
+    gradual = (fall > _MAX_FALL) & (fall <= _SUDDEN_FALL)
+    smooth = torch.zeros_like(levels, dtype=torch.bool)
+    for k in range(len(fall) - 2, -1, -1):
+        twice = gradual[k] & gradual[k + 1]
+        smooth[k] = twice | (smooth[k + 1] & (fall[k] <= _SUDDEN_FALL))
+    return smooth
 
 
-def _at_all(sampled: Sampler, direction: Tensor) -> Tensor:
-    """Return what is heard along a direction at all distances, (K, m)."""
+def _noise_at_spacings(sampled: Sampler, direction: Tensor) -> Tensor:
+    """Return the noise along `direction` at all `SPACINGS`; (K, m)."""
     return torch.stack([one_side(sampled, direction * spacing) for spacing in SPACINGS])
