@@ -1,4 +1,4 @@
-"""Whether something was drawn from the generators."""
+"""Detection of draws from the global random number generators, and cached random vectors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gradverify.core.forward import ecnoise
-from gradverify.core.model.generators import _units, seed_everywhere, untouched
+from gradverify.core.model.generators import _cached_signed_uniform, seed_everywhere, untouched
 
 _SEEDS = (0, 7, 2**40 + 1)
 _DRAWS: dict[str, Callable[[], object]] = {
@@ -25,7 +25,7 @@ _DRAWS: dict[str, Callable[[], object]] = {
 
 
 @pytest.fixture(autouse=True)
-def _kept() -> Iterator[None]:
+def _restore_generators() -> Iterator[None]:
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()
     yield
     torch.set_rng_state(states[0])
@@ -34,38 +34,40 @@ def _kept() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_generators_that_nobody_drew_from_are_untouched(seed: int) -> None:
+def test_unused_generators_are_untouched(seed: int) -> None:
     for _ in range(2):
         seed_everywhere(seed)
-        torch.randn(3, generator=torch.Generator().manual_seed(1))  # a generator of its own
+        torch.randn(3, generator=torch.Generator().manual_seed(1))  # a separate generator
         assert untouched(seed)
 
 
 @pytest.mark.parametrize("draw", _DRAWS.values(), ids=_DRAWS)
-def test_a_draw_is_seen(draw: Callable[[], object]) -> None:
+def test_a_draw_is_detected(draw: Callable[[], object]) -> None:
     for seed in _SEEDS:
         seed_everywhere(seed)
         draw()
         assert not untouched(seed)
 
 
-def test_reseeding_is_seen() -> None:
+def test_reseeding_is_detected() -> None:
     seed_everywhere(0)
     torch.manual_seed(1)
     assert not untouched(0)
 
 
-def test_what_is_kept_does_not_depend_on_the_default_device_of_the_moment() -> None:
-    forgotten = (_units, ecnoise._weights, ecnoise._means)
-    for each in forgotten:
+def test_cached_tensors_ignore_the_default_device() -> None:
+    cached = (_cached_signed_uniform, ecnoise._weights, ecnoise._means)
+    for each in cached:
         each.cache_clear()
-    torch.set_default_device("meta")  # as a forward may, which other cases must not notice
+    torch.set_default_device("meta")  # a forward may do this, and other cases must not be affected
     try:
-        kept = [_units(5, 3), ecnoise._weights(), ecnoise._means()]
+        made_under_meta = [_cached_signed_uniform(5, 3), ecnoise._weights(), ecnoise._means()]
     finally:
         torch.set_default_device(None)
-        for each in forgotten:
+        for each in cached:
             each.cache_clear()
-    for found, expected in zip(kept, [_units(5, 3), ecnoise._weights(), ecnoise._means()], strict=True):
+    for found, expected in zip(
+        made_under_meta, [_cached_signed_uniform(5, 3), ecnoise._weights(), ecnoise._means()], strict=True
+    ):
         assert found.device.type == "cpu"
         assert torch.equal(found, expected)

@@ -1,4 +1,4 @@
-"""Real coordinates: flattening and its inverse, blocks, indices."""
+"""Real coordinates: flattening and its inverse, blocks, and indices."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ dtypes = st.sampled_from([torch.float64, torch.complex128, torch.float32])
 @given(shapes, st.data())
 def test_unflatten_is_the_inverse_of_flatten(chosen: list[list[int]], data: st.DataObject) -> None:
     tensors = [torch.randn(shape, dtype=data.draw(dtypes)) for shape in chosen]
-    back = unflatten(flatten(tensors), tensors)
-    assert all(torch.equal(one, other) and one.dtype is other.dtype for one, other in zip(tensors, back, strict=True))
+    restored = unflatten(flatten(tensors), tensors)
+    assert all(
+        torch.equal(one, other) and one.dtype is other.dtype for one, other in zip(tensors, restored, strict=True)
+    )
 
 
 def test_a_complex_tensor_is_two_blocks_of_alternating_coordinates() -> None:

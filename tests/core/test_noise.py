@@ -1,4 +1,4 @@
-"""What the forward's rounding amounts to, and what it may excuse."""
+"""Noise of the forward, and which errors of backward it may excuse."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sampled_at(function: object, point: Tensor) -> Sampler:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("small", SMALL)
-def test_a_function_with_small_values_is_judged_as_strictly_as_any(small: float) -> None:
+def test_tolerance_scales_with_small_values(small: float) -> None:
     def sine(x: Tensor) -> Tensor:
         return small * x.sin()
 
@@ -46,7 +46,7 @@ def test_a_function_with_small_values_is_judged_as_strictly_as_any(small: float)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("small", SMALL)
-def test_so_is_its_second_derivative(small: float) -> None:
+def test_tolerance_scales_with_small_values_at_order_2(small: float) -> None:
     def vjp(error: float) -> object:
         inner = with_backward(
             lambda g, x: g * small * x.cos(),
@@ -59,7 +59,7 @@ def test_so_is_its_second_derivative(small: float) -> None:
         assert gradgradcheck(vjp(error), double(SOME)).mismatched == 1  # type: ignore[arg-type]
 
 
-def test_noise_is_heard_within_a_domain_narrower_than_the_samples() -> None:
+def test_noise_is_measured_in_a_domain_narrower_than_the_samples() -> None:
     def coarse(x: Tensor) -> Tensor:
         return (1e-13 - (x - 1) ** 2).sqrt().float().double()
 
@@ -68,7 +68,7 @@ def test_noise_is_heard_within_a_domain_narrower_than_the_samples() -> None:
     assert 1e-9 < level / float(sampled.value) < 1e-3
 
 
-def test_noise_is_heard_in_outputs_whose_square_underflows() -> None:
+def test_noise_is_measured_in_outputs_whose_square_underflows() -> None:
     def shifted(x: Tensor) -> Tensor:
         return (x - 350.0).exp()  # rounded to ulps of 350
 
@@ -78,7 +78,7 @@ def test_noise_is_heard_in_outputs_whose_square_underflows() -> None:
     assert gradgradcheck(lambda x: x.logsumexp(0), double([-350.0, 0.0, 350.0])).verdict == "pass"
 
 
-def test_what_lasts_is_noise_and_nothing_smooth() -> None:
+def test_persistent_noise_includes_stairs_and_excludes_smooth_variation() -> None:
     smooth = sampled_at(lambda x: (3 * x).sin().exp(), double(SOME))
     assert bool((lasting(smooth, scales(smooth)) < 1e-14).all())
     stairs = sampled_at(lambda x: (1 + x) - 1, double([3e-15] * 20))  # fifteen ulps of 1
@@ -88,13 +88,13 @@ def test_what_lasts_is_noise_and_nothing_smooth() -> None:
 
 
 @pytest.mark.parametrize("fast", [lambda x: x.exp(), lambda x: (-x).exp(), lambda x: 1e-13 * (40 * x).sin()])
-def test_what_varies_faster_than_the_samples_follow_is_no_noise(fast: Callable[[Tensor], Tensor]) -> None:
+def test_variation_too_fast_for_the_samples_is_not_noise(fast: Callable[[Tensor], Tensor]) -> None:
     for value in (33.4, -33.4):
         sampled = sampled_at(fast, double([value]))
         assert float(lasting(sampled, scales(sampled))) < 1e-12 * float(sampled.value.abs())
 
 
-def test_a_saturated_slope_is_judged_as_strictly_as_any() -> None:
+def test_a_saturated_slope_is_verified_to_the_same_tolerance() -> None:
     def slope(x: Tensor) -> Tensor:
         return x.sigmoid() * (1 + x * (-x).sigmoid())
 
@@ -106,7 +106,7 @@ def test_a_saturated_slope_is_judged_as_strictly_as_any() -> None:
             assert gradcheck(wrong, far).mismatched == 1
 
 
-def test_a_slope_is_judged_strictly_beside_one_that_is_far_steeper() -> None:
+def test_a_much_steeper_slope_does_not_loosen_the_tolerance_of_another() -> None:
     steep = double([28.4, 50.7])
     wrong = claimed(torch.expm1, lambda x: x.exp() * (1 + 1e-6 * double([1.0, 0.0])))
     assert gradcheck(claimed(torch.expm1, torch.exp), steep).verdict == "pass"
@@ -114,7 +114,7 @@ def test_a_slope_is_judged_strictly_beside_one_that_is_far_steeper() -> None:
 
 
 @pytest.mark.parametrize("logit", [22.0, 30.0, 36.0, 40.0])
-def test_what_cancels_in_backward_itself_is_within_its_grain(logit: float) -> None:
+def test_cancellation_in_backward_is_within_its_rounding(logit: float) -> None:
     def loss(x: Tensor) -> Tensor:
         return x.clamp(min=0) - x + (-x.abs()).exp().log1p()
 
@@ -127,7 +127,7 @@ def test_what_cancels_in_backward_itself_is_within_its_grain(logit: float) -> No
         assert gradcheck(wrong, double([logit])).mismatched == 1
 
 
-def test_cross_entropy_of_a_sure_prediction_is_right_at_order_2() -> None:
+def test_cross_entropy_of_a_confident_prediction_passes_at_order_2() -> None:
     def loss(x: Tensor) -> Tensor:
         return torch.nn.functional.cross_entropy(torch.stack([x, -x], 1), torch.zeros(len(x), dtype=torch.long))
 
@@ -136,7 +136,7 @@ def test_cross_entropy_of_a_sure_prediction_is_right_at_order_2() -> None:
 
 
 def written_out_gelu(error: float) -> Callable[[Tensor], Tensor]:
-    """Return gelu with its derivative as books have it, whose second derivative is off by a relative `error`."""
+    """Return gelu with the textbook derivative, whose own derivative is wrong by a relative `error`."""
 
     def density(x: Tensor) -> Tensor:
         return (-x * x / 2).exp() / math.sqrt(2 * math.pi)
@@ -151,7 +151,7 @@ def written_out_gelu(error: float) -> Callable[[Tensor], Tensor]:
     return with_backward(torch.nn.functional.gelu, lambda g, x: inner(g, x))
 
 
-def test_a_term_that_has_saturated_in_backward_is_no_mistake_of_order_2() -> None:
+def test_a_saturated_term_in_backward_passes_at_order_2() -> None:
     for place in (-8.5, -10.0, -16.0):
         assert gradgradcheck(written_out_gelu(0.0), double([place])).verdict == "pass"
         assert gradgradcheck(written_out_gelu(0.0), double([place, 0.3])).verdict == "pass"
@@ -160,7 +160,7 @@ def test_a_term_that_has_saturated_in_backward_is_no_mistake_of_order_2() -> Non
 
 
 @pytest.mark.parametrize("seed", [105, 107, 116, 127, 128])
-def test_stairs_on_which_backward_bends_are_no_mistake_of_order_2(seed: int) -> None:
+def test_rounding_stairs_of_backward_pass_at_order_2(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = 4 * torch.randn(64, generator=generator, dtype=torch.float64)
     assert gradgradcheck(written_out_gelu(0.0), x.requires_grad_()).verdict == "pass"
@@ -169,7 +169,7 @@ def test_stairs_on_which_backward_bends_are_no_mistake_of_order_2(seed: int) -> 
         assert gradgradcheck(written_out_gelu(error), x.requires_grad_()).verdict == "fail"
 
 
-def test_what_has_saturated_by_one_input_is_no_mistake_by_another_at_order_2() -> None:
+def test_saturation_in_one_input_does_not_fail_another_at_order_2() -> None:
     def tanh(error: float) -> Callable[[Tensor], Tensor]:
         scaled = with_backward(torch.clone, lambda h, _: h * (1 + error))
         return with_backward(torch.tanh, lambda g, z: scaled(g * (1 - z.tanh().square()).conj()))
@@ -185,7 +185,7 @@ def test_what_has_saturated_by_one_input_is_no_mistake_by_another_at_order_2() -
 
 
 @pytest.mark.parametrize(("count", "scale"), [(30, 36.0), (100, 16.0), (100, 60.0), (400, 25.0)])
-def test_what_cancels_in_many_rows_of_backward_is_within_its_grain(count: int, scale: float) -> None:
+def test_cancellation_in_many_rows_of_backward_is_within_its_rounding(count: int, scale: float) -> None:
     generator = torch.Generator().manual_seed(count)
     x = scale * torch.randn(count, generator=generator, dtype=torch.float64)
     loss = torch.nn.functional.logsigmoid
@@ -196,13 +196,13 @@ def test_what_cancels_in_many_rows_of_backward_is_within_its_grain(count: int, s
 
 
 @pytest.mark.parametrize("share", [0.5, 2.0])
-def test_a_whole_number_of_last_digits_is_no_excuse_beside_no_larger_answers(share: float) -> None:
+def test_multiples_of_the_last_digit_are_not_excused_if_no_gradient_is_larger(share: float) -> None:
     digit = 2.0**-52
     wrong = claimed(lambda x: digit * x.sin(), lambda x: share * digit * x.cos().round())
     assert gradcheck(wrong, double([0.0, 1e-3])).mismatched == 2
 
 
-def test_a_closer_look_that_noise_drowns_excuses_nothing() -> None:
+def test_a_shorter_step_below_the_noise_excuses_nothing() -> None:
     x = double([0.3, -1.2, 0.7])
     around = sampled_at(torch.sin, x)
     level = torch.full_like(around.value, 1e-7)

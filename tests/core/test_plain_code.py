@@ -1,4 +1,4 @@
-"""Hand-written Functions as plain code, for as long as that is asked for."""
+"""The forward of hand-written Functions run as plain code, inside a context manager."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.core.support import double
 
 
 class Doubled(Function):
-    """Twice its input, the gradient of which is claimed to be three times the cotangent."""
+    """Twice its input, with a wrong gradient of three times the cotangent."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -28,7 +28,7 @@ class Doubled(Function):
 
 
 class Nested(Function):
-    """Calls another one on its way, set up apart, with an output that has no gradient."""
+    """A Function with setup_context that calls Doubled, with one non-differentiable output."""
 
     @staticmethod
     def forward(x: Tensor, factor: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -44,16 +44,16 @@ class Nested(Function):
         return 5 * g, None
 
 
-ASIDE = Doubled.apply
+STORED = Doubled.apply
 
 
-def late(x: Tensor) -> Tensor:
-    """Look `apply` up when it is called."""
+def double_late(x: Tensor) -> Tensor:
+    """Look up `Doubled.apply` at each call."""
     return Doubled.apply(x)
 
 
-reached = pytest.mark.skipif(
-    inspect.isbuiltin(ASIDE), reason="Function.apply is in C in this torch: one that was put aside is out of reach"
+replaceable = pytest.mark.skipif(
+    inspect.isbuiltin(STORED), reason="Function.apply is in C in this torch: one that was put aside is out of reach"
 )
 
 
@@ -74,14 +74,14 @@ def test_torch_differentiates_the_forward() -> None:
     assert slope(lambda x: Nested.apply(x, 7.0)[0]) == 5.0
 
 
-@reached
-def test_an_apply_that_was_put_aside_is_reached_too() -> None:
+@replaceable
+def test_a_stored_apply_is_replaced_too() -> None:
     with plainly():
-        assert slope(ASIDE) == 2.0
-    assert slope(ASIDE) == 3.0
+        assert slope(STORED) == 2.0
+    assert slope(STORED) == 3.0
 
 
-def test_vmap_runs_it_for_many_points() -> None:
+def test_vmap_evaluates_plain_code_at_many_points() -> None:
     points = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     with plainly():
         found = torch.vmap(lambda x: Doubled.apply(x))(points)
@@ -90,47 +90,47 @@ def test_vmap_runs_it_for_many_points() -> None:
         torch.vmap(lambda x: Doubled.apply(x))(points)
 
 
-def test_others_are_themselves() -> None:
+def test_functions_that_are_not_chosen_keep_their_backward() -> None:
     with plainly({Nested}.__contains__):
-        assert slope(Doubled.apply) == slope(ASIDE) == 3.0
-        assert slope(lambda x: Nested.apply(x, 7.0)[0]) == 21.0  # of the one inside, which is not chosen
+        assert slope(Doubled.apply) == slope(STORED) == 3.0
+        assert slope(lambda x: Nested.apply(x, 7.0)[0]) == 21.0  # 7 times the gradient of Doubled, which is not chosen
         with plainly():
             assert slope(Doubled.apply) == 2.0
         assert slope(Doubled.apply) == 3.0
 
 
-def test_and_so_they_are_in_other_threads_and_after_an_exception() -> None:
+def test_functions_keep_their_backward_in_other_threads_and_after_an_exception() -> None:
     with plainly(), ThreadPoolExecutor(1) as pool:
         assert pool.submit(slope, Doubled.apply).result() == 3.0
         assert pool.submit(slope, lambda x: Doubled.apply(x)).result() == 3.0
     with pytest.raises(ZeroDivisionError), plainly():
         raise ZeroDivisionError
-    assert slope(Doubled.apply) == slope(ASIDE) == 3.0
+    assert slope(Doubled.apply) == slope(STORED) == 3.0
 
 
-def test_two_threads_may_ask_at_once_and_leave_in_any_order() -> None:
+def test_two_threads_may_enter_at_once_and_leave_in_any_order() -> None:
     before = dict(vars(Function))["apply"]
     with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
         one, other = plainly(), plainly({Doubled}.__contains__)
         first.submit(one.__enter__).result()
         second.submit(other.__enter__).result()
-        assert first.submit(slope, late).result() == second.submit(slope, late).result() == 2.0
-        assert slope(late) == 3.0
+        assert first.submit(slope, double_late).result() == second.submit(slope, double_late).result() == 2.0
+        assert slope(double_late) == 3.0
         first.submit(one.__exit__, None, None, None).result()
-        assert first.submit(slope, late).result() == 3.0
-        assert second.submit(slope, late).result() == 2.0
+        assert first.submit(slope, double_late).result() == 3.0
+        assert second.submit(slope, double_late).result() == 2.0
         second.submit(other.__exit__, None, None, None).result()
     assert vars(Function)["apply"] is before
     assert "apply" not in vars(Function.__mro__[1])
 
 
-def test_what_forward_is_told_is_what_it_is_told_otherwise() -> None:
-    heard: list[Any] = []
+def test_ctx_of_plain_code_has_the_same_needs_input_grad() -> None:
+    needs_input_grads: list[Any] = []
 
-    class Listening(Function):
+    class Recording(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor, y: Tensor, n: int) -> Tensor:
-            heard.append(ctx.needs_input_grad)
+            needs_input_grads.append(ctx.needs_input_grad)
             ctx.set_materialize_grads(False)
             ctx.save_for_backward(x)
             ctx.n = n
@@ -141,12 +141,12 @@ def test_what_forward_is_told_is_what_it_is_told_otherwise() -> None:
         def backward(ctx: Any, g: Tensor) -> Any:
             return None, None, None
 
-    def ask() -> None:
-        Listening.apply(double([1.0]), torch.ones(1), 3)
+    def run() -> None:
+        Recording.apply(double([1.0]), torch.ones(1), 3)
         with torch.no_grad():
-            Listening.apply(double([1.0]), torch.ones(1), 3)
+            Recording.apply(double([1.0]), torch.ones(1), 3)
 
-    ask()
+    run()
     with plainly():
-        ask()
-    assert heard[:2] == heard[2:]
+        run()
+    assert needs_input_grads[:2] == needs_input_grads[2:]

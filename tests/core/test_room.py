@@ -1,4 +1,4 @@
-"""Memory that a check has used is there for the next one."""
+"""The C library keeps freed memory for later tensors."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ print(json.dumps([mapped, given_back]))
 
 
 def _has_mallinfo2() -> bool:
-    """Say whether the C library tells how it holds its memory: glibc does from 2.33 on (mallinfo(3))."""
+    """Return True if the C library has mallinfo2: glibc from 2.33 on (mallinfo(3))."""
     name, version = platform.libc_ver()
     return name == "glibc" and tuple(int(part) for part in version.split(".")[:2]) >= (2, 33)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not _has_mallinfo2(), reason="only glibc learns from what is freed, and tells of it from 2.33 on")
-def test_what_is_freed_is_kept() -> None:
-    """Of 40 MB that come and go eight times nothing is mapped from the system alone, and nothing given back to it."""
+def test_freed_memory_is_kept() -> None:
+    """Allocating and freeing 40 MB eight times maps no tensor separately and returns nothing to the system."""
     assert _mapped_and_given_back("kept") == (0, 0)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not _has_mallinfo2(), reason="only glibc learns from what is freed, and tells of it from 2.33 on")
-def test_by_itself_the_library_maps_every_large_tensor() -> None:
-    """Else the test above could not fail: the first five tensors are mapped, one by one."""
+def test_by_default_every_large_tensor_is_mapped() -> None:
+    """Shows that the test above can fail: by default, at least the first five tensors are mapped."""
     mapped, _ = _mapped_and_given_back("not kept")
     assert mapped >= 5
 
 
 def _mapped_and_given_back(what: str) -> tuple[int, int]:
-    """Return how many tensors came straight from the system, and how many bytes of the heap went back to it."""
+    """Return the number of separately mapped tensors and the number of heap bytes returned to the system."""
     run = subprocess.run(
         [sys.executable, "-c", _FIVE_TENSORS_AT_ONCE, what], capture_output=True, text=True, check=True, timeout=120
     )

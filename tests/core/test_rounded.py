@@ -1,4 +1,4 @@
-"""Forwards that round their inputs before anything else are judged as functions of rounded inputs."""
+"""Forwards that round their inputs first are verified at rounded inputs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.core.support import ALONE, double, gradcheck, problem_of, with_backwa
 
 
 def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Return normal numbers that are differentiated."""
+    """Return normal random numbers that require grad."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype).requires_grad_()
 
 
 def within(dtype: torch.dtype, forward: Callable[..., Tensor], off: float = 1.0) -> Callable[..., Tensor]:
-    """Return a Function that computes in this precision; one entry of its first gradient is off by a factor."""
+    """Return a Function that computes in `dtype`; one entry of its first gradient is multiplied by `off`."""
 
     class Within(torch.autograd.Function):
         @staticmethod
@@ -57,7 +57,7 @@ def normalised(x: Tensor) -> Tensor:
 
 
 def precision_of(function: Callable[..., Any], *inputs: Tensor) -> torch.dtype | None:
-    """Return what a forward is found to round its inputs to."""
+    """Return the dtype to which a forward is found to round its inputs."""
     problem = problem_of(function, *inputs)
     ready = steady(problem, record(problem), 0)
     assert ready is not None
@@ -67,7 +67,7 @@ def precision_of(function: Callable[..., Any], *inputs: Tensor) -> torch.dtype |
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("function", [torch.sin, gelu, normalised, lambda x: x.softmax(-1), lambda x: (x * x).sum(0)])
-def test_the_precision_inside_is_found(function: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
+def test_the_dtype_of_rounded_inputs_is_found(function: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
     assert precision_of(within(dtype, function), drawn(4, 6)) is dtype
 
 
@@ -80,21 +80,21 @@ def test_one_of_two_inputs_may_be_rounded() -> None:
     [
         torch.sin,
         torch.relu,
-        lambda x: x.clamp(max=-9.0),  # constant wherever one looks
-        lambda x: (8 * x).round() / 8,  # stairs of another kind
+        lambda x: x.clamp(max=-9.0),  # constant at all samples
+        lambda x: (8 * x).round() / 8,  # stairs that are not those of a dtype
         lambda x: (1 + 1e-18 * x * x).log(),  # rounds away
-        lambda x: 1 + 1e-14 * x.sin(),  # hardly moves
+        lambda x: 1 + 1e-14 * x.sin(),  # is almost constant
         lambda x: x.sin().float().double(),  # rounds its outputs
         lambda x: x.float().double() + 1e-3 * x,
     ],
 )
-def test_no_other_forward_is_taken_for_one(function: Callable[[Tensor], Tensor]) -> None:
+def test_other_forwards_are_not_found_to_round_their_inputs(function: Callable[[Tensor], Tensor]) -> None:
     assert precision_of(function, drawn(4, 6)) is None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_right_gradients_are_not_accused(seed: int) -> None:
+def test_correct_gradients_do_not_fail(seed: int) -> None:
     for function, x in (
         (gelu, 3 * drawn(32, seed=seed).detach()),
         (normalised, drawn(8, 16, seed=seed)),
@@ -107,20 +107,20 @@ def test_right_gradients_are_not_accused(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("off", [0.0, -1.0, 1.2])
-def test_wrong_ones_are(dtype: torch.dtype, off: float) -> None:
+def test_wrong_gradients_fail(dtype: torch.dtype, off: float) -> None:
     for function in (gelu, normalised, lambda x: x.softmax(-1)):
         result = gradcheck(within(torch.float32, function, off), drawn(3, 5, seed=2, dtype=dtype))
         assert result.verdict is Verdict.FAIL, result.message
 
 
-def test_a_thousandth_is_still_seen_where_differences_resolve_it() -> None:
+def test_a_small_error_fails_if_differences_resolve_it() -> None:
     result = gradcheck(within(torch.float32, lambda x: x.cumsum(0), 1.0005), drawn(8))
     assert result.verdict is Verdict.FAIL
     assert result.message.endswith("the forward rounds its inputs, and is judged in float32")
 
 
 @pytest.mark.parametrize("function", [normalised, lambda x: torch.nn.functional.layer_norm(x, (16,))])
-def test_bars_hold_in_float32(function: Callable[[Tensor], Tensor]) -> None:
+def test_error_bars_hold_in_float32(function: Callable[[Tensor], Tensor]) -> None:
     def narrow(x: Tensor) -> Tensor:
         if x.dtype is not torch.float32:
             raise TypeError("float32 only")
@@ -146,7 +146,7 @@ def test_bars_hold_in_float32(function: Callable[[Tensor], Tensor]) -> None:
         (lambda x: (1 + x * x).log(), lambda x: 2 * x / (1 + x * x)),
     ],
 )
-def test_an_output_that_rounds_away_stands_still_for_no_reason(
+def test_an_output_constant_by_cancellation_does_not_fail(
     value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor], small: float
 ) -> None:
     right = with_backward(value, lambda grad, x: grad * slope(x))
@@ -154,13 +154,13 @@ def test_an_output_that_rounds_away_stands_still_for_no_reason(
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-3, 1e-9])
-def test_one_that_stands_still_for_long_is_still_accused(size: float) -> None:
+def test_a_nonzero_claim_for_a_constant_output_fails(size: float) -> None:
     wrong = with_backward(torch.relu, lambda grad, _: grad)
     assert gradcheck(wrong, double([size, -size])).mismatched == 1
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_saturated_backward_in_bfloat16_is_not_accused_of_one_unit(seed: int) -> None:
+def test_a_saturated_backward_in_bfloat16_may_be_off_by_one_ulp(seed: int) -> None:
     right = with_backward(torch.tanh, lambda grad, x: grad * (1 - x.tanh() ** 2))
     x = (3 * drawn(32, seed=seed).detach()).bfloat16().requires_grad_()
     assert gradcheck(right, x).verdict is not Verdict.FAIL
@@ -169,7 +169,7 @@ def test_a_saturated_backward_in_bfloat16_is_not_accused_of_one_unit(seed: int) 
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_row_of_zeros_is_known_beside_the_others_where_nothing_resolves_more(seed: int) -> None:
+def test_rows_of_zeros_are_verified_in_float32_only_forwards(seed: int) -> None:
     def square(x: Tensor) -> Tensor:
         if x.dtype is not torch.float32:
             raise TypeError("float32 only")
@@ -190,7 +190,7 @@ def test_a_missing_mask_in_half_precision_never_passes(narrow: torch.dtype) -> N
 
 
 @pytest.mark.parametrize("size", [1e-6, 1e-9])
-def test_a_missing_mask_at_small_numbers_in_float32_is_accused(size: float) -> None:
+def test_a_missing_mask_at_small_numbers_in_float32_fails(size: float) -> None:
     def narrow(x: Tensor) -> Tensor:
         if x.dtype is not torch.float32:
             raise TypeError("float32 only")
@@ -200,19 +200,19 @@ def test_a_missing_mask_at_small_numbers_in_float32_is_accused(size: float) -> N
     assert gradcheck(with_backward(narrow, lambda grad, _: grad), x).verdict is Verdict.FAIL
 
 
-def test_a_complex_input_may_stand_beside_one_that_is_rounded() -> None:
+def test_a_rounded_input_is_found_beside_a_complex_one() -> None:
     z = torch.complex(drawn(3).detach(), drawn(3, seed=1).detach()).requires_grad_()
     assert precision_of(lambda z, y: z.real.sum() + y.half().sin().double(), z, drawn(5)) is torch.float16
 
 
-def test_a_projection_is_made_in_the_inputs_own_dtype() -> None:
+def test_a_projection_is_computed_in_the_inputs_own_dtype() -> None:
     by = torch.eye(4, dtype=torch.float64)
     x = drawn(4)
     problem = bind(lambda x: x.half().sin().double(), (x,), names=("x",), projections={"x": lambda x: by @ x})
     assert run_check("gradcheck", problem, ALONE).verdict is not Verdict.FAIL
 
 
-def test_a_backward_that_answers_nowhere_else_leaves_the_first_verdict() -> None:
+def test_a_backward_that_raises_at_rounded_inputs_keeps_the_first_verdict() -> None:
     x = drawn(6)
 
     def backward(grad: Tensor, saved: Tensor) -> Tensor:

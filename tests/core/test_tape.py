@@ -1,4 +1,4 @@
-"""Reverse mode: what autograd accepts, refuses and hides."""
+"""Reverse mode: gradients that autograd rejects, and graphs that cannot be reused or differentiated twice."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Doubling(torch.autograd.Function):
 
 
 class SingleUse(torch.autograd.Function):
-    """Destroys what it saved, so that a second backward over the same graph is wrong."""
+    """Overwrites its saved tensor, so that a second backward over the same graph is wrong."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ class SingleUse(torch.autograd.Function):
 
 
 @pytest.mark.parametrize("function", [WrongShape, WrongCount])
-def test_a_gradient_that_autograd_refuses_is_a_fail_not_a_crash(function: type[torch.autograd.Function]) -> None:
+def test_a_gradient_rejected_by_autograd_fails_without_a_crash(function: type[torch.autograd.Function]) -> None:
     problem = problem_of(function.apply, double([1.0, 2.0]))
     tape = record(problem)
     with pytest.raises(Rejected):
@@ -88,7 +88,7 @@ def test_a_gradient_that_autograd_refuses_is_a_fail_not_a_crash(function: type[t
     assert gradgradcheck(function.apply, double([1.0, 2.0])).verdict == "skip"
 
 
-def test_once_differentiable_is_seen_on_the_graph_and_skipped_at_order_2() -> None:
+def test_once_differentiable_is_found_in_the_graph_and_skips_order_2() -> None:
     once, often = problem_of(Once.apply, double([1.0])), problem_of(torch.sin, double([1.0]))
     assert declared_once(record(vjp_problem(once, record(once), 0)))
     assert not declared_once(record(vjp_problem(often, record(often), 0)))
@@ -103,11 +103,11 @@ def test_a_forward_that_overwrites_its_input_is_run_on_copies() -> None:
     assert x.tolist() == [1.0, 2.0]
 
 
-def test_a_backward_that_destroys_what_it_saved_gets_a_fresh_graph_each_time() -> None:
+def test_a_backward_that_overwrites_its_saved_tensors_gets_a_new_graph_for_each_vjp() -> None:
     assert gradcheck(SingleUse.apply, double([1.0, 2.0])).verdict == "pass"
 
 
-def test_user_errors_carry_their_stage() -> None:
+def test_user_errors_name_their_stage() -> None:
     def broken(x: Tensor) -> Tensor:
         raise ZeroDivisionError("no such thing")
 
@@ -119,18 +119,18 @@ def test_user_errors_carry_their_stage() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 5, 50, 5000])
-def test_a_loss_that_forgets_its_cotangent_fails(size: int) -> None:
-    forgetful = with_backward(lambda x: (x * x).sum(), lambda g, x: 2 * x)
+def test_a_backward_that_ignores_its_cotangent_fails(size: int) -> None:
+    ignoring = with_backward(lambda x: (x * x).sum(), lambda g, x: 2 * x)
     x = torch.linspace(-2.0, 3.0, size, dtype=torch.float64).add(0.1).requires_grad_()
-    result = gradcheck(forgetful, x)
+    result = gradcheck(ignoring, x)
     assert result.verdict == "fail"
     assert result.mismatched == (size if result.method == "dense" else result.mismatched) > 0
     assert gradcheck(with_backward(lambda x: (x * x).sum(), lambda g, x: g * 2 * x), x).verdict == "pass"
 
 
-def test_every_cotangent_begins_where_its_memory_does() -> None:
+def test_every_cotangent_has_storage_offset_zero() -> None:
     def parts(x: Tensor) -> tuple[Tensor, Tensor]:
         return x.sum(), torch.view_as_real(torch.complex(x, 2 * x))
 
-    for check in (gradcheck, gradgradcheck):  # torch refuses to view numbers at an odd place as complex ones
+    for check in (gradcheck, gradgradcheck):  # view_as_complex refuses odd storage offsets
         assert check(parts, double([0.5, 1.0, -2.0])).verdict == "pass"

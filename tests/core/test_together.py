@@ -1,4 +1,4 @@
-"""Many points in one call give what they give one by one, or are not put into one call."""
+"""Many points in one call give the same outputs as single calls, or are evaluated one by one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def points_of(sampled: Sampler) -> Tensor:
 
 
 class Rows(torch.autograd.Function):
-    """A hand-written softmax over rows, which vmap knows nothing of."""
+    """A hand-written softmax over rows, without vmap support."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -53,12 +53,12 @@ class Rows(torch.autograd.Function):
 
 
 def mixing_at_seven(x: Tensor) -> Tensor:
-    """Depend on the place in the batch, in a term that vanishes at the point."""
+    """Return 2 x with row 3 added to row 7, a term that vanishes at the point x = 0."""
 
     class Mixing(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
-            y = x * 2 if float(x[0, 0]) > -torch.inf else x  # which vmap cannot know
+            y = x * 2 if float(x[0, 0]) > -torch.inf else x  # data-dependent branch, which vmap rejects
             y[7] += x[3]
             return y
 
@@ -92,7 +92,7 @@ ONE_BY_ONE = {
 
 
 @pytest.mark.parametrize("name", [*ONE_CALL, *ONE_BY_ONE])
-def test_the_numbers_are_those_of_single_calls(name: str) -> None:
+def test_outputs_equal_those_of_single_calls(name: str) -> None:
     function, inputs = {**ONE_CALL, **ONE_BY_ONE}[name]
     sampled = sampled_of(function, *inputs)
     points = points_of(sampled)
@@ -103,7 +103,7 @@ def test_the_numbers_are_those_of_single_calls(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ONE_CALL)
-def test_what_can_be_vectorised_takes_few_calls(name: str) -> None:
+def test_vectorisable_functions_take_few_calls(name: str) -> None:
     function, inputs = ONE_CALL[name]
     sampled = sampled_of(function, *inputs)
     points = points_of(sampled)
@@ -113,7 +113,7 @@ def test_what_can_be_vectorised_takes_few_calls(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ONE_BY_ONE)
-def test_what_cannot_is_found_out(name: str) -> None:
+def test_functions_that_mix_the_batch_are_evaluated_one_by_one(name: str) -> None:
     function, inputs = ONE_BY_ONE[name]
     sampled = sampled_of(function, *inputs)
     points = points_of(sampled)
@@ -123,16 +123,16 @@ def test_what_cannot_is_found_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("count", range(4, 12))
-def test_a_batch_that_is_turned_round_is_not_mistaken_for_copies_that_are(count: int) -> None:
-    turned = with_backward(lambda x: x.flip(0), lambda grad, x: grad.flip(0))
-    sampled = sampled_of(turned, drawn(5))
+def test_a_function_that_reverses_the_batch_is_not_stacked(count: int) -> None:
+    reverse = with_backward(lambda x: x.flip(0), lambda grad, x: grad.flip(0))
+    sampled = sampled_of(reverse, drawn(5))
     points = points_of(sampled)[:count]
     into = torch.empty(count, 5, dtype=torch.float64)
     evaluate(sampled, points.clone(), into)
     assert torch.equal(into, points.flip(1))
 
 
-def test_a_vectorised_backward_is_compared_with_single_answers() -> None:
+def test_a_vectorised_backward_is_compared_with_single_vjps() -> None:
     class Hasty(torch.autograd.Function):
         generate_vmap_rule = False
 
@@ -154,13 +154,13 @@ def test_a_vectorised_backward_is_compared_with_single_answers() -> None:
     assert gradcheck(Hasty.apply, drawn(5, 4), drawn(6, 4, seed=1)).verdict is Verdict.PASS
 
 
-def test_what_backward_has_said_before_vouches_for_many_answers_in_one_call() -> None:
+def test_the_first_vjp_checks_the_vectorised_backward() -> None:
     result = gradcheck(torch.matmul, drawn(8, 6), drawn(6, 7, seed=1))
     assert result.verdict is Verdict.PASS
-    assert result.evaluations.backward == 3  # the first, all in one call, and one that the claims are held against
+    assert result.evaluations.backward == 3  # the first vjp, all rows in one call, and one single vjp for comparison
 
 
-def test_a_backward_that_uses_up_what_it_saved_is_recorded_anew_for_each_of_many_answers() -> None:
+def test_a_backward_that_overwrites_its_saved_tensors_gets_a_new_graph_for_each_vjp() -> None:
     class Once(torch.autograd.Function):
         generate_vmap_rule = True
 
@@ -182,13 +182,13 @@ def test_a_backward_that_uses_up_what_it_saved_is_recorded_anew_for_each_of_many
     assert gradcheck(Once.apply, drawn(5, 8), drawn(6, 8, seed=1)).verdict is Verdict.PASS
 
 
-def test_rows_that_meet_every_other_row_are_not_put_side_by_side_more_than_once() -> None:
-    asked = []
+def test_rows_that_interact_are_stacked_only_for_one_test_of_two_copies() -> None:
+    batch_sizes = []
 
     class Attention(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
-            asked.append(len(x))
+            batch_sizes.append(len(x))
             ctx.save_for_backward(x)
             return (x @ x.mT).square() @ x
 
@@ -199,10 +199,10 @@ def test_rows_that_meet_every_other_row_are_not_put_side_by_side_more_than_once(
             return (x @ x.mT).square() @ grad + (inner + inner.mT) @ x
 
     assert gradcheck(Attention.apply, drawn(12, 3)).verdict is Verdict.PASS
-    assert max(asked) == 24
+    assert max(batch_sizes) == 24
 
 
-def test_calls_that_take_long_are_made_one_by_one() -> None:
+def test_slow_functions_are_evaluated_one_by_one() -> None:
     def busy(x: Tensor) -> Tensor:
         end = time.thread_time() + 3e-3
         while time.thread_time() < end:
@@ -215,13 +215,13 @@ def test_calls_that_take_long_are_made_one_by_one() -> None:
     assert sampled.problem.meter.forward - before == COUNT
 
 
-def test_a_function_that_is_given_lengths_is_asked_for_no_other_length() -> None:
-    asked = []
+def test_a_function_with_a_lengths_tensor_is_called_with_no_other_batch_size() -> None:
+    batch_sizes = []
 
     class Segments(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor, lengths: Tensor) -> Tensor:
-            asked.append(len(x))
+            batch_sizes.append(len(x))
             return torch.cat([part.cumsum(0) for part in x.split(lengths.tolist())])
 
         @staticmethod
@@ -230,30 +230,32 @@ def test_a_function_that_is_given_lengths_is_asked_for_no_other_length() -> None
             return torch.cat([part.flip(0).cumsum(0).flip(0) for part in parts]), None
 
     assert gradcheck(Segments.apply, drawn(8), torch.tensor([3, 5])).verdict is Verdict.PASS
-    assert set(asked) == {8}
+    assert set(batch_sizes) == {8}
 
 
 @pytest.mark.parametrize("shape", [(12,), (4, 4), (8, 8), (6, 3)])
-def test_a_largest_entry_of_the_whole_batch_is_not_mistaken_for_that_of_one_copy(shape: tuple[int, ...]) -> None:
+def test_a_maximum_over_the_batch_is_not_stacked(shape: tuple[int, ...]) -> None:
     scaled = with_backward(lambda x: x / x.abs().max(), lambda grad, x: grad / x.abs().max())
     for seed in range(12):
         assert gradcheck(scaled, drawn(*shape, seed=seed)).verdict == "fail"
 
 
-def rounding_long_ones_up(x: Tensor, by: float = 2.0**-52) -> Tensor:
-    """Round otherwise where there is more to do, as kernels do that fill vector registers."""
+def square_rounded_by_length(x: Tensor, by: float = 2.0**-52) -> Tensor:
+    """Return x², rounded differently for more than three entries, as by a vectorised kernel."""
     y = x * x
     return y * (1.0 + by) if len(y) > 3 else y
 
 
-def test_where_a_kernel_rounds_otherwise_for_many_they_are_one_call_only_roughly() -> None:
-    sampled = sampled_of(rounding_long_ones_up, drawn(3))
+def test_outputs_that_differ_by_rounding_are_stacked_only_with_roughly() -> None:
+    sampled = sampled_of(square_rounded_by_length, drawn(3))
     points = points_of(sampled)
     alone = torch.stack([single(sampled, point.clone()) for point in points])
     before = sampled.problem.meter.forward
     found = torch.empty_like(alone)
     evaluate(sampled, points.clone(), found, roughly=True)
-    assert sampled.problem.meter.forward - before == 5  # two alone, these side by side, many of them, and the points
+    assert (
+        sampled.problem.meter.forward - before == 5
+    )  # two single test points, both stacked, many stacked, and the points
     assert not torch.equal(found, alone)
     assert torch.allclose(found, alone, rtol=1e-15)
     assert 1.0 < sampled.together.rough <= 4.0
@@ -261,16 +263,16 @@ def test_where_a_kernel_rounds_otherwise_for_many_they_are_one_call_only_roughly
     assert torch.equal(found, alone)
 
 
-def test_what_is_rough_is_heard_as_noise() -> None:
-    smooth, rough = sampled_of(lambda x: x * x, drawn(3)), sampled_of(rounding_long_ones_up, drawn(3))
+def test_the_difference_of_stacked_outputs_counts_as_noise() -> None:
+    smooth, rough = sampled_of(lambda x: x * x, drawn(3)), sampled_of(square_rounded_by_length, drawn(3))
     levels = [opening(sampled, scales(sampled), 0).noise.level for sampled in (smooth, rough)]
     assert bool((levels[1] >= rough.together.rough / 2**53 * rough.value).all())
     assert bool((levels[1] < 100 * levels[0]).all())
 
 
 @pytest.mark.parametrize("by", [1e-14, 1e-9])
-def test_more_than_a_few_units_of_rounding_are_no_rounding(by: float) -> None:
-    sampled = sampled_of(lambda x: rounding_long_ones_up(x, by), drawn(3))
+def test_outputs_that_differ_by_more_than_rounding_are_not_stacked(by: float) -> None:
+    sampled = sampled_of(lambda x: square_rounded_by_length(x, by), drawn(3))
     points = points_of(sampled)
     alone = torch.stack([single(sampled, point.clone()) for point in points])
     found = torch.empty_like(alone)
@@ -279,7 +281,7 @@ def test_more_than_a_few_units_of_rounding_are_no_rounding(by: float) -> None:
     assert sampled.together.rough == 0.0
 
 
-def test_a_sigmoid_of_a_few_entries_costs_a_handful_of_calls_and_its_errors_are_found() -> None:
+def test_a_small_sigmoid_takes_at_most_five_forwards_and_its_error_is_found() -> None:
     x = drawn(2, 3)
     right = gradcheck(with_backward(torch.sigmoid, lambda grad, x: grad * x.sigmoid() * (1 - x.sigmoid())), x)
     assert right.verdict is Verdict.PASS
@@ -290,7 +292,7 @@ def test_a_sigmoid_of_a_few_entries_costs_a_handful_of_calls_and_its_errors_are_
     assert (wrong.verdict, wrong.mismatched) == (Verdict.FAIL, 1)
 
 
-def test_copies_are_not_believed_where_nothing_could_tell_them_apart() -> None:
+def test_copies_with_equal_outputs_are_not_trusted() -> None:
     generator = torch.Generator().manual_seed(0)
     saturated = (1e4 * torch.randn(16, generator=generator, dtype=torch.float64)).requires_grad_()
     assert gradgradcheck(lambda x: x.softmax(0), saturated).verdict is Verdict.PASS
