@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := -m pytest --numprocesses auto --dist loadgroup
 
-.PHONY: run test check test-all format-check lint types format wheel lock oldest newest clean
+.PHONY: run test check test-all format-check lint types format docs wheel lock oldest newest clean
 
 run: $(READY)
 	$(BIN)/gradverify run specs/
@@ -30,6 +30,10 @@ types: $(READY)
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# docs/checks.md from the pages beside the checks, the workers and the causes.
+docs: $(READY)
+	$(BIN)/python -m gradverify.catalogue docs/checks.md
 
 wheel: $(READY)
 	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .

@@ -9,8 +9,6 @@ from typing import Any
 
 from gradverify.result import ExpectedCheck, Verdict
 
-# Names that a spec may use.
-KNOWN_CHECKS = ("gradcheck", "gradgradcheck", "contract", "forward_ad", "batching", "compile", "precision")
 # What a spec without `checks` asks for; where a Function defines jvp or vmap, `contract` looks at them too.
 DEFAULT_CHECKS = ("gradcheck", "gradgradcheck", "contract")
 CASE_DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")

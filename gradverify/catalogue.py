@@ -1,17 +1,25 @@
-"""What the codes and causes mean: the sections of docs/checks.md, which travels with the package."""
+"""The checks, codes and causes by name, from Markdown pages beside the code that they explain.
+
+Each check has the page `checks/NAME.md`: the page's name is the check's name, its sections are the codes that the check
+reports. Reading them needs no torch. `make docs` puts all pages together as docs/checks.md.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
-_PAGE = "checks.md"
+_FAILURES = "run/failures.md"
+_CAUSES = "diagnosis/causes.md"
 _GROUP = re.compile(r"# (.+)")
 _HEADING = re.compile(r"## (\S+) — (.+)")
+_FIRST_CODE = re.compile(r"^## (GV[0-9]{3}) — ", re.MULTILINE)
 _CODE = re.compile(r"GV[0-9]{3}")
 _FENCE = "```"
 
@@ -26,9 +34,15 @@ class Section:
     text: str  # Markdown, without the heading
 
 
+@cache
+def known_checks() -> tuple[str, ...]:
+    """Return the names of the checks that a spec may use, in the order of their codes."""
+    return tuple(_check_pages())
+
+
 def sections() -> tuple[Section, ...]:
-    """Return all sections in the order of the page."""
-    return tuple(parse(files("gradverify").joinpath(_PAGE).read_text(encoding="utf-8")))
+    """Return the sections of all pages: codes in ascending order, then causes in the order in which they are tried."""
+    return tuple(section for page in _pages() for section in parse(page))
 
 
 @cache
@@ -46,23 +60,27 @@ def codes() -> tuple[str, ...]:
 def parse(page: str) -> Iterator[Section]:
     """Yield the sections of a page: `## NAME — title` up to the next heading, under the last `# group`."""
     group = ""
-    found: re.Match[str] | None = None
-    body: list[str] = []
-    fenced = False
-    for line in [*page.splitlines(), "# "]:
-        fenced ^= line.startswith(_FENCE)
-        if fenced or not line.startswith(("# ", "## ")):
-            body.append(line)
-            continue
-        if found is not None:
-            yield Section(name=found[1], title=found[2].strip(), group=group, text="\n".join(body).strip())
-        found, body = _HEADING.fullmatch(line), []
-        outer = _GROUP.fullmatch(line)
+    for heading, body in _divided(page):
+        outer, found = _GROUP.fullmatch(heading), _HEADING.fullmatch(heading)
         group = outer[1].strip() if outer else group
+        if found is not None:
+            yield Section(name=found[1], title=found[2].strip(), group=group, text=body)
+
+
+def document() -> str:
+    """Return all pages as one, from its first heading on; neighbours under the same heading share it."""
+    parts: list[str] = []
+    group = ""
+    for page in _pages():
+        for heading, body in _divided(page):
+            repeated = heading == group
+            group = heading if _GROUP.fullmatch(heading) else group
+            parts += [part for part in ("" if repeated else heading, body) if part]
+    return "\n\n".join(parts) + "\n"
 
 
 def section_of(name: str, known: tuple[Section, ...]) -> Section | None:
-    """Return the section of this name, in any case, None where there is none."""
+    """Return the section of this name, in any case, None if there is none."""
     return next((section for section in known if section.name.lower() == name.strip().lower()), None)
 
 
@@ -70,3 +88,43 @@ def near(name: str, known: tuple[Section, ...]) -> tuple[str, ...]:
     """Return the names that look most like `name`, best first."""
     names = {section.name.lower(): section.name for section in known}
     return tuple(names[found] for found in difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6))
+
+
+def _pages() -> tuple[str, ...]:
+    package = files("gradverify")
+    others = (package.joinpath(path).read_text(encoding="utf-8") for path in (_FAILURES, _CAUSES))
+    return (*_check_pages().values(), *others)
+
+
+def _check_pages() -> dict[str, str]:
+    """Return the page of each check by the check's name, in the order of their first codes."""
+    entries = files("gradverify").joinpath("checks").iterdir()
+    pages = {
+        entry.name.removesuffix(".md"): entry.read_text(encoding="utf-8")
+        for entry in entries
+        if entry.name.endswith(".md")
+    }
+    return dict(sorted(pages.items(), key=lambda item: _FIRST_CODE.findall(item[1])[0]))
+
+
+def _divided(page: str) -> Iterator[tuple[str, str]]:
+    """Yield each heading of a page with the text below it; text above the first heading is left out."""
+    heading, body, fenced = "", list[str](), False
+    for line in [*page.splitlines(), "# "]:
+        fenced ^= line.startswith(_FENCE)
+        if fenced or not line.startswith(("# ", "## ")):
+            body.append(line)
+            continue
+        if heading:
+            yield heading, "\n".join(body).strip()
+        heading, body = line, []
+
+
+def write_document(path: Path) -> None:
+    """Replace everything from the first heading on in the document at `path`."""
+    introduction, _, _ = path.read_text(encoding="utf-8").partition("\n# ")
+    path.write_text(f"{introduction}\n{document()}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_document(Path(sys.argv[1]))

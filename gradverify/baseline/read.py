@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gradverify.baseline.model import NOTHING_KNOWN, Baseline, Entry, Key
-from gradverify.case import KNOWN_CHECKS
+from gradverify.catalogue import known_checks
 from gradverify.errors import SpecError
 from gradverify.spec.document import compose
 from gradverify.spec.files import read_text, text_error
@@ -83,7 +83,7 @@ def _entries(root: Node, codes: Sequence[str]) -> tuple[Entry, ...]:
 def _entry_reader(codes: Sequence[str]) -> Reader[Entry]:
     readers = {
         "case": text,
-        "check": one_of(KNOWN_CHECKS),
+        "check": one_of(known_checks()),
         "code": one_of(codes),
         "of": text,
         "wrt": text,

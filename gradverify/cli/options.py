@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from gradverify.case import KNOWN_CHECKS, Settings, TorchGradcheck
+from gradverify.case import Settings, TorchGradcheck
+from gradverify.catalogue import known_checks
 from gradverify.cli.values import choice, file, seconds, whole
 
 
@@ -38,7 +39,7 @@ Paths = Annotated[
         metavar="PATH", readable=False, help="Specs, and folders of specs.  [default: specs/]", show_default=False
     ),
 ]
-Checks = Annotated[list[str] | None, _several("--check", "NAME", f"Only this check ({', '.join(KNOWN_CHECKS)})")]
+Checks = Annotated[list[str] | None, _several("--check", "NAME", f"Only this check ({', '.join(known_checks())})")]
 Devices = Annotated[list[str] | None, _several("--device", "NAME", "Only on this device, as cpu or cuda:1")]
 Dtypes = Annotated[list[str] | None, _several("--dtype", "NAME", "Only with this dtype, as float32")]
 Expression = Annotated[

@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from gradverify.case import CASE_DTYPES, KNOWN_CHECKS, TorchGradcheck
+from gradverify.case import CASE_DTYPES, TorchGradcheck
+from gradverify.catalogue import known_checks
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.request import Request
 from gradverify.run.size import MOST_MEMORY, size_of, size_text
@@ -117,7 +118,7 @@ def readers_of(folder: Path) -> Mapping[str, Reader[Any]]:
 
     return {
         "paths": distinct_list_of(path, "paths"),
-        "checks": distinct_list_of(one_of(KNOWN_CHECKS), "checks"),
+        "checks": distinct_list_of(one_of(known_checks()), "checks"),
         "devices": distinct_list_of(device, "devices"),
         "dtypes": distinct_list_of(one_of(CASE_DTYPES), "dtypes"),
         "samples": whole_between(1, MAX_SAMPLES),

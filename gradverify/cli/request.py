@@ -11,7 +11,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from gradverify.baseline.model import NOTHING_KNOWN, Baseline
-from gradverify.case import CASE_DTYPES, DEVICE_KINDS, KNOWN_CHECKS, TorchGradcheck
+from gradverify.case import CASE_DTYPES, DEVICE_KINDS, TorchGradcheck
+from gradverify.catalogue import known_checks
 from gradverify.cli.exits import UsageProblem
 from gradverify.result import Shard
 from gradverify.run.size import MOST_MEMORY, size_of, size_text
@@ -60,7 +61,7 @@ _RERUN = {
 
 def check_request(request: Request) -> None:
     """Raise UsageProblem for the first value that is not one."""
-    _each(request.checks, "--check", KNOWN_CHECKS)
+    _each(request.checks, "--check", known_checks())
     _each(request.dtypes, "--dtype", CASE_DTYPES)
     for option, devices in (("--device", request.devices), ("--require-device", request.require_devices)):
         for device in devices:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradverify.case import KNOWN_CHECKS, Expectation
-from gradverify.catalogue import causes, codes
+from gradverify.case import Expectation
+from gradverify.catalogue import causes, codes, known_checks
 from gradverify.result import ExpectedCheck, Verdict
 from gradverify.spec.field import list_schema, mapping_schema, one_of_schema
 from gradverify.spec.readers import BadValueError, Issue, Reader, bad, distinct_list_of, expected, keyed, one_of, text
@@ -26,7 +26,7 @@ _CHECK_SCHEMA = {"oneOf": [one_of_schema(Verdict), _EXACT_SCHEMA]}
 EXPECT_SCHEMA = {
     "oneOf": [
         one_of_schema(_OF_A_CASE),
-        mapping_schema({**dict.fromkeys(KNOWN_CHECKS, _CHECK_SCHEMA), "cause": one_of_schema(causes())}),
+        mapping_schema({**dict.fromkeys(known_checks(), _CHECK_SCHEMA), "cause": one_of_schema(causes())}),
     ]
 }
 
@@ -37,7 +37,7 @@ def expectation(value: Any) -> Expectation:
         return Expectation(verdict=one_of(_OF_A_CASE)(value))
     if not value:
         raise bad("expected a verdict, or a mapping of checks to verdicts, found an empty mapping")
-    parts = keyed(value, {**{check: _of_check(check) for check in KNOWN_CHECKS}, "cause": _cause})
+    parts = keyed(value, {**{check: _of_check(check) for check in known_checks()}, "cause": _cause})
     cause = parts.pop("cause", None)
     # Only a check that fails names a cause.
     return Expectation(verdict=Verdict.PASS if parts else Verdict.FAIL, checks=parts, cause=cause)

@@ -11,11 +11,11 @@ from gradverify.case import (
     CASE_DTYPES,
     DEFAULT_TIMEOUT,
     DEVICE_KINDS,
-    KNOWN_CHECKS,
     Expectation,
     Tolerances,
     TorchGradcheck,
 )
+from gradverify.catalogue import known_checks
 from gradverify.spec.expect import EXPECT_SCHEMA, expectation
 from gradverify.spec.field import Read, list_schema, mapping_schema, one_of_schema
 from gradverify.spec.limits import MAX_SAMPLES, MAX_TIMEOUT
@@ -61,7 +61,7 @@ def tolerances(value: Any) -> Tolerances:
     return Tolerances(**keyed(value, {"rtol": not_negative, "atol": not_negative}))
 
 
-_CHECK_LIST = Read(distinct_list_of(one_of(KNOWN_CHECKS), "checks"), list_schema(one_of_schema(KNOWN_CHECKS)))
+_CHECK_LIST = Read(distinct_list_of(one_of(known_checks()), "checks"), list_schema(one_of_schema(known_checks())))
 _DTYPE_LIST = Read(distinct_list_of(one_of(CASE_DTYPES), "dtypes"), list_schema(one_of_schema(CASE_DTYPES)))
 _DEVICE_LIST = Read(
     distinct_list_of(device, "devices"),
@@ -134,14 +134,14 @@ class DocumentModel(BaseModel):
     expect: Annotated[Expectation, _EXPECT] = Expectation()
 
 
-_check_fields: dict[str, Any] = dict.fromkeys(KNOWN_CHECKS, (Annotated[Tolerances | None, _CHECK_TOLERANCES], None))
+_check_fields: dict[str, Any] = dict.fromkeys(known_checks(), (Annotated[Tolerances | None, _CHECK_TOLERANCES], None))
 # Every known check may have tolerances of its own, under its name.
 Document: type[DocumentModel] = create_model("Document", __base__=DocumentModel, **_check_fields)
 
 
 def check_tolerances(document: DocumentModel) -> dict[str, Tolerances]:
     """Return the tolerances of every known check: its own, and for the rest those of the document."""
-    own = {check: getattr(document, check) or Tolerances() for check in KNOWN_CHECKS}
+    own = {check: getattr(document, check) or Tolerances() for check in known_checks()}
     return {
         check: Tolerances(
             rtol=document.rtol if tolerance.rtol is None else tolerance.rtol,

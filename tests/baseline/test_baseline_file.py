@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gradverify.baseline.model import Baseline, Entry
 from gradverify.baseline.read import parse, read_baseline
 from gradverify.baseline.write import to_yaml
-from gradverify.case import KNOWN_CHECKS
+from gradverify.catalogue import known_checks
 
 CODES = ("GV101", "GV102", "GV307", "GV904")
 SPRING = datetime.date(2026, 4, 1)
@@ -95,7 +95,7 @@ WORDS = st.text(min_size=1).filter(lambda text: text.strip() and not any(0xD800 
     st.builds(
         Entry,
         case=WORDS,
-        check=st.sampled_from([None, *KNOWN_CHECKS]),
+        check=st.sampled_from([None, *known_checks()]),
         code=st.sampled_from(CODES),
         of=st.none() | WORDS,
         wrt=st.none() | WORDS,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from gradverify.case import KNOWN_CHECKS
+from gradverify.catalogue import known_checks
 from gradverify.spec.document import compose
 from gradverify.spec.schema import json_schema
 from tests.spec.support import FUNCTION, TENSOR
@@ -69,8 +69,8 @@ def test_the_documentation_lists_every_key() -> None:
     page = (Path(__file__).parents[2] / "docs" / "spec.md").read_text(encoding="utf-8")
     rows = [row.split("|")[1] for row in page.partition("## Inputs")[0].splitlines() if row.startswith("| `")]
     listed = {name.strip(" `") for row in rows for name in row.split(",")}
-    assert listed == set(json_schema()["properties"]) - set(KNOWN_CHECKS)
+    assert listed == set(json_schema()["properties"]) - set(known_checks())
 
 
 def test_every_known_check_may_have_tolerances() -> None:
-    assert set(KNOWN_CHECKS) <= set(json_schema()["properties"])
+    assert set(known_checks()) <= set(json_schema()["properties"])

@@ -1,4 +1,4 @@
-"""What codes and causes mean, from the Markdown of docs/checks.md to blocks that a template writes out."""
+"""What codes and causes mean, from the Markdown of the catalogue to blocks that a template writes out."""
 
 from __future__ import annotations
 

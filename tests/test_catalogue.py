@@ -1,0 +1,91 @@
+"""Checks and codes have one source each: the pages beside the checks, and the registry that maps names to functions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gradverify.catalogue import document, known_checks, parse
+from gradverify.checks.registry import CHECKS
+
+ROOT = Path(__file__).parent.parent
+PAGE = """# outputs
+
+## GV701 — an output is negative
+
+The forward returned a negative number.
+"""
+CODE = """
+from gradverify.checks.failures import evaluations
+from gradverify.core.model.tape import record
+from gradverify.result import CheckResult, Finding, Verdict
+
+NAME = "positive"
+
+
+def run(problem, settings):
+    record(problem)
+    finding = Finding(code="GV701", verdict=Verdict.FAIL, message="y is negative")
+    return CheckResult(
+        check=NAME,
+        verdict=Verdict.FAIL,
+        message=finding.message,
+        evaluations=evaluations(problem),
+        findings=(finding,),
+    )
+"""
+SPEC = """\
+function: ops.py:negated
+checks: [positive]
+positive: {rtol: 0.1}
+inputs: {x: {shape: [2]}}
+expect: {positive: {verdict: fail, codes: [GV701]}}
+"""
+
+
+def test_every_page_has_a_check_and_every_check_a_page() -> None:
+    assert known_checks() == tuple(check.name for check in CHECKS)
+
+
+def test_the_documentation_is_made_of_the_pages() -> None:
+    text = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
+    assert text.endswith(f"\n\n{document()}"), "run `make docs`"
+    names = [section.name for section in parse(text) if section.name.startswith("GV")]
+    assert names == sorted(set(names))
+
+
+@pytest.mark.slow
+def test_a_new_check_is_its_own_files_and_a_line_in_the_registry(tmp_path: Path) -> None:
+    package = tmp_path / "gradverify"
+    shutil.copytree(ROOT / "gradverify", package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "checks" / "positive.py").write_text(CODE, encoding="utf-8")
+    (package / "checks" / "positive.md").write_text(PAGE, encoding="utf-8")
+    registry = package / "checks" / "registry.py"
+    line = "CHECKS = (\n    Check(name=positive.NAME, run=_causeless(positive.run)),"
+    text = registry.read_text(encoding="utf-8").replace("CHECKS = (", line)
+    registry.write_text(text.replace("import batching,", "import positive, batching,"), encoding="utf-8")
+    (tmp_path / "ops.py").write_text("def negated(x):\n    return -x.exp()\n", encoding="utf-8")
+    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+
+    assert "GV701 — an output is negative\n\nThe forward returned" in gradverify(tmp_path, "explain", "gv701")
+    assert "precision, positive)" in " ".join(gradverify(tmp_path, "run", "--help").split())
+    ran = gradverify(tmp_path, "run", "spec.yaml", "--jobs", "1", "--verbose")
+    assert "GV701  y is negative" in ran
+    assert "1 case as expected" in ran
+
+
+def gradverify(folder: Path, *words: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-m", "gradverify", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONUTF8": "1", "COLUMNS": "200"},
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
