@@ -14,6 +14,7 @@ from gradverify.cli.groups import GroupedCommand
 from gradverify.cli.inspect import inspect
 from gradverify.cli.list import list_cases
 from gradverify.cli.merge import merge
+from gradverify.cli.parameters import with_single_options
 from gradverify.cli.run import run
 from gradverify.cli.schema import schema
 from gradverify.cli.terminal import say
@@ -50,7 +51,7 @@ def build_app() -> typer.Typer:
     )
     built.callback()(_main)
     for name, command in COMMANDS:
-        built.command(name, cls=GroupedCommand)(guarded(command))
+        built.command(name, cls=GroupedCommand)(guarded(with_single_options(command)))
     return built
 
 

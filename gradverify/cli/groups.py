@@ -1,38 +1,34 @@
-"""Help that lists options in groups, in the order in which one asks for them."""
+"""Help that lists options under headings, in the order in which one needs them."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 from typer.core import TyperCommand
 
+
+class Heading(StrEnum):
+    """A heading in the help of a command, in the order of the help."""
+
+    CASES = "Which cases"
+    SETTINGS = "What a case is, in place of what specs say"
+    RUNNING = "How to run"
+    EXPECTED = "What is as expected"
+    FILES = "Files"
+    SCREEN = "On screen"
+
+
+_ARGUMENTS = "Arguments"
 _REST = "Options"
-_GROUPS: dict[str, tuple[str, ...]] = {
-    "Which cases": ("-k", "--last-failed", "--shard", "--keep-going"),
-    "What a case is, in place of what specs say": (
-        "--check",
-        "--device",
-        "--dtype",
-        "--seed",
-        "--samples",
-        "--timeout",
-        "--torch-gradcheck",
-        "--max-evaluations",
-    ),
-    "How to run": ("--jobs", "--memory", "--fail-fast"),
-    "What is as expected": ("--require-device", "--baseline", "--write-baseline"),
-    "Files": ("--elements", "--json", "--html", "--junit", "--sarif", "--markdown"),
-    "On screen": ("--durations", "--no-color", "--quiet", "--verbose"),
-}
-_GROUP_OF = {flag: group for group, flags in _GROUPS.items() for flag in flags}
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help lists its arguments, then its options by group, then those of no group."""
+    """A command whose help lists its arguments, then its options by heading, then options without a heading."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the lists of arguments and options."""
-        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in _GROUPS}, _REST: []}
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in (_ARGUMENTS, *Heading, _REST)}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
@@ -50,5 +46,5 @@ def _is_argument(parameter: Any) -> bool:
 
 def _group(parameter: Any) -> str:
     if _is_argument(parameter):
-        return "Arguments"
-    return next((_GROUP_OF[flag] for flag in parameter.opts if flag in _GROUP_OF), _REST)
+        return _ARGUMENTS
+    return getattr(parameter, "rich_help_panel", None) or _REST

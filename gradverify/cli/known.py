@@ -12,6 +12,7 @@ from gradverify.baseline.model import NOTHING_KNOWN, Baseline, Entry, described
 from gradverify.catalogue import sections
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.files import write_whole
+from gradverify.cli.options import BaselineFiles
 from gradverify.cli.outputs import Destinations
 from gradverify.cli.request import one_of_two
 from gradverify.cli.terminal import print_problems
@@ -54,12 +55,13 @@ class Settled:
     lost: tuple[str, ...] = ()  # what could not be written
 
 
-def kept_failures(read: Path | None, write: Path | None, default: Path | None) -> Kept:
+def kept_failures(files: BaselineFiles, default: Path | None = None) -> Kept:
     """Return the baseline that options or the project name; prints mistakes in it, raises UsageProblem."""
-    one_of_two(("--baseline", read is not None), ("--write-baseline", write is not None))
+    write = files.write_baseline
+    one_of_two(("--baseline", files.baseline is not None), ("--write-baseline", write is not None))
     if write is not None:
         return Kept(use=Use.WRITE, path=write, baseline=_read(write) if write.exists() else NOTHING_KNOWN)
-    path = read or default
+    path = files.baseline or default
     return Kept() if path is None else Kept(use=Use.READ, path=path, baseline=_read(path))
 
 

@@ -17,9 +17,8 @@ from gradverify.report.list_view import case_rows, case_table
 def list_cases(
     paths: opt.Paths = None,
     expression: opt.Expression = None,
-    check: opt.Checks = None,
-    device: opt.Devices = None,
-    dtype: opt.Dtypes = None,
+    *,
+    case_filter: opt.CaseFilter,
     samples: opt.Samples = None,
     shard: opt.ShardName = None,
     keep_going: opt.KeepListing = False,
@@ -30,9 +29,9 @@ def list_cases(
     A table, or lines with tabs between the columns where stdout is no terminal.
     """
     given = Request(
-        checks=tuple(check or ()),
-        devices=tuple(device or ()),
-        dtypes=tuple(dtype or ()),
+        checks=tuple(case_filter.check or ()),
+        devices=tuple(case_filter.device or ()),
+        dtypes=tuple(case_filter.dtype or ()),
         samples=samples,
         shard=None if shard is None else shard_of(shard),
         keep_going=keep_going,

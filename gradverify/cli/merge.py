@@ -6,7 +6,7 @@ from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.files import LAST_REPORT, keep, read_report
 from gradverify.cli.known import Extent, kept_failures, refuse_overlap, settle
-from gradverify.cli.outputs import Destinations, check_destinations, refuse_one_for_two, write_outputs
+from gradverify.cli.outputs import destinations_of, write_outputs
 from gradverify.cli.present import exit_code, look_of, present
 from gradverify.cli.terminal import complain
 from gradverify.report.merge import merge_reports
@@ -16,17 +16,10 @@ from gradverify.report.words import counted
 
 def merge(
     reports: opt.Reports,
-    json: opt.Json = None,
-    junit: opt.Junit = None,
-    sarif: opt.Sarif = None,
-    markdown: opt.Markdown = None,
-    html: opt.Html = None,
-    durations: opt.Durations = None,
-    baseline: opt.Known = None,
-    write_baseline: opt.WriteKnown = None,
-    no_color: opt.NoColour = False,
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = False,
+    *,
+    outputs: opt.Outputs,
+    baseline: opt.BaselineFiles,
+    screen: opt.Screen,
 ) -> ExitCode:
     """Merge the reports of several jobs into one.
 
@@ -36,11 +29,9 @@ def merge(
     Ends with 2 when a file is no report of this version of the format, a case is in two of them, or output could
     not be written.
     """
-    look = look_of(no_color=no_color, quiet=quiet, verbose=verbose, durations=durations)
-    destinations: Destinations = {"json": json, "junit": junit, "sarif": sarif, "markdown": markdown, "html": html}
-    check_destinations(destinations, write_baseline)
-    refuse_one_for_two(destinations)
-    kept = kept_failures(baseline, write_baseline, None)
+    look = look_of(screen)
+    destinations = destinations_of(outputs, baseline.write_baseline)
+    kept = kept_failures(baseline)
     refuse_overlap(kept, destinations)
     merged = merge_reports([(str(path), read_report(path)) for path in reports])
     if not merged.cases:

@@ -1,28 +1,40 @@
-"""The options of the commands: names and help, as types for typer."""
+"""The options of the commands: their names, help and the heading they stand under, as types for typer.
+
+A class holds options that belong together; a command takes it as one parameter (see `parameters`).
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.catalogue import known_checks
+from gradverify.cli.groups import Heading
 from gradverify.cli.values import choice, file, seconds, whole
 
 
-def _several(flag: str, metavar: str, text: str) -> typer.models.OptionInfo:
-    option = typer.Option(flag, metavar=metavar, help=f"{text}; may be given several times.", show_default=False)
+def _option(*flags: str, heading: Heading | None = None, **settings: Any) -> typer.models.OptionInfo:
+    option = typer.Option(*flags, rich_help_panel=heading, **settings)
     assert isinstance(option, typer.models.OptionInfo)
     return option
 
 
-def _file(flag: str, text: str) -> typer.models.OptionInfo:
-    """Return an option for a file; why it cannot be read or written is for us to say."""
-    option = typer.Option(flag, metavar="FILE", parser=file, help=text)
-    assert isinstance(option, typer.models.OptionInfo)
-    return option
+def _several(flag: str, text: str, heading: Heading) -> typer.models.OptionInfo:
+    text = f"{text}; may be given several times."
+    return _option(flag, metavar="NAME", help=text, show_default=False, heading=heading)
+
+
+def _number(*flags: str, least: int, text: str, heading: Heading | None = None) -> typer.models.OptionInfo:
+    return _option(*flags, metavar="N", parser=whole(least), help=text, heading=heading)
+
+
+def _file(flag: str, text: str, heading: Heading | None = None) -> typer.models.OptionInfo:
+    """Return an option for a file; the command that opens the file reports why it cannot be read or written."""
+    return _option(flag, metavar="FILE", parser=file, help=text, heading=heading)
 
 
 _JOBS = (
@@ -33,84 +45,14 @@ _EVALUATIONS = (
     "Calls of forward and backward that the search for wrong entries may take in a Jacobian too large to write down."
     f"  [default: {Settings().max_evaluations:,}]"
 )
+
+# Options and arguments that a command takes alone, or that several classes below share.
 Paths = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="PATH", readable=False, help="Specs, and folders of specs.  [default: specs/]", show_default=False
     ),
 ]
-Checks = Annotated[list[str] | None, _several("--check", "NAME", f"Only this check ({', '.join(known_checks())})")]
-Devices = Annotated[list[str] | None, _several("--device", "NAME", "Only on this device, as cpu or cuda:1")]
-Dtypes = Annotated[list[str] | None, _several("--dtype", "NAME", "Only with this dtype, as float32")]
-Expression = Annotated[
-    str | None,
-    typer.Option("-k", metavar="EXPR", help="Only cases whose id fits: substrings with and, or, not, parentheses."),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option("-j", "--jobs", metavar="N", parser=whole(0), help=_JOBS),
-]
-Seed = Annotated[int | None, typer.Option("--seed", metavar="N", parser=whole(0), help="In place of the specs' seeds.")]
-Samples = Annotated[
-    int | None, typer.Option("--samples", metavar="N", parser=whole(1), help="Independent draws per case.")
-]
-Timeout = Annotated[
-    float | None, typer.Option("--timeout", metavar="SECONDS", parser=seconds, help="Longest time for one case.")
-]
-Memory = Annotated[
-    str | None, typer.Option("--memory", metavar="SIZE", help="Most memory that a case may take, as 512M or 2G.")
-]
-ShardName = Annotated[
-    str | None, typer.Option("--shard", metavar="I/N", help="Only part I of N: each case is in exactly one part.")
-]
-Durations = Annotated[
-    int | None, typer.Option("--durations", metavar="N", parser=whole(1), help="List the N cases that took longest.")
-]
-FailFast = Annotated[bool, typer.Option("-x", "--fail-fast", help="Stop at the first case that is not as expected.")]
-LastFailed = Annotated[
-    bool, typer.Option("--last-failed", help="Only the cases that were not as expected when they last ran.")
-]
-KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Run the other files when a spec has mistakes.")]
-KeepListing = Annotated[
-    bool, typer.Option("--keep-going", help="List the cases of the other files when a spec has mistakes.")
-]
-RequireDevices = Annotated[
-    list[str] | None, _several("--require-device", "NAME", "A skip for want of this device is not as expected")
-]
-Torch = Annotated[
-    TorchGradcheck | None,
-    typer.Option(
-        "--torch-gradcheck",
-        metavar="WHEN",
-        parser=choice(TorchGradcheck),
-        help="Run torch's own check beside: small, always or never.",
-    ),
-]
-Elements = Annotated[
-    int | None,
-    typer.Option("--elements", metavar="N", parser=whole(1), help="Elements saved per finding.  [default: 100]"),
-]
-Evaluations = Annotated[
-    int | None,
-    typer.Option("--max-evaluations", metavar="N", parser=whole(1), help=_EVALUATIONS),
-]
-Json = Annotated[Path | None, _file("--json", "Write the report as JSON.")]
-Sarif = Annotated[Path | None, _file("--sarif", "Write what is not as expected as SARIF 2.1.0.")]
-Markdown = Annotated[Path | None, _file("--markdown", "Write a summary as Markdown, for the page of a job.")]
-Junit = Annotated[Path | None, _file("--junit", "Write the report as JUnit XML.")]
-Known = Annotated[
-    Path | None, _file("--baseline", "Failures that this file knows are as expected; not with --write-baseline.")
-]
-WriteKnown = Annotated[
-    Path | None,
-    _file("--write-baseline", "Let this file know what fails, and drop what is fixed; not with --baseline."),
-]
-Html = Annotated[Path | None, _file("--html", "Write the report as one page for a browser.")]
-NoColour = Annotated[bool, typer.Option("--no-color", help="No colour, also on a terminal.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only what is not as expected, and the summary.")]
-Reasons = Annotated[bool, typer.Option("-v", "--verbose", help="Also say why each element has its verdict.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Details of every case, also of those as expected.")]
-
 Reports = Annotated[
     list[Path], typer.Argument(metavar="REPORT", readable=False, help="Reports of run --json.", show_default=False)
 ]
@@ -118,7 +60,179 @@ CaseName = Annotated[
     str | None,
     typer.Argument(metavar="CASE", help="An id, a part of one, or a pattern.  [default: all]", show_default=False),
 ]
+Expression = Annotated[
+    str | None,
+    _option(
+        "-k",
+        metavar="EXPR",
+        help="Only cases whose id fits: substrings with and, or, not, parentheses.",
+        heading=Heading.CASES,
+    ),
+]
+ShardName = Annotated[
+    str | None,
+    _option(
+        "--shard",
+        metavar="I/N",
+        help="Only part I of N: each case is in exactly one part.",
+        heading=Heading.CASES,
+    ),
+]
+KeepListing = Annotated[
+    bool,
+    _option("--keep-going", help="List the cases of the other files when a spec has mistakes.", heading=Heading.CASES),
+]
+Samples = Annotated[
+    int | None, _number("--samples", least=1, text="Independent draws per case.", heading=Heading.SETTINGS)
+]
+NoColour = Annotated[bool, _option("--no-color", help="No colour, also on a terminal.", heading=Heading.SCREEN)]
 ReportFile = Annotated[Path | None, _file("--report", "A report of run --json.  [default: the last run]")]
-Worst = Annotated[int, typer.Option("--worst", metavar="N", parser=whole(1), help="Elements shown of each finding.")]
-All = Annotated[bool, typer.Option("--all", help="Every element that was saved.")]
-Heatmap = Annotated[bool, typer.Option("--heatmap", help="Draw analytic, numeric and error as a picture too.")]
+Worst = Annotated[int, _number("--worst", least=1, text="Elements shown of each finding.")]
+All = Annotated[bool, _option("--all", help="Every element that was saved.")]
+Reasons = Annotated[bool, typer.Option("-v", "--verbose", help="Also say why each element has its verdict.")]
+Heatmap = Annotated[bool, _option("--heatmap", help="Draw analytic, numeric and error as a picture too.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which of the cases in the specs are run."""
+
+    expression: Expression = None
+    last_failed: Annotated[
+        bool,
+        _option(
+            "--last-failed",
+            help="Only the cases that were not as expected when they last ran.",
+            heading=Heading.CASES,
+        ),
+    ] = False
+    shard: ShardName = None
+    keep_going: Annotated[
+        bool, _option("--keep-going", help="Run the other files when a spec has mistakes.", heading=Heading.CASES)
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFilter:
+    """The checks, devices and dtypes that specs are narrowed to."""
+
+    check: Annotated[
+        list[str] | None, _several("--check", f"Only this check ({', '.join(known_checks())})", Heading.SETTINGS)
+    ] = None
+    device: Annotated[
+        list[str] | None, _several("--device", "Only on this device, as cpu or cuda:1", Heading.SETTINGS)
+    ] = None
+    dtype: Annotated[list[str] | None, _several("--dtype", "Only with this dtype, as float32", Heading.SETTINGS)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSettings:
+    """Values in place of those in specs."""
+
+    seed: Annotated[
+        int | None, _number("--seed", least=0, text="In place of the specs' seeds.", heading=Heading.SETTINGS)
+    ] = None
+    samples: Samples = None
+    timeout: Annotated[
+        float | None,
+        _option(
+            "--timeout", metavar="SECONDS", parser=seconds, help="Longest time for one case.", heading=Heading.SETTINGS
+        ),
+    ] = None
+    torch_gradcheck: Annotated[
+        TorchGradcheck | None,
+        _option(
+            "--torch-gradcheck",
+            metavar="WHEN",
+            parser=choice(TorchGradcheck),
+            help="Run torch's own check beside: small, always or never.",
+            heading=Heading.SETTINGS,
+        ),
+    ] = None
+    max_evaluations: Annotated[
+        int | None, _number("--max-evaluations", least=1, text=_EVALUATIONS, heading=Heading.SETTINGS)
+    ] = None
+    elements: Annotated[
+        int | None,
+        _number("--elements", least=1, text="Elements saved per finding.  [default: 100]", heading=Heading.FILES),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """How cases are run."""
+
+    workers: Annotated[int | None, _number("-j", "--jobs", least=0, text=_JOBS, heading=Heading.RUNNING)] = None
+    memory: Annotated[
+        str | None,
+        _option(
+            "--memory",
+            metavar="SIZE",
+            help="Most memory that a case may take, as 512M or 2G.",
+            heading=Heading.RUNNING,
+        ),
+    ] = None
+    fail_fast: Annotated[
+        bool,
+        _option("-x", "--fail-fast", help="Stop at the first case that is not as expected.", heading=Heading.RUNNING),
+    ] = False
+    require_device: Annotated[
+        list[str] | None,
+        _several("--require-device", "A skip for want of this device is not as expected", Heading.EXPECTED),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """Files that the report is written to; a field is called as its format in `outputs.FORMATS`."""
+
+    json: Annotated[Path | None, _file("--json", "Write the report as JSON.", Heading.FILES)] = None
+    junit: Annotated[Path | None, _file("--junit", "Write the report as JUnit XML.", Heading.FILES)] = None
+    sarif: Annotated[Path | None, _file("--sarif", "Write what is not as expected as SARIF 2.1.0.", Heading.FILES)] = (
+        None
+    )
+    markdown: Annotated[
+        Path | None, _file("--markdown", "Write a summary as Markdown, for the page of a job.", Heading.FILES)
+    ] = None
+    html: Annotated[Path | None, _file("--html", "Write the report as one page for a browser.", Heading.FILES)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineFiles:
+    """The file of known failures, to read or to write; one of the two at most."""
+
+    baseline: Annotated[
+        Path | None,
+        _file(
+            "--baseline",
+            "Failures that this file knows are as expected; not with --write-baseline.",
+            Heading.EXPECTED,
+        ),
+    ] = None
+    write_baseline: Annotated[
+        Path | None,
+        _file(
+            "--write-baseline",
+            "Let this file know what fails, and drop what is fixed; not with --baseline.",
+            Heading.EXPECTED,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """How the report is shown on the terminal."""
+
+    durations: Annotated[
+        int | None,
+        _number("--durations", least=1, text="List the N cases that took longest.", heading=Heading.SCREEN),
+    ] = None
+    no_color: NoColour = False
+    quiet: Annotated[
+        bool,
+        _option("-q", "--quiet", help="Only what is not as expected, and the summary.", heading=Heading.SCREEN),
+    ] = False
+    verbose: Annotated[
+        bool,
+        _option("-v", "--verbose", help="Details of every case, also of those as expected.", heading=Heading.SCREEN),
+    ] = False

@@ -1,4 +1,4 @@
-"""The files a run can leave behind: a format is one line here and one option of `run`."""
+"""The files a run can leave behind: a format is one line here and one field of `options.Outputs`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from gradverify.catalogue import sections
 from gradverify.cli.checkout import current_checkout
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.files import obstacle, write_whole
+from gradverify.cli.options import Outputs
 from gradverify.report.ci.junit import to_junit
 from gradverify.report.ci.markdown import to_markdown
 from gradverify.report.ci.sarif import to_sarif
@@ -36,8 +37,32 @@ _KEPT_APART = frozenset(
 )
 
 
-def check_destinations(destinations: Destinations, baseline: Path | None) -> None:
-    """Raise UsageProblem now when some of these files could not be written later, or should not be."""
+def destinations_of(outputs: Outputs, baseline: Path | None) -> Destinations:
+    """Return the file of each format; raises UsageProblem if one cannot be written later, or should not be.
+
+    `baseline` is checked too: the file that --write-baseline names.
+    """
+    destinations = {name: getattr(outputs, name) for name, _ in FORMATS}
+    _refuse_unwritable(destinations, baseline)
+    _refuse_one_for_two(destinations)
+    return destinations
+
+
+def write_outputs(report: Report, destinations: Destinations) -> list[str]:
+    """Write every file that was asked for; return what went wrong, one sentence each."""
+    problems: list[str] = []
+    for name, render in FORMATS:
+        path = destinations.get(name)
+        if path is None:
+            continue
+        try:
+            write_whole(path, render(report))
+        except OSError as error:
+            problems.append(f"could not write {path}: {error.strerror or error}")
+    return problems
+
+
+def _refuse_unwritable(destinations: Destinations, baseline: Path | None) -> None:
     reports = {name: path for name, path in destinations.items() if path is not None}
     told = [(path, obstacle(path) or _no_report(name, path)) for name, path in reports.items()]
     told += [(baseline, obstacle(baseline))] if baseline is not None else []
@@ -56,7 +81,7 @@ def _no_report(name: str, path: Path) -> str:
     return ""
 
 
-def refuse_one_for_two(destinations: Destinations) -> None:
+def _refuse_one_for_two(destinations: Destinations) -> None:
     """Raise UsageProblem when two formats want the same file."""
     seen: dict[Path, str] = {}
     for name, path in destinations.items():
@@ -65,17 +90,3 @@ def refuse_one_for_two(destinations: Destinations) -> None:
         other = seen.setdefault(path.resolve(), name)
         if other != name:
             raise UsageProblem(f"--{other} and --{name} both name {path}")
-
-
-def write_outputs(report: Report, destinations: Destinations) -> list[str]:
-    """Write every file that was asked for; return what went wrong, one sentence each."""
-    problems: list[str] = []
-    for name, render in FORMATS:
-        path = destinations.get(name)
-        if path is None:
-            continue
-        try:
-            write_whole(path, render(report))
-        except OSError as error:
-            problems.append(f"could not write {path}: {error.strerror or error}")
-    return problems

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gradverify.cli.exits import ExitCode
 from gradverify.cli.github import publish
 from gradverify.cli.listing import Listing
+from gradverify.cli.options import Screen
 from gradverify.cli.request import one_of_two
 from gradverify.cli.terminal import ColourWish, show, stdout_terminal
 from gradverify.report.case_detail import DetailOptions
@@ -27,13 +28,13 @@ class Look:
     listing: Listing = Listing.AFTERWARDS
 
 
-def look_of(*, no_color: bool, quiet: bool, verbose: bool, durations: int | None) -> Look:
-    """Return what these options ask for; raises UsageProblem."""
-    one_of_two(("-q", quiet), ("-v", verbose))
+def look_of(screen: Screen) -> Look:
+    """Return the look that these options ask for; raises UsageProblem."""
+    one_of_two(("-q", screen.quiet), ("-v", screen.verbose))
     return Look(
-        detail=Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL,
-        wish=ColourWish.NEVER if no_color else ColourWish.AUTO,
-        durations=durations or 0,
+        detail=Detail.QUIET if screen.quiet else Detail.VERBOSE if screen.verbose else Detail.NORMAL,
+        wish=ColourWish.NEVER if screen.no_color else ColourWish.AUTO,
+        durations=screen.durations or 0,
     )
 
 

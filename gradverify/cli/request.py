@@ -14,6 +14,8 @@ from gradverify.baseline.model import NOTHING_KNOWN, Baseline
 from gradverify.case import CASE_DTYPES, DEVICE_KINDS, TorchGradcheck
 from gradverify.catalogue import known_checks
 from gradverify.cli.exits import UsageProblem
+from gradverify.cli.options import CaseFilter, CaseSettings, Execution, Selection
+from gradverify.cli.shard import shard_of
 from gradverify.result import Shard
 from gradverify.run.size import MOST_MEMORY, size_of, size_text
 from gradverify.spec.limits import MAX_TIMEOUT
@@ -59,6 +61,31 @@ _RERUN = {
 }
 
 
+def requested(
+    case_filter: CaseFilter, case_settings: CaseSettings, execution: Execution, selection: Selection
+) -> Request:
+    """Return the request that the options of `run` make; raises UsageProblem."""
+    request = Request(
+        checks=tuple(case_filter.check or ()),
+        devices=tuple(case_filter.device or ()),
+        dtypes=tuple(case_filter.dtype or ()),
+        seed=case_settings.seed,
+        samples=case_settings.samples,
+        timeout=case_settings.timeout,
+        memory=_memory(execution.memory),
+        shard=None if selection.shard is None else shard_of(selection.shard),
+        torch_gradcheck=case_settings.torch_gradcheck,
+        max_elements=case_settings.elements,
+        max_evaluations=case_settings.max_evaluations,
+        workers=execution.workers,
+        fail_fast=execution.fail_fast,
+        keep_going=selection.keep_going,
+        require_devices=tuple(execution.require_device or ()),
+    )
+    check_request(request)
+    return request
+
+
 def check_request(request: Request) -> None:
     """Raise UsageProblem for the first value that is not one."""
     _each(request.checks, "--check", known_checks())
@@ -76,7 +103,7 @@ def check_request(request: Request) -> None:
         raise UsageProblem("--memory: only Linux can limit all the memory that a process takes")
 
 
-def memory_of(text: str | None) -> int | None:
+def _memory(text: str | None) -> int | None:
     """Return the bytes that --memory allows; raises UsageProblem."""
     size = None if text is None else size_of(text)
     if text is not None and not size:

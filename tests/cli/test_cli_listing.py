@@ -94,12 +94,13 @@ def test_closed_streams_are_no_defect(closed: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 def test_a_full_disk_loses_no_report(fake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from gradverify.cli.exits import _outcome
+    from gradverify.cli.parameters import with_single_options
     from gradverify.cli.run import run
 
     fake.results = [case(), masked()]
     with FULL.open("w") as full:
         monkeypatch.setattr(sys, "stdout", full)
-        code = _outcome(run, (), {"paths": [Path("a.yaml")], "json": Path("out.json")})
+        code = _outcome(with_single_options(run), (), {"paths": [Path("a.yaml")], "json": Path("out.json")})
     assert code is ExitCode.USAGE
     assert capsys.readouterr().err == "gradverify: could not write to standard output: No space left on device\n"
     assert len(from_json(Path("out.json").read_text()).cases) == 2
