@@ -19,8 +19,8 @@ from gradverify.errors import InputError
 from gradverify.report.notebook import case_html, case_text
 from gradverify.result import CaseResult, Verdict, worst
 from gradverify.run.call import Call, arrange
-from gradverify.run.checking import run_checks
 from gradverify.run.module import as_function, may_be_a_function
+from gradverify.run.run_checks import run_checks
 from gradverify.run.signature import forward_parameters
 from gradverify.run.source import source_in_graph, source_of
 

@@ -19,7 +19,7 @@ from torch import Tensor
 import gradverify
 from gradverify.case import DEFAULT_CHECKS
 from gradverify.checks.registry import CHECKS
-from gradverify.run.execute import execute
+from gradverify.run.run_case import execute
 from gradverify.serial import from_plain
 from gradverify.spec.expand import expand
 from gradverify.spec.read import read_paths

@@ -29,7 +29,7 @@ class InProcess:
             return TaskStarted(key=self._started.key)
         task, self._started = self._started, None
         with waiting():
-            from gradverify.run.perform import perform  # torch is loaded here, and only if it comes to this
+            from gradverify.run.run_work import perform  # torch is loaded here, and only if it comes to this
             from gradverify.run.state import state_now
 
             answer = perform(task.work, state_now())

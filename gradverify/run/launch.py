@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 
 from gradverify.errors import GradverifyError
-from gradverify.run.wire import FORK, KILL, NEWS, ORDER
+from gradverify.run.server_protocol import FORK, KILL, NEWS, ORDER
 
 # Nothing that is imported is garbage: looking for some takes a twentieth of the time that torch takes to load. And all
 # that is left in the end belongs to the system: taking it apart first takes a fifth of a second.

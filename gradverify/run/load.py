@@ -15,7 +15,7 @@ import torch
 
 from gradverify.case import Absence, Target, TargetProblem
 from gradverify.errors import TargetError
-from gradverify.run.blame import describe, shown_path
+from gradverify.run.describe_exception import describe, shown_path
 from gradverify.run.siblings import importable, private_name, resolved
 
 _MOST_NAMES = 20

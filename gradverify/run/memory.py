@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from gradverify.result import CaseResult, CheckResult, Finding, Verdict
-from gradverify.run.blame import describe
+from gradverify.run.describe_exception import describe
 from gradverify.run.size import size_text
 
 _CODE = "GV906"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gradverify.case import Case
 from gradverify.result import CaseResult, CheckResult, Source, Verdict, worst
-from gradverify.run.judge import expected_verdict, is_as_expected, surprise
+from gradverify.run.expectations import expected_verdict, is_as_expected, surprise
 
 
 def judged(case: Case, checks: Sequence[CheckResult], *, source: Source | None, seconds: float) -> CaseResult:

@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Iterator
 
 from gradverify.run.backlog import Backlog
+from gradverify.run.crash_report import end_of, last_words
 from gradverify.run.interrupts import Waiting
-from gradverify.run.last_words import end_of, last_words
 from gradverify.run.launch import Server, ServerError, order_end, order_worker, receive_news, start_server, stop_server
-from gradverify.run.link import Doom, Link, drain, ending, give, hang_up, hear
+from gradverify.run.server_protocol import DIED, FORKED, READY
 from gradverify.run.task import Begun, EngineEvent, Loss, Progress, Reply, Task, TaskDone, TaskLost, TaskStarted
-from gradverify.run.wire import DIED, FORKED, READY
+from gradverify.run.worker_handle import Doom, Link, drain, ending, give, hang_up, hear
 
 _DYING = 0.25  # seconds
 

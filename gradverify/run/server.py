@@ -16,8 +16,8 @@ import warnings
 from contextlib import suppress
 
 from gradverify.core.model.memory import keep_what_is_freed
-from gradverify.run.kin import adopt_orphans, children, end_with_parent
-from gradverify.run.wire import DIED, FORK, FORKED, NEWS, ORDER, READY
+from gradverify.run.descendants import adopt_orphans, children, end_with_parent
+from gradverify.run.server_protocol import DIED, FORK, FORKED, NEWS, ORDER, READY
 from gradverify.run.worker import serve
 
 # What torch.autograd.grad imports when it is first called: once here, not once in every worker.

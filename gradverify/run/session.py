@@ -16,7 +16,7 @@ from gradverify.errors import SpecError
 from gradverify.result import CaseResult, Environment, NotRun, Report, Stop, Verdict, summarize
 from gradverify.run.inprocess import InProcess
 from gradverify.run.interrupts import Interrupts, Waiting, held_interrupts
-from gradverify.run.lost import lost_case
+from gradverify.run.no_answer import lost_case
 from gradverify.run.options import Event, Finished, Outcome, RunOptions, Started
 from gradverify.run.pool import LocalPool
 from gradverify.run.targets import Scouted, scout, signatures, source_in, unloadable

@@ -16,7 +16,7 @@ from gradverify.core.model.generators import generators_kept
 from gradverify.core.model.problem import Problem, gpus_of
 from gradverify.core.model.tape import record
 from gradverify.result import Source
-from gradverify.run.blame import shown_path
+from gradverify.run.describe_exception import shown_path
 
 _Function = type[torch.autograd.Function]
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradverify.run.kin import children
+from gradverify.run.descendants import children
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gradverify.case import Absence, Case, Signature, Target, TargetProblem
 from gradverify.result import CaseResult, Source
 from gradverify.run.interrupts import Waiting
-from gradverify.run.lost import lost_target
+from gradverify.run.no_answer import lost_target
 from gradverify.run.outcome import could_not_run
 from gradverify.run.task import Devices, Engine, Loaded, Survey, Task, TaskDone, TaskLost
 from gradverify.spec.signature import targets_of

@@ -13,13 +13,13 @@ import torch
 
 from gradverify.core.model.deadline import deadline_before_kill
 from gradverify.result import CaseResult
-from gradverify.run.frames import receive_frame, send_frame
-from gradverify.run.last_words import watched
+from gradverify.run.crash_report import watched
+from gradverify.run.framing import receive_frame, send_frame
 from gradverify.run.memory import blaming_limit, limited
-from gradverify.run.perform import interrupted_by_itself, perform
+from gradverify.run.run_work import interrupted_by_itself, perform
+from gradverify.run.server_protocol import DEAF_EXIT
 from gradverify.run.state import State, marks, state_now
 from gradverify.run.task import Assignment, Begun, Progress, Reply
-from gradverify.run.wire import DEAF_EXIT
 
 _STREAMS = (1, 2)
 

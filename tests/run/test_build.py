@@ -29,8 +29,8 @@ from gradverify.core.model.problem import Problem, call
 from gradverify.errors import InputError
 from gradverify.run.build import build
 from gradverify.run.call import arrange
-from gradverify.run.checking import settings_of
 from gradverify.run.load import LoadError, load
+from gradverify.run.run_checks import settings_of
 from gradverify.run.signature import signature_of
 from tests.run.making import case, target
 

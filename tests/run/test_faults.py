@@ -12,8 +12,8 @@ import pytest
 
 from gradverify.case import Normal, TensorInput
 from gradverify.result import CaseResult, Verdict
-from gradverify.run.perform import perform
 from gradverify.run.pool import LocalPool
+from gradverify.run.run_work import perform
 from gradverify.run.state import state_now
 from gradverify.run.task import Engine, Task, TaskLost, TaskStarted
 from tests.run.making import OPS, SHOWN, case, run

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from gradverify.result import CaseResult, Verdict
-from gradverify.run.frames import receive_frame, send_frame, take_frame
+from gradverify.run.framing import receive_frame, send_frame, take_frame
 from gradverify.run.inprocess import InProcess
 from gradverify.run.pool import LocalPool
 from gradverify.run.session import open_engine

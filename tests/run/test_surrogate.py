@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gradverify.result import CaseResult, CheckResult, Verdict
-from gradverify.run.execute import execute
+from gradverify.run.run_case import execute
 from gradverify.spec.expand import expand
 from gradverify.spec.read import read_paths
 

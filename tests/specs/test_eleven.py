@@ -10,7 +10,7 @@ import pytest
 
 from gradverify.case import Case, TorchGradcheck
 from gradverify.result import CaseResult, CheckResult, ElementVerdict, Verdict
-from gradverify.run.execute import execute
+from gradverify.run.run_case import execute
 from gradverify.spec.expand import expand
 from gradverify.spec.read import read_paths
 

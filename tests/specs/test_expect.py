@@ -12,7 +12,7 @@ from gradverify.report.lines import to_text
 from gradverify.report.screen import Screen
 from gradverify.report.to_json import from_json, to_json
 from gradverify.result import CaseResult, Environment, Report, Verdict, summarize
-from gradverify.run.execute import execute
+from gradverify.run.run_case import execute
 from gradverify.spec.expand import expand
 from gradverify.spec.read import read_paths
 

@@ -11,13 +11,13 @@ from gradverify.core.model.deadline import Deadline
 from gradverify.errors import InputError
 from gradverify.result import CaseResult, Source
 from gradverify.run.arguments import seed_everything
-from gradverify.run.blame import describe
 from gradverify.run.build import build
-from gradverify.run.checking import Tell, run_checks, settings_of, told_to_nobody
+from gradverify.run.describe_exception import describe
 from gradverify.run.devices import lack_of
 from gradverify.run.load import LoadError, find
 from gradverify.run.memory import is_out_of_memory
 from gradverify.run.outcome import could_not_run, judged, skipped
+from gradverify.run.run_checks import Tell, run_checks, settings_of, told_to_nobody
 from gradverify.run.siblings import importable
 from gradverify.run.source import source_in_graph, source_of
 from gradverify.run.surrogate import surrogate_of

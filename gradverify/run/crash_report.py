@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from gradverify.run.blame import is_ours, is_users, shown_path
+from gradverify.run.describe_exception import is_ours, is_users, shown_path
 
 _EARLY = 0.25  # seconds before the time limit, at most
 _EARLY_PART = 0.1  # of the time limit, at most

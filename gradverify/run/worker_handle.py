@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gradverify.result import CheckResult
-from gradverify.run.frames import send_frame, take_frame
+from gradverify.run.framing import send_frame, take_frame
+from gradverify.run.server_protocol import DEAF_EXIT
 from gradverify.run.task import Assignment, Begun, Progress, Reply, Task
-from gradverify.run.wire import DEAF_EXIT
 
 _BLOCK = 1 << 18
 _MOST_BLOCKS = 64  # read at a time, so that a flood of one worker does not starve the others

@@ -7,12 +7,12 @@ import torch
 from gradverify.case import Absence, Case, Target, TargetProblem
 from gradverify.core.model.deadline import Deadline
 from gradverify.run.arguments import seed_everything
-from gradverify.run.blame import describe
-from gradverify.run.checking import Tell, told_to_nobody
+from gradverify.run.describe_exception import describe
 from gradverify.run.devices import devices_here
-from gradverify.run.execute import execute
 from gradverify.run.load import LoadError, load
 from gradverify.run.outcome import could_not_run
+from gradverify.run.run_case import execute
+from gradverify.run.run_checks import Tell, told_to_nobody
 from gradverify.run.signature import signature_of
 from gradverify.run.source import source_of
 from gradverify.run.state import State, undisturbed

@@ -10,7 +10,7 @@ from gradverify.checks.registry import run_check
 from gradverify.core.model.problem import Problem
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult
-from gradverify.run.lost import with_rest
+from gradverify.run.no_answer import with_rest
 from gradverify.run.surrogate import Surrogate, gradcheck_held_against
 
 Tell = Callable[[tuple[CheckResult, ...]], None]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gradverify
-from gradverify.run.last_words import end_of, last_words, watched
+from gradverify.run.crash_report import end_of, last_words, watched
 
 OURS = f'  File "{Path(gradverify.__file__).parent}/run/worker.py", line 60 in serve\n'
 TORCH = '  File "/usr/lib/python3/site-packages/torch/autograd/graph.py", line 9 in _engine\n'

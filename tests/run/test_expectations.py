@@ -6,7 +6,7 @@ import pytest
 
 from gradverify.case import Expectation
 from gradverify.result import CheckResult, ExpectedCheck, Finding, Verdict, worst
-from gradverify.run.judge import expected_verdict, is_as_expected, surprise
+from gradverify.run.expectations import expected_verdict, is_as_expected, surprise
 from tests.run.making import case
 
 PASS, FAIL, SKIP, ERROR = Verdict.PASS, Verdict.FAIL, Verdict.SKIP, Verdict.ERROR
