@@ -19,7 +19,7 @@ from gradverify.errors import InputError
 from gradverify.report.notebook import case_html, case_text
 from gradverify.result import CaseResult, Verdict, worst
 from gradverify.run.call import Call, arrange
-from gradverify.run.module import as_function, may_be_a_function
+from gradverify.run.module import as_function, has_plain_parameters
 from gradverify.run.run_checks import run_checks
 from gradverify.run.signature import forward_parameters
 from gradverify.run.source import source_in_graph, source_of
@@ -188,7 +188,7 @@ def _problem(
         call = _by_position(function, Call(names=called, args=inputs, kwargs=kwargs))
         return bind(function.apply, call.args, names=call.names, name=function.__name__)
     call = Call(names=called, args=inputs, kwargs=kwargs)
-    if isinstance(function, torch.nn.Module) and may_be_a_function(function):
+    if isinstance(function, torch.nn.Module) and has_plain_parameters(function):
         applied, call = as_function(function, call)
         return bind(applied, call.args, names=call.names, kwargs=call.kwargs, name=type(function).__name__)
     return bind(function, call.args, names=call.names, kwargs=call.kwargs)

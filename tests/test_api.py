@@ -19,7 +19,7 @@ from torch import Tensor
 import gradverify
 from gradverify.case import DEFAULT_CHECKS
 from gradverify.checks.registry import CHECKS
-from gradverify.run.run_case import execute
+from gradverify.run.run_case import run_case
 from gradverify.serial import from_plain
 from gradverify.spec.expand import expand
 from gradverify.spec.read import read_paths
@@ -236,7 +236,7 @@ def test_the_numbers_are_those_of_the_spec(monkeypatch: pytest.MonkeyPatch) -> N
     from custom_exp import CustomExp
 
     case = next(case for case in expand(read_paths([SPECS / "custom_exp.yaml"]).specs) if "published" in case.id)
-    spec = execute(case)
+    spec = run_case(case)
     mine = gradverify.verify(CustomExp, (double([1.0, 2.0]),), checks=case.checks)
     assert mine.to_dict()["checks"] == spec.to_dict()["checks"]
     sys.modules.pop("custom_exp")

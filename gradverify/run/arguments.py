@@ -1,4 +1,4 @@
-"""Descriptions of inputs to the values that forward is called with."""
+"""Make the values that forward is called with from the descriptions of inputs in a spec."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ from gradverify.sampling.seeding import derived_seed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """One input, made."""
+    """One input and its value."""
 
     name: str
     value: Any
-    projections: Mapping[str, Projection]  # by the name of the tensor they belong to
+    projections: Mapping[str, Projection]  # by the name of the tensor
 
 
 def make_argument(name: str, description: Input, case: Case) -> Argument:
-    """Return the value of one input; raises InputError, and whatever a factory raises."""
+    """Return the value of one input. Raises InputError, and any exception of a factory."""
     projections: dict[str, Projection] = {}
     value = _value(name, description, case, projections)
     return Argument(name=name, value=value, projections=projections)
 
 
 def seed_everything(*parts: str | int) -> None:
-    """Seed the generators of python, numpy and torch from these words."""
+    """Seed the global generators of Python, NumPy and torch from these words."""
     seed = derived_seed(*parts)
     random.seed(seed)
     np.random.seed(seed % 2**32)
     if only_cpu():
-        torch.default_generator.manual_seed(seed)  # the other one spends a millisecond on devices that are not there
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed takes a millisecond to look for devices
     else:
         torch.manual_seed(seed)
 
@@ -76,7 +76,7 @@ def _tensor(name: str, description: TensorInput, case: Case, projections: dict[s
     origin = description.origin
     try:
         value = (
-            _made_by(origin, name, description, case)
+            _factory_value(origin, name, description, case)
             if isinstance(origin, Factory)
             else draw(description, name=name, key=case.draw_key, seed=case.seed, dtype=case.dtype, device=case.device)
         )
@@ -88,31 +88,31 @@ def _tensor(name: str, description: TensorInput, case: Case, projections: dict[s
     return value
 
 
-def _made_by(factory: Factory, name: str, description: TensorInput, case: Case) -> Any:
-    """Call a factory; every tensor in what it returns gets the case's dtype, device, layout and requires_grad."""
+def _factory_value(factory: Factory, name: str, description: TensorInput, case: Case) -> Any:
+    """Return the factory's value; each tensor in it gets the case's dtype, device, layout and requires_grad."""
     make = load(factory.target)
     seed_everything(case.draw_key, case.seed, name)
     with importable(factory.target):
         made = make(**copy.deepcopy(dict(factory.args)))
-    return _finished(made, description, case)
+    return _with_case_options(made, description, case)
 
 
-def _finished(made: Any, description: TensorInput, case: Case) -> Any:
+def _with_case_options(made: Any, description: TensorInput, case: Case) -> Any:
     if isinstance(made, Tensor):
         return finish(made, description, dtype=case.dtype, device=case.device)
     if isinstance(made, np.ndarray):
         return made
     if isinstance(made, tuple) and hasattr(made, "_fields"):
-        return type(made)(*(_finished(entry, description, case) for entry in made))
+        return type(made)(*(_with_case_options(entry, description, case) for entry in made))
     if type(made) in (list, tuple):
-        return type(made)(_finished(entry, description, case) for entry in made)
+        return type(made)(_with_case_options(entry, description, case) for entry in made)
     if type(made) is dict:
-        return {key: _finished(entry, description, case) for key, entry in made.items()}
+        return {key: _with_case_options(entry, description, case) for key, entry in made.items()}
     return made
 
 
 def _literal(literal: Literal, _case: Case) -> Any:
-    return copy.deepcopy(literal.value)  # a forward that changes a list leaves the case's own alone
+    return copy.deepcopy(literal.value)  # a forward may modify the list in place
 
 
 def _dtype(argument: DtypeArgument, case: Case) -> torch.dtype:

@@ -1,4 +1,4 @@
-"""The tasks that wait for a worker, and what has happened to them so far."""
+"""The queue of tasks that wait for a worker, with the number of workers each task has lost."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Container
 
 from gradverify.run.task import Task
 
-_MOST_EARLY = 3  # workers that may die with a task before they began it
+_MAX_DEATHS_BEFORE_START = 3  # workers that may die holding a task that they have not started
 
 
 class Backlog:
-    """Waiting tasks in the order of their coming, apart for each resource."""
+    """One first-in first-out queue of tasks per resource."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[Task]] = {}  # by resource
         self._announced: set[str] = set()
-        self._suspects: set[str] = set()  # tasks that lost a worker which had served others before
-        self._early: Counter[str] = Counter()  # workers that died with a task before they began it
+        self._suspects: set[str] = set()  # tasks that lost a worker which had finished other tasks before
+        self._deaths_before_start: Counter[str] = Counter()  # by task: workers that died before they started it
 
     def __bool__(self) -> bool:
         return any(self._waiting.values())
 
     def add(self, task: Task) -> None:
-        """Take a new task."""
+        """Add a task at the end of its resource's queue."""
         self._waiting.setdefault(task.resource, deque()).append(task)
 
     def first(self, busy: Container[str]) -> Task | None:
-        """Return the next task whose resource is not busy; it stays here until it is taken."""
+        """Return the next task whose resource is not in `busy`, without removing it."""
         free = (tasks for resource, tasks in self._waiting.items() if tasks and not (resource and resource in busy))
         tasks = next(free, None)
         return tasks[0] if tasks else None
@@ -37,20 +37,23 @@ class Backlog:
         taken = self._waiting[task.resource].popleft()
         assert taken is task
 
-    def is_news(self, task: Task) -> bool:
-        """Tell whether it is the first time that a task starts."""
+    def is_first_start(self, task: Task) -> bool:
+        """Return True at the first call for a task: it was not started before."""
         first = task.key not in self._announced
         self._announced.add(task.key)
         return first
 
-    def wants_fresh_worker(self, task: Task) -> bool:
-        """Tell whether a task is to show in a worker of its own whose fault a crash was."""
+    def needs_fresh_worker(self, task: Task) -> bool:
+        """True if the task must run in a worker that has run nothing else, to find out whether the task crashes it."""
         return task.key in self._suspects
 
-    def try_again(self, task: Task, *, begun: bool, served: int) -> bool:
-        """Put back a task whose worker died of something that may have come before; return whether it was."""
-        if not begun and self._early[task.key] < _MOST_EARLY:
-            self._early[task.key] += 1
+    def retry(self, task: Task, *, begun: bool, served: int) -> bool:
+        """Put a task back if an earlier task may have killed its worker; return True if it was put back.
+
+        `begun` says whether the worker had started the task, `served` how many tasks it had finished.
+        """
+        if not begun and self._deaths_before_start[task.key] < _MAX_DEATHS_BEFORE_START:
+            self._deaths_before_start[task.key] += 1
         elif begun and served and task.key not in self._suspects:
             self._suspects.add(task.key)
         else:
@@ -59,12 +62,12 @@ class Backlog:
         return True
 
     def settle(self, task: Task) -> None:
-        """Forget a task that has its answer; its key may come again."""
+        """Forget a finished task, so that its key can be used again."""
         self._announced.discard(task.key)
         self._suspects.discard(task.key)
-        self._early.pop(task.key, None)
+        self._deaths_before_start.pop(task.key, None)
 
     def clear(self) -> None:
-        """Forget every task."""
-        for record in (self._waiting, self._announced, self._suspects, self._early):
+        """Remove all tasks."""
+        for record in (self._waiting, self._announced, self._suspects, self._deaths_before_start):
             record.clear()

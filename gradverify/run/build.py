@@ -1,4 +1,4 @@
-"""A case to the problem that the checks look at."""
+"""Build the problem that the checks run on from a case."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gradverify.sampling.seeding import derived_seed
 def build(case: Case, target: Any) -> Problem:
     """Return the problem of differentiating `target` at the case's inputs.
 
-    Raises LoadError, InputError, and whatever a factory or a constructor of the user's raises.
+    Raises LoadError, InputError, and any exception of the user's factories and constructors.
     """
     made = [make_argument(name, description, case) for name, description in case.inputs.items()]
     kind = kind_of(target)
@@ -47,7 +47,10 @@ def build(case: Case, target: Any) -> Problem:
 
 
 def _require_outputs(case: Case, problem: Problem) -> None:
-    """Raise InputError where the spec asks for an output that is not there; what forward raises is for the checks."""
+    """Raise InputError if the spec names an output that forward does not return.
+
+    Exceptions of forward are ignored here: the checks report them.
+    """
     if case.outputs is None:
         return
     try:
@@ -66,7 +69,7 @@ def _require_outputs(case: Case, problem: Problem) -> None:
 
 
 def _instance(case: Case, target: type[torch.nn.Module]) -> torch.nn.Module:
-    """Return a module whose parameters depend on the case alone."""
+    """Return a new module, in training mode, whose parameters depend only on the case."""
     seed_everything(case.draw_key, case.seed, "init")
     module = target(**dict(case.init or {}))
     return module.to(device=case.device, dtype=dtype_named(case.dtype)).train()

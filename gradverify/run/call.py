@@ -1,4 +1,4 @@
-"""Named inputs to the positional and keyword arguments of one call."""
+"""Arrange named inputs as the positional and keyword arguments of a call."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Call:
 
 
 def arrange(values: Mapping[str, Any], parameters: Sequence[inspect.Parameter] | None, kind: TargetKind) -> Call:
-    """Return the call that gives forward these values by name.
+    """Return the call that passes these values to the parameters of the same names.
 
-    Optional parameters that are not given are not passed; before a positional one that is given they are filled with
-    their defaults, since `Function.apply` takes arguments by position only. Raises InputError.
+    Optional parameters without a value are left out, unless a later positional parameter has a value: then their
+    defaults are passed, since `Function.apply` takes positional arguments only. Raises InputError.
     """
     if parameters is None:
         return Call(names=tuple(values), args=tuple(values.values()))
@@ -43,7 +43,7 @@ _SPREAD = inspect.Parameter.VAR_POSITIONAL
 
 
 def _last_given(values: Mapping[str, Any], positional: Sequence[inspect.Parameter], spread: str | None) -> int:
-    """Return how many positional parameters have to be passed: all of them where something is spread after them."""
+    """Return how many positional parameters must be passed: all of them if *args are passed after them."""
     if spread is not None and spread in values and not _is_empty(values[spread]):
         return len(positional)
     required = [

@@ -1,4 +1,4 @@
-"""The processes that come from this one."""
+"""Child processes: finding them, adopting orphans, and ending with the parent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def children() -> tuple[int, ...]:
-    """Return the process ids of this process's children, dead ones too, where the system says them."""
+    """Return the process ids of this process's children, including zombies; () if there is no /proc."""
     found: list[int] = []
     with suppress(OSError):
         for task in Path("/proc/self/task").iterdir():
@@ -22,12 +22,12 @@ def children() -> tuple[int, ...]:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what descends from this process and has lost its own, where the system knows that."""
+    """Become the parent of descendants whose own parent has ended (Linux only)."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_parent() -> None:
-    """Ask the system to kill this process when its parent ends, however it ends."""
+    """Have the kernel kill this process when its parent ends (Linux only)."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""What an exception of user code is called in a message: its type, its text, and the user's line."""
+"""Describe exceptions of user code in messages: type, text, and the line of the user's code."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _STANDARD_LIBRARY = Path(os.__file__).resolve().parent
 
 
 def describe(error: BaseException) -> str:
-    """Return `Type: text (file.py:12)`; never raises, whatever the exception does when it is printed."""
+    """Return `Type: text (file.py:12)`. Never raises, even if str(error) does."""
     original = error.original if isinstance(error, EvaluationError) else error
     text = _text_of(original)
     name = type(original).__name__
-    said = f"{name}: {text}" if text else name
+    message = f"{name}: {text}" if text else name
     if isinstance(original, SystemExit):
-        said = f"SystemExit by sys.exit({text})"
+        message = f"SystemExit by sys.exit({text})"
     line = _user_line(original)
-    return f"{said} ({line})" if line else said
+    return f"{message} ({line})" if line else message
 
 
 def shown_path(file: str) -> str:
-    """Return a path relative to the current directory where it lies below it."""
+    """Return a path below the current directory as a relative one, any other unchanged."""
     try:
         return _relative(file, Path.cwd())
     except OSError:
@@ -43,32 +43,32 @@ def _relative(file: str, folder: Path) -> str:
 
 def _text_of(error: BaseException) -> str:
     try:
-        said = error.msg if isinstance(error, SyntaxError) and error.lineno else error  # the place is named anyway
-        text = "".join(["", str(said)])  # a str of ours, even where the exception returns a subclass of str
+        message = error.msg if isinstance(error, SyntaxError) and error.lineno else error  # the line is appended anyway
+        text = "".join(["", str(message)])  # a plain str, even if str() returned a subclass
     except BaseException:
         return "its text could not be read"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 
 def _user_line(error: BaseException) -> str:
-    """Return the innermost line that is neither gradverify's nor an installed package's, "" where there is none."""
+    """Return the innermost line of user code as `file.py:12`, "" if there is none."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return f"{shown_path(error.filename)}:{error.lineno}"
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     lines = [line for _, line in traceback.walk_tb(error.__traceback__)]
     for frame, line in zip(reversed(frames), reversed(lines), strict=True):
-        if is_users(frame.f_code.co_filename):
+        if is_user_file(frame.f_code.co_filename):
             return f"{shown_path(frame.f_code.co_filename)}:{line}"
     return ""
 
 
-def is_users(file: str) -> bool:
-    """Tell whether a file is neither gradverify's, nor of an installed package, nor of the standard library."""
+def is_user_file(file: str) -> bool:
+    """True if a file is not part of gradverify, of an installed package or of the standard library."""
     if not Path(file).is_absolute() or f"{os.sep}site-packages{os.sep}" in file:
         return False
-    return not is_ours(file) and not Path(file).resolve().is_relative_to(_STANDARD_LIBRARY)
+    return not is_own_file(file) and not Path(file).resolve().is_relative_to(_STANDARD_LIBRARY)
 
 
-def is_ours(file: str) -> bool:
-    """Tell whether a file is gradverify's."""
+def is_own_file(file: str) -> bool:
+    """True if a file is part of gradverify."""
     return Path(file).resolve().is_relative_to(_OURS)

@@ -1,4 +1,4 @@
-"""What this machine has to compute on."""
+"""The devices of this machine."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 
-def devices_here() -> tuple[str, ...]:
-    """Return every device by name, with the model of those that say it."""
+def available_devices() -> tuple[str, ...]:
+    """Return the name of every device, with its model if known: `cuda:0 NVIDIA H100`."""
     found = ["cpu"]
     for kind in ("cuda", "xpu"):
         backend = _backend(kind)
@@ -22,12 +22,12 @@ def devices_here() -> tuple[str, ...]:
 
 @cache
 def only_cpu() -> bool:
-    """Tell whether there is nothing but the CPU; asking does not set up a GPU."""
+    """True if the CPU is the only device. Does not initialise a GPU."""
     return all(_backend(kind) is None for kind in ("cuda", "xpu", "mps"))
 
 
-def lack_of(device: str) -> str | None:
-    """Return why this machine cannot run on `device`, None where it can."""
+def why_unavailable(device: str) -> str | None:
+    """Return why this machine cannot run on `device`, None if it can."""
     kind, _, index = device.partition(":")
     if kind == "cpu":
         return None
@@ -41,7 +41,7 @@ def lack_of(device: str) -> str | None:
 
 
 def _backend(kind: str) -> Any | None:
-    """Return torch's module for a kind of device, None where it cannot be used here."""
+    """Return torch's module for a kind of device, None if it is not available."""
     backend = getattr(torch, kind, None)
     try:
         return backend if backend is not None and backend.is_available() else None

@@ -1,4 +1,4 @@
-"""Whether what came out is what the spec expects."""
+"""Compare the results of a case with the key `expect` of its spec."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gradverify.result import CheckResult, ExpectedCheck, Finding, Verdict, wors
 
 
 def expected_verdict(case: Case) -> Verdict:
-    """Return the verdict that the spec expects of the case as a whole."""
+    """Return the verdict that the spec expects of the whole case."""
     expect = case.expect
     if not expect.checks:
         return expect.verdict
@@ -17,7 +17,7 @@ def expected_verdict(case: Case) -> Verdict:
 
 
 def is_as_expected(case: Case, verdict: Verdict, checks: Sequence[CheckResult]) -> bool:
-    """Tell whether a case came out as its spec says; a skip always does."""
+    """True if the verdicts, causes and codes are those that the spec expects. A skipped case always is as expected."""
     if verdict is Verdict.SKIP:
         return True
     expect = case.expect
@@ -27,8 +27,8 @@ def is_as_expected(case: Case, verdict: Verdict, checks: Sequence[CheckResult]) 
     return met and _has_cause(expect, checks)
 
 
-def surprise(case: Case, checks: Sequence[CheckResult]) -> str:
-    """Return what the spec expected and what was found, where its `expect` says more than that all should pass."""
+def unmet_expectation(case: Case, checks: Sequence[CheckResult]) -> str:
+    """Return the message `expected …, found …` for a spec with `expect`; "" without one, or if nothing deviates."""
     expect = case.expect
     if not expect.checks and expect.verdict is Verdict.PASS and expect.cause is None:
         return ""
@@ -42,51 +42,51 @@ def surprise(case: Case, checks: Sequence[CheckResult]) -> str:
 
 
 def _expected(expect: Expectation, check: str) -> ExpectedCheck:
-    """Return what is expected of a check; one that is not mentioned must pass."""
+    """Return the expectation for a check; a check that `expect` does not name must pass."""
     return expect.checks.get(check) or ExpectedCheck(check=check, verdict=Verdict.PASS)
 
 
 def _deviations(expect: Expectation, checks: Iterable[CheckResult]) -> Iterator[str]:
-    """Yield what was expected of each check and not found; a skip is always as expected."""
+    """Yield a message for each check that deviates from its expectation. Skipped checks never deviate."""
     for result in checks:
-        wanted = _expected(expect, result.check)
+        expectation = _expected(expect, result.check)
         if result.verdict is Verdict.SKIP:
             continue
-        if result.verdict is not wanted.verdict:
-            yield f"{result.check} {wanted.verdict.value}, found {result.verdict.value}"
+        if result.verdict is not expectation.verdict:
+            yield f"{result.check} {expectation.verdict.value}, found {result.verdict.value}"
         else:
-            yield from _other_cause(wanted, result)
-            yield from _other_codes(wanted, result)
+            yield from _cause_deviations(expectation, result)
+            yield from _code_deviations(expectation, result)
 
 
-def _other_cause(wanted: ExpectedCheck, result: CheckResult) -> Iterator[str]:
-    """Yield the wrong findings that have another cause than the expected one, or none."""
+def _cause_deviations(expectation: ExpectedCheck, result: CheckResult) -> Iterator[str]:
+    """Yield a message if a failed finding does not have the expected cause."""
     wrong = [finding for finding in result.findings if finding.verdict is Verdict.FAIL]
-    if wanted.cause is None or (wrong and all(finding.cause == wanted.cause for finding in wrong)):
+    if expectation.cause is None or (wrong and all(finding.cause == expectation.cause for finding in wrong)):
         return
-    others = dict.fromkeys(_caused(finding) for finding in wrong if finding.cause != wanted.cause)
+    others = dict.fromkeys(_with_cause(finding) for finding in wrong if finding.cause != expectation.cause)
     found = " and ".join(others) or "no finding"
-    yield f"{result.check} to fail by cause {wanted.cause} alone, found {found}"
+    yield f"{result.check} to fail by cause {expectation.cause} alone, found {found}"
 
 
-def _caused(finding: Finding) -> str:
+def _with_cause(finding: Finding) -> str:
     return f"{finding.code} with cause {finding.cause}" if finding.cause else f"{finding.code} without a cause"
 
 
-def _other_codes(wanted: ExpectedCheck, result: CheckResult) -> Iterator[str]:
-    """Yield the codes found where they are not those expected; findings that fail nothing do not count."""
-    told = (finding for finding in result.findings if finding.verdict not in (Verdict.PASS, Verdict.SKIP))
-    codes = sorted({finding.code for finding in told})
-    if wanted.codes and codes != sorted(wanted.codes):
-        yield f"{result.check} to find {' and '.join(wanted.codes)} alone, found {' and '.join(codes) or 'none'}"
+def _code_deviations(expectation: ExpectedCheck, result: CheckResult) -> Iterator[str]:
+    """Yield a message if the codes of the check's findings, remarks excluded, are not the expected codes."""
+    counted = (finding for finding in result.findings if finding.verdict not in (Verdict.PASS, Verdict.SKIP))
+    codes = sorted({finding.code for finding in counted})
+    if expectation.codes and codes != sorted(expectation.codes):
+        yield f"{result.check} to find {' and '.join(expectation.codes)} alone, found {' and '.join(codes) or 'none'}"
 
 
 def _has_cause(expect: Expectation, checks: Iterable[CheckResult]) -> bool:
-    """Tell whether the expected cause was named; it is not asked for where no check that should fail was run."""
+    """True if a check that should fail named the expected cause, or if no such check was run."""
     if expect.cause is None:
         return True
-    asked = [
+    should_fail = [
         result for result in checks if not expect.checks or _expected(expect, result.check).verdict is Verdict.FAIL
     ]
-    named = {finding.cause for result in asked for finding in result.findings}
-    return not asked or expect.cause in named
+    named = {finding.cause for result in should_fail for finding in result.findings}
+    return not should_fail or expect.cause in named

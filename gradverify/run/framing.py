@@ -1,4 +1,4 @@
-"""Messages over a stream socket: their length, then their pickle."""
+"""Messages over a stream socket: a length of 8 bytes, then a pickle."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _HEADER = struct.Struct("<Q")
 
 
 def send_frame(stream: socket.socket, value: object) -> None:
-    """Write one message; raises OSError where nobody listens, and whatever pickle raises."""
+    """Write one message. Raises OSError if the other end is closed, and any exception of pickle."""
     body = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     stream.sendall(_HEADER.pack(len(body)) + body)
 
 
 def receive_frame(stream: socket.socket) -> Any:
-    """Wait for one message of a process that is trusted; raises EOFError where the other end is closed."""
+    """Return the next message of a trusted process, waiting for it. Raises EOFError if the other end is closed."""
     (length,) = _HEADER.unpack(_receive_exactly(stream, _HEADER.size))
     return pickle.loads(_receive_exactly(stream, length))
 
 
 def take_frame(buffer: bytearray) -> Any | None:
-    """Take one message off the front of `buffer`, None where it is not complete.
+    """Remove one message from the front of `buffer` and return it, None if it is not complete.
 
-    It may come from a process that ran user code: raises UnpicklingError where it holds more than plain values.
+    The sender may have run user code: raises UnpicklingError if the message holds classes other than gradverify's.
     """
     if len(buffer) < _HEADER.size:
         return None
@@ -44,8 +44,8 @@ def take_frame(buffer: bytearray) -> Any | None:
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == (builtins.__name__, getattr.__name__):
-            return _member  # how the first releases of Python 3.11 pickle a member of an Enum
-        # The light process imports neither user code nor torch because a message names it.
+            return _member  # the first releases of Python 3.11 pickle a member of an Enum by getattr
+        # Unpickling imports the module that a message names; it must not import user code or torch.
         if module.partition(".")[0] != "gradverify":
             raise pickle.UnpicklingError(f"{module}.{name} does not belong into a message")
         return super().find_class(module, name)

@@ -1,4 +1,4 @@
-"""The engine without workers, for debuggers: nothing is isolated, nothing is captured, no time limit holds."""
+"""The engine without workers, for debuggers: no isolation, no captured output, no time limits."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from gradverify.run.task import EngineEvent, Task, TaskDone, TaskStarted
 
 
 class InProcess:
-    """Performs tasks in this process, one after the other; see Engine for what each method promises."""
+    """Runs tasks in this process, one after the other. See Engine for the methods."""
 
     def __init__(self) -> None:
         self._queue: deque[Task] = deque()
         self._started: Task | None = None
 
     def submit(self, task: Task) -> None:
-        """Take a task; it is performed when its event is asked for."""
+        """Queue a task; `next_event` runs it."""
         self._queue.append(task)
 
     def next_event(self, waiting: Waiting = nullcontext) -> EngineEvent | None:
-        """Say that the next task starts, and at the next call perform it; None when no task is left."""
+        """Return TaskStarted for the next task, and at the next call run it; None when no task is left."""
         if self._started is None:
             if not self._queue:
                 return None
@@ -29,17 +29,17 @@ class InProcess:
             return TaskStarted(key=self._started.key)
         task, self._started = self._started, None
         with waiting():
-            from gradverify.run.run_work import perform  # torch is loaded here, and only if it comes to this
-            from gradverify.run.state import state_now
+            from gradverify.run.run_work import run_work  # loads torch: only when a task runs
+            from gradverify.run.state import current_state
 
-            answer = perform(task.work, state_now())
+            answer = run_work(task.work, current_state())
         return TaskDone(key=task.key, answer=answer)
 
     def cancel(self) -> None:
-        """Drop every task that is not finished."""
+        """Remove every task that is not finished."""
         self._queue.clear()
         self._started = None
 
     def close(self) -> None:
-        """Drop every task."""
+        """Remove every task."""
         self.cancel()

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP, noted at once and acted on where nothing can be lost."""
+"""Ctrl-C, SIGTERM and SIGHUP: counted when they arrive, raised only at places where no result can be lost."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
-Waiting = Callable[[], AbstractContextManager[None]]  # where a block waits, and may be left by KeyboardInterrupt
+Waiting = Callable[[], AbstractContextManager[None]]  # context in which KeyboardInterrupt may be raised
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Interrupts:
-    """The interrupts of one run: counted everywhere, raised as KeyboardInterrupt only where that was allowed."""
+    """The interrupts of one run. They are always counted, and raised as KeyboardInterrupt only in `waiting` blocks."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._tolerated = math.inf  # how many may come before one is raised
+        self._tolerated = math.inf  # interrupts up to this number are counted without raising
 
     def __bool__(self) -> bool:
         return self._count > 0
 
     def note(self, _number: int = signal.SIGINT, _frame: FrameType | None = None) -> None:
-        """Count one interrupt; a signal handler."""
+        """Count one interrupt. This is the signal handler."""
         self._count += 1
         if self._count > self._tolerated:
             raise KeyboardInterrupt
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Raise KeyboardInterrupt for an interrupt that comes in this block, or came before it."""
+        """Raise KeyboardInterrupt for an interrupt during this block or before it."""
         with self._tolerating(0):
             if self:
                 raise KeyboardInterrupt
@@ -40,7 +40,7 @@ class Interrupts:
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
-        """Let one more interrupt pass in this block, as a second tap on the keys, and raise the one after it."""
+        """Ignore one more interrupt in this block, since Ctrl-C is often pressed twice, and raise the next."""
         with self._tolerating(self._count + 1):
             yield
 
@@ -55,9 +55,9 @@ class Interrupts:
 
 @contextmanager
 def held_interrupts() -> Iterator[Interrupts]:
-    """Take over these signals until the block ends, but none that this process was told to ignore, as by nohup.
+    """Handle these signals until the block ends, except signals that this process ignores (nohup).
 
-    Elsewhere than in the main thread none arrives.
+    In other threads than the main thread no signal arrives, and nothing is changed.
     """
     interrupts = Interrupts()
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""The light process's hold on the worker server: it starts the server, asks for workers, and ends them all."""
+"""Start and stop the worker server, and send it orders. Runs in the light process."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from gradverify.errors import GradverifyError
 from gradverify.run.server_protocol import FORK, KILL, NEWS, ORDER
 
-# Nothing that is imported is garbage: looking for some takes a twentieth of the time that torch takes to load. And all
-# that is left in the end belongs to the system: taking it apart first takes a fifth of a second.
+# Imports make no garbage: collecting it takes 5 % of the time that torch takes to load. os._exit skips the teardown of
+# the interpreter, which takes 0.2 s.
 _PROGRAM = """
 import gc, os, sys
 gc.disable()
@@ -22,13 +22,13 @@ from gradverify.run.server import main
 main({fd})
 os._exit(0)
 """
-_PATIENCE = 5.0  # seconds that a server has to end
-# One torch thread per worker; no helper threads in the server either, since it forks.
+_STOP_TIMEOUT = 5.0  # seconds until a server that does not end is killed
+# One thread per worker, and no helper threads in the server: it forks.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 class ServerError(GradverifyError):
-    """The process that starts the workers did not start."""
+    """The worker server could not be started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,22 +36,22 @@ class Server:
     """A running server."""
 
     process: subprocess.Popen[bytes]
-    control: socket.socket  # orders go in, news come out
+    control: socket.socket  # orders are written to it, news are read from it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """Something that happened to a worker."""
+    """An event that the server reports: it is ready, or a worker was forked or has died."""
 
-    what: int
+    what: int  # READY, FORKED or DIED
     process: int
     status: int  # as waitpid gives it
 
 
 def start_server() -> Server:
-    """Start a server in a session of its own: Ctrl-C in the terminal reaches the light process alone.
+    """Start a server in its own session, so that Ctrl-C in the terminal does not reach it.
 
-    Raises ServerError where there is no fork.
+    Raises ServerError if the system has no fork.
     """
     if not hasattr(os, "fork"):
         raise ServerError("this system cannot fork workers; `-j 0` runs without them")
@@ -70,7 +70,7 @@ def start_server() -> Server:
 
 
 def order_worker(server: Server) -> tuple[socket.socket, int]:
-    """Ask for a worker; return the socket to it and the pipe that it prints into. Raises OSError."""
+    """Order a worker; return the socket to it and the descriptor that its output is read from. Raises OSError."""
     ours, theirs = socket.socketpair()
     reading, writing = os.pipe()
     try:
@@ -88,13 +88,13 @@ def order_worker(server: Server) -> tuple[socket.socket, int]:
 
 
 def order_end(server: Server, process: int) -> None:
-    """Have a worker and everything it started killed; news of its death follows."""
+    """Order the server to kill a worker and everything it started; the server reports its death."""
     with contextlib.suppress(OSError):
         server.control.sendall(ORDER.pack(KILL, process))
 
 
 def receive_news(server: Server) -> News | None:
-    """Read one piece of news; None when the server has ended."""
+    """Return the next event of the server, None if the server has ended."""
     data = b""
     while len(data) < NEWS.size:
         try:
@@ -109,14 +109,14 @@ def receive_news(server: Server) -> News | None:
 
 
 def stop_server(server: Server) -> None:
-    """End the server; closing its socket is what tells it to kill every worker first.
+    """Stop the server. When its socket is closed, it kills every worker and ends.
 
-    One that has not started yet, and has no worker, ends by the signal; later it takes no notice of it.
+    SIGTERM ends a server that has not finished loading and has no worker yet; later it ignores the signal.
     """
     server.control.close()
     server.process.terminate()
     try:
-        server.process.wait(_PATIENCE)
+        server.process.wait(_STOP_TIMEOUT)
     except subprocess.TimeoutExpired:
         server.process.kill()
         server.process.wait()

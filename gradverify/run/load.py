@@ -1,4 +1,4 @@
-"""A target's name to the object it names, inside a worker."""
+"""Import the object that a target names, inside a worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_NAMES = 20
 
 
 class LoadError(TargetError):
-    """A target is not there, or its module raised; `problem` says which."""
+    """A target does not exist, or its module raised; `problem` says which."""
 
     def __init__(self, problem: TargetProblem) -> None:
         self.problem = problem
@@ -30,31 +30,31 @@ class LoadError(TargetError):
 
 
 def load(target: Target) -> Any:
-    """Return the object that `target` names; raises LoadError."""
+    """Return the object that `target` names. Raises LoadError."""
     with importable(target):
         return find(target)
 
 
 def find(target: Target) -> Any:
-    """Do the same where what `target` needs is `importable` already; a file is imported once per process."""
+    """Return the same object inside an `importable(target)` block. A file is imported once per process."""
     module = _from_file(Path(target.file)) if target.file is not None else _from_name(target.module or "")
     return _attribute(module, target)
 
 
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise LoadError(_missing(f"there is no file {shown_path(str(path))}", _python_files(path), path.name))
+        raise LoadError(_missing_problem(f"there is no file {shown_path(str(path))}", _python_files(path), path.name))
     path = resolved(str(path))
     name = private_name("file", path)
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise LoadError(_missing(f"{shown_path(str(path))} is not a Python file", (), ""))
+        raise LoadError(_missing_problem(f"{shown_path(str(path))} is not a Python file", (), ""))
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs: dataclasses and pickle look their module up
+    sys.modules[name] = module  # before it runs: dataclasses and pickle look up their module
     try:
-        _guarded(lambda: spec.loader.exec_module(module) if spec.loader else None, shown_path(str(path)))
+        _imported(lambda: spec.loader.exec_module(module) if spec.loader else None, shown_path(str(path)))
     except BaseException:
         sys.modules.pop(name, None)
         raise
@@ -63,18 +63,18 @@ def _from_file(path: Path) -> ModuleType:
 
 def _from_name(name: str) -> ModuleType:
     try:
-        module: ModuleType = _guarded(lambda: importlib.import_module(name), name)
+        module: ModuleType = _imported(lambda: importlib.import_module(name), name)
         return module
     except LoadError as error:
         cause = error.__cause__
         absent = cause.name if isinstance(cause, ModuleNotFoundError) else None
         if absent is not None and (name == absent or name.startswith(f"{absent}.")):
-            raise LoadError(_missing(_no_module(absent), (), "")) from cause
+            raise LoadError(_missing_problem(_no_module(absent), (), "")) from cause
         raise
 
 
 def _no_module(name: str) -> str:
-    """Return where a module was looked for in vain, and what to do."""
+    """Return the message for a module that does not exist: where it was searched, and what to do."""
     package, _, part = name.rpartition(".")
     if package:
         return f"there is no module `{name}`: `{package}` can be imported, but holds no module `{part}`"
@@ -85,8 +85,8 @@ def _no_module(name: str) -> str:
     )
 
 
-def _guarded(run: Callable[[], Any], what: str) -> Any:
-    """Run the user's module; whatever it raises becomes a LoadError with the line that raised."""
+def _imported(run: Callable[[], Any], what: str) -> Any:
+    """Return run(), the import of the user's module. Any exception becomes a LoadError with the line that raised."""
     try:
         return run()
     except KeyboardInterrupt:
@@ -108,7 +108,7 @@ def _attribute(module: ModuleType, target: Target) -> Any:
         except AttributeError as error:
             owner = ".".join(target.name.split(".")[:number]) or _name_of_module(target)
             names = _callables(found)
-            raise LoadError(_missing(f"{owner} has no `{part}`", names, part)) from error
+            raise LoadError(_missing_problem(f"{owner} has no `{part}`", names, part)) from error
         except Exception as error:
             raise LoadError(
                 TargetProblem(absence=Absence.RAISED, message=f"looking up {target.name} raised {describe(error)}")
@@ -116,14 +116,14 @@ def _attribute(module: ModuleType, target: Target) -> Any:
     return found
 
 
-def _missing(message: str, names: tuple[str, ...], wanted: str) -> TargetProblem:
+def _missing_problem(message: str, names: tuple[str, ...], wanted: str) -> TargetProblem:
     near = difflib.get_close_matches(wanted, names, n=3)
     ordered = (*near, *(name for name in names if name not in near))
     return TargetProblem(absence=Absence.MISSING, message=message, names=ordered[:_MOST_NAMES])
 
 
 def _callables(owner: Any) -> tuple[str, ...]:
-    """Return the public names defined there that could be verified, Function subclasses first."""
+    """Return the public callables defined in a module or class, Function subclasses first."""
     home = owner.__name__ if isinstance(owner, ModuleType) else getattr(owner, "__module__", None)
     found = {
         name: value

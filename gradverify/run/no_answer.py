@@ -1,4 +1,4 @@
-"""Tasks without an answer to results that say why."""
+"""Results for tasks whose worker crashed or ran out of time."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from collections.abc import Sequence
 from gradverify.case import Absence, Case, Target, TargetProblem
 from gradverify.problem import broken_off, not_run
 from gradverify.result import PRINTED, CaseResult, CheckResult, Verdict
-from gradverify.run.outcome import could_not_run, judged
+from gradverify.run.outcome import case_result, could_not_run
 from gradverify.run.task import Loss, TaskLost
 
 
 def lost_case(case: Case, lost: TaskLost) -> CaseResult:
-    """Return the result of a case that took its worker with it, or took too long.
+    """Return the result of a case whose worker crashed or ran out of time.
 
-    Checks that had finished keep their results; the check that was running has a finding that says what happened.
+    Checks that had finished keep their results; the check that was running gets a finding with the reason.
     """
-    code, message = _why(lost, case.timeout)
+    code, message = _code_and_message(lost, case.timeout)
     if lost.checks is None:
         return could_not_run(case, code, message, seconds=lost.seconds)
-    *finished, last = (*lost.checks, *map(_nothing_yet, case.checks[len(lost.checks) : len(lost.checks) + 1]))
-    checks = with_rest((*finished, broken_off(last, code, message)), case.checks)
-    return judged(case, checks, source=None, seconds=lost.seconds)
+    *finished, last = (*lost.checks, *map(_not_finished, case.checks[len(lost.checks) : len(lost.checks) + 1]))
+    checks = with_skipped_rest((*finished, broken_off(last, code, message)), case.checks)
+    return case_result(case, checks, source=None, seconds=lost.seconds)
 
 
-def with_rest(finished: tuple[CheckResult, ...], checks: Sequence[str]) -> tuple[CheckResult, ...]:
-    """Return the results up to a check that did not finish, and a skip for each check after it."""
+def with_skipped_rest(finished: tuple[CheckResult, ...], checks: Sequence[str]) -> tuple[CheckResult, ...]:
+    """Return the results up to a check that did not finish, followed by a skip for each later check."""
     return (*finished, *(not_run(name, after=finished[-1]) for name in checks[len(finished) :]))
 
 
 def lost_target(target: Target, lost: TaskLost, timeout: float) -> TargetProblem:
-    """Return why a target could not be loaded when importing it did not come to an end."""
-    code, message = _why(lost, timeout)
+    """Return the problem of a target whose import crashed its worker or ran out of time."""
+    code, message = _code_and_message(lost, timeout)
     return TargetProblem(absence=Absence.RAISED, message=f"importing {target.written}: {message}", code=code)
 
 
-def _nothing_yet(check: str) -> CheckResult:
+def _not_finished(check: str) -> CheckResult:
     return CheckResult(check=check, verdict=Verdict.SKIP)
 
 
-def _why(lost: TaskLost, timeout: float) -> tuple[str, str]:
-    code, said = ("GV904", f"timed out after {timeout:g} s") if lost.loss is Loss.TIMEOUT else ("GV905", lost.detail)
-    said = f"{said}, last in {lost.place}" if lost.place else said
-    return code, f"{said}{PRINTED}{lost.output}" if lost.output else said
+def _code_and_message(lost: TaskLost, timeout: float) -> tuple[str, str]:
+    code, text = ("GV904", f"timed out after {timeout:g} s") if lost.loss is Loss.TIMEOUT else ("GV905", lost.detail)
+    text = f"{text}, last in {lost.place}" if lost.place else text
+    return code, f"{text}{PRINTED}{lost.output}" if lost.output else text

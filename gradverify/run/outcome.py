@@ -1,4 +1,4 @@
-"""Results of cases: those that were run, and those that could not be."""
+"""Build the results of cases that were run, could not be run, or were skipped."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 from gradverify.case import Case
 from gradverify.result import CaseResult, CheckResult, Source, Verdict, worst
-from gradverify.run.expectations import expected_verdict, is_as_expected, surprise
+from gradverify.run.expectations import expected_verdict, is_as_expected, unmet_expectation
 
 
-def judged(case: Case, checks: Sequence[CheckResult], *, source: Source | None, seconds: float) -> CaseResult:
+def case_result(case: Case, checks: Sequence[CheckResult], *, source: Source | None, seconds: float) -> CaseResult:
     """Return the result of a case whose checks have been run."""
     verdict = worst(result.verdict for result in checks)
-    message = "" if is_as_expected(case, verdict, checks) else surprise(case, checks)
+    message = "" if is_as_expected(case, verdict, checks) else unmet_expectation(case, checks)
     return _result(case, verdict, source=source, seconds=seconds, message=message, checks=tuple(checks))
 
 
 def could_not_run(
     case: Case, code: str, message: str, *, source: Source | None = None, seconds: float = 0.0
 ) -> CaseResult:
-    """Return the result of a case that could not be run, with the code that names why."""
+    """Return the result of a case that could not be run, with a GV9xx code."""
     return _result(case, Verdict.ERROR, source=source, seconds=seconds, message=f"{code}: {message}")
 
 

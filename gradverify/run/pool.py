@@ -1,8 +1,8 @@
-"""The engine of one machine: worker processes that live for many tasks, none of which can harm another.
+"""The engine of one machine: worker processes that run many tasks each, isolated from each other.
 
-This process stays light: torch is loaded once, in a server that every worker is forked from. A task that takes too
-long is killed with everything it started; one whose worker dies is said to have crashed, once it has done so in a
-worker that nothing had run in before.
+This process does not load torch. A server loads it once and forks every worker. A task that exceeds its time limit is
+killed with every process it started. A task counts as crashed only if it kills a worker that has run no other task;
+otherwise it is run again in such a worker.
 """
 
 from __future__ import annotations
@@ -14,240 +14,252 @@ from collections import deque
 from collections.abc import Iterator
 
 from gradverify.run.backlog import Backlog
-from gradverify.run.crash_report import end_of, last_words
+from gradverify.run.crash_report import crash_report, last_lines
 from gradverify.run.interrupts import Waiting
 from gradverify.run.launch import Server, ServerError, order_end, order_worker, receive_news, start_server, stop_server
 from gradverify.run.server_protocol import DIED, FORKED, READY
-from gradverify.run.task import Begun, EngineEvent, Loss, Progress, Reply, Task, TaskDone, TaskLost, TaskStarted
-from gradverify.run.worker_handle import Doom, Link, drain, ending, give, hang_up, hear
+from gradverify.run.task import EngineEvent, Loss, Progress, Reply, Task, TaskDone, TaskLost, TaskStarted, WorkStarted
+from gradverify.run.worker_handle import (
+    EndReason,
+    WorkerHandle,
+    close_handle,
+    ending,
+    read_output,
+    receive_messages,
+    send_task,
+)
 
-_DYING = 0.25  # seconds
+_DEATH_GRACE = 0.25  # seconds between the end of a worker's socket and killing it; a dying worker closes it first
 
 
 class LocalPool:
-    """Worker processes on this machine; see Engine for what each method promises."""
+    """Worker processes on this machine. See Engine for the methods."""
 
     def __init__(self, workers: int) -> None:
-        self._workers = workers  # how many may live at a time
+        self._workers = workers  # the most that live at a time
         self._backlog = Backlog()
         self._events: deque[EngineEvent] = deque()
-        self._links: list[Link] = []
-        self._unborn: deque[Link] = deque()  # ordered, in the order in which the server will name them
+        self._living: list[WorkerHandle] = []
+        self._ordered: deque[WorkerHandle] = deque()  # without a process id yet, in the order of the server's reports
         self._selector = selectors.DefaultSelector()
         self._server: Server | None = None
-        self._ready = False  # the server has said that it is there
+        self._ready = False  # True once the server has reported READY
 
     def start(self) -> None:
-        """Start the server, which takes a moment to load torch, before the first task needs it. Raises ServerError."""
+        """Start the server, which then loads torch, if it is not running. Raises ServerError."""
         if self._server is None:
             self._server, self._ready = start_server(), False
             self._selector.register(self._server.control, selectors.EVENT_READ, None)
 
     def submit(self, task: Task) -> None:
-        """Take a task; it starts when there is a worker for it."""
+        """Queue a task; it starts when a worker is idle."""
         self._backlog.add(task)
 
     def next_event(self, waiting: Waiting = contextlib.nullcontext) -> EngineEvent | None:
-        """Return the next event, None when no task is left. Raises ServerError where workers cannot be had."""
+        """Return the next event, None when no task is left. Raises ServerError if the server cannot be started."""
         while not self._events:
             self._assign()
-            if not self._backlog and not any(link.task for link in self._links):
+            if not self._backlog and not any(worker.task for worker in self._living):
                 return None
-            with waiting():  # nothing is lost where this ends early: what is ready stays ready
-                ready = self._selector.select(self._patience())
+            with waiting():  # an interrupt here loses nothing: descriptors stay ready
+                ready = self._selector.select(self._select_timeout())
             for key, _ in ready:
-                self._notice(key.data, key.fd)
-            self._expire()
-        self._assign()  # no worker waits while somebody looks at the event
+                self._dispatch(key.data, key.fd)
+            self._end_overdue()
+        self._assign()  # workers get tasks before the caller handles the event
         return self._events.popleft()
 
     def cancel(self) -> None:
-        """Drop every task that is not finished; no event follows for them."""
+        """Drop every unfinished task; no event follows for them."""
         self._backlog.clear()
         self._events.clear()
-        for link in self._links:
-            if link.task is not None:
-                link.task = None
-                self._doom(link, Doom.DROPPED)
+        for worker in self._living:
+            if worker.task is not None:
+                worker.task = None
+                self._end_worker(worker, EndReason.DROPPED)
 
     def close(self) -> None:
-        """End every worker at once; nothing can be submitted afterwards."""
+        """Kill every worker. Nothing can be submitted afterwards."""
         self._backlog.clear()
-        for link in list(self._links):
-            self._forget(link)
+        for worker in list(self._living):
+            self._remove(worker)
         if self._server is not None:
             stop_server(self._server)
             self._server = None
         self._selector.close()
 
     def _assign(self) -> None:
-        """Give tasks to workers that wait, and order workers while there are more tasks than that."""
+        """Send tasks to idle workers, and order new workers for the others."""
         while True:
-            task = self._backlog.first({link.task.resource for link in self._links if link.task})
-            link = self._worker_for(task) if task else None
-            if task is None or link is None:
+            task = self._backlog.first({worker.task.resource for worker in self._living if worker.task})
+            worker = self._worker_for(task) if task else None
+            if task is None or worker is None:
                 return
             self._backlog.take(task)
-            give(link, task)
+            send_task(worker, task)
 
-    def _worker_for(self, task: Task) -> Link | None:
-        """Return an idle worker, or a new one if there may be more; a suspect task gets one that is as good as new."""
-        fresh = self._backlog.wants_fresh_worker(task)
-        idle = [link for link in self._links if link.task is None and link.doom is None and link.deaf is None]
-        fit = [link for link in idle if not (fresh and link.served)]
-        if fit:  # a worker that has used the GPU before holds its memory already
-            return min(fit, key=lambda link: link.resource != task.resource)
-        if len(self._links) < self._workers:
-            return self._order()
-        if idle and not any(link.doom for link in self._links):
-            self._doom(idle[0], Doom.SPENT)  # there is room when it has died
+    def _worker_for(self, task: Task) -> WorkerHandle | None:
+        """Return an idle worker, else a new one, else None. A suspect task gets one that has run no task."""
+        fresh = self._backlog.needs_fresh_worker(task)
+        idle = [
+            worker
+            for worker in self._living
+            if worker.task is None and worker.end_reason is None and worker.closed_since is None
+        ]
+        fit = [worker for worker in idle if not (fresh and worker.served)]
+        if fit:  # prefer one that has used the same GPU: it holds memory there
+            return min(fit, key=lambda worker: worker.resource != task.resource)
+        if len(self._living) < self._workers:
+            return self._order_worker()
+        if idle and not any(worker.end_reason for worker in self._living):
+            self._end_worker(idle[0], EndReason.SPENT)  # a new worker replaces it after its death
         return None
 
-    def _order(self) -> Link:
+    def _order_worker(self) -> WorkerHandle:
         self.start()
         assert self._server is not None
         channel, output = order_worker(self._server)
-        link = Link(channel=channel, output=output)
-        self._links.append(link)
-        self._unborn.append(link)
-        self._selector.register(channel, selectors.EVENT_READ, link)
-        self._selector.register(output, selectors.EVENT_READ, link)
-        return link
+        worker = WorkerHandle(channel=channel, output=output)
+        self._living.append(worker)
+        self._ordered.append(worker)
+        self._selector.register(channel, selectors.EVENT_READ, worker)
+        self._selector.register(output, selectors.EVENT_READ, worker)
+        return worker
 
-    def _patience(self) -> float | None:
-        """Return the seconds until the first worker has to be ended, None where none has a limit yet."""
-        deadlines = [deadline for link in self._links for deadline, _ in _deadlines(link)]
+    def _select_timeout(self) -> float | None:
+        """Return the seconds until the next deadline of a worker, None if there is none."""
+        deadlines = [deadline for worker in self._living for deadline, _ in _deadlines(worker)]
         return max(min(deadlines) - time.monotonic(), 0.0) if deadlines else None
 
-    def _expire(self) -> None:
+    def _end_overdue(self) -> None:
         now = time.monotonic()
-        for link in self._links:
-            for deadline, doom in _deadlines(link):
+        for worker in self._living:
+            for deadline, end_reason in _deadlines(worker):
                 if now >= deadline:
-                    self._doom(link, doom)
+                    self._end_worker(worker, end_reason)
 
-    def _notice(self, link: Link | None, descriptor: int) -> None:
-        if link is None:
-            self._hear_server()
-        elif link not in self._links:
-            return  # forgotten a moment ago
-        elif descriptor == link.output:
-            if not drain(link):
-                self._selector.unregister(link.output)
+    def _dispatch(self, worker: WorkerHandle | None, descriptor: int) -> None:
+        if worker is None:
+            self._read_server()
+        elif worker not in self._living:
+            return  # removed while handling the descriptors before this one
+        elif descriptor == worker.output:
+            if not read_output(worker):
+                self._selector.unregister(worker.output)
         else:
-            self._hear_worker(link)
+            self._read_worker(worker)
 
-    def _hear_worker(self, link: Link) -> None:
-        for message in hear(link):
-            if isinstance(message, Begun):
-                self._begin(link)
+    def _read_worker(self, worker: WorkerHandle) -> None:
+        for message in receive_messages(worker):
+            if isinstance(message, WorkStarted):
+                self._begin(worker)
             elif isinstance(message, Progress):
-                link.checks = message.checks
+                worker.checks = message.checks
             elif isinstance(message, Reply):
-                self._finish(link, message)
-        if link.deaf is not None:
+                self._finish(worker, message)
+        if worker.closed_since is not None:
             with contextlib.suppress(KeyError):
-                self._selector.unregister(link.channel)
+                self._selector.unregister(worker.channel)
 
-    def _begin(self, link: Link) -> None:
-        link.begun = time.monotonic()
-        if link.task is not None and self._backlog.is_news(link.task):
-            self._events.append(TaskStarted(key=link.task.key))
+    def _begin(self, worker: WorkerHandle) -> None:
+        worker.begun = time.monotonic()
+        if worker.task is not None and self._backlog.is_first_start(worker.task):
+            self._events.append(TaskStarted(key=worker.task.key))
 
-    def _finish(self, link: Link, reply: Reply) -> None:
-        drain(link)  # what it printed is its own, not the next task's
-        if link.task is not None:
-            self._backlog.settle(link.task)
-            self._events.append(TaskDone(key=link.task.key, answer=reply.answer))
-        link.task, link.begun = None, None
-        link.served += 1
+    def _finish(self, worker: WorkerHandle, reply: Reply) -> None:
+        read_output(worker)  # before the next task prints
+        if worker.task is not None:
+            self._backlog.settle(worker.task)
+            self._events.append(TaskDone(key=worker.task.key, answer=reply.answer))
+        worker.task, worker.begun = None, None
+        worker.served += 1
         if reply.spent:
-            self._doom(link, Doom.SPENT)
+            self._end_worker(worker, EndReason.SPENT)
 
-    def _doom(self, link: Link, doom: Doom) -> None:
-        """Have a worker killed; the first reason counts."""
-        link.doom = link.doom or doom
-        if self._server is not None and link.process is not None:
-            order_end(self._server, link.process)
+    def _end_worker(self, worker: WorkerHandle, end_reason: EndReason) -> None:
+        """Order the death of a worker; the first reason is kept."""
+        worker.end_reason = worker.end_reason or end_reason
+        if self._server is not None and worker.process is not None:
+            order_end(self._server, worker.process)
 
-    def _hear_server(self) -> None:
+    def _read_server(self) -> None:
         assert self._server is not None
         news = receive_news(self._server)
         if news is None:
-            self._lose_server()
+            self._replace_server()
         elif news.what == READY:
             self._ready = True
         elif news.what == FORKED:
-            self._name(self._unborn.popleft(), news.process)
+            self._set_process(self._ordered.popleft(), news.process)
         elif news.what == DIED:
-            link = next((link for link in self._links if link.process == news.process), None)
-            if link is not None:
-                self._bury(link, ending(news.status, link.doom))
+            worker = next((worker for worker in self._living if worker.process == news.process), None)
+            if worker is not None:
+                self._handle_death(worker, ending(news.status, worker.end_reason))
 
-    def _name(self, link: Link, process: int) -> None:
+    def _set_process(self, worker: WorkerHandle, process: int) -> None:
         if not process:
-            self._bury(link, "could not be given a process")
+            self._handle_death(worker, "could not be given a process")
             return
-        link.process = process
-        if link.doom is not None and self._server is not None:
+        worker.process = process
+        if worker.end_reason is not None and self._server is not None:
             order_end(self._server, process)
 
-    def _bury(self, link: Link, how: str) -> None:
-        """Say what became of a dead worker's task."""
-        self._hear_worker(link)  # it may have answered before it died
-        drain(link)
-        task = link.task
-        self._forget(link)
+    def _handle_death(self, worker: WorkerHandle, detail: str) -> None:
+        """Remove a dead worker, and retry its task or report it lost."""
+        self._read_worker(worker)  # it may have replied before it died
+        read_output(worker)
+        task = worker.task
+        self._remove(worker)
         if task is None:
             return
-        if link.doom is Doom.TIMEOUT:
-            self._lose(link, task, Loss.TIMEOUT, "")
-        elif not self._backlog.try_again(task, begun=link.begun is not None, served=link.served):
-            self._lose(link, task, Loss.CRASH, how)
+        if worker.end_reason is EndReason.TIMEOUT:
+            self._report_lost(worker, task, Loss.TIMEOUT, "")
+        elif not self._backlog.retry(task, begun=worker.begun is not None, served=worker.served):
+            self._report_lost(worker, task, Loss.CRASH, detail)
 
-    def _lose(self, link: Link, task: Task, loss: Loss, detail: str) -> None:
+    def _report_lost(self, worker: WorkerHandle, task: Task, loss: Loss, detail: str) -> None:
         self._backlog.settle(task)
-        seconds = time.monotonic() - link.begun if link.begun is not None else 0.0
-        words = last_words(link.tail.decode("utf-8", "replace"))
-        output = end_of(words.printed)
+        seconds = time.monotonic() - worker.begun if worker.begun is not None else 0.0
+        report = crash_report(worker.tail.decode("utf-8", "replace"))
+        output = last_lines(report.printed)
         self._events.append(
             TaskLost(
                 key=task.key,
                 loss=loss,
                 detail=detail,
                 output=output,
-                place=words.place,
+                place=report.place,
                 seconds=seconds,
-                checks=link.checks,
+                checks=worker.checks,
             )
         )
 
-    def _lose_server(self) -> None:
-        """Go on with another server; what was running went down with this one."""
+    def _replace_server(self) -> None:
+        """Stop a server that has ended; the next order starts another. All running workers are dead."""
         assert self._server is not None
         self._selector.unregister(self._server.control)
         stop_server(self._server)
         self._server = None
         if not self._ready:
             raise ServerError("the process that starts the workers did not start; `-j 0` runs without workers")
-        for link in list(self._links):
-            self._bury(link, "crashed: the process that starts the workers was killed")
+        for worker in list(self._living):
+            self._handle_death(worker, "crashed: the process that starts the workers was killed")
 
-    def _forget(self, link: Link) -> None:
-        self._links.remove(link)
-        if link in self._unborn:
-            self._unborn.remove(link)
-        for end in (link.channel, link.output):
+    def _remove(self, worker: WorkerHandle) -> None:
+        self._living.remove(worker)
+        if worker in self._ordered:
+            self._ordered.remove(worker)
+        for end in (worker.channel, worker.output):
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(end)
-        hang_up(link)
+        close_handle(worker)
 
 
-def _deadlines(link: Link) -> Iterator[tuple[float, Doom]]:
-    """Yield when a worker has to be ended, and why; nothing where it was told to end already."""
-    if link.doom is not None:
+def _deadlines(worker: WorkerHandle) -> Iterator[tuple[float, EndReason]]:
+    """Yield the monotonic times at which to kill a worker, with the reasons; none if its death is ordered already."""
+    if worker.end_reason is not None:
         return
-    if link.task is not None and link.begun is not None:
-        yield link.begun + link.task.timeout, Doom.TIMEOUT
-    if link.deaf is not None:  # a process that dies closes its socket a moment before its death is known
-        yield link.deaf + _DYING, Doom.DEAF
+    if worker.task is not None and worker.begun is not None:
+        yield worker.begun + worker.task.timeout, EndReason.TIMEOUT
+    if worker.closed_since is not None:  # or it is dying: then the server reports its death soon
+        yield worker.closed_since + _DEATH_GRACE, EndReason.CHANNEL_CLOSED

@@ -1,4 +1,4 @@
-"""Checks on a problem: the one path that the runner and the Python API share."""
+"""Run checks on a problem. The runner and the Python API both go through here."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from gradverify.checks.registry import run_check
 from gradverify.core.model.problem import Problem
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult
-from gradverify.run.no_answer import with_rest
-from gradverify.run.surrogate import Surrogate, gradcheck_held_against
+from gradverify.run.no_answer import with_skipped_rest
+from gradverify.run.surrogate import Surrogate, gradcheck_against
 
-Tell = Callable[[tuple[CheckResult, ...]], None]
+OnProgress = Callable[[tuple[CheckResult, ...]], None]
 
 
-def told_to_nobody(_finished: tuple[CheckResult, ...]) -> None:
-    """Ignore results until all of them are there."""
+def ignore_progress(_results: tuple[CheckResult, ...]) -> None:
+    """Do nothing with the results so far."""
 
 
 def run_checks(
     problem: Problem,
     checks: Sequence[str],
     settings_of: Mapping[str, Settings],
-    tell: Tell = told_to_nobody,
+    on_progress: OnProgress = ignore_progress,
     surrogate: Surrogate | None = None,
 ) -> tuple[CheckResult, ...]:
-    """Run each check with its own settings, in the order given; they seed all generators.
+    """Return the results of the checks, run in the order given, each with its own settings.
 
-    `tell` is called with the results so far before the first check and after each. Checks after one that ran out of
-    time are skipped. Where there is a surrogate, gradcheck takes differences of it, and gradgradcheck its kinks for
-    those of forward.
+    `on_progress` is called with the results so far before the first check and after each. Checks after one that ran
+    out of time are skipped. With a surrogate, gradcheck takes differences of the surrogate, and gradgradcheck uses
+    the surrogate's kinks in place of forward's. All global generators are seeded.
     """
     finished: tuple[CheckResult, ...] = ()
-    tell(finished)
+    on_progress(finished)
     for name in checks:
         finished = (*finished, _run(name, problem, settings_of[name], surrogate))
-        tell(finished)
+        on_progress(finished)
         if any(finding.code == "GV904" for finding in finished[-1].findings):
             break
-    return with_rest(finished, checks)
+    return with_skipped_rest(finished, checks)
 
 
 def _run(name: str, problem: Problem, settings: Settings, surrogate: Surrogate | None) -> CheckResult:
     if surrogate is None:
         return run_check(name, problem, settings, diagnose)
     if name == gradcheck.NAME:
-        return gradcheck_held_against(surrogate, settings, diagnose)
+        return gradcheck_against(surrogate, settings, diagnose)
     return run_check(name, surrogate.problem if name == gradgradcheck.NAME else problem, settings, diagnose)
 
 

@@ -1,4 +1,4 @@
-"""One piece of work to its answer, in the process that has torch."""
+"""Do one piece of work, in a process that has torch: run a case, load a target, or list the devices."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ from gradverify.case import Absence, Case, Target, TargetProblem
 from gradverify.core.model.deadline import Deadline
 from gradverify.run.arguments import seed_everything
 from gradverify.run.describe_exception import describe
-from gradverify.run.devices import devices_here
+from gradverify.run.devices import available_devices
 from gradverify.run.load import LoadError, load
 from gradverify.run.outcome import could_not_run
-from gradverify.run.run_case import execute
-from gradverify.run.run_checks import Tell, told_to_nobody
+from gradverify.run.run_case import run_case
+from gradverify.run.run_checks import OnProgress, ignore_progress
 from gradverify.run.signature import signature_of
 from gradverify.run.source import source_of
-from gradverify.run.state import State, undisturbed
+from gradverify.run.state import State, state_restored
 from gradverify.run.task import Answer, Devices, Loaded, Work
 
 
-def perform(work: Work, state: State, deadline: Deadline | None = None, tell: Tell = told_to_nobody) -> Answer:
-    """Return the answer, with the process put back to `state`; raises nothing but KeyboardInterrupt.
+def run_work(
+    work: Work, state: State, deadline: Deadline | None = None, on_progress: OnProgress = ignore_progress
+) -> Answer:
+    """Return the answer, and restore `state` afterwards. Raises nothing but KeyboardInterrupt.
 
-    The checks of a case end at the deadline; `tell` is called with their results as they come.
+    The checks of a case stop at the deadline; `on_progress` is called with their results so far.
     """
-    with undisturbed(state):
-        torch.set_num_threads(1)  # sums come out the same with and without workers
-        seed_everything("import")  # and so does what a module draws when it is imported, whichever case is the first
+    with state_restored(state):
+        torch.set_num_threads(1)  # sums round the same with and without workers
+        seed_everything("import")  # so that a module draws the same numbers when the first case imports it
         if isinstance(work, Case):
-            return execute(work, deadline, tell)
+            return run_case(work, deadline, on_progress)
         if isinstance(work, Target):
             return inspect_target(work)
-        return Devices(names=devices_here())
+        return Devices(names=available_devices())
 
 
 def inspect_target(target: Target) -> Loaded | TargetProblem:
-    """Load a target and return what its forward takes, or why there is none."""
+    """Load a target; return the signature of its forward, or the problem."""
     try:
         found = load(target)
         return Loaded(signature=signature_of(found), source=source_of(found))
@@ -44,7 +46,7 @@ def inspect_target(target: Target) -> Loaded | TargetProblem:
 
 
 def interrupted_by_itself(work: Work, error: BaseException) -> Answer:
-    """Return the answer of work whose own code raised KeyboardInterrupt."""
+    """Return the answer for work whose user code raised KeyboardInterrupt."""
     if isinstance(work, Case):
         return could_not_run(work, "GV902", describe(error))
     if isinstance(work, Target):

@@ -1,6 +1,6 @@
-"""The process that has torch loaded and forks workers from itself; it runs no user code and never touches a GPU.
+"""The server: a process that has loaded torch and forks workers. It runs no user code and does not use a GPU.
 
-It ends, and every worker with it, as soon as the process that started it does.
+It ends together with the process that started it, and kills its workers first.
 """
 
 from __future__ import annotations
@@ -20,40 +20,42 @@ from gradverify.run.descendants import adopt_orphans, children, end_with_parent
 from gradverify.run.server_protocol import DIED, FORK, FORKED, NEWS, ORDER, READY
 from gradverify.run.worker import serve
 
-# What torch.autograd.grad imports when it is first called: once here, not once in every worker.
+# Modules that torch.autograd.grad imports at its first call: imported here once, not in every worker.
 _IMPORTED_LATE = ("torch.fx.experimental.symbolic_shapes", "torch.utils._device")
 
 
 def main(control_fd: int) -> None:
-    """Take orders from the socket `control_fd` until its other end is closed."""
+    """Handle orders from the socket `control_fd` until its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     wake_read, wake_write = os.pipe()
     for end in (wake_read, wake_write):
         os.set_blocking(end, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler, so that the wake-up pipe is written to
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # any handler: without one, the wake-up pipe is not written
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     for module in _IMPORTED_LATE:
         with suppress(ImportError):
             importlib.import_module(module)
-    keep_what_is_freed()  # workers inherit it, and need not ask for that block within the memory that a case may take
+    keep_what_is_freed()  # inherited by workers: the block does not count towards the memory limit of a case
     adopt_orphans()
     gc.collect()
-    gc.freeze()  # what workers never free stays shared with them
+    gc.freeze()  # objects in memory shared with workers are not collected, so their pages stay shared
     gc.enable()
     control = socket.socket(fileno=control_fd)
-    living: set[int] = set()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on there may be workers, which end first
+    workers: set[int] = set()
+    signal.signal(
+        signal.SIGTERM, signal.SIG_IGN
+    )  # from here on workers may exist: they are killed before the server ends
     try:
         control.sendall(NEWS.pack(READY, os.getpid(), 0))
-        _loop(control, (wake_read, wake_write), living)
+        _loop(control, (wake_read, wake_write), workers)
     except (EOFError, OSError):
         pass
     finally:
-        _end_all(living)
+        _end_all(workers)
         control.close()
 
 
-def _loop(control: socket.socket, wake: tuple[int, int], living: set[int]) -> None:
+def _loop(control: socket.socket, wake: tuple[int, int], workers: set[int]) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(control, selectors.EVENT_READ)
         selector.register(wake[0], selectors.EVENT_READ)
@@ -62,12 +64,12 @@ def _loop(control: socket.socket, wake: tuple[int, int], living: set[int]) -> No
             if wake[0] in ready:
                 with suppress(BlockingIOError):
                     os.read(wake[0], 4096)
-                _reap(control, living)
+                _reap(control, workers)
             if control.fileno() in ready:
-                _obey(control, wake, living)
+                _handle_order(control, wake, workers)
 
 
-def _obey(control: socket.socket, wake: tuple[int, int], living: set[int]) -> None:
+def _handle_order(control: socket.socket, wake: tuple[int, int], workers: set[int]) -> None:
     order, fds, _, _ = socket.recv_fds(control, ORDER.size, 2)
     if not order:
         raise EOFError
@@ -77,23 +79,23 @@ def _obey(control: socket.socket, wake: tuple[int, int], living: set[int]) -> No
     if what == FORK:
         child = _fork(control, wake, fds[0], fds[1])
         if child:
-            living.add(child)
+            workers.add(child)
         control.sendall(NEWS.pack(FORKED, child, 0))
-    elif pid in living:
+    elif pid in workers:
         _end_group(pid)
 
 
 def _fork(control: socket.socket, wake: tuple[int, int], channel: int, output: int) -> int:
-    """Return the new worker's process, 0 where the system has none left to give."""
+    """Return the new worker's process id, 0 if fork failed."""
     server = os.getpid()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads beside a fork: there are none that matter
+            warnings.simplefilter("ignore", DeprecationWarning)  # fork warns of other threads; none here matters
             child = os.fork()
         if child == 0:
             _become_worker(control, wake, channel, output, server)
         with suppress(OSError):
-            os.setpgid(child, child)  # here and in the child, so that it holds whoever comes first
+            os.setpgid(child, child)  # in the parent and in the child: either may run first
         return child
     except OSError:
         return 0
@@ -103,7 +105,7 @@ def _fork(control: socket.socket, wake: tuple[int, int], channel: int, output: i
 
 
 def _become_worker(control: socket.socket, wake: tuple[int, int], channel: int, output: int, server: int) -> None:
-    """Run a worker and end the process; never returns."""
+    """Run a worker in the forked process. Never returns."""
     code = 1
     try:
         os.setpgid(0, 0)
@@ -117,7 +119,7 @@ def _become_worker(control: socket.socket, wake: tuple[int, int], channel: int, 
         end_with_parent()
         if os.getppid() != server:
             os._exit(1)
-        adopt_orphans()  # what a case leaves behind is seen in its worker, and comes to the server when that ends
+        adopt_orphans()  # a process left by a case becomes a child of its worker, then of the server
         serve(socket.socket(fileno=channel), output)
         code = 0
     except BaseException:
@@ -126,8 +128,8 @@ def _become_worker(control: socket.socket, wake: tuple[int, int], channel: int, 
         os._exit(code)
 
 
-def _reap(control: socket.socket, living: set[int]) -> None:
-    """Say which workers died; what they left running is ended while their number cannot belong to another."""
+def _reap(control: socket.socket, workers: set[int]) -> None:
+    """Report dead workers and kill the processes they left, before their process ids can be reused."""
     while True:
         try:
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -137,24 +139,24 @@ def _reap(control: socket.socket, living: set[int]) -> None:
             return
         _end_group(found.si_pid)
         _, status = os.waitpid(found.si_pid, 0)
-        living.discard(found.si_pid)
-        for stray in set(children()) - living:  # a worker that died had it, and it had left the worker's group
-            _end_group(stray)
+        workers.discard(found.si_pid)
+        for orphan in set(children()) - workers:  # left by a dead worker, and not in its process group
+            _end_group(orphan)
         control.sendall(NEWS.pack(DIED, found.si_pid, status))
 
 
-def _end_all(living: set[int]) -> None:
-    """End every worker, and what each leaves to this process by its death."""
+def _end_all(workers: set[int]) -> None:
+    """Kill every worker, and the processes that this one adopts when workers die."""
     with suppress(ChildProcessError):
         while True:
-            for pid in {*living, *children()}:
+            for pid in {*workers, *children()}:
                 _end_group(pid)
             dead, _ = os.wait()
-            living.discard(dead)
+            workers.discard(dead)
 
 
 def _end_group(pid: int) -> None:
-    """Kill a worker and what it started; one that left its group is killed alone."""
+    """Kill the process group of a worker, and the worker in case it has left the group."""
     for kill in (os.killpg, os.kill):
         with suppress(OSError):
             kill(pid, signal.SIGKILL)

@@ -1,11 +1,11 @@
-"""What the light process and the worker server say to each other: fixed-size records."""
+"""The messages between the light process and the worker server: records of fixed size."""
 
 from __future__ import annotations
 
 import struct
 
-ORDER = struct.Struct("<qq")  # what, process
+ORDER = struct.Struct("<qq")  # FORK or KILL, process id
 FORK, KILL = 1, 2
-NEWS = struct.Struct("<qqq")  # what, process, status as waitpid gives it
+NEWS = struct.Struct("<qqq")  # READY, FORKED or DIED; process id; status as returned by waitpid
 READY, FORKED, DIED = 1, 2, 3
-DEAF_EXIT = 113  # exit code of a worker whose channel user code has closed
+CHANNEL_CLOSED_EXIT = 113  # exit code of a worker whose socket was closed by user code

@@ -1,4 +1,4 @@
-"""Cases to a report: targets first, then every case, in any order; the report is in the order of the specs."""
+"""Run cases and build the report. All targets are loaded first; the report is in the order of the specs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gradverify.run.interrupts import Interrupts, Waiting, held_interrupts
 from gradverify.run.no_answer import lost_case
 from gradverify.run.options import Event, Finished, Outcome, RunOptions, Started
 from gradverify.run.pool import LocalPool
-from gradverify.run.targets import Scouted, scout, signatures, source_in, unloadable
+from gradverify.run.targets import LoadedTargets, load_targets, signatures, source_of_target, unloadable_result
 from gradverify.run.task import Engine, Task, TaskDone, TaskLost, TaskStarted
 from gradverify.spec.model import Spec
 from gradverify.spec.signature import check_signatures
@@ -29,22 +29,22 @@ Listener = Callable[[Event], None]
 
 @dataclass(slots=True, kw_only=True)
 class _Progress:
-    """What a run has found so far; the one value here that changes."""
+    """The results of a run so far. The fields change during the run."""
 
     devices: tuple[str, ...] = ("cpu",)
     errors: tuple[SpecError, ...] = ()
-    sound: tuple[Case, ...] = ()  # those to run: their specs have no mistake
+    valid: tuple[Case, ...] = ()  # the cases of specs without mistakes: these are run
     results: dict[str, CaseResult] = field(default_factory=dict)  # by the case's id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Desk:
-    """Where cases are handed in, and how that is to go."""
+class _Context:
+    """The engine of a run, with the listener and limits that hold for all cases."""
 
     engine: Engine
-    waiting: Waiting  # where an interrupt may end the run
+    waiting: Waiting  # context in which an interrupt may end the run
     memory: int | None  # bytes that a case may take
-    tell: Listener
+    on_event: Listener
 
 
 def run_cases(
@@ -55,11 +55,10 @@ def run_cases(
     engine: Engine | None = None,
     interrupts: Interrupts | None = None,
 ) -> Outcome:
-    """Run the cases and return what came of them; an interrupt ends the run and loses nothing that had finished.
+    """Run the cases and return the outcome. An interrupt ends the run; finished cases are kept.
 
-    Where loading the targets shows mistakes in a spec, nothing runs, or with `keep_going` the other files. An engine
-    that is given is the caller's to close; so are interrupts to release. Raises ServerError where workers cannot be
-    had.
+    If loading the targets shows mistakes in specs, nothing is run, or only the other files with `keep_going`. The
+    caller closes an engine and releases interrupts that it passes. Raises ServerError if workers cannot be started.
     """
     started = time.perf_counter()
     seeded = [case if options.seed is None else replace(case, seed=options.seed) for case in cases]
@@ -67,9 +66,9 @@ def run_cases(
     interrupted = False
     with held_interrupts() if interrupts is None else nullcontext(interrupts) as held:
         used = engine or open_engine(options.workers)
-        desk = _Desk(engine=used, waiting=held.waiting, memory=options.memory, tell=on_event)
+        context = _Context(engine=used, waiting=held.waiting, memory=options.memory, on_event=on_event)
         try:
-            _run_all(seeded, specs, options, desk, progress)
+            _run_all(seeded, specs, options, context, progress)
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -82,9 +81,9 @@ def run_cases(
 
 
 def open_engine(workers: int | None) -> Engine:
-    """Return the engine for `workers`, getting ready: None for one worker per core, 0 for this process.
+    """Return the engine for `workers`: None for one worker per core, 0 for this process.
 
-    It is the caller's to close. Raises ServerError where workers cannot be had.
+    A server of workers starts to load torch at once. The caller closes the engine. Raises ServerError.
     """
     if workers == 0:
         return InProcess()
@@ -97,55 +96,57 @@ def _run_all(
     cases: Sequence[Case],
     specs: Sequence[Spec],
     options: RunOptions,
-    desk: _Desk,
+    context: _Context,
     progress: _Progress,
 ) -> None:
-    scouted = scout(cases, desk.engine, desk.waiting)
-    progress.devices = scouted.devices
-    progress.errors = check_signatures(specs, cases, signatures(scouted))
+    targets = load_targets(cases, context.engine, context.waiting)
+    progress.devices = targets.devices
+    progress.errors = check_signatures(specs, cases, signatures(targets))
     if progress.errors and not options.keep_going:
         return
     mistaken = {error.where.file for error in progress.errors}
-    progress.sound = tuple(case for case in cases if case.spec not in mistaken)
-    for result in _results(progress.sound, scouted, desk):
-        judged = options.judge(_required(result, options.require_devices))
-        progress.results[judged.id] = judged
-        desk.tell(Finished(result=judged))
-        if options.fail_fast and not judged.as_expected:
+    progress.valid = tuple(case for case in cases if case.spec not in mistaken)
+    for result in _results(progress.valid, targets, context):
+        reviewed = options.judge(_with_required_devices(result, options.require_devices))
+        progress.results[reviewed.id] = reviewed
+        context.on_event(Finished(result=reviewed))
+        if options.fail_fast and not reviewed.as_expected:
             return
 
 
-def _results(cases: Sequence[Case], scouted: Scouted, desk: _Desk) -> Iterator[CaseResult]:
-    """Yield the result of each case as it is finished."""
+def _results(cases: Sequence[Case], targets: LoadedTargets, context: _Context) -> Iterator[CaseResult]:
+    """Yield the result of each case when it is finished."""
     runnable: dict[str, Case] = {}
     for case in cases:
-        known = unloadable(scouted, case)
+        known = unloadable_result(targets, case)
         if known is not None:
             yield known
         else:
             runnable[case.id] = case
     for case in runnable.values():
         resource = _resource(case.device)
-        desk.engine.submit(Task(key=case.id, work=case, timeout=case.timeout, memory=desk.memory, resource=resource))
-    while (event := desk.engine.next_event(desk.waiting)) is not None:
+        context.engine.submit(
+            Task(key=case.id, work=case, timeout=case.timeout, memory=context.memory, resource=resource)
+        )
+    while (event := context.engine.next_event(context.waiting)) is not None:
         if isinstance(event, TaskStarted):
-            desk.tell(Started(case_id=event.key))
+            context.on_event(Started(case_id=event.key))
         elif isinstance(event, TaskLost):
             case = runnable[event.key]
-            yield replace(lost_case(case, event), source=source_in(scouted, case))
+            yield replace(lost_case(case, event), source=source_of_target(targets, case))
         elif isinstance(event, TaskDone) and isinstance(event.answer, CaseResult):
             yield event.answer
 
 
 def _resource(device: str) -> str:
-    """Return what cases of a device share: one GPU runs one case at a time."""
+    """Return the resource of a device: a GPU runs one case at a time, the CPU ("") as many as there are workers."""
     if device == "cpu":
         return ""
     return device if ":" in device else f"{device}:0"
 
 
-def _required(result: CaseResult, devices: Sequence[str]) -> CaseResult:
-    """Say that a case is not as expected when it was skipped for want of a device that has to be there."""
+def _with_required_devices(result: CaseResult, devices: Sequence[str]) -> CaseResult:
+    """Return the result, as not expected if the case was skipped because a required device is missing."""
     wanted = {result.device, result.device.partition(":")[0]} & set(devices)
     if result.verdict is Verdict.SKIP and not result.checks and wanted:
         return replace(result, as_expected=False)
@@ -165,7 +166,7 @@ def _report(cases: Sequence[Case], progress: _Progress, options: RunOptions, sto
         ),
         summary=summarize(finished, seconds),
         cases=finished,
-        not_run=tuple(NotRun(id=case.id, why=stop) for case in progress.sound if case.id not in progress.results),
+        not_run=tuple(NotRun(id=case.id, why=stop) for case in progress.valid if case.id not in progress.results),
     )
 
 

@@ -1,4 +1,4 @@
-"""The imports of a user's file: what lies beside it can be imported, and stays out of other files' way."""
+"""Let a user's file import modules from its own folder, isolated from those of other folders."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gradverify.case import Target
 
 @contextmanager
 def importable(target: Target) -> Iterator[None]:
-    """Let `target`'s module, and its functions when they are called, import what they expect to find.
+    """Let the target's module, and its functions when they are called, import their neighbours.
 
-    For a file that is what lies in its folder; two folders may both have a `helpers.py`. For a dotted module it is
-    what lies in the current directory.
+    A file imports from its own folder; two folders may both have a `helpers.py`. A dotted module imports from the
+    current directory.
     """
     if target.file is None:
         with _first_on_path(Path.cwd()):
@@ -32,13 +32,13 @@ def importable(target: Target) -> Iterator[None]:
 
 @lru_cache(maxsize=1024)
 def resolved(file: str) -> Path:
-    """Return where a file lies, links followed: once per process, since every case asks."""
+    """Return the path with links resolved. Cached, since every case needs it."""
     return Path(file).resolve()
 
 
 @lru_cache(maxsize=1024)
 def private_name(kind: str, path: Path) -> str:
-    """Return a module name that belongs to `path` alone."""
+    """Return a module name that is unique to `path`."""
     digest = hashlib.blake2b(str(path).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     return f"_gradverify_{kind}_{digest}"
 
@@ -56,38 +56,43 @@ def _first_on_path(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _private_modules(folder: Path) -> Iterator[None]:
-    """Put this folder's modules into sys.modules, and take them and those that come to join them out again."""
-    kept = _kept_modules(folder)
+    """Put this folder's modules into sys.modules; at the end move them, and those imported meanwhile, out again."""
+    kept = _folder_modules(folder)
     before = list(sys.modules)
     for name, module in kept.items():
         sys.modules.setdefault(name, module)
     try:
         yield
     finally:
-        joined = _joined(before)
-        for name in sorted(joined):
+        added = _added_modules(before)
+        for name in sorted(added):
             top = name.partition(".")[0]
-            if top in joined and (name in kept or _lies_in(folder, sys.modules.get(top, kept.get(top)))):
+            if top in added and (name in kept or _belongs_to(folder, sys.modules.get(top, kept.get(top)))):
                 kept[name] = sys.modules.pop(name)
 
 
-def _joined(before: Sequence[str]) -> set[str]:
-    """Return the names of the modules that have come since: sys.modules has them in order, unless some were removed."""
+def _added_modules(before: Sequence[str]) -> set[str]:
+    """Return the names of modules added to sys.modules since `before`.
+
+    sys.modules is in order of insertion: unless some were removed, the new ones are the last.
+    """
     found = set(islice(reversed(sys.modules), max(0, len(sys.modules) - len(before))))
-    undisturbed = len(found) < len(sys.modules) and next(islice(reversed(sys.modules), len(found), None)) == before[-1]
-    return found if undisturbed else sys.modules.keys() - set(before)
+    only_appended = (
+        len(found) < len(sys.modules) and next(islice(reversed(sys.modules), len(found), None)) == before[-1]
+    )
+    return found if only_appended else sys.modules.keys() - set(before)
 
 
-def _kept_modules(folder: Path) -> dict[str, ModuleType]:
-    """Return the modules of this folder that wait for their next use; a module of its own holds them."""
+def _folder_modules(folder: Path) -> dict[str, ModuleType]:
+    """Return the modules of this folder by name. They are kept in an attribute of a private module."""
     name = private_name("folder", folder)
     holder = sys.modules.get(name) or sys.modules.setdefault(name, ModuleType(name))
     kept: dict[str, ModuleType] = vars(holder).setdefault("modules", {})
     return kept
 
 
-def _lies_in(folder: Path, module: ModuleType | None) -> bool:
-    """Tell whether a top-level module was found through `folder` itself, as a file or as a package."""
+def _belongs_to(folder: Path, module: ModuleType | None) -> bool:
+    """True if a top-level module is a file or package directly in `folder`."""
     if module is None:
         return False
     search = getattr(module, "__path__", None)

@@ -1,4 +1,4 @@
-"""What a target is, and what its forward takes."""
+"""The kind of a target, and the parameters of its forward."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _KINDS = {
 
 
 def signature_of(found: Any) -> Signature:
-    """Return what calling `found` takes; raises LoadError where it is nothing that can be called."""
+    """Return the signature of `found`. Raises LoadError if it cannot be called."""
     kind = kind_of(found)
     init = _parameters_of(found) if kind is TargetKind.MODULE else None
     return Signature(kind=kind, parameters=_described(forward_parameters(found)), init=_described(init))
 
 
 def kind_of(found: Any) -> TargetKind:
-    """Return what `found` is; raises LoadError where it is nothing that can be called."""
+    """Return the kind of `found`. Raises LoadError if it cannot be called."""
     if isinstance(found, type) and issubclass(found, torch.autograd.Function):
         return TargetKind.FUNCTION
     if isinstance(found, type) and issubclass(found, torch.nn.Module):
@@ -39,7 +39,7 @@ def kind_of(found: Any) -> TargetKind:
 
 
 def forward_parameters(found: Any) -> list[inspect.Parameter] | None:
-    """Return forward's parameters without `ctx` and `self`, None where Python cannot tell."""
+    """Return forward's parameters without `ctx` and `self`, None if Python has no signature (builtins)."""
     kind = kind_of(found)
     forward = found if kind is TargetKind.CALLABLE and not isinstance(found, torch.nn.Module) else found.forward
     parameters = _parameters_of(forward)
@@ -52,7 +52,7 @@ def forward_parameters(found: Any) -> list[inspect.Parameter] | None:
 
 
 def takes_ctx(function: type[torch.autograd.Function]) -> bool:
-    """Tell whether forward has `ctx` as its first parameter: no setup_context is defined."""
+    """True if forward's first parameter is `ctx`: the class defines no setup_context."""
     return function.setup_context is torch.autograd.Function.setup_context
 
 

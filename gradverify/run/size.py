@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write them."""
+"""Sizes in bytes, read and written with units."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from types import MappingProxyType
 _UNITS = MappingProxyType({"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40})
 _SIZE = re.compile(r"([0-9]{1,30}(?:\.[0-9]+)?)\s*([KMGT]?)(?:I?B)?", re.IGNORECASE)
 
-MOST_MEMORY = 1 << 60  # bytes that a limit may be; the kernel counts in 64 bits
+MOST_MEMORY = 1 << 60  # bytes, the largest limit: the kernel counts in 64 bits
 
 
 def size_of(text: str) -> int | None:
-    """Return the bytes that `512M`, `1.5G` or `2GiB` mean, units being powers of 1024; None where it is no size."""
+    """Return the bytes of `512M`, `1.5G` or `2GiB` (units are powers of 1024), None if the text is no size."""
     match = _SIZE.fullmatch(text.strip())
     return int(float(match[1]) * _UNITS[match[2].upper()]) if match else None
 
 
 def size_text(size: int) -> str:
-    """Return the shortest text that `size_of` reads as exactly these bytes."""
+    """Return the shortest text for which `size_of` returns exactly this size."""
     unit, factor = next((unit, factor) for unit, factor in reversed(tuple(_UNITS.items())) if size % factor == 0)
     return f"{size // factor}{unit}"

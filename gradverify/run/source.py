@@ -1,4 +1,4 @@
-"""Where backward is defined."""
+"""The file and line at which a backward is defined."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _Function = type[torch.autograd.Function]
 
 
 def source_of(target: Any) -> Source | None:
-    """Return file and line of the `backward` of a Function or of its `apply`, None where `target` is anything else."""
+    """Return file and line of the backward of a Function, given the class or its `apply`; None for anything else."""
     function = _function_of(target)
     return None if function is None else _place(_backward(function))
 
 
 def source_in_graph(problem: Problem) -> Source | None:
-    """Return file and line of the `backward` in the graph that a forward leaves, None where there is not exactly one.
+    """Return file and line of the backward of the one custom Function in the graph, None if there are none or several.
 
-    Calls the forward once; None where it raises, or where time has run out.
+    Calls the forward once; None if it raises or time has run out.
     """
     try:
         with generators_kept(gpus_of(problem)):
@@ -62,7 +62,7 @@ def _place(backward: Callable[..., Any] | None) -> Source | None:
 
 
 def _definition(file: str, first: int) -> int:
-    """Return the line of `def`, below the decorators that a code object counts as its first lines."""
+    """Return the line of `def`: a code object starts at its first decorator."""
     for line in range(first, first + 20):
         if linecache.getline(file, line).lstrip().startswith(("def ", "async def ")):
             return line

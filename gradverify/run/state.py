@@ -1,4 +1,4 @@
-"""The process-wide state that user code may change, put back after each case; generators are seeded before each."""
+"""Save and restore the process-wide state that user code may change. Random generators are seeded, not restored."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from gradverify.run.descendants import children
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Aspect:
-    """One piece of state: how it is read, and how it is set."""
+class _Setting:
+    """One piece of state: how to read and write it."""
 
     read: Callable[[], Any]
     write: Callable[[Any], object]
@@ -31,30 +31,30 @@ class _Aspect:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything in the table below, as it was at one time."""
+    """The values of all settings in the table below at one time."""
 
     values: tuple[Any, ...]
 
 
-def state_now() -> State:
-    """Return the state as it is; reading all of it takes a tenth of a millisecond or two."""
-    return State(tuple(aspect.read() for aspect in _ASPECTS))
+def current_state() -> State:
+    """Return the present state. Takes 0.1 to 0.2 ms."""
+    return State(tuple(setting.read() for setting in _SETTINGS))
 
 
 @contextmanager
-def undisturbed(state: State) -> Iterator[None]:
-    """Put everything back on leaving to what it was in `state`, one by one, whatever else went wrong."""
+def state_restored(state: State) -> Iterator[None]:
+    """Restore all settings to `state` when the block ends. A setting that cannot be restored is left as it is."""
     try:
         with warnings.catch_warnings():
             yield
     finally:
-        for aspect, value in reversed(list(zip(_ASPECTS, state.values, strict=True))):
+        for setting, value in reversed(list(zip(_SETTINGS, state.values, strict=True))):
             with suppress(Exception):
-                aspect.write(value)
+                setting.write(value)
 
 
-def marks() -> tuple[object, ...]:
-    """Return what can be seen but not put back; where it differs after a case, the process is no longer as it was."""
+def irreversible_state() -> tuple[object, ...]:
+    """Return state that can be read but not restored. If it differs after a task, the worker is not used again."""
     return (
         tuple(sorted(thread.ident or 0 for thread in threading.enumerate())),
         children(),
@@ -87,7 +87,7 @@ def _write_environment(saved: dict[str, str]) -> None:
 
 
 def _default_device() -> torch.device:
-    """Return where new tensors are made; before torch 2.12, get_default_device raises once a default was reset."""
+    """Return the device of new tensors. Before torch 2.12, get_default_device raises after a default was reset."""
     return torch.empty(0).device
 
 
@@ -111,7 +111,7 @@ def _signals() -> tuple[int, ...]:
 
 
 def _write_handlers(saved: dict[int, Any]) -> None:
-    """Put back handlers that Python installed; one that C code installed cannot be read."""
+    """Restore handlers that Python installed; those that C code installed cannot be read."""
     for number, handler in saved.items():
         if handler is not None and signal.getsignal(number) is not handler:
             with suppress(OSError, ValueError):
@@ -123,7 +123,7 @@ def _read_timers() -> dict[int, float]:
 
 
 def _write_timers(saved: dict[int, float]) -> None:
-    """Stop the timers that did not run before."""
+    """Stop the timers that did not run in `saved`."""
     for timer, remaining in saved.items():
         if not remaining:
             signal.setitimer(timer, 0)
@@ -132,7 +132,7 @@ def _write_timers(saved: dict[int, float]) -> None:
 def _read_directory() -> Path | None:
     try:
         return Path.cwd()
-    except OSError:  # somebody removed it
+    except OSError:  # the directory was removed
         return None
 
 
@@ -175,28 +175,28 @@ def _write_deterministic(saved: tuple[bool, bool]) -> None:
 
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
-# Timers and handlers come last, so that they are put back first.
-_ASPECTS = (
-    _Aspect(read=_read_directory, write=_write_directory),
-    _Aspect(read=lambda: dict(os.environ), write=_write_environment),
-    _Aspect(read=torch.get_default_dtype, write=torch.set_default_dtype),
-    _Aspect(read=_default_device, write=_write_default_device),
-    _Aspect(read=torch.is_grad_enabled, write=torch.set_grad_enabled),
-    _Aspect(read=_read_anomaly, write=_write_anomaly),
-    _Aspect(read=_read_deterministic, write=_write_deterministic),
-    _Aspect(read=torch.get_num_threads, write=_write_threads),
-    _Aspect(read=np.geterr, write=lambda saved: np.seterr(**saved)),
-    _Aspect(read=gc.isenabled, write=lambda saved: gc.enable() if saved else gc.disable()),
-    _Aspect(read=sys.getrecursionlimit, write=sys.setrecursionlimit),
-    _Aspect(read=lambda: list(sys.path), write=_write_path),
-    _Aspect(read=lambda: (sys.stdin, sys.stdout, sys.stderr), write=_write_streams),
-    _Aspect(read=sys.gettrace, write=sys.settrace),
-    _Aspect(read=sys.getprofile, write=sys.setprofile),
-    _Aspect(read=_read_umask, write=os.umask),
-    _Aspect(
+# Restored in reverse order: timers and signal handlers first.
+_SETTINGS = (
+    _Setting(read=_read_directory, write=_write_directory),
+    _Setting(read=lambda: dict(os.environ), write=_write_environment),
+    _Setting(read=torch.get_default_dtype, write=torch.set_default_dtype),
+    _Setting(read=_default_device, write=_write_default_device),
+    _Setting(read=torch.is_grad_enabled, write=torch.set_grad_enabled),
+    _Setting(read=_read_anomaly, write=_write_anomaly),
+    _Setting(read=_read_deterministic, write=_write_deterministic),
+    _Setting(read=torch.get_num_threads, write=_write_threads),
+    _Setting(read=np.geterr, write=lambda saved: np.seterr(**saved)),
+    _Setting(read=gc.isenabled, write=lambda saved: gc.enable() if saved else gc.disable()),
+    _Setting(read=sys.getrecursionlimit, write=sys.setrecursionlimit),
+    _Setting(read=lambda: list(sys.path), write=_write_path),
+    _Setting(read=lambda: (sys.stdin, sys.stdout, sys.stderr), write=_write_streams),
+    _Setting(read=sys.gettrace, write=sys.settrace),
+    _Setting(read=sys.getprofile, write=sys.setprofile),
+    _Setting(read=_read_umask, write=os.umask),
+    _Setting(
         read=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         write=lambda saved: signal.pthread_sigmask(signal.SIG_SETMASK, saved),
     ),
-    _Aspect(read=_read_handlers, write=_write_handlers),
-    _Aspect(read=_read_timers, write=_write_timers),
+    _Setting(read=_read_handlers, write=_write_handlers),
+    _Setting(read=_read_timers, write=_write_timers),
 )

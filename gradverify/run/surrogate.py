@@ -1,7 +1,7 @@
-"""A function held against the derivative of another one: the surrogate that its backward is meant for.
+"""Compare a backward with the derivative of a surrogate, the smooth function whose derivative it is meant to be.
 
-gradcheck takes its differences of the surrogate. gradgradcheck compares backward's derivative with differences of
-backward itself; the surrogate's kinks tell it where backward may jump.
+gradcheck takes differences of the surrogate. gradgradcheck compares the derivative of backward with differences of
+backward; at kinks of the surrogate, backward may jump.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from gradverify.run.load import load
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surrogate:
-    """The problem whose values are those of the surrogate and whose gradients are those of the function."""
+    """A problem whose forward is the surrogate and whose backward is the function's."""
 
     written: str  # as the spec names it
     problem: Problem
 
 
 def surrogate_of(case: Case, problem: Problem) -> Surrogate | None:
-    """Return the surrogate of a case's problem, None where the spec names none; raises what `build` raises."""
+    """Return the surrogate of a case's problem, None if the spec names none. Raises the exceptions of `build`."""
     if case.surrogate is None:
         return None
     described = replace(case, target=case.surrogate, init=None, outputs=None, surrogate=None)
@@ -48,31 +48,33 @@ def surrogate_of(case: Case, problem: Problem) -> Surrogate | None:
     )
 
 
-def gradcheck_held_against(surrogate: Surrogate, settings: Settings, diagnose: Diagnose) -> CheckResult:
-    """Return gradcheck's result, with the surrogate named in its message and in every finding with elements.
+def gradcheck_against(surrogate: Surrogate, settings: Settings, diagnose: Diagnose) -> CheckResult:
+    """Return gradcheck's result, with the surrogate's name in its message and in every finding with elements.
 
-    torch's own check is left out.
+    torch's own gradcheck is not run.
     """
     against = f"held against the derivative of {surrogate.written}"
     settings = replace(settings, torch_gradcheck=TorchGradcheck.NEVER)
     result = run_check(gradcheck.NAME, surrogate.problem, settings, diagnose)
-    torchs = result.torch
-    if torchs is not None:
-        torchs = replace(torchs, message="torch's check knows no surrogate: it would hold backward against forward")
+    torch_result = result.torch
+    if torch_result is not None:
+        torch_result = replace(
+            torch_result, message="torch's check knows no surrogate: it would hold backward against forward"
+        )
     return replace(
         result,
         message=f"{result.message}; {against}" if result.method is not None else result.message,
-        findings=tuple(_finding_told(finding, against) for finding in result.findings),
-        torch=torchs,
+        findings=tuple(_with_prefix(finding, against) for finding in result.findings),
+        torch=torch_result,
     )
 
 
-def _finding_told(finding: Finding, against: str) -> Finding:
+def _with_prefix(finding: Finding, against: str) -> Finding:
     return replace(finding, message=f"{against}: {finding.message}") if finding.elements else finding
 
 
-class _Held(torch.autograd.Function):
-    """The surrogate's value; its cotangent goes to the function's output as it is."""
+class _WithValue(torch.autograd.Function):
+    """Returns the surrogate's value forward, and passes the cotangent to the function's output backward."""
 
     @staticmethod
     def forward(_ctx: Any, _output: Tensor, value: Tensor) -> Tensor:
@@ -86,7 +88,7 @@ class _Held(torch.autograd.Function):
 def _combined(
     problem: Problem, own: Callable[..., Any], other: Problem, surrogate: Callable[..., Any], written: str
 ) -> Callable[..., dict[str, Tensor]]:
-    """Return a function with the surrogate's values, whose backward, where one is asked for, is that of `own`."""
+    """Return a function with the surrogate's values and, if a gradient is needed, the backward of `own`."""
     order = _order(problem, other, written)
 
     def values(tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
@@ -100,18 +102,18 @@ def _combined(
             raise EvaluationError("surrogate", error) from error
 
     def function(*tensors: Tensor) -> dict[str, Tensor]:
-        found = values(tensors)  # first: what it draws at random does not depend on whether `own` is called
+        found = values(tensors)  # first, so that its random numbers do not depend on whether `own` is called
         if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
             return found
         outputs = _by_name(own(*tensors))
         _require_alike(outputs, found, written)
-        return {name: _held(output, found[name]) for name, output in outputs.items()}
+        return {name: _with_value(output, found[name]) for name, output in outputs.items()}
 
     return function
 
 
 def _order(problem: Problem, other: Problem, written: str) -> list[int]:
-    """Return where the surrogate's differentiated inputs stand among those of the function."""
+    """Return, for each differentiated input of the surrogate, its position among those of the function."""
     names = [primal.name for primal in problem.primals]
     others = [primal.name for primal in other.primals]
     if sorted(names) != sorted(others):
@@ -123,17 +125,17 @@ def _by_name(raw: Any) -> dict[str, Tensor]:
     return {named.name: named.tensor for named in named_tensors("output", raw)}
 
 
-def _held(output: Tensor, value: Tensor) -> Tensor:
-    held: Tensor = _Held.apply(output, value) if output.requires_grad else value  # type: ignore[no-untyped-call]
+def _with_value(output: Tensor, value: Tensor) -> Tensor:
+    held: Tensor = _WithValue.apply(output, value) if output.requires_grad else value  # type: ignore[no-untyped-call]
     return held
 
 
 def _require_alike(outputs: Mapping[str, Tensor], found: Mapping[str, Tensor], written: str) -> None:
-    """Raise where the surrogate's outputs are not like those of forward."""
+    """Raise EvaluationError if names, dtypes or shapes of the surrogate's outputs differ from forward's."""
     one, other = _described(outputs), _described(found)
     if one != other:
-        said = f"{written} returns {other}, forward {one}; a surrogate returns what forward does"
-        raise EvaluationError("surrogate", SurrogateError(said))
+        text = f"{written} returns {other}, forward {one}; a surrogate returns what forward does"
+        raise EvaluationError("surrogate", SurrogateError(text))
 
 
 def _described(outputs: Mapping[str, Tensor]) -> str:

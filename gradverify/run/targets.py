@@ -1,4 +1,4 @@
-"""Every target is loaded once, before the first case runs, so that all mistakes are said at once."""
+"""Load every target once, before the first case runs, so that all mistakes are reported together."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from gradverify.result import CaseResult, Source
 from gradverify.run.interrupts import Waiting
 from gradverify.run.no_answer import lost_target
 from gradverify.run.outcome import could_not_run
-from gradverify.run.task import Devices, Engine, Loaded, Survey, Task, TaskDone, TaskLost
+from gradverify.run.task import DeviceQuery, Devices, Engine, Loaded, Task, TaskDone, TaskLost
 from gradverify.spec.signature import targets_of
 
-_SURVEY_TIMEOUT = 60.0  # seconds that drivers have to say what devices there are
+_SURVEY_TIMEOUT = 60.0  # seconds for the drivers to list the devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scouted:
-    """What was found before the first case."""
+class LoadedTargets:
+    """The devices of this machine, and every target or the reason why it did not load."""
 
     devices: tuple[str, ...]
     targets: Mapping[Target, Loaded | TargetProblem]
 
 
-def scout(cases: Sequence[Case], engine: Engine, waiting: Waiting = nullcontext) -> Scouted:
-    """Load every target of the cases, and ask what devices there are."""
+def load_targets(cases: Sequence[Case], engine: Engine, waiting: Waiting = nullcontext) -> LoadedTargets:
+    """Load every target of the cases, and list the devices."""
     limits: dict[Target, float] = {}
     for case in cases:
         for target in targets_of(case):
             limits[target] = max(case.timeout, limits.get(target, 0.0))
     tasks = {f"target {number}": target for number, target in enumerate(limits)}
     if cases:
-        engine.submit(Task(key="survey", work=Survey(), timeout=_SURVEY_TIMEOUT))
+        engine.submit(Task(key="survey", work=DeviceQuery(), timeout=_SURVEY_TIMEOUT))
     for key, target in tasks.items():
         engine.submit(Task(key=key, work=target, timeout=limits[target]))
     devices: tuple[str, ...] = ("cpu",)
@@ -46,29 +46,29 @@ def scout(cases: Sequence[Case], engine: Engine, waiting: Waiting = nullcontext)
         elif isinstance(event, TaskLost) and event.key in tasks:
             target = tasks[event.key]
             found[target] = lost_target(target, event, limits[target])
-    return Scouted(devices=devices, targets=found)
+    return LoadedTargets(devices=devices, targets=found)
 
 
-def signatures(scouted: Scouted) -> dict[Target, Signature | TargetProblem]:
-    """Return what the spec room needs to say mistakes."""
+def signatures(targets: LoadedTargets) -> dict[Target, Signature | TargetProblem]:
+    """Return the signature or the problem of each target, as `check_signatures` takes them."""
     return {
-        target: found.signature if isinstance(found, Loaded) else found for target, found in scouted.targets.items()
+        target: found.signature if isinstance(found, Loaded) else found for target, found in targets.targets.items()
     }
 
 
-def source_in(scouted: Scouted, case: Case) -> Source | None:
-    """Return where the backward of a case is defined, None where its target did not load."""
-    found = scouted.targets.get(case.target)
+def source_of_target(targets: LoadedTargets, case: Case) -> Source | None:
+    """Return the place where the backward of a case is defined, None if its target did not load."""
+    found = targets.targets.get(case.target)
     return found.source if isinstance(found, Loaded) else None
 
 
-def unloadable(scouted: Scouted, case: Case) -> CaseResult | None:
-    """Return the result of a case whose function or factory cannot be had, None where it can be run."""
+def unloadable_result(targets: LoadedTargets, case: Case) -> CaseResult | None:
+    """Return the result of a case whose function or factory did not load, None if the case can be run."""
     for target in targets_of(case):
-        found = scouted.targets.get(target)
+        found = targets.targets.get(target)
         if isinstance(found, TargetProblem):
             names = f"; there are {', '.join(found.names)}" if found.names else ""
             own = found.absence is Absence.RAISED or target == case.target
             message = found.message if own else f"{target.written}: {found.message}"
-            return could_not_run(case, found.code, f"{message}{names}", source=source_in(scouted, case))
+            return could_not_run(case, found.code, f"{message}{names}", source=source_of_target(targets, case))
     return None

@@ -1,4 +1,4 @@
-"""What an engine is asked to do, and what it says; no torch, so that any process can speak of it."""
+"""The tasks and events of an engine, and the messages of its workers. Imports no torch."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from gradverify.run.interrupts import Waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """The question which devices there are."""
+class DeviceQuery:
+    """A request for the devices of the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:
-    """The answer to a survey."""
+    """The answer to a DeviceQuery."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A target that is there."""
+    """A target that was loaded."""
 
     signature: Signature
     source: Source | None  # where its backward is defined
 
 
-Work = Case | Target | Survey
+Work = Case | Target | DeviceQuery
 Answer = CaseResult | Loaded | TargetProblem | Devices
 
 
@@ -43,13 +43,13 @@ class Task:
     key: str  # unique among the tasks of an engine
     work: Work
     timeout: float  # seconds from its start
-    memory: int | None = None  # bytes that it may take beyond what a worker has; None for no limit
-    resource: str = ""  # tasks of one resource run one at a time; "" for as many as there are workers
+    memory: int | None = None  # bytes beyond those of an idle worker; None for no limit
+    resource: str = ""  # tasks of one resource run one at a time, those of "" in parallel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a worker is told to do."""
+    """Message to a worker: the work to do."""
 
     work: Work
     timeout: float  # seconds, as in Task
@@ -57,23 +57,23 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """What a worker says when it starts on a piece of work."""
+class WorkStarted:
+    """Message of a worker when it starts its work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a worker says before the first check of a case and after each."""
+    """Message of a worker before the first check of a case and after each check."""
 
     checks: tuple[CheckResult, ...]  # the results so far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a worker says when it has finished a piece of work."""
+    """Message of a worker when it has finished its work."""
 
     answer: Answer
-    spent: bool  # its process is no longer as it was: it takes no more work
+    spent: bool  # the work changed its process: it ends and takes no more work
 
 
 class Loss(StrEnum):
@@ -96,31 +96,31 @@ class TaskDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLost:
-    """A task that took its worker with it, or took too long."""
+    """A task whose worker crashed or ran out of time."""
 
     key: str
     loss: Loss
-    detail: str  # how the worker ended, as part of a sentence
-    output: str  # the end of what it had printed
-    place: str = ""  # where it was last, as `file.py:12 in backward`; "" where it could not say
-    seconds: float  # from its start
-    checks: tuple[CheckResult, ...] | None = None  # those of a case that had finished; None if none had begun
+    detail: str  # how the worker ended, as the predicate of a sentence
+    output: str  # the last lines of its output
+    place: str = ""  # innermost line of user code, `file.py:12 in backward`; "" if unknown
+    seconds: float  # since its start
+    checks: tuple[CheckResult, ...] | None = None  # finished checks of a case; None before its first
 
 
 EngineEvent = TaskStarted | TaskDone | TaskLost
 
 
 class Engine(Protocol):
-    """Something that performs tasks, here or elsewhere."""
+    """Runs tasks, in this process or in others."""
 
     def submit(self, task: Task) -> None:
-        """Take a task; it starts when there is a worker for it."""
+        """Queue a task; it starts when a worker is idle."""
 
     def next_event(self, waiting: Waiting = nullcontext) -> EngineEvent | None:
-        """Return the next event, None when no task is left; `waiting` is entered around every wait for it."""
+        """Return the next event, None when no task is left. Every wait happens inside a `waiting` context."""
 
     def cancel(self) -> None:
-        """Drop every task that is not finished; no event follows for them."""
+        """Drop every unfinished task; no event follows for them."""
 
     def close(self) -> None:
-        """End every worker at once; nothing can be submitted afterwards."""
+        """Kill every worker. Nothing can be submitted afterwards."""

@@ -1,4 +1,4 @@
-"""A worker process: it performs one piece of work after another until it is told to end."""
+"""A worker process: it does one piece of work after another until its socket is closed."""
 
 from __future__ import annotations
 
@@ -13,99 +13,97 @@ import torch
 
 from gradverify.core.model.deadline import deadline_before_kill
 from gradverify.result import CaseResult
-from gradverify.run.crash_report import watched
+from gradverify.run.crash_report import crash_dumps_to
 from gradverify.run.framing import receive_frame, send_frame
-from gradverify.run.memory import blaming_limit, limited
-from gradverify.run.run_work import interrupted_by_itself, perform
-from gradverify.run.server_protocol import DEAF_EXIT
-from gradverify.run.state import State, marks, state_now
-from gradverify.run.task import Assignment, Begun, Progress, Reply
+from gradverify.run.memory import memory_limit, naming_limit
+from gradverify.run.run_work import interrupted_by_itself, run_work
+from gradverify.run.server_protocol import CHANNEL_CLOSED_EXIT
+from gradverify.run.state import State, current_state, irreversible_state
+from gradverify.run.task import Assignment, Progress, Reply, WorkStarted
 
 _STREAMS = (1, 2)
 
 
 def serve(channel: socket.socket, output: int) -> None:
-    """Perform what comes over `channel`; everything printed goes to the pipe `output`.
+    """Do the work that arrives over `channel`; everything printed goes to the pipe `output`.
 
-    Returns when the other end is closed, or after work that left the process changed.
+    Returns when the other end is closed, or after work that changed the process.
     """
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    place = os.fstat(channel.fileno()).st_ino
+    null_input = os.open(os.devnull, os.O_RDONLY)
+    inode = os.fstat(channel.fileno()).st_ino
     pid = os.getpid()
-    before, state = marks(), state_now()
+    before, state = irreversible_state(), current_state()
 
     def send(message: Progress | Reply) -> None:
         if os.getpid() != pid:
-            os._exit(0)  # user code forked, and this is the copy
-        _send(channel, place, message)
+            os._exit(0)  # a process that user code forked
+        _send(channel, inode, message)
 
     while True:
-        _direct_streams(nothing, output)
+        _redirect_streams(null_input, output)
         try:
             assignment = receive_frame(channel)
         except (EOFError, OSError):
             return
-        send_frame(channel, Begun())
-        with watched(output, assignment.timeout):
-            reply = _handle(assignment, before, state, send)
+        send_frame(channel, WorkStarted())
+        with crash_dumps_to(output, assignment.timeout):
+            reply = _run(assignment, before, state, send)
         _flush()
         send(reply)
         if reply.spent:
             return
 
 
-def _handle(
-    assignment: Assignment, before: tuple[object, ...], state: State, send: Callable[[Progress], None]
-) -> Reply:
+def _run(assignment: Assignment, before: tuple[object, ...], state: State, send: Callable[[Progress], None]) -> Reply:
     try:
-        with limited(assignment.memory):
-            answer = perform(
+        with memory_limit(assignment.memory):
+            answer = run_work(
                 assignment.work,
                 state,
                 deadline=deadline_before_kill(assignment.timeout),
-                tell=lambda finished: send(Progress(checks=finished)),
+                on_progress=lambda finished: send(Progress(checks=finished)),
             )
-    except KeyboardInterrupt as error:  # a worker has no terminal: user code raised it
+    except KeyboardInterrupt as error:  # raised by user code: a worker gets no Ctrl-C
         answer = interrupted_by_itself(assignment.work, error)
     if isinstance(answer, CaseResult) and assignment.memory is not None:
-        answer = blaming_limit(answer, assignment.memory)
-    return Reply(answer=answer, spent=marks() != before or not _device_answers())
+        answer = naming_limit(answer, assignment.memory)
+    return Reply(answer=answer, spent=irreversible_state() != before or not _gpu_works())
 
 
-def _device_answers() -> bool:
-    """Tell whether the GPU still works; one failed assertion on it fails everything that follows."""
+def _gpu_works() -> bool:
+    """True if the GPUs in use still work: after a failed device assertion, every later call on the device fails."""
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return True
     used = [index for index in range(torch.cuda.device_count()) if torch.cuda.memory_reserved(index)]
     try:
         for index in used:
             torch.cuda.synchronize(index)
-        torch.cuda.empty_cache()  # the next case of this GPU may run in another worker
+        torch.cuda.empty_cache()  # another worker may run the next case of this GPU
     except RuntimeError:
         return False
     return True
 
 
-def _send(channel: socket.socket, place: int, message: Progress | Reply) -> None:
-    """Send a message, unless user code closed the channel and something else has its number now."""
+def _send(channel: socket.socket, inode: int, message: Progress | Reply) -> None:
+    """Send a message. Ends the process if user code closed the socket: its descriptor may be another file now."""
     try:
-        if os.fstat(channel.fileno()).st_ino != place:
+        if os.fstat(channel.fileno()).st_ino != inode:
             raise OSError("the channel was closed")
         send_frame(channel, message)
     except OSError:
-        os._exit(DEAF_EXIT)
+        os._exit(CHANNEL_CLOSED_EXIT)
 
 
-def _direct_streams(nothing: int, output: int) -> None:
-    """Let reading give nothing and printing go to the pipe, also after user code closed or redirected either."""
+def _redirect_streams(null_input: int, output: int) -> None:
+    """Connect stdin to nothing and stdout and stderr to the pipe, even if user code closed or redirected them."""
     with suppress(OSError):
-        os.dup2(nothing, 0)
+        os.dup2(null_input, 0)
         for stream in _STREAMS:
             os.dup2(output, stream)
 
 
 def _flush() -> None:
-    """Write out what Python and C hold back, so that it belongs to the case that printed it."""
+    """Flush the output buffers of Python and C, so that the output belongs to the case that printed it."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()

@@ -1,4 +1,4 @@
-"""One worker as the light process sees it: its socket, its output, and what it is doing."""
+"""The light process's view of one worker: its socket, its output, and its current task."""
 
 from __future__ import annotations
 
@@ -12,83 +12,83 @@ from enum import StrEnum
 
 from gradverify.result import CheckResult
 from gradverify.run.framing import send_frame, take_frame
-from gradverify.run.server_protocol import DEAF_EXIT
-from gradverify.run.task import Assignment, Begun, Progress, Reply, Task
+from gradverify.run.server_protocol import CHANNEL_CLOSED_EXIT
+from gradverify.run.task import Assignment, Progress, Reply, Task, WorkStarted
 
 _BLOCK = 1 << 18
-_MOST_BLOCKS = 64  # read at a time, so that a flood of one worker does not starve the others
-_TAIL = 1 << 16  # bytes of output that are kept: the last frames of many threads may be the end of it
+_MAX_BLOCKS = 64  # read at a time, so that the output of one worker does not delay the others
+_KEPT_OUTPUT = 1 << 16  # bytes of output that are kept: enough for the tracebacks of many threads
 
 
-class Doom(StrEnum):
-    """Why a worker is to end."""
+class EndReason(StrEnum):
+    """Why a worker is killed."""
 
     TIMEOUT = "timeout"
-    SPENT = "spent"  # its last piece of work changed the process
-    DEAF = "deaf"  # its socket was closed, or does not make sense any more
+    SPENT = "spent"  # its last task changed the process
+    CHANNEL_CLOSED = "channel-closed"  # its socket was closed, or sent bytes that are no message
     DROPPED = "dropped"  # its work is no longer wanted
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Link:
-    """One worker; the values here change while it works."""
+class WorkerHandle:
+    """One worker. The fields change while it works."""
 
     channel: socket.socket
     output: int
-    process: int | None = None  # None until the server has said it
+    process: int | None = None  # process id; None until the server reports it
     task: Task | None = None
-    begun: float | None = None  # when the task started, by the monotonic clock
-    checks: tuple[CheckResult, ...] | None = None  # finished checks of a case; None before its first has begun
+    begun: float | None = None  # monotonic time at which the task started
+    checks: tuple[CheckResult, ...] | None = None  # finished checks of a case; None before its first check
     served: int = 0  # tasks finished
     resource: str = ""  # of its last task
-    deaf: float | None = None  # since when its socket is closed, by the monotonic clock
-    doom: Doom | None = None  # None until it was told to end
-    heard: bytearray = field(default_factory=bytearray)  # of a message that is not complete
-    tail: bytearray = field(default_factory=bytearray)  # the end of what the task printed
+    closed_since: float | None = None  # monotonic time at which its socket was closed
+    end_reason: EndReason | None = None  # None until it is to be killed
+    received: bytearray = field(default_factory=bytearray)  # bytes of an incomplete message
+    tail: bytearray = field(default_factory=bytearray)  # the end of the task's output
 
 
-def give(link: Link, task: Task) -> None:
-    """Send a task to an idle worker; one that has died meanwhile is noticed when the server says so."""
-    link.task, link.begun, link.checks, link.resource = task, None, None, task.resource
-    link.tail.clear()
+def send_task(worker: WorkerHandle, task: Task) -> None:
+    """Send a task to an idle worker. If it has died meanwhile, the server reports it."""
+    worker.task, worker.begun, worker.checks, worker.resource = task, None, None, task.resource
+    worker.tail.clear()
     with contextlib.suppress(OSError):
-        link.channel.setblocking(True)
-        send_frame(link.channel, Assignment(work=task.work, timeout=task.timeout, memory=task.memory))
+        worker.channel.setblocking(True)
+        send_frame(worker.channel, Assignment(work=task.work, timeout=task.timeout, memory=task.memory))
     with contextlib.suppress(OSError):
-        link.channel.setblocking(False)
+        worker.channel.setblocking(False)
 
 
-def hear(link: Link) -> list[Begun | Progress | Reply]:
-    """Return the messages that have come; `deaf` is set where there will be no more."""
-    messages: list[Begun | Progress | Reply] = []
+def receive_messages(worker: WorkerHandle) -> list[WorkStarted | Progress | Reply]:
+    """Return the messages that have arrived; sets `closed_since` if there will be no more."""
+    messages: list[WorkStarted | Progress | Reply] = []
     try:
-        for _ in range(_MOST_BLOCKS):
-            part = link.channel.recv(_BLOCK)
+        for _ in range(_MAX_BLOCKS):
+            part = worker.channel.recv(_BLOCK)
             if not part:
-                link.deaf = link.deaf or time.monotonic()
+                worker.closed_since = worker.closed_since or time.monotonic()
                 break
-            link.heard += part
+            worker.received += part
     except BlockingIOError:
         pass
     except OSError:
-        link.deaf = link.deaf or time.monotonic()
+        worker.closed_since = worker.closed_since or time.monotonic()
     try:
-        while (message := take_frame(link.heard)) is not None:
+        while (message := take_frame(worker.received)) is not None:
             messages.append(message)
-    except Exception:  # whatever pickle makes of bytes that are none of ours
-        link.deaf = link.deaf or time.monotonic()
+    except Exception:  # unpickling arbitrary bytes may raise anything
+        worker.closed_since = worker.closed_since or time.monotonic()
     return messages
 
 
-def drain(link: Link) -> bool:
-    """Read what was printed and keep its end; return whether the pipe is still open."""
+def read_output(worker: WorkerHandle) -> bool:
+    """Read the worker's output and keep its end; return True if the pipe is still open."""
     try:
-        for _ in range(_MOST_BLOCKS):
-            part = os.read(link.output, _BLOCK)
+        for _ in range(_MAX_BLOCKS):
+            part = os.read(worker.output, _BLOCK)
             if not part:
                 return False
-            link.tail += part
-            del link.tail[:-_TAIL]
+            worker.tail += part
+            del worker.tail[:-_KEPT_OUTPUT]
     except BlockingIOError:
         return True
     except OSError:
@@ -96,17 +96,17 @@ def drain(link: Link) -> bool:
     return True
 
 
-def hang_up(link: Link) -> None:
-    """Close this side of a worker's socket and pipe."""
-    link.channel.close()
+def close_handle(worker: WorkerHandle) -> None:
+    """Close the socket and the output pipe of a worker."""
+    worker.channel.close()
     with contextlib.suppress(OSError):
-        os.close(link.output)
+        os.close(worker.output)
 
 
-def ending(status: int, doom: Doom | None) -> str:
-    """Return how a worker ended, as part of a sentence."""
+def ending(status: int, end_reason: EndReason | None) -> str:
+    """Return how a worker ended, as the predicate of a sentence."""
     code = os.waitstatus_to_exitcode(status)
-    if code == DEAF_EXIT or (doom is Doom.DEAF and code == -signal.SIGKILL):
+    if code == CHANNEL_CLOSED_EXIT or (end_reason is EndReason.CHANNEL_CLOSED and code == -signal.SIGKILL):
         return "closed the file descriptors of its own worker"
     if code >= 0:
         return f"ended the process with exit code {code}"

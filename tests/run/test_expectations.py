@@ -6,7 +6,7 @@ import pytest
 
 from gradverify.case import Expectation
 from gradverify.result import CheckResult, ExpectedCheck, Finding, Verdict, worst
-from gradverify.run.expectations import expected_verdict, is_as_expected, surprise
+from gradverify.run.expectations import expected_verdict, is_as_expected, unmet_expectation
 from tests.run.making import case
 
 PASS, FAIL, SKIP, ERROR = Verdict.PASS, Verdict.FAIL, Verdict.SKIP, Verdict.ERROR
@@ -97,7 +97,7 @@ def test_causes_and_codes_are_expected_exactly(
     result = CheckResult(check="gradcheck", verdict=verdict, findings=tuple(findings))
     asked = case("Square", expect=Expectation(verdict=FAIL, checks={"gradcheck": wanted}), checks=("gradcheck",))
     assert is_as_expected(asked, verdict, [result]) is (message == "")
-    assert surprise(asked, [result]) == message
+    assert unmet_expectation(asked, [result]) == message
 
 
 def test_the_verdict_of_the_case_follows_from_those_of_its_checks() -> None:

@@ -13,8 +13,8 @@ import pytest
 from gradverify.case import Normal, TensorInput
 from gradverify.result import CaseResult, Verdict
 from gradverify.run.pool import LocalPool
-from gradverify.run.run_work import perform
-from gradverify.run.state import state_now
+from gradverify.run.run_work import run_work
+from gradverify.run.state import current_state
 from gradverify.run.task import Engine, Task, TaskLost, TaskStarted
 from tests.run.making import OPS, SHOWN, case, run
 from tests.run.processes import left_over
@@ -157,11 +157,11 @@ def test_a_killed_server_is_replaced() -> None:
 def test_state_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sees = case("sees", "faults.py", inputs={"x": TensorInput(origin=Normal(), shape=(2,))})
-    before = perform(sees, state_now())
+    before = run_work(sees, current_state())
     assert isinstance(before, CaseResult)
     assert "GRADVERIFY" not in os.environ
-    perform(case("pollute", "faults.py"), state_now())
-    after = perform(sees, state_now())
+    run_work(case("pollute", "faults.py"), current_state())
+    after = run_work(sees, current_state())
     assert isinstance(after, CaseResult)
     assert text_of(after) == text_of(before)
     assert "'dtype': torch.float32" in text_of(after)

@@ -26,7 +26,7 @@ def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-class MadeUp:
+class FakeEngine:
     """An engine that answers at once, and calls `at` with every step that it comes to."""
 
     def __init__(self, at: Callable[[str], None]) -> None:
@@ -67,10 +67,10 @@ def interrupted_at(step: str, occurrence: int = 1) -> tuple[list[str], bool]:
         if found == step and seen.count(step) == occurrence:
             interrupt()
 
-    def hear(event: Event) -> None:
+    def on_event(event: Event) -> None:
         at(f"finished {event.result.id}" if isinstance(event, Finished) else f"started {event.case_id}")
 
-    outcome = run_cases(CASES, (), RunOptions(), hear, MadeUp(at))
+    outcome = run_cases(CASES, (), RunOptions(), on_event, FakeEngine(at))
     assert seen.count(step) >= occurrence
     return [result.id for result in outcome.report.cases], outcome.interrupted
 
@@ -98,11 +98,11 @@ def test_an_answer_that_is_being_handed_out_is_not_lost() -> None:
 
 
 def test_the_last_answer_of_real_workers_is_kept(engine: Engine) -> None:
-    def hear(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, Finished) and event.result.id == CASES[-1].id:
             interrupt()
 
-    outcome = run_cases(CASES[-1:], (), RunOptions(), hear, engine)
+    outcome = run_cases(CASES[-1:], (), RunOptions(), on_event, engine)
     assert outcome.interrupted
     assert [result.id for result in outcome.report.cases] == [CASES[-1].id]
 

@@ -109,11 +109,11 @@ def test_fail_fast_goes_on_where_a_failure_is_judged_to_be_known(engine: Engine)
     cases = [case("WrongCube"), *numbered(3)]
     events: list[bool] = []
 
-    def tell(event: Event) -> None:
+    def on_event(event: Event) -> None:
         events.append(isinstance(event, Started) or event.result.as_expected)
 
     options = RunOptions(fail_fast=True, judge=lambda result: replace(result, as_expected=True, known="issue 12"))
-    report = run_cases(cases, (), options, tell, engine=engine).report
+    report = run_cases(cases, (), options, on_event, engine=engine).report
     assert [result.known for result in report.cases] == ["issue 12"] * 4
     assert all(events)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gradverify.result import CaseResult, CheckResult, Verdict
-from gradverify.run.run_case import execute
+from gradverify.run.run_case import run_case
 from gradverify.spec.expand import expand
 from gradverify.spec.read import read_paths
 
@@ -104,7 +104,7 @@ def run(folder: Path, function: str, surrogate: str, inputs: str = SPIKE, more: 
     reading = read_paths([folder / "s.yaml"])
     assert not reading.errors
     (case,) = expand(reading.specs)
-    return execute(case)
+    return run_case(case)
 
 
 def gradcheck(result: CaseResult) -> CheckResult:
@@ -131,7 +131,7 @@ def test_without_the_surrogate_the_spike_fails(tmp_path: Path) -> None:
     text = (tmp_path / "s.yaml").read_text(encoding="utf-8").replace("surrogate: ops.py:soft\n", "")
     (tmp_path / "s.yaml").write_text(text, encoding="utf-8")
     (case,) = expand(read_paths([tmp_path / "s.yaml"]).specs)
-    assert gradcheck(execute(case)).findings[0].cause == "straight-through"
+    assert gradcheck(run_case(case)).findings[0].cause == "straight-through"
 
 
 def test_a_straight_through_estimator_passes_beside_the_identity(tmp_path: Path) -> None:

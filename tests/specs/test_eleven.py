@@ -10,7 +10,7 @@ import pytest
 
 from gradverify.case import Case, TorchGradcheck
 from gradverify.result import CaseResult, CheckResult, ElementVerdict, Verdict
-from gradverify.run.run_case import execute
+from gradverify.run.run_case import run_case
 from gradverify.spec.expand import expand
 from gradverify.spec.read import read_paths
 
@@ -40,7 +40,7 @@ def cases() -> dict[str, Case]:
 
 @cache
 def result_of(identity: str) -> CaseResult:
-    return execute(cases()[identity])
+    return run_case(cases()[identity])
 
 
 def published(stem: str) -> CaseResult:
@@ -68,7 +68,7 @@ def test_every_case_is_as_its_spec_expects(identity: str) -> None:
 @pytest.mark.parametrize("identity", [name for name, case in cases().items() if case.expect.verdict is FAIL])
 def test_without_its_expect_a_wrong_function_is_unexpected(identity: str) -> None:
     case = cases()[identity]
-    assert not execute(replace(case, expect=type(case.expect)())).as_expected
+    assert not run_case(replace(case, expect=type(case.expect)())).as_expected
 
 
 def test_the_kink_of_conditional_op_is_counted_and_torch_disagrees() -> None:
@@ -102,7 +102,7 @@ def test_a_rejected_gradient_is_a_finding() -> None:
 def test_the_forgotten_mask_is_caught_at_every_seed(seed: int) -> None:
     case = cases()["incorrect_clipped_relu/vector/cpu-float64"]
     quick = replace(case, seed=seed, checks=("gradcheck",), torch_gradcheck=TorchGradcheck.NEVER)
-    result = check(execute(quick), "gradcheck")
+    result = check(run_case(quick), "gradcheck")
     outside = [finding for finding in result.findings if finding.code == "GV101"]
     assert result.verdict is FAIL
     assert all(not 0 <= element.value <= 1.5 for finding in outside for element in finding.elements)

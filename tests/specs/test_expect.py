@@ -12,7 +12,7 @@ from gradverify.report.lines import to_text
 from gradverify.report.screen import Screen
 from gradverify.report.to_json import from_json, to_json
 from gradverify.result import CaseResult, Environment, Report, Verdict, summarize
-from gradverify.run.run_case import execute
+from gradverify.run.run_case import run_case
 from gradverify.spec.expand import expand
 from gradverify.spec.read import read_paths
 
@@ -47,7 +47,7 @@ def result_of(folder: Path, name: str, expect: str) -> CaseResult:
     reading = read_paths([folder / "s.yaml"])
     assert not reading.errors
     (case,) = expand(reading.specs)
-    return execute(case)
+    return run_case(case)
 
 
 @pytest.mark.parametrize("expect", ["expect: fail\n", EXPECT])
