@@ -1,1 +1,1 @@
-"""Failures that are known: a file beside the specs that says which, why, and until when."""
+"""The baseline: a file of known failures, each with a reason and an optional expiry."""

@@ -1,4 +1,4 @@
-"""Results against a baseline: what is known is as expected, and what is known but gone can be removed."""
+"""Apply a baseline to results: known findings are as expected; entries without a finding are fixed."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ from gradverify.result import PRINTED, CaseResult, Finding, Index, Method, Repor
 from gradverify.spec.wording import visible
 
 _FAILING = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.ERROR)
-NO_REASON = "not looked into yet"  # of an entry that nobody has written
+NO_REASON = "not looked into yet"  # the reason of a new entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judge:
-    """A baseline on one day."""
+class BaselineOn:
+    """The entries of a baseline by key, and the day on which they are applied."""
 
     entries: Mapping[Key, Entry]
     today: datetime.date
 
 
-def judge_of(baseline: Baseline, today: datetime.date) -> Judge:
-    """Return a judge who knows a baseline."""
-    return Judge(entries={entry.key: entry for entry in baseline.entries}, today=today)
+def baseline_on(baseline: Baseline, today: datetime.date) -> BaselineOn:
+    """Return the baseline, ready to be applied on this day."""
+    return BaselineOn(entries={entry.key: entry for entry in baseline.entries}, today=today)
 
 
-def judged(case: CaseResult, judge: Judge) -> CaseResult:
-    """Return a case as expected where every finding is known, else with what the baseline says about it."""
+def case_with_baseline(case: CaseResult, baseline: BaselineOn) -> CaseResult:
+    """Return the case, as expected if all its findings are known, else with notes on the differences in its message."""
     found = findings_of(case)
     if not found:
         return case
-    known = [(judge.entries[now.key], now) for now in found if now.key in judge.entries]
+    known = [(baseline.entries[current.key], current) for current in found if current.key in baseline.entries]
     notes = [
         f"the baseline's entry {described(entry)} expired on {entry.expires} ({entry.reason})"
         for entry, _ in known
-        if has_expired(entry, judge.today)
+        if has_expired(entry, baseline.today)
     ]
-    beyond = [f"{described(now)} ({more})" for entry, now in known if (more := excess(entry, now))]
+    beyond = [f"{described(current)} ({more})" for entry, current in known if (more := excess(entry, current))]
     notes += [f"beyond the baseline: {', '.join(beyond)}"] if beyond else []
     if len(known) == len(found) and not notes:
         return replace(case, as_expected=True, known="; ".join(dict.fromkeys(entry.reason for entry, _ in known)))
-    new = [described(now) for now in found if now.key not in judge.entries]
+    new = [described(current) for current in found if current.key not in baseline.entries]
     notes += [f"not in the baseline: {', '.join(new)}"] if known and new else []
     return replace(case, as_expected=False, known=None, message=_with_notes(case.message, notes))
 
 
-def judged_report(report: Report, judge: Judge) -> Report:
-    """Return a report with every case judged."""
-    cases = tuple(judged(case, judge) for case in report.cases)
+def report_with_baseline(report: Report, baseline: BaselineOn) -> Report:
+    """Return the report with the baseline applied to every case."""
+    cases = tuple(case_with_baseline(case, baseline) for case in report.cases)
     return replace(report, cases=cases, summary=summarize(cases, report.summary.seconds))
 
 
 def findings_of(case: CaseResult) -> tuple[Entry, ...]:
-    """Return the findings that a baseline may know, as entries; none where it may know nothing about the case.
+    """Return the findings of a case as entries; () if a baseline cannot cover the case.
 
-    It knows failures of cases that should pass. A pass or a skip that nobody expected has no code, and where the spec
-    has expectations of its own, they are the place to say more. Findings with the same key are one entry.
+    A baseline covers failures of cases that should pass. An unexpected pass or skip has no code, and a case whose spec
+    has an `expect` is described there. Findings with the same key become one entry.
     """
     if case.verdict not in _FAILING or case.expected is not Verdict.PASS:
         return ()
@@ -67,42 +67,44 @@ def findings_of(case: CaseResult) -> tuple[Entry, ...]:
         entry = _entry(case, problem)
         if entry is None:
             return ()
-        before = found.get(entry.key)
-        if before is not None:
-            entry = _together(before, entry)
+        previous = found.get(entry.key)
+        if previous is not None:
+            entry = _merged(previous, entry)
         found[entry.key] = entry
     return tuple(found.values())
 
 
-def fixed(report: Report, baseline: Baseline) -> tuple[Entry, ...]:
-    """Return the entries whose case was run, whose check came to an answer, and whose finding is gone."""
+def fixed_entries(report: Report, baseline: Baseline) -> tuple[Entry, ...]:
+    """Return the entries whose case and check were run with a verdict, and whose finding is gone."""
     cases = {visible(case.id): case for case in report.cases}
     return tuple(entry for entry in baseline.entries if entry.case in cases and _is_gone(entry, cases[entry.case]))
 
 
-def smaller(report: Report, baseline: Baseline) -> tuple[tuple[Entry, int], ...]:
-    """Return the entries whose finding has fewer wrong entries than they know, each with how many there are.
+def shrunk_entries(report: Report, baseline: Baseline) -> tuple[tuple[Entry, int], ...]:
+    """Return the entries whose finding has fewer wrong Jacobian entries than `total`, with the present number.
 
-    Those of probed Jacobians are left out: how many entries the search finds says nothing of how many there are.
+    Findings of probed Jacobians are left out: the search does not find all wrong entries.
     """
-    found = (now for case in report.cases for now in findings_of(case))
-    totals = {now.key: now.total for now in found if now.columns is None}
+    found = (current for case in report.cases for current in findings_of(case))
+    totals = {current.key: current.total for current in found if current.columns is None}
     counts = ((entry, totals.get(entry.key, entry.total)) for entry in baseline.entries)
     return tuple((entry, total) for entry, total in counts if total < entry.total)
 
 
-def renewed(report: Report, baseline: Baseline) -> Baseline:
-    """Return a baseline that knows what fails now; entries that hold on keep reason and expiry, fixed ones go."""
-    gone = {entry.key for entry in fixed(report, baseline)}
+def updated_baseline(report: Report, baseline: Baseline) -> Baseline:
+    """Return a baseline of the present failures. Entries that still apply keep reason and expiry; fixed ones go."""
+    gone = {entry.key for entry in fixed_entries(report, baseline)}
     entries = {entry.key: entry for entry in baseline.entries if entry.key not in gone}
-    for now in (entry for case in report.cases for entry in findings_of(case)):
-        before = entries.get(now.key)
-        entries[now.key] = replace(now, reason=before.reason, expires=before.expires) if before else now
+    for current in (entry for case in report.cases for entry in findings_of(case)):
+        previous = entries.get(current.key)
+        entries[current.key] = (
+            replace(current, reason=previous.reason, expires=previous.expires) if previous else current
+        )
     return Baseline(entries=tuple(entries.values()))
 
 
 def _entry(case: CaseResult, problem: Problem) -> Entry | None:
-    """Return what an entry says that knows exactly this problem, None where it has no code."""
+    """Return the entry for exactly this problem, None if the problem has no code."""
     if problem.code is None:
         return None
     finding = problem.finding
@@ -124,13 +126,13 @@ def _is_probed(case: CaseResult, check: str | None) -> bool:
 
 
 def _columns(finding: Finding) -> tuple[Index, ...] | None:
-    """Return the columns of the wrong entries; None where the finding is about no entries."""
+    """Return the columns of the wrong entries; None if the finding is not about entries."""
     if not finding.elements and finding.verdict is not Verdict.FAIL:
         return None
     return tuple(sorted({element.input_index for element in finding.elements}))
 
 
-def _together(first: Entry, second: Entry) -> Entry:
+def _merged(first: Entry, second: Entry) -> Entry:
     """Return one entry for two findings with the same key."""
     columns = None
     if first.columns is not None or second.columns is not None:
@@ -140,7 +142,7 @@ def _together(first: Entry, second: Entry) -> Entry:
 
 def _is_gone(entry: Entry, case: CaseResult) -> bool:
     problems = (_entry(case, problem) for problem in problems_of(case))
-    if any(now is not None and now.key == entry.key for now in problems):
+    if any(current is not None and current.key == entry.key for current in problems):
         return False
     if entry.check is None:
         return bool(case.checks)
@@ -149,5 +151,5 @@ def _is_gone(entry: Entry, case: CaseResult) -> bool:
 
 def _with_notes(message: str, notes: Sequence[str]) -> str:
     says, mark, printed = message.partition(PRINTED)
-    missing = [note for note in notes if note not in says]  # a report may be judged twice
+    missing = [note for note in notes if note not in says]  # a baseline may be applied twice
     return "; ".join([says, *missing] if says else missing) + mark + printed

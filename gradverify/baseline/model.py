@@ -1,4 +1,4 @@
-"""What a baseline holds."""
+"""The entries of a baseline."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Key = tuple[str, str | None, str, str | None, str | None]  # case, check, code, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One finding that is known."""
+    """One known finding."""
 
-    case: str  # id, as it is shown
-    check: str | None = None  # None where the case as a whole could not be run
+    case: str  # id as printed
+    check: str | None = None  # None if the whole case could not be run
     code: str  # GVnnn
-    of: str | None = None  # output concerned, as it is shown
-    wrt: str | None = None  # input concerned, as it is shown
-    total: int  # how many entries are wrong; 1 for a finding that counts none
-    columns: tuple[Index, ...] | None = None  # input elements found in a probed Jacobian; None where it was not probed
-    cause: str | None = None  # named pattern that explains them
+    of: str | None = None  # output, as printed
+    wrt: str | None = None  # input, as printed
+    total: int  # number of wrong Jacobian entries; 1 for other findings
+    columns: tuple[Index, ...] | None = None  # wrong input elements of a probed Jacobian; None if not probed
+    cause: str | None = None  # cause named for the finding
     reason: str
-    expires: datetime.date | None = None  # the last day on which it holds
+    expires: datetime.date | None = None  # the last day on which the entry applies
 
     @property
     def key(self) -> Key:
@@ -32,7 +32,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """All that is known; no two entries have the same key."""
+    """All known findings. No two entries have the same key."""
 
     entries: tuple[Entry, ...] = ()
 
@@ -41,20 +41,20 @@ NOTHING_KNOWN = Baseline()
 
 
 def has_expired(entry: Entry, today: datetime.date) -> bool:
-    """Tell whether an entry holds no longer."""
+    """True if `today` is after the entry's last day."""
     return entry.expires is not None and entry.expires < today
 
 
 def described(entry: Entry) -> str:
-    """Return which finding an entry is about, without its case."""
+    """Return check, code and block of an entry as text, without its case."""
     return " ".join(part for part in (entry.check, entry.code, _block(entry)) if part)
 
 
 def excess(known: Entry, now: Entry) -> str:
-    """Return in what a finding goes beyond the entry that knows it, "" where it does not.
+    """Return how a finding exceeds its entry, "" if it does not.
 
-    A cause is compared only where both have one: without a name it may be the same. The search in a probed Jacobian
-    ends early, so that its total says little: its columns must be known, and its cause must not be lost.
+    Causes are compared only if both are named: an unnamed cause may be the same. The search in a probed Jacobian does
+    not find all wrong entries: instead of the total, its columns must be known, and a named cause must be named again.
     """
     if now.total > known.total:
         return f"{now.total:,} entries, known are {known.total:,}"

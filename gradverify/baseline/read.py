@@ -1,4 +1,4 @@
-"""A baseline's YAML to its entries, or every mistake in it with its place."""
+"""Read a baseline from YAML, or report every mistake in it with its place."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from gradverify.spec.readers import (
 from gradverify.spec.wording import found, misspelt
 
 VERSION = 2
-_MOST = 2**63 - 1
+_MAX_INTEGER = 2**63 - 1
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What came of reading a file."""
+    """The result of reading a file."""
 
-    baseline: Baseline  # empty where there are errors
+    baseline: Baseline  # empty if there are errors
     errors: tuple[SpecError, ...]
 
 
 def read_baseline(path: Path, codes: Sequence[str]) -> Reading:
-    """Return the baseline in a file; `codes` are those that there are."""
+    """Return the baseline in a file. `codes` are the valid codes."""
     if not os.path.lexists(path):
         missing = text_error(str(path), "", "no such file", f"--write-baseline {path} makes it")
         return Reading(baseline=NOTHING_KNOWN, errors=(missing,))
@@ -56,7 +56,7 @@ def read_baseline(path: Path, codes: Sequence[str]) -> Reading:
 
 
 def parse(content: str, file: str, codes: Sequence[str]) -> Reading:
-    """Return the baseline that a text is, or all its mistakes."""
+    """Return the baseline in a text, or all its mistakes."""
     composed = compose(content, file)
     errors = list(composed.errors)
     if not errors and len(composed.documents) != 1:
@@ -76,7 +76,7 @@ def _entries(root: Node, codes: Sequence[str]) -> tuple[Entry, ...]:
     readers = {"version": whole, "known": list_of(_entry_reader(codes), "entries")}
     values = _mapping(root.plain, readers, ("version", "known"))
     entries: tuple[Entry, ...] = values["known"]
-    _refuse_twins(entries, root)
+    _refuse_duplicates(entries, root)
     return entries
 
 
@@ -87,8 +87,8 @@ def _entry_reader(codes: Sequence[str]) -> Reader[Entry]:
         "code": one_of(codes),
         "of": text,
         "wrt": text,
-        "total": whole_between(1, _MOST),
-        "columns": list_of(list_of(whole_between(0, _MOST), "whole numbers"), "indices of input elements"),
+        "total": whole_between(1, _MAX_INTEGER),
+        "columns": list_of(list_of(whole_between(0, _MAX_INTEGER), "whole numbers"), "indices of input elements"),
         "cause": text,
         "reason": text,
         "expires": _date,
@@ -101,7 +101,7 @@ def _entry_reader(codes: Sequence[str]) -> Reader[Entry]:
 
 
 def _mapping(value: Any, readers: Mapping[str, Reader[Any]], required: Sequence[str]) -> dict[str, Any]:
-    """Read a mapping that has at least the required keys; what is wrong with the others is said too."""
+    """Read a mapping with at least the required keys. Raises BadValueError with all mistakes."""
     issues: list[Issue] = []
     values: dict[str, Any] = {}
     try:
@@ -116,12 +116,12 @@ def _mapping(value: Any, readers: Mapping[str, Reader[Any]], required: Sequence[
 
 
 def _absent(value: dict[str, Any], required: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return the required keys that are not there, not even misspelt, which is said already."""
+    """Return the required keys that are missing, without misspelt ones, which `keyed` reports."""
     return [key for key in required if key not in value and not misspelt(key, value, known)]
 
 
 def _refuse_other_versions(root: Node) -> None:
-    """Raise for the version alone: what is wrong with entries of another one only follows from that."""
+    """Raise BadValueError for another version, without the mistakes in its entries that follow from it."""
     version = root.plain.get("version") if isinstance(root.plain, dict) else VERSION
     if isinstance(version, bool) or not isinstance(version, int) or version == VERSION:
         return
@@ -142,7 +142,7 @@ def _date(value: Any) -> datetime.date:
     raise expected("a date as 2026-12-31", value)
 
 
-def _refuse_twins(entries: Sequence[Entry], root: Node) -> None:
+def _refuse_duplicates(entries: Sequence[Entry], root: Node) -> None:
     first: dict[Key, int] = {}
     issues = []
     for number, entry in enumerate(entries):

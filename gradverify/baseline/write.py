@@ -1,4 +1,4 @@
-"""Entries to a baseline's YAML: always in the same order, and easy to edit by hand."""
+"""Write a baseline as YAML, sorted by key."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _rows(entry: Entry) -> list[str]:
 
 
 def _scalar(text: str) -> str:
-    """Return text so that YAML reads it back: as it is where that is plain, else in quotes."""
+    """Return text as a YAML scalar: plain if YAML reads it back as the same text, else quoted."""
     if _PLAIN.fullmatch(text) and _stays_text(text):
         return text
     return f'"{"".join(map(_quoted, text))}"'

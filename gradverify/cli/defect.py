@@ -1,4 +1,4 @@
-"""The report of a mistake of our own, ready to be pasted."""
+"""The report of an internal error, to be pasted into an issue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WHERE = "the issue tracker of gradverify's repository"
 
 
 def defect_report(error: BaseException, arguments: Sequence[str]) -> str:
-    """Return what happened, where, and where to send it."""
+    """Return the text of the report: versions, command, traceback, and where to send it."""
     trace = "".join(traceback.format_exception(error)).splitlines()
     return "\n".join(
         [

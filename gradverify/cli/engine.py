@@ -1,4 +1,4 @@
-"""The rooms behind the command line, opened only when a command needs them: all wiring is here."""
+"""The packages behind the command line, imported only when a command needs them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Who is told while cases run."""
+    """Callbacks during a run."""
 
     started: Callable[[str], None]  # with the case's id
     finished: Callable[[CaseResult], None]
@@ -39,7 +39,7 @@ def read(paths: Sequence[Path]) -> Reading:
 
 
 def expand(specs: Sequence[Spec], request: Request) -> tuple[Case, ...]:
-    """Make the cases of specs, with what the command line says in place of what they say."""
+    """Return the cases of specs, with the options of the command line in place of the specs' values."""
     from gradverify.spec.expand import Overrides
     from gradverify.spec.expand import expand as expand_specs
 
@@ -58,7 +58,7 @@ def expand(specs: Sequence[Spec], request: Request) -> tuple[Case, ...]:
 
 
 def written_cases(specs: Sequence[Spec]) -> Mapping[str, Collection[str]]:
-    """Return for the absolute path of each spec the ids of its cases, without device, dtype and sample."""
+    """Return the ids of each spec's cases, without device, dtype and sample, by the spec's absolute path."""
     found: dict[str, set[str]] = {}
     for spec in specs:
         path = os.path.abspath(spec.file)  # noqa: PTH100 (links are kept)
@@ -68,10 +68,10 @@ def written_cases(specs: Sequence[Spec]) -> Mapping[str, Collection[str]]:
 
 @contextmanager
 def opened(workers: int | None) -> Iterator[Engine]:
-    """Hold the engine that cases will run in until the block ends; it gets ready meanwhile. Raises ServerError.
+    """Open the engine that cases will run in, and close it when the block ends. Raises ServerError.
 
-    The rooms that read specs are opened here, too: Python ends by SIGINT, not by an exit code, where an interrupt was
-    raised in the middle of certain imports.
+    The modules that read specs are imported here too: an interrupt during certain imports makes Python end by SIGINT
+    instead of with an exit code.
     """
     from gradverify.run.session import open_engine
 
@@ -92,8 +92,8 @@ def run(
     listener: Listener,
     interrupts: Interrupts,
 ) -> Outcome:
-    """Run cases in an engine and tell the listener; a failure that is known is as expected from the start."""
-    from gradverify.baseline.apply import judge_of, judged
+    """Run cases in an engine and call the listener. Failures in the baseline already count as expected here."""
+    from gradverify.baseline.apply import baseline_on, case_with_baseline
     from gradverify.run.options import RunOptions, Started
     from gradverify.run.session import run_cases
 
@@ -103,7 +103,7 @@ def run(
         else:
             listener.finished(event.result)
 
-    judge = judge_of(request.known, date.today())
+    judge = baseline_on(request.known, date.today())
     options = RunOptions(
         workers=request.workers,
         fail_fast=request.fail_fast,
@@ -111,7 +111,7 @@ def run(
         seed=request.seed,
         require_devices=request.require_devices,
         keep_going=request.keep_going,
-        judge=lambda result: judged(result, judge),
+        judge=lambda result: case_with_baseline(result, judge),
     )
     return run_cases(cases, specs, options, on_event, engine=engine, interrupts=interrupts)
 

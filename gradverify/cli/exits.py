@@ -1,4 +1,4 @@
-"""How a command ends: one exit code each, and the one place where exceptions become exit codes."""
+"""Exit codes of the commands, and the one place where exceptions become exit codes."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ import typer
 
 from gradverify.cli.defect import defect_report
 from gradverify.cli.starting import raise_on_interrupt
-from gradverify.cli.terminal import OutputError, complain, hush, print_problems, say_error
+from gradverify.cli.terminal import OutputError, complain, print_problems, say_error, silence_stdout
 from gradverify.errors import GradverifyError, SpecError
 
 Command = Callable[..., "ExitCode"]
 
 
 class ExitCode(IntEnum):
-    """What the shell is told."""
+    """Exit code of a command."""
 
-    OK = 0  # every case as expected
-    UNEXPECTED = 1  # some case is not
+    OK = 0  # every case is as expected
+    UNEXPECTED = 1  # a case is not as expected
     USAGE = 2  # usage, bad spec, nothing to run, or output that could not be written
-    DEFECT = 3  # a mistake of gradverify's own
-    INTERRUPTED = 130  # by Ctrl-C; what had finished was reported
+    DEFECT = 3  # an internal error of gradverify
+    INTERRUPTED = 130  # by Ctrl-C; finished cases were reported
 
 
 class UsageProblem(GradverifyError):
-    """The command cannot do what was asked: one line, or several, that say why and what to do next."""
+    """The command cannot be done as given. Each argument is one line: the reason and what to do."""
 
     args: tuple[str, ...]
 
 
 def guarded(command: Command) -> Callable[..., None]:
-    """Wrap a command so that it ends in an exit code whatever happens; nothing of ours ends in a traceback."""
+    """Return a command that always ends with an exit code, never with a traceback."""
 
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
@@ -46,9 +46,9 @@ def guarded(command: Command) -> Callable[..., None]:
 
 
 def unwritten(error: Exception) -> ExitCode:
-    """Say that stdout takes nothing more."""
+    """Print that stdout could not be written, and return the exit code."""
     if not isinstance(error, OutputError):
-        hush()  # what is left in the buffer must not fail again at the end
+        silence_stdout()  # the rest of the buffer must not fail again at exit
     why = getattr(error, "strerror", None) or error
     complain(str(error) if isinstance(error, OutputError) else f"could not write to standard output: {why}")
     return ExitCode.USAGE
@@ -72,18 +72,18 @@ def _outcome(command: Command, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         complain("interrupted")
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        hush()
+        silence_stdout()
         return ExitCode.OK
     except Exception as error:
-        if isinstance(error, FileNotFoundError) and _nowhere():
+        if isinstance(error, FileNotFoundError) and _cwd_was_removed():
             complain("the current folder is not there any more; change to one that is")
             return ExitCode.USAGE
         say_error(defect_report(error, sys.argv[1:]))
         return ExitCode.DEFECT
 
 
-def _nowhere() -> bool:
-    """Tell whether the current folder has been removed."""
+def _cwd_was_removed() -> bool:
+    """True if the current folder has been removed."""
     try:
         os.getcwd()  # noqa: PTH109
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`gradverify explain`: what a code or a cause means, and what to do about it."""
+"""`gradverify explain`: print the section of a code or a cause."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def explain(name: Name = None) -> ExitCode:
 
 
 def _wrapped(text: str, width: int) -> str:
-    """Return Markdown with its paragraphs filled to the width; code and lists stay as they are."""
+    """Return Markdown with its paragraphs wrapped at `width`; code and lists are unchanged."""
     blocks, code = [], False
     for block in text.split("\n\n"):
         fences = block.count("```")

@@ -11,7 +11,7 @@ from gradverify.errors import GradverifyError
 Matcher = Callable[[str], bool]
 _TOKEN = re.compile(r"""\s*(?:(?P<sign>[()])|"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<word>[^\s()"']+))""")
 _WORDS = frozenset({"and", "or", "not"})
-_DEEPEST = 100
+_MAX_DEPTH = 100
 
 
 class ExpressionError(GradverifyError):
@@ -28,9 +28,9 @@ class Token:
 
 
 def matcher(text: str) -> Matcher:
-    """Return the predicate on ids that `text` stands for, upper and lower case alike; raises ExpressionError."""
+    """Return the predicate on ids that `text` expresses, ignoring case. Raises ExpressionError."""
     tokens = _tokens(text)
-    found, rest = _either(tokens, text, 0)
+    found, rest = _disjunction(tokens, text, 0)
     if rest:
         raise _error(text, rest[0].column, f"`{rest[0].text}` is not expected here")
     return found
@@ -52,13 +52,13 @@ def _tokens(text: str) -> Sequence[Token]:
     return tokens
 
 
-def _either(tokens: Sequence[Token], text: str, depth: int) -> tuple[Matcher, Sequence[Token]]:
-    parts, tokens = _chain(tokens, text, depth, "or", _both)
+def _disjunction(tokens: Sequence[Token], text: str, depth: int) -> tuple[Matcher, Sequence[Token]]:
+    parts, tokens = _chain(tokens, text, depth, "or", _conjunction)
     return (lambda name: any(part(name) for part in parts)), tokens
 
 
-def _both(tokens: Sequence[Token], text: str, depth: int) -> tuple[Matcher, Sequence[Token]]:
-    parts, tokens = _chain(tokens, text, depth, "and", _one)
+def _conjunction(tokens: Sequence[Token], text: str, depth: int) -> tuple[Matcher, Sequence[Token]]:
+    parts, tokens = _chain(tokens, text, depth, "and", _operand)
     return (lambda name: all(part(name) for part in parts)), tokens
 
 
@@ -70,24 +70,24 @@ def _chain(
 ) -> tuple[list[Matcher], Sequence[Token]]:
     part, tokens = parse(tokens, text, depth)
     parts = [part]
-    while tokens and _is(tokens[0], word):
+    while tokens and _is_operator(tokens[0], word):
         part, tokens = parse(tokens[1:], text, depth)
         parts.append(part)
     return parts, tokens
 
 
-def _one(tokens: Sequence[Token], text: str, depth: int) -> tuple[Matcher, Sequence[Token]]:
+def _operand(tokens: Sequence[Token], text: str, depth: int) -> tuple[Matcher, Sequence[Token]]:
     if not tokens:
         raise _error(text, len(text.rstrip()) + 1, "a name is missing at the end")
     first, rest = tokens[0], tokens[1:]
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         raise _error(text, first.column, "nested too deeply")
-    if _is(first, "not"):
-        inner, rest = _one(rest, text, depth + 1)
+    if _is_operator(first, "not"):
+        inner, rest = _operand(rest, text, depth + 1)
         return (lambda name: not inner(name)), rest
-    if _is(first, "("):
-        inner, rest = _either(rest, text, depth + 1)
-        if not rest or not _is(rest[0], ")"):
+    if _is_operator(first, "("):
+        inner, rest = _disjunction(rest, text, depth + 1)
+        if not rest or not _is_operator(rest[0], ")"):
             raise _error(text, first.column, "this parenthesis is not closed")
         return inner, rest[1:]
     if first.operator:
@@ -96,7 +96,7 @@ def _one(tokens: Sequence[Token], text: str, depth: int) -> tuple[Matcher, Seque
     return (lambda name: wanted in name.casefold()), rest
 
 
-def _is(token: Token, text: str) -> bool:
+def _is_operator(token: Token, text: str) -> bool:
     return token.operator and token.text == text
 
 

@@ -1,4 +1,4 @@
-"""What `--last-failed` knows: the cases that were not as expected when they last ran, whichever run that was."""
+"""The file behind `--last-failed`: the cases that were not as expected when they last ran, in any earlier run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from gradverify.case import Case
 from gradverify.cli.files import read_as
 from gradverify.cli.gather import Gathered
-from gradverify.cli.select import among
+from gradverify.cli.select import with_ids
 from gradverify.cli.terminal import complain
 from gradverify.report.words import counted
 from gradverify.result import CaseResult, NotRun, Report, Verdict
@@ -26,25 +26,25 @@ class Failure:
     """A case that was not as expected when it last ran."""
 
     id: str
-    spec: str  # path as it was given, relative to the working directory
-    checks: tuple[str, ...]  # those that did not pass; none if the case could not be run at all
+    spec: str  # path as given, relative to the working directory
+    checks: tuple[str, ...]  # checks that did not pass; none if the case could not be run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failures:
-    """What the file holds."""
+    """The content of the file."""
 
     cases: tuple[Failure, ...]
 
 
 def failed_before(cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    """Return the cases that were not as expected when they last ran; all of them where none is known."""
+    """Return the cases that were not as expected when they last ran, all cases if there are none."""
     try:
         known = read_as(LAST_FAILURES, _parsed)
     except ReportError as error:
         complain(f"--last-failed: {error}; running all")
         return cases
-    chosen = among(cases, {failure.id for failure in known})
+    chosen = with_ids(cases, {failure.id for failure in known})
     if not known:
         complain("--last-failed: no earlier run left a failure; running all")
     elif not chosen:
@@ -54,26 +54,25 @@ def failed_before(cases: tuple[Case, ...]) -> tuple[Case, ...]:
 
 
 def still_failing(not_run: Sequence[NotRun]) -> tuple[NotRun, ...]:
-    """Return the cases that a run did not come to, with what earlier runs know about each."""
-    ids = {failure.id for failure in _known()} if not_run else ()
+    """Return the cases that were not run, each marked as failed if it failed in an earlier run."""
+    ids = {failure.id for failure in _failures_in_file()} if not_run else ()
     return tuple(replace(case, failed=case.id in ids) for case in not_run)
 
 
 def failures_after(report: Report, gathered: Gathered, narrowed: Sequence[str]) -> str:
-    """Return the file's text after a run whose `--check` asked for the checks in `narrowed`; () if it asked for all.
+    """Return the text of the file after a run. `narrowed` are the checks given by `--check`; () if all were run.
 
-    A failure stays until its case is as expected in a run that comes to it and to its checks, or does not exist any
-    more.
+    A failure stays until a run of its case and its checks is as expected, or until the case no longer exists.
     """
-    before = {failure.id: failure for failure in _known()}
-    now = {case.id: _left(case, before.get(case.id), narrowed) for case in report.cases}
+    before = {failure.id: failure for failure in _failures_in_file()}
+    now = {case.id: _failure_after(case, before.get(case.id), narrowed) for case in report.cases}
     kept = {name: failure for name, failure in before.items() if name not in now and not _is_gone(failure, gathered)}
     found = {name: failure for name, failure in now.items() if failure is not None}
     rows = ",\n".join(json.dumps(to_plain(failure)) for _, failure in sorted((kept | found).items()))
     return f'{{"cases": [\n{rows}\n]}}\n'
 
 
-def _known() -> tuple[Failure, ...]:
+def _failures_in_file() -> tuple[Failure, ...]:
     """Return the failures in the file; none if it cannot be read."""
     try:
         return read_as(LAST_FAILURES, _parsed)
@@ -88,24 +87,24 @@ def _parsed(text: str) -> tuple[Failure, ...]:
         raise ReportError(f"not JSON: {error}") from error
 
 
-def _left(case: CaseResult, before: Failure | None, narrowed: Sequence[str]) -> Failure | None:
-    """Return what is known to fail of a case that was run, None if nothing is."""
+def _failure_after(case: CaseResult, before: Failure | None, narrowed: Sequence[str]) -> Failure | None:
+    """Return the failure of a case after a run, None if none of its checks fails."""
     ran = {check.check for check in case.checks}
-    unanswered = [name for name in before.checks if name not in ran] if before and narrowed else []
-    if case.as_expected and not unanswered:
+    not_run = [name for name in before.checks if name not in ran] if before and narrowed else []
+    if case.as_expected and not not_run:
         return None
-    own = [] if case.as_expected else _failing(case)
-    return Failure(id=case.id, spec=case.spec, checks=tuple(dict.fromkeys([*unanswered, *own])))
+    failed_now = [] if case.as_expected else _failed_checks(case)
+    return Failure(id=case.id, spec=case.spec, checks=tuple(dict.fromkeys([*not_run, *failed_now])))
 
 
-def _failing(case: CaseResult) -> list[str]:
-    """Return the checks that did not pass, all of them if the case passed and should not have."""
+def _failed_checks(case: CaseResult) -> list[str]:
+    """Return the checks that did not pass, or all checks if the case passed although it should not."""
     surprising = [check.check for check in case.checks if check.verdict not in _QUIET]
     return surprising or [check.check for check in case.checks]
 
 
 def _is_gone(failure: Failure, gathered: Gathered) -> bool:
-    """Return whether a case is no longer in its spec, or its spec is no longer there."""
+    """True if the case is no longer in its spec, or the spec no longer exists."""
     path = os.path.abspath(failure.spec)  # noqa: PTH100 (links are kept)
     if path in gathered.written:
         return failure.id.rpartition("/")[0] not in gathered.written[path]

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and the report of the last run."""
+"""Write files atomically, and read reports."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LAST_REPORT = Path(".gradverify/last.json")
 T = TypeVar("T")
 
 
-def obstacle(path: Path) -> str:
-    """Return what keeps a file from being written, "" where nothing does."""
+def why_unwritable(path: Path) -> str:
+    """Return the reason why a file cannot be written, "" if it can."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
         pass
-    except OSError as error:  # a name that is too long, links in a circle
+    except OSError as error:  # a name that is too long, a cycle of links
         return (error.strerror or str(error)).lower()
     folder = path.resolve().parent
     if not folder.is_dir():
@@ -36,7 +36,7 @@ def obstacle(path: Path) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write `text` to a new file beside `path` and put it in its place; raises OSError and leaves nothing."""
+    """Write `text` to a temporary file and rename it to `path`. If that raises OSError, `path` is unchanged."""
     goal = path.resolve()  # a link stays a link
     temporary = goal.with_name(f".{goal.name[:200]}.{os.getpid()}.tmp")
     try:
@@ -52,7 +52,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def keep(texts: Mapping[Path, str]) -> None:
-    """Write files for later commands, in a folder that git ignores; warns of the first that cannot be written."""
+    """Write files for later commands, in a folder that git ignores. Prints a warning if one cannot be written."""
     for path, text in texts.items():
         try:
             path.parent.mkdir(exist_ok=True)
@@ -66,7 +66,7 @@ def keep(texts: Mapping[Path, str]) -> None:
 
 
 def is_absent(path: Path) -> bool:
-    """Tell whether there is no such file; one that may not be looked at is for its reader to complain about."""
+    """True if there is no such file. False if it cannot be accessed: reading it reports the error."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -77,12 +77,12 @@ def is_absent(path: Path) -> bool:
 
 
 def read_report(path: Path) -> Report:
-    """Read a report; raises ReportError that names the file."""
+    """Return the report in a file. Raises ReportError that names the file."""
     return read_as(path, from_json)
 
 
 def read_as(path: Path, parse: Callable[[str], T]) -> T:
-    """Return what `parse` makes of a file's text; raises ReportError that names the file."""
+    """Return `parse(text)` of a file's text. Raises ReportError that names the file."""
     try:
         return parse(path.read_text(encoding="utf-8"))
     except ReportError as error:

@@ -1,4 +1,4 @@
-"""From paths to the cases that are meant: what `run` and `list` share."""
+"""Read specs, expand them and select cases, for `run` and `list`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ DEFAULT_FOLDER = Path("specs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """What the paths hold."""
+    """The specs and the selected cases of the given paths."""
 
-    specs: tuple[Any, ...]  # passed on to the runner unread
-    cases: tuple[Case, ...]  # those that -k and --shard let through; none where the shard is empty
+    specs: tuple[Any, ...]  # passed on to the runner
+    cases: tuple[Case, ...]  # selected by -k and --shard; none if the shard is empty
     problems: int  # mistakes in specs, already printed
-    devices: tuple[str, ...]  # of all cases, also of those that -k and --shard leave out
-    written: Mapping[str, Collection[str]]  # absolute path of each spec: SPEC/CASE of its cases, whatever options say
+    devices: tuple[str, ...]  # of all cases, also of those not selected
+    written: Mapping[str, Collection[str]]  # by the spec's absolute path: SPEC/CASE of all its cases
 
 
 def paths_or_default(paths: Sequence[Path] | None) -> tuple[Path, ...]:
-    """Return the paths that were given, else the folder `specs`; raises UsageProblem where there is none."""
+    """Return the given paths, or the folder `specs` if none are given. Raises UsageProblem if it does not exist."""
     if paths:
         return tuple(paths)
     if os.path.isdir(DEFAULT_FOLDER):  # noqa: PTH112 (unlike is_dir, it never raises)
@@ -42,7 +42,7 @@ def paths_or_default(paths: Sequence[Path] | None) -> tuple[Path, ...]:
 
 
 def gather(paths: Sequence[Path] | None, expression: str | None, request: Request) -> Gathered:
-    """Read, expand and select; prints mistakes in specs, raises UsageProblem when nothing is left to do."""
+    """Read and expand specs and select cases. Prints mistakes in specs. Raises UsageProblem if no case is left."""
     reading = engine.read(paths_or_default(paths))
     print_problems(reading.errors)
     problems = len(reading.errors)
@@ -59,7 +59,7 @@ def gather(paths: Sequence[Path] | None, expression: str | None, request: Reques
 
 
 def refuse_devices_of_no_case(required: Sequence[str], gathered: Gathered) -> None:
-    """Raise UsageProblem where a device has to be there and no case asks for it: nothing would tell that it is not."""
+    """Raise UsageProblem if no case uses a required device: then no skip could show that the device is missing."""
     for name in required:
         if not any(name in (device, device.partition(":")[0]) for device in gathered.devices):
             there = f"all cases are for {', '.join(gathered.devices)}"
@@ -78,7 +78,7 @@ def _selected(cases: tuple[Case, ...], expression: str | None) -> tuple[Case, ..
 
 
 def _in_shard(cases: tuple[Case, ...], shard: Shard | None) -> tuple[Case, ...]:
-    """Return the cases of a shard; that it is empty is worth a word, but no mistake: there are few cases."""
+    """Return the cases of a shard. An empty shard prints a message; with few cases it is no mistake."""
     if shard is None:
         return cases
     part = part_of(cases, shard)
@@ -88,6 +88,6 @@ def _in_shard(cases: tuple[Case, ...], shard: Shard | None) -> tuple[Case, ...]:
 
 
 def warn_about(problems: int) -> None:
-    """Say at the end that the result is not the whole of what was asked for."""
+    """Print at the end of the run that files with mistakes were left out."""
     if problems:
         complain(f"{counted(problems, 'mistake')} in specs, see above; the files with mistakes were left out")

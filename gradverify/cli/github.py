@@ -1,4 +1,4 @@
-"""A run inside a GitHub job: annotations in the log, and the summary of the job."""
+"""In a GitHub job: annotations in the log, and the summary of the job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradverify.result import Report
 
 
 def publish(report: Report) -> None:
-    """Tell GitHub what came of a run; elsewhere do nothing."""
+    """Write annotations and the job's summary in a GitHub job; elsewhere do nothing."""
     if not in_github_job():
         return
     instruct(workflow_commands(report, current_checkout()))
@@ -23,7 +23,7 @@ def publish(report: Report) -> None:
 
 
 def _append(path: Path, text: str) -> None:
-    """Add to a page that other steps write too; that it cannot be written is worth a warning only."""
+    """Append to the summary, which other steps write too. Prints a warning if that fails."""
     try:
         with path.open("a", encoding="utf-8", newline="\n") as file:
             file.write(f"\n{text}")

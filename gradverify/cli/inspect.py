@@ -1,4 +1,4 @@
-"""`gradverify inspect`: the wrong elements of a run that is over."""
+"""`gradverify inspect`: show the wrong elements of the last run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gradverify list`: the cases of specs, without running them."""
+"""`gradverify list`: list the cases of specs without running them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines of cases, each printed as soon as its case is finished where no progress line can be drawn."""
+"""Print one line per case, during the run if no progress line is drawn, else at the end."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from gradverify.result import CaseResult
 class Listing(StrEnum):
     """When the line of a case is printed."""
 
-    MEANWHILE = "meanwhile"  # as soon as it is finished, in that order
-    AFTERWARDS = "afterwards"  # with all others, in the order of the specs
+    MEANWHILE = "meanwhile"  # when the case finishes, in that order
+    AFTERWARDS = "afterwards"  # at the end, in the order of the specs
 
 
 def usual_listing() -> Listing:
-    """Return what suits this process's streams: on a terminal there is a progress line while cases run."""
+    """Return AFTERWARDS if stdout and stderr are terminals: then a progress line is drawn during the run."""
     drawn = is_terminal(sys.stdout) and is_terminal(sys.stderr)
     return Listing.AFTERWARDS if drawn else Listing.MEANWHILE
 
 
 class Printer:
-    """Prints the line of each case; an output that takes nothing more is no reason to lose the run."""
+    """Prints the line of each case. A write error is kept until `check`, so that the run goes on."""
 
     def __init__(self, cases: Sequence[Case], terminal: Terminal) -> None:
         self._terminal = terminal
@@ -43,13 +43,13 @@ class Printer:
             self._lost = error
 
     def check(self) -> None:
-        """Raise OutputError where a line could not be printed."""
+        """Raise OutputError if a line could not be printed."""
         if self._lost is not None:
             raise self._lost
 
 
-def printing(tell: Callable[[CaseResult], None], printer: Printer) -> Callable[[CaseResult], None]:
-    """Return what prints a case's line and then tells the other listener."""
+def with_printing(tell: Callable[[CaseResult], None], printer: Printer) -> Callable[[CaseResult], None]:
+    """Return a callback that prints a case's line and then calls `tell`."""
 
     def finished(result: CaseResult) -> None:
         printer.print(result)

@@ -1,11 +1,11 @@
-"""`gradverify merge`: the reports of several jobs to one."""
+"""`gradverify merge`: merge the reports of several jobs into one."""
 
 from __future__ import annotations
 
 from gradverify.cli import options as opt
+from gradverify.cli.baseline_file import Extent, apply_baseline, open_baseline, refuse_overlap
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.files import LAST_REPORT, keep, read_report
-from gradverify.cli.known import Extent, kept_failures, refuse_overlap, settle
 from gradverify.cli.outputs import destinations_of, write_outputs
 from gradverify.cli.present import exit_code, look_of, present
 from gradverify.cli.terminal import complain
@@ -31,15 +31,15 @@ def merge(
     """
     look = look_of(screen)
     destinations = destinations_of(outputs, baseline.write_baseline)
-    kept = kept_failures(baseline)
+    kept = open_baseline(baseline)
     refuse_overlap(kept, destinations)
     merged = merge_reports([(str(path), read_report(path)) for path in reports])
     if not merged.cases:
         raise UsageProblem(f"there is no case in {counted(len(reports), 'report')}")
-    settled = settle(merged, kept, Extent.WHOLE)
-    keep({LAST_REPORT: to_json(settled.report)})
-    lost = [*settled.lost, *write_outputs(settled.report, destinations)]
-    present(settled.report, look)
-    for told in (*settled.notes, *lost):
+    judged = apply_baseline(merged, kept, Extent.WHOLE)
+    keep({LAST_REPORT: to_json(judged.report)})
+    lost = [*judged.lost, *write_outputs(judged.report, destinations)]
+    present(judged.report, look)
+    for told in (*judged.notes, *lost):
         complain(told)
-    return ExitCode.USAGE if lost else exit_code(settled.report)
+    return ExitCode.USAGE if lost else exit_code(judged.report)

@@ -1,4 +1,4 @@
-"""The files a run can leave behind: a format is one line here and one field of `options.Outputs`."""
+"""Write a report to files: a format is one line here and one field of `options.Outputs`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from gradverify.catalogue import sections
 from gradverify.cli.checkout import current_checkout
 from gradverify.cli.exits import UsageProblem
-from gradverify.cli.files import obstacle, write_whole
+from gradverify.cli.files import why_unwritable, write_whole
 from gradverify.cli.options import Outputs
 from gradverify.report.ci.junit import to_junit
 from gradverify.report.ci.markdown import to_markdown
@@ -17,7 +17,7 @@ from gradverify.report.page.to_html import to_html
 from gradverify.report.to_json import to_json
 from gradverify.result import Report
 
-# Option name without dashes, and the pure function that makes the file's text.
+# Name of the option without dashes, and the function that returns the file's text.
 FORMATS: tuple[tuple[str, Callable[[Report], str]], ...] = (
     ("json", to_json),
     ("junit", to_junit),
@@ -26,10 +26,10 @@ FORMATS: tuple[tuple[str, Callable[[Report], str]], ...] = (
     ("html", to_html),
 )
 
-Destinations = Mapping[str, Path | None]  # option name -> file, None where it was not given
+Destinations = Mapping[str, Path | None]  # by the name of the option; None if it was not given
 
-# Files that somebody wrote or measured: where the FILE of an option was forgotten, it takes the word that follows.
-_KEPT_APART = frozenset(
+# Suffixes of specs, source and data. If FILE is forgotten after an option, the next path would be overwritten.
+_NEVER_A_REPORT = frozenset(
     (
         *(".yaml", ".yml", ".toml", ".cfg", ".ini", ".pt", ".pth", ".npy", ".npz"),
         *(".py", ".pyi", ".pyx", ".ipynb", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".so"),
@@ -49,7 +49,7 @@ def destinations_of(outputs: Outputs, baseline: Path | None) -> Destinations:
 
 
 def write_outputs(report: Report, destinations: Destinations) -> list[str]:
-    """Write every file that was asked for; return what went wrong, one sentence each."""
+    """Write the report to every given file; return a message for each that could not be written."""
     problems: list[str] = []
     for name, render in FORMATS:
         path = destinations.get(name)
@@ -64,25 +64,25 @@ def write_outputs(report: Report, destinations: Destinations) -> list[str]:
 
 def _refuse_unwritable(destinations: Destinations, baseline: Path | None) -> None:
     reports = {name: path for name, path in destinations.items() if path is not None}
-    told = [(path, obstacle(path) or _no_report(name, path)) for name, path in reports.items()]
-    told += [(baseline, obstacle(baseline))] if baseline is not None else []
-    problems = [f"cannot write {path}: {why}" for path, why in told if why]
+    obstacles = [(path, why_unwritable(path) or _why_no_report(name, path)) for name, path in reports.items()]
+    obstacles += [(baseline, why_unwritable(baseline))] if baseline is not None else []
+    problems = [f"cannot write {path}: {why}" for path, why in obstacles if why]
     if problems:
         raise UsageProblem(*problems)
 
 
-def _no_report(name: str, path: Path) -> str:
-    """Return why a file is none for a report, "" where it is one."""
+def _why_no_report(name: str, path: Path) -> str:
+    """Return the reason why a file should not be overwritten by a report, "" if it may be."""
     if str(path) == "-":
         return f"a report needs a file; name one after --{name}"
     for file in (path, path.resolve()):  # a link is followed when it is written
-        if (suffix := file.suffix.lower()) in _KEPT_APART:
+        if (suffix := file.suffix.lower()) in _NEVER_A_REPORT:
             return f"a report does not end in {suffix}, as specs, source or data do; name its file after --{name}"
     return ""
 
 
 def _refuse_one_for_two(destinations: Destinations) -> None:
-    """Raise UsageProblem when two formats want the same file."""
+    """Raise UsageProblem if two formats name the same file."""
     seen: dict[Path, str] = {}
     for name, path in destinations.items():
         if path is None:

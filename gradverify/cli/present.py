@@ -1,4 +1,4 @@
-"""A report in its files and on the screen: what `run` and `merge` have in common."""
+"""Show a report on the screen, for `run` and `merge`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gradverify.result import Report
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a report is to be shown."""
+    """How a report is shown."""
 
     detail: Detail
     wish: ColourWish
@@ -39,7 +39,7 @@ def look_of(screen: Screen) -> Look:
 
 
 def present(report: Report, look: Look) -> None:
-    """Draw a report on stdout, and tell GitHub about it in its jobs."""
+    """Print a report on stdout, and publish it in a GitHub job."""
     terminal = stdout_terminal(look.wish)
     options = DetailOptions(detail=look.detail)
     if look.listing is Listing.AFTERWARDS:
@@ -51,5 +51,5 @@ def present(report: Report, look: Look) -> None:
 
 
 def exit_code(report: Report) -> ExitCode:
-    """Return how a command with this report ends where nothing else went wrong."""
+    """Return the exit code for this report: UNEXPECTED if a case is not as expected or a shard is missing."""
     return ExitCode.UNEXPECTED if report.summary.unexpected or missing_text(report) else ExitCode.OK

@@ -1,4 +1,4 @@
-"""The one line that is there while cases run."""
+"""The progress line of a run."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from gradverify.cli.terminal import complain, is_pipe, is_terminal
 from gradverify.report.safe import safe
 from gradverify.result import CaseResult
 
-_EVERY = 30.0  # seconds between two lines where nobody looks: a log must show that something happens
+_LOG_INTERVAL = 30.0  # seconds between two lines in a log
 
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """How far the run is; the one value here that changes."""
+    """The numbers of finished and unexpected cases. The fields change during the run."""
 
     total: int
     done: int = 0
     unexpected: int = 0
-    running: list[str] = field(default_factory=list)  # ids in the order they were started
+    running: list[str] = field(default_factory=list)  # ids, in the order of their start
 
 
 @contextmanager
 def progress(total: int, listing: Listing = Listing.AFTERWARDS) -> Iterator[Listener]:
-    """Show how far a run is until the block ends: on a terminal in one line that goes away, else now and then."""
+    """Show progress until the block ends: on a terminal as one line that is removed again, else as lines in a log."""
     tally = Tally(total=total)
-    beside = listing is Listing.MEANWHILE and is_pipe(sys.stdout)  # `| tee` writes to the same terminal
+    beside = listing is Listing.MEANWHILE and is_pipe(sys.stdout)  # a pipe may write to the same terminal (tee)
     if beside or not is_terminal(sys.stderr):
         yield now_and_then(tally, time.monotonic, complain)
         return
@@ -42,12 +42,12 @@ def progress(total: int, listing: Listing = Listing.AFTERWARDS) -> Iterator[List
     def draw() -> Text:
         return Text(progress_text(tally), no_wrap=True, overflow="ellipsis", end="")
 
-    # no refresh thread: workers are started from this process
+    # no refresh thread: this process starts other processes
     console = Console(stderr=True)
     live = Live(console=console, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
 
     def update() -> None:
-        with suppress(OSError):  # a terminal that was closed is no reason to lose the run
+        with suppress(OSError):  # a closed terminal must not end the run
             live.update(draw(), refresh=True)
 
     with suppress(OSError):
@@ -61,7 +61,7 @@ def progress(total: int, listing: Listing = Listing.AFTERWARDS) -> Iterator[List
 
 
 def progress_text(tally: Tally) -> str:
-    """Return done and total, what is not as expected, and what is running."""
+    """Return the text `3/10 done, 1 not as expected; running a, b`."""
     width = len(f"{tally.total:,}")
     running = ", ".join(tally.running)
     parts = [f"{tally.done:>{width},}/{tally.total:,} done", f"{tally.unexpected:,} not as expected"]
@@ -69,11 +69,11 @@ def progress_text(tally: Tally) -> str:
 
 
 def now_and_then(tally: Tally, clock: Callable[[], float], write: Callable[[str], None]) -> Listener:
-    """Return a listener that writes a line when the last one is long ago."""
+    """Return a listener that writes the progress at most once per `_LOG_INTERVAL`."""
     last = [clock()]
 
     def changed() -> None:
-        if clock() - last[0] >= _EVERY:
+        if clock() - last[0] >= _LOG_INTERVAL:
             last[0] = clock()
             write(progress_text(tally))
 

@@ -1,4 +1,4 @@
-"""The defaults that a project keeps in its pyproject.toml, under [tool.gradverify]."""
+"""Read a project's defaults from its pyproject.toml, table [tool.gradverify]."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from gradverify.spec.readers import (
 
 _FILE = "pyproject.toml"
 _TABLE = ("tool", "gradverify")
-_MOST = 2**63 - 1
-_CALLED = {"jobs": "workers"}  # options whose key has another name
+_MAX_INTEGER = 2**63 - 1
+_OTHER_NAMES = {"jobs": "workers"}  # by option: the key, if its name differs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What holds where the command line says nothing; fields that `Request` has too are called as they are there."""
+    """Defaults for options that are not given. Fields that `Request` has too have the same names."""
 
-    paths: tuple[Path, ...] = ()  # relative to the current folder, wherever the project lies
+    paths: tuple[Path, ...] = ()  # relative to the current folder
     baseline: Path | None = None
     checks: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Defaults:
 
 
 def project_defaults() -> Defaults:
-    """Return the defaults of the nearest project upwards that has some; raises UsageProblem."""
+    """Return the defaults of the nearest parent folder that has the table. Raises UsageProblem."""
     here = Path.cwd()
     for folder in (here, *here.parents):
         table = _table(folder / _FILE)
@@ -66,19 +66,19 @@ def project_defaults() -> Defaults:
 
 
 def with_defaults(request: Request, defaults: Defaults) -> Request:
-    """Return the request with defaults where it says nothing."""
-    told = {
+    """Return the request with defaults for values that were not given."""
+    defaults_used = {
         field.name: getattr(defaults, field.name)
         for field in fields(Request)
         if hasattr(defaults, field.name) and getattr(request, field.name) in (None, ())
     }
     if request.workers == 0:
-        told["memory"] = request.memory  # a limit holds for workers, and somebody wants none this time
-    return replace(request, **told)
+        defaults_used["memory"] = request.memory  # the limit applies to workers only, and -j 0 uses none
+    return replace(request, **defaults_used)
 
 
 def _table(path: Path) -> Any:
-    """Return what a file says under [tool.gradverify], None where it says nothing."""
+    """Return the table [tool.gradverify] of a file, None if there is none."""
     if not os.path.isfile(path):  # noqa: PTH113 (unlike is_file, it never raises)
         return None
     import tomllib
@@ -86,8 +86,8 @@ def _table(path: Path) -> Any:
     try:
         found: Any = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        raise UsageProblem(f"{_shown(path)}: cannot be read: {said}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageProblem(f"{_shown(path)}: cannot be read: {reason}") from error
     for name in _TABLE:
         found = found.get(name) if isinstance(found, dict) else None
     return found
@@ -97,21 +97,21 @@ def _read(table: Any, folder: Path) -> Defaults:
     try:
         values = keyed(_plain(table), readers_of(folder))
     except BadValueError as error:
-        told = [_told(issue) for issue in error.issues]
-        raise UsageProblem(f"{_shown(folder / _FILE)}: {'; '.join(told)}") from error
+        messages = [_message(issue) for issue in error.issues]
+        raise UsageProblem(f"{_shown(folder / _FILE)}: {'; '.join(messages)}") from error
     values["max_elements"] = values.pop("elements", None)
     return Defaults(**values)
 
 
-def _told(issue: Issue) -> str:
-    key = _CALLED.get(str(issue.at[-1])) if issue.on_key else None
+def _message(issue: Issue) -> str:
+    key = _OTHER_NAMES.get(str(issue.at[-1])) if issue.on_key else None
     hint = f"did you mean `{key}`?" if key else issue.hint
     return f"{dotted('.'.join(_TABLE), issue.at)}: {issue.problem}{f' ({hint})' if hint else ''}"
 
 
 def readers_of(folder: Path) -> Mapping[str, Reader[Any]]:
-    """Return the keys of the table, each with how it is read in a project's folder."""
-    from gradverify.spec.keys import device, seconds  # slow: a project without a table does not need it
+    """Return the reader of each key; paths are relative to `folder`."""
+    from gradverify.spec.keys import device, seconds  # a slow import, not needed without a table
 
     def path(value: Any) -> Path:
         return _shown(folder / text(value))
@@ -122,13 +122,13 @@ def readers_of(folder: Path) -> Mapping[str, Reader[Any]]:
         "devices": distinct_list_of(device, "devices"),
         "dtypes": distinct_list_of(one_of(CASE_DTYPES), "dtypes"),
         "samples": whole_between(1, MAX_SAMPLES),
-        "seed": whole_between(0, _MOST),
+        "seed": whole_between(0, _MAX_INTEGER),
         "timeout": seconds,
         "torch_gradcheck": one_of(TorchGradcheck),
-        "workers": whole_between(0, _MOST),
+        "workers": whole_between(0, _MAX_INTEGER),
         "memory": _memory,
-        "elements": whole_between(1, _MOST),
-        "max_evaluations": whole_between(1, _MOST),
+        "elements": whole_between(1, _MAX_INTEGER),
+        "max_evaluations": whole_between(1, _MAX_INTEGER),
         "require_devices": distinct_list_of(device, "devices"),
         "baseline": path,
     }
@@ -146,7 +146,7 @@ def _memory(value: Any) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of TOML with dates, which no key takes, as text."""
+    """Return a value of TOML with dates as text, since no key takes a date."""
     if isinstance(value, dict):
         return {name: _plain(entry) for name, entry in value.items()}
     return str(value) if isinstance(value, datetime.date | datetime.time) else value

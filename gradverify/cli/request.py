@@ -1,4 +1,4 @@
-"""What the options of `run` and `list` ask for, checked."""
+"""The request that the options of `run` and `list` make, and its validation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEVICE = re.compile(rf"(?:{'|'.join(DEVICE_KINDS)})(?::[0-9]{{1,3}})?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked for on the command line; None and () mean that it was not."""
+    """The options of a command; None and () mean that an option was not given."""
 
     checks: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
@@ -37,16 +37,16 @@ class Request:
     shard: Shard | None = None
     torch_gradcheck: TorchGradcheck | None = None
     max_elements: int | None = None  # saved per finding
-    max_evaluations: int | None = None  # calls that the search for wrong entries may take
+    max_evaluations: int | None = None  # calls of forward and backward in the search for wrong entries
     workers: int | None = None  # None: as many as there are cores; 0: in this process
     fail_fast: bool = False
     keep_going: bool = False
     require_devices: tuple[str, ...] = ()
     known: Baseline = NOTHING_KNOWN  # failures that are as expected
-    rerun: tuple[str, ...] = ()  # what was given of this that the command to repeat a case needs
+    rerun: tuple[str, ...] = ()  # options for the command that repeats a case
 
 
-# Options that change what a case is: they belong into the command that repeats it.
+# Options that change the result of a case: the command that repeats it needs them.
 _RERUN = {
     "checks": "--check",
     "devices": "--device",
@@ -87,7 +87,7 @@ def requested(
 
 
 def check_request(request: Request) -> None:
-    """Raise UsageProblem for the first value that is not one."""
+    """Raise UsageProblem for the first invalid value."""
     _each(request.checks, "--check", known_checks())
     _each(request.dtypes, "--dtype", CASE_DTYPES)
     for option, devices in (("--device", request.devices), ("--require-device", request.require_devices)):
@@ -104,7 +104,7 @@ def check_request(request: Request) -> None:
 
 
 def _memory(text: str | None) -> int | None:
-    """Return the bytes that --memory allows; raises UsageProblem."""
+    """Return the bytes given by --memory. Raises UsageProblem."""
     size = None if text is None else size_of(text)
     if text is not None and not size:
         raise UsageProblem(f"--memory {text}: expected a size above 0, as 512M or 2G")
@@ -114,7 +114,7 @@ def _memory(text: str | None) -> int | None:
 
 
 def rerun_options(request: Request) -> tuple[str, ...]:
-    """Return the options to give again when one case is to be repeated."""
+    """Return the options for the command that repeats a case."""
     words: list[str] = []
     for field in fields(request):
         if field.name not in _RERUN:
@@ -126,7 +126,7 @@ def rerun_options(request: Request) -> tuple[str, ...]:
 
 
 def one_of_two(first: tuple[str, bool], second: tuple[str, bool]) -> None:
-    """Raise UsageProblem when two options that exclude each other were both given."""
+    """Raise UsageProblem if both of two exclusive options were given."""
     if first[1] and second[1]:
         raise UsageProblem(f"{first[0]} and {second[0]} exclude each other")
 

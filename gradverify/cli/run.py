@@ -1,4 +1,4 @@
-"""`gradverify run`: verify the cases of specs and say what is wrong."""
+"""`gradverify run`: verify the cases of specs and report what is wrong."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from gradverify.case import Case
 from gradverify.cli import engine
 from gradverify.cli import options as opt
+from gradverify.cli.baseline_file import Extent, OpenBaseline, Use, apply_baseline, open_baseline, refuse_overlap
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.failed import LAST_FAILURES, failed_before, failures_after, still_failing
 from gradverify.cli.files import LAST_REPORT, keep
 from gradverify.cli.gather import Gathered, gather, refuse_devices_of_no_case, warn_about
-from gradverify.cli.known import Extent, Kept, Use, kept_failures, refuse_overlap, settle
-from gradverify.cli.listing import Listing, Printer, printing, usual_listing
+from gradverify.cli.listing import Listing, Printer, usual_listing, with_printing
 from gradverify.cli.outputs import Destinations, destinations_of, write_outputs
 from gradverify.cli.present import Look, exit_code, look_of, present
 from gradverify.cli.progress import progress
@@ -38,7 +38,7 @@ class _Plan:
     cases: tuple[Case, ...]  # to run
     gathered: Gathered
     request: Request
-    kept: Kept
+    kept: OpenBaseline
     destinations: Destinations
     look: Look
 
@@ -67,11 +67,11 @@ def run(
     request = with_defaults(given, defaults)
     check_request(request)
     destinations = destinations_of(outputs, baseline.write_baseline)
-    kept = kept_failures(baseline, defaults.baseline)
+    kept = open_baseline(baseline, defaults.baseline)
     request = replace(request, known=kept.baseline, rerun=rerun_options(given))
     refuse_overlap(kept, destinations)
     look = replace(look, listing=_listing(look, kept))
-    # Torch takes longer to load than the specs to be read.
+    # The engine is opened first: torch loads while the specs are read.
     with held_interrupts() as interrupts, engine.opened(request.workers) as opened:
         with interrupts.waiting():
             gathered = gather(paths or defaults.paths, selection.expression, request)
@@ -85,22 +85,25 @@ def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:
     printer = Printer(plan.cases, stdout_terminal(plan.look.wish))
     with progress(len(plan.cases), plan.look.listing) as listener:
         if plan.look.listing is Listing.MEANWHILE:
-            listener = replace(listener, finished=printing(listener.finished, printer))
+            listener = replace(listener, finished=with_printing(listener.finished, printer))
         outcome = engine.run(opened, plan.cases, plan.gathered.specs, plan.request, listener, interrupts)
     print_problems(outcome.errors)
     problems = plan.gathered.problems + len(outcome.errors)
     if problems and not outcome.report.cases and not outcome.interrupted:
         raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run")
-    settled = settle(outcome.report, plan.kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
-    outcome = replace(outcome, report=_completed(settled.report, plan.request))
+    judged = apply_baseline(outcome.report, plan.kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
+    outcome = replace(outcome, report=_completed(judged.report, plan.request))
     if _has_news(outcome):
         _keep(outcome.report, plan)
-    lost = [*settled.lost, *write_outputs(outcome.report, plan.destinations)]  # before the screen: a pipe may end early
+    lost = [
+        *judged.lost,
+        *write_outputs(outcome.report, plan.destinations),
+    ]  # before printing: the reader of a pipe may end early
     with interrupts.finishing():
         printer.check()
         if _has_news(outcome):
             present(outcome.report, plan.look)
-        for note in settled.notes:
+        for note in judged.notes:
             complain(note)
         warn_about(problems)
         for problem in lost:
@@ -111,23 +114,23 @@ def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:
     return ExitCode.USAGE if problems or lost else exit_code(outcome.report)
 
 
-def _listing(look: Look, kept: Kept) -> Listing:
-    """Return when lines are printed: not before it is known what a baseline that is being written makes of a case."""
+def _listing(look: Look, kept: OpenBaseline) -> Listing:
+    """Return when the lines of cases are printed: at the end if a baseline is written, since it may change them."""
     later = look.detail is Detail.QUIET or kept.use is Use.WRITE
     return Listing.AFTERWARDS if later else usual_listing()
 
 
 def _completed(report: Report, request: Request) -> Report:
-    """Return the report with its shard, how its cases are repeated, and what was known of those it did not come to."""
+    """Return the report with its shard, the options to rerun its cases, and earlier failures of cases not run."""
     cases = tuple(replace(case, rerun=request.rerun) for case in report.cases)
     return replace(report, shard=request.shard, cases=cases, not_run=still_failing(report.not_run))
 
 
 def _has_news(outcome: Outcome) -> bool:
-    """Tell whether a run says more than the one before it: not where it was interrupted before anything finished."""
+    """False if the run was interrupted before any case finished: then the last report is kept."""
     return bool(outcome.report.cases) or not outcome.interrupted
 
 
 def _keep(report: Report, plan: _Plan) -> None:
-    """Keep the report for `inspect`, and what fails for `--last-failed`."""
+    """Save the report for `inspect`, and the failed cases for `--last-failed`."""
     keep({LAST_REPORT: to_json(report), LAST_FAILURES: failures_after(report, plan.gathered, plan.request.checks)})

@@ -1,4 +1,4 @@
-"""One part of the cases, for one of several jobs that share them."""
+"""Split the cases into shards, one for each of several jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WRITTEN = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 
 
 def shard_of(text: str) -> Shard:
-    """Return the shard that `2/5` means; raises UsageProblem."""
+    """Return the shard written as `2/5`. Raises UsageProblem."""
     match = _WRITTEN.fullmatch(text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise UsageProblem(f"--shard {text}: expected I/N, as 1/4, with I from 1 to N")
@@ -22,10 +22,10 @@ def shard_of(text: str) -> Shard:
 
 
 def part_of(cases: Sequence[T], shard: Shard) -> tuple[T, ...]:
-    """Return the cases of one shard: each case is in exactly one, which depends on its id and on N alone."""
-    return tuple(case for case in cases if _home(case.id) % shard.of == shard.index - 1)
+    """Return the cases of one shard. A case's shard depends only on its id and the number of shards."""
+    return tuple(case for case in cases if _hash(case.id) % shard.of == shard.index - 1)
 
 
-def _home(case_id: str) -> int:
+def _hash(case_id: str) -> int:
     digest = hashlib.blake2b(case_id.encode("utf-8", "surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "big")

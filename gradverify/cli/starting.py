@@ -1,4 +1,4 @@
-"""Ctrl-C while the command line starts: imports and libraries would end it with a traceback, or without a word."""
+"""Ctrl-C during start-up, when an import or a library would end with a traceback, or silently."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import FrameType
 
 
 def end_on_interrupt() -> None:
-    """Let Ctrl-C end the process at once, until a command begins; not where it is ignored or handled otherwise."""
+    """Let Ctrl-C end the process at once. No effect if SIGINT is ignored or has another handler."""
     _exchange(signal.default_int_handler, _end)
 
 
@@ -20,12 +20,12 @@ def raise_on_interrupt() -> None:
 
 def _exchange(before: object, after: object) -> None:
     if signal.getsignal(signal.SIGINT) is before:
-        with suppress(ValueError):  # elsewhere than in the main thread, where no signal arrives
+        with suppress(ValueError):  # raised in other threads than the main thread, which get no signals
             signal.signal(signal.SIGINT, after)  # type: ignore[arg-type]
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    """Say so and end; nothing was written or started yet, and an exception could be swallowed by an import."""
+    """Print one line and exit. An exception could be swallowed by an import; nothing was started or written yet."""
     with suppress(OSError):
         os.write(2, b"gradverify: interrupted\n")
     os._exit(130)

@@ -1,4 +1,4 @@
-"""The screen this process writes to."""
+"""Write to stdout and stderr."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from gradverify.report.paint import Colour, paint
 from gradverify.report.safe import safe
 from gradverify.report.screen import ASCII, UNICODE, Glyphs, Screen, glyphs_for
 
-_AT_ONCE = 500  # lines per write
-_NARROWEST = 40  # columns; below this nothing can be laid out
-# Signs in sentences of checks and explanations, and what stands for them where the encoding is a small one.
+_LINES_PER_WRITE = 500  # lines per write
+_MIN_WIDTH = 40  # columns; a narrower terminal is treated as this wide
+# Replacements for characters that ASCII and other small encodings lack.
 _SPELLED = str.maketrans(
     {getattr(UNICODE, name): getattr(ASCII, name) for name in Glyphs.__slots__ if name != "blank"}
     | {"—": "-", "–": "-", "·": "*", "×": "x", "≠": "!=", "√": "sqrt", "π": "pi", "½": "1/2"}
@@ -31,38 +31,38 @@ _SPELLED = str.maketrans(
 
 
 class OutputError(GradverifyError):
-    """Stdout takes nothing more: a disk is full, say."""
+    """Stdout cannot be written, for example because a disk is full."""
 
 
 class ColourWish(StrEnum):
-    """What the user said about colour."""
+    """The user's choice of colour."""
 
-    AUTO = "auto"  # where stdout is a terminal, and NO_COLOR is not set
+    AUTO = "auto"  # if stdout is a terminal and NO_COLOR is not set
     NEVER = "never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminal:
-    """What stdout can show."""
+    """The width, characters and colours of stdout."""
 
     screen: Screen
     colour: Colour
 
 
 def stdout_terminal(wish: ColourWish = ColourWish.AUTO) -> Terminal:
-    """Look at stdout."""
-    width = max(shutil.get_terminal_size((80, 24)).columns, _NARROWEST)
+    """Return the properties of stdout."""
+    width = max(shutil.get_terminal_size((80, 24)).columns, _MIN_WIDTH)
     screen = Screen(width=width, glyphs=glyphs_for(getattr(sys.stdout, "encoding", None)))
     return Terminal(screen=screen, colour=Colour.NONE if wish is ColourWish.NEVER else _colour(sys.stdout))
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Tell whether a person looks at `stream`."""
+    """True if `stream` is a terminal."""
     return bool(getattr(stream, "isatty", lambda: False)())
 
 
 def is_pipe(stream: TextIO) -> bool:
-    """Tell whether another program reads `stream`, which may show it on the terminal that we write to."""
+    """True if `stream` is a pipe; its reader may write to the same terminal as this process."""
     try:
         return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
     except (OSError, ValueError):
@@ -70,41 +70,41 @@ def is_pipe(stream: TextIO) -> bool:
 
 
 def show(rows: Iterable[Line], terminal: Terminal) -> None:
-    """Print lines; a reader that has gone away ends the output, not the command."""
+    """Print lines, until the reader of stdout closes it."""
     texts = iter(paint(rows, terminal.colour))
-    while block := "".join(islice(texts, _AT_ONCE)):
+    while block := "".join(islice(texts, _LINES_PER_WRITE)):
         if not say(block):
             return
 
 
 def say(text: str) -> bool:
-    """Write text to stdout as well as its encoding allows; False when nobody reads it any more."""
+    """Write text to stdout, with replacements for characters it cannot encode. Returns False if stdout is closed."""
     return instruct(_shown(text))
 
 
 def instruct(text: str) -> bool:
-    """Write what a program that reads stdout may obey; False when nobody reads it any more. Raises OutputError."""
+    """Write text that may contain GitHub workflow commands. Returns False if stdout is closed. Raises OutputError."""
     try:
         sys.stdout.write(_encodable(text, sys.stdout))
         sys.stdout.flush()
     except BrokenPipeError:
-        hush()
+        silence_stdout()
         return False
     except OSError as error:
-        hush()
+        silence_stdout()
         raise OutputError(f"could not write to standard output: {error.strerror or error}") from error
     return True
 
 
 def say_error(text: str) -> None:
-    """Write text to stderr as well as its encoding allows; where that fails there is nobody left to tell."""
+    """Write text to stderr, with replacements for characters it cannot encode. Errors are ignored."""
     with contextlib.suppress(OSError):
         sys.stderr.write(_encodable(_shown(text), sys.stderr))
         sys.stderr.flush()
 
 
 def in_github_job() -> bool:
-    """Tell whether a GitHub job reads what we print, and obeys some of it."""
+    """True in a GitHub job, which interprets some of the output as workflow commands."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
@@ -114,16 +114,16 @@ def complain(text: str) -> None:
 
 
 def print_problems(errors: Iterable[SpecError]) -> None:
-    """Print each mistake on a line of its own that starts with file:line:column, as editors want it."""
+    """Print one line per mistake, starting with file:line:column, which editors recognise."""
     for error in errors:
         say_error(f"{safe(str(error))}\n")
 
 
-def hush() -> None:
-    """Send the rest of stdout nowhere, so that the interpreter does not complain about it at its end."""
+def silence_stdout() -> None:
+    """Redirect stdout to os.devnull, so that flushing it at exit raises nothing."""
     try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
     except (OSError, ValueError):
         return
 

@@ -1,4 +1,4 @@
-"""What the words after an option mean: numbers and choices, refused in words of our own."""
+"""Parsers of option values, with gradverify's own error messages."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import TypeVar
 
 import typer
 
-MOST = 2**63 - 1  # as in specs
-_LONGEST = 60  # characters of a value that a message repeats
+MAX_INTEGER = 2**63 - 1  # as in specs
+_MAX_SHOWN = 60  # characters of a value that a message repeats
 
 C = TypeVar("C", bound=StrEnum)
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """Return the reader of a whole number from `least` on."""
+    """Return the parser of a whole number that is at least `least`."""
 
     def read(text: str) -> int:
         try:
             number = int(text)
         except ValueError:
             number = least - 1
-        if not least <= number <= MOST:
-            raise _refused(f"a whole number from {least} {'on' if number < least else f'to {MOST}'}", text)
+        if not least <= number <= MAX_INTEGER:
+            raise _refused(f"a whole number from {least} {'on' if number < least else f'to {MAX_INTEGER}'}", text)
         return number
 
     return read
 
 
 def seconds(text: str) -> float:
-    """Return a number of seconds; how many there may be is judged with the rest of the request."""
+    """Return a number of seconds. `check_request` checks its range."""
     try:
         return float(text)
     except ValueError:
@@ -39,14 +39,14 @@ def seconds(text: str) -> float:
 
 
 def file(text: str) -> Path:
-    """Return a file; that it can be read or written is judged where that is done."""
+    """Return a path. The command checks that it can be read or written."""
     if not text:
         raise _refused("the name of a file", text)
     return Path(text)
 
 
 def choice(kind: type[C]) -> Callable[[str], C]:
-    """Return the reader of one of the words of an enumeration."""
+    """Return the parser of a member of an enumeration."""
 
     def read(text: str) -> C:
         if text not in tuple(kind):
@@ -57,5 +57,5 @@ def choice(kind: type[C]) -> Callable[[str], C]:
 
 
 def _refused(expected: str, text: str) -> typer.BadParameter:
-    shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    shown = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
     return typer.BadParameter(f"expected {expected}, found {shown!r}")

@@ -1,4 +1,4 @@
-"""Values kept away from points where a function is not smooth."""
+"""Keep values away from points at which a function is not smooth."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from torch import Tensor
 
 from gradverify.sampling.distributions import Support
 
-_SHARE = 1 / 50  # of the distribution's width: wider than a finite-difference step, narrow beside a stratum
+_MARGIN = 1 / 50  # share of the distribution's width: more than a finite-difference step, less than a stratum
 
 
 def keep_away(values: Tensor, points: Iterable[float], support: Support) -> Tensor:
-    """Return `values` with none closer to a point than its margin; the map is monotone on either side of a point.
+    """Return `values` moved so that each keeps a margin from every point. The map is monotone on each side of a point.
 
-    A value keeps its side of the point, unless the distribution ends there. Of complex values the real part moves.
+    A value stays on its side of the point, unless the distribution ends within the margin. Only the real part of
+    complex values is moved.
     """
     if values.is_complex():
         return torch.complex(keep_away(values.real, points, support), values.imag)
@@ -27,7 +28,7 @@ def keep_away(values: Tensor, points: Iterable[float], support: Support) -> Tens
             side = torch.ones_like(side)
         elif point + margin > support.high:
             side = -torch.ones_like(side)
-        # [0, room) is squeezed into [m, room): what was apart stays apart, and nothing piles up at the margin.
+        # Distances in [0, room) are mapped linearly to [margin, room): different values stay different.
         ends = torch.where(side > 0, support.high - point, point - support.low)
         room = ends.clamp(min=margin, max=2 * margin)
         moved = point + side * (margin + offset.abs().clamp(max=2 * margin) * (room - margin) / room)
@@ -39,4 +40,4 @@ def _margins(points: list[float], width: float) -> Iterator[tuple[float, float]]
     for number, point in enumerate(points):
         neighbours = points[max(number - 1, 0) : number] + points[number + 1 : number + 2]
         gap = min((abs(point - other) for other in neighbours), default=math.inf)
-        yield point, min(width * _SHARE, gap / 4)
+        yield point, min(width * _MARGIN, gap / 4)

@@ -1,4 +1,4 @@
-"""Sets that values must lie in: how values are brought there, and how perturbations stay there."""
+"""Constraints on input values: bring values into the set, and project perturbations onto it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gradverify.errors import InputError
 
 Transform = Callable[[Tensor], Tensor]
 
-# Constraints that survive when every value is moved by one and the same monotone function.
+# Constraints that still hold after the same monotone function is applied to every value.
 ELEMENTWISE = frozenset({Constraint.POSITIVE, Constraint.DISTINCT, Constraint.SYMMETRIC, Constraint.TRIANGULAR})
 
 
 def impose(values: Tensor, constraint: Constraint) -> Tensor:
-    """Return `values` brought into the set; raises InputError where they cannot be."""
+    """Return `values` moved into the set. Raises InputError if that is not possible."""
     return _IMPOSE[constraint](values)
 
 
 def projection(description: TensorInput) -> Transform | None:
-    """Return the differentiable projection that perturbations of this input go through, None where there is none.
+    """Return the differentiable projection for perturbations of this input, None if it needs none.
 
-    For complex matrices it is the Hermitian part: torch's matrix functions read a Hermitian matrix.
+    Complex symmetric matrices are projected to their Hermitian part, which torch's matrix functions expect.
     """
     if not description.constrained or description.constraint is None:
         return None
@@ -33,7 +33,7 @@ def projection(description: TensorInput) -> Transform | None:
 
 
 def _positive(values: Tensor) -> Tensor:
-    """Return absolute values; zeros of floating values are moved away afterwards, as a point to avoid."""
+    """Return absolute values, for integers at least 1. `draw` moves floating values away from zero afterwards."""
     if values.is_floating_point() or values.is_complex():
         return values.abs().to(values.dtype)
     return values.abs().clamp(min=1) if values.dtype is not torch.bool else torch.ones_like(values)
@@ -47,7 +47,7 @@ def _distinct(values: Tensor) -> Tensor:
 
 
 def _mirrored(values: Tensor) -> Tensor:
-    """Return the Hermitian matrix with the lower triangle of `values`, which keeps their distribution."""
+    """Return the Hermitian matrix with the lower triangle of `values`; entries keep their distribution."""
     _require_square(values, "symmetric")
     below, diagonal = values.tril(-1), values.diagonal(dim1=-2, dim2=-1)
     middle = torch.diag_embed(diagonal.real if values.is_complex() else diagonal)
@@ -55,7 +55,7 @@ def _mirrored(values: Tensor) -> Tensor:
 
 
 def _positive_definite(values: Tensor) -> Tensor:
-    """Return matrices with well separated eigenvalues, condition number 4, and the values' own scale."""
+    """Return matrices with condition number 4, equally spaced eigenvalues, and the scale (rms) of `values`."""
     _require_square(values, "positive_definite")
     _require_floating(values, "positive_definite")
     vectors = torch.linalg.qr(values).Q
@@ -87,7 +87,7 @@ def _triangular(values: Tensor) -> Tensor:
 
 
 def _orthogonal(values: Tensor) -> Tensor:
-    """Return orthonormal columns, or rows where there are fewer rows than columns."""
+    """Return matrices with orthonormal columns, or orthonormal rows if there are fewer rows than columns."""
     _require_matrix(values, "orthogonal")
     _require_floating(values, "orthogonal")
     wide = values.shape[-2] < values.shape[-1]

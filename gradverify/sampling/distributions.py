@@ -1,4 +1,4 @@
-"""Quantiles to values: one function per distribution, and the table that names them."""
+"""Draw values of each distribution from stratified quantiles."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gradverify.case import Bernoulli, Distribution, Integers, Linspace, Normal,
 from gradverify.errors import InputError
 from gradverify.sampling.strata import cover, strata
 
-_MOST_INTEGERS = 2**53  # float64 quantiles cannot tell more apart
+_MAX_INTEGERS = 2**53  # float64 quantiles have no more distinct values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """Where the values of a distribution lie."""
+    """The interval that holds the values of a distribution, and its scale."""
 
     low: float
     high: float
@@ -27,83 +27,91 @@ class Support:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
-    """What a distribution is asked for."""
+class DrawRequest:
+    """The shape, generator and options of one draw."""
 
     shape: tuple[int, ...]
     generator: torch.Generator
     jitter: float  # share of its stratum that a value may lie in
-    avoid: tuple[float, ...]  # points that discrete values leave out, and on whose every side a continuous one lies
+    avoid: tuple[float, ...]  # discrete values skip these; continuous ones cover every interval between
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One distribution: how it is drawn, and where its values lie."""
+    """One distribution: its sampling function and its support."""
 
     kind: type
-    values: Callable[[Any, Draw], Tensor]
+    values: Callable[[Any, DrawRequest], Tensor]
     support: Callable[[Any], Support]
 
 
-def distribution_values(distribution: Distribution, draw: Draw) -> Tensor:
-    """Return float64, int64 or bool values of `draw.shape`; raises InputError."""
-    return _entry(distribution).values(distribution, draw)
+def distribution_values(distribution: Distribution, request: DrawRequest) -> Tensor:
+    """Return float64, int64 or bool values of `request.shape`. Raises InputError."""
+    return _entry(distribution).values(distribution, request)
 
 
 def support_of(distribution: Distribution) -> Support:
-    """Return where the values of a distribution lie."""
+    """Return the support of a distribution."""
     return _entry(distribution).support(distribution)
 
 
-def _normal(normal: Normal, draw: Draw) -> Tensor:
-    breaks = [math.erfc((normal.mean - point) / (normal.std * math.sqrt(2))) / 2 for point in draw.avoid if normal.std]
-    standard: Tensor = torch.special.ndtri(_quantiles(draw, breaks))
+def _normal(normal: Normal, request: DrawRequest) -> Tensor:
+    breaks = [
+        math.erfc((normal.mean - point) / (normal.std * math.sqrt(2))) / 2 for point in request.avoid if normal.std
+    ]
+    standard: Tensor = torch.special.ndtri(_quantiles(request, breaks))
     return normal.mean + normal.std * standard
 
 
-def _uniform(uniform: Uniform, draw: Draw) -> Tensor:
+def _uniform(uniform: Uniform, request: DrawRequest) -> Tensor:
     width = uniform.high - uniform.low
-    values = uniform.low + width * _quantiles(draw, [(point - uniform.low) / width for point in draw.avoid if width])
+    values = uniform.low + width * _quantiles(
+        request, [(point - uniform.low) / width for point in request.avoid if width]
+    )
     return values.clamp(uniform.low, uniform.high)
 
 
-def _integers(integers: Integers, draw: Draw) -> Tensor:
-    left_out = sorted({int(point) for point in draw.avoid if integers.low <= point < integers.high and point % 1 == 0})
+def _integers(integers: Integers, request: DrawRequest) -> Tensor:
+    left_out = sorted(
+        {int(point) for point in request.avoid if integers.low <= point < integers.high and point % 1 == 0}
+    )
     choices = integers.high - integers.low - len(left_out)
-    count = math.prod(draw.shape)
+    count = math.prod(request.shape)
     if choices < 1 and count:
         raise InputError(f"there is no integer to draw in [{integers.low}, {integers.high})")
-    if draw.jitter < 1 and choices < count:
+    if request.jitter < 1 and choices < count:
         raise InputError(f"{count:,} distinct integers do not fit into [{integers.low}, {integers.high})")
-    # Distinct integers are drawn at the midpoints: jitter could put two neighbours into one integer.
-    quantiles = strata(count, draw.generator, jitter=0.0 if draw.jitter < 1 else 1.0).reshape(draw.shape)
-    places = (quantiles * min(choices, _MOST_INTEGERS)).floor().to(torch.int64).clamp(max=max(choices - 1, 0))
+    # Distinct integers use the midpoints of the strata: with jitter, neighbours could round to the same integer.
+    quantiles = strata(count, request.generator, jitter=0.0 if request.jitter < 1 else 1.0).reshape(request.shape)
+    places = (quantiles * min(choices, _MAX_INTEGERS)).floor().to(torch.int64).clamp(max=max(choices - 1, 0))
     values = places + integers.low
     for point in left_out:
         values = torch.where(values >= point, values + 1, values)
     return values
 
 
-def _bernoulli(bernoulli: Bernoulli, draw: Draw) -> Tensor:
-    return _quantiles(draw) < bernoulli.p
+def _bernoulli(bernoulli: Bernoulli, request: DrawRequest) -> Tensor:
+    return _quantiles(request) < bernoulli.p
 
 
-def _linspace(linspace: Linspace, draw: Draw) -> Tensor:
-    return torch.linspace(linspace.start, linspace.end, math.prod(draw.shape), dtype=torch.float64).reshape(draw.shape)
+def _linspace(linspace: Linspace, request: DrawRequest) -> Tensor:
+    return torch.linspace(linspace.start, linspace.end, math.prod(request.shape), dtype=torch.float64).reshape(
+        request.shape
+    )
 
 
-def _permutation(_permutation: Permutation, draw: Draw) -> Tensor:
-    if not draw.shape:
+def _permutation(_permutation: Permutation, request: DrawRequest) -> Tensor:
+    if not request.shape:
         return torch.zeros((), dtype=torch.int64)
-    rows, length = math.prod(draw.shape[:-1]), draw.shape[-1]
-    orders = [torch.randperm(length, generator=draw.generator, dtype=torch.int64) for _ in range(rows)]
-    return torch.stack(orders).reshape(draw.shape) if orders else torch.empty(draw.shape, dtype=torch.int64)
+    rows, length = math.prod(request.shape[:-1]), request.shape[-1]
+    orders = [torch.randperm(length, generator=request.generator, dtype=torch.int64) for _ in range(rows)]
+    return torch.stack(orders).reshape(request.shape) if orders else torch.empty(request.shape, dtype=torch.int64)
 
 
-def _quantiles(draw: Draw, breaks: Iterable[float] = ()) -> Tensor:
-    """Return stratified quantiles of `draw.shape` with one at least between any two breaks, if there are enough."""
-    quantiles = strata(math.prod(draw.shape), draw.generator, jitter=draw.jitter)
-    return cover(quantiles, breaks, draw.generator).reshape(draw.shape)
+def _quantiles(request: DrawRequest, breaks: Iterable[float] = ()) -> Tensor:
+    """Return stratified quantiles of `request.shape`, at least one between any two breaks if there are enough."""
+    quantiles = strata(math.prod(request.shape), request.generator, jitter=request.jitter)
+    return cover(quantiles, breaks, request.generator).reshape(request.shape)
 
 
 def _between(low: float, high: float) -> Support:

@@ -1,4 +1,4 @@
-"""One input tensor from its description, its name and a seed."""
+"""Make an input tensor from its description, its name and a seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradverify.case import Constraint, DataFile, Distribution, Factory, Linspac
 from gradverify.errors import InputError
 from gradverify.sampling.avoid import keep_away
 from gradverify.sampling.constraints import ELEMENTWISE, impose
-from gradverify.sampling.distributions import Draw, Support, distribution_values, support_of
+from gradverify.sampling.distributions import DrawRequest, Support, distribution_values, support_of
 from gradverify.sampling.dtypes import dtype_for, dtype_named, is_differentiable
 from gradverify.sampling.files import read_tensor
 from gradverify.sampling.layouts import lay_out
@@ -19,14 +19,14 @@ from gradverify.sampling.literals import literal_tensor, reshaped
 from gradverify.sampling.seeding import private_generator
 
 _CONTINUOUS = (Normal, Uniform, Linspace)
-_DISTINCT_JITTER = 0.5  # neighbours stay half a stratum apart
+_DISTINCT_JITTER = 0.5  # of a stratum: neighbouring quantiles differ by at least half a stratum
 
 
 def draw(description: TensorInput, *, name: str, key: str, seed: int, dtype: str, device: str) -> Tensor:
-    """Return the tensor that `description` asks for; its values depend on `key`, `seed` and `name` alone.
+    """Return the described tensor. Random values depend only on `key`, `seed` and `name`.
 
-    Random values are drawn in float64 on the CPU and then cast and moved, so that they agree between dtypes and
-    devices. Raises InputError; a factory's tensor is made by its caller and goes through `finish`.
+    They are drawn in float64 on the CPU and then converted, so that they agree between dtypes and devices. Raises
+    InputError. Factories are called elsewhere, and their tensors go through `finish`.
     """
     origin = description.origin
     if isinstance(origin, Factory):
@@ -41,7 +41,7 @@ def draw(description: TensorInput, *, name: str, key: str, seed: int, dtype: str
 
 
 def finish(values: Tensor, description: TensorInput, *, dtype: str, device: str) -> Tensor:
-    """Return `values` on the constraint and with the dtype, device, layout and requires_grad described.
+    """Return `values` with the constraint, dtype, device, layout and requires_grad of the description.
 
     Raises InputError.
     """
@@ -56,7 +56,7 @@ def finish(values: Tensor, description: TensorInput, *, dtype: str, device: str)
 
 def _random(origin: Distribution, description: TensorInput, generator: torch.Generator, dtype: str) -> Tensor:
     assert description.shape is not None
-    request = Draw(
+    request = DrawRequest(
         shape=description.shape,
         generator=generator,
         jitter=_DISTINCT_JITTER if description.constraint is Constraint.DISTINCT else 1.0,
@@ -86,7 +86,7 @@ def _constrained(values: Tensor, description: TensorInput) -> Tensor:
 
 
 def _support(values: Tensor, description: TensorInput) -> Support:
-    """Return where values may be moved to; given values may go anywhere, by a share of their own spread."""
+    """Return the support of the values; given values have an unbounded one, as wide as their range."""
     if not isinstance(description.origin, Values | DataFile | Factory):
         return support_of(description.origin)
     parts = values.real if values.is_complex() else values

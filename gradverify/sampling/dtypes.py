@@ -1,4 +1,4 @@
-"""Names of dtypes to dtypes, and which one an input gets."""
+"""Look up dtypes by name, and choose the dtype of an input."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _COMPLEX_OF = {
     torch.float64: torch.complex128,
     torch.float32: torch.complex64,
     torch.float16: torch.complex32,
-    torch.bfloat16: torch.complex64,  # torch has no complex number of two bfloat16
+    torch.bfloat16: torch.complex64,  # torch has no complex dtype of two bfloat16
 }
 
 
 def dtype_named(name: str) -> torch.dtype:
-    """Return the dtype called `name`, with or without `torch.`; raises InputError."""
+    """Return the dtype called `name`, with or without `torch.`. Raises InputError."""
     found = getattr(torch, name.removeprefix("torch."), None)
     if not isinstance(found, torch.dtype):
         raise InputError(f"torch has no dtype called `{name}`")
@@ -24,12 +24,12 @@ def dtype_named(name: str) -> torch.dtype:
 
 
 def is_differentiable(dtype: torch.dtype) -> bool:
-    """Tell whether tensors of this dtype can require grad."""
+    """True if tensors of this dtype can require grad."""
     return dtype.is_floating_point or dtype.is_complex
 
 
 def dtype_for(values: Tensor, own: str | None, case: str) -> torch.dtype:
-    """Return what `values` are cast to: their own dtype where one is given, the case's for floating values."""
+    """Return the dtype to cast `values` to: `own` if given, else the case's dtype for floating and complex values."""
     if own is not None:
         return dtype_named(case if own == "case" else own)
     if not is_differentiable(values.dtype):

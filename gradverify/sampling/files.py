@@ -1,4 +1,4 @@
-"""Tensors from data files, read without executing anything that is in them."""
+"""Read tensors from data files, without executing code in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WITH_NAME = re.compile(r"(?P<file>.+\.(?:pt|pth|npy|npz)):(?P<name>.+)", re.IGN
 
 
 def read_tensor(path: str) -> Tensor:
-    """Return the tensor in a .pt, .npy or .npz file, of several the one in `file.npz:name`; raises InputError."""
+    """Return the tensor in a .pt, .npy or .npz file, or the named one: `file.npz:name`. Raises InputError."""
     match = _WITH_NAME.fullmatch(path) if not Path(path).exists() else None
     file, name = (match["file"], match["name"]) if match else (path, None)
     reader = _READERS.get(Path(file).suffix.lower())
@@ -29,8 +29,8 @@ def read_tensor(path: str) -> Tensor:
         content = reader(file, name)
     except InputError:
         raise
-    except Exception as error:  # whatever a reader makes of a damaged file
-        raise InputError(f"{_shown(file)}: {_said(error)}") from error
+    except Exception as error:  # reading a damaged file may raise anything
+        raise InputError(f"{_shown(file)}: {_error_text(error)}") from error
     return _as_tensor(content, file).detach()
 
 
@@ -43,12 +43,12 @@ def _read_array(file: str, name: str | None) -> Any:
 
 
 def _read_arrays(file: str, name: str | None) -> Any:
-    with np.load(file, allow_pickle=False) as arrays:  # a mapping that reads an array when it is asked for it
+    with np.load(file, allow_pickle=False) as arrays:  # reads an array only when it is indexed
         return _chosen(arrays, file, name)
 
 
 def _chosen(content: Any, file: str, name: str | None) -> Any:
-    """Return the value that is meant, of several the named one alone; raises InputError."""
+    """Return the only value, or the named one of several. Raises InputError."""
     if not isinstance(content, Mapping):
         if name is not None:
             raise InputError(f"{_shown(file)}: holds one {type(content).__name__}, so `:{name}` names nothing")
@@ -76,15 +76,15 @@ def _as_tensor(content: Any, file: str) -> Tensor:
 
 
 def _shown(file: str) -> str:
-    """Return a path relative to the current folder where it lies below it."""
+    """Return a path below the current folder as a relative one, any other unchanged."""
     try:
         return str(Path(file).relative_to(Path.cwd()))
     except (ValueError, OSError):
         return file
 
 
-def _said(error: Exception) -> str:
-    if isinstance(error, UnpicklingError):  # torch advises to execute what is in the file
+def _error_text(error: Exception) -> str:
+    if isinstance(error, UnpicklingError):  # torch's message suggests weights_only=False
         return "holds more than tensors, or none; save tensors only, with torch.save"
     return (str(error) or type(error).__name__).splitlines()[0]
 

@@ -1,4 +1,4 @@
-"""The same values, laid out differently in memory."""
+"""Give a tensor another memory layout with the same values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gradverify.errors import InputError
 
 
 def lay_out(tensor: Tensor, layout: Layout) -> Tensor:
-    """Return a detached tensor with these values (the first of each, where expanded) in this layout.
+    """Return a detached tensor with these values in this layout. EXPANDED repeats the first slice of a dimension.
 
-    Raises InputError where the shape has no such layout.
+    Raises InputError if the shape has no such layout.
     """
     return _LAYOUTS[layout](tensor.detach())
 
@@ -31,7 +31,7 @@ def _transposed(tensor: Tensor) -> Tensor:
 
 
 def _strided(tensor: Tensor) -> Tensor:
-    """Return every second element of a wider tensor, from the second on; what lies between is NaN, to be seen."""
+    """Return a view of every second element of a wider tensor; the elements between are NaN, so that a read shows."""
     filler = torch.nan if tensor.is_floating_point() or tensor.is_complex() else 0
     if not tensor.dim():
         wide = tensor.new_full((3,), filler)
@@ -43,7 +43,7 @@ def _strided(tensor: Tensor) -> Tensor:
 
 
 def _expanded(tensor: Tensor) -> Tensor:
-    """Repeat the first slice of the first dimension that has more than one, with stride 0."""
+    """Repeat the first slice along the first dimension of size above 1, with stride 0."""
     repeated = next((dim for dim, size in enumerate(tensor.shape) if size > 1), None)
     if repeated is None:
         return tensor.contiguous()

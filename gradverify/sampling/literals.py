@@ -1,4 +1,4 @@
-"""Numbers written in a spec to a tensor."""
+"""Convert numbers in a spec to a tensor."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from gradverify.errors import InputError
 
 
 def literal_tensor(values: Any, shape: tuple[int, ...] | None) -> Tensor:
-    """Return nested lists of numbers as a bool, int64, float64 or complex128 tensor; raises InputError."""
+    """Return nested lists of numbers as a bool, int64, float64 or complex128 tensor. Raises InputError."""
     numbers: list[complex] = []
-    found = _collect(values, (), numbers)
-    tensor = torch.tensor(numbers, dtype=_kind_of(numbers)).reshape(found)
+    inferred = _collect(values, (), numbers)
+    tensor = torch.tensor(numbers, dtype=_dtype_of(numbers)).reshape(inferred)
     return reshaped(tensor, shape)
 
 
 def reshaped(tensor: Tensor, shape: tuple[int, ...] | None) -> Tensor:
-    """Return `tensor` in `shape`, which must have as many elements; raises InputError."""
+    """Return `tensor` reshaped to `shape`. Raises InputError if the number of elements differs."""
     if shape is None or tuple(tensor.shape) == shape:
         return tensor
     if math.prod(shape) != tensor.numel():
@@ -29,7 +29,7 @@ def reshaped(tensor: Tensor, shape: tuple[int, ...] | None) -> Tensor:
 
 
 def _collect(value: Any, path: tuple[int, ...], numbers: list[complex]) -> tuple[int, ...]:
-    """Append the numbers below `value` in order and return their shape."""
+    """Append the numbers in `value` to `numbers`, in order, and return their shape."""
     if not isinstance(value, list | tuple):
         numbers.append(_number(value, path))
         return ()
@@ -55,7 +55,7 @@ def _looks_imaginary(value: Any) -> bool:
     return isinstance(value, str) and value.rstrip().endswith(("i", "j")) and "inf" not in value
 
 
-def _kind_of(numbers: list[complex]) -> torch.dtype:
+def _dtype_of(numbers: list[complex]) -> torch.dtype:
     kinds = {type(number) for number in numbers}
     if complex in kinds:
         return torch.complex128

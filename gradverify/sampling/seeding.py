@@ -1,4 +1,4 @@
-"""Seeds that depend on names alone: never on order, process, platform or Python's own hash."""
+"""Seeds derived from names: independent of order, process, platform and Python's hash seed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import torch
 
 
 def derived_seed(*parts: str | int) -> int:
-    """Return a seed below 2^63 for these words, the same everywhere."""
+    """Return a seed below 2^63 that depends only on these words."""
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
         word = str(part).encode("utf-8", "surrogatepass")
-        digest.update(len(word).to_bytes(8, "little") + word)  # the length keeps ("a", "bc") apart from ("ab", "c")
+        digest.update(len(word).to_bytes(8, "little") + word)  # with the length, ("a", "bc") and ("ab", "c") differ
     return int.from_bytes(digest.digest(), "little") >> 1
 
 
 def private_generator(*parts: str | int) -> torch.Generator:
-    """Return a CPU generator of its own, seeded from these words."""
+    """Return a new CPU generator, seeded from these words."""
     return torch.Generator("cpu").manual_seed(derived_seed(*parts))

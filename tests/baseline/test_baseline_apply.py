@@ -23,7 +23,15 @@ from report_specimens import (
     wrong_on_purpose,
 )
 
-from gradverify.baseline.apply import findings_of, fixed, judge_of, judged, judged_report, renewed, smaller
+from gradverify.baseline.apply import (
+    baseline_on,
+    case_with_baseline,
+    findings_of,
+    fixed_entries,
+    report_with_baseline,
+    shrunk_entries,
+    updated_baseline,
+)
 from gradverify.baseline.model import Baseline, Entry
 from gradverify.result import CaseResult, Method, Verdict
 
@@ -45,13 +53,13 @@ def known(*entries: Entry) -> Baseline:
 
 
 def verdict(one: CaseResult, *entries: Entry) -> CaseResult:
-    return judged(one, judge_of(known(*entries), TODAY))
+    return case_with_baseline(one, baseline_on(known(*entries), TODAY))
 
 
 def test_a_known_failure_is_as_expected_and_says_why() -> None:
     found = verdict(masked(), entry(masked()))
     assert (found.as_expected, found.known, found.verdict) == (True, "issue 12", Verdict.FAIL)
-    after = judged_report(report(masked(), case()), judge_of(known(entry(masked())), TODAY))
+    after = report_with_baseline(report(masked(), case()), baseline_on(known(entry(masked())), TODAY))
     assert (after.summary.unexpected, after.summary.failed) == (0, 1)
 
 
@@ -122,9 +130,9 @@ def test_findings_with_the_same_names_are_added_up() -> None:
 def test_fewer_wrong_entries_are_known_and_the_entry_is_stale() -> None:
     more = entry(masked(), total=256)
     assert verdict(wrong(), more).as_expected
-    assert smaller(report(wrong()), known(more)) == ((more, 224),)
-    assert fixed(report(wrong()), known(more)) == ()
-    assert smaller(report(wrong()), known(replace(more, total=224), replace(more, wrt="w"))) == ()
+    assert shrunk_entries(report(wrong()), known(more)) == ((more, 224),)
+    assert fixed_entries(report(wrong()), known(more)) == ()
+    assert shrunk_entries(report(wrong()), known(replace(more, total=224), replace(more, wrt="w"))) == ()
 
 
 def probed(*columns: int, **changes: object) -> CaseResult:
@@ -146,11 +154,11 @@ def probed(*columns: int, **changes: object) -> CaseResult:
     ],
 )
 def test_a_finding_of_a_probed_jacobian_is_known_by_its_columns_and_cause(now: CaseResult, beyond: str) -> None:
-    baseline = renewed(report(probed(0, 1, 2)), Baseline())
-    found = judged(now, judge_of(baseline, TODAY))
+    baseline = updated_baseline(report(probed(0, 1, 2)), Baseline())
+    found = case_with_baseline(now, baseline_on(baseline, TODAY))
     assert found.as_expected is not bool(beyond)
     assert found.message == (f"beyond the baseline: gradcheck GV101 d y / d x ({beyond})" if beyond else "")
-    assert smaller(report(now), baseline) == ()
+    assert shrunk_entries(report(now), baseline) == ()
 
 
 def test_an_entry_without_columns_does_not_know_a_probed_finding() -> None:
@@ -182,7 +190,7 @@ def test_what_could_not_be_run_can_be_known() -> None:
         "GV904: timed out after 2 s; the baseline's entry GV904 expired on 2026-01-01 (issue 12); "
         "the last it printed:\nstep 1"
     )
-    assert judged(found, judge_of(known(expired), TODAY)) == found
+    assert case_with_baseline(found, baseline_on(known(expired), TODAY)) == found
 
 
 def test_inconclusive_and_errors_can_be_known() -> None:
@@ -214,11 +222,11 @@ def test_judging_twice_changes_nothing_and_another_baseline_may_say_otherwise() 
 
 def test_fixed_is_what_was_asked_again_and_is_gone() -> None:
     good = case(masked().id)
-    assert fixed(report(good), known(entry(masked()))) == (entry(masked()),)
-    assert fixed(report(masked()), known(entry(masked()))) == ()
+    assert fixed_entries(report(good), known(entry(masked()))) == (entry(masked()),)
+    assert fixed_entries(report(masked()), known(entry(masked()))) == ()
     other = replace(masked(), checks=(failing_check(findings=(finding(code="GV102"),)),))
-    assert fixed(report(other), known(entry(masked()))) == (entry(masked()),)
-    assert fixed(report(masked()), known(entry(masked(), wrt="w"))) == (entry(masked(), wrt="w"),)
+    assert fixed_entries(report(other), known(entry(masked()))) == (entry(masked()),)
+    assert fixed_entries(report(masked()), known(entry(masked(), wrt="w"))) == (entry(masked(), wrt="w"),)
 
 
 @pytest.mark.parametrize(
@@ -235,14 +243,14 @@ def test_fixed_is_what_was_asked_again_and_is_gone() -> None:
     ids=["not-selected", "other-check", "skip", "error", "inconclusive", "lost", "no-device"],
 )
 def test_what_was_not_asked_is_not_fixed(now: CaseResult) -> None:
-    assert fixed(report(now), known(entry(masked()))) == ()
-    assert entry(masked()) in renewed(report(now), known(entry(masked()))).entries
+    assert fixed_entries(report(now), known(entry(masked()))) == ()
+    assert entry(masked()) in updated_baseline(report(now), known(entry(masked()))).entries
 
 
 def test_a_case_that_can_be_run_again_is_fixed() -> None:
     lost = entry(masked(), None, "GV904", **NAMELESS)
-    assert fixed(report(masked()), known(lost)) == (lost,)
-    assert fixed(report(replace(timed_out(), id=masked().id, message=LOST)), known(lost)) == ()
+    assert fixed_entries(report(masked()), known(lost)) == (lost,)
+    assert fixed_entries(report(replace(timed_out(), id=masked().id, message=LOST)), known(lost)) == ()
 
 
 def test_renewing_keeps_reason_and_expiry_counts_anew_adds_and_drops() -> None:
@@ -251,12 +259,12 @@ def test_renewing_keeps_reason_and_expiry_counts_anew_adds_and_drops() -> None:
     elsewhere = entry(case("another/case/cpu"))
     now = replace(old, total=2, cause="missing-mask")
     new = entry(crashed(), code="GV902", reason="not looked into yet", **NAMELESS)
-    made = renewed(report(masked(), case("a/good/cpu"), crashed()), known(old, stale, elsewhere))
+    made = updated_baseline(report(masked(), case("a/good/cpu"), crashed()), known(old, stale, elsewhere))
     assert set(made.entries) == {now, elsewhere, new}
 
 
 def test_a_renewed_baseline_knows_all_it_can() -> None:
-    made = renewed(everything(), Baseline())
-    after = judged_report(everything(), judge_of(made, TODAY))
+    made = updated_baseline(everything(), Baseline())
+    after = report_with_baseline(everything(), baseline_on(made, TODAY))
     assert [one.id for one in after.cases if not one.as_expected] == [timed_out().id, unexpected_pass().id]
-    assert renewed(after, made) == made
+    assert updated_baseline(after, made) == made

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "report"))
 
 from report_specimens import report
 
-from gradverify.baseline.apply import judge_of, judged
+from gradverify.baseline.apply import baseline_on, case_with_baseline
 from gradverify.case import Case, Target
 from gradverify.cli import engine
 from gradverify.cli.app import app
@@ -88,7 +88,7 @@ class Fake:
         not_run = () if self.run_errors else tuple(self.ran[len(done) :])
         for result in done:
             listener.started(result.id)
-            listener.finished(judged(result, judge_of(request.known, date.today())))
+            listener.finished(case_with_baseline(result, baseline_on(request.known, date.today())))
         left = tuple(NotRun(id=name, why=Stop.FAIL_FAST) for name in not_run)
         made = replace(report(*done), not_run=left)
         return Outcome(report=made, errors=self.run_errors, interrupted=self.interrupted)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from report_specimens import case, crashed, failing_check, finding, masked, report, unexpected_pass
 
-from gradverify.cli import known
+from gradverify.cli import baseline_file
 from gradverify.report.to_json import from_json, to_json
 from gradverify.result import CaseResult, Finding
 
@@ -242,7 +242,7 @@ def test_days_are_those_of_the_machine(fake, call, monkeypatch: pytest.MonkeyPat
     fake.results = [*BOTH]
     call("run", "specs", "--write-baseline", "known.yaml")
     edit("reason: not looked into yet", "reason: r\n    expires: 2026-04-01")
-    monkeypatch.setattr(known, "date", Later)
+    monkeypatch.setattr(baseline_file, "date", Later)
     assert call("run", "specs", "--baseline", "known.yaml").exit_code == 1
     edit("2026-04-01", "2026-04-02")
     assert call("run", "specs", "--baseline", "known.yaml").exit_code == 0
@@ -263,6 +263,6 @@ def test_a_baseline_that_cannot_be_written_after_all_is_2(fake, call, monkeypatc
         raise OSError(28, "No space left on device")
 
     fake.results = [*BOTH]
-    monkeypatch.setattr(known, "write_whole", full)
+    monkeypatch.setattr(baseline_file, "write_whole", full)
     ran = call("run", "specs", "--write-baseline", "known.yaml")
     assert (ran.exit_code, ran.stderr) == (2, "gradverify: could not write known.yaml: No space left on device\n")

@@ -1,4 +1,4 @@
-"""The baseline that `run` and `merge` are given: read before anything runs, applied and written when all is known."""
+"""The baseline file of `run` and `merge`: read before the run, applied to the report and written after it."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from gradverify.cli.terminal import print_problems
 from gradverify.report.words import counted
 from gradverify.result import Report
 
-_MOST = 10  # entries that are named
+_MAX_NOTES = 10  # stale entries that are printed
 
 
 class Use(StrEnum):
-    """What is done with the file."""
+    """How the file is used."""
 
     NONE = "none"
     READ = "read"
-    WRITE = "write"  # after reading what it held before
+    WRITE = "write"  # after reading its present entries
 
 
 class Extent(StrEnum):
-    """How much of a run there is."""
+    """How much of a run was done."""
 
     WHOLE = "whole"
-    PART = "part"  # it was interrupted
+    PART = "part"  # the run was interrupted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class OpenBaseline:
     """A baseline and its file."""
 
     use: Use = Use.NONE
@@ -47,46 +47,54 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """A report after the baseline had its say."""
+class Judged:
+    """A report with the baseline applied."""
 
     report: Report
     notes: tuple[str, ...] = ()  # for the user
-    lost: tuple[str, ...] = ()  # what could not be written
+    lost: tuple[str, ...] = ()  # messages about files that could not be written
 
 
-def kept_failures(files: BaselineFiles, default: Path | None = None) -> Kept:
-    """Return the baseline that options or the project name; prints mistakes in it, raises UsageProblem."""
+def open_baseline(files: BaselineFiles, default: Path | None = None) -> OpenBaseline:
+    """Return the baseline named by the options or the project. Prints mistakes in it and raises UsageProblem."""
     write = files.write_baseline
     one_of_two(("--baseline", files.baseline is not None), ("--write-baseline", write is not None))
     if write is not None:
-        return Kept(use=Use.WRITE, path=write, baseline=_read(write) if write.exists() else NOTHING_KNOWN)
+        return OpenBaseline(use=Use.WRITE, path=write, baseline=_read(write) if write.exists() else NOTHING_KNOWN)
     path = files.baseline or default
-    return Kept() if path is None else Kept(use=Use.READ, path=path, baseline=_read(path))
+    return OpenBaseline() if path is None else OpenBaseline(use=Use.READ, path=path, baseline=_read(path))
 
 
-def refuse_overlap(kept: Kept, destinations: Destinations) -> None:
-    """Raise UsageProblem when a report would be written over the baseline."""
+def refuse_overlap(kept: OpenBaseline, destinations: Destinations) -> None:
+    """Raise UsageProblem if a report would overwrite the baseline."""
     for name, path in destinations.items():
         if path is not None and kept.use is not Use.NONE and path.resolve() == kept.path.resolve():
             raise UsageProblem(f"--{name} would overwrite the baseline {kept.path}")
 
 
-def settle(report: Report, kept: Kept, extent: Extent) -> Settled:
-    """Write the baseline where that was asked for, and judge the report by it."""
-    from gradverify.baseline.apply import fixed, judge_of, judged_report, renewed, smaller
+def apply_baseline(report: Report, kept: OpenBaseline, extent: Extent) -> Judged:
+    """Return the report with the baseline applied; writes the updated baseline with --write-baseline."""
+    from gradverify.baseline.apply import (
+        baseline_on,
+        fixed_entries,
+        report_with_baseline,
+        shrunk_entries,
+        updated_baseline,
+    )
 
     if kept.use is Use.NONE:
-        return Settled(report=report)
+        return Judged(report=report)
     today = date.today()
     if kept.use is Use.READ or extent is Extent.PART:
-        stale = _told_stale(fixed(report, kept.baseline), smaller(report, kept.baseline), kept.path)
-        notes = [*_unwritten(kept), *stale]
-        return Settled(report=judged_report(report, judge_of(kept.baseline, today)), notes=tuple(notes))
-    made = renewed(report, kept.baseline)
-    after = judged_report(report, judge_of(made, today))
-    lost = _write(made, kept.path)
-    return Settled(report=after, notes=() if lost else (_told_written(kept, made),), lost=lost)
+        stale_notes = _stale_notes(
+            fixed_entries(report, kept.baseline), shrunk_entries(report, kept.baseline), kept.path
+        )
+        notes = [*_unwritten_note(kept), *stale_notes]
+        return Judged(report=report_with_baseline(report, baseline_on(kept.baseline, today)), notes=tuple(notes))
+    updated = updated_baseline(report, kept.baseline)
+    after = report_with_baseline(report, baseline_on(updated, today))
+    lost = _write(updated, kept.path)
+    return Judged(report=after, notes=() if lost else (_written_note(kept, updated),), lost=lost)
 
 
 def _read(path: Path) -> Baseline:
@@ -110,29 +118,29 @@ def _write(baseline: Baseline, path: Path) -> tuple[str, ...]:
     return ()
 
 
-def _told_written(kept: Kept, made: Baseline) -> str:
-    before, after = ({entry.key: entry for entry in baseline.entries} for baseline in (kept.baseline, made))
+def _written_note(kept: OpenBaseline, updated: Baseline) -> str:
+    before, after = ({entry.key: entry for entry in baseline.entries} for baseline in (kept.baseline, updated))
     new, gone = after.keys() - before.keys(), before.keys() - after.keys()
     changed = [key for key in after.keys() & before.keys() if after[key] != before[key]]
     changes = [f"{len(keys):,} {word}" for keys, word in ((new, "new"), (changed, "changed"), (gone, "fixed")) if keys]
-    told = f" ({', '.join(changes)})" if changes else ""
+    lines = f" ({', '.join(changes)})" if changes else ""
     hint = "; say why in `reason`" if new else ""
-    return f"{kept.path} knows {counted(len(after), 'finding')} now{told}{hint}"
+    return f"{kept.path} knows {counted(len(after), 'finding')} now{lines}{hint}"
 
 
-def _told_stale(gone: Sequence[Entry], fewer: Sequence[tuple[Entry, int]], path: Path) -> Iterator[str]:
-    told = [f"fixed: {entry.case} {described(entry)}; its entry in {path} can go" for entry in gone]
-    told += [
+def _stale_notes(gone: Sequence[Entry], fewer: Sequence[tuple[Entry, int]], path: Path) -> Iterator[str]:
+    lines = [f"fixed: {entry.case} {described(entry)}; its entry in {path} can go" for entry in gone]
+    lines += [
         f"fewer: {entry.case} {described(entry)}: {counted(total, 'entry', 'entries')}, known are {entry.total:,};"
         f" `total` in {path} can be lowered"
         for entry, total in fewer
     ]
-    yield from told[:_MOST]
-    rest = len(told) - _MOST
+    yield from lines[:_MAX_NOTES]
+    rest = len(lines) - _MAX_NOTES
     if rest > 0:
         yield f"and {rest:,} more; --write-baseline {path} brings them up to date"
 
 
-def _unwritten(kept: Kept) -> Iterator[str]:
+def _unwritten_note(kept: OpenBaseline) -> Iterator[str]:
     if kept.use is Use.WRITE:
         yield f"{kept.path} was not written: the run was interrupted"
