@@ -1,4 +1,4 @@
-"""The made-up results that the report's tests have."""
+"""The results that the tests of the report use."""
 
 from __future__ import annotations
 

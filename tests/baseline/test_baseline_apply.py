@@ -1,4 +1,4 @@
-"""What a baseline says about results: known is as expected; new, expired and fixed are told apart."""
+"""Applying a baseline: known findings are as expected; new, expired and fixed ones are reported."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_an_entry_holds_through_its_last_day() -> None:
     assert found.message == "the baseline's entry gradcheck GV101 d y / d x expired on 2026-03-31 (issue 12)"
 
 
-def test_what_could_not_be_run_can_be_known() -> None:
+def test_a_case_that_could_not_be_run_can_be_in_the_baseline() -> None:
     lost = replace(timed_out(), message=LOST)
     timeout = entry(lost, None, "GV904", **NAMELESS)
     assert [now.key for now in findings_of(lost)] == [timeout.key]
@@ -198,7 +198,7 @@ def test_inconclusive_and_errors_can_be_known() -> None:
         assert verdict(one, entry(one, code=code, **names)).as_expected
 
 
-def test_what_a_baseline_cannot_know() -> None:
+def test_unexpected_passes_and_cases_with_expect_are_not_covered() -> None:
     bare = replace(masked(), checks=(check(verdict=Verdict.FAIL),))
     contradicted = replace(wrong_on_purpose(), as_expected=False)
     missing = case(verdict=Verdict.SKIP, as_expected=False, checks=())
@@ -213,14 +213,14 @@ def test_remarks_need_not_be_known() -> None:
     assert [now.key for now in found] == [entry(masked()).key]
 
 
-def test_judging_twice_changes_nothing_and_another_baseline_may_say_otherwise() -> None:
+def test_applying_a_baseline_twice_changes_nothing() -> None:
     once = verdict(masked(), entry(masked()))
     assert verdict(once, entry(masked())) == once
     again = verdict(once, entry(masked(), code="GV102"))
     assert (again.as_expected, again.known) == (False, None)
 
 
-def test_fixed_is_what_was_asked_again_and_is_gone() -> None:
+def test_entries_are_fixed_if_their_check_ran_and_the_finding_is_gone() -> None:
     good = case(masked().id)
     assert fixed_entries(report(good), known(entry(masked()))) == (entry(masked()),)
     assert fixed_entries(report(masked()), known(entry(masked()))) == ()
@@ -233,7 +233,7 @@ def test_fixed_is_what_was_asked_again_and_is_gone() -> None:
     "now",
     [
         case("another/case/cpu"),  # not selected
-        case(masked().id, checks=(check("contract"),)),  # another check alone
+        case(masked().id, checks=(check("contract"),)),  # only another check was run
         case(masked().id, checks=(check(verdict=Verdict.SKIP),), verdict=Verdict.SKIP),
         case(masked().id, checks=(check(verdict=Verdict.ERROR),), verdict=Verdict.ERROR, as_expected=False),
         case(masked().id, checks=(check(verdict=Verdict.INCONCLUSIVE),), verdict=Verdict.INCONCLUSIVE),
@@ -242,7 +242,7 @@ def test_fixed_is_what_was_asked_again_and_is_gone() -> None:
     ],
     ids=["not-selected", "other-check", "skip", "error", "inconclusive", "lost", "no-device"],
 )
-def test_what_was_not_asked_is_not_fixed(now: CaseResult) -> None:
+def test_entries_whose_check_did_not_run_are_not_fixed(now: CaseResult) -> None:
     assert fixed_entries(report(now), known(entry(masked()))) == ()
     assert entry(masked()) in updated_baseline(report(now), known(entry(masked()))).entries
 
@@ -253,7 +253,7 @@ def test_a_case_that_can_be_run_again_is_fixed() -> None:
     assert fixed_entries(report(replace(timed_out(), id=masked().id, message=LOST)), known(lost)) == ()
 
 
-def test_renewing_keeps_reason_and_expiry_counts_anew_adds_and_drops() -> None:
+def test_updated_baseline_keeps_reasons_updates_counts_and_drops_fixed() -> None:
     old = entry(masked(), total=1, expires=datetime.date(2026, 1, 1))
     stale = entry(case("a/good/cpu"))
     elsewhere = entry(case("another/case/cpu"))
@@ -263,7 +263,7 @@ def test_renewing_keeps_reason_and_expiry_counts_anew_adds_and_drops() -> None:
     assert set(made.entries) == {now, elsewhere, new}
 
 
-def test_a_renewed_baseline_knows_all_it_can() -> None:
+def test_updated_baseline_covers_all_current_findings() -> None:
     made = updated_baseline(everything(), Baseline())
     after = report_with_baseline(everything(), baseline_on(made, TODAY))
     assert [one.id for one in after.cases if not one.as_expected] == [timed_out().id, unexpected_pass().id]

@@ -1,4 +1,4 @@
-"""A baseline's file: what is written is read back, and every mistake has its place."""
+"""A baseline's file: writing and reading round trip, and mistakes are reported with their place."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_mistakes_have_places(text: str, message: str) -> None:
     assert any(str(error).startswith(message) for error in reading.errors), [str(error) for error in reading.errors]
 
 
-def test_all_mistakes_are_said_at_once() -> None:
+def test_all_mistakes_are_reported_together() -> None:
     text = "version: x\nknown:\n  - case: ''\n    code: GV1\n    total: 1\n  - 3\n"
     assert [str(error).partition(": ")[2].partition(":")[0] for error in parse(text, "b.yaml", CODES).errors] == [
         "version",

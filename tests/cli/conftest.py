@@ -1,4 +1,4 @@
-"""A command line whose engine is made up: no spec is read and nothing is run."""
+"""A command line with a fake engine: no spec is read and nothing is run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gradverify.run.options import Outcome
 
 @dataclass
 class Fake:
-    """What the rooms behind the command line answer, and what they were asked."""
+    """The results that the fake engine returns, and the arguments that it was called with."""
 
     results: list[CaseResult] = field(default_factory=list)
     spec_errors: tuple[SpecError, ...] = ()
@@ -43,7 +43,7 @@ class Fake:
     request: Request | None = None
     interrupts: Interrupts | None = None  # those of the last run
     workers: int | None = None
-    closed: bool | None = None  # whether the engine is, None where none was opened
+    closed: bool | None = None  # True after the engine was closed; None if none was opened
     ran: list[str] = field(default_factory=list)
 
     def read(self, paths: Sequence[Path]) -> Any:

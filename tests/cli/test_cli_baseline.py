@@ -1,4 +1,4 @@
-"""`--baseline` and `--write-baseline`: the whole way of a known failure, from its entry to its removal."""
+"""`--baseline` and `--write-baseline`: a known failure from its entry to its removal."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_case_that_was_not_selected_is_not_fixed(fake, call) -> None:
     assert text() == before
 
 
-def test_what_no_baseline_can_know_still_fails(fake, call) -> None:
+def test_a_failure_the_baseline_cannot_cover_still_fails(fake, call) -> None:
     fake.results = [unexpected_pass(), crashed()]
     ran = call("run", "specs", "--write-baseline", "known.yaml")
     assert ran.exit_code == 1
@@ -216,7 +216,7 @@ def test_merge_knows_it_and_hands_on_what_is_known(fake, call) -> None:
     assert "fail (known)" in call("inspect", "--report", "all.json").stdout
 
 
-def test_reports_of_before_can_still_be_read(fake, call) -> None:
+def test_reports_of_older_versions_can_be_read(fake, call) -> None:
     plain = json.loads(to_json(report(*BOTH)))
     for one in plain["cases"]:
         del one["known"]

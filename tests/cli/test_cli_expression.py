@@ -1,4 +1,4 @@
-"""`-k`: the language means what Python's would, and refuses with a place."""
+"""`-k`: expressions evaluate as in Python, and errors name the column."""
 
 from __future__ import annotations
 

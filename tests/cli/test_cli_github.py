@@ -1,4 +1,4 @@
-"""Inside a GitHub job: annotations, the summary of the job, and a log that commands nothing."""
+"""In a GitHub job: annotations, the summary of the job, and no other workflow commands in the log."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_the_summary_is_added_to(fake, call, job: Path) -> None:
     assert job.read_text(encoding="utf-8").startswith("# mine\n## gradverify: ✓ 1 case as expected")
 
 
-def test_merge_tells_it_too(fake, call, job: Path) -> None:
+def test_merge_publishes_too(fake, call, job: Path) -> None:
     Path("a.json").write_text(to_json(report(masked())), encoding="utf-8")
     assert "::error " in call("merge", "a.json").stdout
     assert job.exists()
 
 
-def test_elsewhere_nothing_is_said(fake, call, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_published_outside_a_github_job(fake, call, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "false")
     fake.results = [masked()]
     assert "::" not in call("run", "specs").stdout
@@ -61,13 +61,13 @@ def test_a_summary_that_cannot_be_written_is_a_warning(
 
 
 def commands(text: str) -> list[str]:
-    """What a runner would take for a command, but for our own annotations."""
+    """Return the lines that a runner would take for a command, without gradverify's annotations."""
     rows = text.splitlines()
     found = [row for row in rows if row.lstrip().startswith("::") or "##[" in row]
     return [row for row in found if not row.startswith("::error file=")]
 
 
-def test_no_text_of_others_is_a_command(fake, call, job: Path) -> None:
+def test_text_of_specs_cannot_be_a_workflow_command(fake, call, job: Path) -> None:
     evil = "::error::owned\n::add-mask::a\n  ::stop-commands::x\n##[error]y"
     fake.results = [
         replace(crashed(), id=evil, function=evil, message=evil),
@@ -80,7 +80,7 @@ def test_no_text_of_others_is_a_command(fake, call, job: Path) -> None:
         assert commands(ran.stderr) == []
 
 
-def test_not_even_a_defect_of_ours_is_one(fake, call, job: Path) -> None:
+def test_defect_report_contains_no_workflow_command(fake, call, job: Path) -> None:
     fake.results = [case()]
     fake.raises = RuntimeError("::error::owned\n::error::again\n##[error]y")
     ran = call("run", "specs")

@@ -1,4 +1,4 @@
-"""Help fits a narrow terminal, and every option of `run` stands in a group."""
+"""Help fits a narrow terminal, and every option of `run` has a heading."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_list_runs_nothing(call) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "merge"])
-def test_what_excludes_what_and_ends_how_is_said(call, command: str) -> None:
+def test_help_names_exclusive_options_and_exit_codes(call, command: str) -> None:
     shown = " ".join(call(command, "--help").stdout.split())
     assert "as expected; not with --write-baseline." in shown
     assert "what is fixed; not with --baseline." in shown

@@ -1,4 +1,4 @@
-"""`--last-failed` knows every case that was not as expected when it last ran, whichever run that was."""
+"""`--last-failed` runs every case that was not as expected when it last ran, in any earlier run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAILURES = Path(".gradverify/failed.json")
 
 
 def wrong(name: str, spec: str) -> CaseResult:
-    """Write the spec of a case that fails, so that its file is there."""
+    """Write the spec of a case that fails, so that the file exists."""
     Path(spec).touch()
     return replace(masked(), id=name, spec=spec)
 
@@ -93,7 +93,7 @@ def test_another_failure_does_not_replace_one_that_was_left_out(fake, call) -> N
 
 
 @pytest.mark.parametrize("gone", ["the case", "the spec"])
-def test_what_no_longer_exists_is_forgotten(fake, call, gone: str) -> None:
+def test_failures_of_cases_that_no_longer_exist_are_dropped(fake, call, gone: str) -> None:
     fake.results = [wrong("a/one/cpu", "a.yaml"), wrong("b/one/cpu", "b.yaml"), case("c/one/cpu", spec="c.yaml")]
     call("run", ".")
     if gone == "the spec":
@@ -116,7 +116,7 @@ def test_options_that_leave_a_case_out_do_not_make_it_gone(fake, call) -> None:
     assert fake.ran == ["a/one/cpu-float64"]
 
 
-def test_what_fail_fast_did_not_come_to_is_not_forgotten(fake, call) -> None:
+def test_failures_that_fail_fast_did_not_reach_are_kept(fake, call) -> None:
     fake.results = [case("a/one/cpu"), masked(), second_order(), undetermined()]
     call("run", "a.yaml")
     stopped = call("run", "a.yaml", "--last-failed", "-x")
@@ -129,7 +129,7 @@ def test_what_fail_fast_did_not_come_to_is_not_forgotten(fake, call) -> None:
     assert fake.ran == [second_order().id, undetermined().id]
 
 
-def test_what_was_not_run_and_never_failed_is_not_taken_for_a_failure(fake, call) -> None:
+def test_a_case_not_run_that_never_failed_is_no_failure(fake, call) -> None:
     fake.results = [masked(), case("a/one/cpu")]
     call("run", "a.yaml", "-x")
     call("run", "a.yaml", "--last-failed")

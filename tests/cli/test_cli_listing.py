@@ -1,4 +1,4 @@
-"""Lines of cases as they finish, where stdout is no terminal, and a stdout that takes nothing more."""
+"""Lines of cases are printed as they finish if stdout is no terminal; write errors of stdout are reported."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_on_a_terminal_the_lines_come_afterwards(fake, call, monkeypatch: pytest
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
-def test_a_full_disk_is_said_and_is_2() -> None:
+def test_a_full_disk_is_reported_and_is_2() -> None:
     with FULL.open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "gradverify", "schema"], stdout=full, stderr=subprocess.PIPE, text=True, check=False

@@ -1,4 +1,4 @@
-"""`gradverify merge`: parts of one run become one report, and anything else is refused."""
+"""`gradverify merge`: the parts of one run become one report; other files are refused."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_all_as_expected_is_0(fake, call) -> None:
 
 
 @pytest.mark.parametrize(("why", "exit_code"), [(Stop.INTERRUPT, 1), (Stop.FAIL_FAST, 0)])
-def test_a_part_that_was_interrupted_is_no_whole(fake, call, why: Stop, exit_code: int) -> None:
-    """Who has given -x has chosen not to hear of the others."""
+def test_merging_an_interrupted_part_is_incomplete(fake, call, why: Stop, exit_code: int) -> None:
+    """With -x, cases that were not run are expected: the exit code stays 0."""
     left = (NotRun(id="a/two/cpu", why=why), NotRun(id="a/three/cpu", why=why))
     files = [write("a.json", case("a/one/cpu"), not_run=left), write("b.json", case("b/one/cpu"))]
     outputs = ["--markdown", "out.md", "--html", "out.html"]
@@ -120,7 +120,7 @@ def test_different_seeds_are_refused(fake, call) -> None:
 
 
 def shard(index: int, of: int, name: str = "a") -> str:
-    """Write the report of one shard, with a case of its own."""
+    """Write the report of one shard with one case."""
     file = f"{name}-{index}-of-{of}.json"
     return write(file, case(f"{name}/{index}-of-{of}/cpu"), shard=Shard(index=index, of=of))
 
@@ -178,7 +178,7 @@ def test_runs_that_are_divided_each_need_all_their_shards(fake, call) -> None:
 
 
 @pytest.mark.parametrize(("index", "of"), [(0, 2), (3, 2), (1, 10**12)])
-def test_a_shard_that_there_is_not_is_refused(fake, call, index: int, of: int) -> None:
+def test_an_invalid_shard_is_refused(fake, call, index: int, of: int) -> None:
     file = shard(index, of)
     result = call("merge", file)
     assert (result.exit_code, result.stderr) == (2, f"gradverify: {file}: there is no shard {index}/{of}\n")

@@ -54,7 +54,7 @@ def test_inspect_by_id_part_and_pattern(call, saved, name: str) -> None:
     assert "clipped" not in result.stdout.splitlines()[0]
 
 
-def test_what_may_not_be_looked_at_is_no_defect(call, saved, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_without_permission_is_no_defect(call, saved, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at = os.stat
 
     def stat(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:

@@ -1,4 +1,4 @@
-"""The files that `run` and `merge` leave behind."""
+"""The files that `run` and `merge` write."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_report_needs_a_file_with_a_name(fake, call, name: str) -> None:
     assert not Path("-").exists()
 
 
-def test_no_name_is_too_odd_to_be_refused(fake, call) -> None:
+def test_odd_file_names_are_refused_with_a_message(fake, call) -> None:
     fake.results = [masked()]
     Path("one").symlink_to("two")
     Path("two").symlink_to("one")
@@ -99,7 +99,7 @@ def test_no_name_is_too_odd_to_be_refused(fake, call) -> None:
     )
 
 
-def test_files_that_may_not_be_read_are_left_to_us(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files_are_reported_by_the_command(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.results = [masked()]
     for name in ("a.yaml", "r.json", "r.md", "known.yaml"):
         Path(name).touch()

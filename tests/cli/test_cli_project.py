@@ -1,4 +1,4 @@
-"""Defaults in pyproject.toml: found upwards, strict, and less than what the command line says."""
+"""Defaults in pyproject.toml: found in parent folders, validated, and overridden by options."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_page_lists_every_key(tmp_path: Path) -> None:
     assert {key for row in rows for key in re.findall(r"`([a-z_]+)`", row)} == set(readers_of(tmp_path))
 
 
-def test_the_command_line_has_the_last_word(fake, call) -> None:
+def test_options_override_project_defaults(fake, call) -> None:
     fake.results = [case()]
     project(FULL)
     call("run", "other", "--check", "gradgradcheck", "--device", "cpu", "--seed", "5", "-j", "1", "--elements", "1")
@@ -91,7 +91,7 @@ def test_the_command_that_repeats_a_case_names_only_what_was_given(fake, call) -
 def test_it_is_found_upwards_and_paths_are_its_own(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.results = [case()]
     project(FULL)
-    project("[tool.other]\nkey = 1", "a/b")  # nearer, but nothing of ours
+    project("[tool.other]\nkey = 1", "a/b")  # nearer, but without [tool.gradverify]
     monkeypatch.chdir("a/b")
     assert call("run").exit_code == 0
     assert fake.paths == (Path("../../specs"), Path("../../more/specs"))
@@ -144,7 +144,7 @@ def test_mistakes_name_file_and_key(fake, call, text: str, message: str) -> None
         assert ran.stderr.count("\n") == 1
 
 
-def test_all_mistakes_are_said_at_once(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_mistakes_are_reported_together(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:
     project("[tool.gradverify]\nseed = -1\nsamples = 0\nworker = 1\n")
     Path("a").mkdir()
     monkeypatch.chdir("a")
@@ -155,7 +155,7 @@ def test_all_mistakes_are_said_at_once(fake, call, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("text", ["tool = 1", "[tool]\ngradverify = 1"])
-def test_a_table_that_is_none(fake, call, text: str) -> None:
+def test_the_table_must_be_a_mapping(fake, call, text: str) -> None:
     fake.results = [case()]
     project(text)
     ran = call("run", "specs")
@@ -168,7 +168,7 @@ def test_not_utf_8(fake, call) -> None:
     assert call("run").stderr.startswith("gradverify: pyproject.toml: cannot be read: 'utf-8' codec")
 
 
-def test_help_neither_reads_it_nor_loads_what_is_slow(tmp_path: Path) -> None:
+def test_help_does_not_read_the_project_or_import_slow_modules(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("not TOML", encoding="utf-8")
     code = (
         "import sys\nfrom gradverify.cli.app import app\n"

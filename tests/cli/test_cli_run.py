@@ -1,4 +1,4 @@
-"""`gradverify run`: what is asked of the engine, what is left behind, and how it ends."""
+"""`gradverify run`: the request to the engine, the files written, and the exit code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_all_as_expected_is_0(fake, call) -> None:
     assert fake.paths == (Path("a.yaml"),)
 
 
-def test_an_unexpected_case_is_1_and_is_told(fake, call) -> None:
+def test_an_unexpected_case_is_1_and_is_printed(fake, call) -> None:
     fake.results = [case("a/b/cpu-float64"), masked()]
     result = call("run", "a.yaml", "--seed", "3", "--dtype", "float32")
     assert result.exit_code == 1
@@ -61,7 +61,7 @@ def test_every_option_reaches_the_engine(fake, call) -> None:
     assert request.memory == 3 << 29
 
 
-def test_what_changes_the_outcome_is_in_the_command_that_repeats_a_case(fake, call) -> None:
+def test_rerun_command_contains_options_that_change_the_outcome(fake, call) -> None:
     fake.results = [case("a/b/cuda-float64", device="cuda", as_expected=False, verdict=Verdict.FAIL)]
     options = "--device cuda --seed 3 --samples 2 --timeout 9 --memory 512M --torch-gradcheck never"
     options += " --max-evaluations 40000 --require-device cuda"
@@ -138,14 +138,14 @@ def test_bad_values_are_2_and_one_line(fake, call, words: str, message: str) -> 
         ("--nonsense", "No such option: --nonsense"),
     ],
 )
-def test_values_that_are_none_are_2_and_said_in_words(fake, call, words: str, message: str) -> None:
+def test_unparsable_values_are_2_with_a_message(fake, call, words: str, message: str) -> None:
     result = call("run", "a.yaml", *words.split())
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1].startswith(f"Error: {message}")
     assert fake.ran == []
 
 
-def test_a_missing_folder_is_said_before_anything_runs(fake, call, tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_before_the_run(fake, call, tmp_path: Path) -> None:
     fake.results = [case()]
     result = call("run", "a.yaml", "--json", "no/such/out.json")
     assert result.exit_code == 2
@@ -229,7 +229,7 @@ def test_interrupted_at_the_very_end_is_130_and_all_is_there(fake, call, monkeyp
     assert Path("out.json").read_bytes() == Path(".gradverify/last.json").read_bytes()
 
 
-def test_an_impatient_interrupt_ends_the_output_too(fake, call, monkeypatch) -> None:
+def test_a_second_interrupt_while_finishing_ends_the_output(fake, call, monkeypatch) -> None:
     fake.results = [case()]
 
     def tapped_twice(*_: object) -> None:
@@ -334,7 +334,7 @@ def test_a_folder_that_cannot_be_written_is_a_warning(fake, call) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="needs a folder that cannot be written")
-def test_no_permission_is_said_before_anything_runs(fake, call, tmp_path: Path) -> None:
+def test_missing_permission_is_reported_before_the_run(fake, call, tmp_path: Path) -> None:
     fake.results = [case()]
     closed = tmp_path / "closed"
     closed.mkdir(mode=stat.S_IRUSR | stat.S_IXUSR)
@@ -355,7 +355,7 @@ def test_only_unexpected_needs_no_rows(fake, call) -> None:
     assert call("run", "a.yaml", "-q").stdout == "✓ 1 case as expected: 1 pass in 1.23 s\n"
 
 
-def test_colour_is_asked_for_and_refused(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_and_force_color(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.results = [case()]
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -425,4 +425,4 @@ def test_workers_get_ready_while_specs_are_read_and_are_gone_after_a_mistake(fak
     assert fake.closed is True
     fake.closed = None
     assert call("run", "a.yaml", "--shard", "9").exit_code == 2
-    assert fake.closed is None  # a word that is no option's starts nothing
+    assert fake.closed is None  # a wrong option starts no engine

@@ -1,4 +1,4 @@
-"""The process is light, speaks every encoding, and falls silent when nobody listens."""
+"""The process imports no torch, writes in every encoding, and stops writing to a closed pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C while the command line starts, at places where it used to end in a traceback or without a word."""
+"""Ctrl-C during start-up, at places where it used to end with a traceback or silently."""
 
 from __future__ import annotations
 

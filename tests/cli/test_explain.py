@@ -1,4 +1,4 @@
-"""`gradverify explain`: every code is explained, and quickly."""
+"""`gradverify explain`: every code has a section, and explaining imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pool of workers for all tests of the runner: its server loads torch once."""
+"""A pool of workers shared by all tests of the runner, so that torch is loaded once."""
 
 from __future__ import annotations
 

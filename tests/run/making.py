@@ -13,7 +13,7 @@ from gradverify.run.session import run_cases
 from gradverify.run.task import Engine
 
 OPS = Path(__file__).parent / "ops"
-SHOWN = shown_path(str(OPS))  # as messages say it
+SHOWN = shown_path(str(OPS))  # as printed in messages
 
 
 def target(name: str, file: Path | str = OPS / "good.py") -> Target:

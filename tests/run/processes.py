@@ -1,4 +1,4 @@
-"""What processes there are."""
+"""Find running processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def offspring(process: int) -> list[int]:
-    """Return the children of a process, their children, and so on."""
+    """Return the process ids of all descendants of a process."""
     found = []
     for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
         found += [int(child), *offspring(int(child))]
@@ -16,7 +16,7 @@ def offspring(process: int) -> list[int]:
 
 
 def left_over(processes: Iterable[int], patience: float = 5.0) -> list[int]:
-    """Return those that are still alive when patience, in seconds, has run out."""
+    """Return the processes that are still alive after `patience` seconds."""
     deadline = time.monotonic() + patience
     while (living := [process for process in processes if alive(process)]) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -28,4 +28,4 @@ def alive(process: int) -> bool:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return False
-    return state != "Z"  # dead, and nobody has asked for its status
+    return state != "Z"  # a zombie: dead, not yet waited for

@@ -1,4 +1,4 @@
-"""A case that is ended keeps the checks that had finished, and says which check was running."""
+"""A case that crashes or times out keeps its finished checks; the running check gets the error."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def test_a_crash_leaves_the_checks_before_it(results: dict[str, CaseResult]) -> 
     assert found.checks[2].message == f"not run: gradgradcheck {crashed}"
 
 
-def test_a_copy_of_the_worker_reports_nothing(results: dict[str, CaseResult]) -> None:
+def test_a_forked_copy_of_the_worker_reports_nothing(results: dict[str, CaseResult]) -> None:
     assert verdicts(results["WrongThenForks"])[0] == ("gradcheck", Verdict.FAIL)
     assert "GV905" not in str(results["WrongThenForks"].to_dict())
 
 
-def test_time_that_runs_out_between_two_calls_is_no_crash(results: dict[str, CaseResult]) -> None:
+def test_timeout_between_two_calls_is_reported_by_the_check(results: dict[str, CaseResult]) -> None:
     found = results["running"]
     assert verdicts(found) == list(zip(ALL, (Verdict.ERROR, Verdict.SKIP, Verdict.SKIP), strict=True))
     assert found.checks[0].message == "timed out after 1 s"

@@ -1,4 +1,4 @@
-"""Cases become problems: signatures, arguments, and the call that forward sees."""
+"""Building problems from cases: signatures, arguments, and the call of forward."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def test_signatures() -> None:
     assert parameters(torch.nn.Linear(2, 2)) == [("input", positional, False)]
 
 
-def test_a_builtin_has_no_signature_and_that_is_no_complaint() -> None:
+def test_signature_of_a_builtin_has_no_parameters() -> None:
     found = signature_of(torch.sin)
     assert (found.kind, found.parameters) == (TargetKind.CALLABLE, None)
 
 
-def test_what_cannot_be_called_is_said() -> None:
+def test_signature_of_something_not_callable_raises() -> None:
     with pytest.raises(LoadError, match=r"it is of type int, not a Function, a callable or an nn.Module class"):
         signature_of(load(target("NOT_CALLABLE")))
 
@@ -101,7 +101,7 @@ def test_arguments_are_arranged_by_name() -> None:
     assert arranged(lambda a, /, b: None, b=2, a=1) == (("a", "b"), (1, 2), {})
 
 
-def test_arguments_that_do_not_fit_are_named() -> None:
+def test_arrange_names_the_argument_that_does_not_fit() -> None:
     with pytest.raises(InputError, match="forward needs `a`"):
         arranged(lambda a, b: None, b=1)
     with pytest.raises(InputError, match="forward has no parameter `c`"):
@@ -129,7 +129,7 @@ def test_a_list_is_spread_over_star_args() -> None:
     assert torch.allclose(value(problem), 2 * (first + second))
 
 
-def test_arguments_that_yaml_has_no_word_for() -> None:
+def test_dtype_size_device_and_tuple_arguments() -> None:
     inputs = {
         "xs": ListInput(items=(X, X)),
         "dtype": DtypeArgument(name="float32"),
@@ -149,7 +149,7 @@ def test_keyword_arguments_are_passed_by_keyword() -> None:
     assert torch.equal(value(problem), x * factor * 2)
 
 
-def test_a_factory_makes_what_it_likes() -> None:
+def test_a_factory_may_return_a_list_and_is_reproducible() -> None:
     factory = Factory(target=target("make"), args={"size": 2})
     made = case("total", inputs={"xs": TensorInput(origin=factory)})
     arguments = built(replace_target(made, "first")).primals
@@ -188,16 +188,18 @@ def test_a_random_forward_gets_a_seed_of_its_own() -> None:
     assert math.isfinite(seeded.seed or 0)
 
 
-def test_an_output_that_is_not_there_is_a_mistake_at_its_line() -> None:
+def test_a_missing_output_raises_with_the_line_of_the_spec() -> None:
     with pytest.raises(
         InputError, match=r"s\.yaml:7:3: outputs: there is no 1, 5; forward returns one tensor, number 0"
     ):
         built(case("square", outputs=(0, 1, 5), outputs_at="s.yaml:7:3"))
     assert built(case("square", outputs=(0,))).outputs == (0,)
-    assert built(case("sys_exit", "faults.py", outputs=(3,))).outputs == (3,)  # what forward raises, the checks say
+    assert built(case("sys_exit", "faults.py", outputs=(3,))).outputs == (
+        3,
+    )  # exceptions of forward are left to the checks
 
 
-def test_what_checks_are_told() -> None:
+def test_settings_of_a_case() -> None:
     limits = {"max_elements": 3, "max_evaluations": 40_000, "seed": 5}
     settings = settings_of(case("square", checks=("gradcheck", "contract"), **limits))
     assert list(settings) == ["gradcheck", "contract"]

@@ -1,4 +1,4 @@
-"""What a spec expects is compared with what came out."""
+"""Results are compared with the key `expect` of the spec."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_the_verdict_of_the_case_follows_from_those_of_its_checks() -> None:
     assert expected_verdict(only) is PASS
 
 
-def test_a_case_that_could_not_be_run_is_expected_only_where_an_error_is() -> None:
+def test_a_case_that_could_not_be_run_is_expected_only_with_expect_error() -> None:
     assert not is_as_expected(case("Square"), ERROR, [])
     assert not is_as_expected(case("Square", expect=Expectation(checks=expected(gradcheck=FAIL))), ERROR, [])
     assert is_as_expected(case("Square", expect=Expectation(verdict=ERROR)), ERROR, [])

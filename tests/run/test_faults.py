@@ -1,4 +1,4 @@
-"""Whatever a case does to its process gets a verdict of its own, and no other case notices."""
+"""A case that harms its process gets a verdict, and other cases are not affected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.run.processes import left_over
 
 pytestmark = pytest.mark.slow  # processes that are killed, or hang until they are
 
-# name: what the message has to say
+# by name: what the message must match
 CRASHES = {
     "segfault": "crashed: SIGSEGV (Segmentation fault), last in {place} in segfault; the last it printed:\n"
     "about to touch address 0",
@@ -38,7 +38,7 @@ PASSES = ("flood", "close_streams", "fork", "thread")
 
 @pytest.fixture(scope="module")
 def results(engine: Engine) -> dict[str, CaseResult]:
-    """Run every fault between innocent cases, all in one pool."""
+    """Run every faulty case between right ones, in one pool."""
     names = [*CRASHES, *PASSES, "sys_exit", "recurse", "interrupt", "unpicklable", "unprintable", "odd_text"]
     names += ["RaisesInBackward"]
     names += ["memory", "too_large", "child", "daemon", "reads_input", *TIMEOUTS]
@@ -66,13 +66,15 @@ def test_a_crash_is_named(results: dict[str, CaseResult], name: str) -> None:
     assert "Fatal Python error" not in said
     assert results[name].verdict is Verdict.ERROR
     assert not results[name].as_expected
-    assert results[name].source is None  # a callable: nobody knows what its graph would have been
+    assert results[name].source is None  # a callable that crashes leaves no graph to find backward in
 
 
 @pytest.mark.parametrize("name", TIMEOUTS)
-def test_what_does_not_end_is_ended(results: dict[str, CaseResult], name: str) -> None:
+def test_a_case_that_hangs_is_killed_at_its_time_limit(results: dict[str, CaseResult], name: str) -> None:
     line = line_of("ctypes.PyDLL(None).sleep(60)")
-    last = f", last in {SHOWN}/faults.py:{line} in hang" if name == "hang" else ""  # the other one is stopped
+    last = (
+        f", last in {SHOWN}/faults.py:{line} in hang" if name == "hang" else ""
+    )  # a stopped process writes no traceback
     (finding,) = results[name].checks[0].findings
     assert (finding.code, finding.message) == ("GV904", f"timed out after 0.5 s{last}")
     assert results[name].seconds >= 0.5
@@ -116,7 +118,7 @@ def test_a_child_ends_with_its_case(results: dict[str, CaseResult], name: str) -
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can limit all the memory that a process takes")
-def test_a_case_that_takes_more_memory_than_it_may(engine: Engine) -> None:
+def test_a_case_beyond_its_memory_limit_is_GV906(engine: Engine) -> None:
     said = "; a case may take 256M (--memory)"
     greedy = [case(name, "faults.py") for name in ("hoard", "hoard_in_python", "memory", "large")]
     found = run([*greedy, case("Square")], engine, memory=256 << 20)
@@ -132,8 +134,8 @@ def test_a_case_that_takes_more_memory_than_it_may(engine: Engine) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can limit all the memory that a process takes")
-def test_a_case_may_take_less_than_we_hold_back_for_ourselves() -> None:
-    pool = LocalPool(1)  # of which no worker has seen a case
+def test_a_memory_limit_may_be_smaller_than_the_block_kept_by_gradverify() -> None:
+    pool = LocalPool(1)  # whose workers have not run a case
     try:
         found = run([case("Square")], pool, memory=20 << 20)
     finally:
@@ -154,7 +156,7 @@ def test_a_killed_server_is_replaced() -> None:
         pool.close()
 
 
-def test_state_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_is_restored_after_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sees = case("sees", "faults.py", inputs={"x": TensorInput(origin=Normal(), shape=(2,))})
     before = run_work(sees, current_state())

@@ -1,4 +1,4 @@
-"""Cases on a GPU, where there is one."""
+"""Cases on a GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machi
 
 @pytest.mark.gpu
 @needs_gpu
-def test_a_gpu_gives_what_the_cpu_gives(engine: Engine) -> None:
+def test_results_on_gpu_and_cpu_agree(engine: Engine) -> None:
     cases = [case("Square", id=f"spec/{n}/{device}", device=device) for n in range(3) for device in ("cpu", "cuda")]
     results = outcome(cases, engine).report.cases
     assert {result.verdict for result in results} == {Verdict.PASS}

@@ -1,4 +1,4 @@
-"""Interrupts end a run at once, wherever they arrive, and nothing that had finished is lost."""
+"""An interrupt at any step ends the run at once, and finished results are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def interrupt() -> None:
 
 
 class FakeEngine:
-    """An engine that answers at once, and calls `at` with every step that it comes to."""
+    """An engine that finishes every task at once, and calls `at` with the name of each step."""
 
     def __init__(self, at: Callable[[str], None]) -> None:
         self.at = at
@@ -59,7 +59,7 @@ def answer_to(task: Task) -> CaseResult | Loaded | Devices:
 
 
 def interrupted_at(step: str, occurrence: int = 1) -> tuple[list[str], bool]:
-    """Run three cases with an interrupt at one step; return the ids that had finished, and what is said of the run."""
+    """Run three cases with an interrupt at one step; return the finished ids, and True if the run was interrupted."""
     seen: list[str] = []
 
     def at(found: str) -> None:
@@ -92,12 +92,12 @@ def test_an_interrupt_at_any_step_keeps_what_had_finished(step: str, occurrence:
     assert interrupted_at(step, occurrence) == (ids[:finished], True)
 
 
-def test_an_answer_that_is_being_handed_out_is_not_lost() -> None:
-    # the survey and the target: two steps each, and a last one; then the first case has started and is done
+def test_interrupt_while_an_event_is_returned_loses_no_result() -> None:
+    # two events for the devices and two for the target, then None; then the first case starts and is done
     assert interrupted_at("hand out", 5 + 2) == ([CASES[0].id], True)
 
 
-def test_the_last_answer_of_real_workers_is_kept(engine: Engine) -> None:
+def test_interrupt_after_the_last_result_keeps_it(engine: Engine) -> None:
     def on_event(event: Event) -> None:
         if isinstance(event, Finished) and event.result.id == CASES[-1].id:
             interrupt()
@@ -107,7 +107,7 @@ def test_the_last_answer_of_real_workers_is_kept(engine: Engine) -> None:
     assert [result.id for result in outcome.report.cases] == [CASES[-1].id]
 
 
-def test_what_is_tolerated_where() -> None:
+def test_interrupts_raise_only_in_waiting_and_after_one_more_in_finishing() -> None:
     interrupts = Interrupts()
     assert not interrupts
     with pytest.raises(KeyboardInterrupt), interrupts.waiting():
@@ -122,7 +122,7 @@ def test_what_is_tolerated_where() -> None:
             interrupts.note()
 
 
-def test_handlers_are_put_back_and_what_is_ignored_stays_so() -> None:
+def test_signal_handlers_are_restored_and_ignored_signals_stay_ignored() -> None:
     def mine(*_: object) -> None:
         raise AssertionError("not called")
 

@@ -1,4 +1,4 @@
-"""Targets are found by file or by dotted name, and what is wrong with them is said apart."""
+"""Targets are loaded by file or dotted name; each mistake has its own message."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_files_and_siblings_of_the_same_name_do_not_collide() -> None:
     assert sys.path == before[1]
 
 
-def test_an_absent_file_is_named_with_those_that_are_there() -> None:
+def test_missing_file_lists_the_files_in_its_folder() -> None:
     problem = problem_of(target("Square", "god.py"))
     assert problem.absence is Absence.MISSING
     assert problem.message.endswith("tests/run/ops/god.py")
     assert problem.names[0] == "good.py"
 
 
-def test_an_absent_name_is_told_those_that_are_there_nearest_first() -> None:
+def test_missing_name_lists_existing_names_nearest_first() -> None:
     problem = problem_of(target("Sqare"))
     assert problem.absence is Absence.MISSING
     assert problem.message.endswith("good.py has no `Sqare`")
@@ -70,14 +70,12 @@ def test_an_absent_name_is_told_those_that_are_there_nearest_first() -> None:
     assert "torch" not in problem.names
 
 
-def test_an_absent_nested_name() -> None:
+def test_missing_nested_name() -> None:
     assert problem_of(target("Nested.other")).message == "Nested has no `other`"
 
 
 @pytest.mark.parametrize("module", ["no_such_package", "no_such_package.sub"])
-def test_an_absent_module_names_the_places_searched(
-    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_module_names_the_places_searched(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     problem = problem_of(Target(module=module, name="f", written=f"{module}:f"))
     assert problem.absence is Absence.MISSING
@@ -89,7 +87,7 @@ def test_an_absent_module_names_the_places_searched(
 
 
 @pytest.mark.parametrize("module", ["json.no_such_part", "json.no_such_part.sub", "math.no_such_part"])
-def test_an_absent_part_of_a_package_that_is_there(module: str) -> None:
+def test_missing_submodule_of_an_existing_package(module: str) -> None:
     package = module.partition(".")[0]
     problem = problem_of(Target(module=module, name="f", written=f"{module}:f"))
     assert problem.absence is Absence.MISSING

@@ -1,4 +1,4 @@
-"""The pool keeps its promises to tasks that do no harm."""
+"""The pool and the other engine with harmless tasks, and the framing of messages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_task_that_waits_for_its_resource_holds_up_no_other(engine: Engine) ->
     assert seen[3:] == ["slow", "waits"]
 
 
-def test_a_crash_that_an_earlier_case_prepared_is_not_held_against_the_next(engine: Engine) -> None:
+def test_a_crash_caused_by_an_earlier_case_is_retried(engine: Engine) -> None:
     cases = [case("poison", "faults.py")]
     cases += [case("Square", id=f"spec/{n}/cpu") for n in range(6)]
     found = run(cases, engine)
@@ -83,10 +83,10 @@ def test_the_number_of_workers_chooses_the_engine() -> None:
     for workers in (None, 3):
         pool = open_engine(workers)
         assert isinstance(pool, LocalPool)
-        pool.close()  # no worker was ever asked for
+        pool.close()  # without having started a worker
 
 
-def test_frames_come_out_as_they_went_in() -> None:
+def test_frames_round_trip() -> None:
     left, right = socket.socketpair()
     with left, right:
         send_frame(left, case("Square"))
@@ -103,7 +103,7 @@ def test_frames_come_out_as_they_went_in() -> None:
             receive_frame(right)
 
 
-def test_a_frame_with_something_foreign_is_refused() -> None:
+def test_a_frame_with_a_foreign_class_is_refused() -> None:
     left, right = socket.socketpair()
     with left, right:
         send_frame(left, Fraction(1, 2))
@@ -121,7 +121,7 @@ class _ByAttribute:
         return getattr, (self.owner, self.name)
 
 
-def test_a_member_of_an_enum_comes_in_however_this_python_pickles_it() -> None:
+def test_enum_members_pickled_by_getattr_are_accepted() -> None:
     left, right = socket.socketpair()
     with left, right:
         send_frame(left, _ByAttribute(Verdict, "INCONCLUSIVE"))

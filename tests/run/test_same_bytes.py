@@ -1,4 +1,4 @@
-"""Results depend neither on workers, nor on order, nor on which other cases run: the same bytes every time."""
+"""Reports are equal byte for byte, whatever the workers, the order, and the other cases of the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ X = TensorInput(origin=Normal(), shape=(3,))
 
 
 def all_cases() -> list[Case]:
-    """Return cases that draw, fail, raise, show their process's state, and change it."""
+    """Return cases that draw random numbers, fail, raise, and read and change the state of their process."""
     all_three = ("gradcheck", "gradgradcheck", "contract")
     kinds = [
         case("Square", checks=all_three),
@@ -104,7 +104,7 @@ def test_the_same_bytes_from_shards(expected: str, alone: Engine, engine: Engine
 
 
 def pieces(text: str, count: int) -> list[str]:
-    """Return the JSON of each case, which has a line of its own."""
+    """Return the JSON of each case; each is on one line."""
     _, _, cases = text.partition('"cases": [\n')
     found = [line.removesuffix(",") for line in cases.removesuffix("\n]\n}\n").split("\n")]
     assert len(found) == count

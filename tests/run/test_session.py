@@ -1,4 +1,4 @@
-"""A run reports in the order of the specs, whatever the engine, the order of completion and the interruptions."""
+"""Runs: the report is in the order of the specs, for every engine and order of completion."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_source_is_where_backward_is_defined(engine: Engine) -> None:
     assert {name: source.line for name, source in found.items() if source} == {
         "Square": square,
         "Once": once,
-        "apply_square": square,  # F.apply by a name of its own
+        "apply_square": square,  # F.apply under another name
         "through_square": square,  # a callable and a module whose graph has one Function
         "Squares": square,
     }
@@ -105,7 +105,7 @@ def test_fail_fast_stops_at_the_first_that_is_not_as_expected(engine: Engine) ->
     assert {left.why for left in report.not_run} == {Stop.FAIL_FAST}
 
 
-def test_fail_fast_goes_on_where_a_failure_is_judged_to_be_known(engine: Engine) -> None:
+def test_fail_fast_ignores_failures_in_the_baseline(engine: Engine) -> None:
     cases = [case("WrongCube"), *numbered(3)]
     events: list[bool] = []
 
@@ -133,7 +133,7 @@ def test_a_module_that_does_not_load_fails_its_own_cases(engine: Engine, file: s
     assert found["Square"].verdict is Verdict.PASS
 
 
-def test_what_cannot_be_differentiated_and_what_cannot_be_made(engine: Engine) -> None:
+def test_nothing_to_differentiate_and_invalid_inputs_are_errors(engine: Engine) -> None:
     nothing = replace(case("integers"), inputs={"x": replace(case("square").inputs["x"], requires_grad=False)})
     listed = case("Square", inputs={"x": Literal(value=[4, 3])})
     odd = replace(case("square"), inputs={"x": replace(case("square").inputs["x"], dtype="float63")})
@@ -152,9 +152,7 @@ def test_a_device_that_is_not_there_is_a_skip_unless_it_is_required(engine: Engi
     assert not required.as_expected
 
 
-def test_a_mistake_in_a_spec_stops_everything_unless_one_keeps_going(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_in_a_spec_stops_the_run_unless_keep_going(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = case("absent", spec="wrong.yaml")
     cases = [wrong, case("Square")]
 
@@ -201,7 +199,7 @@ run_cases([case("Square"), case("hang", "faults.py")], (), RunOptions(workers=2)
 
 @pytest.mark.slow
 def test_a_killed_run_leaves_no_process_behind() -> None:
-    """The light process never imports torch, and whatever ends it ends its workers."""
+    """The light process does not import torch, and its workers end when it is killed."""
     root = Path(__file__).parents[2]
     with subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, text=True, cwd=root) as script:
         assert script.stdout is not None

@@ -1,4 +1,4 @@
-"""Real signals to a real run: it ends at once, says and saves what had finished, and leaves no process behind."""
+"""Signals to a running command: it ends at once, reports finished cases, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ every = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal
 
 
 def not_ignored() -> None:
-    """Let Ctrl-C be heard also where these tests run in the background, and SIGHUP under nohup."""
+    """Reset SIGINT and SIGHUP to their defaults: they are ignored in background jobs and under nohup."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -68,7 +68,7 @@ def started(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_until(process: subprocess.Popen[str], sign: Path | None = None) -> None:
-    """Wait until a process has a child, or a file is there."""
+    """Wait until a process has a child, or a file exists."""
     while process.poll() is None and not (sign.exists() if sign else offspring(process.pid)):
         time.sleep(0.01)
     assert process.poll() is None
@@ -78,7 +78,7 @@ def saved(folder: Path, name: str) -> Report:
     return from_json((folder / name).read_text(encoding="utf-8"))
 
 
-def test_nothing_is_left_open(tmp_path: Path) -> None:
+def test_a_run_leaves_no_resource_warnings(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text(SPEC)
     (tmp_path / "ops.py").write_text(OPS)
     words = [sys.executable, "-W", "error", "-m", "gradverify", "run", "spec.yaml", "-k", "first", "-j", "1"]
@@ -89,7 +89,7 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
 
 
 @every
-def test_while_a_case_runs(tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_while_a_case_runs(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path) as process:
         wait_until(process, tmp_path / "hangs")
         descendants = offspring(process.pid)
@@ -106,7 +106,7 @@ def test_while_a_case_runs(tmp_path: Path, number: signal.Signals) -> None:
 
 
 @every
-def test_while_workers_start(tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_while_workers_start(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path) as process:
         wait_until(process)
         descendants = offspring(process.pid)
@@ -114,7 +114,7 @@ def test_while_workers_start(tmp_path: Path, number: signal.Signals) -> None:
         out, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert out == ""
-    if err == "gradverify: interrupted\n":  # the specs were being read meanwhile: nothing to say of any case
+    if err == "gradverify: interrupted\n":  # the interrupt came while the specs were read
         assert not (tmp_path / "out.json").exists()
     else:
         assert err == "gradverify: interrupted: 0 of 2 cases had finished\n"

@@ -1,4 +1,4 @@
-"""Sizes are read as people write them, and written so that they are read as the same."""
+"""Sizes with units are read, and written so that reading gives the same size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_sizes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "M", "-1G", "1e9", "1,5G", "2 G i B", "lots", "1P", "9" * 31, f"{'9' * 400}T"])
-def test_what_is_no_size(text: str) -> None:
+def test_invalid_sizes_are_none(text: str) -> None:
     assert size_of(text) is None
 
 

@@ -1,4 +1,4 @@
-"""`surrogate`: backward is held against the derivative of the function that the spec names."""
+"""`surrogate`: backward is compared with the derivative of the function named in the spec."""
 
 from __future__ import annotations
 
@@ -197,4 +197,4 @@ def test_a_surrogate_that_raises_is_an_error_with_its_line(tmp_path: Path) -> No
     assert finding.code == "GV908"
     assert finding.message.startswith("surrogate raised ValueError: no soft spike (")
     assert finding.message.endswith(" in raises)")
-    assert result.checks[2].verdict is Verdict.PASS  # contract does not ask it
+    assert result.checks[2].verdict is Verdict.PASS  # contract does not call the surrogate

@@ -1,4 +1,4 @@
-"""Values lie on their constraint, and projections keep perturbations there."""
+"""Values satisfy their constraint, and projections keep perturbations on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values come from the description, the key, the seed and the name, and from nothing else."""
+"""Values depend only on the description, the key, the seed and the name."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_seed_gives_the_values_it_always_gave() -> None:
     assert values.tolist() == pytest.approx(FROZEN, rel=1e-12)
 
 
-def test_complex_parts_are_drawn_apart() -> None:
+def test_real_and_imaginary_parts_are_independent() -> None:
     values = drawn(TensorInput(origin=Normal(), shape=(50,)), dtype="complex128").detach()
     assert values.dtype is torch.complex128
     correlation = torch.corrcoef(torch.stack([values.real, values.imag]))[0, 1]
@@ -208,7 +208,7 @@ def test_values_are_taken_as_they_are(values: object, expected: Tensor) -> None:
         ([1, None], r"values\[1\] is `None`, not a number"),
     ],
 )
-def test_values_that_are_no_tensor_are_named(values: object, message: str) -> None:
+def test_invalid_values_raise_with_their_place(values: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         drawn(TensorInput(origin=Values(values=values)))
 
@@ -246,7 +246,7 @@ def test_finish_leaves_the_tensor_it_was_given() -> None:
 @pytest.mark.parametrize(
     "origin", [Normal(), Uniform(low=0, high=1), Integers(low=0, high=2), Linspace(start=0, end=1), Permutation()]
 )
-def test_small_shapes_are_no_special_case(shape: tuple[int, ...], origin: object) -> None:
+def test_empty_and_scalar_shapes(shape: tuple[int, ...], origin: object) -> None:
     tensor = drawn(TensorInput(origin=origin, shape=shape))  # type: ignore[arg-type]
     assert tuple(tensor.shape) == shape
     assert tensor.numel() == math.prod(shape)

@@ -1,4 +1,4 @@
-"""Data files are read, and nothing in them is executed."""
+"""Data files are read without executing code in them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_code_in_a_file_is_not_executed(tmp_path: Path) -> None:
             read_tensor(str(tmp_path / name))
 
 
-def test_nobody_is_told_to_execute_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_does_not_suggest_executing_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save({"w": torch.ones(2), "b": Bomb()}, "zipped.pt")
     Path("plain.pt").write_bytes(pickle.dumps(Bomb(), protocol=2))
@@ -80,7 +80,7 @@ def test_nobody_is_told_to_execute_a_file(tmp_path: Path, monkeypatch: pytest.Mo
         assert str(caught.value) == f"{name}: holds more than tensors, or none; save tensors only, with torch.save"
 
 
-def test_what_is_no_tensor_is_said(tmp_path: Path) -> None:
+def test_files_without_a_tensor_are_refused(tmp_path: Path) -> None:
     torch.save([1, 2], tmp_path / "list.pt")
     np.save(tmp_path / "text.npy", np.array(["a"]))
     (tmp_path / "broken.npz").write_bytes(b"PK")
