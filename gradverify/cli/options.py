@@ -89,7 +89,7 @@ NoColour = Annotated[bool, _option("--no-color", help="No colour, also on a term
 ReportFile = Annotated[Path | None, _file("--report", "A report of run --json.  [default: the last run]")]
 Worst = Annotated[int, _number("--worst", least=1, text="Elements shown of each finding.")]
 All = Annotated[bool, _option("--all", help="Every element that was saved.")]
-Reasons = Annotated[bool, typer.Option("-v", "--verbose", help="Also say why each element has its verdict.")]
+Reasons = Annotated[bool, _option("-v", "--verbose", help="Also say why each element has its verdict.")]
 Heatmap = Annotated[bool, _option("--heatmap", help="Draw analytic, numeric and error as a picture too.")]
 
 
