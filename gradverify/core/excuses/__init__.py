@@ -1,1 +1,1 @@
-"""What may explain an accusation before it is raised: one explanation per file."""
+"""Explanations of a mismatch other than a wrong gradient, one per file."""

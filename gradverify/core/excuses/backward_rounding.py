@@ -1,4 +1,4 @@
-"""Rounding in backward, seen by its answers along a line and a few ulps apart."""
+"""Rounding errors of backward, measured by vjps along a line and at points a few ulps apart."""
 
 from __future__ import annotations
 
@@ -23,175 +23,188 @@ from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
 from gradverify.errors import EvaluationError
 
-_UNITS = 128.0  # of rounding, that a claim may be off by
-_DIGITS = 2.0  # and one of which nothing but such digits is left
-_MOST = 2.0**-10  # but not by more than this, or than one unit, in whatever precision
-_GRAIN_NUMBERS = 1_000_000  # answers held at a time, at most
-_GRAIN_QUESTIONS = 16  # asked at every point, at most: a row each, or several rows that no input is common to
-_MARGINAL = 1e-2  # an error below this part of its row may be rounding in backward
-_NUMBERS = 4_000_000  # held for them, at most
-_SPOILED = 1e-6  # where backward's own answers are further apart than this, nothing is known of the entry
-_QUESTIONS = 64  # asked again, at most: a row each, or several rows that no input is common to
-_MANY, _SOME = 1024, 2  # of more rows, so many questions say whether rounding explains any of them
-_AGAIN = 3  # times more at the point itself, where backward does not say the same the second time
+_ZERO_UNITS = 128.0  # units of rounding that a small error, or the error of a claim of zero, may have
+_LAST_DIGIT_UNITS = 2.0  # units of rounding allowed to a claim that is a multiple of the last digit
+_SMALL_ERROR = 2.0**-10  # upper bound of a small error, if one unit of rounding is less
+_GRAIN_ENTRIES = 1_000_000  # entries of vjps held at a time
+_GRAIN_GROUPS = 16  # row groups, each one vjp per point
+_MARGINAL = 1e-2  # of the row's largest claim: a larger error is not put down to rounding in backward
+_SPREAD_ENTRIES = 4_000_000  # entries of vjps held at a time
+_UNDETERMINED_SPREAD = 1e-6  # relative spread of the vjps above which an entry is undetermined
+_SPREAD_GROUPS = 64  # row groups, each one vjp per point
+_MANY_ROWS, _TRIAL_GROUPS = 1024, 2  # with more accused rows, so many row groups are tried first
+_REPETITIONS = 3  # further vjps at the point if the second one differs from the claims
 _ULPS = (2.0, 8.0, 21.0, 64.0)  # sizes of displacements, in ulps of each coordinate, with random signs
-_ROUNDING = 2.0**-24  # of its row: answers further apart are no matter of rounding
+_LARGEST_SPREAD = 2.0**-24  # of the row's largest claim: vjps spread by more for other reasons
 
 
 def excuse_grain(trial: Trial, judged: Judged) -> Judged:
-    """Take back accusations that are within what backward's answers resolve."""
+    """Excuse small errors within the resolution of the vjps around the point."""
     context, backward, chosen = trial.context, trial.backward, trial.chosen
     claimed = context.claimed[chosen]
     small = (judged.code == Code.MISMATCH) & (judged.error <= smallness(context))
     if not any_set(small):
         return judged
-    asked = questions(
-        context, backward, chosen, small, min(_GRAIN_QUESTIONS, _GRAIN_NUMBERS // max(1, context.sampled.point.numel()))
+    groups = questions(
+        context, backward, chosen, small, min(_GRAIN_GROUPS, _GRAIN_ENTRIES // max(1, context.sampled.point.numel()))
     )
-    heard, around = (
-        told(found, asked, context.column_groups.column_of[chosen]) for found in _grain(context, backward, asked)
+    noise, magnitude = (
+        told(found, groups, context.column_groups.column_of[chosen]) for found in _vjp_noise(context, backward, groups)
     )
-    unit = context.sampled.eps * around.clamp(max=1.0)
-    lost = claimed == 0  # no digit is left, and what stands still moves in no stairs
-    grain = torch.where(_only_last_digits(claimed, unit), _DIGITS * unit, 0.0)
-    allowed = judged.allowed + torch.where(lost, _UNITS * unit, torch.maximum(BAR_FACTOR * heard, grain))
+    unit = context.sampled.eps * magnitude.clamp(max=1.0)
+    zero = claimed == 0  # no digit is left, and a constant vjp shows no stairs
+    grain = torch.where(_is_multiple_of_last_digit(claimed, unit), _LAST_DIGIT_UNITS * unit, 0.0)
+    allowed = judged.allowed + torch.where(zero, _ZERO_UNITS * unit, torch.maximum(BAR_FACTOR * noise, grain))
     excused = small & (judged.error <= allowed)
     allowance = of_moves(context.allowance, chosen)
-    known = is_resolved(heard, torch.maximum(claimed.abs(), around), allowance)
-    rules = [(excused, Reason.BACKWARD_RESOLUTION), (excused & ~known, Reason.BACKWARD_UNRESOLVED)]
-    if any_set(excused):  # rows beyond the limit may be explained as well
-        unheard = torch.zeros_like(small[0])
-        unheard[asked.unasked] = True
-        rules.append((small & unheard, Reason.NOT_EXAMINED))
+    resolved = is_resolved(noise, torch.maximum(claimed.abs(), magnitude), allowance)
+    rules = [(excused, Reason.BACKWARD_RESOLUTION), (excused & ~resolved, Reason.BACKWARD_UNRESOLVED)]
+    if any_set(excused):  # rows beyond the limit may have the same explanation
+        not_examined = torch.zeros_like(small[0])
+        not_examined[groups.unasked] = True
+        rules.append((small & not_examined, Reason.NOT_EXAMINED))
     return decide(judged, rules, allowed=torch.where(excused, allowed, judged.allowed))
 
 
 def smallness(context: JudgingContext) -> float:
-    """Return what rounding of numbers around 1, or around the largest claim, may leave."""
+    """Return the error that rounding of numbers around 1, or around the largest claim, may cause."""
     largest = float(context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if context.claimed.numel() else 0.0
-    return min(max(_MOST, context.sampled.eps), _UNITS * context.sampled.eps) * max(1.0, largest)
+    return min(max(_SMALL_ERROR, context.sampled.eps), _ZERO_UNITS * context.sampled.eps) * max(1.0, largest)
 
 
 def excuse_spread(trial: Trial, judged: Judged) -> Judged:
-    """Take back accusations that the spread of backward's own answers explains."""
+    """Excuse errors within the spread of the vjps at the point and a few ulps away from it."""
     row_size = trial.context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     marginal = (judged.code == Code.MISMATCH) & (judged.error <= _MARGINAL * row_size)
     if not any_set(marginal):
         return judged
-    if int(marginal.any(dim=0).sum()) > _MANY and not any_set(_excused(trial, judged, marginal, row_size, _SOME)[0]):
+    if int(marginal.any(dim=0).sum()) > _MANY_ROWS and not any_set(
+        _excused_by_spread(trial, judged, marginal, row_size, _TRIAL_GROUPS)[0]
+    ):
         return judged
-    excused, allowed, open_ = _excused(trial, judged, marginal, row_size, _QUESTIONS)
-    rules = [(excused, Reason.BACKWARD_SCATTER), (open_, Reason.BACKWARD_UNRESOLVED)]
+    excused, allowed, undetermined = _excused_by_spread(trial, judged, marginal, row_size, _SPREAD_GROUPS)
+    rules = [(excused, Reason.BACKWARD_SCATTER), (undetermined, Reason.BACKWARD_UNRESOLVED)]
     return decide(judged, rules, allowed=torch.where(excused, allowed, judged.allowed))
 
 
 def nearby(backward: Backward, point: Tensor) -> Backward:
     """Return backward at another point (n,); raises EvaluationError.
 
-    Its graph is asked again and again where the one at hand has been, and else a fresh one each time.
+    One graph serves all vjps there if it does at the original point; otherwise each vjp records its own.
     """
-    problem = _at(backward.problem, point)
+    problem = _problem_at(backward.problem, point)
     shared = backward.graph.reuse is Reuse.SHARED
     graph = Graph(reuse=Reuse.SHARED if shared else Reuse.FRESH)
     return replace(backward, problem=problem, tape=record(problem), graph=graph)
 
 
-def _only_last_digits(claimed: Tensor, unit: Tensor) -> Tensor:
-    """Tell which claims are whole multiples of the last digit of numbers around, whose rounding is `unit`; all (C, m).
+def _is_multiple_of_last_digit(claimed: Tensor, unit: Tensor) -> Tensor:
+    """Mask of claims that are multiples of the last digit of numbers whose rounding is `unit`; all (C, m).
 
-    On the last stairs before zero there may be too few of them to be heard.
+    Near zero there may be too few stairs for the noise estimate to show them.
     """
     _, power = torch.frexp(unit / 2)
     digit = torch.ldexp(torch.full_like(unit, 0.5), power)  # the power of two at or below half a unit
     return (digit > 0) & (claimed.remainder(digit.clamp(min=torch.finfo(torch.float64).tiny)) == 0)
 
 
-def _grain(context: JudgingContext, backward: Backward, asked: Questions) -> tuple[Tensor, Tensor]:
-    """Return how finely the answers to these questions resolve, and the largest ones around the point; both (K, n)."""
-    heard, around = [], []
+def _vjp_noise(context: JudgingContext, backward: Backward, groups: Questions) -> tuple[Tensor, Tensor]:
+    """Return the noise of the vjps of these row groups, and their largest magnitude around the point; both (K, n)."""
+    noise, magnitudes = [], []
     for side in (own_or_shared(context.lengths), -own_or_shared(context.lengths)):
-        found = []
+        at_spacings = []
         for spacing in SPACINGS:
-            given = torch.stack([_answers(context, backward, asked, place * spacing * side) for place in PLACES])
-            found.append(noise_in(given))
-            around.append(given.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0))
-        heard.append(lasting_in(torch.stack(found)))
-    shape = (len(asked.cotangents), context.sampled.point.numel())
-    return SAFETY * torch.stack(heard).amax(dim=0).view(shape), torch.stack(around).amax(dim=0).view(shape)
+            vjps = torch.stack([_vjps_or_nan(context, backward, groups, place * spacing * side) for place in PLACES])
+            at_spacings.append(noise_in(vjps))
+            magnitudes.append(vjps.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0))
+        noise.append(lasting_in(torch.stack(at_spacings)))
+    shape = (len(groups.cotangents), context.sampled.point.numel())
+    return SAFETY * torch.stack(noise).amax(dim=0).view(shape), torch.stack(magnitudes).amax(dim=0).view(shape)
 
 
-def _answers(context: JudgingContext, backward: Backward, asked: Questions, displacement: Tensor) -> Tensor:
-    """Return the answers at a point close by, one after the other; what raises is no number."""
+def _vjps_or_nan(context: JudgingContext, backward: Backward, groups: Questions, displacement: Tensor) -> Tensor:
+    """Return the vjps at a displaced point, (K·n,); nan if backward raises there."""
     try:
-        return answered(nearby(backward, context.sampled.point + displacement), asked).reshape(-1)
+        return answered(nearby(backward, context.sampled.point + displacement), groups).reshape(-1)
     except EvaluationError:
-        shape = (len(asked.cotangents) * len(displacement),)
+        shape = (len(groups.cotangents) * len(displacement),)
         return torch.full(shape, torch.nan, dtype=torch.float64, device=displacement.device)
 
 
-def _excused(
-    trial: Trial, judged: Judged, marginal: Tensor, row_size: Tensor, most: int
+def _excused_by_spread(
+    trial: Trial, judged: Judged, marginal: Tensor, row_size: Tensor, limit: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return which accusations not more than so many questions explain, what they allow, and what they leave open.
+    """Return the mask of excused entries, the allowed errors, and the mask of undetermined entries; each (C, m).
 
-    Each is (C, m).
+    Uses at most `limit` row groups.
     """
     context = trial.context
-    asked = questions(
-        context, trial.backward, trial.chosen, marginal, min(most, _NUMBERS // max(1, len(context.sampled.point)))
+    groups = questions(
+        context,
+        trial.backward,
+        trial.chosen,
+        marginal,
+        min(limit, _SPREAD_ENTRIES // max(1, len(context.sampled.point))),
     )
-    repeated, rounded = _repeated(trial, asked), _rounded(trial, asked, _ROUNDING * row_size)
+    repeated, rounded = (
+        _spread_of_repetitions(trial, groups),
+        _spread_of_means(trial, groups, _LARGEST_SPREAD * row_size),
+    )
     allowed = judged.allowed + BAR_FACTOR * torch.maximum(repeated, rounded)
     excused = marginal & (judged.error <= allowed)
-    own = torch.maximum(context.claimed[trial.chosen].abs(), judged.numeric.abs())
-    unknown = (BAR_FACTOR * repeated > _SPOILED * row_size) | (BAR_FACTOR * rounded > _SPOILED * own)
-    return excused, allowed, excused & unknown
+    size = torch.maximum(context.claimed[trial.chosen].abs(), judged.numeric.abs())
+    undetermined = (BAR_FACTOR * repeated > _UNDETERMINED_SPREAD * row_size) | (
+        BAR_FACTOR * rounded > _UNDETERMINED_SPREAD * size
+    )
+    return excused, allowed, excused & undetermined
 
 
-def _repeated(trial: Trial, asked: Questions) -> Tensor:
-    """Return how far the answers at the point are apart, each on a graph of its own; (C, m)."""
+def _spread_of_repetitions(trial: Trial, groups: Questions) -> Tensor:
+    """Return the spread of repeated vjps at the point; (C, m)."""
     claimed, point = trial.context.claimed[trial.chosen], trial.context.sampled.point
-    found = [claimed, _told(trial, asked, point)]
-    if not identical(*found):
-        found += [_told(trial, asked, point) for _ in range(_AGAIN)]
-    return _range(torch.stack(found))
+    results = [claimed, _entries_at(trial, groups, point)]
+    if not identical(*results):
+        results += [_entries_at(trial, groups, point) for _ in range(_REPETITIONS)]
+    return _range(torch.stack(results))
 
 
-def _rounded(trial: Trial, asked: Questions, most: Tensor) -> Tensor:
-    """Return how far the middles of opposite answers around are apart, 0 where answers are by more than `most` (m,)."""
-    point, answers, middles = trial.context.sampled.point, [], []
+def _spread_of_means(trial: Trial, groups: Questions, most: Tensor) -> Tensor:
+    """Return the spread of the means of vjps at opposite points, (C, m); 0 if the vjps spread by more than `most`."""
+    point, results, middles = trial.context.sampled.point, [], []
     for ulps in _ULPS:
-        far = _displacement(point, ulps)
-        pair = [_told(trial, asked, point + side * far) for side in (1.0, -1.0)]
-        answers += pair
+        displacement = _displacement(point, ulps)
+        pair = [_entries_at(trial, groups, point + side * displacement) for side in (1.0, -1.0)]
+        results += pair
         middles.append((pair[0] + pair[1]) / 2)
-    return torch.where(_range(torch.stack(answers)) <= most, _range(torch.stack(middles)), 0.0)
+    return torch.where(_range(torch.stack(results)) <= most, _range(torch.stack(middles)), 0.0)
 
 
-def _told(trial: Trial, asked: Questions, point: Tensor) -> Tensor:
-    """Return what backward says of the entries at a point, and the claims where it says nothing; (C, m)."""
+def _entries_at(trial: Trial, groups: Questions, point: Tensor) -> Tensor:
+    """Return the entries from vjps at a point, (C, m); the claims where no vjp gives a finite number."""
     column_of, claimed = trial.context.column_groups.column_of[trial.chosen], trial.context.claimed[trial.chosen]
     try:
-        found = answered(nearby(trial.backward, point), asked)
+        vjps = answered(nearby(trial.backward, point), groups)
     except EvaluationError:
         return claimed
-    known = (told(torch.ones_like(found), asked, column_of) > 0).logical_and_(claimed.isfinite())
-    answers = told(found, asked, column_of)
-    return torch.where(known & answers.isfinite(), answers, claimed)
+    known = (told(torch.ones_like(vjps), groups, column_of) > 0).logical_and_(claimed.isfinite())
+    entries = told(vjps, groups, column_of)
+    return torch.where(known & entries.isfinite(), entries, claimed)
 
 
-def _range(found: Tensor) -> Tensor:
-    """Return how far numbers (N, ...) are apart, 0 where they are none."""
-    return (found.amax(dim=0) - found.amin(dim=0)).nan_to_num(0.0, 0.0, 0.0)
+def _range(values: Tensor) -> Tensor:
+    """Return max - min over the first dimension of (N, ...); 0 where not finite."""
+    return (values.amax(dim=0) - values.amin(dim=0)).nan_to_num(0.0, 0.0, 0.0)
 
 
 def _displacement(point: Tensor, ulps: float) -> Tensor:
+    """Return a displacement of each coordinate by so many of its ulps, with random signs; (n,)."""
     generator = torch.Generator().manual_seed(int(ulps))
     signs = torch.where(torch.rand(point.shape, generator=generator) < 0.5, -1.0, 1.0).to(point)
     return ulps * torch.finfo(torch.float64).eps * signs * point
 
 
-def _at(problem: Problem, point: Tensor) -> Problem:
+def _problem_at(problem: Problem, point: Tensor) -> Problem:
+    """Return the problem at another point (n,)."""
     tensors = unflatten(point, [primal.tensor for primal in problem.primals])
     primals = tuple(replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True))
     return replace(problem, primals=primals)

@@ -1,4 +1,4 @@
-"""Backward in low precision: right in float64, of another branch beside the point, or mostly rounding."""
+"""Backward in low precision: it is right in float64, takes the branch of a nearby point, or is mostly rounding."""
 
 from __future__ import annotations
 
@@ -24,58 +24,58 @@ from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.tape import record
 from gradverify.errors import EvaluationError
 
-_RIGHT = 1e-5  # of an entry: as near as a right formula comes to it in double precision
-_QUESTIONS = 64  # asked in double precision, at most: a row each, or several rows that no input is common to
-_NUMBERS = 4_000_000  # held for them, at most
-_BESIDE = 1.0  # unit of its rounding, that every input is moved by to find branches
-_PAIRS = 8  # of opposite points at which derivatives are taken
-_DEEP = 16.0  # units of rounding of the largest in its row, that one rounding after the other may leave
-_UNEVEN = 0.1  # of the range of slopes: a kink takes at least half of it, and a smooth function next to nothing
-_RESOLVED = 0.1  # of an error, that noise may make of a slope
-_UNITS = 2.0  # of backward's rounding, that every input is moved by
-_POINTS = 12  # asked at, beside the point itself
-_WITHIN = 2.0  # times what its answers scatter by, an entry may be off
-_STEP = 4.0  # units of rounding, beside the output's own slope, that are no branch
-_ROWS, _COLUMNS = 32, 96  # looked at again, at most
+_RIGHT = 1e-5  # of the entry: error of a right formula in double precision
+_GROUPS = 64  # row groups, each one vjp in double precision
+_ENTRIES = 4_000_000  # entries of vjps held at a time
+_BRANCH_UNITS = 1.0  # units of backward's rounding: displacement of every input that may lead to another branch
+_PAIRS = 8  # pairs of opposite points
+_ACCUMULATED_UNITS = 16.0  # units of rounding of the row's largest claim that accumulated rounding may reach
+_ASYMMETRIC = 0.1  # of the range of slopes: a kink is asymmetric by at least half, a smooth function hardly at all
+_RESOLVED = 0.1  # of the error: largest effect of noise on a slope
+_SCATTER_UNITS = 2.0  # units of backward's rounding: displacement of every input for the scatter of vjps
+_POINTS = 12  # displaced points
+_WITHIN = 2.0  # times the scatter of the vjps: largest error left undetermined
+_BRANCH_STEP = 4.0  # units of rounding of |f|/length: a narrower gap between vjps is no branch
+_ROWS, _COLUMNS = 32, 96  # limits on the rows and columns examined
 
 
 def excuse_doubled(trial: Trial, judged: Judged) -> Judged:
-    """Take back small accusations where the same backward is right in double precision.
+    """Excuse small errors if the same backward is right in double precision.
 
-    Not of zeros: where nothing is left of an entry, nobody can tell rounding from a branch of low precision's own.
+    A claim of zero is not excused: it may be underflow or a branch that only low precision takes.
     """
     context, chosen = trial.context, trial.chosen
     small = (judged.code == Code.MISMATCH) & (judged.error <= smallness(context))
     if not context.sampled.coarse or not any_set(small):
         return judged
-    asked = questions(
-        context, trial.backward, chosen, small, min(_QUESTIONS, _NUMBERS // max(1, context.sampled.point.numel()))
+    groups = questions(
+        context, trial.backward, chosen, small, min(_GROUPS, _ENTRIES // max(1, context.sampled.point.numel()))
     )
     problem = context.sampled.problem
     try:
-        finer = replace(
+        in_double = replace(
             trial.backward,
             problem=problem,
             tape=record(problem),
             graph=Graph(reuse=Reuse.FRESH),
             batched=Batched(believed=False),
         )
-        said = told(answered(finer, asked), asked, context.column_groups.column_of[chosen])
+        entries = told(answered(in_double, groups), groups, context.column_groups.column_of[chosen])
     except EvaluationError:
         return judged
-    # What was not asked says zero, which is never right: an accused entry that keeps its sign is larger than its bar.
-    right = (said - judged.numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * judged.numeric.abs()
-    alike = (context.claimed[chosen] * judged.numeric > 0) & (judged.error <= judged.numeric.abs())
-    excused = small & right & alike
+    # Rows in no group are 0 here and stay accused: a numeric entry of the claim's sign exceeds its bar.
+    right = (entries - judged.numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * judged.numeric.abs()
+    same_sign = (context.claimed[chosen] * judged.numeric > 0) & (judged.error <= judged.numeric.abs())
+    excused = small & right & same_sign
     allowed = torch.where(excused, judged.error, judged.allowed)
     return decide(judged, [(excused, Reason.FLOAT64_BACKWARD)], allowed=allowed)
 
 
 def excuse_coarse(trial: Trial, judged: Judged) -> Judged:
-    """Take back accusations that lie between derivatives at points within backward's own rounding.
+    """Excuse claims between the derivatives at points within backward's rounding of the inputs.
 
-    Where these are those of two pieces, further apart than what is allowed, it is a kink. What sums of roundings might
-    leave is not accused either.
+    If these derivatives belong to two smooth pieces and differ by more than is allowed, the entry is at a kink. Errors
+    that accumulated rounding in the row may cause become undetermined.
     """
     context, chosen = trial.context, trial.chosen
     wrong = judged.code == Code.MISMATCH
@@ -83,35 +83,39 @@ def excuse_coarse(trial: Trial, judged: Judged) -> Judged:
         return judged
     generator = torch.Generator().manual_seed(trial.seed + 8)
     length = own_or_shared(context.lengths)
-    half = [scattered(_BESIDE * context.sampled.coarse * length, generator) for _ in range(_PAIRS)]
-    around = [torch.zeros_like(length), *half, *(-place for place in half)]
+    half = [scattered(_BRANCH_UNITS * context.sampled.coarse * length, generator) for _ in range(_PAIRS)]
+    displacements = [torch.zeros_like(length), *half, *(-place for place in half)]
     claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
     allowed = judged.allowed.clone()
-    row = context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
-    deep = wrong & (judged.error <= _DEEP * context.sampled.coarse * row)
+    row_size = context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
+    accumulated = wrong & (judged.error <= _ACCUMULATED_UNITS * context.sampled.coarse * row_size)
     columns = torch.unique(column_of[wrong])
-    taken_back, at_kink = torch.zeros_like(wrong), torch.zeros_like(wrong)
+    excused, at_kink = torch.zeros_like(wrong), torch.zeros_like(wrong)
     for column in columns[:_COLUMNS].tolist():
         direction = torch.zeros_like(length)
         direction[column] = length[column]
-        found = slopes(context.sampled, around, [direction]).squeeze(1) / length[column]
-        low, high = found.amin(dim=0), found.amax(dim=0)
+        at_points = slopes(context.sampled, displacements, [direction]).squeeze(1) / length[column]
+        low, high = at_points.amin(dim=0), at_points.amax(dim=0)
         between = (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)
-        # A forward that is no finer itself shows only noise by such steps.
+        # A forward in the same low precision shows only noise at such steps.
         resolved = context.noise.level <= _RESOLVED * STEP * length[column] * judged.error
         explained = wrong & (column_of == column) & between & resolved
-        broken = _broken(found, high - low) & (high - low > judged.allowed)
-        at_kink |= explained & broken
+        kinked = _is_asymmetric(at_points, high - low) & (high - low > judged.allowed)
+        at_kink |= explained & kinked
         allowed[explained] = torch.maximum(allowed, judged.error)[explained]
-        taken_back |= explained
-    rules = [(deep, Reason.ROUNDING_OF_ROW), (taken_back, Reason.OTHER_BRANCH), (at_kink, Reason.KINK_OF_OTHER_BRANCH)]
-    if any_set(taken_back):  # columns beyond the limit may be explained as well
+        excused |= explained
+    rules = [
+        (accumulated, Reason.ROUNDING_OF_ROW),
+        (excused, Reason.OTHER_BRANCH),
+        (at_kink, Reason.KINK_OF_OTHER_BRANCH),
+    ]
+    if any_set(excused):  # columns beyond the limit may have the same explanation
         rules.append((wrong & torch.isin(column_of, columns[_COLUMNS:]), Reason.NOT_EXAMINED))
     return decide(judged, rules, allowed=allowed)
 
 
 def excuse_unstable(trial: Trial, judged: Judged) -> Judged:
-    """Leave undetermined what is off by no more than backward's answers scatter by, at points it can hardly tell."""
+    """Make errors undetermined that do not exceed the scatter of vjps at points within backward's own rounding."""
     context, backward, chosen = trial.context, trial.backward, trial.chosen
     wrong = judged.code == Code.MISMATCH
     if not context.sampled.coarse or not any_set(wrong):
@@ -119,60 +123,60 @@ def excuse_unstable(trial: Trial, judged: Judged) -> Judged:
     column_of = context.column_groups.column_of[chosen]
     outputs = wrong.any(dim=0).nonzero().squeeze(1)[:_ROWS]
     columns = torch.unique(column_of[wrong])[:_COLUMNS]
-    points = list(_points(context, backward, trial.seed))
-    answers = _answers(context, backward, points, outputs)
-    if answers is None:
+    points = list(_points_within_rounding(context, backward, trial.seed))
+    vjps = _rows_at(context, backward, points, outputs)
+    if vjps is None:
         return judged
     unstable, bar = torch.zeros_like(wrong), judged.bar.clone()
     size, length = context.sampled.size[outputs], own_or_shared(context.lengths)
     for column in columns.tolist():
-        mine = wrong & (column_of == column)
-        off = answers[:, :, column] - _slopes(context, points, column)[:, outputs]
+        in_column = wrong & (column_of == column)
+        errors = vjps[:, :, column] - _slopes_at(context, points, column)[:, outputs]
         scatter = judged.error.new_zeros(judged.error.shape[1])
-        scatter[outputs] = _scatter(off, _STEP * context.sampled.coarse * size / length[column])
-        excused = mine & (judged.error <= _WITHIN * scatter)
+        scatter[outputs] = _scatter(errors, _BRANCH_STEP * context.sampled.coarse * size / length[column])
+        excused = in_column & (judged.error <= _WITHIN * scatter)
         unstable |= excused
         bar[excused] = judged.error[excused]
     return decide(judged, [(unstable, Reason.BACKWARD_NOISE)], bar=bar)
 
 
-def _broken(found: Tensor, spread: Tensor) -> Tensor:
-    """Tell where slopes at opposite points do not lie evenly about that between them, as smooth ones do; (m,)."""
-    here, forth, back = found[0], found[1 : _PAIRS + 1], found[_PAIRS + 1 :]
-    return ((forth + back) / 2 - here).abs().amax(dim=0) > _UNEVEN * spread
+def _is_asymmetric(at_points: Tensor, width: Tensor) -> Tensor:
+    """Mask of outputs whose slopes at opposite points are not symmetric about the slope at the point; (m,)."""
+    here, after, before = at_points[0], at_points[1 : _PAIRS + 1], at_points[_PAIRS + 1 :]
+    return ((after + before) / 2 - here).abs().amax(dim=0) > _ASYMMETRIC * width
 
 
-def _points(context: JudgingContext, backward: Backward, seed: int) -> Iterator[Tensor]:
-    """Yield the point, and some close by that backward's own dtype holds; each (n,)."""
+def _points_within_rounding(context: JudgingContext, backward: Backward, seed: int) -> Iterator[Tensor]:
+    """Yield the point and displaced points, rounded to the primals' dtypes; each (n,)."""
     generator = torch.Generator().manual_seed(seed + 9)
     primals = [primal.tensor for primal in backward.problem.primals]
     yield context.sampled.point
     for _ in range(_POINTS):
         moved = context.sampled.point + scattered(
-            _UNITS * context.sampled.coarse * own_or_shared(context.lengths), generator
+            _SCATTER_UNITS * context.sampled.coarse * own_or_shared(context.lengths), generator
         )
         yield flatten(unflatten(moved, primals))
 
 
-def _answers(context: JudgingContext, backward: Backward, points: list[Tensor], outputs: Tensor) -> Tensor | None:
-    """Return the rows of these outputs at each of the points, (N, k, n), None where backward raises at one."""
-    asked = standing(context.sampled, outputs).tolist()
+def _rows_at(context: JudgingContext, backward: Backward, points: list[Tensor], outputs: Tensor) -> Tensor | None:
+    """Return the rows of these outputs at each point, (N, k, n); None if backward raises at one of them."""
+    coordinates = standing(context.sampled, outputs).tolist()
     try:
-        return torch.stack([torch.stack(list(rows(nearby(backward, point), asked))) for point in points])
+        return torch.stack([torch.stack(list(rows(nearby(backward, point), coordinates))) for point in points])
     except EvaluationError:
         return None
 
 
-def _slopes(context: JudgingContext, points: list[Tensor], column: int) -> Tensor:
-    """Return the derivatives by one coordinate at each of the points, by differences; (N, m)."""
+def _slopes_at(context: JudgingContext, points: list[Tensor], column: int) -> Tensor:
+    """Return difference quotients for one input coordinate at each point, (N, m)."""
     direction = torch.zeros_like(context.sampled.point)
     direction[column] = own_or_shared(context.lengths)[column]
-    places = (point - context.sampled.point for point in points)
-    return slopes(context.sampled, places, [direction]).squeeze(1) / direction[column]
+    displacements = (point - context.sampled.point for point in points)
+    return slopes(context.sampled, displacements, [direction]).squeeze(1) / direction[column]
 
 
-def _scatter(off: Tensor, step: Tensor) -> Tensor:
-    """Return how far errors (N, k) are apart, (k,), but for the widest gap, where it is wider than a `step` (k,)."""
-    ordered = off.sort(dim=0).values
-    apart = ordered[-1] - ordered[0]
-    return torch.maximum(apart - ordered.diff(dim=0).amax(dim=0), torch.minimum(apart, step)).nan_to_num(0.0, 0.0, 0.0)
+def _scatter(errors: Tensor, step: Tensor) -> Tensor:
+    """Return the range of errors (N, k), without the widest gap if the range exceeds `step` (k,); (k,)."""
+    ordered = errors.sort(dim=0).values
+    width = ordered[-1] - ordered[0]
+    return torch.maximum(width - ordered.diff(dim=0).amax(dim=0), torch.minimum(width, step)).nan_to_num(0.0, 0.0, 0.0)

@@ -1,9 +1,8 @@
 """Kinks that no coordinate axis shows: ties in a sort, norms of differences, maxima over pairs.
 
-At such a point the derivatives along the axes may all exist while the function is not differentiable: they do not
-add up to its derivatives along other directions. What backward returns is the derivative of one of the smooth pieces
-that meet there. So before an entry is accused that no axis shows to be on a kink, its output is tried for additivity,
-and if it fails, the pieces are looked up: the derivatives at points close by span the values that are accepted
+At such a point all partial derivatives may exist although the function is not differentiable: directional derivatives
+are not additive. Backward returns the derivative of one of the smooth pieces that meet there. So the output of a
+mismatch is tested for additivity; if it is not additive, the derivatives at nearby points bound the accepted values
 (Clarke's generalised gradient; F. H. Clarke, Optimization and Nonsmooth Analysis, 1983, section 2.5).
 """
 
@@ -24,94 +23,93 @@ from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import along
 from gradverify.core.model.magnitudes import all_set, any_set
 
-_TRIALS = 6  # pairs of random directions whose derivatives should add up
-_LEAD = 8.0  # by how much the input in the lead moves further than it would
-_ASIDE = 2.0**-3  # how far the last of these leads off the line on which all inputs rise alike
-_SHORT = (2.0**-28, 2.0**-32, 2.0**-36, 2.0**-40)  # steps of these trials, relative to the length scale
-_BROKEN = 1e-3  # a sum off by this part of its terms, at every step, is no rounding
-_ALIKE = 1.5  # from step to step such a gap stays what it is, up to this factor; what rounding leaves grows by 16
-_TORN = 2.0**-26  # of the largest output: a jump as high as this is hardly one of rounding
-_NEIGHBOURS = 8  # random points close by whose derivatives are looked up
-_RANKS = 48  # places among the others that a coordinate is put in, or more where few coordinates are looked up
-_EVERY = 512  # of these, at most
-_DISTANCE = 2.0**-26  # of these points, relative to the length scale
-_STEP = 2.0**-36  # of the differences there, well inside one smooth piece
-_COLUMNS = 96  # coordinates looked up, at most
-_FARTHER = (1.0, 2.0**12, 2.0**20)  # times as far off, one after the other, slopes are looked up that noise hides
-_LOST = 8.0  # times what noise may change in them, and less, are slopes that it hides
-_AUDIBLE = 8.0  # how far above the noise a difference must stand
+_DIRECTION_PAIRS = 6  # pairs of random directions tested for additivity
+_LEAD = 8.0  # factor by which one random input is displaced further than the others
+_ASIDE = 2.0**-3  # relative size of the random direction that is added to the one of all inputs
+_TEST_STEPS = (2.0**-28, 2.0**-32, 2.0**-36, 2.0**-40)  # steps of the additivity test, relative to the length scale
+_NOT_ADDITIVE = 1e-3  # of the largest derivative: a larger additivity gap, at every step, is not rounding
+_ALIKE = 1.5  # factor by which a kink's gap may change from step to step; a gap due to rounding grows by 16
+_JUMP_HEIGHT = 2.0**-26  # of the largest output: a jump higher than this is not due to rounding
+_NEIGHBOURS = 8  # random nearby points
+_RANKS = 48  # ranks among the tied inputs that a coordinate is put at, if many coordinates are examined
+_MOST_RANKS = 512  # and if few are
+_DISTANCE = 2.0**-26  # of the nearby points, relative to the length scale
+_STEP = 2.0**-36  # of the difference quotients there: well inside one smooth piece
+_COLUMNS = 96  # coordinates examined
+_FACTORS = (1.0, 2.0**12, 2.0**20)  # factors of distance and step, for slopes that noise hides at the one before
+_HIDDEN = 8.0  # times the effect of noise on a slope: noise may hide errors up to this
+_ABOVE_NOISE = 8.0  # times the noise: least significant difference
 
 
 def excuse_oblique(trial: Trial, judged: Judged) -> Judged:
-    """Turn accusations that lie between the derivatives of the pieces meeting at an oblique kink into kinks.
+    """Turn mismatches between the derivatives of the pieces that meet at an oblique kink into kinks.
 
-    At such a kink there may be more pieces than are looked up: what lies between slopes that other inputs were seen to
-    have is not accused either, and nor is what there was no time to look at. Where some outputs are on such a kink, the
-    slopes of others that are lost in noise at steps so small are looked up from farther off, and left open where even
-    that is not far enough.
+    More pieces may meet there than are examined. So claims between the slopes of other inputs, and entries beyond the
+    limits, become undetermined. If some outputs are on such a kink, slopes that noise hides at these small steps are
+    measured from farther away, and become undetermined if noise hides them there too.
     """
-    length, some = (
+    length, open_entries = (
         owned(trial.context.column_groups, trial.chosen, own_or_shared(trial.context.lengths)),
         torch.ones_like(judged.kinked),
     )
-    for farther in _FARTHER:
-        judged, kinked = _tried(trial, judged, some, farther)
-        margin = _margin(trial.context, length, farther)
-        some = (judged.code == Code.MISMATCH) & (judged.error <= _LOST * margin)
-        if not any_set(kinked) or not any_set(some):
+    for factor in _FACTORS:
+        judged, kinked = _examined(trial, judged, open_entries, factor)
+        effect = _noise_effect(trial.context, length, factor)
+        open_entries = (judged.code == Code.MISMATCH) & (judged.error <= _HIDDEN * effect)
+        if not any_set(kinked) or not any_set(open_entries):
             return judged
-    hardly = (judged.error <= margin) & (judged.error * length <= NEGLIGIBLE * trial.context.sampled.size)
-    some &= kinked | hardly  # others can be heard to have no kink, or would matter
-    return decide(judged, [(some, Reason.NOISE_HIDES_KINK)])
+    negligible = (judged.error <= effect) & (judged.error * length <= NEGLIGIBLE * trial.context.sampled.size)
+    open_entries &= kinked | negligible  # the noise of other entries is low enough to exclude a kink
+    return decide(judged, [(open_entries, Reason.NOISE_HIDES_KINK)])
 
 
-def _tried(trial: Trial, judged: Judged, some: Tensor, farther: float) -> tuple[Judged, Tensor]:
-    """Look at some (C, m) of the accusations, from so many times as far off.
+def _examined(trial: Trial, judged: Judged, selected: Tensor, factor: float) -> tuple[Judged, Tensor]:
+    """Examine the mismatches in a mask (C, m), with distances and steps multiplied by `factor`.
 
-    Returns the verdicts, and which outputs were seen to have a kink, (m,) bool.
+    Returns the verdicts and the mask of outputs with a kink, (m,).
     """
     context, chosen = trial.context, trial.chosen
-    wrong = some & (judged.code == Code.MISMATCH)
-    # Where an axis does show a kink, the pieces may still have more than its two slopes, as differences in a sort.
-    beyond = judged.error > _BROKEN * context.claimed.abs().amax(dim=0)
-    accused = wrong & (~judged.kinked | judged.bent & beyond)
+    wrong = selected & (judged.code == Code.MISMATCH)
+    # A kink that an axis shows may join more pieces than its two, as for differences of sorted inputs.
+    large = judged.error > _NOT_ADDITIVE * context.claimed.abs().amax(dim=0)
+    accused = wrong & (~judged.kinked | judged.bent & large)
     claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
     accused &= column_of < _first_cotangent(context)
     if not any_set(accused):
         return judged, torch.zeros_like(context.sampled.value, dtype=torch.bool)
     generator = torch.Generator().manual_seed(trial.seed)
-    oblique, kinked = _not_additive(context, generator, farther)
+    not_additive, kinked = _is_not_additive(context, generator, factor)
     accused = accused & kinked
-    unsure = accused & ~judged.kinked & oblique
-    doubtful = set(column_of[unsure].tolist())
+    unsure = accused & ~judged.kinked & not_additive
+    unsure_columns = set(column_of[unsure].tolist())
     at_kink, columns = torch.zeros_like(accused), torch.unique(column_of[accused])
-    unseen = torch.isin(column_of, columns[_COLUMNS:])
+    not_examined = torch.isin(column_of, columns[_COLUMNS:])
     lowest = torch.zeros_like(context.sampled.value)
     highest = torch.zeros_like(context.sampled.value)
-    ranks = min(_EVERY, max(_RANKS, _RANKS * _COLUMNS // max(1, len(columns))))
+    ranks = min(_MOST_RANKS, max(_RANKS, _RANKS * _COLUMNS // max(1, len(columns))))
     for column in columns[:_COLUMNS].tolist():
-        peers = _peers(context, (accused & (column_of == column)).any(dim=0))
-        low, high = _pieces(context, column, _neighbours(context, column, generator, peers, ranks), farther)
-        if int(peers.sum()) >= ranks:  # among so many, the one place where this input counts may not have been tried
-            unseen |= (column_of == column) & (low == 0) & (high == 0)
-        if column in doubtful:
+        peers = _inputs_of(context, (accused & (column_of == column)).any(dim=0))
+        low, high = _range_of_slopes(context, column, _neighbours(context, column, generator, peers, ranks), factor)
+        if int(peers.sum()) >= ranks:  # the one rank at which this input counts may not have been tried
+            not_examined |= (column_of == column) & (low == 0) & (high == 0)
+        if column in unsure_columns:
             lowest, highest = torch.fmin(lowest, low), torch.fmax(highest, high)
-        margin = judged.allowed + _margin(context, own_or_shared(context.lengths)[column], farther)
+        margin = judged.allowed + _noise_effect(context, own_or_shared(context.lengths)[column], factor)
         inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
         at_kink |= accused & inside & (column_of == column)
-    slack = _BROKEN * (highest - lowest)
-    possible = (claimed >= lowest - slack) & (claimed <= highest + slack) & (highest > lowest) | unseen
+    slack = _NOT_ADDITIVE * (highest - lowest)
+    possible = (claimed >= lowest - slack) & (claimed <= highest + slack) & (highest > lowest) | not_examined
     rules = [(unsure & possible, Reason.POSSIBLE_OBLIQUE_KINK), (at_kink, Reason.OBLIQUE_KINK)]
     return decide(judged, rules), kinked
 
 
-def _margin(context: JudgingContext, length: Tensor, farther: float) -> Tensor:
-    """Return what noise may change in the derivatives of the pieces, by coordinates of these length scales."""
-    return _AUDIBLE * context.noise.level / (_STEP * farther * length)
+def _noise_effect(context: JudgingContext, length: Tensor, factor: float) -> Tensor:
+    """Return the effect of noise on derivatives of the pieces, for coordinates with these length scales."""
+    return _ABOVE_NOISE * context.noise.level / (_STEP * factor * length)
 
 
 def _first_cotangent(context: JudgingContext) -> int:
-    """Return the first coordinate in which a vjp is linear: in those it has one derivative, be it on a kink or not."""
+    """Return the first cotangent coordinate: a vjp is linear in these and has no kink in them."""
     problem = context.sampled.problem
     own = len(problem.primals) - problem.cotangents
     return min(
@@ -119,37 +117,41 @@ def _first_cotangent(context: JudgingContext) -> int:
     )
 
 
-def _not_additive(context: JudgingContext, generator: torch.Generator, farther: float) -> tuple[Tensor, Tensor]:
-    """Tell which outputs have derivatives along two directions that do not add up to that along their sum.
+def _is_not_additive(context: JudgingContext, generator: torch.Generator, factor: float) -> tuple[Tensor, Tensor]:
+    """Return two masks (m,) of outputs whose directional derivatives are not additive.
 
-    The first (m,) asks derivatives to both sides, which along the axes may all exist; the second those to one side,
-    which tell every kink. Where many inputs meet at zero, only all of them rising may show it.
+    The first is for two-sided derivatives, which may all exist along the axes; the second for one-sided derivatives,
+    which show every kink. If many inputs are tied at zero, possibly only the direction of all of them shows it.
     """
     oblique, kinked = (torch.zeros_like(context.sampled.value, dtype=torch.bool) for _ in range(2))
-    pairs = [(_random(context, generator), _led(context, generator)) for _ in range(_TRIALS)]
-    for one, other in (*pairs, (own_or_shared(context.lengths), _ASIDE * _random(context, generator))):
-        both, forth, back = _lasting(context, one, other, [step * farther for step in _SHORT])
-        oblique |= both
-        kinked |= forth | back
+    pairs = [
+        (_random_direction(context, generator), _dominated_by_one(context, generator)) for _ in range(_DIRECTION_PAIRS)
+    ]
+    for one, other in (*pairs, (own_or_shared(context.lengths), _ASIDE * _random_direction(context, generator))):
+        two_sided, right, left = _lasting_gaps(context, one, other, [step * factor for step in _TEST_STEPS])
+        oblique |= two_sided
+        kinked |= right | left
     return oblique, kinked
 
 
-def _lasting(context: JudgingContext, one: Tensor, other: Tensor, steps: Sequence[float]) -> Tensor:
-    """Tell which gaps last, to both sides, forth and back, (3, m); most are settled by two steps."""
+def _lasting_gaps(context: JudgingContext, one: Tensor, other: Tensor, steps: Sequence[float]) -> Tensor:
+    """Masks of lasting gaps of two-sided, right and left derivatives, (3, m); two steps settle most outputs."""
     first, second, *finer = steps
     gaps = torch.stack([_gaps(context, one, other, step) for step in (first, second)])
-    lasting = _last(gaps, steps, context.sampled.size)
+    lasting = _is_lasting(gaps, steps, context.sampled.size)
     if not any_set(lasting):
         return lasting
-    *most, finest = torch.cat([gaps, torch.stack([_gaps(context, one, other, step) for step in finer])])
-    seen = torch.stack(most)
-    drowned: Tensor = finest == 0  # of what is there at three steps, noise may hide the fourth
+    *coarser, finest = torch.cat([gaps, torch.stack([_gaps(context, one, other, step) for step in finer])])
+    before_finest = torch.stack(coarser)
+    hidden: Tensor = finest == 0  # noise may hide the gap at the finest of the steps
     size = context.sampled.size
-    return _last(seen, steps, size) & (drowned | _last(torch.stack([*most, finest]), steps, size))
+    return _is_lasting(before_finest, steps, size) & (
+        hidden | _is_lasting(torch.stack([*coarser, finest]), steps, size)
+    )
 
 
 def _gaps(context: JudgingContext, one: Tensor, other: Tensor, step: float) -> Tensor:
-    """Return by how much derivatives do not add up, to both sides, forth and back, 0 where they may; (3, m)."""
+    """Return the additivity gaps of two-sided, right and left derivatives, 0 if not significant; (3, m)."""
     forth, back = [], []
     for direction in (one, other, one + other):
         forth.append((along(context.sampled, direction * step) - context.sampled.value) / step)
@@ -159,69 +161,69 @@ def _gaps(context: JudgingContext, one: Tensor, other: Tensor, step: float) -> T
 
 
 def _gap(context: JudgingContext, slopes: list[Tensor], step: float) -> Tensor:
+    """Return slopes[0] + slopes[1] - slopes[2], 0 if within rounding and noise; (m,)."""
     size, gap = torch.stack(slopes).abs().amax(dim=0), slopes[0] + slopes[1] - slopes[2]
-    return torch.where(gap.abs() > _BROKEN * size + _AUDIBLE * context.noise.level / step, gap, 0.0)
+    return torch.where(gap.abs() > _NOT_ADDITIVE * size + _ABOVE_NOISE * context.noise.level / step, gap, 0.0)
 
 
-def _last(gaps: Tensor, steps: Sequence[float], size: Tensor) -> Tensor:
-    """Tell which gaps (steps, 3, m) are there at every step, and as wide as at the one before; (3, m).
+def _is_lasting(gaps: Tensor, steps: Sequence[float], size: Tensor) -> Tensor:
+    """Mask of gaps (steps, 3, m) that are the same at every step, (3, m); `size` (m,) is that of the largest output.
 
-    Rounding may be louder than it was heard to be: where it cancels, an output may be far smaller than what it is made
-    of. But what it leaves in a sum of slopes grows as steps shrink. So does what a jump leaves, as that of a gradient,
-    which is high beside the largest output, `size` (m,).
+    Rounding may exceed the measured noise if the output cancels, but a gap due to rounding grows as the step shrinks.
+    So does the gap of a jump, for example of a gradient; it is accepted if the jump is high beside the output.
     """
     heights = gaps * torch.tensor(steps[: len(gaps)], dtype=gaps.dtype, device=gaps.device).view(-1, 1, 1)
-    return _are_alike(gaps) | (_are_alike(heights) & (heights[0].abs() > _TORN * size))
+    return _are_alike(gaps) | (_are_alike(heights) & (heights[0].abs() > _JUMP_HEIGHT * size))
 
 
 def _are_alike(values: Tensor) -> Tensor:
+    """True where consecutive values (steps, ...) have one sign and differ by at most a factor; (...)."""
     before, after = values[:-1], values[1:]
     alike = (after.abs() <= _ALIKE * before.abs()) & (before.abs() <= _ALIKE * after.abs())
     return (alike & (before * after > 0)).all(dim=0)
 
 
-def _peers(context: JudgingContext, outputs: Tensor) -> Tensor:
-    """Tell which coordinates may move some of the outputs, (m,) bool, as far as that is known; (n,)."""
+def _inputs_of(context: JudgingContext, outputs: Tensor) -> Tensor:
+    """Mask of coordinates (n,) that outputs in a mask (m,) may depend on; all if the sparsity is unknown."""
     if context.column_groups.kind is GroupKind.SINGLE:
         return torch.ones_like(context.sampled.point, dtype=torch.bool)
     column_of = context.column_groups.column_of[:, outputs]
-    mine = torch.zeros_like(context.sampled.point, dtype=torch.bool)
-    mine[column_of[column_of >= 0]] = True
-    return mine
+    inputs = torch.zeros_like(context.sampled.point, dtype=torch.bool)
+    inputs[column_of[column_of >= 0]] = True
+    return inputs
 
 
-def _pieces(
-    context: JudgingContext, column: int, neighbours: Iterable[Tensor], farther: float
+def _range_of_slopes(
+    context: JudgingContext, column: int, neighbours: Iterable[Tensor], factor: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the smallest and the largest derivative by one coordinate at points close by, each (m,)."""
+    """Return the smallest and the largest derivative by one coordinate at nearby points, each (m,)."""
     direction = torch.zeros_like(context.sampled.point)
     direction[column] = own_or_shared(context.lengths)[column]
-    around = (neighbour * (_DISTANCE * farther) for neighbour in neighbours)
-    found = slopes(context.sampled, around, [direction], _STEP * farther).squeeze(1) / direction[column]
-    return found.amin(dim=0), found.amax(dim=0)
+    around = (neighbour * (_DISTANCE * factor) for neighbour in neighbours)
+    derivatives = slopes(context.sampled, around, [direction], _STEP * factor).squeeze(1) / direction[column]
+    return derivatives.amin(dim=0), derivatives.amax(dim=0)
 
 
 def _neighbours(
     context: JudgingContext, column: int, generator: torch.Generator, peers: Tensor, ranks: int
 ) -> Iterator[Tensor]:
-    """Yield displacements, in length scales, to points that may lie in different pieces."""
-    yield from _ranks(context, column, generator, peers, ranks)
-    yield from (_random(context, generator) for _ in range(_NEIGHBOURS))
-    yield from _seconds(context, column, generator)
-    alone = (
-        by_column(context.column_groups, context.claimed.abs()) > 0
-    )  # where others move too, eigenvectors mix and hide a piece
-    if any_set(alone) and not all_set(alone):
-        yield from (neighbour * alone for neighbour in _ranks(context, column, generator, alone, _RANKS))
+    """Yield displacements, in length scales, to points that may lie on different pieces; each (n,)."""
+    yield from _at_ranks(context, column, generator, peers, ranks)
+    yield from (_random_direction(context, generator) for _ in range(_NEIGHBOURS))
+    yield from _second_ranks(context, column, generator)
+    # Displacing coordinates without a claim may mix eigenvectors, which hides a piece.
+    claimed = by_column(context.column_groups, context.claimed.abs()) > 0
+    if any_set(claimed) and not all_set(claimed):
+        yield from (neighbour * claimed for neighbour in _at_ranks(context, column, generator, claimed, _RANKS))
 
 
-def _ranks(
+def _at_ranks(
     context: JudgingContext, column: int, generator: torch.Generator, others: Tensor, ranks: int
 ) -> Iterator[Tensor]:
-    """Yield displacements that put one coordinate between any two of the others, (n,) bool, which are spread evenly.
+    """Yield displacements that spread the coordinates in a mask (n,) evenly and put one coordinate at each rank.
 
-    Of coordinates that are tied, it is then the smallest once, the second smallest once, and so on, as far as there are
-    no more `ranks` than that; the smallest and the largest also while all of them rise, or all fall.
+    Of tied coordinates, it becomes the smallest, then the second smallest, and so on, at up to `ranks` + 1 ranks. It is
+    also put at the first and the last rank while all coordinates increase, and while all decrease.
     """
     length, count = own_or_shared(context.lengths), int(others.sum())
     spread = spread_evenly(others, generator) * length
@@ -233,28 +235,29 @@ def _ranks(
         yield displaced
 
 
-def _led(context: JudgingContext, generator: torch.Generator) -> Tensor:
-    """Return a random direction in which one of the inputs moves further than all others."""
-    direction = _random(context, generator)
+def _dominated_by_one(context: JudgingContext, generator: torch.Generator) -> Tensor:
+    """Return a random direction with one input displaced further than the others; (n,)."""
+    direction = _random_direction(context, generator)
     leader = int(torch.randint(len(direction), (), generator=generator))
     direction[leader] *= _LEAD
     return direction
 
 
-def _seconds(context: JudgingContext, column: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Yield displacements that put one coordinate next to the largest and next to the smallest, whichever that is.
+def _second_ranks(context: JudgingContext, column: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield displacements that make one coordinate the second largest or second smallest; another one is the first.
 
-    A maximum over some of the coordinates and one over more of them then differ in what this one means to them.
+    These distinguish a maximum over some of the coordinates from one over more of them.
     """
     length = own_or_shared(context.lengths)
     others = torch.randperm(len(length), generator=generator).tolist()
     for other in [number for number in others if number != column][:_RANKS]:
         for sign in (1.0, -1.0):
-            displaced = _random(context, generator).clamp(-length, length)
+            displaced = _random_direction(context, generator).clamp(-length, length)
             displaced[column], displaced[other] = 2 * sign * length[column], 3 * sign * length[other]
             yield displaced
 
 
-def _random(context: JudgingContext, generator: torch.Generator) -> Tensor:
+def _random_direction(context: JudgingContext, generator: torch.Generator) -> Tensor:
+    """Return a normal random direction in length scales, (n,)."""
     values = torch.randn(context.sampled.point.shape, generator=generator, dtype=torch.float64)
     return values.to(context.sampled.point.device) * own_or_shared(context.lengths)

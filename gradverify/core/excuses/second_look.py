@@ -1,4 +1,4 @@
-"""Accused entries are looked at once more, by one excuse after the other."""
+"""All excuses, applied to the mismatching entries one after the other."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from gradverify.core.excuses.slight import excuse_slight
 from gradverify.core.excuses.trial import Excuse, Trial
 from gradverify.core.model.magnitudes import any_set
 
-_UNKNOWN = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP)
+_NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP)
 
 
 def excuse_spilt(trial: Trial, judged: Judged) -> Judged:
-    """Leave undetermined what is nan by an input that has a derivative elsewhere that is not finite."""
+    """Make nan claims undetermined if the same input has a derivative that is not finite in another entry."""
     context, chosen = trial.context, trial.chosen
     claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
     nan = (judged.code == Code.MISMATCH) & claimed.isnan()
     if not any_set(nan):
         return judged
-    unknown = torch.isin(judged.code, torch.tensor(_UNKNOWN, dtype=torch.int8, device=column_of.device))
-    source = (claimed.isinf() & unknown) | (claimed.isnan() & (judged.code == Code.UNDEFINED))
+    undetermined = torch.isin(judged.code, torch.tensor(_NOT_DETERMINED, dtype=torch.int8, device=column_of.device))
+    source = (claimed.isinf() & undetermined) | (claimed.isnan() & (judged.code == Code.UNDEFINED))
     infinite = torch.zeros_like(context.sampled.point, dtype=torch.bool)
     infinite[column_of[source & (column_of >= 0)]] = True
-    spilt = nan & infinite[column_of.clamp(min=0)]
-    return decide(judged, [(spilt, Reason.NAN_PROPAGATED)])
+    propagated = nan & infinite[column_of.clamp(min=0)]
+    return decide(judged, [(propagated, Reason.NAN_PROPAGATED)])
 
 
-# Each is asked about what those before it have left accused.
+# In order: each sees the mismatches that the previous ones have left.
 EXCUSES: tuple[Excuse, ...] = (
     excuse_spilt,
     excuse_doubled,
@@ -52,7 +52,7 @@ EXCUSES: tuple[Excuse, ...] = (
 def second_look(
     context: JudgingContext, measured: MeasuredProblem, chosen: Tensor, judged: Judged, settings: Settings
 ) -> Judged:
-    """Return the verdicts on these moves with the accusations that nothing explains."""
+    """Return the verdicts on these column groups; a mismatch stays if no excuse explains it."""
     trial = Trial(context=context, backward=measured.backward, chosen=chosen, seed=settings.seed)
     for excuse in EXCUSES:
         if agrees(judged) or not any_set(judged.code == Code.MISMATCH):

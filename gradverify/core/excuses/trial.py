@@ -1,4 +1,4 @@
-"""An accusation on trial, and questions to backward that many rows share."""
+"""The input of an excuse, and rows of the Jacobian grouped such that one vjp gives all rows of a group."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from gradverify.core.estimate.column_groups import GroupKind
 from gradverify.core.forward.sampler import places as standing
 from gradverify.core.model.magnitudes import any_set
 
-_PAIRED, _FILLED = 4096, 16_000_000  # rows of which all pairs are compared, and numbers in these
-_ROUNDS = 8  # in which rows are added to a question, each time those that come before all of their neighbours
+_PAIRED, _FILLED = 4096, 16_000_000  # all pairs of rows are compared up to so many rows, and numbers in them
+_ROUNDS = 8  # of adding rows to a group, each time those that precede all of their neighbours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Some moves with entries that are accused."""
+    """Some column groups with mismatching entries."""
 
     context: JudgingContext
     backward: Backward
-    chosen: Tensor  # (C,) the moves that the verdicts are on
+    chosen: Tensor  # (C,) the column groups that the verdicts are on
     seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """What backward is asked, to hear the rows of some entries."""
+    """Groups of rows without a common input: one vjp gives all rows of a group."""
 
-    outputs: Tensor  # (k,) whose rows they are
-    number: Tensor  # (k,) of each output's question; -1 where there is none
-    cotangents: Tensor  # (K, m) of the questions: the sum of the unit vectors of their outputs
+    outputs: Tensor  # (k,) the rows
+    number: Tensor  # (k,) the group of each row; -1 for rows in no group
+    cotangents: Tensor  # (K, m) of each group: the sum of the unit vectors of its outputs
 
     @property
     def unasked(self) -> Tensor:
-        """The outputs whose rows would be one question too many."""
+        """The outputs whose rows are in no group, because of the limit."""
         return self.outputs[self.number < 0]
 
 
-def questions(context: JudgingContext, backward: Backward, chosen: Tensor, wanted: Tensor, most: int) -> Questions:
-    """Return not more than so many questions that tell the entries `wanted` (C, m) of these moves apart.
+def questions(context: JudgingContext, backward: Backward, chosen: Tensor, wanted: Tensor, limit: int) -> Questions:
+    """Return at most `limit` groups of the rows with entries in the mask `wanted` (C, m).
 
-    Where nothing is known of which outputs share an input, those do whose rows claim something of the same one.
+    Without a known sparsity pattern, two rows have a common input if both claim a nonzero entry for it.
     """
     outputs = wanted.any(dim=0).nonzero().squeeze(1)
     column_of = context.column_groups.column_of[:, outputs]
@@ -55,76 +55,76 @@ def questions(context: JudgingContext, backward: Backward, chosen: Tensor, wante
     if context.column_groups.kind is GroupKind.SINGLE:
         reaches = context.claimed[:, outputs] != 0
         reaches[chosen] |= wanted[:, outputs]
-    nobody = len(context.column_groups.colour)
-    number = _numbered(torch.where(reaches, column_of, nobody).T, nobody, max(1, most))
-    asked = number >= 0
+    no_input = len(context.column_groups.colour)
+    number = _group_rows(torch.where(reaches, column_of, no_input).T, no_input, max(1, limit))
+    grouped = number >= 0
     cotangents = torch.zeros(int(number.max()) + 1, len(backward.heard[0]), dtype=torch.float64)
-    cotangents[number[asked].cpu(), standing(context.sampled, outputs[asked]).cpu()] = 1.0
+    cotangents[number[grouped].cpu(), standing(context.sampled, outputs[grouped]).cpu()] = 1.0
     return Questions(outputs=outputs, number=number, cotangents=cotangents)
 
 
-def answered(backward: Backward, asked: Questions) -> Tensor:
-    """Return backward's answers to the questions, (K, n)."""
-    unit = asked_with(backward)
-    found = answers(backward, unit * asked.cotangents)
-    return found if unit == 1.0 else found / unit
+def answered(backward: Backward, groups: Questions) -> Tensor:
+    """Return the vjp of each row group, (K, n)."""
+    scale = asked_with(backward)
+    vjps = answers(backward, scale * groups.cotangents)
+    return vjps if scale == 1.0 else vjps / scale
 
 
-def told(found: Tensor, asked: Questions, column_of: Tensor) -> Tensor:
-    """Return what the answers (K, n) say of the entries of some moves, `owner` (C, m); 0 where nothing; (C, m)."""
-    mine = column_of[:, asked.outputs]
-    known = (asked.number >= 0) & (mine >= 0)
-    every = torch.zeros(column_of.shape, dtype=found.dtype, device=found.device)
-    every[:, asked.outputs] = torch.where(known, found[asked.number.clamp(min=0), mine.clamp(min=0)], 0.0)
-    return every
+def told(vjps: Tensor, groups: Questions, column_of: Tensor) -> Tensor:
+    """Return the entries with these columns, (C, m), from the vjps (K, n) of row groups; 0 for rows in no group."""
+    columns = column_of[:, groups.outputs]
+    present = (groups.number >= 0) & (columns >= 0)
+    entries = torch.zeros(column_of.shape, dtype=vjps.dtype, device=vjps.device)
+    entries[:, groups.outputs] = torch.where(present, vjps[groups.number.clamp(min=0), columns.clamp(min=0)], 0.0)
+    return entries
 
 
-def _numbered(reach: Tensor, nobody: int, most: int) -> Tensor:
-    """Return the question of each row (k,), -1 beyond so many; `reach` (k, M) is by which inputs, or `nobody`."""
+def _group_rows(reach: Tensor, no_input: int, limit: int) -> Tensor:
+    """Return the group of each row (k,), -1 beyond `limit`; `reach` (k, M) holds its inputs, or `no_input`."""
     number = torch.full_like(reach[:, 0], -1)
     generator = torch.Generator().manual_seed(0)
-    if int(torch.bincount(reach.reshape(-1), minlength=nobody + 1)[:nobody].max()) == len(reach):  # common to all
-        some = torch.randperm(len(reach), generator=generator)[:most].to(reach.device)
-        number[some] = torch.arange(len(some), device=reach.device)
+    if int(torch.bincount(reach.reshape(-1), minlength=no_input + 1)[:no_input].max()) == len(reach):  # common to all
+        drawn = torch.randperm(len(reach), generator=generator)[:limit].to(reach.device)
+        number[drawn] = torch.arange(len(drawn), device=reach.device)
         return number
-    if len(reach) <= _PAIRED and len(reach) * nobody <= _FILLED:
-        return _paired(reach, nobody, most, generator)
-    for question in range(most):
-        taken = torch.zeros(nobody + 1, dtype=torch.bool, device=reach.device)
+    if len(reach) <= _PAIRED and len(reach) * no_input <= _FILLED:
+        return _group_by_pairs(reach, no_input, limit, generator)
+    for group in range(limit):
+        taken = torch.zeros(no_input + 1, dtype=torch.bool, device=reach.device)
         for _ in range(_ROUNDS):
             free = ((number < 0) & ~taken[reach].any(dim=1)).nonzero().squeeze(1)
             if not len(free):
                 break
-            chosen = free[_before_neighbours(reach[free], nobody, generator)]
-            number[chosen] = question
+            chosen = free[_precedes_neighbours(reach[free], no_input, generator)]
+            number[chosen] = group
             taken[reach[chosen]] = True
-            taken[nobody] = False
+            taken[no_input] = False
     return number
 
 
-def _paired(reach: Tensor, nobody: int, most: int, generator: torch.Generator) -> Tensor:
-    """Return the same where all pairs of rows can be compared: each question takes whatever it still can."""
+def _group_by_pairs(reach: Tensor, no_input: int, limit: int, generator: torch.Generator) -> Tensor:
+    """Return the group of each row, as `_group_rows` does; each group greedily takes every row that still fits."""
     order = torch.randperm(len(reach), generator=generator).to(reach.device)
-    filled = torch.zeros(len(reach), nobody + 1, dtype=torch.float32, device=reach.device)
-    filled = filled.scatter_(1, reach[order], 1.0)[:, :nobody]
-    apart = filled @ filled.T == 0
+    filled = torch.zeros(len(reach), no_input + 1, dtype=torch.float32, device=reach.device)
+    filled = filled.scatter_(1, reach[order], 1.0)[:, :no_input]
+    disjoint = filled @ filled.T == 0
     number = torch.full_like(order, -1)
-    for question in range(most):
+    for group in range(limit):
         free = number < 0
         while any_set(free):
             first = int(free.view(torch.uint8).argmax())
-            number[first] = question
-            free &= apart[first]
+            number[first] = group
+            free &= disjoint[first]
             free[first] = False
     return torch.empty_like(number).index_copy_(0, order, number)
 
 
-def _before_neighbours(reach: Tensor, nobody: int, generator: torch.Generator) -> Tensor:
-    """Tell which rows come before all that share an input with them, in some random order; (k,)."""
+def _precedes_neighbours(reach: Tensor, no_input: int, generator: torch.Generator) -> Tensor:
+    """Mask of rows that precede all rows with a common input, in a random order; (k,)."""
     rank = torch.randperm(len(reach), generator=generator).to(reach.device).unsqueeze(1).expand_as(reach)
-    first = torch.full((nobody + 1,), len(reach), device=reach.device)
+    first = torch.full((no_input + 1,), len(reach), device=reach.device)
     first.scatter_reduce_(0, reach.reshape(-1), rank.reshape(-1), "amin")
-    return ((first[reach] == rank) | (reach == nobody)).all(dim=1)
+    return ((first[reach] == rank) | (reach == no_input)).all(dim=1)
 
 
-Excuse = Callable[[Trial, Judged], Judged]  # the verdicts (C, m) before and after; only what is accused changes
+Excuse = Callable[[Trial, Judged], Judged]  # verdicts (C, m) before and after; only mismatches change
