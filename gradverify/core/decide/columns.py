@@ -1,4 +1,4 @@
-"""Columns of the Jacobian judged: the cheap pass for all, from closer by where it doubts, then the thorough one."""
+"""Verdicts on columns of the Jacobian: three steps for all entries, other steps for those in doubt, then the ladder."""
 
 from __future__ import annotations
 
@@ -22,133 +22,142 @@ from gradverify.core.estimate.tableau import halving_steps
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import chunks
 
-_TOGETHER = 1 << 13  # entries of as many moves and outputs as are in doubt
+_ONE_LADDER = 1 << 13  # (column groups) x (outputs) up to which all sets of entries are judged by one ladder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Moves that have been judged."""
+    """Column groups that have been judged."""
 
-    chosen: Tensor  # (k,) in order
+    chosen: Tensor  # (k,) column groups, ascending
     judged: Judged  # (k, m)
 
 
 def is_complete(context: JudgingContext, known: Known | None) -> bool:
-    """Tell whether all moves are known."""
+    """True if all column groups have been judged."""
     return known is not None and len(known.chosen) == context.column_groups.count
 
 
 def judge_all(
     context: JudgingContext, stencil: Stencil | None = None, known: Known | None = None
 ) -> Iterator[tuple[Tensor, Judged]]:
-    """Yield moves and the verdicts on their entries, a few moves at a time and in order, until all are judged.
+    """Yield column groups (C,) and the verdicts on their entries (C, m), in order, until all groups are judged.
 
-    `walk` is that of all moves by the first steps, where they have been taken.
+    `stencil` holds samples of all column groups at the first steps, if they exist; `known` are earlier verdicts.
     """
-    patience = Patience()
+    history = Patience()
     if stencil is not None:
-        yield stencil.chosen, _judge(context, stencil, patience)
+        yield stencil.chosen, _judge(context, stencil, history)
         return
-    every = torch.arange(context.column_groups.count, device=context.sampled.point.device)
+    all_groups = torch.arange(context.column_groups.count, device=context.sampled.point.device)
     if known is not None and is_complete(context, known):
-        yield every, known.judged
+        yield all_groups, known.judged
         return
-    for chosen in chunks(every, richardson.DEPTH * context.width):
+    for chosen in chunks(all_groups, richardson.DEPTH * context.width):
         yield (
             chosen,
-            judge_moves(context, chosen, patience) if known is None else _beside(context, chosen, patience, known),
+            judge_moves(context, chosen, history) if known is None else _judge_unknown(context, chosen, history, known),
         )
 
 
-def judge_moves(context: JudgingContext, chosen: Tensor, patience: Patience) -> Judged:
-    """Judge all entries of the moves (C,): the cheap pass for all, the thorough one for those in doubt."""
+def judge_moves(context: JudgingContext, chosen: Tensor, history: Patience) -> Judged:
+    """Judge all entries of column groups (C,): three steps for all, the ladder for those in doubt."""
     return _judge(
         context,
         sample_stencil(context.sampled, context.column_groups, chosen, richardson.steps(context.lengths)),
-        patience,
+        history,
     )
 
 
-def _beside(context: JudgingContext, chosen: Tensor, patience: Patience, known: Known) -> Judged:
-    """Judge the moves that are not known, and return the verdicts on all of them."""
-    mine = torch.isin(known.chosen, chosen)
-    if not any_set(mine):
-        return judge_moves(context, chosen, patience)
+def _judge_unknown(context: JudgingContext, chosen: Tensor, history: Patience, known: Known) -> Judged:
+    """Judge the column groups that are not known yet, and return the verdicts on all of `chosen`."""
+    is_chosen = torch.isin(known.chosen, chosen)
+    if not any_set(is_chosen):
+        return judge_moves(context, chosen, history)
     rest = chosen[~torch.isin(chosen, known.chosen)]
-    told = of_rows(known.judged, mine)
+    judged = of_rows(known.judged, is_chosen)
     if not len(rest):
-        return told
-    order = torch.cat([known.chosen[mine], rest]).argsort()
-    return of_rows(stacked([told, judge_moves(context, rest, patience)]), order)
+        return judged
+    order = torch.cat([known.chosen[is_chosen], rest]).argsort()
+    return of_rows(stacked([judged, judge_moves(context, rest, history)]), order)
 
 
-def _judge(context: JudgingContext, stencil: Stencil, patience: Patience) -> Judged:
+def _judge(context: JudgingContext, stencil: Stencil, history: Patience) -> Judged:
+    """Return the verdicts on the column groups of a stencil.
+
+    Of many clear mismatches of one size, the ladder judges a sample. If it confirms all of these, the others only need
+    the confirmation of smaller steps.
+    """
     first, chosen = first_look(context, stencil), stencil.chosen
     if not any_set(first.doubt):
         return first.judged
     judged = copy_of(first.judged)
-    left = _left_by_other_steps(context, chosen, first, judged)
-    accused = [left & kind for kind in accusations(context, first)]
-    early = [kind.first(mine) for kind, mine in zip(patience.kinds, accused, strict=True)]
-    later = [mine & ~climbing for mine, climbing in zip(accused, early, strict=True)]
-    unclear = left & ~torch.stack(accused).any(dim=0)
-    _climb_all(context, chosen, [unclear, *early], judged)
-    spared = torch.zeros_like(left)
-    for kind, climbed, mine in zip(patience.kinds, early, later, strict=True):
-        kind.learn(climbed, judged)
-        if kind.lasts():
-            spared |= mine
-    _climb(context, chosen, torch.stack(later).any(dim=0) & ~seen_twice(context, chosen, first, spared), judged)
+    in_doubt = _left_by_other_steps(context, chosen, first, judged)
+    accused = [in_doubt & size_class for size_class in accusations(context, first)]
+    sampled = [size_class.first(mask) for size_class, mask in zip(history.kinds, accused, strict=True)]
+    remaining = [mask & ~sample for mask, sample in zip(accused, sampled, strict=True)]
+    other = in_doubt & ~torch.stack(accused).any(dim=0)
+    _judge_sets_by_ladder(context, chosen, [other, *sampled], judged)
+    confirmed = torch.zeros_like(in_doubt)
+    for size_class, sample, mask in zip(history.kinds, sampled, remaining, strict=True):
+        size_class.learn(sample, judged)
+        if size_class.lasts():
+            confirmed |= mask
+    _apply_ladder(
+        context, chosen, torch.stack(remaining).any(dim=0) & ~seen_twice(context, chosen, first, confirmed), judged
+    )
     return judged
 
 
-def _climb_all(context: JudgingContext, chosen: Tensor, parts: list[Tensor], judged: Judged) -> None:
-    """Climb for some sets of entries, together where they are few: what moves beside an entry tells more about it."""
-    whole = torch.stack(parts).any(dim=0)
-    rows, outputs = span(whole)
-    for part in [whole] if len(rows) * len(outputs) <= _TOGETHER else parts:
-        _climb(context, chosen, part, judged)
+def _judge_sets_by_ladder(context: JudgingContext, chosen: Tensor, parts: list[Tensor], judged: Judged) -> None:
+    """Judge sets of entries by the ladder; together if they are few, since neighbouring entries help to judge one."""
+    union = torch.stack(parts).any(dim=0)
+    rows, outputs = span(union)
+    for part in [union] if len(rows) * len(outputs) <= _ONE_LADDER else parts:
+        _apply_ladder(context, chosen, part, judged)
 
 
-def _climb(context: JudgingContext, chosen: Tensor, doubt: Tensor, judged: Judged) -> None:
-    """Put in their place the verdicts of the thorough pass on entries in doubt (C, m)."""
+def _apply_ladder(context: JudgingContext, chosen: Tensor, doubt: Tensor, judged: Judged) -> None:
+    """Write the verdicts of the ladder on entries in doubt (C, m) to `judged`."""
     rows = doubt.any(dim=1).nonzero().squeeze(1)
-    for some in chunks(rows, 2 * DEPTH * context.width):
-        outputs = doubt[some].any(dim=0).nonzero().squeeze(1)  # those that are in doubt for these moves
-        put(judged, doubt, some, outputs, judge_by_ladder(focused(context, outputs), chosen[some]))
+    for part in chunks(rows, 2 * DEPTH * context.width):
+        outputs = doubt[part].any(dim=0).nonzero().squeeze(1)  # in doubt for these column groups
+        put(judged, doubt, part, outputs, judge_by_ladder(focused(context, outputs), chosen[part]))
 
 
 def _left_by_other_steps(context: JudgingContext, chosen: Tensor, first: First, judged: Judged) -> Tensor:
-    """Return what stays in doubt after another look; the verdicts on the rest are put in their place.
+    """Return the mask of entries still in doubt at other steps, (C, m); write the verdicts on the rest to `judged`.
 
-    Most functions that leave a doubt vary, or have a kink, within the first look's steps: they are seen from closer by.
-    Of the others most were drowned by rounding, and if they hardly bend they are seen from farther off.
+    Most functions in doubt vary, or have a kink, within the first steps: these are sampled at smaller steps. Most
+    others are dominated by rounding: if they hardly bend, they are sampled at larger steps.
     """
     rows, outputs = span(first.doubt)
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
-    near, some = focused(context, outputs), chosen[rows]
+    near, near_chosen = focused(context, outputs), chosen[rows]
     doubt, bends, code = first.doubt[place], first.bends[place], first.judged.code[place]
     closer, farther = richardson.closer_steps(context.lengths), halving_steps(context.lengths)
-    loud = is_noise_limited(_noise_of(near, some, closer), near.claimed[some].abs())
-    blurred = doubt & (bends | (code != Code.MISMATCH)) & ~loud
-    faint = doubt & loud & ~bends & (code == Code.MATCH)
-    left = first.doubt
-    for look, steps, unsure in ((first_look, closer, blurred), (look_from_afar, farther, faint)):
-        if any_set(unsure):
-            own, seen = span(unsure)
-            nearest = focused(near, seen)
-            again = look(nearest, sample_stencil(nearest.sampled, nearest.column_groups, some[own], steps))
+    noisy = is_noise_limited(_noise_of(near, near_chosen, closer), near.claimed[near_chosen].abs())
+    unsure_closer = doubt & (bends | (code != Code.MISMATCH)) & ~noisy
+    unsure_farther = doubt & noisy & ~bends & (code == Code.MATCH)
+    remaining = first.doubt
+    for judge, steps, selected in ((first_look, closer, unsure_closer), (look_from_afar, farther, unsure_farther)):
+        if any_set(selected):
+            picked, picked_outputs = span(selected)
+            nearest = focused(near, picked_outputs)
+            again = judge(nearest, sample_stencil(nearest.sampled, nearest.column_groups, near_chosen[picked], steps))
             clear = ~again.doubt
-            if look is look_from_afar:  # finer steps have more noise than is left here
-                best = again.judged.bar <= _noise_of(nearest, some[own], steps)
-                clear |= best & (again.judged.code == Code.MATCH) & ~again.bends
-            settled = torch.zeros_like(left)
-            settled[rows[own].unsqueeze(1), outputs[seen]] = unsure[own.unsqueeze(1), seen] & clear
-            put(judged, settled, rows[own], outputs[seen], again.judged)
-            left = left & ~settled
-    return left
+            if judge is look_from_afar:  # finer steps would have more noise than this bar
+                noise_limited = again.judged.bar <= _noise_of(nearest, near_chosen[picked], steps)
+                clear |= noise_limited & (again.judged.code == Code.MATCH) & ~again.bends
+            settled = torch.zeros_like(remaining)
+            settled[rows[picked].unsqueeze(1), outputs[picked_outputs]] = (
+                selected[picked.unsqueeze(1), picked_outputs] & clear
+            )
+            put(judged, settled, rows[picked], outputs[picked_outputs], again.judged)
+            remaining = remaining & ~settled
+    return remaining
 
 
 def _noise_of(context: JudgingContext, chosen: Tensor, steps: Steps) -> Tensor:
-    """Return what noise may change in the differences at the finest of these steps, (C, m)."""
+    """Return the effect of noise on the differences at the finest of these steps, (C, m)."""
     return NOISE_FACTOR * context.noise.level / owned(context.column_groups, chosen, steps.base * steps.factors[-1])

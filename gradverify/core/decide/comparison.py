@@ -1,4 +1,4 @@
-"""Judged moves added up without keeping them: counts, extremes, and the worst entries of every block."""
+"""Verdicts accumulated over column groups: counts, extremes, and the worst entries of every block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradverify.core.forward.sampler import places
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.magnitudes import any_set
 
-KEPT = 4_000_000  # entries of a Jacobian that are kept whole for a diagnosis
+KEPT = 4_000_000  # entries up to which the whole Jacobian is kept, for the diagnosis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class DenseEntries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPart:
-    """Some moves as they were judged, each (C, m)."""
+    """Some column groups with their verdicts, each (C, m)."""
 
     column_of: Tensor
     claimed: Tensor
@@ -41,34 +41,34 @@ class JudgedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What the comparison of two Jacobians has to say."""
+    """The result of comparing the claimed with the numeric Jacobian."""
 
-    entries: int  # compared
+    entries: int  # number of entries compared
     counts: Counter[Code]
-    groups: tuple[Entries, ...]  # of every block and verdict other than match
+    groups: tuple[Entries, ...]  # one for every block and verdict other than match
     max_error: float
     max_error_bar: float
     detection_limit: float | None
     vacuous: bool  # both Jacobians are zero in every entry
-    parts: tuple[JudgedPart, ...]  # what was judged, for `measured`; empty where there are too many entries to keep
-    at_least: bool = False  # what differs was found by search, and there may be more
-    sums: int = 0  # random sums compared in place of single entries
-    ties: tuple[Tie, ...] = ()  # what is said of entries that are astray
-    unnamed: tuple[tuple[Block, Block], ...] = ()  # outputs and inputs whose sums differ, without a known wrong entry
+    parts: tuple[JudgedPart, ...]  # all verdicts, for `dense_entries`; empty if there are too many entries to keep
+    at_least: bool = False  # wrong entries were found by a search that may have missed others
+    sums: int = 0  # number of random sums compared in place of single entries
+    ties: tuple[Tie, ...] = ()  # directions in which rows at a kink are no subgradients
+    unnamed: tuple[tuple[Block, Block], ...] = ()  # (outputs, inputs) whose sums differ, without a known wrong entry
 
     @property
     def wrong(self) -> int:
-        """How many entries are."""
+        """Number of wrong entries."""
         return sum(self.counts[code] for code in WRONG)
 
 
 def is_accepted(comparison: Comparison) -> bool:
-    """Tell whether every entry is as it should be."""
+    """True if every entry has an accepted verdict."""
     return all(code in ACCEPTED for code, count in comparison.counts.items() if count)
 
 
 class ComparisonBuilder:
-    """Adds up judged moves without keeping them."""
+    """Accumulates the verdicts on column groups."""
 
     def __init__(self, context: JudgingContext, keep: int) -> None:
         self._context = context
@@ -80,7 +80,7 @@ class ComparisonBuilder:
         self._parts: list[JudgedPart] = []
 
     def add(self, chosen: Tensor, judged: Judged) -> None:
-        """Add the verdicts on the entries of the moves (C,)."""
+        """Add the verdicts on the entries of column groups (C,)."""
         column_of, claimed = self._context.column_groups.column_of, self._context.claimed
         if len(chosen) < self._context.column_groups.count:
             column_of, claimed = column_of[chosen], claimed[chosen]
@@ -96,7 +96,7 @@ class ComparisonBuilder:
             self._parts.append(JudgedPart(column_of=column_of, claimed=claimed, judged=judged))
 
     def comparison(self) -> Comparison:
-        """Return what has been added up; entries that no move owns are zero on both sides, and match."""
+        """Return the accumulated comparison; entries in no column group are zero in both Jacobians, and match."""
         self._counts[Code.MATCH] = self._size - sum(
             count for code, count in self._counts.items() if code is not Code.MATCH
         )
@@ -116,11 +116,16 @@ class ComparisonBuilder:
         inputs = column_of[rows, outputs]
         standing = places(self._context.sampled, outputs)
         for wrt in self._context.sampled.inputs:
-            by = inside(wrt, inputs)
+            in_input = inside(wrt, inputs)
             for of in self._context.sampled.outputs:
-                mine = by & inside(of, standing)
-                if any_set(mine):
-                    spots = Places(rows=rows[mine], outputs=outputs[mine], inputs=inputs[mine], standing=standing[mine])
+                in_block = in_input & inside(of, standing)
+                if any_set(in_block):
+                    spots = Places(
+                        rows=rows[in_block],
+                        outputs=outputs[in_block],
+                        inputs=inputs[in_block],
+                        standing=standing[in_block],
+                    )
                     self._merge(entries_of(self._context, code, of, wrt, chosen, judged, spots, self._keep))
 
     def _merge(self, found: Entries) -> None:
@@ -130,7 +135,7 @@ class ComparisonBuilder:
 
 
 def matching(extremes: Extremes, entries: int, parts: tuple[JudgedPart, ...]) -> Comparison:
-    """Return the comparison of so many entries that all match."""
+    """Return the comparison of `entries` entries that all match."""
     return Comparison(
         entries=entries,
         counts=Counter({Code.MATCH: entries}),
@@ -144,7 +149,7 @@ def matching(extremes: Extremes, entries: int, parts: tuple[JudgedPart, ...]) ->
 
 
 def beside(rest: Comparison, matching: Comparison) -> Comparison:
-    """Return the comparison of entries of which all match that are not in `rest`."""
+    """Return the comparison of all entries: those in `rest`, and the others, which match."""
     limits = [limit for limit in (rest.detection_limit, matching.detection_limit) if limit is not None]
     return replace(
         rest,
@@ -159,7 +164,7 @@ def beside(rest: Comparison, matching: Comparison) -> Comparison:
 
 
 def summarized(context: JudgingContext, tied: Tied, settings: Settings, reconsider: Reconsider) -> Comparison:
-    """Add up the verdicts on all moves, each looked at once more."""
+    """Return the comparison of all column groups, after applying `reconsider` to the verdicts."""
     builder = ComparisonBuilder(context=context, keep=settings.max_elements)
     for chosen, judged in tied.parts:
         builder.add(chosen, reconsider(context, chosen, judged))
@@ -167,7 +172,7 @@ def summarized(context: JudgingContext, tied: Tied, settings: Settings, reconsid
 
 
 def dense_entries(comparison: Comparison, inputs: int, outputs: int) -> DenseEntries | None:
-    """Return all entries of a Jacobian with so many coordinates written out, None where they were not kept."""
+    """Return all entries of the Jacobian, each (inputs, outputs), or None if they were not kept."""
     if not comparison.parts:
         return None
     like = comparison.parts[0].claimed
@@ -179,9 +184,9 @@ def dense_entries(comparison: Comparison, inputs: int, outputs: int) -> DenseEnt
     )
     for part in comparison.parts:
         rows, places = (part.column_of >= 0).nonzero(as_tuple=True)
-        spot = (part.column_of[rows, places], places)
-        whole.claimed[spot] = part.claimed[rows, places]
-        whole.numeric[spot] = part.judged.numeric[rows, places]
-        whole.bar[spot] = part.judged.bar[rows, places]
-        whole.code[spot] = part.judged.code[rows, places]
+        index = (part.column_of[rows, places], places)
+        whole.claimed[index] = part.claimed[rows, places]
+        whole.numeric[index] = part.judged.numeric[rows, places]
+        whole.bar[index] = part.judged.bar[rows, places]
+        whole.code[index] = part.judged.code[rows, places]
     return whole

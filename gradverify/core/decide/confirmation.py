@@ -1,4 +1,4 @@
-"""Clear accusations of one kind: a sample is confirmed by the ladder, and stands for the rest."""
+"""Clear mismatches of one size: the ladder judges a sample of them, and smaller steps confirm the others."""
 
 from __future__ import annotations
 
@@ -13,77 +13,77 @@ from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.estimate.stencil import sample_stencil
 from gradverify.core.model.magnitudes import any_set
 
-_MOVES = 64  # moves with clear accusations that climb, half of those left at a time
-_ENTRIES = 1024  # clear accusations that climb at a time
-_CLEARLY = 2.0  # times what is allowed, ten error bars of it, from which on an error is clear
-_SIZES = (1e-8, 1e-6, 1e-4, 1e-2)  # of errors, beside the largest entry, where another kind begins
-_NEARER = 0.25  # of its distance from the claim: how far the derivative may be from what it was
+_COLUMN_GROUPS = 64  # column groups per size class that the ladder judges; half of the rest at a time
+_ENTRIES = 1024  # clear mismatches that the ladder judges at a time
+_CLEAR = 2.0  # times the allowed error: a larger one is clear
+_SIZES = (1e-8, 1e-6, 1e-4, 1e-2)  # error relative to the largest entry: bounds of the size classes
+_SAME = 0.25  # of the error: largest change of the numeric entry at smaller steps
 
 
 class Kind:
-    """What a comparison has seen of one kind of accusations, those of them that climbed."""
+    """State of one size class of mismatches: how many the ladder has judged, and whether it confirmed them."""
 
     def __init__(self) -> None:
-        self._moves = _MOVES
-        self._deceived = False
+        self._groups_left = _COLUMN_GROUPS
+        self._refuted = False
 
     def first(self, accused: Tensor) -> Tensor:
-        """Return those of the accusations (C, m) that climb in any case: of some moves the same outputs."""
-        rows = _some(accused.any(dim=1).nonzero().squeeze(1), max(1, self._moves // 2))
-        outputs = _some(accused[rows].any(dim=0).nonzero().squeeze(1), _ENTRIES // max(1, len(rows)))
-        early, place = torch.zeros_like(accused), (rows.unsqueeze(1), outputs)
-        early[place] = accused[place]
-        return early
+        """Return the mask of the mismatches (C, m) for the ladder to judge: the same outputs of some column groups."""
+        rows = _random_subset(accused.any(dim=1).nonzero().squeeze(1), max(1, self._groups_left // 2))
+        outputs = _random_subset(accused[rows].any(dim=0).nonzero().squeeze(1), _ENTRIES // max(1, len(rows)))
+        sampled, place = torch.zeros_like(accused), (rows.unsqueeze(1), outputs)
+        sampled[place] = accused[place]
+        return sampled
 
-    def learn(self, climbed: Tensor, judged: Judged) -> None:
-        """Learn what has become of accusations (C, m) that have climbed."""
-        self._moves -= int(climbed.any(dim=1).sum())
-        self._deceived |= any_set(judged.code[climbed] != Code.MISMATCH)
+    def learn(self, sampled: Tensor, judged: Judged) -> None:
+        """Record the verdicts of the ladder on mismatches (C, m)."""
+        self._groups_left -= int(sampled.any(dim=1).sum())
+        self._refuted |= any_set(judged.code[sampled] != Code.MISMATCH)
 
     def lasts(self) -> bool:
-        """Tell whether none of them was taken back."""
-        return not self._deceived
+        """True if the ladder has confirmed all mismatches so far."""
+        return not self._refuted
 
 
 class Patience:
-    """What a comparison has seen of each kind of accusations, see `accusations`."""
+    """State of all size classes of mismatches, see `accusations`."""
 
     def __init__(self) -> None:
         self.kinds = tuple(Kind() for _ in range(len(_SIZES) + 1))
 
 
 def accusations(context: JudgingContext, first: First) -> list[Tensor]:
-    """Return which entries of these moves are wrong by far, on a line that does not bend; (C, m) each.
+    """Return the masks of clear mismatches where the function does not bend, one mask (C, m) per size class.
 
-    Of each kind are those of one size beside the largest entry of all: what a climb takes back, as rounding inside or a
-    slight kink, is off by less than what is wrong throughout.
+    The classes keep errors that the ladder would excuse, due to rounding inside or a slight kink, apart from the larger
+    errors of a wrong formula.
     """
     judged = first.judged
-    clear = (judged.code == Code.MISMATCH) & (judged.error > _CLEARLY * judged.allowed) & ~first.bends
+    clear = (judged.code == Code.MISMATCH) & (judged.error > _CLEAR * judged.allowed) & ~first.bends
     size = judged.error / context.allowance.largest
-    kind = torch.bucketize(size, torch.tensor(_SIZES, dtype=size.dtype, device=size.device))
-    return [clear & (kind == number) for number in range(len(_SIZES) + 1)]
+    size_class = torch.bucketize(size, torch.tensor(_SIZES, dtype=size.dtype, device=size.device))
+    return [clear & (size_class == number) for number in range(len(_SIZES) + 1)]
 
 
 def seen_twice(context: JudgingContext, chosen: Tensor, first: First, accused: Tensor) -> Tensor:
-    """Tell for which accusations (C, m) the derivative is the same from closer by, and as far from the claim."""
+    """Mask of the mismatches (C, m) whose numeric entry is the same at smaller steps."""
     if not any_set(accused):
         return accused
     rows, outputs = span(accused)
-    near, place = focused(context, outputs), (rows.unsqueeze(1), outputs.unsqueeze(0))
+    selected, place = focused(context, outputs), (rows.unsqueeze(1), outputs.unsqueeze(0))
     closer = richardson.closer_steps(context.lengths)
-    again = first_look(near, sample_stencil(near.sampled, near.column_groups, chosen[rows], closer))
-    apart = (again.judged.numeric - first.judged.numeric[place]).abs()
-    same = apart <= BAR_FACTOR * (again.judged.bar + first.judged.bar[place])
-    same &= apart <= _NEARER * first.judged.error[place]
-    twice = torch.zeros_like(accused)
-    twice[place] = accused[place] & same & ~again.bends
-    return twice
+    again = first_look(selected, sample_stencil(selected.sampled, selected.column_groups, chosen[rows], closer))
+    change = (again.judged.numeric - first.judged.numeric[place]).abs()
+    same = change <= BAR_FACTOR * (again.judged.bar + first.judged.bar[place])
+    same &= change <= _SAME * first.judged.error[place]
+    confirmed = torch.zeros_like(accused)
+    confirmed[place] = accused[place] & same & ~again.bends
+    return confirmed
 
 
-def _some(places: Tensor, most: int) -> Tensor:
-    """Return so many of the places, in order, drawn at random since what is wrong may repeat itself, or all of them."""
-    if len(places) <= most:
-        return places
-    drawn = torch.randperm(len(places), generator=torch.Generator().manual_seed(most))[:most]
-    return places[drawn.sort().values.to(places.device)]
+def _random_subset(indices: Tensor, limit: int) -> Tensor:
+    """Return `limit` random ones of the indices, in order; all if there are no more. Errors may be periodic."""
+    if len(indices) <= limit:
+        return indices
+    drawn = torch.randperm(len(indices), generator=torch.Generator().manual_seed(limit))[:limit]
+    return indices[drawn.sort().values.to(indices.device)]

@@ -1,4 +1,4 @@
-"""What entries are judged with: the samples, their noise, the length scales, and what backward claims."""
+"""The data that entries are judged with: sampler, noise, length scales, claimed Jacobian and tolerances."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import Sampler, magnitudes
 from gradverify.core.forward.step_noise import lasting
 
-_LEAST = 8.0  # times the smallest number of backward's dtype, which what underflows inside may leave
+_UNDERFLOW = 8.0  # times the smallest number of backward's dtype: error that underflow may cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingContext:
-    """What is needed to judge columns: the sampled forward, its noise and scales, and the claimed Jacobian."""
+    """Sampled forward, its noise and length scales, claimed Jacobian and tolerances."""
 
     sampled: Sampler
     noise: Noise
     lengths: LengthScales
     column_groups: ColumnGroups
-    claimed: Tensor  # (M, m): what backward claims of each output and the coordinate that owns it in each move
+    claimed: Tensor  # (M, m): the claim for each output and its column in each column group
     allowance: EntryTolerance
-    loudest: Callable[[], Tensor]  # () -> (m,), of many outputs at once: see `lasting`
-    finely: Callable[[], Tensor]  # () -> (m,) bool, likewise: see `noise.moves_finely`
+    loudest: Callable[[], Tensor]  # () -> (m,) lasting noise, measured once for all outputs: see `step_noise.lasting`
+    finely: Callable[[], Tensor]  # () -> (m,) bool, measured once: see `noise.moves_finely`
 
     @property
     def width(self) -> int:
-        """How many numbers a move takes: those of a point, and of the outputs looked at there."""
+        """Numbers in one sample: the coordinates of a point and of the outputs looked at."""
         return self.sampled.value.numel() + self.sampled.point.numel()
 
 
@@ -51,7 +51,7 @@ def judging_context(
     claimed: Tensor,
     settings: Settings,
 ) -> JudgingContext:
-    """Put together what every move is judged with; `claimed` is (M, m)."""
+    """Return the context for all column groups; `claimed` is (M, m)."""
     size = size_of(claimed)
     largest = magnitudes(sampled, size.amax(dim=0)) if len(claimed) else sampled.value
     return JudgingContext(
@@ -69,9 +69,9 @@ def judging_context(
 def allowance_of(
     sampled: Sampler, step: Tensor, column_groups: ColumnGroups, size: Tensor, largest: Tensor, settings: Settings
 ) -> EntryTolerance:
-    """Return what the tolerances leave for every entry, whose claims are of that size, (M, m).
+    """Return the tolerances of every entry; `size` (M, m) is the magnitude of the claims.
 
-    `step` (n,) is what steps go by, and `largest` () or (m,) the largest that is claimed of each output tensor.
+    `step` (n,) are the length scales of the steps, `largest` () or (m,) is the largest claim for each output tensor.
     """
     return EntryTolerance(
         rtol=relative_tolerance(settings.tolerances, sampled.dtypes),
@@ -85,17 +85,17 @@ def allowance_of(
 
 
 def floor_of(sampled: Sampler, settings: Settings) -> float:
-    """Return the part of what is allowed that is the same for all entries."""
-    return (settings.tolerances.atol or 0.0) + _LEAST * sampled.least
+    """Return the part of the absolute tolerance that is the same for all entries."""
+    return (settings.tolerances.atol or 0.0) + _UNDERFLOW * sampled.least
 
 
 def size_of(claimed: Tensor) -> Tensor:
-    """Return how large claims are, zero where they are no number."""
+    """Return the magnitude of the claims, 0 where they are not finite."""
     return claimed.abs().nan_to_num_(0.0, 0.0, 0.0)
 
 
 def focused(context: JudgingContext, outputs: Tensor | slice) -> JudgingContext:
-    """Return the bench with some of the outputs only, given by their numbers."""
+    """Return the context restricted to some of the outputs, given by index."""
     if isinstance(outputs, slice) and outputs == slice(0, context.sampled.value.numel()):
         return context
     column_groups = of_outputs(context.column_groups, outputs)
@@ -114,14 +114,14 @@ def focused(context: JudgingContext, outputs: Tensor | slice) -> JudgingContext:
 
 
 def of_moves(allowance: EntryTolerance, chosen: Tensor) -> EntryTolerance:
-    """Return the allowance of some of the moves, which are in order."""
+    """Return the tolerances of some column groups, given in ascending order."""
     if len(chosen) == len(allowance.beside):
         return allowance
     return part_of(allowance, chosen, slice(None))
 
 
 def part_of(allowance: EntryTolerance, column_groups: Tensor | slice, outputs: Tensor | slice) -> EntryTolerance:
-    """Return the allowance of some of the moves and some of the outputs, one of which is a slice."""
+    """Return the tolerances of some column groups and outputs; at least one of the two is a slice."""
     return EntryTolerance(
         rtol=allowance.rtol,
         floor=allowance.floor,
@@ -133,49 +133,49 @@ def part_of(allowance: EntryTolerance, column_groups: Tensor | slice, outputs: T
     )
 
 
-Reconsider = Callable[[JudgingContext, Tensor, Judged], Judged]  # another look at the verdicts on some moves
+Reconsider = Callable[[JudgingContext, Tensor, Judged], Judged]  # changes verdicts on column groups (C,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredProblem:
-    """A problem measured out."""
+    """A problem with its sampler, backward and length scales."""
 
     sampled: Sampler
     backward: Backward
     lengths: LengthScales
-    open: Callable[[], InitialSamples]  # asks the first questions, once: where they are not needed, they cost nothing
+    open: Callable[[], InitialSamples]  # takes the initial samples on the first call, and returns the same afterwards
 
     @property
     def opening(self) -> InitialSamples:
-        """What the first questions have shown."""
+        """The initial samples; taken on first access."""
         return self.open()
 
     @property
     def noise(self) -> Noise:
-        """A bound on each output's own error."""
+        """A bound on each output's own error; takes the initial samples."""
         return self.opening.noise
 
     @property
     def entries(self) -> int:
-        """How many entries the Jacobian has."""
+        """Number of entries of the Jacobian."""
         return self.sampled.point.numel() * self.sampled.value.numel()
 
 
 def measure_problem(steady: Repeatable, settings: Settings) -> MeasuredProblem:
-    """Measure a problem out; raises EvaluationError."""
-    around, lengths = steady.sampled, scales(steady.sampled)
+    """Return the measured problem; raises EvaluationError."""
+    sampled, lengths = steady.sampled, scales(steady.sampled)
     backward = reverse(steady.problem, steady.tape, settings.seed)
-    first = cache(lambda: opening(around, lengths, settings.seed))
-    return MeasuredProblem(sampled=around, backward=backward, lengths=lengths, open=first)
+    initial = cache(lambda: opening(sampled, lengths, settings.seed))
+    return MeasuredProblem(sampled=sampled, backward=backward, lengths=lengths, open=initial)
 
 
 def focused_problem(measured: MeasuredProblem, outputs: Tensor, settings: Settings) -> MeasuredProblem:
-    """Return the ground of some of the outputs only, given by their numbers."""
+    """Return the problem restricted to some of the outputs, given by index."""
     sampled = sampler.focused(measured.sampled, outputs)
     return replace(measured, sampled=sampled, open=cache(lambda: opening(sampled, measured.lengths, settings.seed)))
 
 
 def as_judged(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
-    """Leave the verdicts as they are: the Reconsider of order 1."""
+    """Return the verdicts unchanged: the Reconsider of order 1."""
     del context, chosen
     return judged

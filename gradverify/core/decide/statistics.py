@@ -19,7 +19,7 @@ from gradverify.core.model.memory import rows_at_once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entries:
-    """The entries of one block that got the same verdict: the worst of them, and how many there are."""
+    """The entries of one block with the same verdict: their number, and the worst of them."""
 
     code: Code
     of: Block
@@ -40,29 +40,29 @@ class Entries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where entries stand, each (k,)."""
+    """Indices of entries, each (k,)."""
 
-    rows: Tensor  # in the judged chunk
-    outputs: Tensor  # number of the output among those looked at
-    inputs: Tensor  # coordinate of the input
-    standing: Tensor  # coordinate of the output
+    rows: Tensor  # index of the column group in the judged chunk
+    outputs: Tensor  # index of the output among those looked at
+    inputs: Tensor  # input coordinate
+    standing: Tensor  # output coordinate
 
 
 def entries_of(
     context: JudgingContext, code: Code, of: Block, wrt: Block, chosen: Tensor, judged: Judged, spots: Places, keep: int
 ) -> Entries:
-    """Return the entries of one block that stand at these spots and got this verdict, the `keep` worst of them."""
-    spot = (spots.rows, spots.outputs)
-    worst = _badness(judged.error[spot], judged.allowed[spot]).argsort(descending=True, stable=True)[:keep]
+    """Return the entries of one block at these indices, all with verdict `code`; keeps the `keep` worst."""
+    index = (spots.rows, spots.outputs)
+    worst = _badness(judged.error[index], judged.allowed[index]).argsort(descending=True, stable=True)[:keep]
     rows, outputs, inputs = spots.rows[worst], spots.outputs[worst], spots.inputs[worst]
-    standing, owners = ((spots.standing - of.start) // of.step, (spots.inputs - wrt.start) // wrt.step)
+    in_output, in_input = ((spots.standing - of.start) // of.step, (spots.inputs - wrt.start) // wrt.step)
     return Entries(
         code=code,
         of=of,
         wrt=wrt,
         total=len(spots.rows),
-        outputs=torch.unique(standing),
-        inputs=torch.unique(owners),
+        outputs=torch.unique(in_output),
+        inputs=torch.unique(in_input),
         output=(spots.standing[worst] - of.start) // of.step,
         input=(inputs - wrt.start) // wrt.step,
         value=context.sampled.point[inputs],
@@ -76,8 +76,8 @@ def entries_of(
 
 
 def worst_of(known: Entries, found: Entries, keep: int) -> Entries:
-    """Return both as one, the `keep` worst of them."""
-    joined = {name: torch.cat([getattr(known, name), getattr(found, name)]) for name in _COLUMNS}
+    """Return both sets of entries as one; keeps the `keep` worst."""
+    joined = {name: torch.cat([getattr(known, name), getattr(found, name)]) for name in _PER_ENTRY}
     order = _badness(joined["error"], joined["allowed"]).argsort(descending=True, stable=True)[:keep]
     return Entries(
         code=known.code,
@@ -91,27 +91,27 @@ def worst_of(known: Entries, found: Entries, keep: int) -> Entries:
 
 
 def inside(block: Block, coordinates: Tensor) -> Tensor:
-    """Tell which coordinates (k,) belong to a block; (k,)."""
+    """Mask of coordinates (k,) that belong to a block; (k,)."""
     return (coordinates >= block.start) & (coordinates < block.stop) & ((coordinates - block.start) % block.step == 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extremes:
-    """Those of all entries seen so far."""
+    """Largest values over the entries judged so far."""
 
     error: float = 0.0
     bar: float = 0.0
-    limit: float = -math.inf  # the largest relative error that is allowed in an entry that matters; of none, -inf
+    limit: float = -math.inf  # largest relative error allowed to a significant entry; -inf if there is none
     vacuous: bool = True  # both Jacobians are zero in every entry
 
     @property
     def detection_limit(self) -> float | None:
-        """The limit, None where no entry matters."""
+        """The largest relative error allowed to a significant entry; None if there is none."""
         return None if self.limit == -math.inf else self.limit
 
 
 def with_extremes(known: Extremes, claimed: Tensor, judged: Judged, allowance: EntryTolerance) -> Extremes:
-    """Return the extremes with those of more entries (C, m), of which there is at least one."""
+    """Return the extremes including further entries (C, m), at least one."""
     agreed, high = agrees(judged), rows_at_once(claimed)
     for top in range(0, len(claimed), high):
         rows = slice(top, top + high)
@@ -121,7 +121,7 @@ def with_extremes(known: Extremes, claimed: Tensor, judged: Judged, allowance: E
 
 
 def wider(one: Extremes, other: Extremes) -> Extremes:
-    """Return the extremes of both."""
+    """Return the extremes of both sets of entries."""
     return Extremes(
         error=max(one.error, other.error),
         bar=max(one.bar, other.bar),
@@ -131,25 +131,25 @@ def wider(one: Extremes, other: Extremes) -> Extremes:
 
 
 def _badness(error: Tensor, allowed: Tensor) -> Tensor:
-    """Return how far an error exceeds what is allowed; not-a-number counts as worst."""
+    """Return error / allowed; inf if that is nan."""
     return (error / allowed.clamp(min=torch.finfo(torch.float64).tiny)).nan_to_num(torch.inf)
 
 
 def _extremes_of(claimed: Tensor, judged: Judged, beside: Tensor, *, agreed: bool) -> Extremes:
-    """Return those of entries of which all match, or not."""
-    measured = judged.numeric.abs()  # nothing, within its bar: rounding in place of a zero is of no size
-    size = torch.maximum(claimed.abs(), measured.masked_fill_(measured <= judged.bar, 0.0))
-    telling = is_significant(size, beside).logical_and_(size < torch.inf)
+    """Return the extremes of entries (C, m); `agreed` is True if all of them match."""
+    numeric = judged.numeric.abs()  # an entry within its bar of zero counts as zero
+    size = torch.maximum(claimed.abs(), numeric.masked_fill_(numeric <= judged.bar, 0.0))
+    significant = is_significant(size, beside).logical_and_(size < torch.inf)
     error, bar = judged.error, judged.bar
     if not agreed:
         code = judged.code
-        plain = (code == Code.MATCH) | (code == Code.MISMATCH) | (code == Code.NOT_A_SUBGRADIENT)
-        error, bar = (torch.where(plain, values, -torch.inf) for values in (error, bar))
-        telling &= plain
-    limits = (judged.allowed / size).masked_fill_(telling.logical_not_(), -torch.inf)
+        decided = (code == Code.MATCH) | (code == Code.MISMATCH) | (code == Code.NOT_A_SUBGRADIENT)
+        error, bar = (torch.where(decided, values, -torch.inf) for values in (error, bar))
+        significant &= decided
+    limits = (judged.allowed / size).masked_fill_(significant.logical_not_(), -torch.inf)
     largest, widest, limit = torch.stack([error.amax(), bar.amax(), limits.amax()]).tolist()
-    vacuous = limit == -math.inf and not any_set(size > 0)  # what has a limit is of some size
+    vacuous = limit == -math.inf and not any_set(size > 0)  # a limit implies a nonzero entry
     return Extremes(error=largest, bar=widest, limit=limit, vacuous=vacuous)
 
 
-_COLUMNS = ("output", "input", "value", "analytic", "numeric", "bar", "error", "allowed", "reason")
+_PER_ENTRY = ("output", "input", "value", "analytic", "numeric", "bar", "error", "allowed", "reason")

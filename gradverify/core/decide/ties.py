@@ -1,10 +1,10 @@
-"""Claims at a kink judged together: a row of values, each between its one-sided derivatives, that no piece explains.
+"""Claims at a kink judged by row: each lies between its one-sided derivatives, but the row is no subgradient.
 
-What backward returns at a kink should lie in the convex hull of the derivatives of the smooth pieces that meet there
-(Clarke's generalised gradient), and so in their affine hull. That is, along any direction in which all pieces have one
-and the same derivative, backward must have that one too: both inputs of a maximum rise together, and so does it. Such
-directions are combinations of a few random ones, found where the derivatives of pieces close by do not differ, and
-believed when new points around, and both sides of the point itself, show the same. Nothing else accuses.
+The claims at a kink should lie in the convex hull of the gradients of the smooth pieces that meet there (Clarke's
+generalised gradient), and so in their affine hull. That is, along a direction in which all pieces have the same
+derivative, the claim must have it too. For example, a maximum rises with its two tied inputs if these rise together.
+Such directions are combinations of a few random ones along which the derivatives of nearby pieces do not differ. A row
+is wrong only if further nearby points, and both sides of the point itself, show the same derivative.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from gradverify.core.forward.sampler import Sampler, along, places
 from gradverify.core.model.generators import scattered
 from gradverify.core.model.magnitudes import any_set
 
-_AGAIN = 4  # of the points at which an accusation is looked at again, on each of the lines through the point
-_ASIDE = 2.0**-3  # how far these points are off their line
-_GAPS = 256  # places among the others that the inputs of a row are put in, at most
-_ROWS = 4096  # outputs looked at, at most
-_NONE = 1e-6  # of the largest part of a direction: nothing
+_CONFIRMATIONS = 4  # points on each side of each line through the point at which a wrong row is confirmed
+_ASIDE = 2.0**-3  # relative distance of these points from their line
+_RANKS = 256  # ranks among the other inputs that the inputs of a row are put at
+_ROWS = 4096  # outputs examined
+_ZERO = 1e-6  # of the direction's largest entry: smaller entries count as zero
 
-Parts = list[tuple[Tensor, Judged]]  # moves, and the verdicts on their entries
+Parts = list[tuple[Tensor, Judged]]  # column groups (C,), and the verdicts on their entries (C, m)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tie:
-    """A direction along which the function is smooth although its coordinates have kinks, and backward is wrong."""
+    """A direction, at a kink, in which the function has a derivative and the claim differs from it."""
 
     output: int  # coordinate
     inputs: tuple[int, ...]  # coordinates
-    direction: tuple[float, ...]  # how far each of them moves
-    rise: float  # what the output changes by
-    claimed: float  # what backward says
+    direction: tuple[float, ...]  # displacement of each input
+    rise: float  # numeric derivative of the output along the direction
+    claimed: float  # claimed derivative along the direction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tied:
-    """The verdicts after rows were looked at as a whole, and what they are founded on."""
+    """The verdicts after judging whole rows, and the directions in which rows are wrong."""
 
     parts: Parts
     ties: tuple[Tie, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Proof:
-    """What the pieces say of a row along its direction."""
+class _WrongRow:
+    """The derivatives of a row along its direction: numeric, claimed, and their uncertainty."""
 
     row: Row
     rise: float
@@ -64,34 +64,34 @@ class _Proof:
 
 
 def judge_together(context: JudgingContext, parts: Parts, seed: int) -> Tied:
-    """Accuse kinked entries, each fine alone, whose row as a whole is the gradient of no piece; `parts` are all moves.
+    """Turn accepted entries at kinks into NOT_A_SUBGRADIENT if their row is no subgradient; `parts` cover all groups.
 
-    Costs nothing where no output has several kinked inputs, else 48 forwards, and some 80 before it accuses.
+    Costs nothing if no output has several inputs at a kink, otherwise 48 forwards, and about 80 more for suspect rows.
     """
-    if context.sampled.problem.order > 1 or not _fine(context) or all(agrees(judged) for _, judged in parts):
+    if context.sampled.problem.order > 1 or not _is_double(context) or all(agrees(judged) for _, judged in parts):
         return Tied(parts=parts)
-    kinked = _kinked(context, parts)
+    kinked = _accepted_at_kink(context, parts)
     rows = _rows(context, parts, kinked)
     if not len(rows):
         return Tied(parts=parts)
     generator = torch.Generator().manual_seed(seed + 5)
     near, kinked = focused(context, rows), kinked[:, rows]
-    proofs: list[_Proof] = []
+    wrong_rows: list[_WrongRow] = []
     for group in groups(near, list(suspects(near, kinked, generator))):
-        proofs += _proven(near, group, generator)
-    if not proofs:
+        wrong_rows += _confirmed(near, group, generator)
+    if not wrong_rows:
         return Tied(parts=parts)
-    marked = [(chosen, _marked(context, rows, chosen, judged, proofs)) for chosen, judged in parts]
-    return Tied(parts=marked, ties=tuple(_tie(near, proof) for proof in proofs))
+    marked = [(chosen, _with_wrong_rows(context, rows, chosen, judged, wrong_rows)) for chosen, judged in parts]
+    return Tied(parts=marked, ties=tuple(_reported(near, wrong_row) for wrong_row in wrong_rows))
 
 
-def _kinked(context: JudgingContext, parts: Parts) -> Tensor:
-    """Tell which entries are accepted at a kink; (M, m)."""
+def _accepted_at_kink(context: JudgingContext, parts: Parts) -> Tensor:
+    """Mask of entries accepted at a kink, (M, m)."""
     return (torch.cat([judged.code for _, judged in parts]) == Code.KINK) & (context.column_groups.column_of >= 0)
 
 
 def _rows(context: JudgingContext, parts: Parts, kinked: Tensor) -> Tensor:
-    """Return the outputs with several kinked inputs, of which everything else is right; (k,)."""
+    """Return the outputs with several inputs at a kink and no mismatch, (k,)."""
     several = kinked.sum(dim=0) > 1
     if not any_set(several):
         return several.nonzero().squeeze(1)
@@ -101,55 +101,55 @@ def _rows(context: JudgingContext, parts: Parts, kinked: Tensor) -> Tensor:
     return (several & right.all(dim=0)).nonzero().squeeze(1)[:_ROWS]
 
 
-def _fine(context: JudgingContext) -> bool:
-    """Tell whether the inputs can hold the steps."""
+def _is_double(context: JudgingContext) -> bool:
+    """True if all dtypes are double precision, which the steps need."""
     return context.sampled.dtypes <= {torch.float64, torch.complex128}
 
 
-def _proven(near: JudgingContext, group: Sequence[Row], generator: torch.Generator) -> Iterator[_Proof]:
-    """Yield the rows whose claim is off along their direction at every point around, and to both sides of the point.
+def _confirmed(near: JudgingContext, group: Sequence[Row], generator: torch.Generator) -> Iterator[_WrongRow]:
+    """Yield the rows whose claims are wrong along their direction at all nearby points, and on both sides of the point.
 
-    Points on the lines along which backward claims most, and off them by a little, show pieces that random points miss.
+    Points near the lines in the direction of the claims are on pieces that random points miss.
     """
     length = own_or_shared(near.lengths)
-    direction, claims, signs, alike = (torch.zeros_like(length) for _ in range(4))
+    direction, claims, signs, equal = (torch.zeros_like(length) for _ in range(4))
     for row in group:
         claimed = near.claimed[row.chosen, row.number]
         direction[row.inputs] = row.length * row.direction
         claims[row.inputs] = row.length * claimed / claimed.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
         signs[row.inputs] = row.length * claimed.sign()
-        alike[row.inputs] = row.length
-    around = [
+        equal[row.inputs] = row.length
+    displacements = [
         DISTANCE * (sign * line + _ASIDE * scattered(length, generator))
-        for line in (claims, signs, alike, direction)
+        for line in (claims, signs, equal, direction)
         for sign in (1, -1)
-        for _ in range(_AGAIN)
+        for _ in range(_CONFIRMATIONS)
     ]
-    around += [DISTANCE * scattered(length, generator) for _ in range(2 * _AGAIN)]
+    displacements += [DISTANCE * scattered(length, generator) for _ in range(2 * _CONFIRMATIONS)]
     sampled = focused(near, torch.tensor([row.number for row in group], device=length.device)).sampled
-    here = [(along(sampled, sign * STEP * direction) - sampled.value) / (sign * STEP) for sign in (1, -1)]
-    found = torch.cat([slopes(sampled, around, [direction]).squeeze(1), torch.stack(here)])
-    fits = _rises_alike(near, sampled, group)
-    if any_set(fits):
-        others = [DISTANCE * length * place for place in _among_others(near, group, generator)]
-        among = slopes(sampled, others, [direction]).squeeze(1)
-        found = torch.cat([found, torch.where(fits, among, found[-1])])
+    one_sided = [(along(sampled, sign * STEP * direction) - sampled.value) / (sign * STEP) for sign in (1, -1)]
+    found = torch.cat([slopes(sampled, displacements, [direction]).squeeze(1), torch.stack(one_sided)])
+    needs_ranks = _matches_along_all_inputs(near, sampled, group)
+    if any_set(needs_ranks):
+        at_ranks = [DISTANCE * length * place for place in _at_ranks(near, group, generator)]
+        rank_slopes = slopes(sampled, at_ranks, [direction]).squeeze(1)
+        found = torch.cat([found, torch.where(needs_ranks, rank_slopes, found[-1])])
     for place, row in enumerate(group):
-        mine = found[:, place] / row.length
+        derivatives = found[:, place] / row.length
         terms = near.claimed[row.chosen, row.number] * row.direction
-        size = max(float(terms.abs().sum()), float(mine.abs().max()), row.least)
+        size = max(float(terms.abs().sum()), float(derivatives.abs().max()), row.least)
         noise = float(near.noise.level[row.number]) / (STEP * row.length)
-        same = ALIKE * size + AUDIBLE * noise
-        rise, claimed_rise = float(mine.mean()), float(terms.sum())
-        steady = float(mine.max() - mine.min()) <= same
-        if steady and abs(claimed_rise - rise) > CLEARLY * same:
-            yield _Proof(row=row, rise=rise, claimed=claimed_rise, unsure=same)
+        tolerance = ALIKE * size + AUDIBLE * noise
+        rise, claimed_rise = float(derivatives.mean()), float(terms.sum())
+        constant = float(derivatives.max() - derivatives.min()) <= tolerance
+        if constant and abs(claimed_rise - rise) > CLEARLY * tolerance:
+            yield _WrongRow(row=row, rise=rise, claimed=claimed_rise, unsure=tolerance)
 
 
-def _rises_alike(near: JudgingContext, sampled: Sampler, group: Sequence[Row]) -> Tensor:
-    """Tell which rows claim as much as their output rises by where all of its inputs rise alike; (rows,).
+def _matches_along_all_inputs(near: JudgingContext, sampled: Sampler, group: Sequence[Row]) -> Tensor:
+    """Mask of rows (rows,) whose claims match the derivative in the direction of all inputs of the output.
 
-    Others are the gradient of no piece however many of these there are.
+    The other rows are the gradient of no piece, however many pieces there are.
     """
     direction, claims = torch.zeros_like(sampled.point), torch.zeros_like(sampled.value)
     for place, row in enumerate(group):
@@ -162,49 +162,52 @@ def _rises_alike(near: JudgingContext, sampled: Sampler, group: Sequence[Row]) -
     )
 
 
-def _among_others(near: JudgingContext, group: Sequence[Row], generator: torch.Generator) -> Iterator[Tensor]:
-    """Yield displacements, in length scales, that put the inputs of each row next to each other among all others.
+def _at_ranks(near: JudgingContext, group: Sequence[Row], generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield displacements, in length scales, that put the inputs of each row at the same rank among all others; (n,).
 
-    Where many are tied, as for a quantile, nearly all pieces are of other inputs than these.
+    If many inputs are tied, as for a quantile, most pieces depend on other inputs than these.
     """
-    mine = torch.zeros_like(near.sampled.point, dtype=torch.bool)
+    in_group = torch.zeros_like(near.sampled.point, dtype=torch.bool)
     for row in group:
-        mine[row.inputs] = True
-    count = int((~mine).sum())
-    spread = spread_evenly(~mine, generator)
-    for gap in torch.linspace(0, count, min(count + 1, _GAPS)).round().tolist():
-        beside = _ASIDE * scattered(torch.ones_like(spread), generator)
-        yield torch.where(mine, (2.0 * (gap - 0.5) + beside) / max(1, count) - 1.0, spread)
+        in_group[row.inputs] = True
+    count = int((~in_group).sum())
+    spread = spread_evenly(~in_group, generator)
+    for rank in torch.linspace(0, count, min(count + 1, _RANKS)).round().tolist():
+        offset = _ASIDE * scattered(torch.ones_like(spread), generator)
+        yield torch.where(in_group, (2.0 * (rank - 0.5) + offset) / max(1, count) - 1.0, spread)
 
 
-def _marked(context: JudgingContext, rows: Tensor, chosen: Tensor, judged: Judged, proofs: Sequence[_Proof]) -> Judged:
-    """Put the accusations into the verdicts on some moves; the numeric entries are the nearest that would be right."""
+def _with_wrong_rows(
+    context: JudgingContext, rows: Tensor, chosen: Tensor, judged: Judged, wrong_rows: Sequence[_WrongRow]
+) -> Judged:
+    """Return the verdicts with the wrong rows marked; their numeric entries become the nearest right ones."""
     wrong, numeric, bar = torch.zeros_like(judged.kinked), judged.numeric.clone(), judged.bar.clone()
     error, allowed = judged.error.clone(), judged.allowed.clone()
     place = torch.full((context.column_groups.count,), -1, dtype=torch.long, device=chosen.device)
     place[chosen] = torch.arange(len(chosen), device=chosen.device)
-    for proof in proofs:
-        row, output = proof.row, int(rows[proof.row.number])
-        accused = row.kinked & (row.direction.abs() > _NONE)
-        here = (place[row.chosen] >= 0) & accused
-        spot = (place[row.chosen[here]], torch.full_like(row.chosen[here], output))
-        share = row.direction[here] / row.direction[accused].square().sum()
-        off = (proof.claimed - proof.rise) * share
-        wrong[spot] = True
-        numeric[spot] = context.claimed[row.chosen[here], output] - off
-        bar[spot] = proof.unsure * share.abs()
-        error[spot], allowed[spot] = off.abs(), BAR_FACTOR * proof.unsure * share.abs()
+    for wrong_row in wrong_rows:
+        row, output = wrong_row.row, int(rows[wrong_row.row.number])
+        accused = row.kinked & (row.direction.abs() > _ZERO)
+        present = (place[row.chosen] >= 0) & accused
+        index = (place[row.chosen[present]], torch.full_like(row.chosen[present], output))
+        share = row.direction[present] / row.direction[accused].square().sum()
+        excess = (wrong_row.claimed - wrong_row.rise) * share
+        wrong[index] = True
+        numeric[index] = context.claimed[row.chosen[present], output] - excess
+        bar[index] = wrong_row.unsure * share.abs()
+        error[index], allowed[index] = excess.abs(), BAR_FACTOR * wrong_row.unsure * share.abs()
     rules = [(wrong, Reason.NOT_A_SUBGRADIENT)]
     return decide(judged, rules, numeric=numeric, bar=bar, error=error, allowed=allowed)
 
 
-def _tie(near: JudgingContext, proof: _Proof) -> Tie:
-    row = proof.row
-    part = row.direction.abs() > _NONE
+def _reported(near: JudgingContext, wrong_row: _WrongRow) -> Tie:
+    """Return the direction for the report; a numeric derivative within its uncertainty becomes 0."""
+    row = wrong_row.row
+    nonzero = row.direction.abs() > _ZERO
     return Tie(
         output=int(places(near.sampled, torch.tensor([row.number]))[0]),
-        inputs=tuple(row.inputs[part].tolist()),
-        direction=tuple(row.direction[part].tolist()),
-        rise=proof.rise if abs(proof.rise) > proof.unsure else 0.0,
-        claimed=proof.claimed,
+        inputs=tuple(row.inputs[nonzero].tolist()),
+        direction=tuple(row.direction[nonzero].tolist()),
+        rise=wrong_row.rise if abs(wrong_row.rise) > wrong_row.unsure else 0.0,
+        claimed=wrong_row.claimed,
     )

@@ -1,4 +1,4 @@
-"""What an error may be of each entry: the tolerances, and the sizes they are held against."""
+"""Tolerances of entries, and the magnitudes that they are relative to."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from torch import Tensor
 from gradverify.case import Tolerances
 from gradverify.core.estimate.column_groups import ColumnGroups, largest_by_column, owned
 
-_RESOLVING = 1e-3  # an entry is judged when its bar, times the factor, is below this part of its scale
-NEGLIGIBLE = 1e-6  # derivatives below this part of |f|/|x| are of no consequence
-ROUNDING = 100 * torch.finfo(torch.float64).eps  # what sums in backward may leave, beside the row and the column
-ZERO = 1e-10  # what they may leave in place of a zero
-_COARSELY = 4.0  # and in half precision, units of its rounding in either case
+_RESOLVED = 1e-3  # of its scale: an entry with a larger error bar, times BAR_FACTOR, is not judged
+NEGLIGIBLE = 1e-6  # of |f|/|x|: smaller derivatives are negligible
+ROUNDING = 100 * torch.finfo(torch.float64).eps  # of the row and column: error of sums in backward
+ZERO = 1e-10  # of the row and column: error of sums in backward where the derivative is zero
+_LOW_PRECISION_UNITS = 4.0  # units of rounding: both of these in low precision
 _RTOL = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 1e-1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryTolerance:
-    """What the tolerances leave per entry, beside the error bars."""
+    """Allowed errors per entry, not counting the error bars."""
 
     rtol: float
     floor: float  # the part of atol that is the same for all entries
     beside: Tensor  # (C, m) the smaller of the largest claims in the entry's row and in its column
-    scale: Tensor  # (C, m) what "resolved" is measured against, beside the entry's own size
-    largest: Tensor  # (m,) the largest claimed entry of each output tensor, which an edge is resolved against
+    scale: Tensor  # (C, m) magnitude that an error bar is compared with, if larger than the entry
+    largest: Tensor  # (m,) largest claim for each output tensor; error bars at an edge are compared with it
     order: int  # of the derivative: 2 where the forward is a vjp
-    coarse: float = 0.0  # eps of backward's own dtype, where it is coarser than that of the forward sampled
+    coarse: float = 0.0  # eps of backward's dtype if it is coarser than the sampled forward's, else 0
 
     @property
     def atol(self) -> Tensor:
-        """What rounding in backward may leave, and what is allowed besides; (C, m)."""
+        """Absolute tolerance: rounding in backward plus `floor`; (C, m)."""
         return (share_of_rounding(self.coarse) * self.beside).add_(self.floor)
 
     @property
     def zero(self) -> Tensor:
-        """What may stand where the derivative is zero: next to nothing beside its row and its column; (C, m)."""
-        return max(ZERO, _COARSELY * self.coarse) * self.beside
+        """Absolute tolerance where the derivative is zero: a small part of the row and column; (C, m)."""
+        return max(ZERO, _LOW_PRECISION_UNITS * self.coarse) * self.beside
 
 
 def share_of_rounding(coarse: float) -> float:
-    """Return what rounding in backward may leave, beside the row and the column; `coarse` as in `Allowance`."""
-    return max(ROUNDING, _COARSELY * coarse)
+    """Return the rounding error of backward relative to the row and column; `coarse` as in `EntryTolerance`."""
+    return max(ROUNDING, _LOW_PRECISION_UNITS * coarse)
 
 
 def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) -> float:
-    """Return the relative tolerance: the user's, or the coarsest default of the dtypes at hand."""
+    """Return the relative tolerance: the user's, or the largest default of the dtypes."""
     if tolerances.rtol is not None:
         return tolerances.rtol
     real = [torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype for dtype in dtypes]
@@ -56,7 +56,7 @@ def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) ->
 
 
 def entry_scale(column_groups: ColumnGroups, size: Tensor) -> Tensor:
-    """Return per entry the smaller of the largest in its row and in its column; `size` is that of claims, (M, m)."""
+    """Return the smaller of the row's and the column's largest magnitude, (M, m); `size` (M, m) is |claimed|."""
     if not size.numel():
         return size
     return torch.minimum(
@@ -65,10 +65,10 @@ def entry_scale(column_groups: ColumnGroups, size: Tensor) -> Tensor:
 
 
 def resolution_scale(column_groups: ColumnGroups, size: Tensor, value: Tensor, length: Tensor) -> Tensor:
-    """Return per entry the size below which a derivative is of no consequence; (M, m).
+    """Return the magnitude below which a derivative is negligible, (M, m).
 
-    `size` is that of the claims, (M, m), `value` (m,) the outputs' magnitudes and `length` (n,) the inputs' scales. An
-    entry matters as far as it moves the output beside the output's other inputs, and beside the output's own size.
+    `size` (M, m) is |claimed|, `value` (m,) are the outputs' magnitudes and `length` (n,) the inputs' length scales. An
+    entry is negligible if it changes the output little, compared with the other inputs and with the output itself.
     """
     if not size.numel():
         return size
@@ -77,5 +77,5 @@ def resolution_scale(column_groups: ColumnGroups, size: Tensor, value: Tensor, l
 
 
 def threshold_of(allowance: EntryTolerance) -> float:
-    """Return the part of its scale that a bar may be of an entry that is judged."""
-    return max(4 * allowance.rtol, _RESOLVING)  # in low precision, what is allowed itself is a good part of the entry
+    """Return the largest error bar of an entry that is judged, relative to its scale."""
+    return max(4 * allowance.rtol, _RESOLVED)  # in low precision, the tolerance itself is large

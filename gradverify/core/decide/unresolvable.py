@@ -1,4 +1,4 @@
-"""Claims that no difference can contradict: cancellation, a constant stretch, a slope below the resolution."""
+"""Claims that differences cannot refute: cancellation, a short constant stretch, a slope hidden by noise."""
 
 from __future__ import annotations
 
@@ -17,133 +17,136 @@ from gradverify.core.forward.sampler import Sampler, along
 from gradverify.core.model.generators import scattered
 from gradverify.core.model.magnitudes import any_set
 
-_UNITS, _UNITS_OF_BACKWARD = 128.0, 16384.0  # of rounding, at order 1 and 2
-_UNITS_BESIDE = 512.0  # of rounding of the steepest slope around, at order 2: stairs as narrow as that show as leaps
-_PARTS = (0.25, 0.5, 0.75, 1.0)  # of the way to zero, that all inputs go at once
-_HEARD = 64.0  # of these units, and times the scatter: what moves by more is heard
-_OFF = 0.5  # of the claim, a difference must be off to show another derivative
-_SEVERAL = 3  # steps that show one
-_STRETCH_UNITS = 8.0  # of rounding of 1, or of the largest output: what moves by less may stand still
-_LOUD = 2.0**24  # units of rounding: noise below is not the function's own variation
-_HARDLY = 64.0  # times the noise
-_STEEP = 2.0**10  # times what the output was seen to move at most, over the largest step
-_FLATTER = 0.25  # a slope steeper than this part of the claim comes from the finest steps itself
-_LOST = 0.25  # of the noise: what rises by less is lost in it
-_ROUGHLY = 0.5  # how far differences may be off what is claimed
-_FEW = 5  # steps as fine as that tell nothing
-_AUDIBLE = 8.0  # units of rounding that a rise must have
+_UNITS, _UNITS_OF_BACKWARD = 128.0, 16384.0  # units of rounding that cancellation may leave, at orders 1 and 2
+_UNITS_OF_SLOPE = 512.0  # units of rounding of the steepest slope nearby, at order 2
+_PARTS = (0.25, 0.5, 0.75, 1.0)  # of the way to zero: displacements of all inputs together
+_SIGNIFICANT = 64.0  # units of rounding, and times the scatter: least significant change of an output
+_CONTRADICTS = 0.5  # of the claim: least error of a difference that contradicts it
+_CONTRADICTIONS = 3  # steps that must contradict the claim
+_STRETCH_UNITS = 8.0  # units of rounding of 1 or of the largest output: smaller changes may be rounded away
+_HIGH_NOISE = 2.0**24  # units of rounding: only noise above this may be variation of the function
+_DOMINATED = 64.0  # times the noise: an output that changes by less is dominated by it
+_TOO_STEEP = 2.0**10  # times the largest observed change: a steeper claim, over the largest step, is too steep
+_FLATTER = 0.25  # of the claim: a steeper numeric slope refutes it in spite of the noise
+_WITHIN_NOISE = 0.25  # of the noise and the observed change: the claimed change at a fine step is below this
+_AGREES = 0.5  # of the claim: a difference this near agrees with it
+_FEW_STEPS = 5  # fine steps that are needed to refute a claim
+_SIGNIFICANT_UNITS = 8.0  # units of rounding: least significant change of an output
 
 
 def below_cancellation_floor(context: JudgingContext, chosen: Tensor, judged: Judged, seen: Tensor) -> Tensor | None:
-    """Return per entry what may be left of something that cancels inside, (C, m); None where no error is as small.
+    """Return the error that cancellation in the forward may cause, (C, m); None if every mismatch exceeds it.
 
-    Such rounding can be heard at some distance from the point. That is listened for only where it would change a
-    verdict. A term of backward that has saturated is heard nowhere around: its rounding is that of the steepest slope
-    within the length scale, as it was `seen` (C, m), or as far as the output moves where other inputs move too.
+    Such rounding shows as noise at some distance from the point, which is measured only if it may change a verdict. A
+    saturated term of backward shows no noise: its rounding is relative to the steepest slope within the length scale,
+    either the one `seen` (C, m) at the steps, or the change of the output if other inputs are displaced too.
     """
     wrong = judged.code == Code.MISMATCH
     if not any_set(wrong):
         return None
-    faint, beside = _faint(context, chosen), _beside(context, chosen, seen)
-    if not any_set(wrong & (judged.error <= torch.maximum(faint, beside))):
+    cancellation, saturation = _cancellation_error(context, chosen), _saturation_error(context, chosen, seen)
+    if not any_set(wrong & (judged.error <= torch.maximum(cancellation, saturation))):
         return None
-    heard = context.loudest()
-    faint = torch.minimum(
-        faint, _units(context) * heard / owned(context.column_groups, chosen, own_or_shared(context.lengths))
+    noise = context.loudest()
+    cancellation = torch.minimum(
+        cancellation,
+        _cancellation_units(context) * noise / owned(context.column_groups, chosen, own_or_shared(context.lengths)),
     )
-    return torch.maximum(faint, beside)
+    return torch.maximum(cancellation, saturation)
 
 
 def is_too_short_to_tell(context: JudgingContext, samples: Samples, claimed: Tensor, scatter: Tensor) -> Tensor:
-    """Tell which outputs stand still only as far as a derivative as claimed could not be told from none; (C, m).
+    """Mask of outputs whose constant stretch is too short to distinguish the claimed slope from zero; (C, m).
 
-    `scatter` (C, m) is the noise that the samples of each move show.
+    `scatter` (C, m) is the noise in the samples of each column group.
     """
-    sampled, nothing = context.sampled, void(samples)
-    tail = to_the_end(unmoved(sampled, samples) | nothing) & ~nothing
+    sampled, vanished = context.sampled, void(samples)
+    tail = to_the_end(unmoved(sampled, samples) | vanished) & ~vanished
     longest = torch.where(tail, torch.maximum(samples.forth, samples.back), 0.0).amax(dim=1)
-    rise, stands = claimed.abs() * longest, tail.any(dim=1)
-    stair = sampled.stair() if any_set(stands) and sampled.narrow() else 0.0
-    short = stands & (rise <= _STRETCH_UNITS * sampled.unit * sampled.size.clamp(min=1.0))
-    coarse = stands & (rise <= stair)
+    rise, constant = claimed.abs() * longest, tail.any(dim=1)
+    stair = sampled.stair() if any_set(constant) and sampled.narrow() else 0.0
+    short = constant & (rise <= _STRETCH_UNITS * sampled.unit * sampled.size.clamp(min=1.0))
+    coarse = constant & (rise <= stair)
     if not any_set(short | coarse):
         return short
-    open_ = coarse | (short & (~context.finely() | (rise <= scatter.amax(dim=0))))
-    return open_ & ~_contradicted(context, samples, claimed, scatter, stair) if any_set(open_) else open_
+    candidates = coarse | (short & (~context.finely() | (rise <= scatter.amax(dim=0))))
+    return candidates & ~_contradicted(context, samples, claimed, scatter, stair) if any_set(candidates) else candidates
 
 
 def heard(noise: Noise, local: Local) -> Tensor:
-    """Return what was taken for noise, before or now; (C, m)."""
+    """Return the larger of the measured noise and the scatter of the samples; (C, m)."""
     return torch.maximum(noise.loud, local.scatter)
 
 
 def drowned(sampled: Sampler, noise: Tensor, samples: Samples) -> Tensor:
-    """Tell which outputs were seen to move by hardly more than this noise, which may be the function itself; (C, m)."""
-    most = _most(sampled, samples)
-    return _loud(sampled, noise) & (most > 0) & (most <= _HARDLY * noise)
+    """Mask of outputs that change by hardly more than this noise, which may be variation of the function; (C, m)."""
+    change = _observed_change(sampled, samples)
+    return _may_be_variation(sampled, noise) & (change > 0) & (change <= _DOMINATED * noise)
 
 
 def unseen(sampled: Sampler, noise: Tensor, samples: Samples, claimed: Tensor, numeric: Tensor) -> Tensor:
-    """Tell which claims a flatter slope cannot contradict, since this noise may be the function itself; all (C, m)."""
-    loud, most = _loud(sampled, noise), _most(sampled, samples)
+    """Mask of claims too steep to refute by a flatter slope: the noise may be variation of the function; all (C, m)."""
+    high_noise, change = _may_be_variation(sampled, noise), _observed_change(sampled, samples)
     rise = claimed.unsqueeze(1) * samples.forth
-    steep = (rise[:, 0].abs() > _STEEP * most) & (numeric.abs() < _FLATTER * claimed.abs())
-    fine = (rise.abs() <= _LOST * torch.fmin(noise, most).unsqueeze(1)) & ~void(samples)
-    audible = rise.abs() > _AUDIBLE * sampled.unit * sampled.value.abs()
-    close = (central(samples) - claimed.unsqueeze(1)).abs() <= _ROUGHLY * claimed.abs().unsqueeze(1)
-    shown = fine & audible & close
-    twice = (shown[:, 1:] & shown[:, :-1]).any(dim=1)
-    return loud & steep & (twice | (fine.sum(dim=1) < _FEW))
+    steep = (rise[:, 0].abs() > _TOO_STEEP * change) & (numeric.abs() < _FLATTER * claimed.abs())
+    fine = (rise.abs() <= _WITHIN_NOISE * torch.fmin(noise, change).unsqueeze(1)) & ~void(samples)
+    significant = rise.abs() > _SIGNIFICANT_UNITS * sampled.unit * sampled.value.abs()
+    agrees = (central(samples) - claimed.unsqueeze(1)).abs() <= _AGREES * claimed.abs().unsqueeze(1)
+    supports = fine & significant & agrees
+    twice = (supports[:, 1:] & supports[:, :-1]).any(dim=1)
+    return high_noise & steep & (twice | (fine.sum(dim=1) < _FEW_STEPS))
 
 
-def _faint(context: JudgingContext, chosen: Tensor) -> Tensor:
-    """Return per entry what rounding of quantities of the output's or the input tensor's size may amount to; (C, m)."""
+def _cancellation_error(context: JudgingContext, chosen: Tensor) -> Tensor:
+    """Return the error due to rounding of quantities as large as the output or the input's tensor; (C, m)."""
     sampled = context.sampled
     inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
-    largest = torch.ones_like(inputs)  # of each coordinate's own tensor
+    largest = torch.ones_like(inputs)  # largest magnitude in each coordinate's tensor
     for block in sampled.inputs:
-        own = inputs[block.coordinates]
-        largest[block.coordinates] = own.max() if any_set(own > 0) else 1.0
+        sizes = inputs[block.coordinates]
+        largest[block.coordinates] = sizes.max() if any_set(sizes > 0) else 1.0
     share = sampled.size.unsqueeze(0) / owned(context.column_groups, chosen, largest)
-    # An output far below the rounding of the rounding of the inputs is nothing that is left of them.
+    # |f| < u²·|x|: cancellation of the inputs cannot produce an output this small.
     tiny = (share > 0) & (share < sampled.unit.square())
-    return _units(context) * sampled.unit * torch.where(tiny, share, share.clamp(min=1.0))
+    return _cancellation_units(context) * sampled.unit * torch.where(tiny, share, share.clamp(min=1.0))
 
 
-def _beside(context: JudgingContext, chosen: Tensor, seen: Tensor) -> Tensor:
-    """Return what rounding of a backward that has saturated may hide of its own derivative; (C, m)."""
+def _saturation_error(context: JudgingContext, chosen: Tensor, seen: Tensor) -> Tensor:
+    """Return the rounding error of a saturated backward, relative to the steepest slope; 0 at order 1; (C, m)."""
     if context.sampled.problem.order == 1:
         return torch.zeros_like(seen)
-    steepest = _farthest(context) / owned(context.column_groups, chosen, own_or_shared(context.lengths))
-    return _UNITS_BESIDE * context.sampled.unit * torch.maximum(seen, steepest)
+    steepest = _largest_change(context) / owned(context.column_groups, chosen, own_or_shared(context.lengths))
+    return _UNITS_OF_SLOPE * context.sampled.unit * torch.maximum(seen, steepest)
 
 
-def _farthest(context: JudgingContext) -> Tensor:
-    """Return how far each output moves while all inputs shrink or move at random within their length, (m,)."""
+def _largest_change(context: JudgingContext) -> Tensor:
+    """Return the largest change of each output if all inputs shrink or are displaced at random; (m,)."""
     generator, length = torch.Generator().manual_seed(0), own_or_shared(context.lengths)
-    places = [-part * context.sampled.point for part in _PARTS] + [scattered(length, generator) for _ in _PARTS]
-    moved = torch.stack([(along(context.sampled, place) - context.sampled.value).abs() for place in places])
-    return moved.nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
+    displacements = [-part * context.sampled.point for part in _PARTS] + [scattered(length, generator) for _ in _PARTS]
+    changes = torch.stack([(along(context.sampled, place) - context.sampled.value).abs() for place in displacements])
+    return changes.nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
 
 
-def _units(context: JudgingContext) -> float:
+def _cancellation_units(context: JudgingContext) -> float:
+    """Return the units of rounding that cancellation may leave at this order."""
     return _UNITS_OF_BACKWARD if context.sampled.problem.order > 1 else _UNITS
 
 
 def _contradicted(context: JudgingContext, samples: Samples, claimed: Tensor, scatter: Tensor, stair: float) -> Tensor:
-    """Tell which claims the steps contradict at which they would be heard; (C, m)."""
-    sampled, there = context.sampled, claimed.unsqueeze(1)
+    """Mask of claims that several steps with a significant claimed change contradict and none supports; (C, m)."""
+    sampled, slope = context.sampled, claimed.unsqueeze(1)
     rounded = (sampled.unit * sampled.size.clamp(min=1.0)).clamp(min=stair)
-    loud = torch.maximum(_HEARD * rounded, _HEARD * scatter)
-    heard = (there.abs() * samples.forth > loud.unsqueeze(1)) & ~void(samples)
-    off = (central(samples) - there).abs() > _OFF * there.abs()
-    return ((heard & off).sum(dim=1) >= _SEVERAL) & ~(heard & ~off).any(dim=1)
+    threshold = torch.maximum(_SIGNIFICANT * rounded, _SIGNIFICANT * scatter)
+    significant = (slope.abs() * samples.forth > threshold.unsqueeze(1)) & ~void(samples)
+    contradicts = (central(samples) - slope).abs() > _CONTRADICTS * slope.abs()
+    return ((significant & contradicts).sum(dim=1) >= _CONTRADICTIONS) & ~(significant & ~contradicts).any(dim=1)
 
 
-def _loud(sampled: Sampler, noise: Tensor) -> Tensor:
-    return noise > _LOUD * sampled.unit * torch.maximum(sampled.value.abs(), sampled.size)
+def _may_be_variation(sampled: Sampler, noise: Tensor) -> Tensor:
+    """Mask of noise so high above rounding that it may be variation of the function; (C, m)."""
+    return noise > _HIGH_NOISE * sampled.unit * torch.maximum(sampled.value.abs(), sampled.size)
 
 
-def _most(sampled: Sampler, samples: Samples) -> Tensor:
-    """Return by how much each output was seen to move, (C, m)."""
+def _observed_change(sampled: Sampler, samples: Samples) -> Tensor:
+    """Return the largest observed change of each output, (C, m)."""
     return largest_moves(sampled, samples).nan_to_num(0.0, 0.0).amax(dim=1)

@@ -59,7 +59,7 @@ def excuse_oblique(trial: Trial, judged: Judged) -> Judged:
         if not any_set(kinked) or not any_set(open_entries):
             return judged
     negligible = (judged.error <= effect) & (judged.error * length <= NEGLIGIBLE * trial.context.sampled.size)
-    open_entries &= kinked | negligible  # the noise of other entries is low enough to exclude a kink
+    open_entries &= kinked | negligible  # the other errors matter, and their outputs show no kink
     return decide(judged, [(open_entries, Reason.NOISE_HIDES_KINK)])
 
 
