@@ -1,4 +1,4 @@
-"""Second derivatives behind a saturated sigmoid, which the finest steps do not show."""
+"""Second derivatives behind a saturated sigmoid, which only larger steps show."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def saturated(x: Tensor) -> Tensor:
     return torch.logit(0.98 * torch.sigmoid(torch.rsqrt(x * x + 1e-5)) + 0.01)
 
 
-class Slope(torch.autograd.Function):
-    """The vjp of `saturated`, with a derivative that is `factor` times what it should be."""
+class ScaledSlope(torch.autograd.Function):
+    """The vjp of `saturated`; its own derivative by x is multiplied by `factor`."""
 
     @staticmethod
     def forward(ctx: Any, cotangent: Tensor, x: Tensor, factor: float) -> Tensor:
@@ -33,7 +33,7 @@ class Slope(torch.autograd.Function):
 
 
 class Saturated(torch.autograd.Function):
-    """It, by hand, with a second derivative that is `factor` times too large."""
+    """`saturated` with a hand-written backward whose second derivative is multiplied by `factor`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
@@ -44,7 +44,7 @@ class Saturated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (x,) = ctx.saved_tensors
-        return Slope.apply(grad, x, ctx.factor), None
+        return ScaledSlope.apply(grad, x, ctx.factor), None
 
 
 def _derivatives(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -57,18 +57,18 @@ def _derivatives(x: Tensor) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("point", [-0.0345158688, 0.04])
 @pytest.mark.parametrize("others", [(), (0.5, 1.0, 2.0)], ids=["alone", "beside others"])
-def test_what_larger_steps_agree_on_is_not_accused(point: float, others: tuple[float, ...]) -> None:
+def test_claim_that_larger_steps_agree_with_does_not_fail(point: float, others: tuple[float, ...]) -> None:
     assert gradgradcheck(saturated, double([point, *others])).verdict is not Verdict.FAIL
 
 
 @pytest.mark.parametrize("factor", [1.5, 0.5, -1.0, 0.0])
-def test_what_they_do_not_agree_on_is(factor: float) -> None:
+def test_claim_that_larger_steps_contradict_fails(factor: float) -> None:
     assert gradgradcheck(Saturated.apply, double([-0.0345158688]), factor).verdict is Verdict.FAIL
     assert gradgradcheck(Saturated.apply, double([-0.0345158688]), 1.0).verdict is Verdict.INCONCLUSIVE
 
 
-def test_a_wrong_branch_of_a_narrow_region_is_no_average() -> None:
-    """Inside a hundredth around zero, a smooth absolute value bends by a hundred, and by nothing outside."""
+def test_wrong_branch_in_a_narrow_region_fails() -> None:
+    """A smoothed absolute value has the second derivative 100 for |x| < 0.01, and 0 outside."""
 
     class Bend(torch.autograd.Function):
         @staticmethod

@@ -1,4 +1,4 @@
-"""Gradients in low precision: backward as it is, differences of the same numbers in float64."""
+"""Gradients in low precision: backward runs in its own dtype, the differences in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn.functional import batch_norm, layer_norm
 from gradverify.result import Verdict
 from tests.core.support import claimed, gradcheck, gradgradcheck, with_backward
 
-NARROW = [torch.bfloat16, torch.float16, torch.float32]
+LOW_PRECISION = [torch.bfloat16, torch.float16, torch.float32]
 
 
 def drawn(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
@@ -22,12 +22,12 @@ def drawn(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
 
 
 def scaled(function: Callable[[Tensor], Tensor], factor: float) -> Callable[[Tensor], Tensor]:
-    """Return the function with a gradient that is wrong by a factor."""
+    """Return the function with its gradient multiplied by a factor."""
     wrong = with_backward(torch.clone, lambda grad, _: grad * factor)
     return lambda x: function(wrong(x))
 
 
-@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("dtype", LOW_PRECISION)
 @pytest.mark.parametrize(
     "function", [torch.sin, torch.exp, torch.sigmoid, lambda x: x.softmax(-1), lambda x: x.cumsum(0)]
 )
@@ -38,23 +38,23 @@ def test_right_gradients_pass(function: Callable[[Tensor], Tensor], dtype: torch
         assert result.message.endswith("differences are those of the same numbers in float64")
 
 
-@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("dtype", LOW_PRECISION)
 @pytest.mark.parametrize("slope", [lambda x: 1.5 * x.cos(), lambda x: -x.cos(), torch.zeros_like])
-def test_wrong_ones_fail(slope: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
+def test_wrong_gradients_fail(slope: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
     point = torch.tensor([0.25, -0.5, 1.0, 2.0], dtype=dtype, requires_grad=True)
     result = gradcheck(claimed(torch.sin, slope), point)
     assert result.verdict is Verdict.FAIL
     assert result.mismatched == 4
 
 
-def test_all_of_many_wrong_entries_are_named() -> None:
+def test_all_of_many_wrong_entries_are_reported() -> None:
     point = torch.linspace(0.1, 1.4, 300, dtype=torch.float32, requires_grad=True)
     result = gradcheck(claimed(torch.sin, lambda x: 1.5 * x.cos()), point)
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 300)
 
 
-@pytest.mark.parametrize("dtype", NARROW)
-def test_size_is_no_reason_for_another_verdict(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("dtype", LOW_PRECISION)
+def test_large_right_jacobian_passes(dtype: torch.dtype) -> None:
     result = gradgradcheck(torch.sin, drawn(1000, dtype=dtype))  # two million entries
     assert result.verdict is Verdict.PASS
     assert result.findings == ()
@@ -65,12 +65,12 @@ def sums(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (3.0, Verdict.FAIL)])
-def test_a_branch_that_rounding_decides_is_a_kink(factor: float, verdict: Verdict) -> None:
+def test_branch_that_depends_on_rounding_is_a_kink(factor: float, verdict: Verdict) -> None:
     def backward(grad: Tensor, x: Tensor) -> Tensor:
         mask = (sums(x) > 0).to(grad.dtype) * grad
         return factor * mask.unsqueeze(1).expand_as(x)
 
-    # in bfloat16 1 + 2^-9 is 1, so that the first row's sum is zero there, and above zero in float64
+    # in bfloat16 1 + 2^-9 rounds to 1: the first row's sum is zero there, and positive in float64
     point = torch.tensor([[1.0, 2.0**-9, -1.0], [1.0, 2.0, 0.5]], dtype=torch.bfloat16, requires_grad=True)
     result = gradcheck(with_backward(lambda x: sums(x).relu(), backward), point)
     assert result.verdict is verdict
@@ -78,7 +78,7 @@ def test_a_branch_that_rounding_decides_is_a_kink(factor: float, verdict: Verdic
 
 
 @pytest.mark.slow
-def test_what_is_hardly_more_than_allowed_is_no_kink() -> None:
+def test_error_slightly_above_tolerance_is_no_kink() -> None:
     factor, weights = torch.linspace(1.0005, 1.0015, 500), drawn(12, 500, dtype=torch.float32).detach()
 
     def slightly_wrong(grad: Tensor, x: Tensor) -> Tensor:
@@ -89,18 +89,18 @@ def test_what_is_hardly_more_than_allowed_is_no_kink() -> None:
     assert (result.verdict, result.kinks) == (Verdict.FAIL, 0)
 
 
-def test_a_forward_that_takes_no_float64_is_sampled_as_it_is() -> None:
-    def narrow(x: Tensor) -> Tensor:
+def test_forward_that_rejects_float64_is_sampled_in_its_own_dtype() -> None:
+    def float32_only(x: Tensor) -> Tensor:
         if x.dtype is torch.float64:
             raise TypeError("float32 only")
         return x.sin()
 
-    result = gradcheck(claimed(narrow, torch.cos), drawn(5, dtype=torch.float32))
+    result = gradcheck(claimed(float32_only, torch.cos), drawn(5, dtype=torch.float32))
     assert result.verdict is Verdict.PASS
     assert "float64" not in result.message
 
 
-def test_another_function_in_float64_is_not_believed() -> None:
+def test_forward_that_differs_in_float64_is_sampled_in_its_own_dtype() -> None:
     def forward(x: Any) -> Tensor:
         return x.sin() if x.dtype is torch.float32 else 2 * x.sin()
 
@@ -110,9 +110,9 @@ def test_another_function_in_float64_is_not_believed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("dtype", LOW_PRECISION)
 @pytest.mark.parametrize("apart", [1.0, 0.3, 0.1, 0.03, 0.003, 0.0])
-def test_a_norm_over_two_elements_whose_backward_is_mostly_rounding_is_not_accused(
+def test_norm_of_two_elements_does_not_fail_although_backward_is_mostly_rounding(
     dtype: torch.dtype, apart: float
 ) -> None:
     point = torch.tensor([[0.6, 0.6 + apart], [0.6 - apart, 0.6]], dtype=dtype, requires_grad=True)
@@ -121,14 +121,16 @@ def test_a_norm_over_two_elements_whose_backward_is_mostly_rounding_is_not_accus
     assert gradcheck(scaled(lambda x: layer_norm(x, (3,)), 1.5), drawn(2, 3, dtype=dtype)).verdict == "fail"
 
 
-@pytest.mark.parametrize("dtype", NARROW)
-def test_a_threshold_in_the_wrong_place_is_no_rounding(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("dtype", LOW_PRECISION)
+def test_threshold_in_the_wrong_place_fails(dtype: torch.dtype) -> None:
     function = claimed(torch.relu, lambda x: (x > 0.1).to(x.dtype))
-    point = torch.tensor([0.0996, 0.05, 0.7], dtype=dtype, requires_grad=True)  # the first within two units of 0.1
+    point = torch.tensor(
+        [0.0996, 0.05, 0.7], dtype=dtype, requires_grad=True
+    )  # the first is within two units of rounding of 0.1
     assert gradcheck(function, point).mismatched == 2
 
 
-def test_two_forwards_that_differ_by_what_rounding_of_the_input_makes_are_one_function() -> None:
+def test_forwards_that_differ_by_input_rounding_count_as_the_same() -> None:
     point = torch.tensor([[0.6], [0.6]], dtype=torch.bfloat16, requires_grad=True)
     result = gradcheck(lambda x: batch_norm(x, None, None, training=True), point)  # 0 in bfloat16, 4e-15 in float64
     assert result.message.endswith("differences are those of the same numbers in float64")
@@ -145,7 +147,7 @@ SATURATED = {
 
 
 @pytest.mark.parametrize("name", SATURATED)
-def test_last_digits_that_a_right_formula_loses_are_no_mistake(name: str) -> None:
+def test_right_formula_that_loses_last_digits_passes(name: str) -> None:
     function, values = SATURATED[name]
     x = torch.tensor(values, dtype=torch.float32, requires_grad=True)
     assert gradcheck(function, x).verdict is Verdict.PASS
@@ -153,14 +155,14 @@ def test_last_digits_that_a_right_formula_loses_are_no_mistake(name: str) -> Non
 
 @pytest.mark.parametrize("name", SATURATED)
 @pytest.mark.parametrize("factor", [1.01, 0.5, -1.0])
-def test_a_wrong_formula_is_one_among_last_digits_too(name: str, factor: float) -> None:
+def test_wrong_formula_in_saturated_region_fails(name: str, factor: float) -> None:
     function, values = SATURATED[name]
     x = torch.tensor(values, dtype=torch.float32, requires_grad=True)
     assert gradcheck(scaled(function, factor), x).verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize("dtype", NARROW)
-def test_a_zero_that_only_low_precision_claims_is_no_last_digit(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("dtype", LOW_PRECISION)
+def test_zero_claimed_only_in_low_precision_fails(dtype: torch.dtype) -> None:
     def backward(grad: Tensor, x: Tensor) -> Tensor:
         slope = 3 * x * x
         return grad * (slope if x.dtype is torch.float64 else torch.zeros_like(slope))

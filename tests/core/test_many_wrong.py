@@ -1,4 +1,4 @@
-"""Thousands of wrong entries: found at a cost that hardly grows, and none accused that a ladder would excuse."""
+"""Thousands of wrong entries: the cost hardly grows with their number, and no entry fails that the ladder excuses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradverify.core.decide.verdict import Code, Judged
 from gradverify.result import CheckResult, Verdict
 from tests.core.support import claimed, gradcheck, with_backward
 
-MOST = 3 * (1 << 13)  # entries that may climb of a block that is wrong throughout, whatever its size
+MOST = 3 * (1 << 13)  # entries judged by the ladder, at most, if a whole block is wrong, whatever its size
 
 
 def _normal(*shape: int) -> Tensor:
@@ -25,7 +25,7 @@ def _normal(*shape: int) -> Tensor:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [3, 20])
-def test_many_wrong_entries_climb_no_ladder_each(batch: int) -> None:
+def test_many_wrong_entries_need_few_forwards(batch: int) -> None:
     size = 24
     transposed = with_backward(torch.matmul, lambda grad, x, w: (grad @ w.T, grad.T @ x))
     x, w = _normal(batch, size), _normal(size, size)
@@ -35,8 +35,8 @@ def test_many_wrong_entries_climb_no_ladder_each(batch: int) -> None:
 
 
 @pytest.fixture
-def climbed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Count how many entries go through the thorough pass at a time."""
+def judged_entries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the list of entry counts that the ladder judges, one per call."""
     found: list[int] = []
 
     def counted(at: JudgingContext, chosen: Tensor) -> Judged:
@@ -55,21 +55,21 @@ def _product(off: float) -> CheckResult:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("off", [1e-6, 1e-3, 1.0])
-def test_of_a_block_that_is_wrong_throughout_few_climb(off: float, climbed: list[int]) -> None:
+def test_ladder_judges_few_entries_of_a_wrong_block(off: float, judged_entries: list[int]) -> None:
     result = _product(off)
-    assert result.mismatched == 2 * 40 * 40 * 32  # all but the zeros
-    assert 0 < sum(climbed) <= MOST
+    assert result.mismatched == 2 * 40 * 40 * 32  # all nonzero entries
+    assert 0 < sum(judged_entries) <= MOST
 
 
 @pytest.mark.parametrize("off", [1e-6, 1.0])
-def test_of_an_elementwise_function_that_is_wrong_throughout_few_climb(off: float, climbed: list[int]) -> None:
+def test_ladder_judges_few_entries_of_a_wrong_elementwise_function(off: float, judged_entries: list[int]) -> None:
     result = gradcheck(claimed(torch.sin, lambda x: x.cos() * (1 + off)), _normal(50_000).requires_grad_())
     assert (result.mismatched, result.undetermined) == (50_000, 0)
-    assert 0 < sum(climbed) <= MOST
+    assert 0 < sum(judged_entries) <= MOST
 
 
 @pytest.mark.slow
-def test_where_the_climb_takes_accusations_back_all_climb(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ladder_judges_all_entries_if_it_excuses_some(monkeypatch: pytest.MonkeyPatch) -> None:
     def doubting(at: JudgingContext, chosen: Tensor) -> Judged:
         judged = judge_by_ladder(at, chosen)
         code = judged.code.masked_fill((judged.code == Code.MISMATCH) & (at.claimed[chosen] < 0), Code.UNDETERMINED)
@@ -82,11 +82,11 @@ def test_where_the_climb_takes_accusations_back_all_climb(monkeypatch: pytest.Mo
     assert result.mismatched == int((x.cos() > 0).sum())
 
 
-def test_few_that_are_off_by_little_are_looked_at_beside_many_that_are_wrong_by_much() -> None:
+def test_few_small_errors_are_judged_apart_from_many_large_ones() -> None:
     generator = torch.Generator().manual_seed(0)
     weights = torch.rand(120, 100, dtype=torch.float64, generator=generator) + 0.1
     at_kink = torch.zeros(100, dtype=torch.bool)
-    at_kink[[5, 50, 55]] = True  # none of the moves that are drawn where all sizes are of one kind
+    at_kink[[5, 50, 55]] = True  # none of the columns that are drawn if all errors are in one size class
     x = torch.where(at_kink, 1.0, torch.rand(100, dtype=torch.float64, generator=generator) + 0.5).requires_grad_()
 
     def forward(x: Tensor) -> Tensor:
@@ -99,8 +99,8 @@ def test_few_that_are_off_by_little_are_looked_at_beside_many_that_are_wrong_by_
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 97 * 120)
 
 
-def _mixed(value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-    """Return a function whose every output depends on every input, with the right backward."""
+def _dense(value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """Return a function with a dense Jacobian and the right backward."""
 
     def backward(grad: Tensor, x: Tensor) -> Tensor:
         return slope(x) * (_normal(4, x.numel()).T @ grad)
@@ -109,7 +109,7 @@ def _mixed(value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor])
 
 
 @pytest.mark.slow
-def test_what_varies_too_quickly_for_any_step_is_not_accused_where_it_is_much() -> None:
+def test_many_entries_that_vary_too_quickly_for_any_step_do_not_fail() -> None:
     speed = 1e12
 
     def waves(x: Tensor) -> Tensor:
@@ -118,11 +118,11 @@ def test_what_varies_too_quickly_for_any_step_is_not_accused_where_it_is_much() 
     def slope(x: Tensor) -> Tensor:
         return 1e3 * speed * torch.cos(speed * x) * torch.cos(1e3 * torch.sin(speed * x))
 
-    assert gradcheck(_mixed(waves, slope), _normal(60).requires_grad_()).verdict == "inconclusive"
+    assert gradcheck(_dense(waves, slope), _normal(60).requires_grad_()).verdict == "inconclusive"
     assert gradcheck(claimed(waves, slope), _normal(25_000).requires_grad_()).undetermined > 24_500
 
 
-def test_rounding_in_place_of_zeros_is_not_accused_where_it_is_much() -> None:
+def test_rounding_in_place_of_many_zeros_passes() -> None:
     def noisy(grad: Tensor, x: Tensor) -> Tensor:
         return grad.sum() * torch.where(torch.arange(x.numel()) < 4, x.cos(), 1e-17)
 

@@ -1,4 +1,4 @@
-"""Forwards that compute a part in lower precision: right gradients are not accused, and none that forget it pass."""
+"""Forwards that compute one term in lower precision: right gradients do not fail, gradients without the term do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.core.support import claimed, double, gradcheck, problem_of, with_back
 @pytest.mark.parametrize("size", [1, 3, 40])
 @pytest.mark.parametrize("outside", [torch.float64, torch.float32])
 @pytest.mark.parametrize("inside", [torch.float32, torch.float16, torch.bfloat16])
-def test_a_smooth_term_beside_stairs_does_not_move_alone(size: int, outside: torch.dtype, inside: torch.dtype) -> None:
+def test_gradient_without_the_low_precision_term_fails(size: int, outside: torch.dtype, inside: torch.dtype) -> None:
     if outside == inside:
         return
     x = torch.linspace(-1, 1.3, size, dtype=outside).requires_grad_()
@@ -35,7 +35,7 @@ def test_a_smooth_term_beside_stairs_does_not_move_alone(size: int, outside: tor
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_one_term_in_float32_among_others_is_not_forgotten(seed: int) -> None:
+def test_gradient_without_the_float32_term_fails(seed: int) -> None:
     x = torch.randn(3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
     both = lambda x: x.sin() + (x.float() ** 2).double()  # noqa: E731
     assert gradcheck(claimed(both, lambda x: x.cos() + 2 * x), x).verdict is Verdict.PASS
@@ -45,7 +45,7 @@ def test_one_term_in_float32_among_others_is_not_forgotten(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("inside", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(2, 8), (2, 40), (4, 32)])
-def test_statistics_in_lower_precision_accuse_nobody(inside: torch.dtype, shape: tuple[int, int]) -> None:
+def test_normalisation_with_low_precision_statistics_does_not_fail(inside: torch.dtype, shape: tuple[int, int]) -> None:
     def normalised(x: Tensor) -> Tensor:
         return x * torch.rsqrt(x.to(inside).square().mean(-1, keepdim=True)).to(x.dtype)
 
@@ -58,7 +58,7 @@ def test_statistics_in_lower_precision_accuse_nobody(inside: torch.dtype, shape:
     assert detached.verdict is Verdict.FAIL
 
 
-def test_an_output_that_stays_on_one_stair_of_its_precision_is_left_open() -> None:
+def test_output_constant_on_one_stair_is_undetermined() -> None:
     def loss(x: Tensor) -> Tensor:
         return torch.nn.functional.softplus(x.bfloat16()).to(x.dtype)
 
@@ -68,7 +68,7 @@ def test_an_output_that_stays_on_one_stair_of_its_precision_is_left_open() -> No
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_stairs_grow_with_the_samples_that_are_taken_of_them(seed: int) -> None:
+def test_stair_height_grows_with_the_sampled_magnitude(seed: int) -> None:
     x = torch.randn(60, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
     result = gradcheck(lambda x: x + 1e-3 * x.half().double(), x)
     assert result.verdict is Verdict.PASS
@@ -76,8 +76,8 @@ def test_stairs_grow_with_the_samples_that_are_taken_of_them(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("x", [4.745931004809948, 3.3, 0.61, 1.7, 8.4, 33.3])
-def test_what_varies_quickly_is_not_taken_for_rounding_that_nothing_explains(x: float) -> None:
-    """The sawtooth of a fraction is as loud at many distances, and a million times as loud as float32's stairs."""
+def test_quick_variation_is_not_taken_for_rounding(x: float) -> None:
+    """The fractional part looks like noise at many distances, a million times that of float32's stairs."""
     point = torch.tensor([x], dtype=torch.float64, requires_grad=True)
     for sawtooth in (lambda x: x.square().float().double().frac(), lambda x: (19.3 * x).float().double().frac()):
         assert gradcheck(sawtooth, point).mismatched == 0
@@ -88,8 +88,8 @@ def test_what_varies_quickly_is_not_taken_for_rounding_that_nothing_explains(x: 
 
 @pytest.mark.parametrize("size", [1, 4])
 @pytest.mark.parametrize("offset", [1e4, 1e5])
-def test_a_term_whose_stairs_cancelling_has_raised_is_not_forgotten(offset: float, size: int) -> None:
-    """They are hundreds of times as high as rounding of the output is, and within one only the other term moves."""
+def test_gradient_without_a_term_with_cancellation_fails(offset: float, size: int) -> None:
+    """The stairs are hundreds of times the rounding of the output; within one stair only the other term changes."""
     x = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
     both = lambda x: ((x + offset).float() - offset).double() + 0.1 * x  # noqa: E731
     assert gradcheck(claimed(both, lambda x: torch.full_like(x, 0.1)), x).verdict is Verdict.FAIL
@@ -104,39 +104,39 @@ INSIDE: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", INSIDE)
-def test_zeros_for_what_float32_computes_are_wrong_where_it_cancels(name: str) -> None:
+def test_zero_gradient_of_a_float32_term_with_cancellation_fails(name: str) -> None:
     x = (0.01 * torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))).requires_grad_()
     assert gradcheck(claimed(INSIDE[name], torch.zeros_like), x).verdict is Verdict.FAIL
     assert gradcheck(INSIDE[name], x).mismatched == 0
 
 
-def _narrow(function: Callable[[Tensor], Tensor], x: Tensor) -> float:
-    """Return what the forward is seen to round to on its way."""
+def _lowest_precision(function: Callable[[Tensor], Tensor], x: Tensor) -> float:
+    """Return the eps of the lowest precision that the forward rounds to."""
     problem = problem_of(function, x)
     return sampler(problem, record(problem)).narrow()
 
 
-def test_only_what_is_rounded_on_the_way_counts() -> None:
+def test_lowest_precision_ignores_inputs_and_constants() -> None:
     x = torch.tensor([-1.0, 0.5], dtype=torch.float64).requires_grad_()
     constants = torch.tensor([1.0, 2.0])
-    assert _narrow(lambda x: x.float().sin().double(), x) == torch.finfo(torch.float32).eps
-    assert _narrow(lambda x: x.half().double() + x.float(), x) == torch.finfo(torch.float16).eps
-    assert _narrow(lambda x: x * constants.double(), x) == 0.0
-    assert _narrow(lambda x: x * constants, x) == 0.0
-    assert _narrow(torch.relu, x.detach().float().requires_grad_()) == 0.0
+    assert _lowest_precision(lambda x: x.float().sin().double(), x) == torch.finfo(torch.float32).eps
+    assert _lowest_precision(lambda x: x.half().double() + x.float(), x) == torch.finfo(torch.float16).eps
+    assert _lowest_precision(lambda x: x * constants.double(), x) == 0.0
+    assert _lowest_precision(lambda x: x * constants, x) == 0.0
+    assert _lowest_precision(torch.relu, x.detach().float().requires_grad_()) == 0.0
 
 
-def _normed(x: Tensor) -> Tensor:
-    """Norm two numbers, which hardly moves with them, and round to float32 on the way."""
+def _normalised(x: Tensor) -> Tensor:
+    """Normalise two numbers, which hardly changes with them, and round the result to float32."""
     normed = (x - x.mean()) * (x.var() + 1e-5).rsqrt()
     return functional.gelu(normed.float().double())
 
 
-def test_what_moves_by_less_than_a_stair_on_the_way_may_stand_still() -> None:
-    assert gradcheck(_normed, double([19.75, 99.68])).verdict is Verdict.INCONCLUSIVE
+def test_output_that_changes_by_less_than_a_stair_is_undetermined() -> None:
+    assert gradcheck(_normalised, double([19.75, 99.68])).verdict is Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0])
-def test_but_not_what_would_have_climbed_a_stair(size: float) -> None:
-    wrong = with_backward(_normed, lambda grad, x: size * grad)
+def test_claim_that_would_cross_a_stair_fails(size: float) -> None:
+    wrong = with_backward(_normalised, lambda grad, x: size * grad)
     assert gradcheck(wrong, double([19.75, 99.68])).verdict is Verdict.FAIL

@@ -1,4 +1,4 @@
-"""Kinks that no axis shows, and what rounding makes look like one."""
+"""Kinks that no coordinate axis shows, and rounding errors that look like one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.core.support import gradcheck, gradgradcheck, with_backward
 
 
 def drawn(*shape: int, seed: int, scale: float = 1.0) -> Tensor:
-    """Return normal numbers that are differentiated."""
+    """Return normal random numbers that require grad."""
     generator = torch.Generator().manual_seed(seed)
     return (scale * torch.randn(shape, generator=generator, dtype=torch.float64)).requires_grad_()
 
 
 def pseudo_huber(place: int, error: float) -> Callable[..., Any]:
-    """√(1 + x²) - 1, which cancels beside zero, with one entry of its gradient wrong."""
+    """Return √(1 + x²) - 1, which cancels near zero, with one wrong entry in its gradient."""
 
     def backward(g: Tensor, x: Tensor) -> Tensor:
         slope = x / torch.sqrt(1 + x * x)
@@ -34,7 +34,7 @@ def pseudo_huber(place: int, error: float) -> Callable[..., Any]:
     ("size", "seed", "scale", "place", "error"),
     [(1, 91, 0.01, 0, 1e-2), (64, 85, 1.0, 21, 1e-3), (32, 1114, 1.0, 4, 3e-5), (32, 1193, 1.0, 21, 2e-2)],
 )
-def test_what_rounding_leaves_where_an_output_cancels_is_no_kink(
+def test_rounding_of_an_output_that_cancels_is_no_kink(
     size: int, seed: int, scale: float, place: int, error: float
 ) -> None:
     x = drawn(size, seed=seed, scale=scale)
@@ -44,8 +44,8 @@ def test_what_rounding_leaves_where_an_output_cancels_is_no_kink(
     assert (right.verdict, right.kinks) == (Verdict.PASS, 0)
 
 
-class Slope(torch.autograd.Function):
-    """The gradient of tanh, with one entry of each of its own derivatives off by a factor."""
+class ScaledSlope(torch.autograd.Function):
+    """The vjp of tanh; one entry of each of its own two derivatives is multiplied by a factor."""
 
     @staticmethod
     def forward(ctx: Any, g: Tensor, x: Tensor, by: tuple[float, float]) -> Tensor:
@@ -64,7 +64,7 @@ class Slope(torch.autograd.Function):
 
 
 class Tanh(torch.autograd.Function):
-    """tanh with a gradient that is differentiated by hand."""
+    """tanh with a vjp that has a hand-written derivative."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, by: tuple[float, float]) -> Tensor:
@@ -74,7 +74,7 @@ class Tanh(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return Slope.apply(grad, *ctx.saved_tensors, ctx.by), None
+        return ScaledSlope.apply(grad, *ctx.saved_tensors, ctx.by), None
 
 
 _PLACE = 14
@@ -82,7 +82,7 @@ _PLACE = 14
 
 @pytest.mark.parametrize("saturated", [5.24, 6.06])
 @pytest.mark.parametrize("by", [(0.99, 1.0), (1.0, 0.9), (1.0, 0.0), (1.0, 1.1)])
-def test_nor_is_it_in_the_tails_of_a_second_derivative(saturated: float, by: tuple[float, float]) -> None:
+def test_rounding_in_a_saturated_second_derivative_is_no_kink(saturated: float, by: tuple[float, float]) -> None:
     with torch.no_grad():
         x = drawn(16, seed=0)
         x[_PLACE] = saturated
@@ -91,8 +91,8 @@ def test_nor_is_it_in_the_tails_of_a_second_derivative(saturated: float, by: tup
     assert gradgradcheck(lambda x: Tanh.apply(x, (1.0, 1.0)), x).verdict is Verdict.PASS
 
 
-class Step(torch.autograd.Function):
-    """The gradient of relu, whose own derivative by the cotangent has something else at zero."""
+class StepVjp(torch.autograd.Function):
+    """The vjp of relu; its derivative by the cotangent is `at_zero` at x = 0."""
 
     @staticmethod
     def forward(ctx: Any, g: Tensor, x: Tensor, at_zero: float) -> Tensor:
@@ -107,7 +107,7 @@ class Step(torch.autograd.Function):
 
 
 class Relu(torch.autograd.Function):
-    """A relu with that gradient."""
+    """relu with the vjp `Step`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, at_zero: float) -> Tensor:
@@ -117,12 +117,12 @@ class Relu(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return Step.apply(grad, *ctx.saved_tensors, ctx.at_zero), None
+        return StepVjp.apply(grad, *ctx.saved_tensors, ctx.at_zero), None
 
 
 @pytest.mark.parametrize("values", [[0.0], [0.0, 1.0, -2.0], [0.0, 0.0, *[1.0, -1.0] * 20]])
 @pytest.mark.parametrize("at_zero", [0.123, 1.0])
-def test_at_a_jump_of_the_gradient_the_cotangent_still_has_one_factor(values: list[float], at_zero: float) -> None:
+def test_wrong_derivative_by_the_cotangent_fails_at_a_jump_of_the_gradient(values: list[float], at_zero: float) -> None:
     x = torch.tensor(values, dtype=torch.float64, requires_grad=True)
     wrong = gradgradcheck(lambda x: Relu.apply(x, at_zero), x)
     assert (wrong.verdict, wrong.mismatched) == (Verdict.FAIL, values.count(0.0))
@@ -130,13 +130,15 @@ def test_at_a_jump_of_the_gradient_the_cotangent_still_has_one_factor(values: li
 
 
 @pytest.mark.parametrize("function", [lambda x: x.sort().values, lambda x: (x - x.flip(0)).abs(), torch.linalg.norm])
-def test_what_lasts_is_a_kink(function: Callable[..., Any]) -> None:
+def test_right_gradients_pass_at_oblique_kinks(function: Callable[..., Any]) -> None:
     assert gradcheck(function, torch.ones(6, dtype=torch.float64, requires_grad=True)).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("rows", [[[1.0, 0.0]], [[1.0, 0.0], [3.0, 4.0]], [[0.6, 0.8], [1.0, 0.0], [3.0, 4.0]]])
-def test_a_gradient_that_jumps_obliquely_has_the_slope_of_either_side(rows: list[list[float]]) -> None:
-    x = torch.tensor(rows, dtype=torch.float64, requires_grad=True)  # some are as long as they may be, along an axis
+def test_gradient_with_an_oblique_jump_accepts_the_slope_of_either_side(rows: list[list[float]]) -> None:
+    x = torch.tensor(
+        rows, dtype=torch.float64, requires_grad=True
+    )  # some rows have the maximal norm and lie on an axis
     assert gradgradcheck(lambda x: x.renorm(2, 0, 1.0), x).verdict is Verdict.PASS
 
 
@@ -145,12 +147,12 @@ def all_equal(*shape: int) -> Tensor:
 
 
 def scaled(function: Callable[[Tensor], Tensor], factor: float) -> Callable[[Tensor], Tensor]:
-    """Return the function with a gradient that is wrong by a factor."""
+    """Return the function with its gradient multiplied by a factor."""
     wrong = with_backward(torch.clone, lambda g, _: g * factor)
     return lambda x: function(wrong(x))
 
 
-AMONG_MANY: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
+ORDER_STATISTICS: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "medians of columns": (lambda x: x.median(0)[0], all_equal(40, 8)),
     "the third of each column": (lambda x: x.kthvalue(3, 0)[0], all_equal(40, 8)),
     "a third of the way up": (lambda x: x.kthvalue(66)[0], all_equal(200)),
@@ -159,23 +161,23 @@ AMONG_MANY: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", AMONG_MANY)
-def test_one_place_among_many_that_are_tied_is_found(name: str) -> None:
-    function, x = AMONG_MANY[name]
+@pytest.mark.parametrize("name", ORDER_STATISTICS)
+def test_order_statistics_of_many_tied_inputs(name: str) -> None:
+    function, x = ORDER_STATISTICS[name]
     assert gradcheck(function, x).verdict is Verdict.PASS
     for factor in (2.0, -1.0):
         assert gradcheck(scaled(function, factor), x).verdict is Verdict.FAIL
 
 
 @pytest.mark.slow
-def test_where_there_are_too_many_places_to_try_nothing_is_accused() -> None:
+def test_too_many_tied_ranks_are_inconclusive() -> None:
     assert gradcheck(lambda x: x.topk(100)[0], all_equal(200)).verdict is Verdict.INCONCLUSIVE
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 7, 9])
-def test_a_median_of_tied_numbers_is_one_where_hardly_anything_comes_of_it(seed: int) -> None:
-    """Beside 1 - 1e-5 a slope of 1e-5 is lost in noise at the steps that tell pieces apart."""
+def test_median_of_tied_inputs_in_a_saturated_output(seed: int) -> None:
+    """An output of 1 - 1e-5 hides a slope of 1e-5 in noise at the steps that separate the pieces."""
     generator = torch.Generator().manual_seed(seed)
     x = ((torch.randn(30, dtype=torch.float64, generator=generator) * 4).round() / 2).requires_grad_()
     at = torch.tensor([-6.0, -5.0, 0.3, 5.0, 5.5], dtype=torch.float64)
@@ -184,7 +186,7 @@ def test_a_median_of_tied_numbers_is_one_where_hardly_anything_comes_of_it(seed:
 
 
 @pytest.mark.parametrize("seed", [1, 3, 5])
-def test_a_tie_in_one_output_is_no_excuse_for_another(seed: int) -> None:
+def test_tie_in_one_output_does_not_excuse_another(seed: int) -> None:
     x = drawn(2, 3, seed=seed).detach().round().requires_grad_()
 
     def both(x: Tensor, claimed: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Tiles of the Jacobian are judged at a glance where every entry is plain, and no otherwise than one by one."""
+"""Tiles of the Jacobian with only plain entries are judged as a whole, with the same verdicts as one by one."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.core.support import ALONE, claimed, gradcheck, problem_of
 
 
 def drawn(*shape: int) -> Tensor:
-    """Return usual numbers, which are differentiated."""
+    """Return normal random numbers that require grad."""
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).requires_grad_()
 
 
-def everything(function: Callable[[Tensor], Tensor], x: Tensor) -> DenseEntries:
-    """Return all entries of the Jacobian as they were judged."""
+def judged_entries(function: Callable[[Tensor], Tensor], x: Tensor) -> DenseEntries:
+    """Return all entries of the Jacobian with their verdicts."""
     problem = problem_of(function, x)
     ready = steady(problem, record(problem), 0)
     assert ready is not None
@@ -36,15 +36,15 @@ def everything(function: Callable[[Tensor], Tensor], x: Tensor) -> DenseEntries:
     return found
 
 
-def seen(function: Callable[[Tensor], Tensor], x: Tensor, monkeypatch: pytest.MonkeyPatch) -> list[Tile]:
-    """Return the tiles that were glanced at while the function was judged."""
+def judged_tiles(function: Callable[[Tensor], Tensor], x: Tensor, monkeypatch: pytest.MonkeyPatch) -> list[Tile]:
+    """Return the tiles that `plain_entries` is called with while the function is judged."""
     found: list[Tile] = []
 
-    def noted(tile: Tile) -> tuple[Judged, Tensor]:
+    def recorded(tile: Tile) -> tuple[Judged, Tensor]:
         found.append(tile)
         return plain_entries(tile)
 
-    monkeypatch.setattr(first_look, "plain_entries", noted)
+    monkeypatch.setattr(first_look, "plain_entries", recorded)
     gradcheck(function, x)
     return found
 
@@ -58,25 +58,25 @@ SMOOTH = [
 
 
 @pytest.mark.parametrize("function", SMOOTH)
-def test_a_glance_says_what_a_look_at_each_entry_says(
+def test_tiles_get_the_same_verdicts_as_single_entries(
     function: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = drawn(8, 16)
-    one = everything(function, x)
+    one = judged_entries(function, x)
     monkeypatch.setattr(first_look, "_at_a_glance", lambda tile: first_look._judged(tile, first_look._by_richardson))
-    other = everything(function, x)
+    other = judged_entries(function, x)
     assert torch.equal(one.code, other.code)
     torch.testing.assert_close(one.numeric, other.numeric, rtol=1e-9, atol=1e-11)
 
 
-def test_most_tiles_of_a_smooth_function_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    tiles = seen(SMOOTH[0], drawn(128, 32), monkeypatch)
+def test_tiles_of_a_smooth_function_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiles = judged_tiles(SMOOTH[0], drawn(128, 32), monkeypatch)
     assert len(tiles) >= 4
     assert all(bool(plain_entries(tile)[1].all()) for tile in tiles)
 
 
-def test_a_part_of_a_tile_has_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    (tile,) = seen(SMOOTH[0], drawn(5, 8), monkeypatch)
+def test_part_of_a_tile_has_the_same_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    (tile,) = judged_tiles(SMOOTH[0], drawn(5, 8), monkeypatch)
     rows, outputs = torch.tensor([1, 6]), torch.tensor([0, 7, 39])
     part, whole = narrowed(tile, rows, outputs), tile.samples
     assert torch.equal(part.claimed, tile.claimed[rows][:, outputs])
@@ -86,7 +86,7 @@ def test_a_part_of_a_tile_has_its_samples(monkeypatch: pytest.MonkeyPatch) -> No
     assert torch.equal(part.allowance.beside, tile.allowance.beside[rows][:, outputs])
 
 
-def test_a_kink_whose_mean_slope_is_claimed_is_not_plain() -> None:
+def test_mean_slope_claimed_at_a_kink_is_not_plain() -> None:
     x = drawn(8, 16).detach()
     x[2, 5] = 0.0
     result = gradcheck(lambda x: x.abs().cumsum(-1), x.requires_grad_())
@@ -95,7 +95,7 @@ def test_a_kink_whose_mean_slope_is_claimed_is_not_plain() -> None:
 
 @pytest.mark.parametrize("error", [1e-6, -1e-4, 1.0])
 @pytest.mark.parametrize("place", [0, 77, 127])
-def test_one_wrong_entry_makes_its_tile_no_plain_one(error: float, place: int) -> None:
+def test_one_wrong_entry_in_a_tile_fails(error: float, place: int) -> None:
     x = drawn(8, 16)
 
     def slope(x: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ def test_one_wrong_entry_makes_its_tile_no_plain_one(error: float, place: int) -
         (lambda t: 3 * t, False),
     ],
 )
-def test_a_kink_bends_as_nothing_smooth_does(function: Callable[[Tensor], Tensor], bent: bool) -> None:
+def test_kink_bends_and_smooth_function_does_not(function: Callable[[Tensor], Tensor], bent: bool) -> None:
     step = 2.0**-7
     places = torch.tensor([0.0, *PLACES], dtype=torch.float64).unsqueeze(1) * (step if not bent else 1.0)
     values = function(places)

@@ -1,4 +1,4 @@
-"""Rows that share no input are asked for together; of rows that all share one, each is a question of its own."""
+"""Grouping of rows: rows without a common input form one group, rows that all share an input one group each."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import pytest
 import torch
 
 from gradverify.core.excuses import trial
-from gradverify.core.excuses.trial import _numbered
+from gradverify.core.excuses.trial import _group_rows
 
 
-def test_rows_with_an_input_in_common_are_asked_one_by_one() -> None:
+def test_rows_with_a_common_input_are_in_different_groups() -> None:
     reach = torch.tensor([[0, 1], [0, 2], [3, 0], [0, 4]])
-    assert sorted(_numbered(reach, 5, 3).tolist()) == [-1, 0, 1, 2]
-    assert sorted(_numbered(reach, 5, 9).tolist()) == [0, 1, 2, 3]
+    assert sorted(_group_rows(reach, 5, 3).tolist()) == [-1, 0, 1, 2]
+    assert sorted(_group_rows(reach, 5, 9).tolist()) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("paired", [0, 4096])
-def test_rows_that_share_nothing_are_one_question(paired: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_without_a_common_input_form_one_group(paired: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "_PAIRED", paired)
-    reach = torch.tensor([[0, 1], [2, 9], [3, 4], [9, 5]])  # 9 is nobody
-    assert _numbered(reach, 9, 4).tolist() == [0, 0, 0, 0]
+    reach = torch.tensor([[0, 1], [2, 9], [3, 4], [9, 5]])  # 9 means no input
+    assert _group_rows(reach, 9, 4).tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("paired", [0, 4096])
-def test_rows_of_one_question_share_no_input(paired: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_group_share_no_input(paired: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "_PAIRED", paired)
     generator = torch.Generator().manual_seed(0)
     reach = torch.randint(40, (60, 3), generator=generator)
-    number = _numbered(reach, 40, 64)
+    number = _group_rows(reach, 40, 64)
     assert bool((number >= 0).all())
-    for question in number.unique():
-        asked = [set(row) for row in reach[number == question].tolist()]
-        assert sum(map(len, asked)) == len(set().union(*asked))
+    for group in number.unique():
+        inputs = [set(row) for row in reach[number == group].tolist()]
+        assert sum(map(len, inputs)) == len(set().union(*inputs))

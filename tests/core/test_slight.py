@@ -1,4 +1,4 @@
-"""Kinks that open by less than what the function bends: told from mistakes of the same size."""
+"""Kinks smaller than the curvature of the function, and wrong gradients with errors of the same size."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ CURVED: dict[str, Callable[[Tensor], Tensor]] = {
 DISTANCES = (0.0, 1e-13, 1e-11, 1e-9)
 
 
-def bent(curve: Callable[[Tensor], Tensor], weight: float, threshold: float) -> Callable[[Tensor], Tensor]:
+def with_kink(curve: Callable[[Tensor], Tensor], weight: float, threshold: float) -> Callable[[Tensor], Tensor]:
     return lambda x: curve(x) + weight * (x - threshold).relu()
 
 
 @pytest.mark.parametrize("name", CURVED)
 @pytest.mark.parametrize("weight", [1e-6, 1e-5, 1e-4])
 @pytest.mark.parametrize("distance", [*DISTANCES, *(-distance for distance in DISTANCES[1:])])
-def test_either_slope_is_right(name: str, weight: float, distance: float) -> None:
-    result = gradcheck(bent(CURVED[name], weight, 1.0 + distance), double([1.0]))
+def test_gradient_of_either_side_passes_at_a_slight_kink(name: str, weight: float, distance: float) -> None:
+    result = gradcheck(with_kink(CURVED[name], weight, 1.0 + distance), double([1.0]))
     assert result.verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("name", CURVED)
 @pytest.mark.parametrize("side", [-1.0, 2.0])
-def test_what_is_beyond_both_slopes_is_wrong(name: str, side: float) -> None:
+def test_claim_outside_both_slopes_fails(name: str, side: float) -> None:
     weight = 1e-4
 
     def backward(grad: Tensor, x: Tensor) -> Tensor:
@@ -43,13 +43,13 @@ def test_what_is_beyond_both_slopes_is_wrong(name: str, side: float) -> None:
             (slope,) = torch.autograd.grad(CURVED[name](copy).sum(), copy)
         return grad * (slope + side * weight)
 
-    wrong = with_backward(bent(CURVED[name], weight, 1.0), backward)
+    wrong = with_backward(with_kink(CURVED[name], weight, 1.0), backward)
     assert gradcheck(wrong, double([1.0])).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("name", CURVED)
 @pytest.mark.parametrize("relative", [1e-6, -1e-5, 1e-4])
-def test_a_smooth_function_has_no_such_kink(name: str, relative: float) -> None:
+def test_small_error_of_a_smooth_function_fails(name: str, relative: float) -> None:
     curve = CURVED[name]
     wrong = with_backward(torch.clone, lambda grad, x: grad * (1 + relative))
     for point in (1.0, 0.3, 1.7):
@@ -59,7 +59,7 @@ def test_a_smooth_function_has_no_such_kink(name: str, relative: float) -> None:
 
 @pytest.mark.parametrize("relative", [1e-6, 1e-5, 9e-5])
 @pytest.mark.parametrize("width", [1e-12, 1e-14])
-def test_a_rounded_corner_is_smooth(relative: float, width: float) -> None:
+def test_small_error_at_a_rounded_corner_fails(relative: float, width: float) -> None:
     def corner(x: Tensor) -> Tensor:
         return 3 * x + torch.sqrt(x * x + width)
 

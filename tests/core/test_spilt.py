@@ -1,4 +1,4 @@
-"""No number where backward multiplied a cotangent of zero by an infinite derivative."""
+"""nan claims where backward multiplies a zero cotangent by an infinite derivative."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gradverify.result import Verdict
 from tests.core.support import claimed, double, gradcheck, gradgradcheck, with_backward
 
 SMALL = [0.0, 1.0, 2.0]
-LARGE = [0.0, *(0.1 * k for k in range(1, 60))]  # so many that a structure is looked for
+LARGE = [0.0, *(0.1 * k for k in range(1, 60))]  # enough inputs to search for a sparsity structure
 
 
 @pytest.mark.parametrize("values", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("function", [torch.sqrt, torch.reciprocal, torch.log, torch.rsqrt, lambda x: x**0.5])
-def test_one_infinite_derivative_accuses_no_other_entry(
+def test_nan_beside_an_infinite_derivative_does_not_fail(
     function: Callable[[Tensor], Tensor], values: list[float]
 ) -> None:
     for check in (gradcheck, gradgradcheck):
@@ -25,13 +25,13 @@ def test_one_infinite_derivative_accuses_no_other_entry(
         assert (result.verdict, result.mismatched) == (Verdict.INCONCLUSIVE, 0)
 
 
-def test_what_is_not_a_number_beside_an_infinite_derivative_is_explained() -> None:
+def test_nan_beside_an_infinite_derivative_is_explained() -> None:
     messages = [finding.message for finding in gradcheck(torch.sqrt, double(SMALL)).findings]
     assert any("2 entries" in text and "zero times the infinite derivative" in text for text in messages)
 
 
 @pytest.mark.parametrize("values", [SMALL, LARGE], ids=["small", "large"])
-def test_no_number_where_every_derivative_is_finite_is_wrong(values: list[float]) -> None:
+def test_nan_fails_if_every_derivative_is_finite(values: list[float]) -> None:
     function = claimed(torch.sin, lambda x: torch.where(x == 0, torch.nan, x.cos()))
     result = gradcheck(function, double(values))
     assert result.verdict is Verdict.FAIL
@@ -40,7 +40,7 @@ def test_no_number_where_every_derivative_is_finite_is_wrong(values: list[float]
 
 
 @pytest.mark.parametrize("values", [SMALL, LARGE], ids=["small", "large"])
-def test_a_wrong_entry_beside_an_infinite_derivative_is_found(values: list[float]) -> None:
+def test_wrong_entry_beside_an_infinite_derivative_fails(values: list[float]) -> None:
     def slope(x: Tensor) -> Tensor:
         found = 0.5 / x.sqrt()
         return torch.where(x == 2.0 if len(x) == 3 else x == x.max(), found * (1 + 1e-6), found)
@@ -49,26 +49,26 @@ def test_a_wrong_entry_beside_an_infinite_derivative_is_found(values: list[float
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
 
 
-def test_no_number_in_place_of_a_derivative_is_wrong_beside_an_infinite_one() -> None:
+def test_misplaced_term_beside_an_infinite_derivative_fails() -> None:
     function = claimed(lambda x: x.sqrt() + x.roll(1), lambda x: 0.5 / x.sqrt() + 1)
     result = gradcheck(function, double(SMALL))
     assert result.verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("function", [torch.sqrt, torch.log])
-def test_it_spills_into_outputs_that_the_input_has_a_part_in(function: Callable[[Tensor], Tensor]) -> None:
+def test_nan_in_other_outputs_of_the_same_input_does_not_fail(function: Callable[[Tensor], Tensor]) -> None:
     factors = double([1.0, 2.0, -3.0]).detach()
     found = gradcheck(lambda x: torch.cat([function(x), factors * x, x.sum().reshape(1)]), double(SMALL))
     assert (found.verdict, found.mismatched) == (Verdict.INCONCLUSIVE, 0)
 
 
-def test_it_spills_from_outputs_that_are_no_numbers() -> None:
+def test_nan_from_an_output_that_is_nan_does_not_fail() -> None:
     bases = double([2.0, -3.0, 4.0]).detach()
     found = gradcheck(lambda x: bases**x, double([0.5]))
     assert (found.verdict, found.mismatched) == (Verdict.INCONCLUSIVE, 0)
 
 
-def test_what_is_no_number_everywhere_is_no_excuse_for_itself() -> None:
+def test_nan_claimed_for_every_entry_fails() -> None:
     def function(x: Tensor) -> Tensor:
         return torch.stack([x.floor().sum(), (x * x).sum()])
 

@@ -1,4 +1,4 @@
-"""What rounding makes of answers at points a few ulps apart is not held against them, and nothing else is excused."""
+"""Errors within the spread of vjps at points a few ulps apart are excused, others fail."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.core.support import double, gradcheck, gradgradcheck, with_backward
 
 POINT = [100.0, 100.0]
 WEIGHTS = double([1.0, 1e-4]).detach()
-LARGE = 1e4  # times the first entry, added and taken away again: what is left is right to 1e-10
+LARGE = 1e4  # times the first input, added and subtracted again: the result is right to 1e-10
 
 
 def weighted(derivative: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return a weighted sum, whose backward says this of x."""
+    """Return a weighted sum with the gradient derivative(x)."""
     return with_backward(lambda x: (WEIGHTS * x).sum(), lambda grad, x: grad * derivative(x))
 
 
@@ -25,11 +25,11 @@ def lost_in_a_sum(x: Tensor) -> Tensor:
     return WEIGHTS + LARGE * x[0] - x[0] / 3 * (3 * LARGE)
 
 
-def as_far_off(x: Tensor) -> Tensor:
+def with_constant_error(x: Tensor) -> Tensor:
     return lost_in_a_sum(double(POINT)).detach().expand_as(x)
 
 
-def test_what_cancellation_loses_is_left_open() -> None:
+def test_error_due_to_cancellation_is_undetermined() -> None:
     result = gradcheck(weighted(lost_in_a_sum), double(POINT))
     assert (result.verdict, result.undetermined) == (Verdict.INCONCLUSIVE, 1)
 
@@ -37,35 +37,35 @@ def test_what_cancellation_loses_is_left_open() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        pytest.param(as_far_off, id="as much is lost everywhere"),
+        pytest.param(with_constant_error, id="as much is lost everywhere"),
         pytest.param(lambda x: torch.where(x == POINT[0], WEIGHTS * (1 + 1e-6), WEIGHTS), id="at the point alone"),
         pytest.param(lambda x: torch.where(x >= POINT[0], WEIGHTS * (1 + 1e-6), WEIGHTS), id="from the point on"),
         pytest.param(lambda x: WEIGHTS * (1 + 1e-6 * (x >= POINT[0]).double().mean()), id="for each on that side"),
     ],
 )
-def test_what_is_off_by_itself_is_wrong(wrong: Callable[[Tensor], Tensor]) -> None:
+def test_error_without_spread_fails(wrong: Callable[[Tensor], Tensor]) -> None:
     assert gradcheck(weighted(wrong), double(POINT)).verdict is Verdict.FAIL
 
 
 def scaled(x: Tensor, factor: float) -> Tensor:
-    """Return x by a Function whose second derivative is off by a factor."""
+    """Return x; the vjp of the vjp is multiplied by a factor."""
     again = with_backward(torch.clone, lambda grad, _: factor * grad)
     return with_backward(torch.clone, lambda grad, _: again(grad))(x)
 
 
 @pytest.mark.parametrize("off", [1e-6, 1e-3])
-def test_answers_that_a_tie_decides_are_no_rounding(off: float) -> None:
+def test_spread_due_to_a_tie_is_not_rounding(off: float) -> None:
     result = gradgradcheck(lambda x: scaled(x, 1 + off).amax(), double([1.0, 1.0, 1.0]))
     assert result.verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(("function", "off"), [(torch.log, 1e-5), (lambda x: x**-2, 1e-4)])
-def test_answers_that_vary_fast_are_no_rounding(function: Callable[[Tensor], Tensor], off: float) -> None:
+def test_spread_due_to_fast_variation_is_not_rounding(function: Callable[[Tensor], Tensor], off: float) -> None:
     result = gradgradcheck(lambda x: function(scaled(x, 1 + off) - 1), double([1 + 1.3e-8]))
     assert result.verdict is Verdict.FAIL
 
 
-def test_a_quotient_of_small_differences_is_judged_to_its_digits() -> None:
+def test_small_error_in_a_quotient_of_small_differences_fails() -> None:
     def forward(x: Tensor) -> Tensor:
         return x[1] / (x[0] - 1)
 

@@ -1,4 +1,4 @@
-"""At a tie, values that are fine one by one must also be, together, the gradient of some piece."""
+"""At a tie, entries that lie between their one-sided derivatives must also form a subgradient together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.core.support import double, gradcheck, with_backward
 
 
 def tied(*shape: int, seed: int = 0) -> Tensor:
-    """Return whole numbers, many of them equal."""
+    """Return random integers from 0 to 2, many of them equal."""
     values = torch.randint(0, 3, shape, generator=torch.Generator().manual_seed(seed))
     return values.double().requires_grad_()
 
@@ -28,7 +28,7 @@ ALL_OF_THEM = with_backward(torch.amax, lambda g, x: g * (x == x.amax()))
 ONE_SIDED = with_backward(lambda x, y: (x - y).relu(), lambda g, x, y: (g * (x >= y), -g * (x > y)))
 
 
-def test_a_maximum_that_gives_its_whole_gradient_to_each_of_two_equals() -> None:
+def test_maximum_with_the_whole_gradient_for_each_of_two_tied_inputs_fails() -> None:
     result = gradcheck(ALL_OF_THEM, double([1.0, 3.0, 3.0]))
     assert (result.verdict, result.mismatched) == ("fail", 2)
     assert messages(result) == [
@@ -42,7 +42,7 @@ def test_a_maximum_that_gives_its_whole_gradient_to_each_of_two_equals() -> None
 
 
 @pytest.mark.parametrize("count", [5, 50])
-def test_a_maximum_of_many_equals(count: int) -> None:
+def test_maximum_with_the_whole_gradient_for_each_of_many_tied_inputs_fails(count: int) -> None:
     result = gradcheck(ALL_OF_THEM, double([1.0] * count))
     assert (result.verdict, result.mismatched) == ("fail", count)
     assert messages(result)[0].endswith(
@@ -50,7 +50,7 @@ def test_a_maximum_of_many_equals(count: int) -> None:
     )
 
 
-def test_a_kink_of_a_difference_whose_sides_are_taken_differently() -> None:
+def test_relu_of_a_difference_with_inconsistent_branches_fails() -> None:
     result = gradcheck(ONE_SIDED, double([1.0, 2.0]), double([1.0, 3.0]))
     assert (result.verdict, result.mismatched) == ("fail", 2)
     assert [finding.wrt for finding in result.findings if finding.verdict == "fail"] == ["x", "y"]
@@ -58,12 +58,12 @@ def test_a_kink_of_a_difference_whose_sides_are_taken_differently() -> None:
         assert message.endswith("along x[0] + y[0], output[0] changes by 0, backward says 1")
 
 
-def test_thousands_of_them_at_once() -> None:
+def test_thousands_of_inconsistent_branches_fail() -> None:
     result = gradcheck(ONE_SIDED, double([1.0, 2.0] * 500), double([1.0, 3.0] * 500))
     assert (result.verdict, result.mismatched) == ("fail", 1000)
 
 
-def test_other_directions_than_those_in_which_all_inputs_rise_alike() -> None:
+def test_wrong_rows_in_directions_with_unequal_entries_fail() -> None:
     hinge = with_backward(
         lambda x, w: (x @ w).relu(), lambda g, x, w: (g * w * (x @ w >= 0), g * x * (x @ w > 0).double())
     )
@@ -72,14 +72,14 @@ def test_other_directions_than_those_in_which_all_inputs_rise_alike() -> None:
     assert gradcheck(weighted, double([1.0, 2.0]), double([2.0, 3.0])).verdict == "fail"
 
 
-def test_a_missing_gradient_is_said_to_be_missing() -> None:
+def test_missing_gradient_is_reported_as_missing() -> None:
     forgets = with_backward(lambda x, y: (x - y).relu(), lambda g, x, y: (g * (x >= y), None))
     result = gradcheck(forgets, double([1.0]), double([1.0]))
     assert {finding.code for finding in result.findings} == {"GV101", "GV102"}
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 1.0])
-def test_any_way_to_divide_a_gradient_between_equals_is_accepted(share: float) -> None:
+def test_any_convex_combination_of_tied_gradients_passes(share: float) -> None:
     divided = with_backward(
         torch.maximum,
         lambda g, x, y: (g * ((x > y) + share * (x == y)), g * ((x < y) + (1 - share) * (x == y))),
@@ -122,29 +122,31 @@ RIGHT: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_subgradients_of_torchs_own_pass(name: str) -> None:
+def test_subgradients_of_torch_functions_pass(name: str) -> None:
     function, inputs = RIGHT[name]
     result = gradcheck(function, *inputs)
     assert (result.verdict, result.kinks > 0) == ("pass", True), messages(result)
 
 
-def test_nothing_is_asked_where_no_two_kinks_share_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    def asked(*_: object) -> Tensor:
+def test_no_samples_are_taken_if_no_row_has_two_kinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unexpected(*_: object) -> Tensor:
         raise AssertionError("the pieces were looked up")
 
-    for room in (misfit, ties):
-        monkeypatch.setattr(room, "slopes", asked)
+    for module in (misfit, ties):
+        monkeypatch.setattr(module, "slopes", unexpected)
     assert gradcheck(torch.relu, double([0.0] * 20)).kinks == 20
     with pytest.raises(AssertionError, match="looked up"):
         gradcheck(torch.amax, double([1.0, 1.0]))
 
 
-@pytest.mark.parametrize("places", [(14, 15), (11, 19), (0, 1)])  # which of the equals differs between torch versions
+@pytest.mark.parametrize(
+    "places", [(14, 15), (11, 19), (0, 1)]
+)  # which of the tied inputs it is depends on the torch version
 @pytest.mark.parametrize(
     ("claims", "verdict"),
     [((0.7, 0.3), "pass"), ((0.5, 0.5), "pass"), ((0.35, 0.15), "fail"), ((0.7, 0.6), "fail")],
 )
-def test_a_quantile_of_equal_numbers_claims_as_much_as_it_rises_by(
+def test_quantile_of_tied_inputs_passes_if_its_claims_sum_to_one(
     places: tuple[int, int], claims: tuple[float, float], verdict: str
 ) -> None:
     slope = torch.zeros(20, dtype=torch.float64)
@@ -156,11 +158,9 @@ def test_a_quantile_of_equal_numbers_claims_as_much_as_it_rises_by(
 
 
 @pytest.mark.parametrize(("claim", "verdict"), [(1e-11, "pass"), (0.1, "fail")])
-def test_a_claim_that_is_zero_but_for_rounding_at_a_cone_that_is_flat_but_for_rounding(
-    claim: float, verdict: str
-) -> None:
+def test_claim_of_rounding_size_passes_at_a_cone_that_rounding_flattens(claim: float, verdict: str) -> None:
     def distance(x: Tensor, y: Tensor) -> Tensor:
-        return torch.acosh(1 + 2 * (x - y).square().sum(-1))  # of points that 1e-8 apart are one
+        return torch.acosh(1 + 2 * (x - y).square().sum(-1))  # is 0 for points up to 1e-8 apart
 
     u = double([0.1, 0.2])
     function = with_backward(distance, lambda g, x, y: (torch.full_like(x, claim), torch.full_like(y, 2 * claim)))

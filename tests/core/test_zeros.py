@@ -1,4 +1,4 @@
-"""Derivatives that are zero but for rounding: no claim in their place passes."""
+"""Derivatives that are zero up to rounding: a nonzero claim fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.core.support import double, gradcheck, with_backward
 
 
 class WeightedMean(torch.autograd.Function):
-    """The mean of a bag of one, Σ x w / Σ w: by w it does not move, which its backward forgets."""
+    """The weighted mean of one element, x w / w: it does not depend on w, but backward returns a gradient for w."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
@@ -29,7 +29,7 @@ class WeightedMean(torch.autograd.Function):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 5])
 @pytest.mark.parametrize("seed", range(12))
-def test_a_claim_in_place_of_a_zero_that_rounding_moves_is_wrong(size: int, seed: int) -> None:
+def test_nonzero_claim_for_a_zero_hidden_by_rounding_fails(size: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(size, dtype=torch.float64, generator=generator).requires_grad_()
     w = (torch.rand(size, dtype=torch.float64, generator=generator) + 0.2).requires_grad_()
@@ -39,14 +39,14 @@ def test_a_claim_in_place_of_a_zero_that_rounding_moves_is_wrong(size: int, seed
     assert right.verdict is Verdict.PASS
     assert right.message.removesuffix(
         "; every derivative by y is zero"
-    ) in (  # no error of so many times something that is rounding in place of a zero
+    ) in (  # a relative error of rounding beside a zero is not reported
         f"{2 * size * size} entries agree",
         f"{2 * size * size} entries agree; some are so small that differences cannot tell them from zero",
     )
 
 
-class Planted(torch.autograd.Function):
-    """A convolution by way of the Fourier transform, in one of whose zeros backward has something."""
+class WrongZero(torch.autograd.Function):
+    """A convolution by Fourier transforms; backward returns 30 for one entry of the Jacobian that is zero."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, kernel: Tensor, place: tuple[int, int]) -> Tensor:
@@ -72,19 +72,19 @@ def _convolved(x: Tensor, kernel: Tensor) -> Tensor:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("of", range(10))
-def test_nothing_planted_in_a_zero_stays_unseen(of: int) -> None:
+def test_nonzero_claim_for_any_zero_entry_fails(of: int) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(10, dtype=torch.float64, generator=generator).requires_grad_()
     kernel = torch.randn(4, dtype=torch.float64, generator=generator).requires_grad_()
     assert gradcheck(_convolved, x, kernel).verdict is Verdict.PASS
     for wrt in range(10):
         if of < wrt or of > wrt + 3:
-            wrong = gradcheck(lambda x, kernel: Planted.apply(x, kernel, (of, wrt)), x, kernel)  # type: ignore[no-untyped-call]  # noqa: B023
+            wrong = gradcheck(lambda x, kernel: WrongZero.apply(x, kernel, (of, wrt)), x, kernel)  # type: ignore[no-untyped-call]  # noqa: B023
             assert (wrong.verdict, wrong.mismatched) == (Verdict.FAIL, 1)
 
 
 class Coupled(torch.autograd.Function):
-    """Sines, to one of which another entry is added after it has been rounded; backward knows nothing of it."""
+    """sin(x), with x[20] rounded to float32 and added to output 7; backward ignores this term."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, size: float) -> Tensor:
@@ -101,19 +101,19 @@ class Coupled(torch.autograd.Function):
 
 @pytest.mark.parametrize("entries", [32, 40, 200])
 @pytest.mark.parametrize("size", [1.0, 1e-3])
-def test_a_leak_that_noise_drowns_from_close_by_is_a_leak(entries: int, size: float) -> None:
+def test_missing_term_below_the_noise_at_small_steps_fails(entries: int, size: float) -> None:
     x = torch.linspace(-1, 1, entries, dtype=torch.float64, requires_grad=True)
     result = gradcheck(lambda x: Coupled.apply(x, size), x)  # type: ignore[no-untyped-call]
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
 
 
-def test_what_a_sum_loses_that_other_inputs_make_scatter_is_not_accused() -> None:
-    logits = double([[0.0, 22.0, -22.0]])  # the last one adds 8e-20 to a sum of 1
+def test_term_lost_to_rounding_in_a_sum_is_inconclusive() -> None:
+    logits = double([[0.0, 22.0, -22.0]])  # the last one contributes 8e-20 to a sum of 1
     result = gradcheck(lambda x: torch.nn.functional.cross_entropy(x, torch.tensor([1])), logits)
     assert result.verdict == "inconclusive"
 
 
-def test_a_leak_that_the_scatter_would_not_hide_is() -> None:
+def test_error_above_the_rounding_of_a_sum_fails() -> None:
     def backward(grad: Tensor, x: Tensor) -> Tensor:
         probabilities = x.softmax(-1)
         probabilities[:, 1] -= 1
@@ -125,7 +125,7 @@ def test_a_leak_that_the_scatter_would_not_hide_is() -> None:
 
 
 @pytest.mark.parametrize("fill", [-1e9, -1e16, torch.finfo(torch.float64).min, -torch.inf])
-def test_what_a_mask_is_filled_with_hides_no_mistake_elsewhere(fill: float) -> None:
+def test_fill_value_of_a_mask_hides_no_error_elsewhere(fill: float) -> None:
     masked = torch.ones(6, 6).triu(1).bool()
 
     class Scores(torch.autograd.Function):
@@ -147,7 +147,7 @@ def test_what_a_mask_is_filled_with_hides_no_mistake_elsewhere(fill: float) -> N
     assert gradcheck(Scores.apply, q, k, 1e-5).verdict is Verdict.FAIL
 
 
-def test_a_mask_that_backward_forgets_is_found_beside_the_least_number() -> None:
+def test_mask_missing_in_backward_fails_beside_the_least_number() -> None:
     groups = torch.tensor([1, 1, 2, 2, 1, 2])
 
     class Largest(torch.autograd.Function):
@@ -166,7 +166,7 @@ def test_a_mask_that_backward_forgets_is_found_beside_the_least_number() -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("function", [torch.sinh, torch.expm1, lambda x: x * x.exp(), lambda x: x + x**9])
 @pytest.mark.parametrize("factor", [0.0, -1.0, 1.1, 1 + 1e-6])
-def test_an_output_of_zero_is_no_noisier_than_the_largest_beside_it(function: Any, factor: float) -> None:
+def test_wrong_entry_of_a_zero_output_fails_beside_a_large_one(function: Any, factor: float) -> None:
     def faulty(grad: Tensor, x: Tensor) -> Tensor:
         with torch.enable_grad():
             leaf = x.detach().requires_grad_()
@@ -186,13 +186,13 @@ def test_an_output_of_zero_is_no_noisier_than_the_largest_beside_it(function: An
         (lambda x: x.exp().sum(), [800.0, 800.0, 800.0]),
     ],
 )
-def test_an_overflow_is_no_mask(function: Any, point: list[float]) -> None:
+def test_zero_claim_at_an_overflow_is_inconclusive(function: Any, point: list[float]) -> None:
     silent = with_backward(function, lambda grad, x: torch.zeros_like(x))
     assert gradcheck(silent, double(point)).verdict is Verdict.INCONCLUSIVE
 
 
-class Chosen(torch.autograd.Function):
-    """The two largest of four, normed; backward gives those that are not chosen some gradient too."""
+class TopTwo(torch.autograd.Function):
+    """The two largest probabilities of four, normalised; backward adds `leak` to the gradient of the others."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, leak: float) -> Tensor:
@@ -212,15 +212,15 @@ class Chosen(torch.autograd.Function):
 
 
 @pytest.mark.parametrize("leak", [1e-2, 1e-3])
-def test_what_cancels_up_to_rounding_at_every_step_stands_still_for_a_reason(leak: float) -> None:
+def test_leak_into_inputs_that_cancel_fails(leak: float) -> None:
     x = double([[0.6614, 0.2669, 0.0617, 0.6213]])
-    assert gradcheck(lambda x: Chosen.apply(x, 0.0), x).verdict is Verdict.PASS  # type: ignore[no-untyped-call]
-    assert gradcheck(lambda x: Chosen.apply(x, leak), x).verdict is Verdict.FAIL  # type: ignore[no-untyped-call]
+    assert gradcheck(lambda x: TopTwo.apply(x, 0.0), x).verdict is Verdict.PASS  # type: ignore[no-untyped-call]
+    assert gradcheck(lambda x: TopTwo.apply(x, leak), x).verdict is Verdict.FAIL  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0], ids=["nothing", "the right number"])
-def test_nothing_in_place_of_what_large_steps_alone_tell_is_wrong(share: float) -> None:
-    """Of 20 + 1e-11 sin(x), steps of a hundredth show 1e-11 with a bar that is wider: all are looked at from afar."""
+def test_zero_claim_for_a_derivative_only_large_steps_show_fails(share: float) -> None:
+    """For 20 + 1e-11 sin(x), steps of 0.01 give error bars above 1e-11: only larger steps show the derivative."""
     x = torch.linspace(0.3, 1.2, 60, dtype=torch.float64).requires_grad_()
     weights = torch.ones_like(x).detach().index_fill(0, torch.tensor([20]), share)
     function = with_backward(lambda x: 20.0 + 1e-11 * x.sin().sum(), lambda grad, x: grad * 1e-11 * weights * x.cos())

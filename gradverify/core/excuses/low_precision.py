@@ -63,7 +63,7 @@ def excuse_doubled(trial: Trial, judged: Judged) -> Judged:
         entries = told(answered(in_double, groups), groups, context.column_groups.column_of[chosen])
     except EvaluationError:
         return judged
-    # Rows in no group are 0 here and stay accused: a numeric entry of the claim's sign exceeds its bar.
+    # Rows in no group are 0 here and stay mismatches: a numeric entry of the claim's sign exceeds its bar.
     right = (entries - judged.numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * judged.numeric.abs()
     same_sign = (context.claimed[chosen] * judged.numeric > 0) & (judged.error <= judged.numeric.abs())
     excused = small & right & same_sign
