@@ -1,0 +1,77 @@
+"""Constants in docs/numerics/ have the values of the code, the tests named there exist, examples run, links resolve."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+NUMERICS = sorted((ROOT / "docs" / "numerics").glob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = {"eps": torch.finfo(torch.float64).eps, "range": range, "tuple": tuple} | {
+    str(dtype).removeprefix("torch."): dtype for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+}
+ROOMS = ("model", "forward", "backward", "estimate", "decide", "excuses", "strategy", "whole", "jacobians")  # of core
+EXAMPLE = re.compile(r"```python\n(.*?)```\n(.*?)(?=\n##|\Z)", re.DOTALL)
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def constants() -> list[tuple[str, str]]:
+    rows = (re.findall(r"^\| `([\w.]+)` \| `([^`]+)` \|", text_of(page), re.MULTILINE) for page in NUMERICS)
+    return [row for page in rows for row in page]
+
+
+def value_in_code(name: str) -> Any:
+    module, constant = name.rsplit(".", 1)
+    home = f"gradverify.core.{module}"
+    return getattr(import_module(home if module.startswith(ROOMS) else f"gradverify.{module}"), constant)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives the headings of a page."""
+    titles = re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE)
+    kept = ("".join(c for c in title.lower() if c in "-_ " or unicodedata.category(c)[0] in "LN") for title in titles)
+    return {title.replace(" ", "-") for title in kept}
+
+
+@pytest.mark.parametrize(("name", "value"), constants())
+def test_constant_has_the_value_of_the_code(name: str, value: str) -> None:
+    assert eval(value, {"__builtins__": {}}, NAMES) == value_in_code(name)
+
+
+@pytest.mark.parametrize("page", NUMERICS, ids=lambda page: page.name)
+def test_named_tests_and_commands_exist(page: Path) -> None:
+    for file, name in re.findall(r"(tests/[\w/]+\.py)::(\w+)", text_of(page)):
+        assert f"def {name}(" in text_of(ROOT / file), f"{file}::{name}"
+    for module in re.findall(r"python -m\s+((?:benchmarks|tests)[\w.]*\w)", text_of(page)):
+        assert find_spec(module) is not None, module
+
+
+@pytest.mark.parametrize("page", [page for page in NUMERICS if page.stem not in ("README", "benchmarks")], ids=str)
+def test_example_prints_the_same_words(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers are left out: another machine rounds otherwise."""
+    ((code, after),) = EXAMPLE.findall(text_of(page))
+    exec(compile(code, page.name, "exec"), {"__name__": page.stem})
+    shown = "\n".join(line for line in after.splitlines() if line.startswith("    "))
+    printed = capsys.readouterr().out
+    for words in (re.findall(r"[a-z]{3,}", text) for text in printed.splitlines()):
+        assert words in [re.findall(r"[a-z]{3,}", text) for text in shown.splitlines()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text_of(page)):
+        file, _, anchor = target.partition("#")
+        there = (page.parent / file).resolve() if file else page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target
