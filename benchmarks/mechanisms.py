@@ -114,7 +114,6 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _noise("rounding of inputs", "estimate.samples", "rounded_on_the_way", _nothing_like(2)),
     _noise("scatter of the ladder", "estimate.nonsmooth", "_scatter", lambda samples: torch.zeros_like(samples.plus)),
     _noise("stair", "estimate.staircase", "stair", _no_height),
-    _noise("tilted stair", "estimate.staircase", "tilted_stair", _no_height),
     _noise("cancelled", "estimate.nonsmooth", "_cancelled", _no_height),
     _noise("leap", "estimate.staircase", "rounding_jump", _no_height),
     _noise("rounding inside", "estimate.smoothness", "_inside", _no_rounding_inside),
@@ -132,7 +131,6 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _look("other steps", "decide.columns", "_left_by_other_steps", lambda context, chosen, first, judged: first.doubt),
     _look("straight", "strategy.affine_inputs", "affine_column_groups", _nothing),
     _other("finer steps", "decide.ladder", "_by_finer_steps", _argument(3)),
-    _other("level ground", "decide.ladder", "_on_level_ground", _argument(3)),
     _other("rows at a tie", "decide.misfit", "suspects", lambda near, kinked, generator: iter(())),
 )  # fmt: skip
 

@@ -7,15 +7,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import is_resolved, judge_local, judge_smooth
+from gradverify.core.decide.compare import is_resolved, judge_local
 from gradverify.core.decide.context import JudgingContext, of_moves
 from gradverify.core.decide.doubt import in_doubt
 from gradverify.core.decide.unresolvable import below_cancellation_floor, drowned, heard, is_too_short_to_tell, unseen
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide, replaced
 from gradverify.core.estimate.column_groups import members, owned
 from gradverify.core.estimate.nonsmooth import Local, examine
-from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate, Samples, joined, of_rows
-from gradverify.core.estimate.staircase import level_stretch
+from gradverify.core.estimate.samples import BAR_FACTOR, Samples, joined, of_rows
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, fine_steps
 from gradverify.core.forward.noise import but_for_rounding
@@ -70,26 +69,7 @@ def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor
         grid = torch.arange(len(unclear), device=unclear.device), torch.arange(unclear.shape[1], device=unclear.device)
         unsure = (other.code == Code.MATCH) & ~context.noise.lasting
         judged = replaced(judged, unclear, *grid, decide(other, [(unsure, Reason.NOISE_OR_KINK)]))
-    return _on_level_ground(context, samples, local, _by_finer_steps(context, samples, height, judged)), local
-
-
-def _on_level_ground(context: JudgingContext, samples: Samples, local: Local, judged: Judged) -> Judged:
-    """Accept claims of zero if the output is bitwise constant around the point, up to jumps that are no stairs.
-
-    Stairs of rounding have a slope on average, so their height counts as noise.
-    """
-    claimed = context.claimed[samples.chosen]
-    candidates = local.stairs & (claimed == 0) & (judged.code != Code.MATCH)
-    if not any_set(candidates):
-        return judged
-    width = level_stretch(context.sampled, samples)
-    allowance = of_moves(context.allowance, samples.chosen)
-    constant = Estimate(value=torch.zeros_like(claimed), bar=NOISE_FACTOR * context.noise.level / width)
-    grid = (
-        torch.arange(len(candidates), device=candidates.device),
-        torch.arange(candidates.shape[1], device=candidates.device),
-    )
-    return replaced(judged, candidates & (width > 0), *grid, judge_smooth(claimed, constant, allowance, allowance.zero))
+    return _by_finer_steps(context, samples, height, judged), local
 
 
 def _by_finer_steps(context: JudgingContext, samples: Samples, height: Tensor | None, judged: Judged) -> Judged:

@@ -36,13 +36,13 @@ from gradverify.core.estimate.smoothness import (
     shape_of,
     up_to_the_last,
 )
-from gradverify.core.estimate.staircase import rounding_jump, stair, tilted_stair
+from gradverify.core.estimate.staircase import rounding_jump, stair
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import HALVINGS, central_tableau, coarse_steps, fine_steps
 from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import Noise, measure
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.magnitudes import any_set, suffix_maximum
+from gradverify.core.model.magnitudes import suffix_maximum
 
 _ENOUGH_CALM = 2  # steps with a smooth bend, from which on the point is smooth
 _RESOLVED = 1e-5  # relative to the bend: with a smaller bar, the derivative shows on which side the point lies
@@ -96,12 +96,6 @@ def examine(sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known
     level, shape, smooth = _smooth(
         sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured), own
     )
-    tilted = tilted_stair(sampled, samples, smooth)
-    if any_set(tilted > height):
-        height = torch.maximum(height, tilted)
-        level, shape, smooth = _smooth(
-            sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured), own
-        )
     left, right = sides(sampled, samples, level, up_to_the_last(shape.rough) | ~shape.rough.any(dim=1, keepdim=True))
     size = at_last(shape.rough, shape.size)
     seen_smooth = (shape.calm & ~up_to_the_last(shape.rough)).sum(dim=1) >= _ENOUGH_CALM
@@ -165,7 +159,7 @@ def _highest(sampled: Sampler) -> Tensor:
 
 
 def _is_flat(sampled: Sampler, samples: Samples) -> Tensor:
-    """Mask of outputs that are constant at the finest step; those on a tilted stair are not; (C, m)."""
+    """Mask of outputs that are constant at the finest step; (C, m)."""
     unchanged = unmoved(sampled, samples)
     return at_last(~void(samples).expand_as(unchanged), unchanged.double()).bool()
 

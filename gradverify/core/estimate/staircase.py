@@ -1,11 +1,9 @@
-"""Outputs of a quantised forward: stairs, tilted stairs, constant stretches and jumps of rounding.
+"""Outputs of a quantised forward: stairs and jumps of rounding.
 
 A stair is a stretch on which the output is constant; the next one is a rounding step higher or lower.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -13,19 +11,11 @@ from torch import Tensor
 from gradverify.core.estimate.samples import Estimate, Samples, central, to_the_end, unmoved, void
 from gradverify.core.forward.sampler import Sampler
 
-_UNCHANGED = 4.0  # units of rounding: smaller changes on a tilted stair count as none
-_ROUNDING = 64.0  # units of rounding, of the output or of the input's effect on it: largest height of a tilted stair
 _NEAR, _FAR = 4, 10  # rungs beyond the stair that are examined
 _EVEN = 2.0**-6  # largest relative difference of two slopes that count as equal
 _BOTH = 2  # fewest of these rungs at which the output changes on both sides
 _NARROW = 2.0**-7  # largest width of a stair, relative to the largest step, if both sides change at near rungs
-_SURE = 4  # fewest rungs without change on a constant stretch
-_WIDE = 2.0**-20  # smallest width of a constant stretch, relative to the largest step: float32's stairs are narrower
 _LAST = 2.0**-4  # largest width, relative to the largest step, of the last stair before an infinity
-_FLIGHT = 20.0  # length of staircase examined, in units of the smallest step that changes the output on both sides
-_SHORT = 6.0  # if the largest step is shorter, in these units, the stairs are wider than those of any precision
-_STEPS = 3.0  # in these units, the longest distance over which a staircase rises by one stair
-_OFF = 1.5  # times the smallest change: largest deviation of a staircase from its slope
 _LOW = 2.0**-7  # largest height of a stair, relative to the output, if both sides change at far rungs only (bfloat16)
 _DEVIATES = 5.0  # times its noise: a difference further from the slope deviates from it
 _SMOOTHLY = 64.0  # largest growth of a smooth deviation from one step to the next: h² gives 16
@@ -36,33 +26,24 @@ _UNITS = 8.0  # units of rounding: largest height of such a jump
 
 def stair(sampled: Sampler, samples: Samples) -> Tensor:
     """Return the height of the stair that the point lies on, 0 if it lies on none; (C, m)."""
-    return _height(sampled, samples, torch.zeros_like(sampled.value))
-
-
-def tilted_stair(sampled: Sampler, samples: Samples, slope: Estimate) -> Tensor:
-    """Return the height of a stair with the given slope (C, m), 0 where there is none; (C, m).
-
-    They arise if a quantised quantity is multiplied by a smooth one.
-    """
-    value, bar = (each.nan_to_num(0.0, 0.0, 0.0).unsqueeze(1) for each in (slope.value, slope.bar))
-    level = replace(samples, plus=samples.plus - value * samples.forth, minus=samples.minus + value * samples.back)
-    height = _height(sampled, level, _UNCHANGED * (sampled.unit * sampled.value.abs() + bar * samples.forth))
-    inputs = samples.forth[:, 0] * value.squeeze(1).abs().clamp(max=1.0)  # the input's effect on the output
-    rounding = _ROUNDING * sampled.unit * torch.maximum(sampled.value.abs(), inputs)
-    return torch.where(height <= rounding, height, 0.0)  # a higher one is a kink on either side
-
-
-def level_stretch(sampled: Sampler, samples: Samples) -> Tensor:
-    """Return the half-width of the constant stretch around the point, between jumps that are no staircase; (C, m).
-
-    The gradient of a network of ReLUs has such stretches, up to where the next ReLU switches. 0 for all other outputs.
-    """
     vanishing = void(samples)
-    tail = to_the_end(unmoved(sampled, samples) | vanishing) & ~vanishing
+    constant = unmoved(sampled, samples)
+    tail = to_the_end(constant | vanishing) & ~vanishing
     first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
-    width = samples.forth.expand_as(tail).gather(1, first).squeeze(1)
-    known = (tail.sum(dim=1) >= _SURE) & (width >= _WIDE * samples.forth[:, 0])
-    return torch.where(known & ~_is_flight(sampled, samples), width, 0.0)
+    up, down = samples.plus - sampled.value, sampled.value - samples.minus
+    opposite, infinite = up * down > 0, up.isinf() ^ down.isinf()
+    opposite &= (up.isfinite() & down.isfinite()) | infinite
+    distance = first - torch.arange(constant.shape[1], device=constant.device).view(1, -1, 1)
+    near, far = ((opposite & (distance > 0) & (distance <= reach)).sum(dim=1) >= _BOTH for reach in (_NEAR, _FAR))
+    last = far & (opposite & infinite & (distance > 0) & (distance <= _FAR)).any(dim=1)
+    changes, beyond = torch.cat([up.abs(), down.abs()], dim=1), (distance > 0) & (distance <= _FAR)
+    smallest = torch.where(torch.cat([beyond, beyond], dim=1) & (changes > 0), changes, torch.inf).amin(dim=1)
+    width = samples.forth.expand_as(up).gather(1, first).squeeze(1)
+    narrow = (near | last) & (width <= torch.where(last, _LAST, _NARROW) * samples.forth[:, 0])
+    low = far & (smallest <= _LOW * sampled.value.abs())
+    sides, steps = torch.cat([up, down]), torch.cat([samples.forth, samples.back])
+    one, other = _ragged(sides, steps, first.repeat(2, 1, 1)).chunk(2)
+    return torch.where(tail.any(dim=1) & (narrow | low) & (one | other), smallest, 0.0)
 
 
 def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Estimate) -> Tensor:
@@ -89,50 +70,6 @@ def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Esti
     largest = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).max()
     height = _UNITS * sampled.unit * torch.maximum(sampled.size, largest)
     return torch.where(sudden.any(dim=1) & (size * step <= height), size, 0.0)
-
-
-def _is_flight(sampled: Sampler, samples: Samples) -> Tensor:
-    """Mask of outputs that rise, or may rise, evenly from where they change on both sides, as a staircase does; (C, m).
-
-    Bending, which changes both sides with the same sign, is left out. An edge may be much nearer on one side.
-    """
-    up, down = samples.plus - sampled.value, sampled.value - samples.minus
-    rise, steps = (up + down) / 2, samples.forth.expand_as(up)
-    both = (up != 0) & (down != 0) & torch.isfinite(rise)
-    shortest = torch.where(both, steps, torch.inf).amin(dim=1, keepdim=True)
-    near = both & (steps <= _FLIGHT * shortest)
-    length = torch.where(near, steps, 0.0).amax(dim=1, keepdim=True)
-    height = torch.where(near & (steps == length), rise, 0.0).sum(dim=1, keepdim=True)
-    lowest = torch.where(near, torch.minimum(up.abs(), down.abs()), torch.inf).amin(dim=1, keepdim=True)
-    even = ((rise - height / length * steps).abs() <= _OFF * lowest) | ~near
-    rises = height.abs() >= lowest * (length / shortest / _STEPS)
-    wide = (steps[:, :1] < _SHORT * shortest) & torch.isfinite(rise).all(dim=1, keepdim=True)
-    return (even.all(dim=1, keepdim=True) & rises & ~wide).squeeze(1)
-
-
-def _height(sampled: Sampler, samples: Samples, ignored: Tensor) -> Tensor:
-    """Return the height of the stair; changes up to `ignored` (m,) or (C, K, m) count as none."""
-    vanishing = void(samples)
-    constant = ((samples.plus - sampled.value).abs() <= ignored) & ((samples.minus - sampled.value).abs() <= ignored)
-    tail = to_the_end(constant | vanishing) & ~vanishing
-    first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
-    up, down = samples.plus - sampled.value, sampled.value - samples.minus
-    opposite, infinite = up * down > 0, up.isinf() ^ down.isinf()
-    opposite &= (up.isfinite() & down.isfinite()) | infinite
-    distance = first - torch.arange(constant.shape[1], device=constant.device).view(1, -1, 1)
-    near, far = ((opposite & (distance > 0) & (distance <= reach)).sum(dim=1) >= _BOTH for reach in (_NEAR, _FAR))
-    last = far & (opposite & infinite & (distance > 0) & (distance <= _FAR)).any(dim=1)
-    changes, floor = torch.cat([up.abs(), down.abs()], dim=1), ignored.expand_as(up)
-    beyond = (distance > 0) & (distance <= _FAR)
-    smallest = torch.where(
-        torch.cat([beyond, beyond], dim=1) & (changes > torch.cat([floor, floor], dim=1)), changes, torch.inf
-    ).amin(dim=1)
-    width = samples.forth.expand_as(up).gather(1, first).squeeze(1)
-    narrow = (near | last) & (width <= torch.where(last, _LAST, _NARROW) * samples.forth[:, 0])
-    low = far & (smallest <= _LOW * sampled.value.abs())
-    sides, steps = torch.cat([up, down]), torch.cat([samples.forth, samples.back])
-    one, other = _ragged(sides, steps, first.repeat(2, 1, 1)).chunk(2)
-    return torch.where(tail.any(dim=1) & (narrow | low) & (one | other), smallest, 0.0)
 
 
 def _ragged(changes: Tensor, steps: Tensor, first: Tensor) -> Tensor:
