@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks.command import parser_of, save, started
+from benchmarks.command import parsed_options, parser_of, save
 from benchmarks.compare import WORSE, Change, Kind, change_lines, changes
 from benchmarks.compositions import differentiated_problems
-from benchmarks.mechanisms import MECHANISMS, Mechanism, noted, switched_off
+from benchmarks.mechanisms import MECHANISMS, Mechanism, calls_noted, switched_off
 from benchmarks.operators import subjects
 from benchmarks.plain_table import table
 from benchmarks.record import Row, Total, judged_row, run_of, standing_of_right
-from benchmarks.subject import checked
+from benchmarks.subject import result_of
 from benchmarks.zoo import Case, zoo_cases
 from gradverify.core.model.problem import Problem
 
@@ -34,7 +34,7 @@ class Baseline:
 
     cases: tuple[Case, ...]
     rows: tuple[Row, ...]
-    asked: tuple[frozenset[str], ...]  # names of the mechanisms that each case called
+    called: tuple[frozenset[str], ...]  # names of the mechanisms that each case called
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Effect:
     """Rows that change when one mechanism is off."""
 
     mechanism: Mechanism
-    asked: int  # cases that call it
+    cases: int  # cases that call it
     changes: tuple[Change, ...]  # rows that differ without it, worst first
 
     @property
@@ -84,28 +84,28 @@ def baseline(cases: Sequence[Case], mechanisms: Sequence[Mechanism]) -> Baseline
     rows, called = [], []
     for case in cases:
         asked: set[str] = set()
-        with noted(mechanisms, asked):
+        with calls_noted(mechanisms, asked):
             rows.append(case.judge())
         called.append(frozenset(asked))
-    return Baseline(cases=tuple(cases), rows=tuple(rows), asked=tuple(called))
+    return Baseline(cases=tuple(cases), rows=tuple(rows), called=tuple(called))
 
 
 def effect_of(mechanism: Mechanism, found: Baseline) -> Effect:
     """Return the changes when the cases that call the mechanism are judged without it."""
     before, after = [], []
     with switched_off(mechanism):
-        for case, row, asked in zip(found.cases, found.rows, found.asked, strict=True):
+        for case, row, asked in zip(found.cases, found.rows, found.called, strict=True):
             if mechanism.name in asked:
                 before.append(row)
                 after.append(case.judge())
     changed = changes(run_of("ablation", {}, before), run_of("ablation", {}, after))
-    return Effect(mechanism=mechanism, asked=len(before), changes=tuple(changed))
+    return Effect(mechanism=mechanism, cases=len(before), changes=tuple(changed))
 
 
 def effects_table(effects: Sequence[Effect]) -> str:
     """Return a table with a row per mechanism: cases that call it, and rows that change without it."""
     rows = [
-        (f"{each.mechanism.group}: {each.mechanism.name}", each.asked, len(each.changes), each.worse, each.better)
+        (f"{each.mechanism.group}: {each.mechanism.name}", each.cases, len(each.changes), each.worse, each.better)
         for each in effects
     ]
     return table(("mechanism", "asked", "decided", "worse without", "better without"), rows)
@@ -123,7 +123,7 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
 
 
 def _judged_right(name: str, problem: Problem, seed: int) -> Row:
-    result = checked("gradcheck", problem, seed)
+    result = result_of("gradcheck", problem, seed)
     return judged_row(name, result, standing_of_right(result.verdict))
 
 
@@ -139,7 +139,7 @@ def _options() -> argparse.Namespace:
         "--operators", type=int, default=0, metavar="N", help="judge one of torch's operators in N, too"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="print every row that changes")
-    options = started(parser)
+    options = parsed_options(parser)
     unknown = sorted(set(options.name) - {name for each in MECHANISMS for name in (each.name, each.group.value)})
     if unknown:
         parser.error(f"no mechanism or group is called {', '.join(unknown)}; there are {names}")

@@ -8,10 +8,10 @@ import sys
 import time
 from collections.abc import Iterator
 
-from benchmarks.command import parser_of, save, started
+from benchmarks.command import parsed_options, parser_of, save
 from benchmarks.coverage import Coverage, coverage_of
 from benchmarks.faults import FAULTS, limit_fault
-from benchmarks.rights import Right, judge_order_1, judge_order_2, passing_modes
+from benchmarks.right_functions import Right, judge_order_1, judge_order_2, passing_modes
 from benchmarks.subject import subject_of
 from benchmarks.tables import accuracy_totals, complaints, coverage_lines, fault_table, right_table, time_lines
 from benchmarks.trials import Trial, attempt
@@ -53,7 +53,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--faults", type=int, default=FAULTS_EACH, help="planted in every specimen")
     parser.add_argument("--no-torch", action="store_true", help="leave torch's gradcheck out of the planted faults")
     parser.add_argument("-k", default="", metavar="TEXT", help="specimens whose name or tag contains TEXT")
-    return started(parser)
+    return parsed_options(parser)
 
 
 def _chosen(options: argparse.Namespace) -> list[Specimen]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from benchmarks.causes_faults import UNKNOWN, Planted, faults
 from benchmarks.causes_subjects import SUBJECTS
-from benchmarks.command import parser_of, save, started
+from benchmarks.command import parsed_options, parser_of, save
 from benchmarks.plain_table import table
 from benchmarks.planting import claimed_jacobian, planted
 from benchmarks.record import Row, Standing, judged_row
@@ -28,7 +28,7 @@ _SAME = 1e-9  # relative to the largest entry: faults that differ by less are th
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Diagnosis:
     """The cause named for one wrong block."""
 
     subject: str
@@ -49,12 +49,12 @@ def main() -> None:
     print(*summary(answers), sep="\n")
     for answer in answers:
         if options.verbose or not is_right(answer):
-            print(told(answer))
+            print(answer_line(answer))
     print(f"{len(answers)} wrong blocks in {len(SUBJECTS)} functions, {time.perf_counter() - begin:.0f} s")
     save("causes", options, map(row_of, answers))
 
 
-def confusion(answers: Sequence[Answer]) -> str:
+def confusion(answers: Sequence[Diagnosis]) -> str:
     """Return the table of planted kinds by named causes."""
     count = Counter((answer.planted.kind, _credited(answer)) for answer in answers)
     kinds = [*(cause.name for cause in CAUSES), UNKNOWN]
@@ -66,7 +66,7 @@ def confusion(answers: Sequence[Answer]) -> str:
     return table(("planted", "blocks", *used), rows)
 
 
-def summary(answers: Sequence[Answer]) -> Iterator[str]:
+def summary(answers: Sequence[Diagnosis]) -> Iterator[str]:
     """Yield lines with the shares of known kinds named rightly and of unknown kinds named at all."""
     known = [answer for answer in answers if answer.planted.kind != UNKNOWN]
     unknown = [answer for answer in answers if answer.planted.kind == UNKNOWN]
@@ -80,14 +80,14 @@ def summary(answers: Sequence[Answer]) -> Iterator[str]:
     yield f"no known kind: {sum(not is_right(answer) for answer in unknown)} of {len(unknown)} named"
 
 
-def _answers(seed: int, text: str) -> Iterator[Answer]:
+def _answers(seed: int, text: str) -> Iterator[Diagnosis]:
     for specimen in SUBJECTS:
         subject = subject_of(specimen, seed)
         assert subject is not None
         yield from answers_to(subject, seed, text)
 
 
-def answers_to(subject: Subject, seed: int, text: str) -> Iterator[Answer]:
+def answers_to(subject: Subject, seed: int, text: str) -> Iterator[Diagnosis]:
     """Yield the cause named for every wrong block of the faults whose function or kind contains the text."""
     found = list(faults(subject, seed))
     for fault in found:
@@ -95,10 +95,10 @@ def answers_to(subject: Subject, seed: int, text: str) -> Iterator[Answer]:
             yield from _answers_to_fault(subject, fault, found, seed)
 
 
-def _answers_to_fault(subject: Subject, fault: Planted, others: Sequence[Planted], seed: int) -> Iterator[Answer]:
+def _answers_to_fault(subject: Subject, fault: Planted, others: Sequence[Planted], seed: int) -> Iterator[Diagnosis]:
     result = run_check("gradcheck", planted(subject.problem, subject.kept, fault.claim), settings(seed), diagnose)
     if result.verdict is not Verdict.FAIL and not _changes_nothing(subject, fault):
-        yield Answer(
+        yield Diagnosis(
             subject=subject.name,
             planted=fault,
             block="all blocks",
@@ -113,7 +113,7 @@ def _answers_to_fault(subject: Subject, fault: Planted, others: Sequence[Planted
             as_good = {other.kind for other in others if _same(block, _block(subject, other, finding))}
             if fault.kind == UNKNOWN and _is_plain(_right(subject, finding), block):
                 continue  # by accident the distortion is a constant factor, or changes at most three entries
-            yield Answer(
+            yield Diagnosis(
                 subject=subject.name,
                 planted=fault,
                 block=f"d {finding.of} / d {finding.wrt}",
@@ -167,18 +167,18 @@ def _is_plain(right: Tensor, wrong: Tensor) -> bool:
     return len(ratio) > 1 and bool(((ratio - ratio[0]).abs() <= _SAME * ratio[0].abs()).all())
 
 
-def _credited(answer: Answer) -> str:
+def _credited(answer: Diagnosis) -> str:
     """Return the planted kind if the cause named fits the block as well, else the cause named."""
     return answer.planted.kind if answer.named in answer.as_good else answer.named
 
 
-def told(answer: Answer) -> str:
+def answer_line(answer: Diagnosis) -> str:
     """Return a line with the fault and the cause named for it."""
     fault = f"{answer.planted.kind} {answer.planted.variant}".strip()
     return f"{answer.subject}: {fault}: {answer.named}: {answer.message}"
 
 
-def row_of(answer: Answer) -> Row:
+def row_of(answer: Diagnosis) -> Row:
     """Return the row of one wrong block."""
     standing = Standing.RIGHT if is_right(answer) else Standing.WRONG_CAUSE
     if answer.named == NOT_FOUND:
@@ -188,7 +188,7 @@ def row_of(answer: Answer) -> Row:
     return replace(row, cause=None if answer.named in (UNEXPLAINED, NOT_FOUND) else answer.named)
 
 
-def is_right(answer: Answer) -> bool:
+def is_right(answer: Diagnosis) -> bool:
     """True if the cause named is the planted one or produces the same block; an unknown kind must be unexplained."""
     if answer.planted.kind == UNKNOWN:
         return answer.named == UNEXPLAINED
@@ -200,7 +200,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1, help="draws of inputs and faults")
     parser.add_argument("-k", default="", metavar="TEXT", help="functions and kinds that contain TEXT")
     parser.add_argument("-v", "--verbose", action="store_true", help="print every answer, not only the wrong ones")
-    return started(parser)
+    return parsed_options(parser)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def add_operator_options(parser: argparse.ArgumentParser, samples: int) -> None:
     parser.add_argument("--seed", type=int, default=0)
 
 
-def started(parser: argparse.ArgumentParser) -> argparse.Namespace:
+def parsed_options(parser: argparse.ArgumentParser) -> argparse.Namespace:
     """Parse the command line, set torch to one thread and ignore warnings; returns the options."""
     options = parser.parse_args()
     torch.set_num_threads(1)

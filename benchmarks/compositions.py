@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from benchmarks.command import parser_of, save, started
+from benchmarks.command import parsed_options, parser_of, save
 from benchmarks.compositions_parts import ALONG, PAIRS, REDUCTIONS, SINGLE
-from benchmarks.mistakes import Answer, answers, answers_table
+from benchmarks.mistakes import FaultOutcome, outcomes, outcomes_table
 from benchmarks.record import Row, Standing, judged_row, standing_of_right
-from benchmarks.subject import checked
+from benchmarks.subject import result_of
 from gradverify.core.model.problem import Problem, bind
 from gradverify.result import Verdict
 
@@ -54,20 +54,20 @@ def main() -> None:
     """Judge the compositions that the command line selects and print the counts."""
     options = _options()
     begin, verdicts = time.perf_counter(), Counter[str]()
-    rows, planted = list[Row](), list[Answer]()
+    rows, planted = list[Row](), list[FaultOutcome]()
     for name, problem in differentiated_problems(range(options.first, options.first + options.count)):
-        result = checked(options.check, problem, 0)
+        result = result_of(options.check, problem, 0)
         verdicts[result.verdict.value] += 1
         rows.append(judged_row(name, result, standing_of_right(result.verdict)))
         if result.verdict is not Verdict.PASS:
             print(f"{result.verdict:13} {rows[-1].key}: {rows[-1].note}", flush=True)
         elif options.check == "gradcheck":
-            for answer in answers(name, problem, 0, _OF_SIZE):
+            for answer in outcomes(name, problem, 0, _OF_SIZE):
                 planted.append(answer)
                 if answer.row.standing is not Standing.RIGHT:
-                    print(f"{answer.said:13} {answer.row.key}: {answer.row.note}", flush=True)
+                    print(f"{answer.outcome:13} {answer.row.key}: {answer.row.note}", flush=True)
     print(*(f"{verdict:13} {count}" for verdict, count in sorted(verdicts.items())), sep="\n")
-    print(answers_table(planted))
+    print(outcomes_table(planted))
     print(f"{options.count} from seed {options.first}, {time.perf_counter() - begin:.0f} s")
     save("compositions", options, [*rows, *(answer.row for answer in planted)])
 
@@ -77,7 +77,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=500, help="how many")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="seed of the first")
     parser.add_argument("--check", default="gradcheck", choices=("gradcheck", "gradgradcheck"))
-    return started(parser)
+    return parsed_options(parser)
 
 
 def differentiated_problems(seeds: Iterable[int]) -> Iterator[tuple[str, Problem]]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from benchmarks.subject import judge_right, problem_of
 from gradverify.core.backward.batched_vjp import jacobian
-from gradverify.core.backward.vjps import reverse
+from gradverify.core.backward.vjps import backward_of
 from gradverify.core.decide.verdict import Code
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
@@ -38,7 +38,7 @@ def coverage_of(specimen: Specimen, seed: int) -> Coverage | None:
     tape = record(problem)
     if "random" in specimen.tags or not tape.outputs:
         return None
-    exact = jacobian(reverse(problem, tape, seed))
+    exact = jacobian(backward_of(problem, tape, seed))
     if not exact.numel():
         return None
     if specimen.exact is not None:

@@ -31,7 +31,7 @@ class _Axis:
         return self.start + share * (self.stop - self.start)
 
 
-def drawn(points: Sequence[Point]) -> str:
+def plot(points: Sequence[Point]) -> str:
     """Return the plot as SVG; needs at least one point."""
     theirs = [(point.size, point.theirs) for point in points if point.theirs is not None]
     ours = [(point.size, point.ours) for point in points]

@@ -39,9 +39,9 @@ class Mechanism:
 
     name: str
     group: Group
-    home: str  # module of the function, below gradverify.core
+    module: str  # module of the function, below gradverify.core
     function: str
-    off: Function
+    replacement: Function
 
 
 def _nothing_like(place: int) -> Function:
@@ -87,22 +87,22 @@ def _excuse(function: Function) -> Mechanism:
     return Mechanism(
         name=function.__name__.removeprefix("excuse_"),
         group=Group.EXCUSE,
-        home=function.__module__.removeprefix("gradverify.core."),
+        module=function.__module__.removeprefix("gradverify.core."),
         function=function.__name__,
-        off=_argument(1),
+        replacement=_argument(1),
     )
 
 
 def _noise(name: str, home: str, function: str, off: Function) -> Mechanism:
-    return Mechanism(name=name, group=Group.NOISE, home=home, function=function, off=off)
+    return Mechanism(name=name, group=Group.NOISE, module=home, function=function, replacement=off)
 
 
 def _look(name: str, home: str, function: str, off: Function) -> Mechanism:
-    return Mechanism(name=name, group=Group.LOOK, home=home, function=function, off=off)
+    return Mechanism(name=name, group=Group.LOOK, module=home, function=function, replacement=off)
 
 
 def _other(name: str, home: str, function: str, off: Function) -> Mechanism:
-    return Mechanism(name=name, group=Group.OTHER, home=home, function=function, off=off)
+    return Mechanism(name=name, group=Group.OTHER, module=home, function=function, replacement=off)
 
 
 MECHANISMS: tuple[Mechanism, ...] = (
@@ -110,27 +110,28 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _noise("differences of samples", "forward.ecnoise", "noise_in", lambda samples: torch.zeros_like(samples[0])),
     _noise("pooled", "forward.noise", "pooled", _argument(1)),
     _noise("rounding of outputs", "forward.noise", "rounding_of", _nothing_like(1)),
-    _noise("lasting stairs", "forward.step_noise", "of_stairs", _argument(0)),
-    _noise("rounding of inputs", "estimate.samples", "rounded_on_the_way", _nothing_like(2)),
+    _noise("lasting stairs", "forward.step_noise", "with_stairs", _argument(0)),
+    _noise("rounding of inputs", "estimate.samples", "input_rounding_noise", _nothing_like(2)),
     _noise("scatter of the ladder", "estimate.nonsmooth", "_scatter", lambda samples: torch.zeros_like(samples.plus)),
-    _noise("stair", "estimate.staircase", "stair", _no_height),
+    _noise("stair", "estimate.staircase", "stair_height", _no_height),
     _noise("cancelled", "estimate.nonsmooth", "_cancelled", _no_height),
     _noise("leap", "estimate.staircase", "rounding_jump", _no_height),
     _noise("rounding inside", "estimate.smoothness", "_inside", _no_rounding_inside),
     _noise("faint", "decide.unresolvable", "below_cancellation_floor", _nothing),
     _noise("still", "decide.unresolvable", "is_too_short_to_tell", _no_claim_undecided),
-    _noise("steep", "decide.unresolvable", "unseen", _no_row_unseen),
+    _noise("steep", "decide.unresolvable", "is_too_steep_to_refute", _no_row_unseen),
     _noise("drift", "estimate.tableau", "_drift", lambda difference, *replacements: torch.zeros_like(difference[:, 0])),
     _noise("float64 forward", "forward.precision", "in_double", _argument(0)),
     _noise("rounded inputs", "forward.precision", "as_rounded", _nothing),
-    _look("entry by entry", "strategy.elementwise", "compare_entry_by_entry", _nothing),
+    _look("entry by entry", "strategy.elementwise", "compare_elementwise", _nothing),
     _look("glance", "decide.entrywise_screen", "is_plain", lambda worst, relative: False),
-    _look("closer", "strategy.elementwise", "from_closer_by", _argument(3)),
+    _look("closer", "strategy.elementwise", "judge_again_with_smaller_steps", _argument(3)),
     _look("plain", "decide.first_look", "_at_a_glance", _judged_by_richardson),
     _look("first look", "decide.first_look", "first_look", _all_in_doubt),
     _look("other steps", "decide.columns", "_left_by_other_steps", lambda context, chosen, first, judged: first.doubt),
     _look("straight", "strategy.affine_inputs", "affine_column_groups", _nothing),
     _other("finer steps", "decide.ladder", "_by_finer_steps", _argument(3)),
+    _other("level ground", "decide.ladder", "_on_level_ground", _argument(3)),
     _other("rows at a tie", "decide.misfit", "suspects", lambda near, kinked, generator: iter(())),
 )  # fmt: skip
 
@@ -138,12 +139,12 @@ MECHANISMS: tuple[Mechanism, ...] = (
 @contextmanager
 def switched_off(mechanism: Mechanism) -> Iterator[None]:
     """Replace the mechanism's function by `off` wherever gradverify has imported it."""
-    with _replacements((mechanism,), lambda each: each.off):
+    with _replacements((mechanism,), lambda each: each.replacement):
         yield
 
 
 @contextmanager
-def noted(mechanisms: Sequence[Mechanism], asked: set[str]) -> Iterator[None]:
+def calls_noted(mechanisms: Sequence[Mechanism], asked: set[str]) -> Iterator[None]:
     """Add the names of the mechanisms that are called to `asked`."""
 
     def recorder(mechanism: Mechanism) -> Function:
@@ -188,5 +189,5 @@ def _is_hashable(value: object) -> bool:
 
 
 def _function(mechanism: Mechanism) -> Function:
-    found: Function = getattr(import_module(f"gradverify.core.{mechanism.home}"), mechanism.function)
+    found: Function = getattr(import_module(f"gradverify.core.{mechanism.module}"), mechanism.function)
     return found

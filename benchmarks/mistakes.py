@@ -12,8 +12,8 @@ from torch import Tensor
 from benchmarks.plain_table import table
 from benchmarks.planting import planted
 from benchmarks.record import Row, Standing, judged_row
-from benchmarks.subject import checked
-from gradverify.core.backward.vjps import Backward, reverse, row
+from benchmarks.subject import result_of
+from gradverify.core.backward.vjps import Backward, backward_of, row
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
 from gradverify.errors import GradverifyError
@@ -49,25 +49,25 @@ FAULTS: dict[str, Change] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class FaultOutcome:
     """The outcome of one fault."""
 
     fault: str
-    said: str  # caught, under limit, ...
+    outcome: str  # caught, under limit, ...
     row: Row
 
 
-def answers(name: str, problem: Problem, seed: int, least: float = 0.0) -> Iterator[Answer]:
+def outcomes(name: str, problem: Problem, seed: int, least: float = 0.0) -> Iterator[FaultOutcome]:
     """Yield the outcome of every fault that can be planted in a problem that passes.
 
     The place is drawn from entries of the gradient above `least` times the largest.
     """
     try:
         tape = record(problem)
-        backward = reverse(problem, tape, seed)
+        backward = backward_of(problem, tape, seed)
     except GradverifyError:
         return
-    gradient = backward.heard[1]
+    gradient = backward.known_vjp[1]
     places = (gradient.abs() > least * gradient.abs().amax()).nonzero().squeeze(1) if len(gradient) else gradient
     if not len(places) or not bool(gradient.isfinite().all()):
         return
@@ -77,10 +77,10 @@ def answers(name: str, problem: Problem, seed: int, least: float = 0.0) -> Itera
         if not relative_error:
             continue
         wrong = planted(problem, [output.name for output in tape.outputs], _claim(backward, place, change))
-        found = checked("gradcheck", wrong, seed)
+        found = result_of("gradcheck", wrong, seed)
         said = _outcome(found, relative_error)
         row = judged_row(f"{name}: {fault}", found, _STANDINGS[said], "" if said == CAUGHT else found.message)
-        yield Answer(fault=fault, said=said, row=row)
+        yield FaultOutcome(fault=fault, outcome=said, row=row)
 
 
 def _claim(backward: Backward, place: int, change: Change) -> Callable[[Tensor], Tensor]:
@@ -103,9 +103,9 @@ def _outcome(found: CheckResult, relative_error: float) -> str:
     return KINK if found.kinks else MISSED  # several values are accepted at a kink
 
 
-def answers_table(found: Sequence[Answer]) -> str:
+def outcomes_table(found: Sequence[FaultOutcome]) -> str:
     """Return a table with a row per fault: number planted, and number of each outcome."""
-    counts = Counter((answer.fault, answer.said) for answer in found)
+    counts = Counter((answer.fault, answer.outcome) for answer in found)
     rows = [
         (fault, sum(counts[fault, each] for each in _STANDINGS), *(counts[fault, each] for each in _STANDINGS))
         for fault in FAULTS

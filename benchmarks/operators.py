@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.command import add_operator_options, parser_of, save, started
+from benchmarks.command import add_operator_options, parsed_options, parser_of, save
 from benchmarks.record import Row, Standing, judged_row, standing_of_right
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import CHECKS, run_check
@@ -67,7 +67,7 @@ def _options() -> argparse.Namespace:
         "--dtype", default="float64", choices=("float64", "complex128", "float32", "bfloat16", "float16")
     )
     parser.add_argument("--slow", type=float, default=5.0, help="seconds from which on a check is worth a line")
-    options = started(parser)
+    options = parsed_options(parser)
     options.check = options.check or ["gradcheck"]
     return options
 

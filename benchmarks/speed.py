@@ -25,8 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.command import parser_of, save, started
-from benchmarks.growth import Point, drawn
+from benchmarks.command import parsed_options, parser_of, save
+from benchmarks.growth import Point, plot
 from benchmarks.record import Row, Standing, judged_row
 from benchmarks.speed_works import EVERY, WORKS, Work
 from gradverify.case import Settings, TorchGradcheck
@@ -49,7 +49,7 @@ class Round:
 
     ours: float
     theirs: float | None  # None if torch's check was left out
-    once: float  # one forward and backward
+    forward_backward: float  # one forward and backward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def main() -> None:
             if work.name.startswith(GROWTH):
                 points.append(Point(size=work.shapes[0][0], ours=found.ours, theirs=found.theirs))
     if options.plot is not None:
-        options.plot.write_text(drawn(points), encoding="utf-8")
+        options.plot.write_text(plot(points), encoding="utf-8")
     save("speed", options, rows)
 
 
@@ -95,7 +95,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", metavar="NAME", help="where the inputs are")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw how the times grow, as SVG")
     parser.add_argument("--grown", default="", metavar="NAME", help="only print by how much this work makes us grow")
-    return started(parser)
+    return parsed_options(parser)
 
 
 def _problem(work: Work, device: torch.device) -> Problem:
@@ -114,8 +114,8 @@ def _measured(work: Work, repeat: int, device: torch.device) -> Measured:
     rounds = [
         Round(
             ours=_median(lambda: results.extend(run_check(check, problem, ALONE) for check in checks), _TURNS, device),
-            theirs=_median(lambda: _run_torch(work, inputs), 1, device) if work.beside else None,
-            once=_median(lambda: _forward_backward(work, inputs), _TURNS, device),
+            theirs=_median(lambda: _run_torch(work, inputs), 1, device) if work.with_torch else None,
+            forward_backward=_median(lambda: _forward_backward(work, inputs), _TURNS, device),
         )
         for _ in range(1 if slow else repeat)
     ]
@@ -124,7 +124,7 @@ def _measured(work: Work, repeat: int, device: torch.device) -> Measured:
         ours=statistics.median(each.ours for each in rounds),
         theirs=_median_of(each.theirs for each in rounds),
         ratio=_median_of(each.theirs / each.ours for each in rounds if each.theirs is not None),
-        passes=statistics.median(each.ours / each.once for each in rounds),
+        passes=statistics.median(each.ours / each.forward_backward for each in rounds),
         memory=_grown(work, device),
         result=results[0],
     )

@@ -22,7 +22,7 @@ class Work:
     shapes: tuple[tuple[int, ...], ...]
     check: str = "gradcheck"
     wrong: bool = False  # its gradient is wrong within gradcheck's tolerance
-    beside: bool = True  # True if gradcheck runs it in reasonable time
+    with_torch: bool = True  # True if gradcheck runs it in reasonable time
 
 
 def _padded(x: Tensor, w: Tensor) -> Tensor:
@@ -78,7 +78,10 @@ class WrongProduct(torch.autograd.Function):
 
 
 WORKS = (
-    *(Work(name=f"sin, {10**k} elements", function=torch.sin, shapes=((10**k,),), beside=k < 5) for k in range(1, 7)),
+    *(
+        Work(name=f"sin, {10**k} elements", function=torch.sin, shapes=((10**k,),), with_torch=k < 5)
+        for k in range(1, 7)
+    ),
     Work(name="relu, 1000 elements", function=torch.relu, shapes=((1000,),)),
     Work(name="layer norm 64x32", function=_normalised, shapes=((64, 32),)),
     Work(name="softmax 64x32", function=lambda x: x.softmax(-1), shapes=((64, 32),)),
@@ -88,9 +91,12 @@ WORKS = (
     Work(name="cross entropy by hand 16x10", function=CrossEntropy.apply, shapes=((16, 10), (16, 10))),
     Work(name="cross entropy by hand 64x10", function=CrossEntropy.apply, shapes=((64, 10), (64, 10))),
     Work(
-        name="conv2d 8x16x32x32 by 32x16x3x3", function=_padded, shapes=((8, 16, 32, 32), (32, 16, 3, 3)), beside=False
+        name="conv2d 8x16x32x32 by 32x16x3x3",
+        function=_padded,
+        shapes=((8, 16, 32, 32), (32, 16, 3, 3)),
+        with_torch=False,
     ),
-    Work(name="cumsum, 3000 elements", function=lambda x: x.cumsum(0), shapes=((3000,),), beside=False),
+    Work(name="cumsum, 3000 elements", function=lambda x: x.cumsum(0), shapes=((3000,),), with_torch=False),
     Work(name="5 elements", function=torch.sin, shapes=((5,),)),
     Work(name="5 elements, order 2", function=torch.sin, shapes=((5,),), check="gradgradcheck"),
     Work(name="5 elements, all checks", function=Sine.apply, shapes=((5,),), check=EVERY),

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 import gradverify
-from benchmarks.command import parser_of, save, started
+from benchmarks.command import parsed_options, parser_of, save
 from benchmarks.plain_table import table
 from benchmarks.record import Total
 from gradverify.case import Settings, TorchGradcheck
@@ -64,7 +64,7 @@ class WrongSoftmax(torch.autograd.Function):
 
 def main() -> None:
     """Print the table of counts."""
-    options = started(parser_of(__doc__))
+    options = parsed_options(parser_of(__doc__))
     counts = list(all_counts())
     rows = [
         (count.name, count.value, "" if count.goal is None else f"<= {count.goal}", _met(count)) for count in counts

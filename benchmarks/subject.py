@@ -10,11 +10,11 @@ from torch import Tensor
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
 from gradverify.core.backward.batched_vjp import jacobian
-from gradverify.core.backward.vjps import reverse
+from gradverify.core.backward.vjps import backward_of
 from gradverify.core.decide.comparison import DenseEntries, dense_entries
-from gradverify.core.decide.context import as_judged
+from gradverify.core.decide.context import unchanged
 from gradverify.core.decide.verdict import Code
-from gradverify.core.forward.repeatable import steady
+from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.jacobians import investigate
 from gradverify.core.model.coordinates import Block, blocks
@@ -46,7 +46,7 @@ def settings(seed: int) -> Settings:
     return Settings(seed=seed, torch_gradcheck=TorchGradcheck.NEVER, max_elements=ALL_ELEMENTS)
 
 
-def checked(check: str, problem: Problem, seed: int) -> CheckResult:
+def result_of(check: str, problem: Problem, seed: int) -> CheckResult:
     """Return the check's result; an exception becomes an ERROR result, so that it does not end the benchmark."""
     try:
         return run_check(check, problem, settings(seed))
@@ -66,15 +66,15 @@ def subject_of(specimen: Specimen, seed: int) -> Subject | None:
     """
     if specimen.tags & {"random", "tie"}:
         return None
-    return made_ready(specimen.name, problem_of(specimen, seed), seed)
+    return prepared(specimen.name, problem_of(specimen, seed), seed)
 
 
-def made_ready(name: str, problem: Problem, seed: int) -> Subject | None:
+def prepared(name: str, problem: Problem, seed: int) -> Subject | None:
     """Return the problem as a subject, or None if it has no output, or its Jacobian is empty or not finite."""
     tape = record(problem)
     if not tape.outputs:
         return None
-    right = jacobian(reverse(problem, tape, seed))
+    right = jacobian(backward_of(problem, tape, seed))
     if not right.numel() or not bool(torch.isfinite(right).all()):
         return None
     sampled, judged = judge_right(problem, seed)
@@ -93,9 +93,9 @@ def made_ready(name: str, problem: Problem, seed: int) -> Subject | None:
 
 def judge_right(problem: Problem, seed: int) -> tuple[Sampler, DenseEntries]:
     """Return the sampled forward and all judged entries, (n, m)."""
-    ready = steady(problem, record(problem), seed)
+    ready = made_repeatable(problem, record(problem), seed)
     assert ready is not None
-    found = investigate(ready, settings(seed), as_judged)
+    found = investigate(ready, settings(seed), unchanged)
     entries = dense_entries(found.comparison, found.sampled.point.numel(), found.sampled.value.numel())
     assert entries is not None
     return found.sampled, entries

@@ -14,11 +14,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.command import parser_of, save, started
+from benchmarks.command import parsed_options, parser_of, save
 from benchmarks.plain_table import table
 from benchmarks.record import Row, Standing, Total
 from benchmarks.suite_files import write_files
-from benchmarks.suite_timing import Look, Timing, timed
+from benchmarks.suite_timing import MemorySample, Timing, timed
 
 _MEMORY_ROWS = 10  # rows of the memory table
 _MEBIBYTE = 1 << 20
@@ -87,7 +87,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--cases", type=int, default=2000, metavar="N", help="how many cases")
     parser.add_argument("-j", "--jobs", type=int, metavar="N", help="worker processes of gradverify")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="rounds, of which the median counts")
-    return started(parser)
+    return parsed_options(parser)
 
 
 def _times(timings: dict[str, Timing], reference: Timing, count: int) -> str:
@@ -107,14 +107,16 @@ def _times(timings: dict[str, Timing], reference: Timing, count: int) -> str:
 
 def _memory(timing: Timing) -> str:
     """Return a table of memory at times spread evenly over the run, and the peak of each kind of process."""
-    step = max(len(timing.looks) / _MEMORY_ROWS, 1.0)
-    chosen = [timing.looks[int(place * step)] for place in range(min(_MEMORY_ROWS, len(timing.looks)))]
-    peaks = [max(sizes) for sizes in zip(*map(_sizes, timing.looks), strict=True)]
+    step = max(len(timing.memory_samples) / _MEMORY_ROWS, 1.0)
+    chosen = [
+        timing.memory_samples[int(place * step)] for place in range(min(_MEMORY_ROWS, len(timing.memory_samples)))
+    ]
+    peaks = [max(sizes) for sizes in zip(*map(_sizes, timing.memory_samples), strict=True)]
     rows = [(f"{look.seconds:.1f} s", *_sizes(look)) for look in chosen]
     return table(("after", "parent", "worker server", "largest worker"), [*rows, ("peak", *peaks)])
 
 
-def _sizes(look: Look) -> tuple[int, int, int]:
+def _sizes(look: MemorySample) -> tuple[int, int, int]:
     return round(look.parent / _MEBIBYTE), round(look.server / _MEBIBYTE), round(look.worker / _MEBIBYTE)
 
 

@@ -15,7 +15,7 @@ _EVERY = 0.2  # seconds between two measurements of memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class MemorySample:
     """The resident memory of a command's processes at one moment, in bytes."""
 
     seconds: float  # since the start
@@ -31,7 +31,7 @@ class Timing:
     seconds: float
     processor: float  # seconds of all its processes
     exit_code: int
-    looks: tuple[Look, ...]
+    memory_samples: tuple[MemorySample, ...]
 
 
 def timed(words: Sequence[str], folder: Path, copies: int = 1) -> Timing:
@@ -49,7 +49,7 @@ def timed(words: Sequence[str], folder: Path, copies: int = 1) -> Timing:
             time.sleep(_EVERY)
         seconds = time.perf_counter() - started
     exit_code = max(abs(process.returncode) for process in processes)
-    return Timing(seconds=seconds, processor=_processor() - before, exit_code=exit_code, looks=tuple(looks))
+    return Timing(seconds=seconds, processor=_processor() - before, exit_code=exit_code, memory_samples=tuple(looks))
 
 
 def _processor() -> float:
@@ -57,10 +57,10 @@ def _processor() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _look(process: int, seconds: float) -> Look:
+def _look(process: int, seconds: float) -> MemorySample:
     servers = _children(process)
     workers = [worker for server in servers for worker in _children(server)]
-    return Look(seconds=seconds, parent=_resident(process), server=_largest(servers), worker=_largest(workers))
+    return MemorySample(seconds=seconds, parent=_resident(process), server=_largest(servers), worker=_largest(workers))
 
 
 def _children(process: int) -> list[int]:

@@ -10,7 +10,7 @@ from benchmarks.coverage import Coverage
 from benchmarks.faults import FAULTS
 from benchmarks.plain_table import table
 from benchmarks.record import Standing, Total
-from benchmarks.rights import Right
+from benchmarks.right_functions import Right
 from benchmarks.trials import Outcome, Trial
 from gradverify.result import Verdict
 

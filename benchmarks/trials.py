@@ -15,7 +15,7 @@ from torch.autograd.gradcheck import GradcheckError
 from benchmarks.faults import Fault, Plan
 from benchmarks.planting import claimed_jacobian, planted
 from benchmarks.record import Row, Standing, judged_row
-from benchmarks.subject import Subject, checked
+from benchmarks.subject import Subject, result_of
 from gradverify.case import Tolerances
 from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.model.coordinates import Block
@@ -24,7 +24,7 @@ from gradverify.result import CheckResult, ElementVerdict, Verdict
 
 CHANGES_NOTHING = 1e-9  # relative to the entry: a smaller difference is no fault
 ROUNDING = 1e-11  # relative to the smaller of the largest entries of row and column: a smaller difference is no fault
-SPOKEN_OF = 1e-4  # relative to the same: the detection limit holds for entries above this
+LIMIT_COVERS = 1e-4  # relative to the same: the detection limit holds for entries above this
 
 
 class Outcome(StrEnum):
@@ -80,7 +80,7 @@ def attempt(subject: Subject, fault: Fault, seed: int, asked: frozenset[Mode]) -
     if size == 0:
         return None
     problem = planted(subject.problem, subject.kept, plan.claim)
-    result = checked("gradcheck", problem, seed)
+    result = result_of("gradcheck", problem, seed)
     outcome = _outcome(subject, plan, errors, result)
     return Trial(
         subject=subject.name,
@@ -154,7 +154,7 @@ def _covered_by_limit(subject: Subject, plan: Plan, errors: Tensor) -> float:
     """Return the largest relative error of the entries for which the detection limit holds."""
     wrong = claimed_jacobian(plan.claim, len(subject.jacobian))
     size = torch.maximum(wrong.abs(), subject.jacobian.abs())
-    return float(torch.where(size > SPOKEN_OF * _row_column_size(wrong), errors, 0.0).max())
+    return float(torch.where(size > LIMIT_COVERS * _row_column_size(wrong), errors, 0.0).max())
 
 
 def _row(subject: Subject, fault: Fault, plan: Plan, outcome: Outcome, result: CheckResult) -> Row:

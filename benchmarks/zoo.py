@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks.command import parser_of, save, started
+from benchmarks.command import parsed_options, parser_of, save
 from benchmarks.record import Row, Standing, judged_row, standing_totals
-from benchmarks.rights import row_at_order_1, row_at_order_2
-from benchmarks.subject import checked, problem_of
+from benchmarks.right_functions import row_at_order_1, row_at_order_2
+from benchmarks.subject import problem_of, result_of
 from gradverify.result import Verdict
 from tests.zoo.catalogue import ALL_WRONG, ZOO
 from tests.zoo.specimen import Specimen
@@ -56,15 +56,15 @@ def zoo_cases(text: str, seed: int) -> Iterator[Case]:
 
 
 def _judged_at_order_1(specimen: Specimen, seed: int) -> Row:
-    return row_at_order_1(specimen, checked("gradcheck", problem_of(specimen, seed), seed))
+    return row_at_order_1(specimen, result_of("gradcheck", problem_of(specimen, seed), seed))
 
 
 def _judged_at_order_2(specimen: Specimen, seed: int) -> Row:
-    return row_at_order_2(specimen, checked("gradgradcheck", problem_of(specimen, seed), seed))
+    return row_at_order_2(specimen, result_of("gradgradcheck", problem_of(specimen, seed), seed))
 
 
 def _judged_wrong(wrong: Wrong, seed: int) -> Row:
-    result = checked(wrong.check, problem_of(wrong.specimen, seed), seed)
+    result = result_of(wrong.check, problem_of(wrong.specimen, seed), seed)
     standing = {Verdict.INCONCLUSIVE: Standing.INCONCLUSIVE, Verdict.ERROR: Standing.ERROR}.get(result.verdict)
     found = Standing.RIGHT if wrong.is_named_in(result) else Standing.MISSED
     return judged_row(f"wrong: {wrong.specimen.name}", result, standing or found)
@@ -78,7 +78,7 @@ def _options() -> argparse.Namespace:
     parser = parser_of(__doc__)
     parser.add_argument("-k", default="", metavar="TEXT", help="rows whose name or tag contains TEXT")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs")
-    return started(parser)
+    return parsed_options(parser)
 
 
 if __name__ == "__main__":

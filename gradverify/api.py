@@ -13,7 +13,7 @@ import torch
 from gradverify.case import DEFAULT_CHECKS, Settings, TargetKind, Tolerances, TorchGradcheck
 from gradverify.checks.registry import CHECKS
 from gradverify.core.model.deadline import Deadline, deadline_in
-from gradverify.core.model.generators import generators_kept
+from gradverify.core.model.generators import restored_generators
 from gradverify.core.model.problem import Problem, bind, gpus_of
 from gradverify.errors import InputError
 from gradverify.report.notebook import case_html, case_text
@@ -88,7 +88,7 @@ def verify(
     settings = _settings(rtol, atol, seed, torch_gradcheck)
     deadline = _deadline(timeout)
     problem = replace(_problem(function, tuple(inputs), names, _keywords(kwargs)), deadline=deadline)
-    with generators_kept(gpus_of(problem)):
+    with restored_generators(gpus_of(problem)):
         results = run_checks(problem, checks, dict.fromkeys(checks, settings))
     verdict = worst(result.verdict for result in results)
     return Verified(

@@ -11,11 +11,19 @@ from torch import Tensor
 from torch._functorch import autograd_function as rules
 
 from gradverify.case import Settings
-from gradverify.checks.contract.build import heard, subject_for
+from gradverify.checks.contract.build import subject_for, with_measured_noise
 from gradverify.checks.contract.nodes import class_of, custom_nodes
 from gradverify.checks.contract.noise import same_output
-from gradverify.checks.contract.subject import Answer, Subject, answer_of, as_coordinates, graph_at, judged, outputs_of
-from gradverify.checks.contract.wording import accusation, differences, raised
+from gradverify.checks.contract.subject import (
+    Coordinates,
+    Subject,
+    as_coordinates,
+    gradients_of,
+    graph_at,
+    judged_outputs,
+    outputs_of,
+)
+from gradverify.checks.contract.wording import failure, mismatches, raised
 from gradverify.checks.failures import evaluations, skipped
 from gradverify.core.model.problem import Named, Problem, call, fresh
 from gradverify.core.model.tape import Tape, record, vjp
@@ -33,7 +41,7 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     subject = subject_for(problem, settings)
     if isinstance(subject, str):
         return skipped(NAME, problem, subject)
-    subject = heard(subject)
+    subject = with_measured_noise(subject)
     refusals: list[str] = []
     found = tuple(findings(subject, refusals))
     if not found and refusals:
@@ -94,27 +102,27 @@ def _compared(subject: Subject, batched: tuple[int, ...], dim: int) -> Iterator[
     except EvaluationError as error:
         if not _raised_by_rule(error):
             raise
-        yield accusation("GV504", f"vmap over {names}: {raised(error)}")
+        yield failure("GV504", f"vmap over {names}: {raised(error)}")
         return
     for output, one, other in zip(subject.tape.outputs, batch.outputs, loop.outputs, strict=True):
         if not same_output(subject, one, other):
-            yield accusation("GV504", f"vmap over {names}: {output.name} is not what a loop gives", of=output.name)
+            yield failure("GV504", f"vmap over {names}: {output.name} is not what a loop gives", of=output.name)
             return
     claim = f"vmap over {names}: the gradient is not what a loop gives"
-    yield from differences(subject, "GV504", claim, batch.grads, loop.grads)
+    yield from mismatches(subject, "GV504", claim, batch.grads, loop.grads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
     """Outputs and gradients of all entries of a batch, concatenated."""
 
-    outputs: Answer
-    grads: Answer
+    outputs: Coordinates
+    grads: Coordinates
 
 
 def _loop(subject: Subject, batched: tuple[int, ...]) -> _Result:
     tapes = [graph_at(subject, _points(subject, batched, scale)) for scale in _SCALES]
-    answers = [answer_of(subject, tape, subject.cotangents) for tape in tapes]
+    answers = [gradients_of(subject, tape, subject.cotangents) for tape in tapes]
     grads = [torch.stack(column) for column in zip(*answers, strict=True)]
     return _Result(
         outputs=tuple(torch.cat(column) for column in zip(*map(outputs_of, tapes), strict=True)),
@@ -144,7 +152,7 @@ def _batch(subject: Subject, batched: tuple[int, ...], dim: int, loop: _Result) 
     dims = tuple(dim if number in batched else None for number in range(len(leaves)))
 
     def function(*tensors: Tensor) -> tuple[Tensor, ...]:
-        return tuple(output.tensor for output in judged(subject, call(subject.problem, tensors)))
+        return tuple(output.tensor for output in judged_outputs(subject, call(subject.problem, tensors)))
 
     with torch.enable_grad():
         outputs = _vmapped(function, dims, leaves)

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from gradverify.case import Settings
-from gradverify.checks.contract.build import heard, subject_for
+from gradverify.checks.contract.build import subject_for, with_measured_noise
 from gradverify.checks.contract.noise import same_output
-from gradverify.checks.contract.subject import Answer, Subject, answer_of, graph_at, outputs_of
-from gradverify.checks.contract.wording import accusation, differences, raised
+from gradverify.checks.contract.subject import Coordinates, Subject, gradients_of, graph_at, outputs_of
+from gradverify.checks.contract.wording import failure, mismatches, raised
 from gradverify.checks.failures import evaluations, skipped
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape
@@ -36,8 +36,8 @@ class _Compiled:
     """Results of the traced function, and the number of its graphs."""
 
     names: tuple[str, ...]  # of the outputs
-    outputs: Answer
-    grads: Answer | None  # None if the outputs have other names or shapes
+    outputs: Coordinates
+    grads: Coordinates | None  # None if the outputs have other names or shapes
     graphs: int
 
 
@@ -50,7 +50,7 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
         return skipped(
             NAME, problem, "the forward draws random numbers, which traced code draws in an order of its own"
         )
-    subject = heard(subject)
+    subject = with_measured_noise(subject)
     try:
         compiled = _compiled(subject)
     except EvaluationError as error:
@@ -93,7 +93,7 @@ def _compiled(subject: Subject) -> _Compiled:
             (output.name, output.tensor.shape) for output in subject.tape.outputs
         ]
         outputs = outputs_of(tape)  # before backward, which may overwrite or free them
-        grads = answer_of(compiled_subject, tape, subject.cotangents) if same else None
+        grads = gradients_of(compiled_subject, tape, subject.cotangents) if same else None
         return _Compiled(names=_names(tape), outputs=outputs, grads=grads, graphs=graphs)
 
 
@@ -114,15 +114,15 @@ def _quietly() -> Iterator[None]:
 def _findings(subject: Subject, compiled: _Compiled) -> Iterator[Finding]:
     tape = graph_at(subject, [primal.tensor for primal in subject.primals])
     if compiled.names != _names(tape):
-        yield accusation("GV505", "compiled, it does not return the same outputs")
+        yield failure("GV505", "compiled, it does not return the same outputs")
         return
     for name, found, expected in zip(compiled.names, compiled.outputs, outputs_of(tape), strict=True):
         if not same_output(subject, found, expected):
-            yield accusation("GV505", f"compiled, {name} is not what it is otherwise", of=name)
+            yield failure("GV505", f"compiled, {name} is not what it is otherwise", of=name)
             return
     if compiled.grads is not None:
         claim = "compiled, the gradient is not what it is otherwise"
-        yield from differences(subject, "GV505", claim, compiled.grads, answer_of(subject, tape, subject.cotangents))
+        yield from mismatches(subject, "GV505", claim, compiled.grads, gradients_of(subject, tape, subject.cotangents))
 
 
 def _names(tape: Tape) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.model.coordinates import flatten, unflatten
-from gradverify.core.model.generators import scattered
+from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
@@ -28,7 +28,7 @@ def cut_off(steady: Repeatable) -> Iterator[Finding]:
     names = steady.tape.cut_off
     if not names:
         return
-    direction = scattered(scales(steady.sampled).step, torch.Generator().manual_seed(0))
+    direction = random_magnitudes(scales(steady.sampled).step, torch.Generator().manual_seed(0))
     try:
         sides = [_at(steady, direction * (sign * step), names) for step in _STEPS for sign in (1, -1)]
     except EvaluationError:

@@ -20,7 +20,7 @@ from gradverify.checks.wording import (
     unfinished_search,
     unnamed,
 )
-from gradverify.core.backward.vjps import is_worn
+from gradverify.core.backward.vjps import fails_later
 from gradverify.core.decide.comparison import Comparison
 from gradverify.core.decide.context import Reconsider
 from gradverify.core.decide.statistics import Entries
@@ -32,8 +32,8 @@ from gradverify.core.model.deadline import keeping
 from gradverify.core.model.problem import Named, Problem
 from gradverify.core.model.tape import Tape, record
 from gradverify.core.strategy.random_sketch import UnfinishedSearch, UnnamedError
-from gradverify.core.whole.evidence import Diagnose, Diagnosis, Whole, undiagnosed
-from gradverify.core.whole.sums import Sums
+from gradverify.core.whole.evidence import Diagnose, Diagnosis, JacobianPair, undiagnosed
+from gradverify.core.whole.sums import LargeBlock
 from gradverify.result import CheckResult, ElementVerdict, Finding, Method, Verdict
 
 
@@ -70,7 +70,7 @@ def judge(question: Question, steady: Repeatable) -> Judgement:
     if found.sampled.rounds_to is not None and result.entries:
         narrow = str(found.sampled.rounds_to).removeprefix("torch.")
         result = replace(result, message=f"{result.message}; the forward rounds its inputs, and is judged in {narrow}")
-    elif found.sampled.coarse and result.entries:
+    elif found.sampled.backward_eps and result.entries:
         result = replace(result, message=f"{result.message}; differences are those of the same numbers in float64")
     return Judgement(result=result, found=found)
 
@@ -89,7 +89,7 @@ def _result_of(question: Question, problem: Problem, found: Investigation) -> Ch
         return inconclusive(question.check, problem, f"GV{question.series + 4}", reason)
     jacobian = whole(found) if comparison.counts[Code.MISMATCH] else None
     pairs = sorted(((_finding(question, found, group), group) for group in comparison.groups), key=_weight)
-    blocks_without_entries = tuple(unnamed(of, wrt, question.series) for of, wrt in comparison.unnamed)
+    blocks_without_entries = tuple(unnamed(of, wrt, question.series) for of, wrt in comparison.blocks_without_entry)
     verdict = _verdict(comparison)
     result = CheckResult(
         check=question.check,
@@ -112,7 +112,7 @@ def _result_of(question: Question, problem: Problem, found: Investigation) -> Ch
 
 def is_worn_out(judged: Judgement, result: CheckResult) -> bool:
     """True if a result other than a pass comes from a graph that no longer repeats its vjps; costs a vjp."""
-    return result.verdict is not Verdict.PASS and judged.found is not None and is_worn(judged.found.backward)
+    return result.verdict is not Verdict.PASS and judged.found is not None and fails_later(judged.found.backward)
 
 
 def on_fresh_graphs(steady: Repeatable) -> Repeatable:
@@ -161,7 +161,7 @@ def _message(comparison: Comparison, verdict: Verdict) -> str:
 
 def _unused(question: Question, found: Investigation, verdict: Verdict) -> str:
     """Return `; every derivative by y is zero` if that holds for some inputs but not all, else ""."""
-    vjp, inputs = found.backward.heard[1], found.sampled.inputs
+    vjp, inputs = found.backward.known_vjp[1], found.sampled.inputs
     if len(inputs) == 1 or verdict is not Verdict.PASS or question.series != _FIRST:
         return ""
     unused = [block.name for block in inputs if _is_zero(vjp[block.coordinates])]
@@ -175,7 +175,9 @@ def _is_zero(values: Tensor) -> bool:
 def _finding(question: Question, found: Investigation, group: Entries) -> Finding:
     finding = finding_of(group, question.series, missing=found.backward.missing[group.wrt.tensor])
     if group.code is Code.NOT_A_SUBGRADIENT:
-        return replace(finding, message=f"{finding.message}: {along(group, found.comparison.ties, found.sampled)}")
+        return replace(
+            finding, message=f"{finding.message}: {along(group, found.comparison.wrong_directions, found.sampled)}"
+        )
     if finding.code == _NO_GRADIENT and not all(found.backward.missing):  # the others still need one
         name = found.sampled.problem.primals[group.wrt.tensor].name
         return replace(finding, message=f"{finding.message}{if_constant(name)}")
@@ -183,7 +185,7 @@ def _finding(question: Question, found: Investigation, group: Entries) -> Findin
 
 
 def _with_causes(
-    question: Question, found: Investigation, jacobian: Whole | None, pairs: Sequence[tuple[Finding, Entries]]
+    question: Question, found: Investigation, jacobian: JacobianPair | None, pairs: Sequence[tuple[Finding, Entries]]
 ) -> Iterator[Finding]:
     """Yield the findings with causes; for a large Jacobian, the search for them ends after `max_evaluations` calls."""
     meter = found.sampled.problem.meter
@@ -194,7 +196,7 @@ def _with_causes(
 
 
 def _with_cause(
-    question: Question, found: Investigation, jacobian: Whole | None, finding: Finding, group: Entries
+    question: Question, found: Investigation, jacobian: JacobianPair | None, finding: Finding, group: Entries
 ) -> Finding:
     if finding.verdict is not Verdict.FAIL or group.code is Code.NOT_A_SUBGRADIENT:
         return finding
@@ -204,17 +206,19 @@ def _with_cause(
     return replace(finding, cause=diagnosis.cause, message=f"{finding.message}\n{diagnosis.explanation}")
 
 
-def _diagnosis(question: Question, found: Investigation, jacobian: Whole | None, group: Entries) -> Diagnosis | None:
+def _diagnosis(
+    question: Question, found: Investigation, jacobian: JacobianPair | None, group: Entries
+) -> Diagnosis | None:
     if jacobian is not None:
         return question.diagnose(evidence(found, jacobian, group.of, group.wrt))
     if question.diagnose is undiagnosed:
         return None
-    sums = Sums(
+    sums = LargeBlock(
         of=group.of,
         wrt=group.wrt,
         measured=found.measured,
-        found=group,
-        all_places=found.method is not Method.PROBED,
+        wrong_entries=group,
+        wrong_places_complete=found.method is not Method.PROBED,
         seed=question.settings.seed,
     )
     return question.diagnose(sums) or diagnosed_in_excerpts(sums, question.settings, question.diagnose)

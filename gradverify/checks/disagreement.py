@@ -10,7 +10,7 @@ _MISMATCH = "Jacobian mismatch"  # begins its messages about numbers
 _RTOL, _ATOL = 1e-3, 1e-5  # defaults of torch.autograd.gradcheck
 
 
-def beside(ours: CheckResult, theirs: TorchOutcome) -> CheckResult:
+def with_torch_outcome(ours: CheckResult, theirs: TorchOutcome) -> CheckResult:
     """Return our result with torch's outcome in it, and the reason if the two disagree."""
     reason = _reason(ours, theirs)
     message = "; ".join(part for part in (theirs.message.rstrip(",:"), reason) if part)

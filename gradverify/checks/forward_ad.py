@@ -11,14 +11,14 @@ from torch.autograd import forward_ad as dual
 
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks import gradcheck
-from gradverify.checks.contract.build import heard, subject_for
-from gradverify.checks.contract.differences import directional
+from gradverify.checks.contract.build import subject_for, with_measured_noise
+from gradverify.checks.contract.directional_difference import directional
+from gradverify.checks.contract.forward_run import differs, snapshot
 from gradverify.checks.contract.nodes import class_of, custom_nodes
-from gradverify.checks.contract.passed import differs, snapshot
-from gradverify.checks.contract.subject import Subject, judged, random_like
-from gradverify.checks.contract.wording import accusation, allowance, raised
+from gradverify.checks.contract.subject import Subject, judged_outputs, random_like
+from gradverify.checks.contract.wording import allowance, failure, raised
 from gradverify.checks.failures import evaluations, skipped
-from gradverify.checks.wording import told_apart
+from gradverify.checks.wording import distinguishable
 from gradverify.core.model.coordinates import flatten
 from gradverify.core.model.problem import Problem, call
 from gradverify.core.model.tape import Tape, record
@@ -40,7 +40,7 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     subject = subject_for(problem, settings)
     if isinstance(subject, str):
         return skipped(NAME, problem, subject)
-    subject = heard(subject)
+    subject = with_measured_noise(subject)
     refusals: list[str] = []
     found = tuple(findings(subject, refusals))
     if not found and refusals:
@@ -73,22 +73,22 @@ def findings(subject: Subject, refusals: list[str] | None = None) -> Iterator[Fi
             pushed, written = _jvp(subject, tangents)
         except EvaluationError as error:
             if not isinstance(error.original, NotImplementedError):
-                yield accusation("GV503", f"jvp by {primal.name}{_why(error)}", wrt=primal.name)
+                yield failure("GV503", f"jvp by {primal.name}{_why(error)}", wrt=primal.name)
             elif refusals is not None:
                 refusals.append(raised(error))
             continue
         if written:
-            yield accusation("GV503", f"jvp by {primal.name} modifies {written} in place", wrt=primal.name)
+            yield failure("GV503", f"jvp by {primal.name} modifies {written} in place", wrt=primal.name)
         direction = flatten([tangent for tangent in tangents if tangent is not None])
         forwards = float((cotangent * pushed).nan_to_num().sum())
-        backwards = float((subject.answer[number] * direction).nan_to_num().sum())
-        spread = allowance(subject, number, 1.0, subject.answer[number]) * float(direction.abs().sum())
+        backwards = float((subject.gradients[number] * direction).nan_to_num().sum())
+        spread = allowance(subject, number, 1.0, subject.gradients[number]) * float(direction.abs().sum())
         sizes = float((cotangent * pushed).nan_to_num().abs().sum())
         if abs(forwards - backwards) > spread + allowance(subject, number, 1.0, torch.tensor([sizes])):
-            one, other = told_apart(forwards, backwards)
+            one, other = distinguishable(forwards, backwards)
             text = f"jvp and backward disagree by {primal.name}: <g, jvp(t)> = {one}, <B(g), t> = {other}"
             opinion = _third_opinion(subject, tangents, forwards, backwards)
-            yield accusation("GV503", f"{text}{opinion}", wrt=primal.name)
+            yield failure("GV503", f"{text}{opinion}", wrt=primal.name)
 
 
 def _against_differences(subject: Subject) -> Iterator[Finding]:
@@ -96,7 +96,7 @@ def _against_differences(subject: Subject) -> Iterator[Finding]:
     alone = replace(subject.settings, torch_gradcheck=TorchGradcheck.NEVER)
     result = gradcheck.run(subject.problem, alone, undiagnosed)
     if result.verdict is Verdict.FAIL:
-        yield accusation("GV503", f"jvp agrees with backward, and differences with neither: {result.message}")
+        yield failure("GV503", f"jvp agrees with backward, and differences with neither: {result.message}")
 
 
 def _why(error: EvaluationError) -> str:
@@ -139,7 +139,7 @@ def _jvp(subject: Subject, tangents: Sequence[Tensor | None]) -> tuple[Tensor, s
     with dual.dual_level(), torch.enable_grad():
         pairs = zip(points, moving, strict=True)
         given = [point.clone() if tangent is None else _dual(point, tangent) for point, tangent in pairs]
-        outputs = [output.tensor for output in judged(subject, call(subject.problem, given))]
+        outputs = [output.tensor for output in judged_outputs(subject, call(subject.problem, given))]
         pushed = flatten([as_plain(_tangent_of(output)).detach() for output in outputs]).clone()
     for primal, point, tangent, before in zip(subject.primals, points, moving, tangents, strict=True):
         if tangent is None or before is None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradverify.case import Settings
-from gradverify.checks.alone import used_alone
 from gradverify.checks.cut_off import cut_off
 from gradverify.checks.derivative import Judgement, Question, is_worn_out, judge, on_fresh_graphs, seeded, unjudgeable
-from gradverify.checks.disagreement import beside
+from gradverify.checks.disagreement import with_torch_outcome
 from gradverify.checks.failures import evaluations, failed_call, inconclusive
 from gradverify.checks.left_out import left_out
 from gradverify.checks.overwritten import overwrites
-from gradverify.checks.summed import used_together
+from gradverify.checks.single_output import wrong_if_alone
+from gradverify.checks.summed_outputs import wrong_if_summed
 from gradverify.checks.torch_gradcheck import run_gradcheck
 from gradverify.checks.untracked import containers_seen, never_called, with_reasons
-from gradverify.core.decide.context import as_judged
-from gradverify.core.forward.repeatable import Repeatable, steady
+from gradverify.core.decide.context import unchanged
+from gradverify.core.forward.repeatable import Repeatable, made_repeatable
 from gradverify.core.model.deadline import keeping
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
@@ -38,11 +38,11 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     result = never_called(NAME, problem, tape, seen) or unjudgeable(NAME, SERIES, problem, tape)
     if result is not None:
         return result
-    ready = steady(problem, tape, settings.seed)
+    ready = made_repeatable(problem, tape, settings.seed)
     if ready is None:
         return inconclusive(NAME, problem, f"GV{SERIES + 4}", RANDOM)
     try:
-        question = Question(check=NAME, series=SERIES, settings=settings, reconsider=as_judged, diagnose=diagnose)
+        question = Question(check=NAME, series=SERIES, settings=settings, reconsider=unchanged, diagnose=diagnose)
         judged = judge(question, ready)
         with keeping(judged.result):
             found = _as_used(judged, ready, settings)
@@ -55,7 +55,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
             found = seeded(_with_remarks(found, tuple(cut_off(ready)), left_out(ready.tape)), problem, ready)
     except EvaluationError as error:
         found = failed_call(NAME, ready.problem, error)
-    return beside(found, run_gradcheck(ready.problem, settings, ready.tape))
+    return with_torch_outcome(found, run_gradcheck(ready.problem, settings, ready.tape))
 
 
 def _second_look(question: Question, ready: Repeatable, first: CheckResult) -> tuple[CheckResult, Repeatable]:
@@ -71,12 +71,12 @@ def _as_used(judged: Judgement, ready: Repeatable, settings: Settings) -> CheckR
     """Add fails for a backward that is right for the Jacobian, but not for one output alone or for sums."""
     result = judged.result
     if result.verdict is Verdict.FAIL and judged.found is not None:
-        return _beside_sums(result, tuple(used_together(judged.found, _GROSS)), ready.problem)
+        return _beside_sums(result, tuple(wrong_if_summed(judged.found, _GROSS)), ready.problem)
     if result.verdict not in (Verdict.PASS, Verdict.INCONCLUSIVE):
         return result
-    wrong = (*overwrites(judged.found), *used_alone(ready, settings.seed))
+    wrong = (*overwrites(judged.found), *wrong_if_alone(ready, settings.seed))
     if judged.found is not None and result.verdict is Verdict.PASS:  # else a deviation may be rounding
-        wrong += tuple(used_together(judged.found))
+        wrong += tuple(wrong_if_summed(judged.found))
     result = replace(result, evaluations=evaluations(ready.problem))
     if not wrong:
         return result

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.checks.contract import second_order
-from gradverify.checks.contract.build import heard, subject_for
+from gradverify.checks.contract.build import subject_for, with_measured_noise
 from gradverify.checks.derivative import Judgement, Question, is_worn_out, judge, on_fresh_graphs, seeded, unjudgeable
-from gradverify.checks.disagreement import beside
+from gradverify.checks.disagreement import with_torch_outcome
 from gradverify.checks.failures import evaluations, failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.symmetry import asymmetric
@@ -20,7 +20,7 @@ from gradverify.checks.untracked import containers_seen, never_called, without_b
 from gradverify.core.decide.context import JudgingContext, Reconsider
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.nonsmooth import kinked_columns
-from gradverify.core.forward.repeatable import Repeatable, steady
+from gradverify.core.forward.repeatable import Repeatable, made_repeatable
 from gradverify.core.forward.sampler import sampler
 from gradverify.core.model.deadline import keeping
 from gradverify.core.model.problem import Problem
@@ -42,7 +42,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     early = early or without_backward(NAME, problem, tape)
     if early is not None:
         return early
-    ready = steady(problem, tape, settings.seed)
+    ready = made_repeatable(problem, tape, settings.seed)
     if ready is None:
         return inconclusive(NAME, problem, f"GV{SERIES + 4}", RANDOM)
     try:
@@ -52,7 +52,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
             NAME, problem, "autograd rejects what backward returned, see gradcheck: there is no vjp to differentiate"
         )
     except EvaluationError as error:
-        return beside(_failed(problem, error), run_gradgradcheck(ready.problem, settings, ready.tape))
+        return with_torch_outcome(_failed(problem, error), run_gradgradcheck(ready.problem, settings, ready.tape))
     if once_differentiable(second.tape):
         return skipped(NAME, problem, "backward is declared @once_differentiable: it has no derivative of its own")
     try:
@@ -69,7 +69,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
             found = _with_reasons(found, problem, settings)
     except EvaluationError as error:
         found = _failed(problem, error)
-    return beside(found, run_gradgradcheck(ready.problem, settings, ready.tape))
+    return with_torch_outcome(found, run_gradgradcheck(ready.problem, settings, ready.tape))
 
 
 def _second_look(question: Question, second: Repeatable, first: Judgement) -> Judgement:
@@ -101,7 +101,7 @@ def _with_reasons(result: CheckResult, problem: Problem, settings: Settings) -> 
         return result
     try:
         subject = subject_for(problem, settings)
-        reasons = () if isinstance(subject, str) else tuple(second_order.findings(heard(subject)))
+        reasons = () if isinstance(subject, str) else tuple(second_order.findings(with_measured_noise(subject)))
     except EvaluationError:
         return result
     reasons = tuple(replace(reason, verdict=Verdict.FAIL) for reason in reasons)

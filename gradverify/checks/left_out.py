@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gradverify.core.model.tape import Tape, nodes_behind
+from gradverify.core.model.tape import Tape, graph_nodes
 
 _SHOWN = 3  # shapes that are named, at most
 
@@ -12,7 +12,7 @@ _SHOWN = 3  # shapes that are named, at most
 def left_out(tape: Tape) -> str:
     """Return a remark on leaves of the graph that are not among the leaves of the tape, "" if there are none."""
     own = {id(leaf) for leaf in tape.leaves}
-    ends = (getattr(node, "variable", None) for node in nodes_behind(output.tensor for output in tape.outputs))
+    ends = (getattr(node, "variable", None) for node in graph_nodes(output.tensor for output in tape.outputs))
     found = [leaf for leaf in ends if isinstance(leaf, Tensor) and id(leaf) not in own]
     if not found:
         return ""

@@ -17,14 +17,14 @@ from torch import Tensor
 from gradverify.case import Settings, Tolerances
 from gradverify.checks.contract.nodes import custom_nodes
 from gradverify.checks.contract.noise import largest
-from gradverify.checks.contract.subject import Answer, as_coordinates
+from gradverify.checks.contract.subject import Coordinates, as_coordinates
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
-from gradverify.checks.wording import told_apart
+from gradverify.checks.wording import distinguishable
 from gradverify.core.forward.precision import in_double
-from gradverify.core.forward.repeatable import steady
+from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.model.coordinates import flatten, unflatten, unravel
-from gradverify.core.model.decomposed import plainly
-from gradverify.core.model.generators import scattered_from
+from gradverify.core.model.decomposed import plain_forwards
+from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.problem import Primal, Problem
 from gradverify.core.model.tape import Tape, record, vjp
 from gradverify.errors import EvaluationError
@@ -59,12 +59,12 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
         reason = "no hand-written Function here: torch's own derivatives are what others are measured by"
     if reason:
         return skipped(NAME, problem, reason)
-    ready = steady(problem, tape, settings.seed)
+    ready = made_repeatable(problem, tape, settings.seed)
     if ready is None or ready.problem.seed is not None:
         reason = "the forward draws random numbers, which are not the same in another precision"
         return skipped(NAME, problem, reason)
     sampled = in_double(ready).sampled
-    if not sampled.coarse:
+    if not sampled.backward_eps:
         reason = "forward does not take these inputs in float64, or computes something else there"
         return skipped(NAME, problem, reason)
     trials = _trials(problem, sampled.problem, tape)
@@ -146,7 +146,7 @@ def _worded(primal: Primal, trial: _Trials, errors: Tensor, explained: Tensor) -
     dtype = str(primal.tensor.dtype).removeprefix("torch.")
     count, entries = int((errors >= 0).any(dim=0).sum()), errors.shape[1]
     index = ", ".join(map(str, unravel(place, primal.tensor.shape)))
-    got, right = told_apart(float(trial.own[number, place]), float(trial.exact[number, place]))
+    got, right = distinguishable(float(trial.own[number, place]), float(trial.exact[number, place]))
     where = f"{primal.name}[{index}]" if index else primal.name
     near = "" if number == 0 else " close by"
     plain = "" if trial.plain is None else f", and torch's own derivative of this forward {_off_by(trial.plain[place])}"
@@ -165,13 +165,13 @@ def _off_by(error: Tensor) -> str:
 class _Plain:
     """Gradients by torch's own derivative."""
 
-    own: Answer  # in low precision
-    finer: Answer  # in float64
+    own: Coordinates  # in low precision
+    finer: Coordinates  # in float64
 
 
-def _plain(problem: Problem, wide: Problem, places: Sequence[_Place], backwards: Answer) -> _Plain | None:
+def _plain(problem: Problem, wide: Problem, places: Sequence[_Place], backwards: Coordinates) -> _Plain | None:
     """Return torch's own derivative; None if there is none, or if it differs from backward's in float64."""
-    with plainly():
+    with plain_forwards():
         try:
             if custom_nodes(record(wide)):
                 return None  # some call of `apply` cannot be replaced
@@ -189,13 +189,13 @@ def _alike(one: Tensor, other: Tensor) -> bool:
     )
 
 
-def _answers(problem: Problem, places: Sequence[_Place]) -> Answer:
+def _answers(problem: Problem, places: Sequence[_Place]) -> Coordinates:
     """Return backward's gradients at each place, per primal: (places, entries); raises EvaluationError."""
     found = [_answered(problem, place) for place in places]
     return tuple(torch.stack(column) for column in zip(*found, strict=True))
 
 
-def _answered(problem: Problem, place: _Place) -> Answer:
+def _answered(problem: Problem, place: _Place) -> Coordinates:
     tensors = unflatten(place.point, [primal.tensor for primal in problem.primals])
     primals = [replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True)]
     tape = record(replace(problem, primals=tuple(primals)))
@@ -211,16 +211,20 @@ def _place(problem: Problem, tape: Tape, number: int) -> _Place:
     outputs = [output.tensor for output in tape.outputs]
     point = flatten(tensors)
     if number:
-        point = flatten(unflatten(point + scattered_from(_ASIDE * point.abs(), number), tensors))
+        point = flatten(unflatten(point + random_magnitudes_from(_ASIDE * point.abs(), number), tensors))
     ones = torch.ones_like(flatten(outputs))
-    return _Place(point=point.clone(), cotangent=flatten(unflatten(scattered_from(ones, 100 + number), outputs)))
+    return _Place(
+        point=point.clone(), cotangent=flatten(unflatten(random_magnitudes_from(ones, 100 + number), outputs))
+    )
 
 
 def _shaken(problem: Problem, place: _Place, time: int) -> _Place:
     """Return the place with every number perturbed by about its rounding error."""
     eps = _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in problem.primals)
-    point = place.point + scattered_from(eps * place.point.abs(), 200 + time)
-    return _Place(point=point, cotangent=place.cotangent + scattered_from(eps * place.cotangent.abs(), 300 + time))
+    point = place.point + random_magnitudes_from(eps * place.point.abs(), 200 + time)
+    return _Place(
+        point=point, cotangent=place.cotangent + random_magnitudes_from(eps * place.cotangent.abs(), 300 + time)
+    )
 
 
 def _difference(one: Tensor, other: Tensor) -> Tensor:

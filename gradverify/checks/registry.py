@@ -14,7 +14,7 @@ from gradverify.checks.contract import check as contract
 from gradverify.checks.failures import failed_call, inconclusive, not_dense, skipped, timed_out
 from gradverify.core.model.deadline import OutOfTime
 from gradverify.core.model.generators import seed_everywhere
-from gradverify.core.model.memory import keep_what_is_freed
+from gradverify.core.model.memory import keep_freed_memory
 from gradverify.core.model.problem import Meter, Problem
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
@@ -64,7 +64,7 @@ def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnos
         return inconclusive(name, problem, found.undetermined, reason)
     if reason:
         return skipped(name, problem, reason)
-    keep_what_is_freed()
+    keep_freed_memory()
     result = _run(found, problem, settings, diagnose)
     if all(finding.code != "GV903" for finding in result.findings):
         return result

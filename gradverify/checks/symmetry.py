@@ -11,12 +11,12 @@ from torch import Tensor
 
 from gradverify.core.backward.vjps import row
 from gradverify.core.decide.context import MeasuredProblem
-from gradverify.core.estimate.directional import slope
+from gradverify.core.estimate.directional import directional_derivative
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.jacobians import Investigation
-from gradverify.core.model.generators import scattered_from
+from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 
@@ -70,7 +70,7 @@ class _Pair:
 def _directions(second: MeasuredProblem, seed: int) -> Tensor:
     """Return random directions, (k, n), in which every input changes by the same part of its size."""
     size = second.sampled.value.numel()  # the gradient has the coordinates of the inputs, cotangents come after them
-    return scattered_from(second.lengths.step[:size].repeat(_DIRECTIONS), seed + 6).view(_DIRECTIONS, size)
+    return random_magnitudes_from(second.lengths.step[:size].repeat(_DIRECTIONS), seed + 6).view(_DIRECTIONS, size)
 
 
 def _rounding(first: Sampler, second: MeasuredProblem) -> float:
@@ -110,7 +110,7 @@ def _worst(vjp: _Vjp) -> _Pair | None:
     found: list[_Pair] = []
     for first in _STEPS:
         moved = [torch.cat([direction, constant]) for direction in (*directions, directions.sum(dim=0))]
-        *sides, total = (slope(sampled, noise, direction, first) for direction in moved)
+        *sides, total = (directional_derivative(sampled, noise, direction, first) for direction in moved)
         along = Estimate(
             value=torch.stack([side.value for side in sides]), bar=torch.stack([side.bar for side in sides])
         )

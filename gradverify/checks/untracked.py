@@ -13,9 +13,9 @@ from torch.autograd import Function
 
 from gradverify.checks.contract.nodes import tensors_in
 from gradverify.checks.failures import failing, skipped
-from gradverify.core.model.decomposed import intercepted, is_hand_written
+from gradverify.core.model.decomposed import intercepted_apply, is_hand_written
 from gradverify.core.model.problem import Problem
-from gradverify.core.model.tape import Tape, nodes_behind
+from gradverify.core.model.tape import Tape, graph_nodes
 from gradverify.result import CheckResult, Finding, Verdict
 
 _CODE = "GV106"
@@ -53,7 +53,7 @@ def containers_seen() -> Iterator[Containers]:
                 seen.returned.append(message)
         return returned
 
-    with intercepted(handle):
+    with intercepted_apply(handle):
         yield seen
 
 
@@ -119,7 +119,7 @@ def _reasons(problem: Problem, tape: Tape, seen: Containers) -> dict[str, tuple[
 
 def _names_behind(tensor: Tensor, problem: Problem, leaves: Sequence[Tensor]) -> list[str]:
     """Return the names of the inputs that a tensor is computed from, or is."""
-    ends = {id(getattr(node, "variable", None)) for node in nodes_behind([tensor])} | {id(tensor)}
+    ends = {id(getattr(node, "variable", None)) for node in graph_nodes([tensor])} | {id(tensor)}
     return [primal.name for primal, leaf in zip(problem.primals, leaves, strict=True) if id(leaf) in ends]
 
 

@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, Context
 from gradverify.core.decide.compare import UNDERFLOW
 from gradverify.core.decide.comparison import Comparison
 from gradverify.core.decide.statistics import Entries
-from gradverify.core.decide.ties import Tie
+from gradverify.core.decide.subgradients import WrongDirection
 from gradverify.core.decide.verdict import ACCEPTED, REASONS, VERDICTS, WRONG, Code, Reason
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import Block
@@ -77,7 +77,7 @@ def if_constant(name: str) -> str:
     return f"; if {name} is a constant, set `requires_grad: false` on it (in Python, pass it without requires_grad)"
 
 
-def along(group: Entries, ties: Sequence[Tie], sampled: Sampler) -> str:
+def along(group: Entries, ties: Sequence[WrongDirection], sampled: Sampler) -> str:
     """Return the direction along which the row of the worst entry is wrong, with both derivatives."""
     worst = int(group.output[0])
     tie = next(tie for tie in ties if tie.output == group.of.start + group.of.step * worst)
@@ -100,7 +100,7 @@ def nothing_compared(inputs: Sequence[Block], outputs: Sequence[Block]) -> str:
     return f"nothing was compared: no {word} has elements ({shapes})"
 
 
-def told_apart(one: float, other: float) -> tuple[str, str]:
+def distinguishable(one: float, other: float) -> tuple[str, str]:
     """Return both numbers with as many digits as it takes to distinguish them, six or more."""
     for digits in range(6, 17):
         texts = f"{one:.{digits}g}", f"{other:.{digits}g}"
@@ -114,7 +114,7 @@ _NARROW = 1e-5  # relative to the entry: an error bar narrow enough to judge it
 _TERMS = 4  # of a direction that are written out, at most
 
 
-def _direction(tie: Tie, inputs: Sequence[Block]) -> str:
+def _direction(tie: WrongDirection, inputs: Sequence[Block]) -> str:
     """Return the direction as a sum of inputs: x[0] + 0.5·x[1] - y."""
     text = ""
     for place, factor in zip(tie.inputs[:_TERMS], tie.direction, strict=False):
@@ -153,7 +153,9 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
     block = f"d {group.of.name} / d {group.wrt.name}"
     place = f"{group.of.name}{_index(worst.output_index)} by {group.wrt.name}{_index(worst.input_index)}"
     wrong = group.code is Code.MISMATCH
-    numbers = told_apart(worst.analytic, worst.numeric) if wrong else (f"{worst.analytic:.6g}", f"{worst.numeric:.6g}")
+    numbers = (
+        distinguishable(worst.analytic, worst.numeric) if wrong else (f"{worst.analytic:.6g}", f"{worst.numeric:.6g}")
+    )
     found = f"backward says {numbers[0]}, differences say {numbers[1]} ± {_bar(worst.error_bar)}"
     count = f"{_entries(group.total)} of {block}"
     if code == 2 and series == 200:

@@ -14,10 +14,10 @@ from gradverify.core.forward.precision import as_rounded, in_double
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import Block
-from gradverify.core.strategy.columnwise import affordable, compare_densely
-from gradverify.core.strategy.random_sketch import UnnamedError, compare_by_probing
-from gradverify.core.strategy.structured import compare_by_structure, compare_closely
-from gradverify.core.whole.evidence import Evidence, Whole
+from gradverify.core.strategy.columnwise import compare_densely, fits_dense_comparison
+from gradverify.core.strategy.random_sketch import UnnamedError, compare_by_random_sums
+from gradverify.core.strategy.sparse_comparison import compare_after_sums, compare_by_structure
+from gradverify.core.whole.evidence import Evidence, JacobianPair
 from gradverify.errors import EvaluationError
 from gradverify.result import Method
 
@@ -56,7 +56,7 @@ def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) 
     sampled = in_double(steady)
     if steady.problem.order > 1:
         return _compared(steady, sampled, settings, reconsider)
-    if sampled.sampled.coarse:  # useless if the forward rounds its inputs even so
+    if sampled.sampled.backward_eps:  # useless if the forward rounds its inputs even so
         sampled = as_rounded(steady, sampled.sampled) or sampled
     found = _compared(steady, sampled, settings, reconsider)
     return found if _is_final(found) else _at_rounded_inputs(steady, found, settings, reconsider) or found
@@ -93,24 +93,24 @@ def _compared(steady: Repeatable, sampled: Repeatable, settings: Settings, recon
     """Compare every entry, with differences of the forward in `sampled`."""
     measured = measure_problem(sampled, settings)
     method, comparison = Method.STRUCTURED, compare_by_structure(measured, settings, reconsider)
-    if comparison is None and affordable(measured):
+    if comparison is None and fits_dense_comparison(measured):
         method, comparison = Method.DENSE, compare_densely(measured, settings, reconsider)
     elif comparison is None:
-        measured = measure_problem(steady, settings) if measured.sampled.coarse else measured
-        method, comparison = Method.PROBED, compare_by_probing(measured, settings, reconsider)
-        closely = compare_closely(measured, settings, reconsider) if is_accepted(comparison) else None
+        measured = measure_problem(steady, settings) if measured.sampled.backward_eps else measured
+        method, comparison = Method.PROBED, compare_by_random_sums(measured, settings, reconsider)
+        closely = compare_after_sums(measured, settings, reconsider) if is_accepted(comparison) else None
         if closely is not None:
             method, comparison = Method.STRUCTURED, closely
     return Investigation(comparison=comparison, measured=measured, method=method)
 
 
-def whole(found: Investigation) -> Whole | None:
+def whole(found: Investigation) -> JacobianPair | None:
     """Return all entries of both Jacobians, None if they were too many to keep."""
     sampled = found.sampled
     known = dense_entries(found.comparison, sampled.point.numel(), sampled.value.numel())
     if known is None:
         return None
-    return Whole(
+    return JacobianPair(
         outputs=sampled.outputs,
         inputs=sampled.inputs,
         claimed=known.claimed.T,
@@ -120,7 +120,7 @@ def whole(found: Investigation) -> Whole | None:
     )
 
 
-def evidence(found: Investigation, everything: Whole, of: Block, wrt: Block) -> Evidence:
+def evidence(found: Investigation, everything: JacobianPair, of: Block, wrt: Block) -> Evidence:
     """Return the entries of one block of both Jacobians, with the data for its diagnosis."""
     place = (of.coordinates, wrt.coordinates)
     return Evidence(
@@ -131,5 +131,5 @@ def evidence(found: Investigation, everything: Whole, of: Block, wrt: Block) -> 
         bar=everything.bar[place],
         wrong=everything.wrong[place],
         backward=found.backward,
-        whole=everything,
+        jacobians=everything,
     )

@@ -6,39 +6,44 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.core.whole.sums import Sums
-from gradverify.diagnosis.block.seen import Seen, block_of
-from gradverify.diagnosis.causes.added import cotangent_alone, missing_by_line, missing_summand, one_tensor_alone
+from gradverify.core.whole.sums import LargeBlock
+from gradverify.diagnosis.block.entries import BlockEntries, entries_of
 from gradverify.diagnosis.causes.approximate import approximate
-from gradverify.diagnosis.causes.arranged import permuted, shifted, transposed
-from gradverify.diagnosis.causes.axis import wrong_axis
-from gradverify.diagnosis.causes.band import missing_band
-from gradverify.diagnosis.causes.branch import wrong_branch
-from gradverify.diagnosis.causes.branches import wrong_branches
-from gradverify.diagnosis.causes.broadcast import missing_broadcast_sum
-from gradverify.diagnosis.causes.conjugate import missing_conjugate
-from gradverify.diagnosis.causes.cotangent import missing_cotangent, stays_without
-from gradverify.diagnosis.causes.count import wrong_count
+from gradverify.diagnosis.causes.boundary_tile import boundary_tile
+from gradverify.diagnosis.causes.constant_factor import constant_factor, mean_for_sum, sign_flip
+from gradverify.diagnosis.causes.constant_factor_by_slice import factor_by_slice
 from gradverify.diagnosis.causes.detached import detached
-from gradverify.diagnosis.causes.elsewhere import computed_elsewhere, wrong_point
-from gradverify.diagnosis.causes.factor import constant_factor, mean_for_sum, sign_flip
-from gradverify.diagnosis.causes.inverted import inverted_mask
-from gradverify.diagnosis.causes.kink import outside_slopes
-from gradverify.diagnosis.causes.lost import lost_paths
-from gradverify.diagnosis.causes.mask import missing_mask
-from gradverify.diagnosis.causes.placed import factor_by_place
-from gradverify.diagnosis.causes.rounded import low_precision_backward
-from gradverify.diagnosis.causes.scaled import missing_factor, mistaken_factor
-from gradverify.diagnosis.causes.single import is_of_one_input, single_elements
-from gradverify.diagnosis.causes.sliced import statistic_by_slice
-from gradverify.diagnosis.causes.surrogate import straight_through
+from gradverify.diagnosis.causes.low_precision_backward import low_precision_backward
+from gradverify.diagnosis.causes.missing_band import missing_band
+from gradverify.diagnosis.causes.missing_broadcast_sum import missing_broadcast_sum
+from gradverify.diagnosis.causes.missing_conjugate import missing_conjugate
+from gradverify.diagnosis.causes.missing_cotangent import has_constant_part, missing_cotangent
+from gradverify.diagnosis.causes.missing_factor import missing_factor, mistaken_factor
+from gradverify.diagnosis.causes.missing_factor_by_slice import statistic_by_slice
+from gradverify.diagnosis.causes.missing_mask import missing_mask
+from gradverify.diagnosis.causes.missing_mask_inverted import inverted_mask
+from gradverify.diagnosis.causes.missing_term import missing_term
+from gradverify.diagnosis.causes.missing_term_path import missing_path
+from gradverify.diagnosis.causes.missing_term_summand import (
+    claims_equal_cotangent,
+    claims_equal_tensor,
+    missing_multiple_per_line,
+    missing_summand,
+)
+from gradverify.diagnosis.causes.outside_slopes import outside_slopes
+from gradverify.diagnosis.causes.permuted import permuted, shifted, transposed
+from gradverify.diagnosis.causes.single_elements import is_confined_to_one_input, single_elements
+from gradverify.diagnosis.causes.straight_through import straight_through
 from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs
-from gradverify.diagnosis.causes.symmetric import symmetrised
-from gradverify.diagnosis.causes.term import missing_term
-from gradverify.diagnosis.causes.tile import boundary_tile
+from gradverify.diagnosis.causes.symmetrised import symmetrised
+from gradverify.diagnosis.causes.wrong_axis import wrong_axis
+from gradverify.diagnosis.causes.wrong_branch import wrong_branch
+from gradverify.diagnosis.causes.wrong_branch_both import two_wrong_branches
+from gradverify.diagnosis.causes.wrong_count import wrong_count
+from gradverify.diagnosis.causes.wrong_point import wrong_point, wrong_point_in_backward
 from gradverify.diagnosis.sums.search import diagnose_sums
 
-Find = Callable[[Evidence, Seen], Diagnosis | None]
+Find = Callable[[Evidence, BlockEntries], Diagnosis | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,28 +54,28 @@ class Cause:
     find: Find  # returns None if the cause does not explain the error
 
 
-def _wrong_branch(evidence: Evidence, entries: Seen) -> Diagnosis | None:
-    if is_of_one_input(entries):
+def _wrong_branch(evidence: Evidence, entries: BlockEntries) -> Diagnosis | None:
+    if is_confined_to_one_input(entries):
         return None
-    return wrong_branch(evidence, entries) or wrong_branches(evidence, entries)
+    return wrong_branch(evidence, entries) or two_wrong_branches(evidence, entries)
 
 
-def _missing_mask(evidence: Evidence, entries: Seen) -> Diagnosis | None:
+def _missing_mask(evidence: Evidence, entries: BlockEntries) -> Diagnosis | None:
     return missing_mask(evidence, entries) or inverted_mask(evidence, entries)
 
 
-def _missing_factor(evidence: Evidence, entries: Seen) -> Diagnosis | None:
+def _missing_factor(evidence: Evidence, entries: BlockEntries) -> Diagnosis | None:
     found = missing_factor(evidence, entries) or statistic_by_slice(evidence, entries)
     if found is not None:
         return found
     found = mistaken_factor(evidence, entries)
     if found is None or _wrong_branch(evidence, entries):
         return None  # a region is the simpler explanation
-    return cotangent_alone(evidence, entries) or found
+    return claims_equal_cotangent(evidence, entries) or found
 
 
-def _single_elements(evidence: Evidence, entries: Seen) -> Diagnosis | None:
-    return factor_by_place(evidence, entries) or single_elements(evidence, entries)
+def _single_elements(evidence: Evidence, entries: BlockEntries) -> Diagnosis | None:
+    return factor_by_slice(evidence, entries) or single_elements(evidence, entries)
 
 
 # Simplest first: patterns without a free parameter before those with one, patterns of all entries before regions.
@@ -104,27 +109,27 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="approximate", find=approximate),
 )
 _FALLBACKS = (
-    computed_elsewhere,
-    lost_paths,
+    wrong_point_in_backward,
+    missing_path,
     missing_summand,
-    missing_by_line,
-    one_tensor_alone,
-    cotangent_alone,
+    missing_multiple_per_line,
+    claims_equal_tensor,
+    claims_equal_cotangent,
 )  # tried after all patterns, as they explain least
 
 
-def diagnose(evidence: Evidence | Sums) -> Diagnosis | None:
+def diagnose(evidence: Evidence | LargeBlock) -> Diagnosis | None:
     """Return the first cause that explains at least 99 % of the squared error of a block, None if there is none.
 
     If a part of the error does not depend on the cotangent, only a missing cotangent is tried.
     """
-    if isinstance(evidence, Sums):
+    if isinstance(evidence, LargeBlock):
         return diagnose_sums(evidence)
-    entries = block_of(evidence)
+    entries = entries_of(evidence)
     if entries is None:
         return None
     without_cotangent = missing_cotangent(evidence, entries)
-    if without_cotangent is not None or stays_without(evidence, entries):
+    if without_cotangent is not None or has_constant_part(evidence, entries):
         return without_cotangent
     _, *patterns, approximate_last = (cause.find for cause in CAUSES)
     finds = (*patterns, *_FALLBACKS, approximate_last)

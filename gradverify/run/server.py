@@ -15,7 +15,7 @@ import sys
 import warnings
 from contextlib import suppress
 
-from gradverify.core.model.memory import keep_what_is_freed
+from gradverify.core.model.memory import keep_freed_memory
 from gradverify.run.descendants import adopt_orphans, children, end_with_parent
 from gradverify.run.server_protocol import DIED, FORK, FORKED, NEWS, ORDER, READY
 from gradverify.run.worker import serve
@@ -35,7 +35,7 @@ def main(control_fd: int) -> None:
     for module in _IMPORTED_LATE:
         with suppress(ImportError):
             importlib.import_module(module)
-    keep_what_is_freed()  # inherited by workers: the block does not count towards the memory limit of a case
+    keep_freed_memory()  # inherited by workers: the block does not count towards the memory limit of a case
     adopt_orphans()
     gc.collect()
     gc.freeze()  # objects in memory shared with workers are not collected, so their pages stay shared

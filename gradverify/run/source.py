@@ -12,7 +12,7 @@ import torch
 
 from gradverify.checks.contract.nodes import class_of, custom_nodes
 from gradverify.core.model.deadline import OutOfTime
-from gradverify.core.model.generators import generators_kept
+from gradverify.core.model.generators import restored_generators
 from gradverify.core.model.problem import Problem, gpus_of
 from gradverify.core.model.tape import record
 from gradverify.result import Source
@@ -33,7 +33,7 @@ def source_in_graph(problem: Problem) -> Source | None:
     Calls the forward once; None if it raises or time has run out.
     """
     try:
-        with generators_kept(gpus_of(problem)):
+        with restored_generators(gpus_of(problem)):
             nodes = custom_nodes(record(problem))
     except (Exception, OutOfTime):
         return None

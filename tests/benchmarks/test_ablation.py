@@ -10,7 +10,7 @@ import torch
 from benchmarks import ablation
 from benchmarks.ablation import baseline, effect_of
 from benchmarks.compare import Kind
-from benchmarks.mechanisms import MECHANISMS, Group, Mechanism, noted, switched_off
+from benchmarks.mechanisms import MECHANISMS, Group, Mechanism, calls_noted, switched_off
 from benchmarks.zoo import zoo_cases
 from gradverify.core.excuses import second_look
 from gradverify.result import Verdict
@@ -45,7 +45,7 @@ def test_a_mechanism_that_is_off_excuses_nothing_and_is_back_afterwards() -> Non
 
 def test_only_mechanisms_that_are_called_are_noted() -> None:
     asked: set[str] = set()
-    with noted(MECHANISMS, asked):
+    with calls_noted(MECHANISMS, asked):
         assert gradcheck(torch.sin, double([0.5, 1.0])).verdict is Verdict.PASS
     assert not asked & {mechanism.name for mechanism in EXCUSES}
     assert "entry by entry" in asked

@@ -15,12 +15,12 @@ from torch import Tensor
 from gradverify.case import Tolerances
 from gradverify.checks.registry import run_check
 from gradverify.core.decide.comparison import dense_entries
-from gradverify.core.decide.context import as_judged
+from gradverify.core.decide.context import unchanged
 from gradverify.core.decide.verdict import Code
-from gradverify.core.estimate.stencil_polynomial import PLACES, forecast, heard, polynomial_through, slope_of
-from gradverify.core.forward.repeatable import steady
+from gradverify.core.estimate.stencil_polynomial import PLACES, forecast, noise_bound, polynomial_through, slope_of
+from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.jacobians import investigate
-from gradverify.core.model.generators import scattered
+from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.tape import record
 from gradverify.result import Verdict
 from tests.core.support import ALONE, claimed, gradcheck, gradgradcheck, problem_of, with_backward
@@ -28,7 +28,7 @@ from tests.core.support import ALONE, claimed, gradcheck, gradgradcheck, problem
 
 def drawn(size: int) -> Tensor:
     """Return a vector of numbers of either sign with magnitudes between 1/2 and 3/2."""
-    return scattered(torch.ones(size, dtype=torch.float64), torch.Generator().manual_seed(7)).requires_grad_()
+    return random_magnitudes(torch.ones(size, dtype=torch.float64), torch.Generator().manual_seed(7)).requires_grad_()
 
 
 SMOOTH = [torch.sin, torch.exp, torch.tanh, lambda x: x * x, lambda x: 3 * x + 1, lambda x: torch.log1p(x * x)]
@@ -58,13 +58,13 @@ def test_residue_is_the_noise_of_a_sample() -> None:
 
 
 def test_slope_is_within_its_error_bar() -> None:
-    x = scattered(torch.ones(2000, dtype=torch.float64), torch.Generator().manual_seed(0))
+    x = random_magnitudes(torch.ones(2000, dtype=torch.float64), torch.Generator().manual_seed(0))
     step = x.abs() * 2.0**-7
     for function, slope in ((torch.sin, torch.cos), (torch.exp, torch.exp), (torch.log1p, lambda x: 1 / (1 + x))):
         x = x.abs() if function is torch.log1p else x
         samples = torch.stack([function(x + place * step) for place in PLACES])
         found = polynomial_through(samples - function(x))
-        estimate = slope_of(found, step, heard(found) + 2.0**-53 * function(x).abs())
+        estimate = slope_of(found, step, noise_bound(found) + 2.0**-53 * function(x).abs())
         assert bool(((estimate.value - slope(x)).abs() <= 10 * estimate.bar).all())
 
 
@@ -202,9 +202,9 @@ def test_dense_entries_include_those_in_doubt() -> None:
     x = drawn(64).detach()
     x[5] = 0.0
     problem = problem_of(claimed(torch.relu, lambda x: (x > 0) * 1.0), x.requires_grad_())
-    ready = steady(problem, record(problem), 0)
+    ready = made_repeatable(problem, record(problem), 0)
     assert ready is not None
-    found = investigate(ready, ALONE, as_judged)
+    found = investigate(ready, ALONE, unchanged)
     known = dense_entries(found.comparison, 64, 64)
     assert known is not None
     assert torch.equal(known.claimed, torch.diag((x > 0) * 1.0).double())

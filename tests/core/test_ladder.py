@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.column_groups import single_columns
-from gradverify.core.estimate.nonsmooth import examine
+from gradverify.core.estimate.nonsmooth import classify_ladder
 from gradverify.core.estimate.samples import Estimate, joined
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, fine_steps
 from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import measure
-from gradverify.core.forward.repeatable import steady
+from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.model.tape import record
 from gradverify.result import Verdict
 from tests.core.support import claimed, double, gradcheck, gradgradcheck, problem_of
@@ -25,7 +25,7 @@ from tests.core.support import claimed, double, gradcheck, gradgradcheck, proble
 def estimated_as_if_quiet(factor: float, x: float) -> Estimate:
     """Return the estimated slope of sin(factor·x), with the noise set to the rounding of its values only."""
     problem = problem_of(lambda x: torch.sin(factor * x), double([x]))
-    ready = steady(problem, record(problem), 0)
+    ready = made_repeatable(problem, record(problem), 0)
     assert ready is not None
     sampled, chosen = ready.sampled, torch.zeros(1, dtype=torch.long)
     lengths, column_groups = scales(sampled), single_columns(1, 1, torch.device("cpu"))
@@ -34,7 +34,7 @@ def estimated_as_if_quiet(factor: float, x: float) -> Estimate:
         sample(sampled, column_groups, chosen, steps) for steps in (coarse_steps(lengths), fine_steps(lengths, chosen))
     ]
     quiet = replace(noise, level=noise.rounding)
-    return examine(sampled, quiet, joined(*stencils), lengths.own.unsqueeze(1)).estimate
+    return classify_ladder(sampled, quiet, joined(*stencils), lengths.own.unsqueeze(1)).estimate
 
 
 def drawn() -> Tensor:

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.estimate.directional import differs_closer_by
+from gradverify.core.estimate.directional import sum_differs_near_point
 from gradverify.core.estimate.samples import Estimate
 from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import measure
 from gradverify.core.forward.sampler import Sampler, sampler
-from gradverify.core.forward.step_noise import lasting
+from gradverify.core.forward.step_noise import persistent_noise
 from gradverify.core.model.tape import record
 from tests.core.support import claimed, double, gradcheck, gradgradcheck, problem_of, with_backward
 
@@ -80,18 +80,18 @@ def test_noise_is_measured_in_outputs_whose_square_underflows() -> None:
 
 def test_persistent_noise_includes_stairs_and_excludes_smooth_variation() -> None:
     smooth = sampled_at(lambda x: (3 * x).sin().exp(), double(SOME))
-    assert bool((lasting(smooth, scales(smooth)) < 1e-14).all())
+    assert bool((persistent_noise(smooth, scales(smooth)) < 1e-14).all())
     stairs = sampled_at(lambda x: (1 + x) - 1, double([3e-15] * 20))  # fifteen ulps of 1
-    assert float((lasting(stairs, scales(stairs)) > 1e-17).double().mean()) > 0.5
+    assert float((persistent_noise(stairs, scales(stairs)) > 1e-17).double().mean()) > 0.5
     nowhere = sampled_at(lambda x: torch.where(x == 1.0, x, math.nan), double([1.0]))
-    assert float(lasting(nowhere, scales(nowhere))) == math.inf
+    assert float(persistent_noise(nowhere, scales(nowhere))) == math.inf
 
 
 @pytest.mark.parametrize("fast", [lambda x: x.exp(), lambda x: (-x).exp(), lambda x: 1e-13 * (40 * x).sin()])
 def test_variation_too_fast_for_the_samples_is_not_noise(fast: Callable[[Tensor], Tensor]) -> None:
     for value in (33.4, -33.4):
         sampled = sampled_at(fast, double([value]))
-        assert float(lasting(sampled, scales(sampled))) < 1e-12 * float(sampled.value.abs())
+        assert float(persistent_noise(sampled, scales(sampled))) < 1e-12 * float(sampled.value.abs())
 
 
 def test_a_saturated_slope_is_verified_to_the_same_tolerance() -> None:
@@ -206,9 +206,9 @@ def test_a_shorter_step_below_the_noise_excuses_nothing() -> None:
     x = double([0.3, -1.2, 0.7])
     around = sampled_at(torch.sin, x)
     level = torch.full_like(around.value, 1e-7)
-    noise = replace(measure(around, scales(around), 0), level=level, loud=level)
+    noise = replace(measure(around, scales(around), 0), level=level, upper_level=level)
     direction, judged = x.detach().abs(), torch.ones(3, dtype=torch.bool)
     right = Estimate(value=x.detach().cos() * direction, bar=torch.zeros_like(level))
     wrong = replace(right, value=right.value + torch.tensor([0.05, 0.0, 0.0]))
-    assert differs_closer_by(around, noise, direction, right, judged).tolist() == [False, False, False]
-    assert differs_closer_by(around, noise, direction, wrong, judged).tolist() == [True, False, False]
+    assert sum_differs_near_point(around, noise, direction, right, judged).tolist() == [False, False, False]
+    assert sum_differs_near_point(around, noise, direction, wrong, judged).tolist() == [True, False, False]

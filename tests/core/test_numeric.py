@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.context import as_judged
-from gradverify.core.forward.repeatable import steady
+from gradverify.core.decide.context import unchanged
+from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.jacobians import investigate, whole
 from gradverify.core.model.tape import record
 from gradverify.result import Verdict
@@ -37,9 +37,9 @@ SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], 
 def test_errors_are_within_their_bars_and_correct_gradients_pass(name: str) -> None:
     value, slope, points = SMOOTH[name]
     problem = problem_of(claimed(value, slope), double(points))
-    ready = steady(problem, record(problem), 0)
+    ready = made_repeatable(problem, record(problem), 0)
     assert ready is not None
-    jacobian = whole(investigate(ready, ALONE, as_judged))
+    jacobian = whole(investigate(ready, ALONE, unchanged))
     assert jacobian is not None
     exact = torch.diag(slope(torch.tensor(points, dtype=torch.float64)))
     assert bool(((jacobian.numeric - exact).abs() <= jacobian.bar).all())

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gradverify.core.model import memory
-from gradverify.core.strategy import compressed_vjps, structured
+from gradverify.core.strategy import compressed_vjps, sparse_comparison
 from gradverify.result import CheckResult, Method, Verdict
 from tests.core.support import gradcheck, gradgradcheck
 
@@ -90,7 +90,7 @@ def _by_column(x: Tensor) -> Tensor:
 def test_small_problem_is_compared_by_structure_after_sums_agree(
     rows: int, place: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(structured, "seconds", lambda sampled: 1e-5)  # however busy the machine is
+    monkeypatch.setattr(sparse_comparison, "seconds", lambda sampled: 1e-5)  # however busy the machine is
 
     def change(right: Tensor) -> Tensor:
         wrong = right.clone()
@@ -114,7 +114,7 @@ def test_no_comparison_by_structure_after_sums_differ() -> None:
 
 
 def test_slow_forward_is_compared_by_sums_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(structured, "seconds", lambda sampled: 0.03)
+    monkeypatch.setattr(sparse_comparison, "seconds", lambda sampled: 0.03)
     assert gradcheck(_by_column, drawn(200, 32)).method is Method.PROBED
 
 

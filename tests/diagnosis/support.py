@@ -24,7 +24,7 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
 
 
-def found(forward: Callable[..., Any], backward: Backward, *inputs: Any) -> dict[str, tuple[str | None, str]]:
+def diagnoses_of(forward: Callable[..., Any], backward: Backward, *inputs: Any) -> dict[str, tuple[str | None, str]]:
     """Return {"output by input": (cause, explanation)} of every wrong block."""
 
     class Planted(Function):
@@ -44,9 +44,9 @@ def found(forward: Callable[..., Any], backward: Backward, *inputs: Any) -> dict
     }
 
 
-def only(forward: Callable[..., Any], backward: Backward, *inputs: Any) -> tuple[str | None, str]:
+def diagnosis_of(forward: Callable[..., Any], backward: Backward, *inputs: Any) -> tuple[str | None, str]:
     """Return (cause, explanation) of the only wrong block."""
-    ((diagnosis),) = found(forward, backward, *inputs).values()
+    ((diagnosis),) = diagnoses_of(forward, backward, *inputs).values()
     return diagnosis
 
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import reverse
+from gradverify.core.backward.vjps import backward_of
 from gradverify.core.model.coordinates import blocks
 from gradverify.core.model.problem import Named
 from gradverify.core.model.tape import record
-from gradverify.core.whole.evidence import Evidence, Whole
+from gradverify.core.whole.evidence import Evidence, JacobianPair
 from gradverify.diagnosis.diagnose import CAUSES, diagnose
 from tests.core.support import problem_of
-from tests.diagnosis.support import drawn, found, only
+from tests.diagnosis.support import diagnoses_of, diagnosis_of, drawn
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "checks.md"
 SIDE = 1000
@@ -35,7 +35,7 @@ def test_second_error_reduces_the_share() -> None:
         gradient[0] *= 1.1
         return gradient
 
-    cause, text = only(torch.exp, backward, torch.linspace(0.9, 1, 40, dtype=torch.float64).requires_grad_())
+    cause, text = diagnosis_of(torch.exp, backward, torch.linspace(0.9, 1, 40, dtype=torch.float64).requires_grad_())
     assert cause == "constant-factor"
     assert text == "analytic = 2 × numeric (99.9 % of the error): a factor of 2 too many"
 
@@ -43,7 +43,7 @@ def test_second_error_reduces_the_share() -> None:
 def test_one_large_entry_does_not_determine_the_cause() -> None:
     x = torch.tensor([12.0, 0.1, 0.3, -0.4, 0.7], dtype=torch.float64, requires_grad=True)
     factors = torch.tensor([2.0, 1.7, 0.3, 1.2, 0.4], dtype=torch.float64)
-    assert only(torch.exp, lambda g, x: factors * g * x.exp(), x) == (None, "")
+    assert diagnosis_of(torch.exp, lambda g, x: factors * g * x.exp(), x) == (None, "")
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_one_large_entry_does_not_determine_the_cause() -> None:
     ],
 )
 def test_unknown_error_gets_no_cause(distort: Callable[[Tensor, Tensor], Tensor]) -> None:
-    assert only(torch.sin, lambda g, x: g * distort(x.cos(), x), drawn(8)) == (None, "")
+    assert diagnosis_of(torch.sin, lambda g, x: g * distort(x.cos(), x), drawn(8)) == (None, "")
 
 
 def test_each_wrong_block_gets_its_own_cause() -> None:
-    diagnoses = found(torch.mul, lambda g, x, y: (2 * g * y, -g * x), drawn(4), drawn(4, seed=1))
+    diagnoses = diagnoses_of(torch.mul, lambda g, x, y: (2 * g * y, -g * x), drawn(4), drawn(4, seed=1))
     assert {place: cause for place, (cause, _) in diagnoses.items()} == {
         "output by x": "constant-factor",
         "output by y": "sign-flip",
@@ -86,7 +86,7 @@ def _evidence(numeric: Tensor, claimed: Tensor) -> Evidence:
     (of,) = blocks(tape.outputs)
     (wrt,) = blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals)
     bar, differs = numeric.abs() * 1e-12, claimed != numeric
-    whole = Whole(outputs=(of,), inputs=(wrt,), claimed=claimed, numeric=numeric, bar=bar, wrong=differs)
+    whole = JacobianPair(outputs=(of,), inputs=(wrt,), claimed=claimed, numeric=numeric, bar=bar, wrong=differs)
     return Evidence(
         of=of,
         wrt=wrt,
@@ -94,14 +94,14 @@ def _evidence(numeric: Tensor, claimed: Tensor) -> Evidence:
         numeric=numeric,
         bar=bar,
         wrong=differs,
-        backward=reverse(problem, tape, 0),
-        whole=whole,
+        backward=backward_of(problem, tape, 0),
+        jacobians=whole,
     )
 
 
 def test_region_of_one_value_is_a_branch_and_not_a_tile() -> None:
     x, y = drawn(12), torch.tensor([0.0, 1.0] * 6, dtype=torch.float64)
     weighted = lambda x, y: (1 + 2 * y) * x.sin()  # noqa: E731
-    diagnosis = found(weighted, lambda g, x, y: (g * x.cos(), None), x, y)["output by x"]
+    diagnosis = diagnoses_of(weighted, lambda g, x, y: (g * x.cos(), None), x, y)["output by x"]
     assert diagnosis[0] == "wrong-branch"
     assert diagnosis[1].endswith("where y = 1")

@@ -11,14 +11,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from gradverify.checks.registry import run_check
-from gradverify.core.decide.context import as_judged
-from gradverify.core.forward.repeatable import steady
+from gradverify.core.decide.context import unchanged
+from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.jacobians import investigate
 from gradverify.core.model.problem import bind
 from gradverify.core.model.tape import record
 from gradverify.core.whole import excerpt
 from gradverify.core.whole.excerpt import excerpts
-from gradverify.core.whole.sums import Sums
+from gradverify.core.whole.sums import LargeBlock
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Verdict
 from tests.core.support import ALONE, problem_of, with_backward
@@ -179,14 +179,16 @@ def test_two_different_errors_have_no_common_cause() -> None:
 def test_jacobian_of_excerpt_is_submatrix() -> None:
     x, weight = drawn(9, 400), drawn(400, seed=1)
     problem = problem_of(lambda x, y: (x * y).sin() + x.sum(1, keepdim=True), x, weight)
-    ready = steady(problem, record(problem), 0)
+    ready = made_repeatable(problem, record(problem), 0)
     assert ready is not None
-    found = investigate(ready, ALONE, as_judged)
+    found = investigate(ready, ALONE, unchanged)
     whole = torch.autograd.functional.jacobian(problem.function, (x.detach(), weight.detach()))
     (of,), (wrt, _) = found.sampled.outputs, found.sampled.inputs
     known = found.comparison.groups[0] if found.comparison.groups else None
     assert known is None
-    sums = Sums(of=of, wrt=wrt, measured=found.measured, found=_no_known_entries(), all_places=True, seed=0)
+    sums = LargeBlock(
+        of=of, wrt=wrt, measured=found.measured, wrong_entries=_no_known_entries(), wrong_places_complete=True, seed=0
+    )
     several = list(excerpts(sums, 2, 1_000_000))
     assert len(several) == 2
     for number, part in enumerate(several):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.diagnosis.support import drawn, found, only
+from tests.diagnosis.support import diagnoses_of, diagnosis_of, drawn
 
 
 def average(x: Tensor, keep: float) -> Tensor:
@@ -30,7 +30,7 @@ def forgetting_the_factor(g: Tensor, x: Tensor, keep: float) -> tuple[Tensor, No
 
 @pytest.mark.parametrize("seed", range(4))
 def test_first_step_of_a_recurrence_is_an_edge_and_not_a_branch(seed: int) -> None:
-    cause, text = only(average, forgetting_the_factor, drawn(6, seed=seed), 0.7)
+    cause, text = diagnosis_of(average, forgetting_the_factor, drawn(6, seed=seed), 0.7)
     assert cause == "boundary-tile"
     assert "10/3 × numeric where x is in elements" in text
 
@@ -45,7 +45,7 @@ def test_mean_over_windows_is_a_mean_for_sum_and_not_a_branch(seed: int) -> None
             gradient[2 * number : 2 * number + 4] += window
         return gradient / counts
 
-    cause, text = only(lambda x: x.unfold(0, 4, 2).clone(), backward, drawn(8, seed=seed))
+    cause, text = diagnosis_of(lambda x: x.unfold(0, 4, 2).clone(), backward, drawn(8, seed=seed))
     assert cause == "mean-for-sum"
     assert "where k is the number of outputs" in text
 
@@ -60,7 +60,7 @@ def test_region_that_follows_the_values_is_named_for_both_inputs(seed: int) -> N
         slope = g * torch.where(difference.abs() < delta, difference, delta) / len(difference)
         return slope, -slope, None
 
-    diagnoses = found(huber, unsigned, drawn(12, seed=seed), drawn(12, seed=seed + 7), 0.8)
+    diagnoses = diagnoses_of(huber, unsigned, drawn(12, seed=seed), drawn(12, seed=seed + 7), 0.8)
     assert diagnoses["output by x"][1].endswith("analytic = -numeric where x - y < -0.8")
     assert diagnoses["output by y"][1].endswith("analytic = -numeric where y - x > 0.8")
 
@@ -73,14 +73,14 @@ def test_branch_of_values_is_a_wrong_branch() -> None:
         return g * torch.where(x < -3, 0.0, torch.where(x > 3, 2.0, (2 * x + 3) / 6))
 
     x = torch.linspace(-4.3, 5, 10, dtype=torch.float64)[torch.randperm(10)].requires_grad_()
-    cause, text = only(hardswish, backward, x)
+    cause, text = diagnosis_of(hardswish, backward, x)
     assert cause == "wrong-branch"
     assert text.endswith("analytic = 2 × numeric where x > 3")
 
 
 def test_tiny_gradient_is_a_constant_factor_only_if_proportional() -> None:
-    assert only(torch.sin, lambda g, x: 1e-6 * g * x.exp(), drawn(9, seed=1))[0] is None
-    cause, text = only(torch.sin, lambda g, x: 1e-6 * g * x.cos(), drawn(9, seed=1))
+    assert diagnosis_of(torch.sin, lambda g, x: 1e-6 * g * x.exp(), drawn(9, seed=1))[0] is None
+    cause, text = diagnosis_of(torch.sin, lambda g, x: 1e-6 * g * x.cos(), drawn(9, seed=1))
     assert cause == "constant-factor"
     assert text.startswith("analytic = 1e-06 × numeric")
 
@@ -89,9 +89,9 @@ def test_quotient_names_the_mistaken_tensor_only_if_the_rest_is_a_plain_product(
     def gated(g: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return g * (1 + x), g * x * x.exp() * y.sigmoid() * (1 - y.sigmoid())
 
-    text = only(lambda x, y: x * x.exp() * y.sigmoid(), gated, drawn(5, 3), drawn(5, 3, seed=1))[1]
+    text = diagnosis_of(lambda x, y: x * x.exp() * y.sigmoid(), gated, drawn(5, 3), drawn(5, 3, seed=1))[1]
     assert text.endswith("a factor of x / output too many")
-    text = only(lambda x, y, z: x * y * z, lambda g, x, y, z: (g * x * z, g * x * z, g * x * y), *THREE)[1]
+    text = diagnosis_of(lambda x, y, z: x * y * z, lambda g, x, y, z: (g * x * z, g * x * z, g * x * y), *THREE)[1]
     assert text.endswith("as where x stands for y")
 
 
@@ -99,7 +99,7 @@ THREE = [drawn(9, seed=seed) for seed in range(3)]
 
 
 def test_argument_is_named_before_the_size_of_a_dimension() -> None:
-    cause, text = only(
+    cause, text = diagnosis_of(
         lambda x, power: (x.abs() ** power).sum(-1),
         lambda g, x, power: (g.unsqueeze(1) * x.sign() * x.abs() ** (power - 1), None),
         drawn(4, 3),

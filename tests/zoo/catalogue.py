@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from tests.zoo.awkward import EDGES, NOISY, SCALED
 from tests.zoo.complex_numbers import COMPLEX
+from tests.zoo.difficult_points import EDGES, NOISY, SCALED
 from tests.zoo.elementwise import ELEMENTWISE
 from tests.zoo.hand_written import HAND_WRITTEN
 from tests.zoo.indexing import INDEXING

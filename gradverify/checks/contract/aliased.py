@@ -8,9 +8,9 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from gradverify.checks.contract.passed import alike
-from gradverify.checks.contract.subject import Subject, answer_of, as_coordinates, graph_at, judged
-from gradverify.checks.contract.wording import accusation, differences, raised
+from gradverify.checks.contract.forward_run import same_outputs
+from gradverify.checks.contract.subject import Subject, as_coordinates, gradients_of, graph_at, judged_outputs
+from gradverify.checks.contract.wording import failure, mismatches, raised
 from gradverify.core.model.problem import fresh
 from gradverify.core.model.tape import Tape, call_on_leaves, vjp
 from gradverify.errors import EvaluationError
@@ -37,20 +37,20 @@ def _compared(subject: Subject, first: int, second: int) -> Iterator[Finding]:
     try:
         separate = graph_at(subject, points)
         tape = _aliased(subject, points, first, second)
-        if not alike(tape, separate):
+        if not same_outputs(tape, separate):
             return  # forward writes into one input and reads the other, so it computes another function
-        answers = answer_of(subject, separate, subject.cotangents)
+        answers = gradients_of(subject, separate, subject.cotangents)
     except EvaluationError:
         return  # the point is outside the domain, or forward rejects the alias
     names = f"{subject.primals[first].name} and {subject.primals[second].name}"
     try:
         got = _gradient_of_alias(subject, tape, first)
     except EvaluationError as error:
-        yield accusation("GV405", f"{raised(error)}, where {names} are one tensor")
+        yield failure("GV405", f"{raised(error)}, where {names} are one tensor")
         return
     expected = answers[first] + answers[second]
     claim = f"the gradient is not the sum of both where {names} are one tensor"
-    yield from differences(subject, "GV405", claim, (got,), (expected,), numbers=(first,))
+    yield from mismatches(subject, "GV405", claim, (got,), (expected,), numbers=(first,))
 
 
 def _aliased(subject: Subject, points: list[Tensor], first: int, second: int) -> Tape:
@@ -58,7 +58,7 @@ def _aliased(subject: Subject, points: list[Tensor], first: int, second: int) ->
     leaves[second] = leaves[first]
     with torch.enable_grad():
         outputs = call_on_leaves(subject.problem, leaves, subject.tape.passing)
-    return Tape(leaves=tuple(leaves), outputs=judged(subject, outputs), passing=subject.tape.passing)
+    return Tape(leaves=tuple(leaves), outputs=judged_outputs(subject, outputs), passing=subject.tape.passing)
 
 
 def _gradient_of_alias(subject: Subject, tape: Tape, first: int) -> Tensor:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from torch import Tensor
 
-from gradverify.checks.contract.nodes import class_of, custom_nodes, saved
-from gradverify.checks.contract.passed import differs, snapshot
-from gradverify.checks.contract.subject import Subject, answer_of, graph
-from gradverify.checks.contract.wording import accusation, differences, raised, remark
+from gradverify.checks.contract.forward_run import differs, snapshot
+from gradverify.checks.contract.nodes import class_of, custom_nodes, saved_tensors
+from gradverify.checks.contract.subject import Subject, gradients_of, graph_for_vjp
+from gradverify.checks.contract.wording import failure, mismatches, raised, remark
 from gradverify.core.model.tape import Tape
 from gradverify.core.model.tensor_kinds import is_freed
 from gradverify.errors import EvaluationError
@@ -22,17 +22,17 @@ _Watched = list[tuple[str, Tensor, Tensor | None]]  # name, tensor, snapshot of 
 
 def findings(subject: Subject) -> Iterator[Finding]:
     """GV402: backward overwrites nothing. GV411: later backwards over the same graph return the same gradient."""
-    tape = graph(subject)
+    tape = graph_for_vjp(subject)
     watched = _watched(subject, tape)
-    answer_of(subject, tape, subject.cotangents)
+    gradients_of(subject, tape, subject.cotangents)
     for name, tensor, before in watched:
         if differs(tensor, before):
-            yield accusation("GV402", _message(name, tensor))
+            yield failure("GV402", _message(name, tensor))
     kept = [(name, tensor) for name, tensor, before in watched if before is not None]
     yield from _repeated(subject, tape, kept)
 
 
-def asked_again(subject: Subject, tape: Tape) -> Iterator[Finding]:
+def repeated_backwards(subject: Subject, tape: Tape) -> Iterator[Finding]:
     """GV411: three more backwards over `tape` return `subject.answer` again."""
     return _repeated(subject, tape, [(output.name, output.tensor) for output in tape.outputs])
 
@@ -48,13 +48,13 @@ def _repeated(subject: Subject, tape: Tape, kept: Iterable[tuple[str, Tensor]]) 
         return
     for number, ordinal in enumerate(_AGAIN, start=1):
         try:
-            again = answer_of(subject, tape, subject.cotangents)
+            again = gradients_of(subject, tape, subject.cotangents)
         except EvaluationError as error:
             served = "one backward" if number == 1 else f"{number} backwards"
             yield remark("GV411", f"a graph serves {served} only: at the {ordinal}, {raised(error)}")
             return
         claim = f"a {ordinal} backward over the same graph answers differently"
-        found = [*differences(subject, "GV411", claim, again, subject.answer)]
+        found = [*mismatches(subject, "GV411", claim, again, subject.gradients)]
         yield from found
         if found:
             return
@@ -70,7 +70,7 @@ def _watched(subject: Subject, tape: Tape) -> _Watched:
     named += [(output.name, output.tensor) for output in tape.outputs]
     known = {_address(tensor) for _, tensor in named}
     for node in custom_nodes(tape):
-        for number, tensor in enumerate(saved(node)):
+        for number, tensor in enumerate(saved_tensors(node)):
             if tensor is not None and _address(tensor) not in known:
                 named.append((f"saved tensor {number} of {class_of(node).__name__}", tensor))
     return [(name, tensor, snapshot(tensor)) for name, tensor in named]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from gradverify.checks.contract.subject import Subject, answer_of, graph
+from gradverify.checks.contract.subject import Subject, gradients_of, graph_for_vjp
 from gradverify.core.model.cast_trace import CastTrace
 from gradverify.errors import EvaluationError
 
@@ -19,7 +19,7 @@ class Casts:
     backward: frozenset[torch.dtype] = frozenset()
 
     @property
-    def seen(self) -> frozenset[torch.dtype]:
+    def dtypes(self) -> frozenset[torch.dtype]:
         """Dtypes of both."""
         return self.forward | self.backward
 
@@ -29,9 +29,9 @@ def casts_of(subject: Subject) -> Casts:
     forward, backward = CastTrace(), CastTrace()
     try:
         with forward:
-            tape = graph(subject)
+            tape = graph_for_vjp(subject)
         with backward:
-            answer_of(subject, tape, subject.cotangents)
+            gradients_of(subject, tape, subject.cotangents)
     except (EvaluationError, RuntimeError):
         return Casts()
     return Casts(forward=frozenset(forward.down | forward.up), backward=frozenset(backward.down | backward.up))

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gradverify.case import Settings
-from gradverify.checks.contract.backward_writes import asked_again
-from gradverify.checks.contract.questions import asked
-from gradverify.checks.contract.repeats import Repeatable, steady
+from gradverify.checks.contract.all_questions import all_findings
+from gradverify.checks.contract.backward_writes import repeated_backwards
+from gradverify.checks.contract.repeats import RepeatableForward, repeatable_forward
 from gradverify.checks.contract.returned import refusals
-from gradverify.checks.contract.subject import Subject, completed, opened
+from gradverify.checks.contract.subject import Subject, with_first_gradients, with_zero_and_ones
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
 from gradverify.checks.untracked import containers_seen, never_called, without_backward
 from gradverify.core.backward.vjps import Reuse
@@ -52,7 +52,7 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     if reason:
         return skipped(NAME, problem, reason)
     with containers_seen() as containers:
-        ready = steady(problem, settings)
+        ready = repeatable_forward(problem, settings)
     uncalled = never_called(NAME, ready.problem, ready.tape, containers)
     if uncalled is not None:
         return uncalled
@@ -67,21 +67,21 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     return _all_questions(ready, settings)
 
 
-def _all_questions(ready: Repeatable, settings: Settings) -> CheckResult:
+def _all_questions(ready: RepeatableForward, settings: Settings) -> CheckResult:
     """Return the result for a backward whose gradients autograd accepts.
 
     Raises EvaluationError, and OutOfTime with the failures found so far as `found`.
     """
-    subject = opened(ready.problem, settings, ready.tape, ready.reuse)
+    subject = with_first_gradients(ready.problem, settings, ready.tape, ready.reuse)
     if ready.reuse is Reuse.SHARED:
-        single_use = tuple(asked_again(subject, ready.tape))
+        single_use = tuple(repeated_backwards(subject, ready.tape))
         if single_use:  # gradients of this graph cannot be compared, and another graph has other random numbers
             result = _result(ready.problem, (*single_use, *ready.findings), "")
             return replace(result, message=f"{result.message}; {_NOTHING_ELSE}")
-    subject = completed(subject)
+    subject = with_zero_and_ones(subject)
     found = list(ready.findings)
     try:
-        found.extend(asked(subject))
+        found.extend(all_findings(subject))
     except OutOfTime as end:
         if any(finding.verdict is not Verdict.PASS for finding in found):
             end.found = _result(ready.problem, _without_consequences(found), "")

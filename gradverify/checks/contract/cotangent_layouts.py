@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from gradverify.checks.contract.layouts import LAYOUTS, expanded
-from gradverify.checks.contract.nodes import Relay, custom_nodes, overheard
-from gradverify.checks.contract.subject import Answer, Cotangents, Subject, answer_of, graph, ones_like
-from gradverify.checks.contract.wording import accusation, differences, raised
+from gradverify.checks.contract.nodes import Relay, custom_nodes, recorded_exchanges
+from gradverify.checks.contract.subject import Coordinates, Cotangents, Subject, gradients_of, graph_for_vjp, ones_like
+from gradverify.checks.contract.wording import failure, mismatches, raised
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
@@ -18,7 +18,7 @@ def findings(subject: Subject) -> Iterator[Finding]:
     """GV307: the gradient does not depend on the cotangent's strides, offset or conjugate bit."""
     for name, relay in LAYOUTS.items():
         if any(_applies(relay, cotangent) for cotangent in subject.cotangents):
-            yield from _compared(subject, name, relay, subject.cotangents, subject.answer)
+            yield from _compared(subject, name, relay, subject.cotangents, subject.gradients)
     yield from _expanded_ones(subject)
 
 
@@ -27,23 +27,25 @@ def _expanded_ones(subject: Subject) -> Iterator[Finding]:
     if all(cotangent.numel() < 2 for cotangent in subject.cotangents):
         return
     name = "expanded (stride 0, as .sum() sends it)"
-    yield from _compared(subject, name, expanded, ones_like(subject), subject.ones)
+    yield from _compared(subject, name, expanded, ones_like(subject), subject.gradients_of_ones)
 
 
-def _compared(subject: Subject, name: str, relay: Relay, cotangents: Cotangents, expected: Answer) -> Iterator[Finding]:
+def _compared(
+    subject: Subject, name: str, relay: Relay, cotangents: Cotangents, expected: Coordinates
+) -> Iterator[Finding]:
     try:
         got = _gradients(subject, cotangents, relay)
     except EvaluationError as error:
-        yield accusation("GV307", f"{raised(error)}, where the cotangent is {name}")
+        yield failure("GV307", f"{raised(error)}, where the cotangent is {name}")
         return
     claim = f"backward answers differently where the cotangent is {name}"
-    yield from differences(subject, "GV307", claim, got, expected)
+    yield from mismatches(subject, "GV307", claim, got, expected)
 
 
-def _gradients(subject: Subject, cotangents: Cotangents, relay: Relay) -> Answer:
-    tape = graph(subject)
-    with overheard(custom_nodes(tape), relay):
-        return answer_of(subject, tape, cotangents)
+def _gradients(subject: Subject, cotangents: Cotangents, relay: Relay) -> Coordinates:
+    tape = graph_for_vjp(subject)
+    with recorded_exchanges(custom_nodes(tape), relay):
+        return gradients_of(subject, tape, cotangents)
 
 
 def _applies(relay: Relay, cotangent: Tensor) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from gradverify.checks.contract.passed import Passed, differs, passed
+from gradverify.checks.contract.forward_run import ForwardRun, differs, run_forward
 from gradverify.checks.contract.subject import Subject
-from gradverify.checks.contract.wording import accusation, remark
+from gradverify.checks.contract.wording import failure, remark
 from gradverify.core.model.tensor_kinds import is_freed
 from gradverify.result import Finding
 
@@ -17,12 +17,12 @@ def findings(subject: Subject) -> Iterator[Finding]:
     """GV401: an input that forward overwrites is marked dirty. GV412: an output in an input's memory is its view."""
     if any(primal.project is not None for primal in subject.primals):
         return  # forward gets the projected tensor, not the one compared here
-    run = passed(subject)
+    run = run_forward(subject)
     overwritten = []
     for primal, tensor, before, node in zip(subject.primals, run.tensors, run.before, run.nodes, strict=True):
         if differs(tensor, before) and tensor.grad_fn is node:
             overwritten.append(primal.name)
-            yield accusation("GV401", _message(primal.name, tensor), wrt=primal.name)
+            yield failure("GV401", _message(primal.name, tensor), wrt=primal.name)
     yield from _views(subject, run, overwritten)
 
 
@@ -32,7 +32,7 @@ def _message(name: str, tensor: Tensor) -> str:
     return f"forward modifies {name} in place and does not say so: ctx.mark_dirty({name}), or work on a clone"
 
 
-def _views(subject: Subject, run: Passed, overwritten: list[str]) -> Iterator[Finding]:
+def _views(subject: Subject, run: ForwardRun, overwritten: list[str]) -> Iterator[Finding]:
     for primal, tensor, node in zip(subject.primals, run.tensors, run.nodes, strict=True):
         if primal.name in overwritten or tensor.grad_fn is not node:
             continue  # marked dirty: the output is the input

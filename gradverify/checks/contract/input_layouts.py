@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
+from gradverify.checks.contract.forward_run import same_outputs
 from gradverify.checks.contract.layouts import channels_last, sliced, strided, transposed
 from gradverify.checks.contract.nodes import Relay
-from gradverify.checks.contract.passed import alike
-from gradverify.checks.contract.subject import Subject, answer_of, graph, graph_at
-from gradverify.checks.contract.wording import accusation, differences, raised
+from gradverify.checks.contract.subject import Subject, gradients_of, graph_at, graph_for_vjp
+from gradverify.checks.contract.wording import failure, mismatches, raised
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
@@ -30,7 +30,7 @@ def findings(subject: Subject) -> Iterator[Finding]:
     others = {name: points for name, points in variants.items() if not _has_given_layout(subject, points)}
     if not others:
         return
-    original = graph(subject)  # without a backward so far, which may overwrite the outputs
+    original = graph_for_vjp(subject)  # without a backward so far, which may overwrite the outputs
     for name, points in others.items():
         yield from _compared(subject, original, name, points)
 
@@ -48,15 +48,15 @@ def _compared(subject: Subject, original: Tape, name: str, points: list[Tensor])
         tape = graph_at(subject, points)
     except EvaluationError:
         return  # an explicit error is no wrong gradient
-    if not alike(tape, original):
+    if not same_outputs(tape, original):
         if subject.hand_written and subject.problem.seed is None:  # a seeded forward draws its numbers in memory order
-            yield accusation("GV403", f"forward computes something else where the inputs are {name}")
+            yield failure("GV403", f"forward computes something else where the inputs are {name}")
         return
     try:
-        got = answer_of(subject, tape, subject.cotangents)
+        got = gradients_of(subject, tape, subject.cotangents)
     except EvaluationError as error:
-        yield accusation("GV403", f"{raised(error)}, where the inputs are {name}, which forward accepts")
+        yield failure("GV403", f"{raised(error)}, where the inputs are {name}, which forward accepts")
         return
-    yield from differences(
-        subject, "GV403", f"backward answers differently where the inputs are {name}", got, subject.answer
+    yield from mismatches(
+        subject, "GV403", f"backward answers differently where the inputs are {name}", got, subject.gradients
     )

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from gradverify.checks.contract.nodes import class_of, custom_nodes, held, saved
+from gradverify.checks.contract.nodes import class_of, custom_nodes, saved_tensors, tensors_on_ctx
 from gradverify.checks.contract.noise import largest
-from gradverify.checks.contract.subject import Answer, Subject, as_coordinates, graph_at
-from gradverify.checks.contract.wording import SIMILAR, allowance, minus
+from gradverify.checks.contract.subject import Coordinates, Subject, as_coordinates, graph_at
+from gradverify.checks.contract.wording import SIMILAR_EXPONENT, allowance, difference
 from gradverify.core.model.coordinates import flatten
 from gradverify.core.model.problem import fresh
 from gradverify.core.model.tape import Tape, vjp
@@ -30,7 +30,7 @@ class Constant:
     """A value kept on a node that autograd treats as a constant."""
 
     place: str  # saved tensor 0, ctx.slope
-    owner: str  # name of the Function
+    function: str  # name of the Function
     value: Tensor
     put: Callable[[Tensor], Any]  # overwrites the value on the node
 
@@ -41,24 +41,26 @@ def used_as_constants(subject: Subject) -> tuple[Constant, ...]:
     Each is replaced by its value at a nearby point, with everything else unchanged. Backward uses it if the gradient
     with create_graph changes. Raises EvaluationError.
     """
-    here, there = (_constants(moved(subject, numbers)) for numbers in ((), range(len(subject.primals))))
+    here, there = (
+        _constants(graph_at_scaled_inputs(subject, numbers)) for numbers in ((), range(len(subject.primals)))
+    )
     candidates = [
         name for name in here if name in there and _varies_smoothly(subject, here[name].value, there[name].value)
     ]
     if not candidates:
         return ()
-    before = answer_with_graph(subject, moved(subject, ()))
+    before = gradients_with_graph(subject, graph_at_scaled_inputs(subject, ()))
     found = []
     for name in candidates[:_MAX_TESTED]:
-        tape = moved(subject, ())
+        tape = graph_at_scaled_inputs(subject, ())
         constant = _constants(tape)[name]
         constant.put(there[name].value)
-        if differ(subject, answer_with_graph(subject, tape), before):
+        if gradients_differ(subject, gradients_with_graph(subject, tape), before):
             found.append(constant)
     return tuple(found)
 
 
-def moved(subject: Subject, numbers: Sequence[int]) -> Tape:
+def graph_at_scaled_inputs(subject: Subject, numbers: Sequence[int]) -> Tape:
     """Return a graph with the primals in `numbers` scaled by 1 + step; raises EvaluationError.
 
     Saved tensors are copies, so that overwriting them changes neither inputs nor outputs.
@@ -72,18 +74,18 @@ def moved(subject: Subject, numbers: Sequence[int]) -> Tape:
         return graph_at(subject, points)
 
 
-def answer_with_graph(subject: Subject, tape: Tape) -> Answer:
+def gradients_with_graph(subject: Subject, tape: Tape) -> Coordinates:
     """Return B(g) as backward computes it with create_graph; raises EvaluationError."""
     with torch.enable_grad():
         grads = vjp(subject.problem, tape, [fresh(cotangent) for cotangent in subject.cotangents])
     return tuple(as_coordinates(grad, leaf) for grad, leaf in zip(grads, tape.leaves, strict=True))
 
 
-def differ(subject: Subject, one: Answer, other: Answer) -> bool:
+def gradients_differ(subject: Subject, one: Coordinates, other: Coordinates) -> bool:
     """True if two gradients differ by more than rounding and noise."""
     return any(
-        largest(difference) > allowance(subject, number, 1.0, one[number], other[number], power=SIMILAR)
-        for number, difference in enumerate(minus(one, other))
+        largest(difference) > allowance(subject, number, 1.0, one[number], other[number], power=SIMILAR_EXPONENT)
+        for number, difference in enumerate(difference(one, other))
     )
 
 
@@ -99,17 +101,17 @@ def _constants(tape: Tape) -> dict[tuple[str, str], Constant]:
         owner = class_of(node).__name__ + (f" ({place})" if place else "")
         kept: list[tuple[str, Tensor, Callable[[Tensor], Any]]] = [
             (f"saved tensor {number}", tensor, tensor.data.copy_)
-            for number, tensor in enumerate(saved(node))
+            for number, tensor in enumerate(saved_tensors(node))
             if tensor is not None
         ]
-        kept += [(name, tensor, partial(_replace, tensor)) for name, tensor in held(node).items()]
+        kept += [(name, tensor, partial(_replace, tensor)) for name, tensor in tensors_on_ctx(node).items()]
         kept += [
             (f"ctx.{name}", torch.tensor(value, dtype=torch.float64), partial(_set_number, node, name))
             for name, value in vars(node).items()
             if isinstance(value, float)
         ]
-        found += [Constant(place=name, owner=owner, value=tensor, put=put) for name, tensor, put in kept]
-    return {(each.owner, each.place): each for each in found if _is_constant(each.value)}
+        found += [Constant(place=name, function=owner, value=tensor, put=put) for name, tensor, put in kept]
+    return {(each.function, each.place): each for each in found if _is_constant(each.value)}
 
 
 def _is_constant(tensor: Tensor) -> bool:

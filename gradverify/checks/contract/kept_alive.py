@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradverify.checks.contract.nodes import class_of, custom_nodes, held
+from gradverify.checks.contract.nodes import class_of, custom_nodes, tensors_on_ctx
 from gradverify.checks.contract.subject import Subject, new_graph
-from gradverify.checks.contract.wording import accusation, remark
+from gradverify.checks.contract.wording import failure, remark
 from gradverify.result import Finding
 
 
@@ -16,9 +16,9 @@ def findings(subject: Subject) -> Iterator[Finding]:
     inputs = {id(leaf) for leaf in tape.leaves}
     for node in custom_nodes(tape):
         cls = class_of(node).__name__
-        for name, tensor in held(node).items():
+        for name, tensor in tensors_on_ctx(node).items():
             if tensor.grad_fn is node:
-                yield accusation(
+                yield failure(
                     "GV410",
                     f"{name} of {cls} holds an output, and the output's graph holds ctx: neither is freed when the "
                     "graph is; use ctx.save_for_backward",

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.contract.noise import largest
-from gradverify.checks.contract.subject import Answer, Subject, ask, zero_except
-from gradverify.checks.contract.wording import SIMILAR, allowance, differences, minus, scaled
+from gradverify.checks.contract.subject import Coordinates, Subject, gradients_for, zero_except
+from gradverify.checks.contract.wording import SIMILAR_EXPONENT, allowance, difference, mismatches, scaled
 from gradverify.result import Finding, Verdict
 
 _FACTORS = (0.7310585786300049, -1.3862943611198906)  # of the combination; not powers of two, so that products round
@@ -21,9 +21,9 @@ _DEFAULT_EXPONENT = 12  # float32, complex64 and bfloat16
 
 def zero_for_zero(subject: Subject) -> Iterator[Finding]:
     """GV302: B(0) = 0."""
-    for number, constant in enumerate(subject.constant):
-        allowed = allowance(subject, number, 1.0, subject.answer[number])
-        wrong = ~(constant.abs() <= allowed * 1e-3) & subject.answer[number].isfinite()
+    for number, constant in enumerate(subject.gradients_of_zeros):
+        allowed = allowance(subject, number, 1.0, subject.gradients[number])
+        wrong = ~(constant.abs() <= allowed * 1e-3) & subject.gradients[number].isfinite()
         if not bool(wrong.any()):
             continue
         name = subject.primals[number].name
@@ -43,35 +43,37 @@ def one_output_at_a_time(subject: Subject) -> Iterator[Finding]:
     single = []
     for number in range(min(count, _MAX_OUTPUTS)):
         cotangents = zero_except(subject, number)
-        answer = subject.answer if count == 1 else ask(subject, cotangents)
+        answer = subject.gradients if count == 1 else gradients_for(subject, cotangents)
         single.append(answer)
         yield from _homogeneity(subject, cotangents, answer, subject.tape.outputs[number].name)
     if 1 < count <= _MAX_OUTPUTS:
         yield from _additivity(subject, single)
     elif count > _MAX_OUTPUTS:
-        yield from _additivity(subject, [ask(subject, half) for half in _halves(subject)])
+        yield from _additivity(subject, [gradients_for(subject, half) for half in _halves(subject)])
 
 
 def combination(subject: Subject) -> Iterator[Finding]:
     """GV301: B(a·g + b·1) = a·B(g) + b·B(1); 1, the cotangent of `.sum()`, is a special case that g misses."""
     a, b = _FACTORS
-    mixed = ask(subject, [a * g + b for g in subject.cotangents])
-    first, second = _without_constant(subject, subject.answer), _without_constant(subject, subject.ones)
+    mixed = gradients_for(subject, [a * g + b for g in subject.cotangents])
+    first, second = _without_constant(subject, subject.gradients), _without_constant(subject, subject.gradients_of_ones)
     expected = tuple(a * one + b * other for one, other in zip(first, second, strict=True))
     claim = "backward is not linear: B(a·g + b·1) is not a·B(g) + b·B(1), where 1 is what y.sum() asks for"
-    yield from differences(subject, "GV301", claim, _without_constant(subject, mixed), expected, power=SIMILAR)
+    yield from mismatches(subject, "GV301", claim, _without_constant(subject, mixed), expected, power=SIMILAR_EXPONENT)
 
 
-def entries_apart(subject: Subject) -> Iterator[Finding]:
+def entries_split(subject: Subject) -> Iterator[Finding]:
     """GV301: B(g) = B(g·mask) + B(g·~mask), mask = every second entry."""
     if not any(cotangent.numel() > 1 for cotangent in subject.cotangents):
         return
-    parts = [_without_constant(subject, ask(subject, _every_second(subject, parity))) for parity in (0, 1)]
+    parts = [_without_constant(subject, gradients_for(subject, _every_second(subject, parity))) for parity in (0, 1)]
     expected = tuple(one + other for one, other in zip(*parts, strict=True))
     claim = (
         "backward is not linear: B(g) is not what B says of every second entry of g, zeros beside it, and of the rest"
     )
-    yield from differences(subject, "GV301", claim, _without_constant(subject, subject.answer), expected, power=SIMILAR)
+    yield from mismatches(
+        subject, "GV301", claim, _without_constant(subject, subject.gradients), expected, power=SIMILAR_EXPONENT
+    )
 
 
 def _every_second(subject: Subject, parity: int) -> tuple[Tensor, ...]:
@@ -81,41 +83,45 @@ def _every_second(subject: Subject, parity: int) -> tuple[Tensor, ...]:
     )
 
 
-def _homogeneity(subject: Subject, cotangents: Sequence[Tensor], answer: Answer, output: str) -> Iterator[Finding]:
+def _homogeneity(subject: Subject, cotangents: Sequence[Tensor], answer: Coordinates, output: str) -> Iterator[Finding]:
     linear = _without_constant(subject, answer)
-    opposite = ask(subject, [-cotangent for cotangent in cotangents])
+    opposite = gradients_for(subject, [-cotangent for cotangent in cotangents])
     claim = f"backward is not odd: B(-g) is not -B(g), g the cotangent of {output}"
     found = [
-        *differences(subject, "GV303", claim, _without_constant(subject, opposite), scaled(linear, -1.0), power=SIMILAR)
+        *mismatches(
+            subject, "GV303", claim, _without_constant(subject, opposite), scaled(linear, -1.0), power=SIMILAR_EXPONENT
+        )
     ]
     yield from found
     if found:
         return  # a backward that is not odd is not reported again for its scaling
     for exponent in (_exponent(subject), -_exponent(subject)):
         factor = 2.0**exponent
-        scaled_up = ask(subject, [cotangent * factor for cotangent in cotangents])
+        scaled_up = gradients_for(subject, [cotangent * factor for cotangent in cotangents])
         claim = f"backward does not scale: B(2^{exponent}·g) is not 2^{exponent}·B(g), g the cotangent of {output}"
         expected = scaled(linear, factor)
         got = tuple(
             torch.where(entry.isinf(), wanted, entry)  # an overflow is not reported here
             for entry, wanted in zip(_without_constant(subject, scaled_up), expected, strict=True)
         )
-        found = [*differences(subject, "GV304", claim, got, expected, size=factor, power=SIMILAR)]
+        found = [*mismatches(subject, "GV304", claim, got, expected, size=factor, power=SIMILAR_EXPONENT)]
         yield from found
         if found:
             return
 
 
-def _additivity(subject: Subject, parts: Sequence[Answer]) -> Iterator[Finding]:
+def _additivity(subject: Subject, parts: Sequence[Coordinates]) -> Iterator[Finding]:
     linear = [_without_constant(subject, part) for part in parts]
     expected = tuple(torch.stack(entries).sum(0) for entries in zip(*linear, strict=True))
     claim = "outputs interact: B(g1, g2) is not B(g1, 0) + B(0, g2)"
-    yield from differences(subject, "GV305", claim, _without_constant(subject, subject.answer), expected, power=SIMILAR)
+    yield from mismatches(
+        subject, "GV305", claim, _without_constant(subject, subject.gradients), expected, power=SIMILAR_EXPONENT
+    )
 
 
-def _without_constant(subject: Subject, answer: Answer) -> Answer:
+def _without_constant(subject: Subject, answer: Coordinates) -> Coordinates:
     """Return the gradients minus B(0), so that only GV302 reports a constant term."""
-    return minus(answer, tuple(constant.nan_to_num(0.0, 0.0, 0.0) for constant in subject.constant))
+    return difference(answer, tuple(constant.nan_to_num(0.0, 0.0, 0.0) for constant in subject.gradients_of_zeros))
 
 
 def _halves(subject: Subject) -> tuple[tuple[Tensor, ...], ...]:

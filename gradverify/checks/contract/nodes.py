@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
 from gradverify.core.model.decomposed import is_hand_written
-from gradverify.core.model.tape import Tape, nodes_behind
+from gradverify.core.model.tape import Tape, graph_nodes
 
 Relay = Callable[[Tensor], Tensor]
 
@@ -51,7 +51,7 @@ class Exchange:
 
 def custom_nodes(tape: Tape) -> tuple[Any, ...]:
     """Return the nodes of hand-written Functions behind the tape's outputs, without torch's and gradverify's own."""
-    found = nodes_behind(output.tensor for output in tape.outputs)
+    found = graph_nodes(output.tensor for output in tape.outputs)
     return tuple(node for node in found if isinstance(node, BackwardCFunction) and is_hand_written(class_of(node)))
 
 
@@ -67,7 +67,7 @@ def unchanged(cotangent: Tensor) -> Tensor:
 
 
 @contextmanager
-def overheard(nodes: Sequence[Any], relay: Relay = unchanged) -> Iterator[list[Exchange]]:
+def recorded_exchanges(nodes: Sequence[Any], relay: Relay = unchanged) -> Iterator[list[Exchange]]:
     """Record the calls of these nodes' backwards; `relay` is applied to every defined cotangent first."""
     exchanges: list[Exchange] = []
     for node in nodes:
@@ -79,7 +79,7 @@ def overheard(nodes: Sequence[Any], relay: Relay = unchanged) -> Iterator[list[E
             del node.apply  # it holds the node
 
 
-def held(node: Any) -> dict[str, Tensor]:
+def tensors_on_ctx(node: Any) -> dict[str, Tensor]:
     """Return the tensors that a node's attributes hold, by path: `ctx.cache[0]`, `ctx.closure.x`."""
     found: dict[str, Tensor] = {}
     seen: set[int] = set()
@@ -95,7 +95,7 @@ def tensors_in(value: Any) -> tuple[Tensor, ...]:
     return tuple(found.values())
 
 
-def saved(node: Any) -> tuple[Tensor | None, ...]:
+def saved_tensors(node: Any) -> tuple[Tensor | None, ...]:
     """Return the tensors that forward saved with save_for_backward, empty if they cannot be read any more."""
     try:
         return tuple(node.saved_tensors)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradverify.checks.contract.subject import Answer, Subject, answer_of, graph_at, outputs_of
+from gradverify.checks.contract.subject import Coordinates, Subject, gradients_of, graph_at, outputs_of
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.problem import fresh
 from gradverify.errors import EvaluationError
@@ -26,37 +26,37 @@ _QUIET = 2.0**-44  # times the largest entry: smaller noise on one side is not m
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loudness:
+class NoiseLevels:
     """Standard deviations of rounding noise."""
 
-    answer: tuple[float, ...]  # per primal: of its gradient's entries, absolute
+    gradients: tuple[float, ...]  # per primal: of its gradient's entries, absolute
     outputs: float  # of the forward, relative to its largest entry
 
 
-def loudness(subject: Subject, dtypes: Iterable[torch.dtype]) -> Loudness:
+def measured_noise(subject: Subject, dtypes: Iterable[torch.dtype]) -> NoiseLevels:
     """Return the noise of forward and backward; costs 6 calls of both, or 12 if there is noise above `_QUIET`.
 
     `dtypes` are the dtypes of casts in the computation: samples are at least 8 eps of the coarsest apart, relative.
     """
     unit = max(torch.finfo(dtype).eps for dtype in subject.dtypes | frozenset(dtypes))
     spacing = max(_SPACING, 8 * unit)
-    sizes = [largest(entry) for entry in subject.answer]
+    sizes = [largest(entry) for entry in subject.gradients]
     right = _one_side(subject, spacing)
-    if all(noise <= _QUIET * size for noise, size in zip(right.answer, sizes, strict=True)):
+    if all(noise <= _QUIET * size for noise, size in zip(right.gradients, sizes, strict=True)):
         return right
     left = _one_side(subject, -spacing)
-    return Loudness(
-        answer=tuple(min(pair) for pair in zip(left.answer, right.answer, strict=True)),
+    return NoiseLevels(
+        gradients=tuple(min(pair) for pair in zip(left.gradients, right.gradients, strict=True)),
         outputs=min(left.outputs, right.outputs),
     )
 
 
-def with_noise(subject: Subject, noise: Loudness, spread: Sequence[float], dtypes: Iterable[torch.dtype]) -> Subject:
+def with_noise(subject: Subject, noise: NoiseLevels, spread: Sequence[float], dtypes: Iterable[torch.dtype]) -> Subject:
     """Return the subject with noise level 4·noise + spread per primal, and with `dtypes` added.
 
     `spread` is the difference between repeated gradients, absolute.
     """
-    level = tuple(4 * one + other for one, other in zip(noise.answer, spread, strict=True))
+    level = tuple(4 * one + other for one, other in zip(noise.gradients, spread, strict=True))
     return replace(subject, noise=level, dtypes=subject.dtypes | frozenset(dtypes))
 
 
@@ -73,23 +73,23 @@ def same_output(subject: Subject, one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.allclose(one, other, rtol=0.0, atol=allowed, equal_nan=True)
 
 
-def _one_side(subject: Subject, spacing: float) -> Loudness:
+def _one_side(subject: Subject, spacing: float) -> NoiseLevels:
     try:
         samples = [_sample(subject, spacing * number) for number in range(1, _POINTS + 1)]
     except EvaluationError:
-        return Loudness(answer=(0.0,) * len(subject.primals), outputs=0.0)
+        return NoiseLevels(gradients=(0.0,) * len(subject.primals), outputs=0.0)
     answers = [answer for answer, _ in samples]
     outputs = torch.stack([torch.cat(values) for _, values in samples])
-    return Loudness(
-        answer=tuple(_deviation(torch.stack(column)) for column in zip(*answers, strict=True)),
+    return NoiseLevels(
+        gradients=tuple(_deviation(torch.stack(column)) for column in zip(*answers, strict=True)),
         outputs=_deviation(outputs) / max(largest(outputs), torch.finfo(torch.float64).tiny),
     )
 
 
-def _sample(subject: Subject, distance: float) -> tuple[Answer, Answer]:
+def _sample(subject: Subject, distance: float) -> tuple[Coordinates, Coordinates]:
     tape = graph_at(subject, _displaced([primal.tensor for primal in subject.primals], distance, subject.settings.seed))
     outputs = outputs_of(tape)  # before backward, which may overwrite or free them
-    return answer_of(subject, tape, _displaced(subject.cotangents, distance, subject.settings.seed + 1)), outputs
+    return gradients_of(subject, tape, _displaced(subject.cotangents, distance, subject.settings.seed + 1)), outputs
 
 
 def _displaced(tensors: Sequence[Tensor], distance: float, seed: int) -> tuple[Tensor, ...]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 import torch
 
 from gradverify.checks.contract.casts import Casts
-from gradverify.checks.contract.noise import Loudness, largest
+from gradverify.checks.contract.noise import NoiseLevels, largest
 from gradverify.checks.contract.subject import Subject
-from gradverify.checks.contract.wording import accusation, remark
+from gradverify.checks.contract.wording import failure, remark
 from gradverify.result import Finding
 
 _DOUBLE = {torch.float64, torch.complex128}
@@ -17,7 +17,7 @@ _DOUBLE = {torch.float64, torch.complex128}
 _COARSE = 2.0**-8
 
 
-def findings(subject: Subject, noise: Loudness, casts: Casts) -> Iterator[Finding]:
+def findings(subject: Subject, noise: NoiseLevels, casts: Casts) -> Iterator[Finding]:
     """GV601: float64 gradients are computed in float64; a forward in lower precision is only a remark.
 
     Reported if there is both a cast and noise above that dtype's floor.
@@ -32,12 +32,12 @@ def findings(subject: Subject, noise: Loudness, casts: Casts) -> Iterator[Findin
         return
     noisy = [
         primal.name
-        for primal, level, answer in zip(subject.primals, noise.answer, subject.answer, strict=True)
+        for primal, level, answer in zip(subject.primals, noise.gradients, subject.gradients, strict=True)
         if level > _floor(casts.backward) * largest(answer)
     ]
     if noisy:
         text = f"backward computes in {_words(casts.backward)}, forward in float64"
-        yield accusation("GV601", f"{text}: the gradient by {', '.join(noisy)} loses digits")
+        yield failure("GV601", f"{text}: the gradient by {', '.join(noisy)} loses digits")
 
 
 def _floor(dtypes: Iterable[torch.dtype]) -> float:

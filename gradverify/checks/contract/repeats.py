@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.checks.contract import reused
+from gradverify.checks.contract import reused_memory
 from gradverify.checks.contract.noise import largest
-from gradverify.checks.contract.subject import Answer, Subject, answer_of, graph, outputs_of
-from gradverify.checks.contract.wording import differences, minus, remark
+from gradverify.checks.contract.subject import Coordinates, Subject, gradients_of, graph_for_vjp, outputs_of
+from gradverify.checks.contract.wording import difference, mismatches, remark
 from gradverify.core.backward.vjps import Reuse
-from gradverify.core.model.generators import forward_seed, seed_everywhere, untouched
+from gradverify.core.model.generators import forward_seed, generators_unused, seed_everywhere
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record
 from gradverify.result import Finding, Verdict
@@ -24,7 +24,7 @@ _REPEATS = 3  # number of repeated vjps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repeatable:
+class RepeatableForward:
     """A problem with a repeatable forward, seeded if necessary, or one graph to share."""
 
     problem: Problem
@@ -33,44 +33,44 @@ class Repeatable:
     findings: tuple[Finding, ...] = ()
 
 
-def steady(problem: Problem, settings: Settings) -> Repeatable:
+def repeatable_forward(problem: Problem, settings: Settings) -> RepeatableForward:
     """Return the problem with a repeatable forward, or with finding GV406 if it is random; raises EvaluationError.
 
     Findings also contain GV408 if a second forward overwrites the outputs of the first.
     """
     seed_everywhere(settings.seed)
     tape, other = record(problem), record(problem)
-    overwritten = tuple(reused.outputs(problem, tape, other))
+    overwritten = tuple(reused_memory.outputs(problem, tape, other))
     if overwritten:
-        return Repeatable(problem=problem, tape=tape, reuse=Reuse.SHARED, findings=overwritten)
+        return RepeatableForward(problem=problem, tape=tape, reuse=Reuse.SHARED, findings=overwritten)
     spread = _spread(tape, other)
-    if spread <= _ROUNDING_ULPS and untouched(settings.seed):
-        return Repeatable(problem=problem, tape=tape, reuse=Reuse.FRESH, findings=_remark_on(spread))
+    if spread <= _ROUNDING_ULPS and generators_unused(settings.seed):
+        return RepeatableForward(problem=problem, tape=tape, reuse=Reuse.FRESH, findings=_remark_on(spread))
     seeded = replace(problem, seed=forward_seed(settings.seed) if problem.seed is None else problem.seed)
     tape = record(seeded)
     spread = _spread(tape, record(seeded))
     if spread <= _ROUNDING_ULPS:
-        return Repeatable(problem=seeded, tape=tape, reuse=Reuse.FRESH, findings=_remark_on(spread))
+        return RepeatableForward(problem=seeded, tape=tape, reuse=Reuse.FRESH, findings=_remark_on(spread))
     text = "the forward is random: it differs between two calls at one point, even when seeded before each"
     finding = Finding(code="GV406", verdict=Verdict.INCONCLUSIVE, message=text)
-    return Repeatable(problem=problem, tape=tape, reuse=Reuse.SHARED, findings=(finding,))
+    return RepeatableForward(problem=problem, tape=tape, reuse=Reuse.SHARED, findings=(finding,))
 
 
-def spreads(subject: Subject) -> tuple[Answer, ...]:
+def repeated_gradients(subject: Subject) -> tuple[Coordinates, ...]:
     """Return B(cotangents) three more times, each after another RNG seed; raises EvaluationError."""
     found = []
     for number in range(_REPEATS):
-        tape = graph(subject)
+        tape = graph_for_vjp(subject)
         seed_everywhere(subject.settings.seed + 101 + number)
-        found.append(answer_of(subject, tape, subject.cotangents))
+        found.append(gradients_of(subject, tape, subject.cotangents))
     return tuple(found)
 
 
-def findings(subject: Subject, again: tuple[Answer, ...]) -> Iterator[Finding]:
+def findings(subject: Subject, again: tuple[Coordinates, ...]) -> Iterator[Finding]:
     """GV407: backward gives the same gradient for the same cotangent."""
     for answer in again:
         claim = "backward is not deterministic: asked twice, it answers differently"
-        failures = [*differences(subject, "GV407", claim, answer, subject.answer)]
+        failures = [*mismatches(subject, "GV407", claim, answer, subject.gradients)]
         if failures:
             yield from failures
             return
@@ -79,15 +79,15 @@ def findings(subject: Subject, again: tuple[Answer, ...]) -> Iterator[Finding]:
         yield remark("GV407", f"backward repeats to {spread:.3g} ulp of its largest entry: a sum in varying order")
 
 
-def spread_of(subject: Subject, again: tuple[Answer, ...]) -> tuple[float, ...]:
+def rounding_spread(subject: Subject, again: tuple[Coordinates, ...]) -> tuple[float, ...]:
     """Return per primal the largest absolute difference between repeated gradients.
 
     0 if it is above `_ROUNDING_ULPS` ulps, which rounding does not explain.
     """
     found = []
     for number, primal in enumerate(subject.primals):
-        own = subject.answer[number]
-        spread = max((largest(minus(answer, subject.answer)[number]) for answer in again), default=0.0)
+        own = subject.gradients[number]
+        spread = max((largest(difference(answer, subject.gradients)[number]) for answer in again), default=0.0)
         bound = _ROUNDING_ULPS * torch.finfo(primal.tensor.dtype).eps * largest(own)
         found.append(spread if spread <= bound else 0.0)
     return tuple(found)
@@ -106,8 +106,8 @@ def _spread(tape: Tape, other: Tape) -> float:
     return max((_ulps(one, two, unit) for (one, two), unit in zip(pairs, eps, strict=False)), default=0.0)
 
 
-def _pairs(answer: Answer, subject: Subject) -> Iterator[tuple[Tensor, Tensor]]:
-    return zip(answer, subject.answer, strict=True)
+def _pairs(answer: Coordinates, subject: Subject) -> Iterator[tuple[Tensor, Tensor]]:
+    return zip(answer, subject.gradients, strict=True)
 
 
 def _ulps(one: Tensor, other: Tensor, eps: float = torch.finfo(torch.float64).eps) -> float:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradverify.checks.contract.nodes import Exchange, Slot, class_of, custom_nodes, overheard
+from gradverify.checks.contract.nodes import Exchange, Slot, class_of, custom_nodes, recorded_exchanges
 from gradverify.checks.contract.subject import Subject
-from gradverify.checks.contract.wording import accusation, remark
+from gradverify.checks.contract.wording import failure, remark
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Rejected, Tape, vjp
 from gradverify.errors import EvaluationError
@@ -22,7 +22,7 @@ _NO_TENSOR = re.compile(r"different than None at position (\d+)")  # torch's mes
 
 def findings(subject: Subject) -> Iterator[Finding]:
     """GV309–GV311: a gradient has its input's shape, dtype and device."""
-    for exchange in subject.heard:
+    for exchange in subject.exchanges:
         yield from _compared(exchange)
 
 
@@ -32,7 +32,7 @@ def refusals(problem: Problem, tape: Tape) -> tuple[Finding, ...]:
     Raises EvaluationError if backward itself raises.
     """
     cotangents = [torch.ones_like(output.tensor) for output in tape.outputs]
-    with overheard(custom_nodes(tape)) as exchanges:
+    with recorded_exchanges(custom_nodes(tape)) as exchanges:
         try:
             vjp(problem, tape, cotangents)
         except EvaluationError as error:
@@ -42,7 +42,7 @@ def refusals(problem: Problem, tape: Tape) -> tuple[Finding, ...]:
             found = [finding for exchange in exchanges[-1:] for finding in _rejected(exchange, error_line)]
             if not found and not isinstance(error, Rejected):
                 raise
-            return tuple(found) or (accusation("GV312", f"autograd rejects what backward returned: {error_line}"),)
+            return tuple(found) or (failure("GV312", f"autograd rejects what backward returned: {error_line}"),)
     return ()
 
 
@@ -52,27 +52,27 @@ def _rejected(exchange: Exchange, error_line: str) -> Iterator[Finding]:
     if len(exchange.returned) < wanted or any(entry is not None for entry in exchange.returned[wanted:]):
         text = f"backward of {name} returns {_counted(len(exchange.returned), 'gradient')}, forward takes"
         text = f"{text} {_counted(wanted, 'argument')}, and autograd rejects it"
-        yield accusation("GV312", f"{text}: one gradient per argument, None where there is none")
+        yield failure("GV312", f"{text}: one gradient per argument, None where there is none")
         return
     superfluous = _NO_TENSOR.search(error_line)
     if superfluous:
         place = f"backward of {name}, argument {int(superfluous[1]) - 1}"
         text = f"{place}: returns a gradient for what is no tensor, and autograd rejects it: None there"
-        yield accusation("GV312", text)
+        yield failure("GV312", text)
     for slot in exchange.slots:
         gradient = exchange.returned[slot.place]
         place = f"backward of {name}, argument {slot.place}"
         if gradient is not None and not isinstance(gradient, Tensor):
             text = f"{place}: returns a value of type {type(gradient).__name__}, which is no tensor"
-            yield accusation("GV312", f"{text}, and autograd rejects it")
+            yield failure("GV312", f"{text}, and autograd rejects it")
         elif gradient is not None and gradient.device != slot.device:
             yield _device(place, gradient, slot)
         elif gradient is not None and gradient.is_complex() and not slot.dtype.is_complex:
             dtypes = f"returns {_dtype_name(gradient.dtype)} for an input of {_dtype_name(slot.dtype)}"
-            yield accusation("GV310", f"{place}: {dtypes}, and autograd rejects it: the real part is the gradient")
+            yield failure("GV310", f"{place}: {dtypes}, and autograd rejects it: the real part is the gradient")
         elif gradient is not None and not _sums_to(gradient.shape, slot.shape):
             shapes = f"a gradient of shape {list(gradient.shape)} for an input of shape {list(slot.shape)}"
-            yield accusation("GV312", f"{place}: returns {shapes}, and autograd rejects it")
+            yield failure("GV312", f"{place}: returns {shapes}, and autograd rejects it")
 
 
 def _compared(exchange: Exchange) -> Iterator[Finding]:
@@ -83,7 +83,7 @@ def _compared(exchange: Exchange) -> Iterator[Finding]:
         place = f"backward of {class_of(exchange.node).__name__}, argument {slot.place}"
         if gradient.shape != slot.shape:
             shapes = f"a gradient of shape {list(gradient.shape)} for an input of shape {list(slot.shape)}"
-            yield accusation("GV309", f"{place}: returns {shapes}; autograd sums it without a word")
+            yield failure("GV309", f"{place}: returns {shapes}; autograd sums it without a word")
         if gradient.dtype != slot.dtype:
             yield _dtype(place, gradient, slot)
         if gradient.device != slot.device:
@@ -93,12 +93,12 @@ def _compared(exchange: Exchange) -> Iterator[Finding]:
 def _dtype(place: str, gradient: Tensor, slot: Slot) -> Finding:
     text = f"{place}: returns {_dtype_name(gradient.dtype)} for an input of {_dtype_name(slot.dtype)}"
     if torch.finfo(slot.dtype).eps < _eps(gradient.dtype):
-        return accusation("GV310", f"{text}; autograd casts it back, but the digits are lost")
+        return failure("GV310", f"{text}; autograd casts it back, but the digits are lost")
     return remark("GV310", f"{text}; autograd casts it")
 
 
 def _device(place: str, gradient: Tensor, slot: Slot) -> Finding:
-    return accusation("GV311", f"{place}: returns a gradient on {gradient.device} for an input on {slot.device}")
+    return failure("GV311", f"{place}: returns a gradient on {gradient.device} for an input on {slot.device}")
 
 
 def _eps(dtype: torch.dtype) -> float:

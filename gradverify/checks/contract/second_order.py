@@ -9,18 +9,18 @@ from torch import Tensor
 
 from gradverify.checks.contract.intermediates import (
     Constant,
-    answer_with_graph,
-    differ,
     eps_of,
-    moved,
+    gradients_differ,
+    gradients_with_graph,
+    graph_at_scaled_inputs,
     used_as_constants,
 )
 from gradverify.checks.contract.noise import largest
-from gradverify.checks.contract.subject import Cotangents, Subject, as_coordinates, ask, new_graph
+from gradverify.checks.contract.subject import Cotangents, Subject, as_coordinates, gradients_for, new_graph
 from gradverify.checks.contract.wording import raised, remark, scaled
 from gradverify.core.model.coordinates import flatten
 from gradverify.core.model.problem import fresh
-from gradverify.core.model.tape import Tape, refuses_second_order, vjp
+from gradverify.core.model.tape import Tape, has_once_differentiable, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
@@ -39,7 +39,7 @@ def findings(subject: Subject) -> Iterator[Finding]:
         with torch.enable_grad():
             tape = new_graph(subject)
             grads = vjp(subject.problem, tape, cotangents)
-            if refuses_second_order(grads):
+            if has_once_differentiable(grads):
                 return  # declared once-differentiable
             squared_norm = _squared_norm(grads)
             if _misses_cotangent(subject, cotangents, grads, squared_norm):
@@ -73,7 +73,7 @@ def _misses_cotangent(
     """True if autograd's derivative of |B(g)|² along g is not 2·|B(g)|², as it is for every linear B."""
     leaves = [primal.tensor for primal in subject.primals]
     expected = sum(float(as_coordinates(grad, leaf).square().sum()) for grad, leaf in zip(grads, leaves, strict=True))
-    if expected == 0 or any(largest(constant) > 0 for constant in subject.constant):
+    if expected == 0 or any(largest(constant) > 0 for constant in subject.gradients_of_zeros):
         return False
     if squared_norm.requires_grad:
         # <d|B(g)|²/dg, g> = 2·|B(g)|² (Euler, homogeneous of degree 2)
@@ -84,8 +84,10 @@ def _misses_cotangent(
         )
         if abs(found - 2 * expected) <= max(_RTOL, _ROUNDING_ULPS * eps_of(subject)) * expected:
             return False
-    twice = ask(subject, [2 * cotangent for cotangent in subject.cotangents])
-    return not differ(subject, twice, scaled(subject.answer, 2.0))  # else B is not linear, which GV301 to GV305 report
+    twice = gradients_for(subject, [2 * cotangent for cotangent in subject.cotangents])
+    return not gradients_differ(
+        subject, twice, scaled(subject.gradients, 2.0)
+    )  # else B is not linear, which GV301 to GV305 report
 
 
 def _unreached(squared_norm: Tensor, tape: Tape) -> tuple[int, ...]:
@@ -109,11 +111,13 @@ def _lost(subject: Subject, unreached: Sequence[int]) -> tuple[str, ...]:
     """Return the names of the `unreached` leaves on which B(g) depends numerically; raises EvaluationError."""
     if not unreached:
         return ()
-    here = answer_with_graph(subject, moved(subject, ()))
-    if not differ(subject, answer_with_graph(subject, moved(subject, unreached)), here):
+    here = gradients_with_graph(subject, graph_at_scaled_inputs(subject, ()))
+    if not gradients_differ(subject, gradients_with_graph(subject, graph_at_scaled_inputs(subject, unreached)), here):
         return ()
     dependent = (
-        number for number in unreached if differ(subject, answer_with_graph(subject, moved(subject, [number])), here)
+        number
+        for number in unreached
+        if gradients_differ(subject, gradients_with_graph(subject, graph_at_scaled_inputs(subject, [number])), here)
     )
     return tuple(subject.primals[number].name for number in dependent)
 
@@ -124,7 +128,7 @@ def _intermediates(used: Sequence[Constant]) -> str:
     kept = (
         "saved" if not any(attributes) else "kept as an attribute on ctx" if all(attributes) else "saved or kept on ctx"
     )
-    names = ", ".join(f"{constant.place} of {constant.owner}" for constant in used)
+    names = ", ".join(f"{constant.place} of {constant.function}" for constant in used)
     return (
         f"an intermediate is {kept}: autograd treats {names} as constant, so backward's own derivative misses what"
         f" depends on the inputs through {'it' if len(used) == 1 else 'them'}; recompute it in backward from saved"

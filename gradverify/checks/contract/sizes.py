@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from gradverify.checks.contract.passed import alike
-from gradverify.checks.contract.subject import Subject, answer_of, graph_at
-from gradverify.checks.contract.wording import accusation, raised, remark
+from gradverify.checks.contract.forward_run import same_outputs
+from gradverify.checks.contract.subject import Subject, gradients_of, graph_at
+from gradverify.checks.contract.wording import failure, raised, remark
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
@@ -22,7 +22,7 @@ def findings(subject: Subject) -> Iterator[Finding]:
     if not subject.hand_written or any(primal.project is not None for primal in subject.primals):
         return
     sizes = list(dict.fromkeys(size for primal in subject.primals for size in primal.tensor.shape if size > 1))
-    for small, judge in ((1, accusation), (0, remark)):
+    for small, judge in ((1, failure), (0, remark)):
         for size in sizes[:_MAX_SIZES]:
             error = _error(subject, size, small)
             if error is not None and error.stage == "backward" and _is_free(subject, size):
@@ -39,7 +39,7 @@ def _error(subject: Subject, size: int, other: int) -> EvaluationError | None:
     try:
         tape = _at_size(subject, size, other)
         if tape.outputs and _finite(tape):
-            answer_of(subject, tape, [torch.ones_like(output.tensor) for output in tape.outputs])
+            gradients_of(subject, tape, [torch.ones_like(output.tensor) for output in tape.outputs])
     except EvaluationError as error:
         return error
     return None
@@ -62,7 +62,7 @@ def _is_free(subject: Subject, size: int) -> bool:
 
 def _ignores_more(subject: Subject, size: int) -> bool:
     """Return True if the outputs are unchanged when dimensions of this size get one more entry."""
-    return alike(_at_size(subject, size, size + 1), subject.tape)
+    return same_outputs(_at_size(subject, size, size + 1), subject.tape)
 
 
 def _at_size(subject: Subject, size: int, other: int) -> Tape:

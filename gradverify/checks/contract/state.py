@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from gradverify.checks.contract import reused, stale
-from gradverify.checks.contract.passed import snapshot
+from gradverify.checks.contract import reused_memory, stale_values
+from gradverify.checks.contract.forward_run import snapshot
 from gradverify.checks.contract.subject import (
-    Answer,
+    Coordinates,
     Subject,
-    answer_of,
     as_coordinates,
+    gradients_of,
     graph_at,
     new_graph,
     outputs_of,
 )
-from gradverify.checks.contract.wording import differences
+from gradverify.checks.contract.wording import mismatches
 from gradverify.core.model.problem import Named, fresh
 from gradverify.core.model.tape import Tape, vjp
 from gradverify.errors import EvaluationError
@@ -26,7 +26,7 @@ from gradverify.result import Finding
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV408: a forward or backward at another point changes no gradient, and no gradient is stale."""
+    """GV408: a forward or backward at another point changes no gradient, and no gradient is stale_values."""
     first, second = new_graph(subject), new_graph(subject)
     points, other = _elsewhere(subject)
     if other is None:
@@ -43,14 +43,14 @@ def findings(subject: Subject) -> Iterator[Finding]:
     before = [snapshot(gradient.tensor) for gradient in grads]
     answer = _coordinates(subject, other, grads)
     yield from _changed(subject, second)
-    yield from reused.gradients(grads, before)
-    yield from stale.findings(subject, points, outputs, answer)
+    yield from reused_memory.gradients(grads, before)
+    yield from stale_values.findings(subject, points, outputs, answer)
 
 
 def _changed(subject: Subject, tape: Tape) -> Iterator[Finding]:
-    got = answer_of(subject, tape, subject.cotangents)
+    got = gradients_of(subject, tape, subject.cotangents)
     claim = "backward answers differently after another call in between: state is carried from one call to the next"
-    yield from differences(subject, "GV408", claim, got, subject.answer)
+    yield from mismatches(subject, "GV408", claim, got, subject.gradients)
 
 
 def _grads(subject: Subject, tape: Tape) -> tuple[Named, ...]:
@@ -61,7 +61,7 @@ def _grads(subject: Subject, tape: Tape) -> tuple[Named, ...]:
     return tuple(Named(name=primal.name, tensor=grad) for primal, grad in pairs if grad is not None)
 
 
-def _coordinates(subject: Subject, tape: Tape, grads: Sequence[Named]) -> Answer:
+def _coordinates(subject: Subject, tape: Tape, grads: Sequence[Named]) -> Coordinates:
     found = {gradient.name: gradient.tensor for gradient in grads}
     pairs = zip(subject.primals, tape.leaves, strict=True)
     return tuple(as_coordinates(found.get(primal.name), leaf) for primal, leaf in pairs)

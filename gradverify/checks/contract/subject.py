@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.checks.contract.nodes import Exchange, custom_nodes, overheard
+from gradverify.checks.contract.nodes import Exchange, custom_nodes, recorded_exchanges
 from gradverify.core.backward.vjps import Reuse
 from gradverify.core.model.coordinates import flatten
 from gradverify.core.model.problem import Named, Primal, Problem, fresh
@@ -18,7 +18,7 @@ from gradverify.core.model.tensor_kinds import is_freed
 from gradverify.errors import EvaluationError
 
 Cotangents = tuple[Tensor, ...]  # one per judged output
-Answer = tuple[Tensor, ...]  # real coordinates, float64: of the gradient per primal, or of the value per output
+Coordinates = tuple[Tensor, ...]  # real coordinates, float64: of the gradient per primal, or of the value per output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,10 @@ class Subject:
     tape: Tape  # names and shapes of the outputs; the graph of every vjp if `reuse` is SHARED
     hand_written: bool  # True if there is a custom Function in the graph
     cotangents: Cotangents  # normally distributed
-    answer: Answer  # B(cotangents)
-    heard: tuple[Exchange, ...]  # calls of hand-written backwards during B(cotangents)
-    constant: Answer  # B(0), which should be zero; zeros until `completed`
-    ones: Answer  # B(1), the gradient that `.sum().backward()` computes; empty until `completed`
+    gradients: Coordinates  # B(cotangents)
+    exchanges: tuple[Exchange, ...]  # calls of hand-written backwards during B(cotangents)
+    gradients_of_zeros: Coordinates  # B(0), which should be zero; zeros until `completed`
+    gradients_of_ones: Coordinates  # B(1), the gradient that `.sum().backward()` computes; empty until `completed`
     noise: tuple[float, ...] = ()  # per primal: noise level of its gradient's entries
     dtypes: frozenset[torch.dtype] = frozenset()  # of inputs, outputs and, once measured, casts in between
 
@@ -46,10 +46,10 @@ class Subject:
 
 def subject_of(problem: Problem, settings: Settings, tape: Tape, reuse: Reuse) -> Subject:
     """Return the subject with its gradients for random cotangents, zeros and ones; raises EvaluationError."""
-    return completed(opened(problem, settings, tape, reuse))
+    return with_zero_and_ones(with_first_gradients(problem, settings, tape, reuse))
 
 
-def opened(problem: Problem, settings: Settings, tape: Tape, reuse: Reuse) -> Subject:
+def with_first_gradients(problem: Problem, settings: Settings, tape: Tape, reuse: Reuse) -> Subject:
     """Return a subject with its gradients for random cotangents only; raises EvaluationError."""
     generator = torch.Generator().manual_seed(settings.seed)
     draft = Subject(
@@ -59,29 +59,29 @@ def opened(problem: Problem, settings: Settings, tape: Tape, reuse: Reuse) -> Su
         tape=tape,
         hand_written=bool(custom_nodes(tape)),
         cotangents=random_like([output.tensor for output in tape.outputs], generator),
-        answer=(),
-        heard=(),
-        constant=(),
-        ones=(),
+        gradients=(),
+        exchanges=(),
+        gradients_of_zeros=(),
+        gradients_of_ones=(),
         noise=(0.0,) * len(problem.primals),
         dtypes=frozenset(
             entry.dtype for entry in (*(p.tensor for p in problem.primals), *(o.tensor for o in tape.outputs))
         ),
     )
-    tape_of_vjp = graph(draft)
-    with overheard(custom_nodes(tape_of_vjp)) as exchanges:
-        answer = answer_of(draft, tape_of_vjp, draft.cotangents)
+    tape_of_vjp = graph_for_vjp(draft)
+    with recorded_exchanges(custom_nodes(tape_of_vjp)) as exchanges:
+        answer = gradients_of(draft, tape_of_vjp, draft.cotangents)
     placeholder = tuple(torch.zeros_like(entry) for entry in answer)  # `completed` computes B(0)
-    return replace(draft, answer=answer, heard=tuple(exchanges), constant=placeholder)
+    return replace(draft, gradients=answer, exchanges=tuple(exchanges), gradients_of_zeros=placeholder)
 
 
-def completed(subject: Subject) -> Subject:
+def with_zero_and_ones(subject: Subject) -> Subject:
     """Return the subject with B(0) and B(1); raises EvaluationError."""
-    constant = ask(subject, [torch.zeros_like(cotangent) for cotangent in subject.cotangents])
-    return replace(subject, constant=constant, ones=ask(subject, ones_like(subject)))
+    constant = gradients_for(subject, [torch.zeros_like(cotangent) for cotangent in subject.cotangents])
+    return replace(subject, gradients_of_zeros=constant, gradients_of_ones=gradients_for(subject, ones_like(subject)))
 
 
-def graph(subject: Subject) -> Tape:
+def graph_for_vjp(subject: Subject) -> Tape:
     """Return the graph for the next vjp: the shared one or a new one, see `reuse`; raises EvaluationError."""
     return subject.tape if subject.reuse is Reuse.SHARED else new_graph(subject)
 
@@ -93,10 +93,10 @@ def new_graph(subject: Subject) -> Tape:
 
 def graph_at(subject: Subject, points: Sequence[Tensor]) -> Tape:
     """Return a graph at `points`, one per primal; their memory layout is kept. Raises EvaluationError."""
-    return graph_for(subject, points, range(len(points)))
+    return graph_with_leaves(subject, points, range(len(points)))
 
 
-def graph_for(subject: Subject, points: Sequence[Tensor], wanted: Sequence[int]) -> Tape:
+def graph_with_leaves(subject: Subject, points: Sequence[Tensor], wanted: Sequence[int]) -> Tape:
     """Return a graph at `points` whose leaves are the primals numbered in `wanted`; raises EvaluationError.
 
     The other primals do not require grad.
@@ -106,23 +106,23 @@ def graph_for(subject: Subject, points: Sequence[Tensor], wanted: Sequence[int])
         outputs = call_on_leaves(subject.problem, inputs, subject.tape.passing)
     return Tape(
         leaves=tuple(inputs[number] for number in wanted),
-        outputs=judged(subject, outputs),
+        outputs=judged_outputs(subject, outputs),
         passing=subject.tape.passing,
     )
 
 
-def judged(subject: Subject, outputs: Sequence[Named]) -> tuple[Named, ...]:
+def judged_outputs(subject: Subject, outputs: Sequence[Named]) -> tuple[Named, ...]:
     """Return the outputs of a call that the subject's tape has too, matched by name."""
     names = {output.name for output in subject.tape.outputs}
     return tuple(output for output in outputs if output.name in names)
 
 
-def ask(subject: Subject, cotangents: Sequence[Tensor]) -> Answer:
+def gradients_for(subject: Subject, cotangents: Sequence[Tensor]) -> Coordinates:
     """Return B(cotangents); raises EvaluationError."""
-    return answer_of(subject, graph(subject), cotangents)
+    return gradients_of(subject, graph_for_vjp(subject), cotangents)
 
 
-def answer_of(subject: Subject, tape: Tape, cotangents: Sequence[Tensor]) -> Answer:
+def gradients_of(subject: Subject, tape: Tape, cotangents: Sequence[Tensor]) -> Coordinates:
     """Return the gradient of each leaf of this graph; backward gets copies of the cotangents.
 
     Raises EvaluationError.
@@ -140,7 +140,7 @@ def as_coordinates(grad: Tensor | None, leaf: Tensor) -> Tensor:
     return flatten([dense.detach().to(leaf.dtype)]).clone()
 
 
-def outputs_of(tape: Tape) -> Answer:
+def outputs_of(tape: Tape) -> Coordinates:
     """Return the real coordinates of each output of a graph; raises EvaluationError if an output's memory is freed."""
     freed = next((output.name for output in tape.outputs if is_freed(output.tensor)), None)
     if freed is not None:

@@ -9,8 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradverify.checks.contract.subject import Answer, Subject, answer_of, ask, graph, zero_except
-from gradverify.checks.contract.wording import accusation, differences, raised
+from gradverify.checks.contract.subject import (
+    Coordinates,
+    Subject,
+    gradients_for,
+    gradients_of,
+    graph_for_vjp,
+    zero_except,
+)
+from gradverify.checks.contract.wording import failure, mismatches, raised
 from gradverify.core.model.problem import Named
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
@@ -47,14 +54,14 @@ def _all_but_one(subject: Subject, number: int) -> Iterator[Finding]:
     name = subject.tape.outputs[number].name
     others = "the others are" if len(subject.cotangents) > 2 else "the other is"
     condition = f"only {name} has a cotangent and {others} undefined"
-    tape = graph(subject)
+    tape = graph_for_vjp(subject)
     single = replace(tape, outputs=(tape.outputs[number],))
-    expected = ask(subject, zero_except(subject, number))
+    expected = gradients_for(subject, zero_except(subject, number))
     yield from _compared(subject, condition, single, (subject.cotangents[number],), expected)
 
 
 def _all_undefined(subject: Subject) -> Iterator[Finding]:
-    tape = graph(subject)
+    tape = graph_for_vjp(subject)
     names = [output.name for output in tape.outputs if output.tensor.requires_grad]
     tensors = [output.tensor for output in tape.outputs if output.tensor.requires_grad]
     with torch.enable_grad():
@@ -62,17 +69,17 @@ def _all_undefined(subject: Subject) -> Iterator[Finding]:
     outputs = tuple(Named(name=name, tensor=tensor) for name, tensor in zip(names, copies, strict=True))
     cotangents = tuple(torch.ones_like(tensor) for tensor in copies)
     condition = "every cotangent is undefined" if len(names) > 1 else "the cotangent is undefined"
-    yield from _compared(subject, condition, replace(tape, outputs=outputs), cotangents, subject.constant)
+    yield from _compared(subject, condition, replace(tape, outputs=outputs), cotangents, subject.gradients_of_zeros)
 
 
 def _compared(
-    subject: Subject, condition: str, tape: Tape, cotangents: Sequence[Tensor], expected: Answer
+    subject: Subject, condition: str, tape: Tape, cotangents: Sequence[Tensor], expected: Coordinates
 ) -> Iterator[Finding]:
     try:
-        got = answer_of(subject, tape, cotangents)
+        got = gradients_of(subject, tape, cotangents)
     except EvaluationError as error:
-        yield accusation("GV308", f"{raised(error)}, where {condition}: backward gets None or zeros for it")
+        yield failure("GV308", f"{raised(error)}, where {condition}: backward gets None or zeros for it")
         return
-    yield from differences(
+    yield from mismatches(
         subject, "GV308", f"an undefined cotangent is not taken for zero ({condition})", got, expected
     )

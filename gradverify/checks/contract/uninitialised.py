@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradverify.checks.contract.subject import Answer, Subject, answer_of, new_graph, outputs_of
-from gradverify.checks.contract.wording import accusation
+from gradverify.checks.contract.subject import Coordinates, Subject, gradients_of, new_graph, outputs_of
+from gradverify.checks.contract.wording import failure
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
@@ -23,19 +23,19 @@ def findings(subject: Subject) -> Iterator[Finding]:
         with _poisoned_memory():
             tape = new_graph(subject)
             outputs = outputs_of(tape)
-            answer = answer_of(subject, tape, subject.cotangents)
+            answer = gradients_of(subject, tape, subject.cotangents)
     except EvaluationError:
         return  # torch may reject an operation in its deterministic mode
     for output, before, after in zip(subject.tape.outputs, plain, outputs, strict=False):
         if _poisoned(after, before):
-            yield accusation("GV409", f"forward reads memory that it never wrote, in {output.name}", of=output.name)
+            yield failure("GV409", f"forward reads memory that it never wrote, in {output.name}", of=output.name)
     yield from _in_backward(subject, answer)
 
 
-def _in_backward(subject: Subject, answer: Answer) -> Iterator[Finding]:
-    for primal, before, after in zip(subject.primals, subject.answer, answer, strict=True):
+def _in_backward(subject: Subject, answer: Coordinates) -> Iterator[Finding]:
+    for primal, before, after in zip(subject.primals, subject.gradients, answer, strict=True):
         if _poisoned(after, before):
-            yield accusation(
+            yield failure(
                 "GV409",
                 f"backward reads memory that nobody wrote, in the gradient by {primal.name}: "
                 "torch.empty where zeros are meant, or entries left out",

@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.contract.noise import largest
-from gradverify.checks.contract.subject import Answer, Subject
-from gradverify.checks.wording import told_apart
+from gradverify.checks.contract.subject import Coordinates, Subject
+from gradverify.checks.wording import distinguishable
 from gradverify.core.model.coordinates import Block, blocks, flatten, unravel
 from gradverify.core.model.problem import Named
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 
-SAME = 0.64  # rtol = eps**SAME for a repeated computation: 1e-10 in float64, 4e-5 in float32
-SIMILAR = 0.5  # rtol = eps**SIMILAR for another computation of the same value: 1.5e-8, 3e-4
+SAME_EXPONENT = 0.64  # rtol = eps**SAME for a repeated computation: 1e-10 in float64, 4e-5 in float32
+SIMILAR_EXPONENT = 0.5  # rtol = eps**SIMILAR for another computation of the same value: 1.5e-8, 3e-4
 _NOISE_FACTOR = 8.0  # allowed, in units of the noise level
 _COTANGENT_ULPS = 8.0  # allowed, in eps times the largest cotangent
 
 
-def accusation(code: str, message: str, *, wrt: str | None = None, of: str | None = None) -> Finding:
+def failure(code: str, message: str, *, wrt: str | None = None, of: str | None = None) -> Finding:
     """Return a finding that fails the check."""
     return Finding(code=code, verdict=Verdict.FAIL, message=message, wrt=wrt, of=of)
 
@@ -31,15 +31,15 @@ def remark(code: str, message: str, *, wrt: str | None = None, of: str | None = 
     return Finding(code=code, verdict=Verdict.PASS, message=message, wrt=wrt, of=of)
 
 
-def differences(
+def mismatches(
     subject: Subject,
     code: str,
     claim: str,
-    got: Answer,
-    expected: Answer,
+    got: Coordinates,
+    expected: Coordinates,
     *,
     size: float = 1.0,
-    power: float = SAME,
+    power: float = SAME_EXPONENT,
     numbers: Sequence[int] | None = None,
 ) -> Iterator[Finding]:
     """Yield a failing finding for every primal whose gradient in `got` differs from `expected` beyond the allowance.
@@ -58,23 +58,23 @@ def differences(
             yield Finding(code=code, verdict=Verdict.FAIL, wrt=name, message=text, total=int(wrong.sum()))
 
 
-def allowance(subject: Subject, number: int, size: float, *answers: Tensor, power: float = SAME) -> float:
+def allowance(subject: Subject, number: int, size: float, *answers: Tensor, power: float = SAME_EXPONENT) -> float:
     """Return the allowed absolute difference between entries of a primal's gradient."""
     eps = max(torch.finfo(dtype).eps for dtype in subject.dtypes)
-    scale = max(max(largest(answer) for answer in answers), size * largest(subject.answer[number]))
-    constant = largest(subject.constant[number])
+    scale = max(max(largest(answer) for answer in answers), size * largest(subject.gradients[number]))
+    constant = largest(subject.gradients_of_zeros[number])
     # Terms as large as the cotangent may cancel in the gradient; their rounding error stays.
     cotangent = size * max((largest(flatten([each])) for each in subject.cotangents), default=0.0)
     rounding = 64 * eps * constant + _COTANGENT_ULPS * eps * cotangent
     return float(eps**power * scale + _NOISE_FACTOR * size * subject.noise[number] + rounding)
 
 
-def minus(left: Answer, right: Answer) -> Answer:
+def difference(left: Coordinates, right: Coordinates) -> Coordinates:
     """Return left - right, tensor by tensor."""
     return tuple(one - other for one, other in zip(left, right, strict=True))
 
 
-def scaled(answer: Answer, factor: float) -> Answer:
+def scaled(answer: Coordinates, factor: float) -> Coordinates:
     """Return factor·answer, tensor by tensor."""
     return tuple(entry * factor for entry in answer)
 
@@ -99,7 +99,7 @@ def _worst(subject: Subject, number: int, found: Tensor, wanted: Tensor, wrong: 
     count = int(wrong.sum())
     noun = "entry" if found.numel() == 1 else "entries"
     entries = f"{count} of {found.numel()} {noun} {'differs' if count == 1 else 'differ'}"
-    got, right = told_apart(float(found[position]), float(wanted[position]))
+    got, right = distinguishable(float(found[position]), float(wanted[position]))
     return f"{entries} by {subject.primals[number].name}, {place_in(subject, number, position)} is {got}, not {right}"
 
 

@@ -10,40 +10,40 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import Backward, Graph, Reuse, may_be_asked, outputs_in, row
+from gradverify.core.backward.vjps import Backward, Graph, Reuse, is_reusable, outputs_in, row
 from gradverify.core.model.coordinates import coordinates_in
 from gradverify.core.model.magnitudes import all_set
-from gradverify.core.model.memory import FEW
+from gradverify.core.model.memory import FEW_INPUTS
 from gradverify.core.model.problem import Problem, metered
 from gradverify.core.model.tape import Rejected, is_intact
 from gradverify.errors import EvaluationError
 
 EVERYTHING = slice(None)  # all input coordinates
-WORTH = 12  # cotangents: fewer are pulled back one by one
+MIN_BATCHED = 12  # cotangents: fewer are pulled back one by one
 ROUNDING = 1e-13  # times the sum of the absolute terms of a sum
 _ULPS = 16.0  # eps of the coarsest input dtype, if that is larger
 _HELD = 2_000_000  # numbers: cotangents and gradients held at a time
 _SINGLE_OUTPUT_COTANGENT = 0.25  # a power of two, so that dividing by it is exact
 
 
-def answers(backward: Backward, cotangents: Tensor, only: slice = EVERYTHING) -> Tensor:
+def many_vjps(backward: Backward, cotangents: Tensor, only: slice = EVERYTHING) -> Tensor:
     """Return cotangent·A for each of the cotangents, (K, m) -> (K, n), in one call if backward allows it.
 
     `only` restricts the result to these input coordinates. One row of every vectorised call, another each time, is
     compared with a single vjp. While reuse of the graph is untested, the known first vjp is repeated instead.
     """
-    if len(cotangents) >= WORTH and backward.batched.believed and backward.graph.reuse is None:
+    if len(cotangents) >= MIN_BATCHED and backward.batched.trusted and backward.graph.reuse is None:
         vjps = _with_known_vjp(backward, cotangents, only)
         if vjps is not None:
             return vjps
-    if len(cotangents) >= WORTH and may_be_asked(backward) and backward.batched.believed:
+    if len(cotangents) >= MIN_BATCHED and is_reusable(backward) and backward.batched.trusted:
         vjps = _vectorised(backward, cotangents, only)
         state = backward.batched
         state.calls += 1
         place = (state.calls * 7919) % len(cotangents)
         if vjps is not None and torch.equal(vjps[place], row(backward, cotangents[place])[only]):
             return vjps
-        state.believed = False
+        state.trusted = False
     return torch.stack([row(backward, cotangent)[only] for cotangent in cotangents])
 
 
@@ -66,7 +66,7 @@ def jacobian(backward: Backward) -> Tensor:
     return _all_rows(backward) if graph.rows is None else graph.rows
 
 
-def asked_with(backward: Backward) -> float:
+def row_cotangent(backward: Backward) -> float:
     """Return the cotangent entry with which rows are computed; they are divided by it afterwards.
 
     It is not 1 for a single output, so that a backward that ignores the cotangent is detected.
@@ -79,12 +79,12 @@ def _with_known_vjp(backward: Backward, cotangents: Tensor, only: slice) -> Tens
 
     If that agrees up to rounding, the graph and vectorised vjps are trusted from then on; else None.
     """
-    cotangent, expected = backward.heard
+    cotangent, expected = backward.known_vjp
     if not is_intact(backward.tape):
         return None
     found = _vectorised(backward, torch.cat([cotangents, cotangent.unsqueeze(0)]), only)
     if found is None:
-        backward.batched.believed = False
+        backward.batched.trusted = False
         return None
     vjps, repeated, expected = found[:-1], found[-1], expected[only]
     rounding = max(ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
@@ -142,17 +142,17 @@ def _inside(primals: Sequence[Tensor], only: slice) -> list[int]:
 
 def _is_small(backward: Backward) -> bool:
     """Return True if inputs and outputs are few and in double precision, so that a sum of rows is accurate."""
-    cotangent, expected = backward.heard
+    cotangent, expected = backward.known_vjp
     tensors = [primal.tensor for primal in backward.problem.primals] + [
         output.tensor for output in backward.tape.outputs
     ]
     is_double = all(tensor.dtype in (torch.float64, torch.complex128) for tensor in tensors)
-    return is_double and len(cotangent) < WORTH and len(expected) < FEW
+    return is_double and len(cotangent) < MIN_BATCHED and len(expected) < FEW_INPUTS
 
 
 def _checked_rows(backward: Backward) -> Tensor | None:
     """Return all rows from the recorded graph, None if it raises or they do not add up to the first vjp; (m, n)."""
-    cotangent, expected = backward.heard
+    cotangent, expected = backward.known_vjp
     try:
         rows = _all_rows(replace(backward, graph=Graph(reuse=Reuse.SHARED)))
     except Rejected:
@@ -172,17 +172,17 @@ def _reproduces(cotangent: Tensor, known: Tensor, expected: Tensor) -> bool:
 def _all_rows(backward: Backward) -> Tensor:
     """Return all rows of A; (m, n)."""
     found = list(_row_blocks(backward, range(outputs_in(backward.tape))))
-    return torch.cat(found) if found else backward.heard[1].new_zeros(0, _inputs(backward.problem))
+    return torch.cat(found) if found else backward.known_vjp[1].new_zeros(0, _inputs(backward.problem))
 
 
 def _row_blocks(backward: Backward, places: Sequence[int]) -> Iterator[Tensor]:
     """Yield the rows of A for the output coordinates `places`, in blocks (k, n) of limited memory."""
-    size, cotangent = outputs_in(backward.tape), asked_with(backward)
+    size, cotangent = outputs_in(backward.tape), row_cotangent(backward)
     most = max(1, _HELD // max(1, size + _inputs(backward.problem)))
     for first in range(0, len(places), most):
         block = torch.tensor(places[first : first + most])
         cotangents = torch.zeros(len(block), size, dtype=torch.float64)
-        found = answers(backward, cotangents.scatter_(1, block.unsqueeze(1), cotangent))
+        found = many_vjps(backward, cotangents.scatter_(1, block.unsqueeze(1), cotangent))
         yield found if cotangent == 1.0 else found / cotangent
 
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import flatten, unflatten
-from gradverify.core.model.generators import scattered_from
+from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.problem import Problem
-from gradverify.core.model.tape import Rejected, Tape, is_intact, pulled_back, record
+from gradverify.core.model.tape import Rejected, Tape, is_intact, record, vjp_of
 from gradverify.errors import EvaluationError
 
 
@@ -36,7 +36,7 @@ class Graph:
 class Batched:
     """State of vectorised vjps, of many cotangents in one call; mutable."""
 
-    believed: bool = True  # False after one failed or differed from a single vjp
+    trusted: bool = True  # False after one failed or differed from a single vjp
     calls: int = 0  # vectorised calls so far
 
 
@@ -48,15 +48,15 @@ class Backward:
     tape: Tape
     missing: tuple[bool, ...]  # per primal: True if autograd returned None for a random cotangent
     overwrites: bool  # True if backward writes to the cotangent, which other nodes may share
-    heard: tuple[Tensor, Tensor]  # the random cotangent (m,), without small entries, and its vjp (n,)
+    known_vjp: tuple[Tensor, Tensor]  # the random cotangent (m,), without small entries, and its vjp (n,)
     graph: Graph = field(default_factory=Graph)
     batched: Batched = field(default_factory=Batched)
 
 
-def reverse(problem: Problem, tape: Tape, seed: int) -> Backward:
+def backward_of(problem: Problem, tape: Tape, seed: int) -> Backward:
     """Return the Backward of a tape, with the vjp of a first random cotangent; raises EvaluationError."""
     tape = tape if is_intact(tape) else record(problem)
-    cotangent = scattered_from(torch.ones(outputs_in(tape), dtype=torch.float64, device="cpu"), seed)
+    cotangent = random_magnitudes_from(torch.ones(outputs_in(tape), dtype=torch.float64, device="cpu"), seed)
     cotangents = _per_output(tape, cotangent)
     versions = [tensor._version for tensor in cotangents]
     grads = _pull_back(problem, tape, cotangents)
@@ -65,28 +65,28 @@ def reverse(problem: Problem, tape: Tape, seed: int) -> Backward:
         tape=tape,
         missing=tuple(grad is None for grad in grads),
         overwrites=[tensor._version for tensor in cotangents] != versions,
-        heard=(cotangent, _flat(problem, grads)),
+        known_vjp=(cotangent, _flat(problem, grads)),
         graph=Graph(reuse=Reuse.FRESH if problem.fresh_graphs else None),
     )
 
 
 def row(backward: Backward, cotangent: Tensor) -> Tensor:
     """Return cotangent·A as coordinates of the primals, (n,); `cotangent` is (m,) in output coordinates."""
-    found = asked_again(backward, cotangent) if may_be_asked(backward) else None
+    found = vjp_on_recorded_graph(backward, cotangent) if is_reusable(backward) else None
     if found is not None:
         return found
     tape = record(backward.problem)
     return _flat(backward.problem, _pull_back(backward.problem, tape, _per_output(tape, cotangent)))
 
 
-def may_be_asked(backward: Backward) -> bool:
+def is_reusable(backward: Backward) -> bool:
     """Return True if the recorded graph can be reused; if unknown, its first vjp is computed again to find out."""
     if backward.graph.reuse is None:
         backward.graph.reuse = Reuse.SHARED if _repeats(backward) else Reuse.FRESH
     return backward.graph.reuse is Reuse.SHARED and is_intact(backward.tape)
 
 
-def is_worn(backward: Backward) -> bool:
+def fails_later(backward: Backward) -> bool:
     """Return True if the recorded graph served several vjps but no longer reproduces its first one; costs a vjp.
 
     A backward that reads freed memory may be right a few times. Its later results cannot be trusted.
@@ -96,7 +96,7 @@ def is_worn(backward: Backward) -> bool:
     return backward.graph.reuse is Reuse.WORN
 
 
-def asked_again(backward: Backward, cotangent: Tensor) -> Tensor | None:
+def vjp_on_recorded_graph(backward: Backward, cotangent: Tensor) -> Tensor | None:
     """Return cotangent·A from the recorded graph even if reuse is untested, (n,); None if it cannot be reused.
 
     The caller must check an untested result against `heard`.
@@ -122,8 +122,8 @@ def outputs_in(tape: Tape) -> int:
 
 def _repeats(backward: Backward) -> bool:
     """Return True if the recorded graph reproduces its first vjp, to 1e-12 relative in each entry."""
-    cotangent, expected = backward.heard
-    repeated = asked_again(backward, cotangent)
+    cotangent, expected = backward.known_vjp
+    repeated = vjp_on_recorded_graph(backward, cotangent)
     return repeated is not None and (
         torch.equal(repeated, expected) or torch.allclose(repeated, expected, rtol=1e-12, atol=0.0, equal_nan=True)
     )
@@ -137,7 +137,7 @@ def _per_output(tape: Tape, cotangent: Tensor) -> tuple[Tensor, ...]:
 
 def _pull_back(problem: Problem, tape: Tape, cotangents: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
     outputs = [output.tensor for output in tape.outputs]
-    return pulled_back(problem, tape.leaves, outputs, cotangents, differentiable=False)
+    return vjp_of(problem, tape.leaves, outputs, cotangents, differentiable=False)
 
 
 def _flat(problem: Problem, grads: Sequence[Tensor | None]) -> Tensor:

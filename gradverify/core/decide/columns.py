@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.confirmation import Patience, accusations, seen_twice
+from gradverify.core.decide.confirmation import ConfirmationState, clear_mismatches, confirmed_by_smaller_steps
 from gradverify.core.decide.context import JudgingContext, focused
 from gradverify.core.decide.doubt import is_noise_limited
 from gradverify.core.decide.first_look import First, first_look, look_from_afar
 from gradverify.core.decide.ladder import DEPTH, judge_by_ladder
 from gradverify.core.decide.verdict import Code, Judged, copy_of, of_rows, put, span, stacked
 from gradverify.core.estimate import richardson
-from gradverify.core.estimate.column_groups import owned
+from gradverify.core.estimate.column_groups import value_of_column
 from gradverify.core.estimate.samples import NOISE_FACTOR, Steps
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
 from gradverify.core.estimate.tableau import halving_steps
@@ -26,26 +26,26 @@ _ONE_LADDER = 1 << 13  # (column groups) x (outputs) up to which all sets of ent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownVerdicts:
     """Column groups that have been judged."""
 
     chosen: Tensor  # (k,) column groups, ascending
     judged: Judged  # (k, m)
 
 
-def is_complete(context: JudgingContext, known: Known | None) -> bool:
+def is_complete(context: JudgingContext, known: KnownVerdicts | None) -> bool:
     """True if all column groups have been judged."""
     return known is not None and len(known.chosen) == context.column_groups.count
 
 
 def judge_all(
-    context: JudgingContext, stencil: Stencil | None = None, known: Known | None = None
+    context: JudgingContext, stencil: Stencil | None = None, known: KnownVerdicts | None = None
 ) -> Iterator[tuple[Tensor, Judged]]:
     """Yield column groups (C,) and the verdicts on their entries (C, m), in order, until all groups are judged.
 
     `stencil` holds samples of all column groups at the first steps, if they exist; `known` are earlier verdicts.
     """
-    history = Patience()
+    history = ConfirmationState()
     if stencil is not None:
         yield stencil.chosen, _judge(context, stencil, history)
         return
@@ -53,14 +53,16 @@ def judge_all(
     if known is not None and is_complete(context, known):
         yield all_groups, known.judged
         return
-    for chosen in chunks(all_groups, richardson.DEPTH * context.width):
+    for chosen in chunks(all_groups, richardson.DEPTH * context.numbers_per_sample):
         yield (
             chosen,
-            judge_moves(context, chosen, history) if known is None else _judge_unknown(context, chosen, history, known),
+            judge_column_groups(context, chosen, history)
+            if known is None
+            else _judge_unknown(context, chosen, history, known),
         )
 
 
-def judge_moves(context: JudgingContext, chosen: Tensor, history: Patience) -> Judged:
+def judge_column_groups(context: JudgingContext, chosen: Tensor, history: ConfirmationState) -> Judged:
     """Judge all entries of column groups (C,): three steps for all, the ladder for those in doubt."""
     return _judge(
         context,
@@ -69,20 +71,20 @@ def judge_moves(context: JudgingContext, chosen: Tensor, history: Patience) -> J
     )
 
 
-def _judge_unknown(context: JudgingContext, chosen: Tensor, history: Patience, known: Known) -> Judged:
+def _judge_unknown(context: JudgingContext, chosen: Tensor, history: ConfirmationState, known: KnownVerdicts) -> Judged:
     """Judge the column groups that are not known yet, and return the verdicts on all of `chosen`."""
     is_chosen = torch.isin(known.chosen, chosen)
     if not any_set(is_chosen):
-        return judge_moves(context, chosen, history)
+        return judge_column_groups(context, chosen, history)
     rest = chosen[~torch.isin(chosen, known.chosen)]
     judged = of_rows(known.judged, is_chosen)
     if not len(rest):
         return judged
     order = torch.cat([known.chosen[is_chosen], rest]).argsort()
-    return of_rows(stacked([judged, judge_moves(context, rest, history)]), order)
+    return of_rows(stacked([judged, judge_column_groups(context, rest, history)]), order)
 
 
-def _judge(context: JudgingContext, stencil: Stencil, history: Patience) -> Judged:
+def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState) -> Judged:
     """Return the verdicts on the column groups of a stencil.
 
     Of many clear mismatches of one size, the ladder judges a sample. If it confirms all of these, the others only need
@@ -93,18 +95,21 @@ def _judge(context: JudgingContext, stencil: Stencil, history: Patience) -> Judg
         return first.judged
     judged = copy_of(first.judged)
     in_doubt = _left_by_other_steps(context, chosen, first, judged)
-    accused = [in_doubt & size_class for size_class in accusations(context, first)]
-    sampled = [size_class.first(mask) for size_class, mask in zip(history.kinds, accused, strict=True)]
+    accused = [in_doubt & size_class for size_class in clear_mismatches(context, first)]
+    sampled = [size_class.sample(mask) for size_class, mask in zip(history.size_classes, accused, strict=True)]
     remaining = [mask & ~sample for mask, sample in zip(accused, sampled, strict=True)]
     other = in_doubt & ~torch.stack(accused).any(dim=0)
     _judge_sets_by_ladder(context, chosen, [other, *sampled], judged)
     confirmed = torch.zeros_like(in_doubt)
-    for size_class, sample, mask in zip(history.kinds, sampled, remaining, strict=True):
-        size_class.learn(sample, judged)
-        if size_class.lasts():
+    for size_class, sample, mask in zip(history.size_classes, sampled, remaining, strict=True):
+        size_class.record(sample, judged)
+        if size_class.all_confirmed():
             confirmed |= mask
     _apply_ladder(
-        context, chosen, torch.stack(remaining).any(dim=0) & ~seen_twice(context, chosen, first, confirmed), judged
+        context,
+        chosen,
+        torch.stack(remaining).any(dim=0) & ~confirmed_by_smaller_steps(context, chosen, first, confirmed),
+        judged,
     )
     return judged
 
@@ -120,7 +125,7 @@ def _judge_sets_by_ladder(context: JudgingContext, chosen: Tensor, parts: list[T
 def _apply_ladder(context: JudgingContext, chosen: Tensor, doubt: Tensor, judged: Judged) -> None:
     """Write the verdicts of the ladder on entries in doubt (C, m) to `judged`."""
     rows = doubt.any(dim=1).nonzero().squeeze(1)
-    for part in chunks(rows, 2 * DEPTH * context.width):
+    for part in chunks(rows, 2 * DEPTH * context.numbers_per_sample):
         outputs = doubt[part].any(dim=0).nonzero().squeeze(1)  # in doubt for these column groups
         put(judged, doubt, part, outputs, judge_by_ladder(focused(context, outputs), chosen[part]))
 
@@ -160,4 +165,8 @@ def _left_by_other_steps(context: JudgingContext, chosen: Tensor, first: First, 
 
 def _noise_of(context: JudgingContext, chosen: Tensor, steps: Steps) -> Tensor:
     """Return the effect of noise on the differences at the finest of these steps, (C, m)."""
-    return NOISE_FACTOR * context.noise.level / owned(context.column_groups, chosen, steps.base * steps.factors[-1])
+    return (
+        NOISE_FACTOR
+        * context.noise.level
+        / value_of_column(context.column_groups, chosen, steps.base * steps.factors[-1])
+    )

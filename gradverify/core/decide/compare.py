@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.core.decide.tolerance import EntryTolerance, threshold_of
 from gradverify.core.decide.verdict import Code, Judged, Reason, all_match, decide
-from gradverify.core.estimate.nonsmooth import Local
+from gradverify.core.estimate.nonsmooth import LadderResult
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.magnitudes import any_set
 
@@ -50,20 +50,22 @@ def is_resolved(bar: Tensor, size: Tensor, allowance: EntryTolerance) -> Tensor:
     return wide.logical_not_().logical_or_(bar <= UNDERFLOW)
 
 
-def judge_local(claimed: Tensor, local: Local, allowance: EntryTolerance, floor: Tensor) -> Judged:
+def judge_local(claimed: Tensor, local: LadderResult, allowance: EntryTolerance, floor: Tensor) -> Judged:
     """Judge entries (C, m) by what the ladder of steps shows: kinks by the interval of one-sided derivatives.
 
     Errors up to `floor` (C, m) may be the rounding of something that cancels in the forward.
     """
     # The scale includes the steepest slope close by, even along another input: a wrong branch would show by that.
-    scale = torch.maximum(allowance.scale, local.seen.amax(dim=0, keepdim=True))
+    scale = torch.maximum(allowance.scale, local.steepest.amax(dim=0, keepdim=True))
     if allowance.rtol > _LOW_PRECISION:  # in a row or column of zeros, low precision hides what is small elsewhere
-        silent = (allowance.beside == 0) & (local.estimate.value.abs() <= local.estimate.bar)
+        silent = (allowance.row_column_size == 0) & (local.estimate.value.abs() <= local.estimate.bar)
         scale = torch.where(silent, torch.maximum(scale, allowance.largest), scale)
     allowance = replace(allowance, scale=scale)
-    judged = judge_smooth(claimed, local.estimate, allowance, torch.maximum(allowance.zero, BAR_FACTOR * local.hidden))
+    judged = judge_smooth(
+        claimed, local.estimate, allowance, torch.maximum(allowance.zero, BAR_FACTOR * local.hidden_by_cancellation)
+    )
     zero, wrong = claimed == 0, judged.code == Code.MISMATCH
-    constant, stairs = local.idle & zero, local.stairs & zero & wrong & ~local.idle
+    constant, stairs = local.constant & zero, local.high_stair & zero & wrong & ~local.constant
     cancels = wrong & ~constant & ~stairs & ~local.kink
     cancels &= _may_cancel(claimed, judged, local, floor, allowance.order)
     bar = torch.where(cancels, judged.error, judged.bar)
@@ -84,25 +86,25 @@ def judge_local(claimed: Tensor, local: Local, allowance: EntryTolerance, floor:
             (local.kink & (outside <= allowed), Reason.BETWEEN_SLOPES),
             (at_edge, Reason.EDGE),
             (local.jump, Reason.JUMP),
-            (local.outside, Reason.NOT_FINITE),
+            (local.undefined, Reason.NOT_FINITE),
         ],
         numeric=nearest,
         bar=bar,
         error=torch.where(local.kink, outside, judged.error),
         allowed=allowed,
-        kinked=local.kink | local.jump | local.close,
+        kinked=local.kink | local.jump | local.close_kink,
         bent=local.kink,
     )
 
 
-def _may_cancel(claimed: Tensor, judged: Judged, local: Local, floor: Tensor, order: int) -> Tensor:
+def _may_cancel(claimed: Tensor, judged: Judged, local: LadderResult, floor: Tensor, order: int) -> Tensor:
     """Mask of errors that cancellation in the forward may have made, however steady the differences look.
 
     A quantity that moves in stairs of rounding, multiplied by one that moves smoothly, is smooth between the stairs,
     with a slope that is not the function's. Larger steps cross the stairs, so what they show is possible too. In a
     backward that is differentiated again, a linear dependence on the cotangent is smooth at every step.
     """
-    low, high = local.far
+    low, high = local.range_at_larger_steps
     slack = (high - low).abs() + judged.bar
     shown = (claimed >= low - slack) & (claimed <= high + slack)
     small = judged.error <= floor

@@ -9,11 +9,19 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.decide.context import JudgingContext, Reconsider, of_moves
-from gradverify.core.decide.statistics import Entries, Extremes, Places, entries_of, inside, with_extremes, worst_of
-from gradverify.core.decide.ties import Tie, Tied
+from gradverify.core.decide.context import JudgingContext, Reconsider, of_column_groups
+from gradverify.core.decide.statistics import (
+    Entries,
+    EntryIndices,
+    Extremes,
+    belongs_to,
+    entries_of,
+    with_extremes,
+    worst_of,
+)
+from gradverify.core.decide.subgradients import SubgradientResult, WrongDirection
 from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Judged, Reason, agrees, decide
-from gradverify.core.forward.sampler import places
+from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.magnitudes import any_set
 
@@ -53,8 +61,10 @@ class Comparison:
     parts: tuple[JudgedPart, ...]  # all verdicts, for `dense_entries`; empty if there are too many entries to keep
     at_least: bool = False  # wrong entries were found by a search that may have missed others
     sums: int = 0  # number of random sums compared in place of single entries
-    ties: tuple[Tie, ...] = ()  # directions in which rows at a kink are no subgradients
-    unnamed: tuple[tuple[Block, Block], ...] = ()  # (outputs, inputs) whose sums differ, without a known wrong entry
+    wrong_directions: tuple[WrongDirection, ...] = ()  # directions in which rows at a kink are no subgradients
+    blocks_without_entry: tuple[
+        tuple[Block, Block], ...
+    ] = ()  # (outputs, inputs) whose sums differ, without a known wrong entry
 
     @property
     def wrong(self) -> int:
@@ -91,7 +101,9 @@ class ComparisonBuilder:
                 self._counts[Code(code)] += int(hit.sum())
                 self._add_entries(Code(code), chosen, column_of, judged, hit)
         if judged.code.numel():
-            self._extremes = with_extremes(self._extremes, claimed, judged, of_moves(self._context.allowance, chosen))
+            self._extremes = with_extremes(
+                self._extremes, claimed, judged, of_column_groups(self._context.allowance, chosen)
+            )
         if self._size <= KEPT:
             self._parts.append(JudgedPart(column_of=column_of, claimed=claimed, judged=judged))
 
@@ -114,17 +126,17 @@ class ComparisonBuilder:
     def _add_entries(self, code: Code, chosen: Tensor, column_of: Tensor, judged: Judged, hit: Tensor) -> None:
         rows, outputs = hit.nonzero(as_tuple=True)
         inputs = column_of[rows, outputs]
-        standing = places(self._context.sampled, outputs)
+        standing = output_indices(self._context.sampled, outputs)
         for wrt in self._context.sampled.inputs:
-            in_input = inside(wrt, inputs)
+            in_input = belongs_to(wrt, inputs)
             for of in self._context.sampled.outputs:
-                in_block = in_input & inside(of, standing)
+                in_block = in_input & belongs_to(of, standing)
                 if any_set(in_block):
-                    spots = Places(
+                    spots = EntryIndices(
                         rows=rows[in_block],
                         outputs=outputs[in_block],
                         inputs=inputs[in_block],
-                        standing=standing[in_block],
+                        coordinates=standing[in_block],
                     )
                     self._merge(entries_of(self._context, code, of, wrt, chosen, judged, spots, self._keep))
 
@@ -134,7 +146,7 @@ class ComparisonBuilder:
         self._groups[key] = found if known is None else worst_of(known, found, self._keep)
 
 
-def matching(extremes: Extremes, entries: int, parts: tuple[JudgedPart, ...]) -> Comparison:
+def all_matching_comparison(extremes: Extremes, entries: int, parts: tuple[JudgedPart, ...]) -> Comparison:
     """Return the comparison of `entries` entries that all match."""
     return Comparison(
         entries=entries,
@@ -148,7 +160,7 @@ def matching(extremes: Extremes, entries: int, parts: tuple[JudgedPart, ...]) ->
     )
 
 
-def beside(rest: Comparison, matching: Comparison) -> Comparison:
+def with_matching_rest(rest: Comparison, matching: Comparison) -> Comparison:
     """Return the comparison of all entries: those in `rest`, and the others, which match."""
     limits = [limit for limit in (rest.detection_limit, matching.detection_limit) if limit is not None]
     return replace(
@@ -163,12 +175,14 @@ def beside(rest: Comparison, matching: Comparison) -> Comparison:
     )
 
 
-def summarized(context: JudgingContext, tied: Tied, settings: Settings, reconsider: Reconsider) -> Comparison:
+def compare_verdicts(
+    context: JudgingContext, tied: SubgradientResult, settings: Settings, reconsider: Reconsider
+) -> Comparison:
     """Return the comparison of all column groups, after applying `reconsider` to the verdicts."""
     builder = ComparisonBuilder(context=context, keep=settings.max_elements)
     for chosen, judged in tied.parts:
         builder.add(chosen, reconsider(context, chosen, judged))
-    return replace(builder.comparison(), ties=tied.ties)
+    return replace(builder.comparison(), wrong_directions=tied.wrong_directions)
 
 
 def dense_entries(comparison: Comparison, inputs: int, outputs: int) -> DenseEntries | None:

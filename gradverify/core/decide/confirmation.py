@@ -20,14 +20,14 @@ _SIZES = (1e-8, 1e-6, 1e-4, 1e-2)  # error relative to the largest entry: bounds
 _SAME = 0.25  # of the error: largest change of the numeric entry at smaller steps
 
 
-class Kind:
+class SizeClass:
     """State of one size class of mismatches: how many the ladder has judged, and whether it confirmed them."""
 
     def __init__(self) -> None:
         self._groups_left = _COLUMN_GROUPS
         self._refuted = False
 
-    def first(self, accused: Tensor) -> Tensor:
+    def sample(self, accused: Tensor) -> Tensor:
         """Return the mask of the mismatches (C, m) for the ladder to judge: the same outputs of some column groups."""
         rows = _random_subset(accused.any(dim=1).nonzero().squeeze(1), max(1, self._groups_left // 2))
         outputs = _random_subset(accused[rows].any(dim=0).nonzero().squeeze(1), _ENTRIES // max(1, len(rows)))
@@ -35,24 +35,24 @@ class Kind:
         sampled[place] = accused[place]
         return sampled
 
-    def learn(self, sampled: Tensor, judged: Judged) -> None:
+    def record(self, sampled: Tensor, judged: Judged) -> None:
         """Record the verdicts of the ladder on mismatches (C, m)."""
         self._groups_left -= int(sampled.any(dim=1).sum())
         self._refuted |= any_set(judged.code[sampled] != Code.MISMATCH)
 
-    def lasts(self) -> bool:
+    def all_confirmed(self) -> bool:
         """True if the ladder has confirmed all mismatches so far."""
         return not self._refuted
 
 
-class Patience:
+class ConfirmationState:
     """State of all size classes of mismatches, see `accusations`."""
 
     def __init__(self) -> None:
-        self.kinds = tuple(Kind() for _ in range(len(_SIZES) + 1))
+        self.size_classes = tuple(SizeClass() for _ in range(len(_SIZES) + 1))
 
 
-def accusations(context: JudgingContext, first: First) -> list[Tensor]:
+def clear_mismatches(context: JudgingContext, first: First) -> list[Tensor]:
     """Return the masks of clear mismatches where the function does not bend, one mask (C, m) per size class.
 
     The classes keep errors that the ladder would excuse, due to rounding inside or a slight kink, apart from the larger
@@ -65,7 +65,7 @@ def accusations(context: JudgingContext, first: First) -> list[Tensor]:
     return [clear & (size_class == number) for number in range(len(_SIZES) + 1)]
 
 
-def seen_twice(context: JudgingContext, chosen: Tensor, first: First, accused: Tensor) -> Tensor:
+def confirmed_by_smaller_steps(context: JudgingContext, chosen: Tensor, first: First, accused: Tensor) -> Tensor:
     """Mask of the mismatches (C, m) whose numeric entry is the same at smaller steps."""
     if not any_set(accused):
         return accused

@@ -9,17 +9,17 @@ from functools import cache
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.backward.vjps import Backward, reverse
-from gradverify.core.decide.tolerance import EntryTolerance, entry_scale, relative_tolerance, resolution_scale
+from gradverify.core.backward.vjps import Backward, backward_of
+from gradverify.core.decide.tolerance import EntryTolerance, relative_tolerance, resolution_scale, row_column_size
 from gradverify.core.decide.verdict import Judged
-from gradverify.core.estimate.column_groups import ColumnGroups, of_outputs
-from gradverify.core.estimate.stencil import InitialSamples, opening
+from gradverify.core.estimate.column_groups import ColumnGroups, groups_of_outputs
+from gradverify.core.estimate.stencil import InitialSamples, initial_samples
 from gradverify.core.forward import sampler
 from gradverify.core.forward.length_scales import LengthScales, scales
-from gradverify.core.forward.noise import Noise, moves_finely
+from gradverify.core.forward.noise import Noise, not_rounded_beside_one
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import Sampler, magnitudes
-from gradverify.core.forward.step_noise import lasting
+from gradverify.core.forward.step_noise import persistent_noise
 
 _UNDERFLOW = 8.0  # times the smallest number of backward's dtype: error that underflow may cause
 
@@ -34,11 +34,13 @@ class JudgingContext:
     column_groups: ColumnGroups
     claimed: Tensor  # (M, m): the claim for each output and its column in each column group
     allowance: EntryTolerance
-    loudest: Callable[[], Tensor]  # () -> (m,) lasting noise, measured once for all outputs: see `step_noise.lasting`
-    finely: Callable[[], Tensor]  # () -> (m,) bool, measured once: see `noise.moves_finely`
+    lasting_noise: Callable[
+        [], Tensor
+    ]  # () -> (m,) lasting noise, measured once for all outputs: see `step_noise.lasting`
+    changes_at_small_steps: Callable[[], Tensor]  # () -> (m,) bool, measured once: see `noise.moves_finely`
 
     @property
-    def width(self) -> int:
+    def numbers_per_sample(self) -> int:
         """Numbers in one sample: the coordinates of a point and of the outputs looked at."""
         return self.sampled.value.numel() + self.sampled.point.numel()
 
@@ -52,7 +54,7 @@ def judging_context(
     settings: Settings,
 ) -> JudgingContext:
     """Return the context for all column groups; `claimed` is (M, m)."""
-    size = size_of(claimed)
+    size = magnitude_of(claimed)
     largest = magnitudes(sampled, size.amax(dim=0)) if len(claimed) else sampled.value
     return JudgingContext(
         sampled=sampled,
@@ -61,8 +63,8 @@ def judging_context(
         column_groups=column_groups,
         claimed=claimed,
         allowance=allowance_of(sampled, lengths.step, column_groups, size, largest, settings),
-        loudest=cache(lambda: lasting(sampled, lengths)),
-        finely=cache(lambda: moves_finely(sampled, lengths)),
+        lasting_noise=cache(lambda: persistent_noise(sampled, lengths)),
+        changes_at_small_steps=cache(lambda: not_rounded_beside_one(sampled, lengths)),
     )
 
 
@@ -75,21 +77,21 @@ def allowance_of(
     """
     return EntryTolerance(
         rtol=relative_tolerance(settings.tolerances, sampled.dtypes),
-        floor=floor_of(sampled, settings),
-        beside=entry_scale(column_groups, size),
+        floor=absolute_floor(sampled, settings),
+        row_column_size=row_column_size(column_groups, size),
         scale=resolution_scale(column_groups, size, sampled.size, step),
         largest=largest.expand(size.shape[1]),
         order=sampled.problem.order,
-        coarse=sampled.coarse,
+        backward_eps=sampled.backward_eps,
     )
 
 
-def floor_of(sampled: Sampler, settings: Settings) -> float:
+def absolute_floor(sampled: Sampler, settings: Settings) -> float:
     """Return the part of the absolute tolerance that is the same for all entries."""
-    return (settings.tolerances.atol or 0.0) + _UNDERFLOW * sampled.least
+    return (settings.tolerances.atol or 0.0) + _UNDERFLOW * sampled.smallest_number
 
 
-def size_of(claimed: Tensor) -> Tensor:
+def magnitude_of(claimed: Tensor) -> Tensor:
     """Return the magnitude of the claims, 0 where they are not finite."""
     return claimed.abs().nan_to_num_(0.0, 0.0, 0.0)
 
@@ -98,9 +100,9 @@ def focused(context: JudgingContext, outputs: Tensor | slice) -> JudgingContext:
     """Return the context restricted to some of the outputs, given by index."""
     if isinstance(outputs, slice) and outputs == slice(0, context.sampled.value.numel()):
         return context
-    column_groups = of_outputs(context.column_groups, outputs)
+    column_groups = groups_of_outputs(context.column_groups, outputs)
     allowance = part_of(context.allowance, slice(None), outputs)
-    sampled, claimed = sampler.focused(context.sampled, outputs), context.claimed[:, outputs]
+    sampled, claimed = sampler.restricted_to_outputs(context.sampled, outputs), context.claimed[:, outputs]
     return replace(
         context,
         sampled=sampled,
@@ -108,14 +110,14 @@ def focused(context: JudgingContext, outputs: Tensor | slice) -> JudgingContext:
         column_groups=column_groups,
         claimed=claimed,
         allowance=allowance,
-        loudest=lambda: context.loudest()[outputs],
-        finely=lambda: context.finely()[outputs],
+        lasting_noise=lambda: context.lasting_noise()[outputs],
+        changes_at_small_steps=lambda: context.changes_at_small_steps()[outputs],
     )
 
 
-def of_moves(allowance: EntryTolerance, chosen: Tensor) -> EntryTolerance:
+def of_column_groups(allowance: EntryTolerance, chosen: Tensor) -> EntryTolerance:
     """Return the tolerances of some column groups, given in ascending order."""
-    if len(chosen) == len(allowance.beside):
+    if len(chosen) == len(allowance.row_column_size):
         return allowance
     return part_of(allowance, chosen, slice(None))
 
@@ -125,11 +127,11 @@ def part_of(allowance: EntryTolerance, column_groups: Tensor | slice, outputs: T
     return EntryTolerance(
         rtol=allowance.rtol,
         floor=allowance.floor,
-        beside=allowance.beside[column_groups, outputs],
+        row_column_size=allowance.row_column_size[column_groups, outputs],
         scale=allowance.scale[column_groups, outputs],
         largest=allowance.largest[outputs],
         order=allowance.order,
-        coarse=allowance.coarse,
+        backward_eps=allowance.backward_eps,
     )
 
 
@@ -146,14 +148,14 @@ class MeasuredProblem:
     open: Callable[[], InitialSamples]  # takes the initial samples on the first call, and returns the same afterwards
 
     @property
-    def opening(self) -> InitialSamples:
+    def initial(self) -> InitialSamples:
         """The initial samples; taken on first access."""
         return self.open()
 
     @property
     def noise(self) -> Noise:
         """A bound on each output's own error; takes the initial samples."""
-        return self.opening.noise
+        return self.initial.noise
 
     @property
     def entries(self) -> int:
@@ -164,18 +166,20 @@ class MeasuredProblem:
 def measure_problem(steady: Repeatable, settings: Settings) -> MeasuredProblem:
     """Return the measured problem; raises EvaluationError."""
     sampled, lengths = steady.sampled, scales(steady.sampled)
-    backward = reverse(steady.problem, steady.tape, settings.seed)
-    initial = cache(lambda: opening(sampled, lengths, settings.seed))
+    backward = backward_of(steady.problem, steady.tape, settings.seed)
+    initial = cache(lambda: initial_samples(sampled, lengths, settings.seed))
     return MeasuredProblem(sampled=sampled, backward=backward, lengths=lengths, open=initial)
 
 
 def focused_problem(measured: MeasuredProblem, outputs: Tensor, settings: Settings) -> MeasuredProblem:
     """Return the problem restricted to some of the outputs, given by index."""
-    sampled = sampler.focused(measured.sampled, outputs)
-    return replace(measured, sampled=sampled, open=cache(lambda: opening(sampled, measured.lengths, settings.seed)))
+    sampled = sampler.restricted_to_outputs(measured.sampled, outputs)
+    return replace(
+        measured, sampled=sampled, open=cache(lambda: initial_samples(sampled, measured.lengths, settings.seed))
+    )
 
 
-def as_judged(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
+def unchanged(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
     """Return the verdicts unchanged: the Reconsider of order 1."""
     del context, chosen
     return judged

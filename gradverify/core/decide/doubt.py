@@ -27,10 +27,12 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: EntryTo
     unsure = bar > DOUBT * own
     if not any_set(unsure):
         return doubt
-    unsure &= is_significant(own, allowance.beside)
-    negligible = own <= _NEGLIGIBLE * allowance.beside
+    unsure &= is_significant(own, allowance.row_column_size)
+    negligible = own <= _NEGLIGIBLE * allowance.row_column_size
     wide = (bar > _WIDE * own).logical_and_(negligible.logical_not())
-    neighbour = torch.where(allowance.beside > 0, allowance.beside, allowance.largest)  # for rows or columns of zeros
+    neighbour = torch.where(
+        allowance.row_column_size > 0, allowance.row_column_size, allowance.largest
+    )  # for rows or columns of zeros
     hiding = (bar > _HIDDEN * neighbour).logical_and_(negligible).logical_and_(neighbour > 0)
     return doubt.logical_or_(unsure).logical_or_(wide).logical_or_(hiding)
 
@@ -42,9 +44,9 @@ def is_resolved_beside(bar: Tensor, own: Tensor, allowance: EntryTolerance) -> T
         return resolved
     remaining = resolved.logical_not().nonzero(as_tuple=True)
     if len(remaining[0]) > _FEW * resolved.numel():
-        return _is_narrow(bar, own, allowance.beside, allowance.scale, threshold_of(allowance))
+        return _is_narrow(bar, own, allowance.row_column_size, allowance.scale, threshold_of(allowance))
     if len(remaining[0]):
-        beside, scale = allowance.beside[remaining], allowance.scale[remaining]
+        beside, scale = allowance.row_column_size[remaining], allowance.scale[remaining]
         resolved[remaining] = _is_narrow(bar[remaining], own[remaining], beside, scale, threshold_of(allowance))
     return resolved
 

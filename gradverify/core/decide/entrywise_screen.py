@@ -14,23 +14,23 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core.decide.compare import all_matching, judge_smooth
 from gradverify.core.decide.comparison import KEPT
-from gradverify.core.decide.context import allowance_of, floor_of, size_of
+from gradverify.core.decide.context import absolute_floor, allowance_of, magnitude_of
 from gradverify.core.decide.doubt import DOUBT, in_doubt
-from gradverify.core.decide.statistics import Extremes, wider, with_extremes
-from gradverify.core.decide.tolerance import EntryTolerance, relative_tolerance, share_of_rounding
+from gradverify.core.decide.statistics import Extremes, merged_extremes, with_extremes
+from gradverify.core.decide.tolerance import EntryTolerance, backward_rounding, relative_tolerance
 from gradverify.core.decide.verdict import Judged, Reason, decide, stacked
 from gradverify.core.estimate.column_groups import elementwise_groups
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.estimate.stencil_polynomial import (
-    FARTHEST,
-    OFF,
-    ROUNDED,
+    LARGEST_DEVIATION,
+    LARGEST_STEPS_FROM_ZERO,
+    POSITION_ROUNDING,
     EntrywiseSamples,
     StencilPolynomial,
-    heard,
-    missed,
+    forecast_error,
+    local_magnitude,
+    noise_bound,
     polynomial_through,
-    reach,
     slope_of,
 )
 from gradverify.core.forward import sampler
@@ -59,13 +59,13 @@ def settled(sampled: Sampler, eight: EntrywiseSamples, claimed: Tensor, length: 
     value, some = sampled.value, _pooled(sampled.value)
     pooled = polynomial_through(eight.samples[:, some])
     usual = _usual_noise(sampled, pooled, value[some])
-    relative = relative_tolerance(settings.tolerances, sampled.dtypes) + share_of_rounding(sampled.coarse)
+    relative = relative_tolerance(settings.tolerances, sampled.dtypes) + backward_rounding(sampled.backward_eps)
     kept = sampled.point.numel() * value.numel() <= KEPT
     parts = [slice(0, value.numel())] if kept else portions(value)
     last, worst = glances(eight, value, claimed[0], parts, usual, pooled if kept and some.step == 1 else None)
-    plain = [is_plain(most, relative) and not floor_of(sampled, settings) for most in worst]
+    plain = [is_plain(most, relative) and not absolute_floor(sampled, settings) for most in worst]
     found = Settled(
-        extremes=reduce(wider, [extremes_of(most, relative) for most in compress(worst, plain)], Extremes()),
+        extremes=reduce(merged_extremes, [extremes_of(most, relative) for most in compress(worst, plain)], Extremes()),
         judged=matches(last, claimed[0], relative) if kept else None,
         doubt=torch.zeros(0, dtype=torch.long, device=value.device),
         usual=usual,
@@ -73,11 +73,11 @@ def settled(sampled: Sampler, eight: EntrywiseSamples, claimed: Tensor, length: 
     )
     if all(plain):
         return found
-    largest = size_of(claimed).amax()
+    largest = magnitude_of(claimed).amax()
     column_groups = elementwise_groups(value.numel(), value.device)
     for some in compress(parts, map(not_, plain)):
-        around, own = sampler.focused(sampled, some), claimed[:, some]
-        allowance = allowance_of(around, length[some], column_groups, size_of(own), largest, settings)
+        around, own = sampler.restricted_to_outputs(sampled, some), claimed[:, some]
+        allowance = allowance_of(around, length[some], column_groups, magnitude_of(own), largest, settings)
         near = closely(around, eight.of(some), own, usual, allowance)
         found = _joined(found, replace(near, doubt=near.doubt + some.start))
     return found
@@ -89,7 +89,7 @@ def by_all(found: Sequence[Settled]) -> Settled:
         return found[0]
     judged = [each.judged for each in found if each.judged is not None]
     return Settled(
-        extremes=reduce(wider, [each.extremes for each in found]),
+        extremes=reduce(merged_extremes, [each.extremes for each in found]),
         judged=stacked(judged) if judged else None,
         doubt=torch.unique(torch.cat([each.doubt for each in found])),
         usual=max(each.usual for each in found),
@@ -159,10 +159,12 @@ def glances(
     for some in parts:
         seen, middle, mine = eight.of(some), value[some], claimed[some]
         own, series = mine.abs(), known or polynomial_through(seen.samples)
-        noise = middle.abs().mul_(usual).addcmul_(seen.step, own, value=FARTHEST * ROUNDED)  # by rounding the input
+        noise = (
+            middle.abs().mul_(usual).addcmul_(seen.step, own, value=LARGEST_STEPS_FROM_ZERO * POSITION_ROUNDING)
+        )  # by rounding the input
         slope = slope_of(series, seen.step, noise)
         error = (mine - slope.value).abs_()
-        off = missed(seen, series).div_(noise)
+        off = forecast_error(seen, series).div_(noise)
         worst += [each.amax() for each in (slope.bar, error, slope.bar / own, error / own, off)]
     return Glance(slope=slope, error=error), torch.stack(worst).view(len(parts), -1).tolist()
 
@@ -170,7 +172,7 @@ def glances(
 def is_plain(worst: Sequence[float], relative: float) -> bool:
     """Tell whether all entries agree, so that nobody could see more by looking closer; `relative` error is allowed."""
     _, _, bar, error, off = worst
-    return BAR_FACTOR * bar <= DOUBT and error <= relative and off <= OFF
+    return BAR_FACTOR * bar <= DOUBT and error <= relative and off <= LARGEST_DEVIATION
 
 
 def extremes_of(worst: Sequence[float], relative: float) -> Extremes:
@@ -187,7 +189,7 @@ def matches(seen: Glance, claimed: Tensor, relative: float) -> Judged:
 def _joined(one: Settled, other: Settled) -> Settled:
     """Return what is said of the entries of both."""
     return Settled(
-        extremes=wider(one.extremes, other.extremes),
+        extremes=merged_extremes(one.extremes, other.extremes),
         judged=None if one.judged is None else other.judged,
         doubt=torch.cat([one.doubt, other.doubt]),
         usual=one.usual,
@@ -198,16 +200,18 @@ def _joined(one: Settled, other: Settled) -> Settled:
 def _seen(sampled: Sampler, eight: EntrywiseSamples, usual: float) -> _Seen:
     """Return what the samples show of the outputs that `sampled` looks at."""
     series = polynomial_through(eight.samples)
-    moved = (series.coefficients[0] * (eight.point / eight.step)).abs_().mul_(ROUNDED)  # by rounding the input
-    near = reach(series, sampled.value)
+    moved = (
+        (series.coefficients[0] * (eight.point / eight.step)).abs_().mul_(POSITION_ROUNDING)
+    )  # by rounding the input
+    near = local_magnitude(series, sampled.value)
     quiet = torch.fmax(near * usual, rounding_of(sampled, near))
-    noise = torch.fmax(quiet, heard(series).mul_(_OWN)).add_(moved)
+    noise = torch.fmax(quiet, noise_bound(series).mul_(_OWN)).add_(moved)
     found = slope_of(series, eight.step, noise)
     return _Seen(
         slope=Estimate(value=found.value.unsqueeze(0), bar=found.bar.unsqueeze(0)),
-        off=missed(eight, series),
-        noise=noise.mul_(OFF),
-        quiet=quiet.add_(moved).mul_(OFF),
+        off=forecast_error(eight, series),
+        noise=noise.mul_(LARGEST_DEVIATION),
+        quiet=quiet.add_(moved).mul_(LARGEST_DEVIATION),
     )
 
 
@@ -222,7 +226,7 @@ def _usual_noise(sampled: Sampler, series: StencilPolynomial, value: Tensor) -> 
     Few sometimes show less than there is. Where most outputs are zero at every sample, the rest say nothing of most:
     what is heard there may be that they vary within the steps.
     """
-    size = reach(series, value)
-    share = (heard(series) / size).masked_fill_(size == 0, 0.0)
-    rounding = float(sampled.unit[0]) * max(1.0, sampled.together.rough)
+    size = local_magnitude(series, value)
+    share = (noise_bound(series) / size).masked_fill_(size == 0, 0.0)
+    rounding = float(sampled.unit[0]) * max(1.0, sampled.vectorisation.largest_difference)
     return max(rounding, float(share.nanmedian().nan_to_num(0.0, 0.0)))

@@ -18,14 +18,14 @@ from gradverify.core.estimate import richardson
 from gradverify.core.estimate.samples import (
     Estimate,
     Samples,
-    central,
+    central_differences,
     difference_noise,
     finest_noise,
-    trusted,
-    unmoved,
-    void,
+    finite_to_finest,
+    is_unchanged,
+    is_vanished,
 )
-from gradverify.core.estimate.smoothness import suspicious
+from gradverify.core.estimate.smoothness import bends_in_first_look
 from gradverify.core.estimate.stencil import Stencil
 from gradverify.core.estimate.tableau import central_tableau
 from gradverify.core.forward.noise import Noise
@@ -70,7 +70,7 @@ def _looked(context: JudgingContext, stencil: Stencil, look: Callable[[Tile], Fi
 
 def _at_a_glance(tile: Tile) -> First:
     """Look at a tile as a whole, and closely at those of its entries that are not plain."""
-    if not tile.stencil.spot.shape[1] or not is_double(tile.sampled):
+    if not tile.stencil.length_index.shape[1] or not is_double(tile.sampled):
         return _judged(tile, _by_richardson)
     judged, fine = plain_entries(tile)
     if all_set(fine):
@@ -99,7 +99,7 @@ def _by_richardson(noise: Noise, samples: Samples, level: Tensor) -> Estimate:
 
 def _by_tableau(noise: Noise, samples: Samples, level: Tensor) -> Estimate:
     del level
-    usable = trusted(central(samples), void(samples))
+    usable = finite_to_finest(central_differences(samples), is_vanished(samples))
     return central_tableau(samples, difference_noise(noise, samples), usable)
 
 
@@ -109,11 +109,11 @@ def _judged(tile: Tile, extrapolate: _Extrapolate) -> First:
     level, zero = finest_noise(noise, samples), allowance.zero
     judged = judge_smooth(claimed, extrapolate(noise, samples, level), allowance, zero)
     own = claimed.abs()
-    bends = suspicious(sampled, samples, level).logical_or_(judged.bar == torch.inf)
+    bends = bends_in_first_look(sampled, samples, level).logical_or_(judged.bar == torch.inf)
     # An output that never moved says most at the largest steps, where backward claims that it does.
     idle = (judged.numeric == 0).logical_and_(own > zero)
     if any_set(idle):
-        idle &= unmoved(sampled, samples).all(dim=1)
+        idle &= is_unchanged(sampled, samples).all(dim=1)
     return First(judged=judged, bends=bends, doubt=in_doubt(judged, bends | idle, own, allowance))
 
 

@@ -7,18 +7,25 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import is_resolved, judge_local
-from gradverify.core.decide.context import JudgingContext, of_moves
+from gradverify.core.decide.compare import is_resolved, judge_local, judge_smooth
+from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.doubt import in_doubt
-from gradverify.core.decide.unresolvable import below_cancellation_floor, drowned, heard, is_too_short_to_tell, unseen
+from gradverify.core.decide.unresolvable import (
+    below_cancellation_floor,
+    dominated_by_noise,
+    is_too_short_to_tell,
+    is_too_steep_to_refute,
+    largest_noise,
+)
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide, replaced
-from gradverify.core.estimate.column_groups import members, owned
-from gradverify.core.estimate.nonsmooth import Local, examine
-from gradverify.core.estimate.samples import BAR_FACTOR, Samples, joined, of_rows
+from gradverify.core.estimate.column_groups import members, value_of_column
+from gradverify.core.estimate.nonsmooth import LadderResult, classify_ladder
+from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate, Samples, joined, of_rows
+from gradverify.core.estimate.staircase import constant_half_width
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, fine_steps
-from gradverify.core.forward.noise import but_for_rounding
-from gradverify.core.forward.sampler import Sampler, along
+from gradverify.core.forward.noise import rounding_only
+from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.magnitudes import any_set
 
 _ALMOST_ZERO = 2.0**-30  # of each input: factor that makes it almost zero
@@ -31,15 +38,15 @@ def judge_by_ladder(context: JudgingContext, chosen: Tensor) -> Judged:
     """Return the verdicts (C, m) on column groups by the coarse part of the ladder, or in doubt by all of it."""
     samples = sample(context.sampled, context.column_groups, chosen, coarse_steps(context.lengths))
     judged, local = _judged_with_noise(context, samples, None)
-    in_doubt = ~_agrees_beyond_doubt(context, chosen, judged) | drowned(
-        context.sampled, heard(context.noise, local), samples
+    in_doubt = ~_agrees_beyond_doubt(context, chosen, judged) | dominated_by_noise(
+        context.sampled, largest_noise(context.noise, local), samples
     )
     rows = in_doubt.any(dim=1).nonzero().squeeze(1)
     if not len(rows):
         return judged
     finer = fine_steps(context.lengths, members(context.column_groups, chosen[rows])[0])
     samples = joined(of_rows(samples, rows), sample(context.sampled, context.column_groups, chosen[rows], finer))
-    again, _ = _judged_with_noise(context, samples, local.height[rows])
+    again, _ = _judged_with_noise(context, samples, local.stair_height[rows])
     outputs = torch.arange(context.sampled.value.numel(), device=chosen.device)
     return replaced(judged, torch.ones_like(judged.kinked), rows, outputs, again)
 
@@ -49,27 +56,46 @@ def _agrees_beyond_doubt(context: JudgingContext, chosen: Tensor, judged: Judged
 
     An entry that only agrees because its error bar is wide, beside the steep slopes at the largest steps, is not one.
     """
-    allowance, claimed = of_moves(context.allowance, chosen), context.claimed[chosen]
+    allowance, claimed = of_column_groups(context.allowance, chosen), context.claimed[chosen]
     doubt = in_doubt(judged, torch.zeros_like(judged.kinked), claimed.abs(), allowance)
     return ~doubt & is_resolved(judged.bar, claimed.abs(), allowance)
 
 
-def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor | None) -> tuple[Judged, Local]:
+def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor | None) -> tuple[Judged, LadderResult]:
     """Return the verdicts and the ladder result for these samples.
 
     If noise cannot be distinguished from a kink far away, a claim that agrees with either is no mismatch.
     """
-    own = owned(context.column_groups, samples.chosen, context.lengths.own)
-    local = examine(context.sampled, context.noise, samples, own, height)
+    own = value_of_column(context.column_groups, samples.chosen, context.lengths.own)
+    local = classify_ladder(context.sampled, context.noise, samples, own, height)
     judged = _verdicts_by(context, samples, local)
-    unclear = (context.noise.loud > context.noise.level) & local.unsteady & (judged.code == Code.MISMATCH)
+    unclear = (context.noise.upper_level > context.noise.level) & local.unsteady & (judged.code == Code.MISMATCH)
     if any_set(unclear):
-        largest_noise = replace(context.noise, level=context.noise.loud)
-        other = _verdicts_by(context, samples, examine(context.sampled, largest_noise, samples, own, height))
+        largest_noise = replace(context.noise, level=context.noise.upper_level)
+        other = _verdicts_by(context, samples, classify_ladder(context.sampled, largest_noise, samples, own, height))
         grid = torch.arange(len(unclear), device=unclear.device), torch.arange(unclear.shape[1], device=unclear.device)
-        unsure = (other.code == Code.MATCH) & ~context.noise.lasting
+        unsure = (other.code == Code.MATCH) & ~context.noise.persistent
         judged = replaced(judged, unclear, *grid, decide(other, [(unsure, Reason.NOISE_OR_KINK)]))
-    return _by_finer_steps(context, samples, height, judged), local
+    return _on_level_ground(context, samples, local, _by_finer_steps(context, samples, height, judged)), local
+
+
+def _on_level_ground(context: JudgingContext, samples: Samples, local: LadderResult, judged: Judged) -> Judged:
+    """Accept claims of zero if the output is bitwise constant around the point, up to jumps that are no stairs.
+
+    Stairs of rounding have a slope on average, so their height counts as noise.
+    """
+    claimed = context.claimed[samples.chosen]
+    candidates = local.high_stair & (claimed == 0) & (judged.code != Code.MATCH)
+    if not any_set(candidates):
+        return judged
+    width = constant_half_width(context.sampled, samples)
+    allowance = of_column_groups(context.allowance, samples.chosen)
+    constant = Estimate(value=torch.zeros_like(claimed), bar=NOISE_FACTOR * context.noise.level / width)
+    grid = (
+        torch.arange(len(candidates), device=candidates.device),
+        torch.arange(candidates.shape[1], device=candidates.device),
+    )
+    return replaced(judged, candidates & (width > 0), *grid, judge_smooth(claimed, constant, allowance, allowance.zero))
 
 
 def _by_finer_steps(context: JudgingContext, samples: Samples, height: Tensor | None, judged: Judged) -> Judged:
@@ -81,33 +107,33 @@ def _by_finer_steps(context: JudgingContext, samples: Samples, height: Tensor | 
     accused = (judged.code == Code.MISMATCH) & (context.noise.level > _ABOVE_ROUNDING * context.noise.rounding)
     if not any_set(accused):
         return judged
-    rounding_only = but_for_rounding(context.noise, context.sampled)
-    own = owned(context.column_groups, samples.chosen, context.lengths.own)
-    other = _verdicts_by(context, samples, examine(context.sampled, rounding_only, samples, own, height))
+    noise = rounding_only(context.noise, context.sampled)
+    own = value_of_column(context.column_groups, samples.chosen, context.lengths.own)
+    other = _verdicts_by(context, samples, classify_ladder(context.sampled, noise, samples, own, height))
     difference = (other.numeric - judged.numeric).abs()
     definite = BAR_FACTOR * other.bar <= _DEFINITE * torch.minimum(difference, other.numeric.abs())
     agrees = (other.code == Code.MATCH) | ((other.code == Code.UNDETERMINED) & (other.error <= other.allowed))
     definite &= accused & (agrees | (other.code == Code.MISMATCH)) & ~other.bent
     grid = torch.arange(len(definite), device=definite.device), torch.arange(definite.shape[1], device=definite.device)
-    if context.sampled.narrow():
+    if context.sampled.rounding_eps():
         other = decide(other, [(other.code == Code.MATCH, Reason.RIPPLE)])
     return replaced(judged, definite, *grid, other)
 
 
 def _is_always_infinite(sampled: Sampler) -> Tensor:
     """Mask of outputs that are the same infinity if all inputs are almost zero, and zero, like a fill value; (m,)."""
-    almost_zero, zero = (along(sampled, -part * sampled.point) for part in (1 - _ALMOST_ZERO, 1.0))
+    almost_zero, zero = (outputs_near(sampled, -part * sampled.point) for part in (1 - _ALMOST_ZERO, 1.0))
     return sampled.value.isinf() & (almost_zero == sampled.value) & (zero == sampled.value)
 
 
-def _verdicts_by(context: JudgingContext, samples: Samples, local: Local) -> Judged:
+def _verdicts_by(context: JudgingContext, samples: Samples, local: LadderResult) -> Judged:
     """Return the verdicts by a ladder result; errors due to cancellation or lack of resolution are excused."""
-    claimed, allowance = context.claimed[samples.chosen], of_moves(context.allowance, samples.chosen)
+    claimed, allowance = context.claimed[samples.chosen], of_column_groups(context.allowance, samples.chosen)
     judged = judge_local(claimed, local, allowance, torch.zeros_like(claimed))
-    floor = below_cancellation_floor(context, samples.chosen, judged, local.seen)
+    floor = below_cancellation_floor(context, samples.chosen, judged, local.steepest)
     if floor is not None:
         judged = judge_local(claimed, local, allowance, floor)
-    fill_values = (judged.code == Code.UNDEFINED) & local.idle & (claimed == 0)
+    fill_values = (judged.code == Code.UNDEFINED) & local.constant & (claimed == 0)
     if any_set(fill_values):
         fill_values &= _is_always_infinite(context.sampled)
         judged = decide(judged, [(fill_values, Reason.MASKED)])
@@ -117,6 +143,8 @@ def _verdicts_by(context: JudgingContext, samples: Samples, local: Local) -> Jud
     too_short = (
         wrong & (judged.numeric.abs() <= judged.bar) & is_too_short_to_tell(context, samples, claimed, local.scatter)
     )
-    wrong &= ~local.idle & unseen(context.sampled, heard(context.noise, local), samples, claimed, judged.numeric)
+    wrong &= ~local.constant & is_too_steep_to_refute(
+        context.sampled, largest_noise(context.noise, local), samples, claimed, judged.numeric
+    )
     bar = torch.where(too_short, torch.maximum(judged.bar, judged.error), judged.bar)
     return decide(judged, [(wrong, Reason.TOO_STEEP), (too_short, Reason.SHORT_STRETCH)], bar=bar)

@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext
-from gradverify.core.estimate.column_groups import of_columns
-from gradverify.core.estimate.nearby_gradients import DISTANCE, STEP, slopes
+from gradverify.core.estimate.column_groups import spread_to_entries
+from gradverify.core.estimate.nearby_gradients import DISTANCE, STEP, directional_derivatives_at
 from gradverify.core.forward.length_scales import own_or_shared
-from gradverify.core.model.generators import scattered
+from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
 
 _DIRECTIONS = 3  # random directions, besides those of all kinked coordinates and of all coordinates
 _ALL = 1  # index of the direction of all coordinates
 _PIECES = 8  # nearby points at which derivatives are taken
-ALIKE = 1e-4  # of the sum of the terms: derivatives of pieces that differ by less are the same
-CLEARLY = 30.0  # times the tolerated difference between pieces: a claim off by more belongs to no piece
-AUDIBLE = 8.0  # times the noise: least significant difference
+SAME_DERIVATIVE = 1e-4  # of the sum of the terms: derivatives of pieces that differ by less are the same
+CLEARLY_WRONG = 30.0  # times the tolerated difference between pieces: a claim off by more belongs to no piece
+ABOVE_NOISE = 8.0  # times the noise: least significant difference
 _SMALL = 1e-6  # of the row's steepest slope: smaller claims are negligible
 _GROUPS = 4  # groups of rows without a common input that are examined
 
@@ -29,13 +29,13 @@ _GROUPS = 4  # groups of rows without a common input that are examined
 class Row:
     """An output with several inputs, some of them at a kink, and the direction in which its claim may be wrong."""
 
-    number: int  # index among the rows examined
+    index: int  # index among the rows examined
     chosen: Tensor  # (k,) column groups of its entries along the direction
     inputs: Tensor  # (k,) coordinates
     kinked: Tensor  # (k,) which entries are at a kink
     direction: Tensor  # (k,) displacement of the inputs; the largest entry is 1
     length: float  # smallest length scale of the inputs
-    least: float  # derivatives along the direction that are smaller are negligible
+    negligible: float  # derivatives along the direction that are smaller are negligible
 
 
 def suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) -> Iterator[Row]:
@@ -45,10 +45,10 @@ def suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) -
     at_kink[near.column_groups.column_of[kinked]] = True
     present[near.column_groups.column_of[near.column_groups.column_of >= 0]] = True
     directions = [torch.where(coordinates, length[coordinates].min(), 0.0) for coordinates in (at_kink, present)]
-    directions += [torch.where(at_kink, scattered(length, generator), 0.0) for _ in range(_DIRECTIONS)]
-    half = [DISTANCE * scattered(length, generator) for _ in range(_PIECES // 2)]
+    directions += [torch.where(at_kink, random_magnitudes(length, generator), 0.0) for _ in range(_DIRECTIONS)]
+    half = [DISTANCE * random_magnitudes(length, generator) for _ in range(_PIECES // 2)]
     nearby = [*half, *(-place for place in half)]  # opposite points: both sides of a kink in a sum of inputs
-    found = slopes(near.sampled, nearby, directions).permute(2, 0, 1)  # (rows, pieces, directions)
+    found = directional_derivatives_at(near.sampled, nearby, directions).permute(2, 0, 1)  # (rows, pieces, directions)
     claimed = torch.stack([_terms(near, direction).sum(dim=0) for direction in directions], dim=1)
     sizes = torch.stack([_terms(near, direction).abs().sum(dim=0) for direction in directions], dim=1)
     steepest, reach = found.abs().amax(dim=1), torch.stack([direction.abs().amax() for direction in directions])
@@ -56,17 +56,19 @@ def suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) -
     size = torch.maximum(sizes, steepest).maximum(least.unsqueeze(1) * reach).clamp(min=torch.finfo(torch.float64).tiny)
     noise = (near.noise.level.unsqueeze(1) / (STEP * size)).amax(dim=1)
     usable = torch.isfinite(found).flatten(1).all(dim=1) & torch.isfinite(claimed).all(dim=1) & torch.isfinite(noise)
-    same = ALIKE + AUDIBLE * torch.where(usable, noise, 0.0)
+    same = SAME_DERIVATIVE + ABOVE_NOISE * torch.where(usable, noise, 0.0)
     found = torch.where(usable[:, None, None], found / size.unsqueeze(1), 0.0)
     error = torch.where(usable.unsqueeze(1), claimed / size - found.mean(dim=1), 0.0)
     centred = found - found.mean(dim=1, keepdim=True)
-    same_and_wrong = (centred.abs().amax(dim=1) <= same.unsqueeze(1)) & (error.abs() > CLEARLY * same.unsqueeze(1))
+    same_and_wrong = (centred.abs().amax(dim=1) <= same.unsqueeze(1)) & (
+        error.abs() > CLEARLY_WRONG * same.unsqueeze(1)
+    )
     weights = _combined(centred, error, same)
     for number in (_ALL, 0):
         weights[same_and_wrong[:, number]] = 0.0
         weights[same_and_wrong[:, number], number] = error[same_and_wrong[:, number], number]
     misfit = weights.norm(dim=1)
-    wrong = (misfit > CLEARLY * same).nonzero().squeeze(1)
+    wrong = (misfit > CLEARLY_WRONG * same).nonzero().squeeze(1)
     for number in wrong[misfit[wrong].argsort(descending=True, stable=True)].tolist():
         concerned = kinked[:, number] if weights[number, _ALL] == 0 else near.column_groups.column_of[:, number] >= 0
         chosen = concerned.nonzero().squeeze(1)
@@ -75,13 +77,13 @@ def suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) -
         largest = direction[direction.abs().argmax()]
         if float(largest) != 0:
             yield Row(
-                number=number,
+                index=number,
                 chosen=chosen,
                 inputs=inputs,
                 kinked=kinked[chosen, number],
                 direction=direction / largest,
                 length=float(length[inputs].min()),
-                least=float(least[number]),
+                negligible=float(least[number]),
             )
 
 
@@ -100,7 +102,7 @@ def _combined(centred: Tensor, error: Tensor, same: Tensor) -> Tensor:
     return weights
 
 
-def groups(near: JudgingContext, rows: Sequence[Row]) -> Iterator[list[Row]]:
+def disjoint_groups(near: JudgingContext, rows: Sequence[Row]) -> Iterator[list[Row]]:
     """Yield groups of rows without a common input, formed greedily; at most a few groups."""
     left = list(rows)
     for _ in range(_GROUPS):
@@ -108,7 +110,7 @@ def groups(near: JudgingContext, rows: Sequence[Row]) -> Iterator[list[Row]]:
         group: list[Row] = []
         rest: list[Row] = []
         for row in left:
-            column_of = near.column_groups.column_of[:, row.number]
+            column_of = near.column_groups.column_of[:, row.index]
             reach = column_of[column_of >= 0]
             if any_set(taken[reach]):
                 rest.append(row)
@@ -122,4 +124,4 @@ def groups(near: JudgingContext, rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 def _terms(near: JudgingContext, direction: Tensor) -> Tensor:
     """Return the claims times the direction: their sum over M is the claimed derivative of each row; (M, m)."""
-    return near.claimed * of_columns(near.column_groups, direction)
+    return near.claimed * spread_to_entries(near.column_groups, direction)

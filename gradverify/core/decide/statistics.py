@@ -39,23 +39,30 @@ class Entries:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class EntryIndices:
     """Indices of entries, each (k,)."""
 
     rows: Tensor  # index of the column group in the judged chunk
     outputs: Tensor  # index of the output among those looked at
     inputs: Tensor  # input coordinate
-    standing: Tensor  # output coordinate
+    coordinates: Tensor  # output coordinate
 
 
 def entries_of(
-    context: JudgingContext, code: Code, of: Block, wrt: Block, chosen: Tensor, judged: Judged, spots: Places, keep: int
+    context: JudgingContext,
+    code: Code,
+    of: Block,
+    wrt: Block,
+    chosen: Tensor,
+    judged: Judged,
+    spots: EntryIndices,
+    keep: int,
 ) -> Entries:
     """Return the entries of one block at these indices, all with verdict `code`; keeps the `keep` worst."""
     index = (spots.rows, spots.outputs)
     worst = _badness(judged.error[index], judged.allowed[index]).argsort(descending=True, stable=True)[:keep]
     rows, outputs, inputs = spots.rows[worst], spots.outputs[worst], spots.inputs[worst]
-    in_output, in_input = ((spots.standing - of.start) // of.step, (spots.inputs - wrt.start) // wrt.step)
+    in_output, in_input = ((spots.coordinates - of.start) // of.step, (spots.inputs - wrt.start) // wrt.step)
     return Entries(
         code=code,
         of=of,
@@ -63,7 +70,7 @@ def entries_of(
         total=len(spots.rows),
         outputs=torch.unique(in_output),
         inputs=torch.unique(in_input),
-        output=(spots.standing[worst] - of.start) // of.step,
+        output=(spots.coordinates[worst] - of.start) // of.step,
         input=(inputs - wrt.start) // wrt.step,
         value=context.sampled.point[inputs],
         analytic=context.claimed[chosen[rows], outputs],
@@ -90,7 +97,7 @@ def worst_of(known: Entries, found: Entries, keep: int) -> Entries:
     )
 
 
-def inside(block: Block, coordinates: Tensor) -> Tensor:
+def belongs_to(block: Block, coordinates: Tensor) -> Tensor:
     """Mask of coordinates (k,) that belong to a block; (k,)."""
     return (coordinates >= block.start) & (coordinates < block.stop) & ((coordinates - block.start) % block.step == 0)
 
@@ -115,12 +122,12 @@ def with_extremes(known: Extremes, claimed: Tensor, judged: Judged, allowance: E
     agreed, high = agrees(judged), rows_at_once(claimed)
     for top in range(0, len(claimed), high):
         rows = slice(top, top + high)
-        found = _extremes_of(claimed[rows], of_rows(judged, rows), allowance.beside[rows], agreed=agreed)
-        known = wider(known, found)
+        found = _extremes_of(claimed[rows], of_rows(judged, rows), allowance.row_column_size[rows], agreed=agreed)
+        known = merged_extremes(known, found)
     return known
 
 
-def wider(one: Extremes, other: Extremes) -> Extremes:
+def merged_extremes(one: Extremes, other: Extremes) -> Extremes:
     """Return the extremes of both sets of entries."""
     return Extremes(
         error=max(one.error, other.error),

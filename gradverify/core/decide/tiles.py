@@ -9,13 +9,19 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.compare import all_matching
-from gradverify.core.decide.context import JudgingContext, of_moves, part_of
+from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
 from gradverify.core.decide.doubt import is_resolved_beside
 from gradverify.core.decide.tolerance import ROUNDING, EntryTolerance
 from gradverify.core.decide.verdict import Judged
 from gradverify.core.estimate.samples import Samples
 from gradverify.core.estimate.stencil import Stencil, first_steps, samples_of
-from gradverify.core.estimate.stencil_polynomial import FARTHEST, ROUNDED, bends, polynomial_through, slope_of
+from gradverify.core.estimate.stencil_polynomial import (
+    LARGEST_STEPS_FROM_ZERO,
+    POSITION_ROUNDING,
+    bends_sharply,
+    polynomial_through,
+    slope_of,
+)
 from gradverify.core.forward import sampler
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler
@@ -47,7 +53,7 @@ def claims_on(context: JudgingContext, stencil: Stencil) -> Tensor:
 
 def tiles(context: JudgingContext, stencil: Stencil) -> Iterator[Tile]:
     """Yield all entries of the moves walked."""
-    claimed, allowance = claims_on(context, stencil), of_moves(context.allowance, stencil.chosen)
+    claimed, allowance = claims_on(context, stencil), of_column_groups(context.allowance, stencil.chosen)
     moves, width = claimed.shape
     wide = min(max(1, width), portion(claimed))
     high = max(1, portion(claimed) // wide)
@@ -70,9 +76,9 @@ def tiles(context: JudgingContext, stencil: Stencil) -> Iterator[Tile]:
 def narrowed(tile: Tile, rows: Tensor, outputs: Tensor) -> Tile:
     """Return a tile of some of its moves and some of its outputs, given by their numbers in it."""
     stencil, every = tile.stencil, slice(None)
-    own = stencil.spot[tile.rows][rows]
+    own = stencil.length_index[tile.rows][rows]
     return Tile(
-        sampled=sampler.focused(tile.sampled, outputs),
+        sampled=sampler.restricted_to_outputs(tile.sampled, outputs),
         noise=tile.noise.of(outputs),
         claimed=tile.claimed[rows][:, outputs],
         allowance=part_of(part_of(tile.allowance, rows, every), every, outputs),
@@ -80,7 +86,7 @@ def narrowed(tile: Tile, rows: Tensor, outputs: Tensor) -> Tile:
             chosen=stencil.chosen[tile.rows][rows],
             steps=stencil.steps,
             lengths=stencil.lengths,
-            spot=own if own.shape[1] == 1 else own[:, tile.outputs][:, outputs],
+            length_index=own if own.shape[1] == 1 else own[:, tile.outputs][:, outputs],
             values=stencil.values[:, tile.rows, tile.outputs][:, rows][:, :, outputs],
         ),
         rows=every,
@@ -93,11 +99,11 @@ def plain_entries(tile: Tile) -> tuple[Judged, Tensor]:
     sampled, claimed = tile.sampled, tile.claimed
     step = first_steps(sampled, tile.stencil, tile.rows, tile.outputs)
     series = polynomial_through(tile.stencil.values[:, tile.rows, tile.outputs] - sampled.value)
-    noise = torch.addcmul(tile.noise.level, series.coefficients[:2].abs().sum(dim=0), tile.noise.share)
-    bent, own = bends(series, noise), claimed.abs()
-    slope = slope_of(series, step, noise.addcmul_(step, own, value=FARTHEST * ROUNDED))
+    noise = torch.addcmul(tile.noise.level, series.coefficients[:2].abs().sum(dim=0), tile.noise.relative_level)
+    bent, own = bends_sharply(series, noise), claimed.abs()
+    slope = slope_of(series, step, noise.addcmul_(step, own, value=LARGEST_STEPS_FROM_ZERO * POSITION_ROUNDING))
     error = (claimed - slope.value).abs_()
-    fine = error <= torch.add(slope.bar, tile.allowance.beside, alpha=ROUNDING)
+    fine = error <= torch.add(slope.bar, tile.allowance.row_column_size, alpha=ROUNDING)
     fine.logical_and_(is_resolved_beside(slope.bar, own, tile.allowance)).logical_and_(bent.logical_not_())
     return all_matching(slope, error, own.mul_(tile.allowance.rtol)), fine
 
@@ -106,4 +112,4 @@ def _looking_at(context: JudgingContext, outputs: slice) -> tuple[Sampler, Noise
     """Return the forward and its noise for some of the outputs."""
     if outputs == slice(0, context.sampled.value.numel()):
         return context.sampled, context.noise
-    return sampler.focused(context.sampled, outputs), context.noise.of(outputs)
+    return sampler.restricted_to_outputs(context.sampled, outputs), context.noise.of(outputs)

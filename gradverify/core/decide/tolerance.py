@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Tolerances
-from gradverify.core.estimate.column_groups import ColumnGroups, largest_by_column, owned
+from gradverify.core.estimate.column_groups import ColumnGroups, largest_by_column, value_of_column
 
 _RESOLVED = 1e-3  # of its scale: an entry with a larger error bar, times BAR_FACTOR, is not judged
 NEGLIGIBLE = 1e-6  # of |f|/|x|: smaller derivatives are negligible
@@ -25,24 +25,24 @@ class EntryTolerance:
 
     rtol: float
     floor: float  # the part of atol that is the same for all entries
-    beside: Tensor  # (C, m) the smaller of the largest claims in the entry's row and in its column
+    row_column_size: Tensor  # (C, m) the smaller of the largest claims in the entry's row and in its column
     scale: Tensor  # (C, m) magnitude that an error bar is compared with, if larger than the entry
     largest: Tensor  # (m,) largest claim for each output tensor; error bars at an edge are compared with it
     order: int  # of the derivative: 2 where the forward is a vjp
-    coarse: float = 0.0  # eps of backward's dtype if it is coarser than the sampled forward's, else 0
+    backward_eps: float = 0.0  # eps of backward's dtype if it is coarser than the sampled forward's, else 0
 
     @property
     def atol(self) -> Tensor:
         """Absolute tolerance: rounding in backward plus `floor`; (C, m)."""
-        return (share_of_rounding(self.coarse) * self.beside).add_(self.floor)
+        return (backward_rounding(self.backward_eps) * self.row_column_size).add_(self.floor)
 
     @property
     def zero(self) -> Tensor:
         """Absolute tolerance where the derivative is zero: a small part of the row and column; (C, m)."""
-        return max(ZERO, _LOW_PRECISION_UNITS * self.coarse) * self.beside
+        return max(ZERO, _LOW_PRECISION_UNITS * self.backward_eps) * self.row_column_size
 
 
-def share_of_rounding(coarse: float) -> float:
+def backward_rounding(coarse: float) -> float:
     """Return the rounding error of backward relative to the row and column; `coarse` as in `EntryTolerance`."""
     return max(ROUNDING, _LOW_PRECISION_UNITS * coarse)
 
@@ -55,12 +55,13 @@ def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) ->
     return max((_RTOL[dtype] for dtype in real if dtype in _RTOL), default=_RTOL[torch.float64])
 
 
-def entry_scale(column_groups: ColumnGroups, size: Tensor) -> Tensor:
+def row_column_size(column_groups: ColumnGroups, size: Tensor) -> Tensor:
     """Return the smaller of the row's and the column's largest magnitude, (M, m); `size` (M, m) is |claimed|."""
     if not size.numel():
         return size
     return torch.minimum(
-        size.amax(dim=0, keepdim=True), owned(column_groups, slice(None), largest_by_column(column_groups, size))
+        size.amax(dim=0, keepdim=True),
+        value_of_column(column_groups, slice(None), largest_by_column(column_groups, size)),
     )
 
 
@@ -72,7 +73,7 @@ def resolution_scale(column_groups: ColumnGroups, size: Tensor, value: Tensor, l
     """
     if not size.numel():
         return size
-    lengths = owned(column_groups, slice(None), length)
+    lengths = value_of_column(column_groups, slice(None), length)
     return torch.maximum((size * lengths).amax(dim=0), NEGLIGIBLE * value).unsqueeze(0) / lengths
 
 

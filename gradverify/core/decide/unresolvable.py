@@ -7,14 +7,14 @@ from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.verdict import Code, Judged
-from gradverify.core.estimate.column_groups import owned
-from gradverify.core.estimate.nonsmooth import Local
-from gradverify.core.estimate.samples import Samples, central, to_the_end, unmoved, void
-from gradverify.core.estimate.smoothness import largest_moves
+from gradverify.core.estimate.column_groups import value_of_column
+from gradverify.core.estimate.nonsmooth import LadderResult
+from gradverify.core.estimate.samples import Samples, central_differences, is_unchanged, is_vanished, set_to_finest
+from gradverify.core.estimate.smoothness import largest_changes
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.noise import Noise
-from gradverify.core.forward.sampler import Sampler, along
-from gradverify.core.model.generators import scattered
+from gradverify.core.forward.sampler import Sampler, outputs_near
+from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
 
 _UNITS, _UNITS_OF_BACKWARD = 128.0, 16384.0  # units of rounding that cancellation may leave, at orders 1 and 2
@@ -47,10 +47,12 @@ def below_cancellation_floor(context: JudgingContext, chosen: Tensor, judged: Ju
     cancellation, saturation = _cancellation_error(context, chosen), _saturation_error(context, chosen, seen)
     if not any_set(wrong & (judged.error <= torch.maximum(cancellation, saturation))):
         return None
-    noise = context.loudest()
+    noise = context.lasting_noise()
     cancellation = torch.minimum(
         cancellation,
-        _cancellation_units(context) * noise / owned(context.column_groups, chosen, own_or_shared(context.lengths)),
+        _cancellation_units(context)
+        * noise
+        / value_of_column(context.column_groups, chosen, own_or_shared(context.lengths)),
     )
     return torch.maximum(cancellation, saturation)
 
@@ -60,38 +62,40 @@ def is_too_short_to_tell(context: JudgingContext, samples: Samples, claimed: Ten
 
     `scatter` (C, m) is the noise in the samples of each column group.
     """
-    sampled, vanished = context.sampled, void(samples)
-    tail = to_the_end(unmoved(sampled, samples) | vanished) & ~vanished
+    sampled, vanished = context.sampled, is_vanished(samples)
+    tail = set_to_finest(is_unchanged(sampled, samples) | vanished) & ~vanished
     longest = torch.where(tail, torch.maximum(samples.forth, samples.back), 0.0).amax(dim=1)
     rise, constant = claimed.abs() * longest, tail.any(dim=1)
-    stair = sampled.stair() if any_set(constant) and sampled.narrow() else 0.0
+    stair = sampled.rounding_size() if any_set(constant) and sampled.rounding_eps() else 0.0
     short = constant & (rise <= _STRETCH_UNITS * sampled.unit * sampled.size.clamp(min=1.0))
     coarse = constant & (rise <= stair)
     if not any_set(short | coarse):
         return short
-    candidates = coarse | (short & (~context.finely() | (rise <= scatter.amax(dim=0))))
+    candidates = coarse | (short & (~context.changes_at_small_steps() | (rise <= scatter.amax(dim=0))))
     return candidates & ~_contradicted(context, samples, claimed, scatter, stair) if any_set(candidates) else candidates
 
 
-def heard(noise: Noise, local: Local) -> Tensor:
+def largest_noise(noise: Noise, local: LadderResult) -> Tensor:
     """Return the larger of the measured noise and the scatter of the samples; (C, m)."""
-    return torch.maximum(noise.loud, local.scatter)
+    return torch.maximum(noise.upper_level, local.scatter)
 
 
-def drowned(sampled: Sampler, noise: Tensor, samples: Samples) -> Tensor:
+def dominated_by_noise(sampled: Sampler, noise: Tensor, samples: Samples) -> Tensor:
     """Mask of outputs that change by hardly more than this noise, which may be variation of the function; (C, m)."""
     change = _observed_change(sampled, samples)
     return _may_be_variation(sampled, noise) & (change > 0) & (change <= _DOMINATED * noise)
 
 
-def unseen(sampled: Sampler, noise: Tensor, samples: Samples, claimed: Tensor, numeric: Tensor) -> Tensor:
+def is_too_steep_to_refute(
+    sampled: Sampler, noise: Tensor, samples: Samples, claimed: Tensor, numeric: Tensor
+) -> Tensor:
     """Mask of claims too steep to refute by a flatter slope: the noise may be variation of the function; all (C, m)."""
     high_noise, change = _may_be_variation(sampled, noise), _observed_change(sampled, samples)
     rise = claimed.unsqueeze(1) * samples.forth
     steep = (rise[:, 0].abs() > _TOO_STEEP * change) & (numeric.abs() < _FLATTER * claimed.abs())
-    fine = (rise.abs() <= _WITHIN_NOISE * torch.fmin(noise, change).unsqueeze(1)) & ~void(samples)
+    fine = (rise.abs() <= _WITHIN_NOISE * torch.fmin(noise, change).unsqueeze(1)) & ~is_vanished(samples)
     significant = rise.abs() > _SIGNIFICANT_UNITS * sampled.unit * sampled.value.abs()
-    agrees = (central(samples) - claimed.unsqueeze(1)).abs() <= _AGREES * claimed.abs().unsqueeze(1)
+    agrees = (central_differences(samples) - claimed.unsqueeze(1)).abs() <= _AGREES * claimed.abs().unsqueeze(1)
     supports = fine & significant & agrees
     twice = (supports[:, 1:] & supports[:, :-1]).any(dim=1)
     return high_noise & steep & (twice | (fine.sum(dim=1) < _FEW_STEPS))
@@ -105,7 +109,7 @@ def _cancellation_error(context: JudgingContext, chosen: Tensor) -> Tensor:
     for block in sampled.inputs:
         sizes = inputs[block.coordinates]
         largest[block.coordinates] = sizes.max() if any_set(sizes > 0) else 1.0
-    share = sampled.size.unsqueeze(0) / owned(context.column_groups, chosen, largest)
+    share = sampled.size.unsqueeze(0) / value_of_column(context.column_groups, chosen, largest)
     # |f| < u²·|x|: cancellation of the inputs cannot produce an output this small.
     tiny = (share > 0) & (share < sampled.unit.square())
     return _cancellation_units(context) * sampled.unit * torch.where(tiny, share, share.clamp(min=1.0))
@@ -115,15 +119,19 @@ def _saturation_error(context: JudgingContext, chosen: Tensor, seen: Tensor) -> 
     """Return the rounding error of a saturated backward, relative to the steepest slope; 0 at order 1; (C, m)."""
     if context.sampled.problem.order == 1:
         return torch.zeros_like(seen)
-    steepest = _largest_change(context) / owned(context.column_groups, chosen, own_or_shared(context.lengths))
+    steepest = _largest_change(context) / value_of_column(context.column_groups, chosen, own_or_shared(context.lengths))
     return _UNITS_OF_SLOPE * context.sampled.unit * torch.maximum(seen, steepest)
 
 
 def _largest_change(context: JudgingContext) -> Tensor:
     """Return the largest change of each output if all inputs shrink or are displaced at random; (m,)."""
     generator, length = torch.Generator().manual_seed(0), own_or_shared(context.lengths)
-    displacements = [-part * context.sampled.point for part in _PARTS] + [scattered(length, generator) for _ in _PARTS]
-    changes = torch.stack([(along(context.sampled, place) - context.sampled.value).abs() for place in displacements])
+    displacements = [-part * context.sampled.point for part in _PARTS] + [
+        random_magnitudes(length, generator) for _ in _PARTS
+    ]
+    changes = torch.stack(
+        [(outputs_near(context.sampled, place) - context.sampled.value).abs() for place in displacements]
+    )
     return changes.nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
 
 
@@ -137,8 +145,8 @@ def _contradicted(context: JudgingContext, samples: Samples, claimed: Tensor, sc
     sampled, slope = context.sampled, claimed.unsqueeze(1)
     rounded = (sampled.unit * sampled.size.clamp(min=1.0)).clamp(min=stair)
     threshold = torch.maximum(_SIGNIFICANT * rounded, _SIGNIFICANT * scatter)
-    significant = (slope.abs() * samples.forth > threshold.unsqueeze(1)) & ~void(samples)
-    contradicts = (central(samples) - slope).abs() > _CONTRADICTS * slope.abs()
+    significant = (slope.abs() * samples.forth > threshold.unsqueeze(1)) & ~is_vanished(samples)
+    contradicts = (central_differences(samples) - slope).abs() > _CONTRADICTS * slope.abs()
     return ((significant & contradicts).sum(dim=1) >= _CONTRADICTIONS) & ~(significant & ~contradicts).any(dim=1)
 
 
@@ -149,4 +157,4 @@ def _may_be_variation(sampled: Sampler, noise: Tensor) -> Tensor:
 
 def _observed_change(sampled: Sampler, samples: Samples) -> Tensor:
     """Return the largest observed change of each output, (C, m)."""
-    return largest_moves(sampled, samples).nan_to_num(0.0, 0.0).amax(dim=1)
+    return largest_changes(sampled, samples).nan_to_num(0.0, 0.0).amax(dim=1)

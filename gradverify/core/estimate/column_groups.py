@@ -30,8 +30,8 @@ class ColumnGroups:
     kind: GroupKind
     colour: Tensor  # (n,) the group of each coordinate
     column_of: Tensor  # (M, m) the coordinate that changes each output when a group is displaced; -1 where none does
-    direct: bool = False  # True for a single group in which output i depends only on coordinate i
-    full: bool = False  # True if every entry is known to have a column
+    elementwise: bool = False  # True for a single group in which output i depends only on coordinate i
+    complete: bool = False  # True if every entry is known to have a column
     isolated: bool = False  # True if these outputs were measured to depend on no coordinates but those in column_of
 
     @property
@@ -52,7 +52,7 @@ def elementwise_groups(coordinates: int, device: torch.device) -> ColumnGroups:
     """Return one group of all coordinates, for a forward whose output i depends only on coordinate i."""
     column_of = torch.arange(coordinates, device=device).unsqueeze(0)
     return ColumnGroups(
-        kind=GroupKind.SHARED, colour=column_of.new_zeros(1).expand(coordinates), column_of=column_of, direct=True
+        kind=GroupKind.SHARED, colour=column_of.new_zeros(1).expand(coordinates), column_of=column_of, elementwise=True
     )
 
 
@@ -61,31 +61,33 @@ def groups_by_input(inputs: int, entries: int, device: torch.device) -> ColumnGr
     if inputs == 1:
         return elementwise_groups(entries, device)
     column_of = torch.arange(inputs * entries, device=device).view(inputs, entries)
-    return ColumnGroups(kind=GroupKind.SHARED, colour=column_of.flatten() // entries, column_of=column_of, full=True)
+    return ColumnGroups(
+        kind=GroupKind.SHARED, colour=column_of.flatten() // entries, column_of=column_of, complete=True
+    )
 
 
-def of_outputs(column_groups: ColumnGroups, outputs: Tensor | slice) -> ColumnGroups:
+def groups_of_outputs(column_groups: ColumnGroups, outputs: Tensor | slice) -> ColumnGroups:
     """Restrict the groups to the given outputs."""
-    return replace(column_groups, column_of=column_groups.column_of[:, outputs], direct=False)
+    return replace(column_groups, column_of=column_groups.column_of[:, outputs], elementwise=False)
 
 
-def owned(column_groups: ColumnGroups, chosen: Tensor | slice, values: Tensor) -> Tensor:
+def value_of_column(column_groups: ColumnGroups, chosen: Tensor | slice, values: Tensor) -> Tensor:
     """Return `values` (n,) at the column of each entry of the chosen groups; (C, 1) or (C, m).
 
     Entries without a column take the value of another coordinate of their group: no change is expected there.
     """
     if column_groups.kind is GroupKind.SINGLE:
         return values[chosen].unsqueeze(1)
-    if column_groups.direct:
+    if column_groups.elementwise:
         return values.unsqueeze(0)
     return _values_at(values, column_or_member(column_groups, chosen))
 
 
-def by_column(column_groups: ColumnGroups, values: Tensor) -> Tensor:
+def sum_by_column(column_groups: ColumnGroups, values: Tensor) -> Tensor:
     """Return the sum of the entries (M, m) of each column; (n,)."""
     if column_groups.kind is GroupKind.SINGLE:
         return values.sum(dim=1)
-    if column_groups.direct:
+    if column_groups.elementwise:
         return values[0]
     sums = torch.zeros(len(column_groups.colour), dtype=values.dtype, device=values.device)
     return sums.scatter_add_(
@@ -97,7 +99,7 @@ def largest_by_column(column_groups: ColumnGroups, sizes: Tensor) -> Tensor:
     """Return the largest of the non-negative entries (M, m) of each column; (n,)."""
     if column_groups.kind is GroupKind.SINGLE:
         return sizes.amax(dim=1)
-    if column_groups.direct:
+    if column_groups.elementwise:
         return sizes[0]
     largest = torch.zeros(len(column_groups.colour), dtype=sizes.dtype, device=sizes.device)
     return largest.scatter_reduce_(
@@ -105,11 +107,11 @@ def largest_by_column(column_groups: ColumnGroups, sizes: Tensor) -> Tensor:
     )
 
 
-def of_columns(column_groups: ColumnGroups, values: Tensor) -> Tensor:
+def spread_to_entries(column_groups: ColumnGroups, values: Tensor) -> Tensor:
     """Return `values` (n,) at the column of each entry, 0 for entries without a column; (M, m)."""
     if column_groups.kind is GroupKind.SINGLE:
         return values.unsqueeze(1).expand_as(column_groups.column_of)
-    if column_groups.direct:
+    if column_groups.elementwise:
         return values.unsqueeze(0)
     return _masked(column_groups, _values_at(values, column_or_member(column_groups, slice(None))))
 
@@ -120,7 +122,7 @@ def column_or_member(column_groups: ColumnGroups, chosen: Tensor | slice) -> Ten
     Entries without a column get the first coordinate of their group.
     """
     column_of = column_groups.column_of[chosen]
-    if column_groups.full:
+    if column_groups.complete:
         return column_of
     coordinates = torch.arange(len(column_groups.colour), device=column_of.device)
     first_member = coordinates.new_full((column_groups.count,), len(coordinates) - 1).scatter_reduce_(
@@ -131,7 +133,7 @@ def column_or_member(column_groups: ColumnGroups, chosen: Tensor | slice) -> Ten
 
 def _masked(column_groups: ColumnGroups, values: Tensor) -> Tensor:
     """Return the entries (M, m) with those that have no column set to zero."""
-    return values if column_groups.full else torch.where(column_groups.column_of >= 0, values, 0.0)
+    return values if column_groups.complete else torch.where(column_groups.column_of >= 0, values, 0.0)
 
 
 def _values_at(values: Tensor, columns: Tensor) -> Tensor:
@@ -146,7 +148,7 @@ def members(column_groups: ColumnGroups, chosen: Tensor) -> tuple[Tensor, Tensor
     """
     if column_groups.kind is GroupKind.SINGLE:
         return chosen, torch.arange(len(chosen), device=chosen.device)
-    if column_groups.direct:
+    if column_groups.elementwise:
         return torch.arange(len(column_groups.colour), device=chosen.device), torch.zeros_like(column_groups.colour)
     if len(chosen) == column_groups.count and not column_groups.isolated:
         return torch.arange(len(column_groups.colour), device=chosen.device), column_groups.colour

@@ -10,7 +10,7 @@ from torch import Tensor
 from gradverify.core.estimate.richardson import DEPTH, extrapolated
 from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 from gradverify.core.forward.noise import Noise
-from gradverify.core.forward.sampler import Sampler, along
+from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.model.memory import portions
 
@@ -18,17 +18,19 @@ FIRST = 2.0**-12  # first step along a direction, relative to the length scale
 _CLOSER = (2.0**-17, 2.0**-22, 2.0**-26)  # first steps if that one is too long
 _SMALL = 2.0**-14  # last step for functions affine in each input, for which no step is too long
 _STAIR = 2.0**-24  # relative rounding error of float32: with shorter steps all samples may round to the same number
-ROUNDING = 1e-9  # rounding error of a sum over the entries of a row, relative to its terms
+SUM_ROUNDING = 1e-9  # rounding error of a sum over the entries of a row, relative to its terms
 
 
-def slope(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Estimate:
+def directional_derivative(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Estimate:
     """Return J·direction with its error bar, (m,), from three steps, `first` the largest; costs 6 forwards.
 
     Steps are multiples of `direction`. Each point is evaluated in a call of its own, because the result is compared
     with estimates that may come from batched calls.
     """
     steps = [first * 0.5**k for k in range(DEPTH)]
-    outputs = torch.stack([along(sampled, distance * direction) for distance in (*steps, *(-step for step in steps))])
+    outputs = torch.stack(
+        [outputs_near(sampled, distance * direction) for distance in (*steps, *(-step for step in steps))]
+    )
     widths = 2 * torch.tensor(steps, dtype=outputs.dtype, device=outputs.device).unsqueeze(1)
     value, bar = torch.empty_like(outputs[0]), torch.empty_like(outputs[0])
     for part in portions(value):
@@ -38,36 +40,38 @@ def slope(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Es
     return Estimate(value=value, bar=bar)
 
 
-def differs_where_straight(sampled: Sampler, noise: Noise, direction: Tensor, total: Estimate) -> bool:
+def affine_sum_differs(sampled: Sampler, noise: Noise, direction: Tensor, total: Estimate) -> bool:
     """True if some derivative along `direction` (n,) differs from `total` (m,); costs 4 forwards.
 
     For functions that are affine in each single input. Along a line such a function is a polynomial, so two steps are
     enough.
     """
     far, near = (
-        (along(sampled, step * direction) - along(sampled, -step * direction)).div_(2 * step)
+        (outputs_near(sampled, step * direction) - outputs_near(sampled, -step * direction)).div_(2 * step)
         for step in (2 * _SMALL, _SMALL)
     )
     value, bar = torch.lerp(far, near, 4 / 3), noise.level * (NOISE_FACTOR / _SMALL)
     return not all_set((value - total.value).abs() <= _allowed(bar, total))
 
 
-def differs_closer_by(sampled: Sampler, noise: Noise, direction: Tensor, total: Estimate, judged: Tensor) -> Tensor:
+def sum_differs_near_point(
+    sampled: Sampler, noise: Noise, direction: Tensor, total: Estimate, judged: Tensor
+) -> Tensor:
     """Mask of the outputs in `judged` whose derivative along `direction` differs from `total` at any step; (m,).
 
     A kink between the point and the end of a step looks like a missing dependence, but a missing dependence shows at
     every step. Of the closer steps, the one with the smallest bar decides: bars are wide across a kink and where
     rounding dominates. Closer steps whose bar exceeds the difference found with the first step do not overrule it.
     """
-    at_first = slope(sampled, noise, direction, FIRST)
+    at_first = directional_derivative(sampled, noise, direction, FIRST)
     off = _off(at_first, total) & judged
     if not any_set(off):
         return off
     closer = []
     for first in _CLOSER:
         if first < _STAIR:
-            noise = replace(noise, level=noise.loud)
-        closer.append(slope(sampled, noise, direction, first))
+            noise = replace(noise, level=noise.upper_level)
+        closer.append(directional_derivative(sampled, noise, direction, first))
     values, bars = (
         torch.stack([estimate.value for estimate in closer]),
         torch.stack([estimate.bar for estimate in closer]),
@@ -84,4 +88,4 @@ def _off(estimate: Estimate, total: Estimate) -> Tensor:
 
 
 def _allowed(bar: Tensor, total: Estimate) -> Tensor:
-    return BAR_FACTOR * (bar + total.bar) + ROUNDING * total.value.abs()
+    return BAR_FACTOR * (bar + total.bar) + SUM_ROUNDING * total.value.abs()

@@ -16,7 +16,9 @@ STEP = 2.0**-27  # of the differences, short enough to stay inside one smooth pi
 _HELD = 4_000_000  # numbers held at a time
 
 
-def slopes(sampled: Sampler, places: Iterable[Tensor], directions: Sequence[Tensor], step: float = STEP) -> Tensor:
+def directional_derivatives_at(
+    sampled: Sampler, places: Iterable[Tensor], directions: Sequence[Tensor], step: float = STEP
+) -> Tensor:
     """Return the derivatives along q directions at the N points `sampled.point + place`, (N, q, m).
 
     `step` is a multiple of the directions. Costs q + 1 forwards per point.

@@ -12,31 +12,31 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.column_groups import single_columns
-from gradverify.core.estimate.one_sided import between, finite_one, sides
+from gradverify.core.estimate.one_sided import accepted_interval, better_side, sides
 from gradverify.core.estimate.samples import (
     NOISE_FACTOR,
     Estimate,
     Samples,
-    central,
+    central_differences,
     difference_noise,
+    finite_to_finest,
+    input_rounding_noise,
+    is_unchanged,
+    is_vanished,
     joined,
-    one_sided,
-    rounded_on_the_way,
-    to_the_end,
-    trusted,
-    unmoved,
-    void,
+    one_sided_quotients,
+    set_to_finest,
 )
 from gradverify.core.estimate.smoothness import (
     Smoothness,
-    at_last,
+    at_last_flagged,
+    classify_steps,
+    flagged_or_next,
     is_steady,
-    largest_moves,
-    or_before,
-    shape_of,
-    up_to_the_last,
+    largest_changes,
+    up_to_last_flagged,
 )
-from gradverify.core.estimate.staircase import rounding_jump, stair
+from gradverify.core.estimate.staircase import rounding_jump, stair_height
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import HALVINGS, central_tableau, coarse_steps, fine_steps
 from gradverify.core.forward.length_scales import scales
@@ -57,7 +57,7 @@ _SETTLED = 0.05  # relative to the bend: with smaller bars, two one-sided deriva
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Local:
+class LadderResult:
     """Result of the ladder pass for each entry, all (C, m)."""
 
     estimate: Estimate  # of the derivative; at an edge, of the one-sided one
@@ -66,71 +66,75 @@ class Local:
     kink: Tensor  # bool
     jump: Tensor  # bool
     edge: Tensor  # bool: one side of the point is outside the domain
-    outside: Tensor  # bool: the forward is not finite at the point, and no derivative was found
-    seen: Tensor  # steepest slope within the length scale; zeros are resolved relative to it
-    close: Tensor  # bool: there is a kink or jump so close that only the finest steps stay clear of it
-    idle: Tensor  # bool: the output never changed
-    hidden: Tensor  # derivative that cancellation may hide: it may be claimed in place of a zero
-    stairs: Tensor  # bool: constant here, on a stair higher than rounding to a lower precision explains
-    height: Tensor  # of the stair that the point lies on, 0 if on none
-    far: tuple[Tensor, Tensor]  # smallest and largest difference at larger steps
+    undefined: Tensor  # bool: the forward is not finite at the point, and no derivative was found
+    steepest: Tensor  # steepest slope within the length scale; zeros are resolved relative to it
+    close_kink: Tensor  # bool: there is a kink or jump so close that only the finest steps stay clear of it
+    constant: Tensor  # bool: the output never changed
+    hidden_by_cancellation: Tensor  # derivative that cancellation may hide: it may be claimed in place of a zero
+    high_stair: Tensor  # bool: constant here, on a stair higher than rounding to a lower precision explains
+    stair_height: Tensor  # of the stair that the point lies on, 0 if on none
+    range_at_larger_steps: tuple[Tensor, Tensor]  # smallest and largest difference at larger steps
     unsteady: Tensor  # bool: the samples themselves show noise, or are not smooth
     scatter: Tensor  # noise of the forward that the samples themselves show
     rounding_jump: Tensor  # deviation of the differences from the estimate at a sudden jump, see `rounding_jump`
 
 
-def examine(sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known: Tensor | None = None) -> Local:
+def classify_ladder(
+    sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known: Tensor | None = None
+) -> LadderResult:
     """Classify every entry of a ladder of samples as smooth, kink, jump or edge, and estimate its derivative.
 
     `own` (C, 1 or m) is the magnitude of the input. `known` (C, m) is the height of stairs found with a shorter ladder,
     which finer steps may hide again.
     """
-    height = stair(sampled, samples)
+    height = stair_height(sampled, samples)
     if known is not None:
         height = torch.maximum(height, known)
-    difference, vanishing = central(samples), void(samples)
-    finite = trusted(difference, vanishing)
+    difference, vanishing = central_differences(samples), is_vanished(samples)
+    finite = finite_to_finest(difference, vanishing)
     scatter = _scatter(samples)
     measured = difference_noise(noise, samples)
-    measured = torch.fmax(measured, rounded_on_the_way(sampled, samples, difference, own))
+    measured = torch.fmax(measured, input_rounding_noise(sampled, samples, difference, own))
     level, shape, smooth = _smooth(
         sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured), own
     )
-    left, right = sides(sampled, samples, level, up_to_the_last(shape.rough) | ~shape.rough.any(dim=1, keepdim=True))
-    size = at_last(shape.rough, shape.size)
-    seen_smooth = (shape.calm & ~up_to_the_last(shape.rough)).sum(dim=1) >= _ENOUGH_CALM
+    left, right = sides(
+        sampled, samples, level, up_to_last_flagged(shape.rough) | ~shape.rough.any(dim=1, keepdim=True)
+    )
+    size = at_last_flagged(shape.rough, shape.size)
+    seen_smooth = (shape.smooth & ~up_to_last_flagged(shape.rough)).sum(dim=1) >= _ENOUGH_CALM
     nonsmooth = shape.rough.any(dim=1) & (smooth.bar > _RESOLVED * size) & ~seen_smooth
     edge = ~finite.any(dim=1)
-    torn = at_last(shape.rough, or_before(shape.torn).double()).bool()
-    jump = nonsmooth & torn & is_steady(shape.rough, largest_moves(sampled, samples))
+    torn = at_last_flagged(shape.rough, flagged_or_next(shape.torn).double()).bool()
+    jump = nonsmooth & torn & is_steady(shape.rough, largest_changes(sampled, samples))
     settled = (left.bar + right.bar) < _SETTLED * size
     kink = nonsmooth & ~jump & settled & ~edge & is_steady(shape.rough, shape.size)
-    inside = finite_one(left, right)
+    inside = better_side(left, right)
     reach = samples.forth.expand_as(shape.size)
     steepest = _steepest(sampled, samples)
-    low, high, outer = between(left, right, smooth, size)
+    low, high, outer = accepted_interval(left, right, smooth, size)
     estimate = Estimate(
         value=torch.where(edge, inside.value, torch.where(kink, (low + high) / 2, smooth.value)),
         bar=torch.where(edge, inside.bar, torch.where(kink & outer, torch.maximum(left.bar, right.bar), smooth.bar)),
     )
-    return Local(
+    return LadderResult(
         estimate=estimate,
         low=torch.where(kink, low, estimate.value),
         high=torch.where(kink, high, estimate.value),
         kink=kink,
         jump=jump & ~edge,
         edge=edge,
-        seen=steepest,
-        close=shape.rough.any(dim=1) & (at_last(shape.rough, reach) < _CLOSE * samples.forth[:, 0]),
-        idle=unmoved(sampled, samples).all(dim=1),
-        hidden=_cancelled(sampled, samples, steepest),
-        stairs=_is_flat(sampled, samples) & (height > _highest(sampled)),
-        height=height,
-        far=_range_of_larger_steps(difference),
+        steepest=steepest,
+        close_kink=shape.rough.any(dim=1) & (at_last_flagged(shape.rough, reach) < _CLOSE * samples.forth[:, 0]),
+        constant=is_unchanged(sampled, samples).all(dim=1),
+        hidden_by_cancellation=_cancelled(sampled, samples, steepest),
+        high_stair=_is_flat(sampled, samples) & (height > _highest(sampled)),
+        stair_height=height,
+        range_at_larger_steps=_range_of_larger_steps(difference),
         unsteady=shape.rough.any(dim=1) | (scatter[:, 0] > noise.level),
         scatter=scatter[:, 0],
         rounding_jump=rounding_jump(sampled, samples, measured, estimate),
-        outside=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
+        undefined=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
 
 
@@ -148,28 +152,28 @@ def kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
             own = torch.tensor([column], device=columns.device)
             coarse, fine = coarse_steps(lengths), fine_steps(lengths, own)
             ladder = joined(*(sample(sampled, column_groups, own, steps) for steps in (coarse, fine)))
-            local = examine(sampled, noise, ladder, lengths.own[own].unsqueeze(1))
-            kinked[place] = (local.kink | local.close).any()
+            local = classify_ladder(sampled, noise, ladder, lengths.own[own].unsqueeze(1))
+            kinked[place] = (local.kink | local.close_kink).any()
     return kinked
 
 
 def _highest(sampled: Sampler) -> Tensor:
     """Return the largest height of stairs from computing the forward, or parts of it, in a lower precision; (m,)."""
-    return (_FLIGHT * sampled.value.abs()).clamp(min=_AMPLIFIED * sampled.stair())
+    return (_FLIGHT * sampled.value.abs()).clamp(min=_AMPLIFIED * sampled.rounding_size())
 
 
 def _is_flat(sampled: Sampler, samples: Samples) -> Tensor:
     """Mask of outputs that are constant at the finest step; (C, m)."""
-    unchanged = unmoved(sampled, samples)
-    return at_last(~void(samples).expand_as(unchanged), unchanged.double()).bool()
+    unchanged = is_unchanged(sampled, samples)
+    return at_last_flagged(~is_vanished(samples).expand_as(unchanged), unchanged.double()).bool()
 
 
 def _smooth(
     sampled: Sampler, samples: Samples, finite: Tensor, level: Tensor, own: Tensor
 ) -> tuple[Tensor, Smoothness, Estimate]:
     """Return `level`, the classification of the function, and its derivative if it is smooth."""
-    shape = shape_of(sampled, samples, level, own)
-    usable = finite & ~up_to_the_last(shape.rough)
+    shape = classify_steps(sampled, samples, level, own)
+    usable = finite & ~up_to_last_flagged(shape.rough)
     return level, shape, central_tableau(samples, level, usable)
 
 
@@ -185,7 +189,7 @@ def _scatter(samples: Samples) -> Tensor:
     With finer steps, the differences of a smooth function converge, and the gap of a jump stays constant. If the
     differences drift apart instead, this is noise, and coarser steps have at least as much of it.
     """
-    difference, step = torch.where(void(samples), torch.nan, central(samples)), samples.forth
+    difference, step = torch.where(is_vanished(samples), torch.nan, central_differences(samples)), samples.forth
     change = difference.diff(dim=1).abs()
     drifting = change[:, 1:] > change[:, :-1]
     gap_change = (difference * step).diff(dim=1).abs()[:, 1:]
@@ -200,7 +204,7 @@ def _cancelled(sampled: Sampler, samples: Samples, steepest: Tensor) -> Tensor:
     Terms that cancel leave rounding errors relative to their own size, which the steepest slope nearby shows. If the
     output is exactly zero, the terms may be as large as the inputs times a growth factor.
     """
-    unchanged = to_the_end(unmoved(sampled, samples))  # at a single rung, rounding may hide a change
+    unchanged = set_to_finest(is_unchanged(sampled, samples))  # at a single rung, rounding may hide a change
     inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).amax() / samples.forth[:, 0]
     growth = (_MOST / sampled.unit).clamp(max=_GROWN)
     size = torch.where(sampled.value == 0, torch.maximum(steepest, growth * inputs), steepest)
@@ -222,6 +226,6 @@ def _range_of_larger_steps(difference: Tensor) -> tuple[Tensor, Tensor]:
 
 def _steepest(sampled: Sampler, samples: Samples) -> Tensor:
     """Return the largest slope from the point to any sample on the coarsest rungs; (C, m)."""
-    left, right = one_sided(sampled, samples)
+    left, right = one_sided_quotients(sampled, samples)
     slopes = torch.maximum(left.abs().nan_to_num(0.0, 0.0), right.abs().nan_to_num(0.0, 0.0))
     return slopes[:, :HALVINGS].amax(dim=1)

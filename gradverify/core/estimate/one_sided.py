@@ -5,7 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.estimate.samples import BAR_FACTOR, Estimate, Samples, one_sided, trusted, void
+from gradverify.core.estimate.samples import (
+    BAR_FACTOR,
+    Estimate,
+    Samples,
+    finite_to_finest,
+    is_vanished,
+    one_sided_quotients,
+)
 from gradverify.core.estimate.tableau import tableau
 from gradverify.core.forward.sampler import Sampler
 
@@ -20,16 +27,16 @@ def sides(sampled: Sampler, samples: Samples, level: Tensor, beyond: Tensor) -> 
     `beyond` (C, K, m) is the mask of steps that are long enough to reach past a nonsmooth point; `level` (C, K, m) is
     the noise of the central differences.
     """
-    quotient, steps = torch.cat(one_sided(sampled, samples)), torch.cat([samples.back, samples.forth])
-    vanishing, level, beyond = (torch.cat([each, each]) for each in (void(samples), level, beyond))
-    usable = trusted(quotient, vanishing) & beyond
+    quotient, steps = torch.cat(one_sided_quotients(sampled, samples)), torch.cat([samples.back, samples.forth])
+    vanishing, level, beyond = (torch.cat([each, each]) for each in (is_vanished(samples), level, beyond))
+    usable = finite_to_finest(quotient, vanishing) & beyond
     slope = tableau(quotient, 2 * level, usable, steps)
     values = slope.value.chunk(2)
     bars = torch.where(_grows_to_the_end(quotient, usable, level), torch.inf, slope.bar).chunk(2)
     return Estimate(value=values[0], bar=bars[0]), Estimate(value=values[1], bar=bars[1])
 
 
-def between(left: Estimate, right: Estimate, smooth: Estimate, size: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def accepted_interval(left: Estimate, right: Estimate, smooth: Estimate, size: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the interval of slopes accepted at a kink, and a mask of entries whose interval the two sides bound.
 
     If the point lies beside the kink, the slope of its own piece may be known roughly (`smooth`), which narrows the
@@ -46,7 +53,7 @@ def between(left: Estimate, right: Estimate, smooth: Estimate, size: Tensor) -> 
     return low, high, outer
 
 
-def finite_one(left: Estimate, right: Estimate) -> Estimate:
+def better_side(left: Estimate, right: Estimate) -> Estimate:
     """Return the one-sided derivative with the smaller bar: at an edge of the domain, the one inside."""
     better = left.bar <= right.bar
     return Estimate(value=torch.where(better, left.value, right.value), bar=torch.where(better, left.bar, right.bar))

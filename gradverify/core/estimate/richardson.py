@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.estimate.samples import Estimate, Samples, Steps, central
+from gradverify.core.estimate.samples import Estimate, Samples, Steps, central_differences
 from gradverify.core.forward.length_scales import LengthScales, own_or_shared
 
 DEPTH = 3  # number of steps
@@ -35,7 +35,7 @@ def _halving(largest: Tensor) -> Steps:
 
 def extrapolate(samples: Samples, noise: Tensor) -> Estimate:
     """Return the extrapolated derivatives; `noise` (C, m) bounds the noise of the finest difference."""
-    return extrapolated(central(samples), noise)
+    return extrapolated(central_differences(samples), noise)
 
 
 def extrapolated(difference: Tensor, noise: Tensor) -> Estimate:

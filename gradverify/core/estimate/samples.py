@@ -77,34 +77,34 @@ def finest(samples: Samples, count: int) -> Samples:
     )
 
 
-def void(samples: Samples) -> Tensor:
+def is_vanished(samples: Samples) -> Tensor:
     """Mask of steps that vanish in the input's own dtype, so that nothing was sampled; (C, K, 1 or m)."""
     return (samples.forth <= 0) | (samples.back <= 0)
 
 
-def trusted(quotient: Tensor, vanished: Tensor) -> Tensor:
+def finite_to_finest(quotient: Tensor, vanished: Tensor) -> Tensor:
     """Mask of quotients that are finite, as are all at finer steps, ignoring steps that vanished; (C, K, m)."""
-    return to_the_end(torch.isfinite(quotient) | vanished) & ~vanished
+    return set_to_finest(torch.isfinite(quotient) | vanished) & ~vanished
 
 
-def central(samples: Samples) -> Tensor:
+def central_differences(samples: Samples) -> Tensor:
     """Return (f(x+h) - f(x-h)) / 2h, (C, K, m)."""
     return (samples.plus - samples.minus) / (samples.forth + samples.back)
 
 
-def one_sided(sampled: Sampler, samples: Samples) -> tuple[Tensor, Tensor]:
+def one_sided_quotients(sampled: Sampler, samples: Samples) -> tuple[Tensor, Tensor]:
     """Return the difference quotients to the left and to the right of the point, each (C, K, m)."""
     left = (sampled.value - samples.minus) / samples.back
     right = (samples.plus - sampled.value) / samples.forth
     return left, right
 
 
-def unmoved(sampled: Sampler, samples: Samples) -> Tensor:
+def is_unchanged(sampled: Sampler, samples: Samples) -> Tensor:
     """True where the outputs on both sides are bitwise equal to those at the point; (C, K, m)."""
     return (samples.plus == sampled.value) & (samples.minus == sampled.value)
 
 
-def to_the_end(flags: Tensor) -> Tensor:
+def set_to_finest(flags: Tensor) -> Tensor:
     """True where this step and all finer ones are flagged; (C, K, m)."""
     return suffix_minimum(flags.to(torch.int8)).bool()
 
@@ -115,11 +115,11 @@ def finest_noise(noise: Noise, samples: Samples) -> Tensor:
     The noise is scaled to the outputs at the largest step, in case they are larger than those at the point. NaN or
     infinite where these outputs are, or where the step vanishes.
     """
-    larger = torch.maximum(samples.plus[:, 0].abs(), samples.minus[:, 0].abs()).mul_(noise.share)
+    larger = torch.maximum(samples.plus[:, 0].abs(), samples.minus[:, 0].abs()).mul_(noise.relative_level)
     return torch.maximum(larger, noise.level, out=larger).mul_(NOISE_FACTOR).div_(samples.forth[:, -1])
 
 
-def rounded_on_the_way(sampled: Sampler, samples: Samples, difference: Tensor, own: Tensor) -> Tensor:
+def input_rounding_noise(sampled: Sampler, samples: Samples, difference: Tensor, own: Tensor) -> Tensor:
     """Return how much rounding of a multiple of the input may change its central differences, (C, K, m).
 
     `own` (C, 1 or m) is the magnitude of the input. At the finest steps this rounding grows by the same amount from
@@ -131,5 +131,7 @@ def rounded_on_the_way(sampled: Sampler, samples: Samples, difference: Tensor, o
 
 def difference_noise(noise: Noise, samples: Samples) -> Tensor:
     """Return how much noise of the forward may change a central difference, (C, K, m)."""
-    larger = torch.maximum(samples.plus.abs(), samples.minus.abs()).nan_to_num(0.0, 0.0, 0.0) * noise.share + _TINY
+    larger = (
+        torch.maximum(samples.plus.abs(), samples.minus.abs()).nan_to_num(0.0, 0.0, 0.0) * noise.relative_level + _TINY
+    )
     return NOISE_FACTOR * torch.maximum(noise.level, larger) / samples.forth

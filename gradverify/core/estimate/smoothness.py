@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.estimate.samples import Samples, central, finest, one_sided
+from gradverify.core.estimate.samples import Samples, central_differences, finest, one_sided_quotients
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import suffix_maximum
 
@@ -33,10 +33,10 @@ class Smoothness:
     size: Tensor  # difference between the one-sided quotients; where torn, the largest of it and them
     rough: Tensor  # bool: not smooth at this step
     torn: Tensor  # bool: not continuous
-    calm: Tensor  # bool: bends, measurably, as a smooth function does
+    smooth: Tensor  # bool: bends, measurably, as a smooth function does
 
 
-def suspicious(sampled: Sampler, samples: Samples, noise: Tensor) -> Tensor:
+def bends_in_first_look(sampled: Sampler, samples: Samples, noise: Tensor) -> Tensor:
     """Mask of entries of the cheap pass where the function bends as no smooth function does; (C, m).
 
     This applies the criteria of `shape_of` to the last two steps, which differ by a factor of two. `noise` (C, m)
@@ -44,19 +44,19 @@ def suspicious(sampled: Sampler, samples: Samples, noise: Tensor) -> Tensor:
     """
     rounding = (_ROUNDING / _MEASURABLE * sampled.unit * sampled.size) / samples.forth[:, -1]
     floor = torch.maximum(noise, rounding).mul_(_MEASURABLE)
-    left, right = one_sided(sampled, finest(samples, 2))
+    left, right = one_sided_quotients(sampled, finest(samples, 2))
     bend = (right - left).abs_()
     slope = torch.maximum(left.abs_(), right.abs_(), out=left)
     bent = bend[:, -1] > torch.maximum(floor, bend[:, -2].mul_(0.5**_BENT))
     return bent.logical_or_(slope[:, -1] > torch.maximum(floor, slope[:, -2].mul_(0.5**_TORN)))
 
 
-def shape_of(sampled: Sampler, samples: Samples, level: Tensor, own: Tensor) -> Smoothness:
+def classify_steps(sampled: Sampler, samples: Samples, level: Tensor, own: Tensor) -> Smoothness:
     """Classify the function at every step; `level` (C, K, m) is the noise of a difference.
 
     `own` (C, 1 or m) is the magnitude of the input.
     """
-    left, right = one_sided(sampled, samples)
+    left, right = one_sided_quotients(sampled, samples)
     bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
     step = samples.forth.log()
     bends, grows = _power(bend, step), _power(slope, step)
@@ -68,10 +68,10 @@ def shape_of(sampled: Sampler, samples: Samples, level: Tensor, own: Tensor) -> 
     torn = _lasting(torn)
     rough = _lasting(measurable & (bends < _BENT)) | torn
     size = torch.where(torn, torch.maximum(bend, slope), bend)
-    return Smoothness(size=size, rough=rough, torn=torn, calm=measurable & (bends > _CALM))
+    return Smoothness(size=size, rough=rough, torn=torn, smooth=measurable & (bends > _CALM))
 
 
-def or_before(flags: Tensor) -> Tensor:
+def flagged_or_next(flags: Tensor) -> Tensor:
     """True where this rung or the coarser one before it is flagged.
 
     At the last rough rung itself, little of a jump may be left.
@@ -79,12 +79,12 @@ def or_before(flags: Tensor) -> Tensor:
     return flags | torch.cat([torch.zeros_like(flags[:, :1]), flags[:, :-1]], dim=1)
 
 
-def up_to_the_last(flags: Tensor) -> Tensor:
+def up_to_last_flagged(flags: Tensor) -> Tensor:
     """True where this rung or any finer one is flagged."""
     return suffix_maximum(flags.to(torch.int8)).bool()
 
 
-def at_last(flags: Tensor, values: Tensor) -> Tensor:
+def at_last_flagged(flags: Tensor, values: Tensor) -> Tensor:
     """Return `values` at the finest flagged rung, 0 where none is flagged; (C, K, m) -> (C, m)."""
     order = torch.arange(1, flags.shape[1] + 1, device=flags.device).view(1, -1, 1)
     last = (flags * order).argmax(dim=1, keepdim=True)
@@ -105,7 +105,7 @@ def is_steady(rough: Tensor, size: Tensor) -> Tensor:
     return (largest <= _SAME * smallest) & (before.sum(dim=1) == _STEADY)
 
 
-def largest_moves(sampled: Sampler, samples: Samples) -> Tensor:
+def largest_changes(sampled: Sampler, samples: Samples) -> Tensor:
     """Return the larger of the changes of the output to either side, at each step; (C, K, m)."""
     return torch.maximum((samples.plus - sampled.value).abs(), (samples.minus - sampled.value).abs())
 
@@ -121,7 +121,7 @@ def _inside(sampled: Sampler, samples: Samples, own: Tensor) -> Tensor:
     The number may be larger than the contribution of the input to it. Its rounding error at the point is the same for
     all steps, and so looks like a jump.
     """
-    return _LARGER * sampled.unit * own.unsqueeze(1) * central(samples).abs()
+    return _LARGER * sampled.unit * own.unsqueeze(1) * central_differences(samples).abs()
 
 
 def _lasting(flags: Tensor) -> Tensor:

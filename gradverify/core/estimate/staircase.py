@@ -1,4 +1,4 @@
-"""Outputs of a quantised forward: stairs and jumps of rounding.
+"""Outputs of a quantised forward: stairs, constant stretches and jumps of rounding.
 
 A stair is a stretch on which the output is constant; the next one is a rounding step higher or lower.
 """
@@ -8,7 +8,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.estimate.samples import Estimate, Samples, central, to_the_end, unmoved, void
+from gradverify.core.estimate.samples import (
+    Estimate,
+    Samples,
+    central_differences,
+    is_unchanged,
+    is_vanished,
+    set_to_finest,
+)
 from gradverify.core.forward.sampler import Sampler
 
 _NEAR, _FAR = 4, 10  # rungs beyond the stair that are examined
@@ -17,6 +24,12 @@ _BOTH = 2  # fewest of these rungs at which the output changes on both sides
 _NARROW = 2.0**-7  # largest width of a stair, relative to the largest step, if both sides change at near rungs
 _LAST = 2.0**-4  # largest width, relative to the largest step, of the last stair before an infinity
 _LOW = 2.0**-7  # largest height of a stair, relative to the output, if both sides change at far rungs only (bfloat16)
+_SURE = 4  # fewest rungs without change on a constant stretch
+_WIDE = 2.0**-20  # smallest width of a constant stretch, relative to the largest step: float32's stairs are narrower
+_FLIGHT = 20.0  # length of staircase examined, in units of the smallest step that changes the output on both sides
+_SHORT = 6.0  # if the largest step is shorter, in these units, the stairs are wider than those of any precision
+_STEPS = 3.0  # in these units, the longest distance over which a staircase rises by one stair
+_OFF = 1.5  # times the smallest change: largest deviation of a staircase from its slope
 _DEVIATES = 5.0  # times its noise: a difference further from the slope deviates from it
 _SMOOTHLY = 64.0  # largest growth of a smooth deviation from one step to the next: h² gives 16
 _TWICE = 16.0 * _SMOOTHLY  # the same over two steps, for smooth deviations that cancel at the step between
@@ -24,11 +37,11 @@ _ONWARDS = 16.0  # largest growth at the step after a jump; an exponential grows
 _UNITS = 8.0  # units of rounding: largest height of such a jump
 
 
-def stair(sampled: Sampler, samples: Samples) -> Tensor:
+def stair_height(sampled: Sampler, samples: Samples) -> Tensor:
     """Return the height of the stair that the point lies on, 0 if it lies on none; (C, m)."""
-    vanishing = void(samples)
-    constant = unmoved(sampled, samples)
-    tail = to_the_end(constant | vanishing) & ~vanishing
+    vanishing = is_vanished(samples)
+    constant = is_unchanged(sampled, samples)
+    tail = set_to_finest(constant | vanishing) & ~vanishing
     first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
     up, down = samples.plus - sampled.value, sampled.value - samples.minus
     opposite, infinite = up * down > 0, up.isinf() ^ down.isinf()
@@ -46,12 +59,25 @@ def stair(sampled: Sampler, samples: Samples) -> Tensor:
     return torch.where(tail.any(dim=1) & (narrow | low) & (one | other), smallest, 0.0)
 
 
+def constant_half_width(sampled: Sampler, samples: Samples) -> Tensor:
+    """Return the half-width of the constant stretch around the point, between jumps that are no staircase; (C, m).
+
+    The gradient of a network of ReLUs has such stretches, up to where the next ReLU switches. 0 for all other outputs.
+    """
+    vanishing = is_vanished(samples)
+    tail = set_to_finest(is_unchanged(sampled, samples) | vanishing) & ~vanishing
+    first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
+    width = samples.forth.expand_as(tail).gather(1, first).squeeze(1)
+    known = (tail.sum(dim=1) >= _SURE) & (width >= _WIDE * samples.forth[:, 0])
+    return torch.where(known & ~_is_flight(sampled, samples), width, 0.0)
+
+
 def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Estimate) -> Tensor:
     """Return the deviation of the differences from a slope (C, m), at its first sudden increase; (C, m), 0 where none.
 
     `level` (C, K, m) bounds the noise of each difference.
     """
-    deviation = (central(samples) - slope.value.unsqueeze(1)).abs()
+    deviation = (central_differences(samples) - slope.value.unsqueeze(1)).abs()
     deviates = deviation > _DEVIATES * (level + slope.bar.unsqueeze(1))
     before, earlier = (
         _finer(torch.maximum(deviation, _DEVIATES * level), 1),
@@ -70,6 +96,25 @@ def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Esti
     largest = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).max()
     height = _UNITS * sampled.unit * torch.maximum(sampled.size, largest)
     return torch.where(sudden.any(dim=1) & (size * step <= height), size, 0.0)
+
+
+def _is_flight(sampled: Sampler, samples: Samples) -> Tensor:
+    """Mask of outputs that rise, or may rise, evenly from where they change on both sides, as a staircase does; (C, m).
+
+    Bending, which changes both sides with the same sign, is left out. An edge may be much nearer on one side.
+    """
+    up, down = samples.plus - sampled.value, sampled.value - samples.minus
+    rise, steps = (up + down) / 2, samples.forth.expand_as(up)
+    both = (up != 0) & (down != 0) & torch.isfinite(rise)
+    shortest = torch.where(both, steps, torch.inf).amin(dim=1, keepdim=True)
+    near = both & (steps <= _FLIGHT * shortest)
+    length = torch.where(near, steps, 0.0).amax(dim=1, keepdim=True)
+    height = torch.where(near & (steps == length), rise, 0.0).sum(dim=1, keepdim=True)
+    lowest = torch.where(near, torch.minimum(up.abs(), down.abs()), torch.inf).amin(dim=1, keepdim=True)
+    even = ((rise - height / length * steps).abs() <= _OFF * lowest) | ~near
+    rises = height.abs() >= lowest * (length / shortest / _STEPS)
+    wide = (steps[:, :1] < _SHORT * shortest) & torch.isfinite(rise).all(dim=1, keepdim=True)
+    return (even.all(dim=1, keepdim=True) & rises & ~wide).squeeze(1)
 
 
 def _ragged(changes: Tensor, steps: Tensor, first: Tensor) -> Tensor:

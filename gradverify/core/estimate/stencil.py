@@ -14,16 +14,16 @@ from gradverify.core.estimate.column_groups import (
     column_or_member,
     is_complete_for,
     members,
-    owned,
+    value_of_column,
 )
 from gradverify.core.estimate.samples import Samples, Steps
 from gradverify.core.forward.batching import evaluate
-from gradverify.core.forward.ecnoise import PLACES, points_on_line
+from gradverify.core.forward.ecnoise import SAMPLE_DISTANCES, points_on_line
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.noise import Noise, first_direction, measure, noise_from_samples
 from gradverify.core.forward.sampler import Sampler, is_double, representable
-from gradverify.core.forward.step_noise import of_stairs
-from gradverify.core.model.memory import FEW
+from gradverify.core.forward.step_noise import with_stairs
+from gradverify.core.model.memory import FEW_INPUTS
 
 _AT_ONCE = 1 << 17  # numbers in the points of one call: for larger ones, separate calls cost no more
 _SMALL = 1 << 16  # numbers in all points of the first call and their outputs, at most
@@ -36,7 +36,7 @@ class Stencil:
     chosen: Tensor  # (C,) index of each group
     steps: Steps
     lengths: Tensor  # (2 K, L) displacement of coordinates, forth and back; empty for elementwise groups: recomputed
-    spot: Tensor  # (C, 1 or m) index into L of the column of each entry
+    length_index: Tensor  # (C, 1 or m) index into L of the column of each entry
     values: Tensor  # (2 K, C, m)
 
 
@@ -50,11 +50,15 @@ def sample_stencil(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor
     count = 2 * len(steps.factors)
     values = sampled.value.new_empty(count, len(chosen), sampled.value.numel())
     parts = _steps_per_call(count, len(chosen) * (sampled.point.numel() + sampled.value.numel()))
-    if column_groups.direct:
+    if column_groups.elementwise:
         for part in parts:
             evaluate(sampled, _stepped(sampled, slice(None), steps, part), values[part].flatten(0, 1))
         return Stencil(
-            chosen=chosen, steps=steps, lengths=values[:, :0, 0], spot=column_groups.column_of[:, :0], values=values
+            chosen=chosen,
+            steps=steps,
+            lengths=values[:, :0, 0],
+            length_index=column_groups.column_of[:, :0],
+            values=values,
         )
     moving, groups = members(column_groups, chosen)
     spot, kept = _length_indices(sampled, column_groups, chosen, moving)
@@ -65,7 +69,7 @@ def sample_stencil(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor
         lengths.append(step_lengths if kept is None else _kept_lengths(sampled, moving, step_lengths, kept))
         points = _displaced(sampled, moving, groups, moved, len(chosen))
         evaluate(sampled, points.flatten(0, 1), values[part].flatten(0, 1))
-    return Stencil(chosen=chosen, steps=steps, lengths=torch.cat(lengths), spot=spot, values=values)
+    return Stencil(chosen=chosen, steps=steps, lengths=torch.cat(lengths), length_index=spot, values=values)
 
 
 def sample_one_step(
@@ -82,7 +86,7 @@ def sample_one_step(
     displacement[moving] = moved - sampled.point[moving]
     values = sampled.value.new_empty(len(chosen), len(sampled.value))
     evaluate(sampled, points, values)
-    return values, owned(column_groups, chosen, displacement)
+    return values, value_of_column(column_groups, chosen, displacement)
 
 
 def sample_stencil_beside(sampled: Sampler, steps: Steps, others: Tensor) -> tuple[Tensor, Stencil]:
@@ -100,7 +104,7 @@ def sample_stencil_beside(sampled: Sampler, steps: Steps, others: Tensor) -> tup
         chosen=coordinates,
         steps=steps,
         lengths=_step_lengths(sampled, coordinates, steps, slice(None), moved),
-        spot=coordinates.unsqueeze(1),
+        length_index=coordinates.unsqueeze(1),
         values=values[len(others) :].view(count, len(coordinates), values.shape[1]),
     )
     return values[: len(others)], stencil
@@ -116,7 +120,7 @@ def stencil_by_input(sampled: Sampler, steps: Steps, column_of: Tensor, values: 
         chosen=torch.arange(len(column_of), device=column_of.device),
         steps=steps,
         lengths=_step_lengths(sampled, columns, steps, all_steps, _stepped(sampled, columns, steps, all_steps)),
-        spot=torch.arange(len(columns), device=column_of.device).view_as(column_of),
+        length_index=torch.arange(len(columns), device=column_of.device).view_as(column_of),
         values=values,
     )
 
@@ -148,19 +152,19 @@ class InitialSamples:
     stencil: Stencil | None = None  # of each single input, by the steps of `richardson`; None if there are too many
 
 
-def opening(sampled: Sampler, lengths: LengthScales, seed: int) -> InitialSamples:
+def initial_samples(sampled: Sampler, lengths: LengthScales, seed: int) -> InitialSamples:
     """Measure the noise and, if the inputs are few and small, sample the first steps of each; costs 8 + 6 n forwards.
 
     All of them go through one call if the forward can be vectorised.
     """
-    if sampled.narrow():
-        return InitialSamples(noise=of_stairs(measure(sampled, lengths, seed), sampled, lengths))
+    if sampled.rounding_eps():
+        return InitialSamples(noise=with_stairs(measure(sampled, lengths, seed), sampled, lengths))
     inputs, outputs = sampled.point.numel(), sampled.value.numel()
-    points = len(PLACES) + 2 * richardson.DEPTH * inputs
-    if inputs >= FEW or points * (inputs + outputs) > _SMALL:
+    points = len(SAMPLE_DISTANCES) + 2 * richardson.DEPTH * inputs
+    if inputs >= FEW_INPUTS or points * (inputs + outputs) > _SMALL:
         return InitialSamples(noise=measure(sampled, lengths, seed))
     direction = first_direction(sampled, lengths, seed)
-    line = points_on_line(sampled, direction, PLACES)
+    line = points_on_line(sampled, direction, SAMPLE_DISTANCES)
     on_line, stencil = sample_stencil_beside(sampled, richardson.steps(lengths), line)
     return InitialSamples(noise=noise_from_samples(sampled, direction, on_line), stencil=stencil)
 
@@ -226,8 +230,8 @@ def _steps_per_call(count: int, numbers: int) -> list[slice]:
 
 def _lengths(sampled: Sampler, stencil: Stencil, rows: slice, outputs: slice, part: slice) -> Tensor:
     """Return some of the 2 K steps of the column of each entry, (S, C, 1) or (S, C, m)."""
-    if not stencil.spot.shape[1]:  # elementwise groups: recomputed, since they are as large as the samples
+    if not stencil.length_index.shape[1]:  # elementwise groups: recomputed, since they are as large as the samples
         moved = _stepped(sampled, outputs, stencil.steps, part)
         return _step_lengths(sampled, outputs, stencil.steps, part, moved).unsqueeze(1)
-    spot = stencil.spot[rows] if stencil.spot.shape[1] == 1 else stencil.spot[rows, outputs]
+    spot = stencil.length_index[rows] if stencil.length_index.shape[1] == 1 else stencil.length_index[rows, outputs]
     return stencil.lengths[part].index_select(1, spot.reshape(-1)).view(-1, *spot.shape)

@@ -21,9 +21,9 @@ PLACES = (1.0, 0.5, 0.25, -1.0, -0.5, -0.25)  # of the samples, in units of the 
 _FINEST = 0.25  # the smallest step, in these units
 _DEGREE = len(PLACES)
 _SMOOTH = 2.0**-10  # largest last coefficient of a smooth function, relative to the second; most have a far smaller one
-FARTHEST = 2.0**7  # largest distance of a point from zero, in steps
-OFF = 16.0  # times its noise bound: largest deviation of a sample from the polynomial
-ROUNDED = 2.0**-53  # relative rounding error of the place where a sample is taken
+LARGEST_STEPS_FROM_ZERO = 2.0**7  # largest distance of a point from zero, in steps
+LARGEST_DEVIATION = 16.0  # times its noise bound: largest deviation of a sample from the polynomial
+POSITION_ROUNDING = 2.0**-53  # relative rounding error of the place where a sample is taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,17 +86,17 @@ def forecast(series: StencilPolynomial, places: Tensor) -> Tensor:
     return value.mul_(places)
 
 
-def missed(eight: EntrywiseSamples, series: StencilPolynomial) -> Tensor:
+def forecast_error(eight: EntrywiseSamples, series: StencilPolynomial) -> Tensor:
     """Return the error of the polynomials in predicting the last samples; (n,)."""
     return forecast(series, eight.places).sub_(eight.last).abs_()
 
 
-def heard(series: StencilPolynomial) -> Tensor:
+def noise_bound(series: StencilPolynomial) -> Tensor:
     """Return a bound on the noise of each output, from its own samples; (m,)."""
     return series.residue.mul_(SAFETY)
 
 
-def bends(series: StencilPolynomial, noise: Tensor) -> Tensor:
+def bends_sharply(series: StencilPolynomial, noise: Tensor) -> Tensor:
     """Mask of outputs that bend as no smooth function does; (m,). `noise` bounds the noise of a sample.
 
     At a kink all even coefficients are of similar magnitude; for a smooth function they decrease rapidly.
@@ -105,7 +105,7 @@ def bends(series: StencilPolynomial, noise: Tensor) -> Tensor:
     return last > torch.maximum(second.mul_(_SMOOTH), noise / _noise_of_last())
 
 
-def reach(series: StencilPolynomial, value: Tensor) -> Tensor:
+def local_magnitude(series: StencilPolynomial, value: Tensor) -> Tensor:
     """Return the magnitude of the outputs around the point, (m,).
 
     Noise scales with it, also where the output at the point is zero.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gradverify.core.estimate.samples import Estimate, Samples, Steps, central
+from gradverify.core.estimate.samples import Estimate, Samples, Steps, central_differences
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.model.magnitudes import any_set, suffix_maximum, suffix_minimum
 
@@ -62,7 +62,7 @@ def central_tableau(samples: Samples, noise: Tensor, usable: Tensor) -> Estimate
     """
     largest = samples.forth.amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
     lengths = (samples.forth / largest).square()  # relative, because the square of a step may underflow
-    return tableau(central(samples), noise, usable, lengths, smooth=True)
+    return tableau(central_differences(samples), noise, usable, lengths, smooth=True)
 
 
 def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor, *, smooth: bool = False) -> Estimate:

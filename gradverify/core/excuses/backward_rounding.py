@@ -9,14 +9,14 @@ from torch import Tensor
 
 from gradverify.core.backward.vjps import Backward, Graph, Reuse
 from gradverify.core.decide.compare import is_resolved
-from gradverify.core.decide.context import JudgingContext, of_moves
+from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.excuses.trial import Questions, Trial, answered, questions, told
-from gradverify.core.forward.ecnoise import PLACES, noise_in
+from gradverify.core.excuses.context import ExcuseContext, RowGroups, entries_from_vjps, group_rows, vjps_of_groups
+from gradverify.core.forward.ecnoise import SAMPLE_DISTANCES, noise_in
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.noise import SAFETY
-from gradverify.core.forward.step_noise import SPACINGS, lasting_in
+from gradverify.core.forward.step_noise import SPACINGS, persistent_part
 from gradverify.core.model.coordinates import unflatten
 from gradverify.core.model.magnitudes import any_set, identical
 from gradverify.core.model.problem import Problem
@@ -38,41 +38,42 @@ _ULPS = (2.0, 8.0, 21.0, 64.0)  # sizes of displacements, in ulps of each coordi
 _LARGEST_SPREAD = 2.0**-24  # of the row's largest claim: vjps spread by more for other reasons
 
 
-def excuse_grain(trial: Trial, judged: Judged) -> Judged:
+def excuse_grain(trial: ExcuseContext, judged: Judged) -> Judged:
     """Excuse small errors within the resolution of the vjps around the point."""
     context, backward, chosen = trial.context, trial.backward, trial.chosen
     claimed = context.claimed[chosen]
-    small = (judged.code == Code.MISMATCH) & (judged.error <= smallness(context))
+    small = (judged.code == Code.MISMATCH) & (judged.error <= small_error(context))
     if not any_set(small):
         return judged
-    groups = questions(
+    groups = group_rows(
         context, backward, chosen, small, min(_GRAIN_GROUPS, _GRAIN_ENTRIES // max(1, context.sampled.point.numel()))
     )
     noise, magnitude = (
-        told(found, groups, context.column_groups.column_of[chosen]) for found in _vjp_noise(context, backward, groups)
+        entries_from_vjps(found, groups, context.column_groups.column_of[chosen])
+        for found in _vjp_noise(context, backward, groups)
     )
     unit = context.sampled.eps * magnitude.clamp(max=1.0)
     zero = claimed == 0  # no digit is left, and a constant vjp shows no stairs
     grain = torch.where(_is_multiple_of_last_digit(claimed, unit), _LAST_DIGIT_UNITS * unit, 0.0)
     allowed = judged.allowed + torch.where(zero, _ZERO_UNITS * unit, torch.maximum(BAR_FACTOR * noise, grain))
     excused = small & (judged.error <= allowed)
-    allowance = of_moves(context.allowance, chosen)
+    allowance = of_column_groups(context.allowance, chosen)
     resolved = is_resolved(noise, torch.maximum(claimed.abs(), magnitude), allowance)
     rules = [(excused, Reason.BACKWARD_RESOLUTION), (excused & ~resolved, Reason.BACKWARD_UNRESOLVED)]
     if any_set(excused):  # rows beyond the limit may have the same explanation
         not_examined = torch.zeros_like(small[0])
-        not_examined[groups.unasked] = True
+        not_examined[groups.left_out] = True
         rules.append((small & not_examined, Reason.NOT_EXAMINED))
     return decide(judged, rules, allowed=torch.where(excused, allowed, judged.allowed))
 
 
-def smallness(context: JudgingContext) -> float:
+def small_error(context: JudgingContext) -> float:
     """Return the error that rounding of numbers around 1, or around the largest claim, may cause."""
     largest = float(context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if context.claimed.numel() else 0.0
     return min(max(_SMALL_ERROR, context.sampled.eps), _ZERO_UNITS * context.sampled.eps) * max(1.0, largest)
 
 
-def excuse_spread(trial: Trial, judged: Judged) -> Judged:
+def excuse_spread(trial: ExcuseContext, judged: Judged) -> Judged:
     """Excuse errors within the spread of the vjps at the point and a few ulps away from it."""
     row_size = trial.context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     marginal = (judged.code == Code.MISMATCH) & (judged.error <= _MARGINAL * row_size)
@@ -87,7 +88,7 @@ def excuse_spread(trial: Trial, judged: Judged) -> Judged:
     return decide(judged, rules, allowed=torch.where(excused, allowed, judged.allowed))
 
 
-def nearby(backward: Backward, point: Tensor) -> Backward:
+def backward_at(backward: Backward, point: Tensor) -> Backward:
     """Return backward at another point (n,); raises EvaluationError.
 
     One graph serves all vjps there if it does at the original point; otherwise each vjp records its own.
@@ -108,38 +109,40 @@ def _is_multiple_of_last_digit(claimed: Tensor, unit: Tensor) -> Tensor:
     return (digit > 0) & (claimed.remainder(digit.clamp(min=torch.finfo(torch.float64).tiny)) == 0)
 
 
-def _vjp_noise(context: JudgingContext, backward: Backward, groups: Questions) -> tuple[Tensor, Tensor]:
+def _vjp_noise(context: JudgingContext, backward: Backward, groups: RowGroups) -> tuple[Tensor, Tensor]:
     """Return the noise of the vjps of these row groups, and their largest magnitude around the point; both (K, n)."""
     noise, magnitudes = [], []
     for side in (own_or_shared(context.lengths), -own_or_shared(context.lengths)):
         at_spacings = []
         for spacing in SPACINGS:
-            vjps = torch.stack([_vjps_or_nan(context, backward, groups, place * spacing * side) for place in PLACES])
+            vjps = torch.stack(
+                [_vjps_or_nan(context, backward, groups, place * spacing * side) for place in SAMPLE_DISTANCES]
+            )
             at_spacings.append(noise_in(vjps))
             magnitudes.append(vjps.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0))
-        noise.append(lasting_in(torch.stack(at_spacings)))
+        noise.append(persistent_part(torch.stack(at_spacings)))
     shape = (len(groups.cotangents), context.sampled.point.numel())
     return SAFETY * torch.stack(noise).amax(dim=0).view(shape), torch.stack(magnitudes).amax(dim=0).view(shape)
 
 
-def _vjps_or_nan(context: JudgingContext, backward: Backward, groups: Questions, displacement: Tensor) -> Tensor:
+def _vjps_or_nan(context: JudgingContext, backward: Backward, groups: RowGroups, displacement: Tensor) -> Tensor:
     """Return the vjps at a displaced point, (K·n,); nan if backward raises there."""
     try:
-        return answered(nearby(backward, context.sampled.point + displacement), groups).reshape(-1)
+        return vjps_of_groups(backward_at(backward, context.sampled.point + displacement), groups).reshape(-1)
     except EvaluationError:
         shape = (len(groups.cotangents) * len(displacement),)
         return torch.full(shape, torch.nan, dtype=torch.float64, device=displacement.device)
 
 
 def _excused_by_spread(
-    trial: Trial, judged: Judged, marginal: Tensor, row_size: Tensor, limit: int
+    trial: ExcuseContext, judged: Judged, marginal: Tensor, row_size: Tensor, limit: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the mask of excused entries, the allowed errors, and the mask of undetermined entries; each (C, m).
 
     Uses at most `limit` row groups.
     """
     context = trial.context
-    groups = questions(
+    groups = group_rows(
         context,
         trial.backward,
         trial.chosen,
@@ -159,7 +162,7 @@ def _excused_by_spread(
     return excused, allowed, excused & undetermined
 
 
-def _spread_of_repetitions(trial: Trial, groups: Questions) -> Tensor:
+def _spread_of_repetitions(trial: ExcuseContext, groups: RowGroups) -> Tensor:
     """Return the spread of repeated vjps at the point; (C, m)."""
     claimed, point = trial.context.claimed[trial.chosen], trial.context.sampled.point
     results = [claimed, _entries_at(trial, groups, point)]
@@ -168,7 +171,7 @@ def _spread_of_repetitions(trial: Trial, groups: Questions) -> Tensor:
     return _range(torch.stack(results))
 
 
-def _spread_of_means(trial: Trial, groups: Questions, most: Tensor) -> Tensor:
+def _spread_of_means(trial: ExcuseContext, groups: RowGroups, most: Tensor) -> Tensor:
     """Return the spread of the means of vjps at opposite points, (C, m); 0 if the vjps spread by more than `most`."""
     point, results, middles = trial.context.sampled.point, [], []
     for ulps in _ULPS:
@@ -179,15 +182,15 @@ def _spread_of_means(trial: Trial, groups: Questions, most: Tensor) -> Tensor:
     return torch.where(_range(torch.stack(results)) <= most, _range(torch.stack(middles)), 0.0)
 
 
-def _entries_at(trial: Trial, groups: Questions, point: Tensor) -> Tensor:
+def _entries_at(trial: ExcuseContext, groups: RowGroups, point: Tensor) -> Tensor:
     """Return the entries from vjps at a point, (C, m); the claims where no vjp gives a finite number."""
     column_of, claimed = trial.context.column_groups.column_of[trial.chosen], trial.context.claimed[trial.chosen]
     try:
-        vjps = answered(nearby(trial.backward, point), groups)
+        vjps = vjps_of_groups(backward_at(trial.backward, point), groups)
     except EvaluationError:
         return claimed
-    known = (told(torch.ones_like(vjps), groups, column_of) > 0).logical_and_(claimed.isfinite())
-    entries = told(vjps, groups, column_of)
+    known = (entries_from_vjps(torch.ones_like(vjps), groups, column_of) > 0).logical_and_(claimed.isfinite())
+    entries = entries_from_vjps(vjps, groups, column_of)
     return torch.where(known & entries.isfinite(), entries, claimed)
 
 

@@ -12,14 +12,14 @@ from gradverify.core.backward.batched_vjp import rows
 from gradverify.core.backward.vjps import Backward, Batched, Graph, Reuse
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
-from gradverify.core.estimate.nearby_gradients import STEP, slopes
+from gradverify.core.estimate.nearby_gradients import STEP, directional_derivatives_at
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.excuses.backward_rounding import nearby, smallness
-from gradverify.core.excuses.trial import Trial, answered, questions, told
+from gradverify.core.excuses.backward_rounding import backward_at, small_error
+from gradverify.core.excuses.context import ExcuseContext, entries_from_vjps, group_rows, vjps_of_groups
 from gradverify.core.forward.length_scales import own_or_shared
-from gradverify.core.forward.sampler import places as standing
+from gradverify.core.forward.sampler import output_indices as standing
 from gradverify.core.model.coordinates import flatten, unflatten
-from gradverify.core.model.generators import scattered
+from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.tape import record
 from gradverify.errors import EvaluationError
@@ -39,16 +39,16 @@ _BRANCH_STEP = 4.0  # units of rounding of |f|/length: a narrower gap between vj
 _ROWS, _COLUMNS = 32, 96  # limits on the rows and columns examined
 
 
-def excuse_doubled(trial: Trial, judged: Judged) -> Judged:
+def excuse_doubled(trial: ExcuseContext, judged: Judged) -> Judged:
     """Excuse small errors if the same backward is right in double precision.
 
     A claim of zero is not excused: it may be underflow or a branch that only low precision takes.
     """
     context, chosen = trial.context, trial.chosen
-    small = (judged.code == Code.MISMATCH) & (judged.error <= smallness(context))
-    if not context.sampled.coarse or not any_set(small):
+    small = (judged.code == Code.MISMATCH) & (judged.error <= small_error(context))
+    if not context.sampled.backward_eps or not any_set(small):
         return judged
-    groups = questions(
+    groups = group_rows(
         context, trial.backward, chosen, small, min(_GROUPS, _ENTRIES // max(1, context.sampled.point.numel()))
     )
     problem = context.sampled.problem
@@ -58,9 +58,9 @@ def excuse_doubled(trial: Trial, judged: Judged) -> Judged:
             problem=problem,
             tape=record(problem),
             graph=Graph(reuse=Reuse.FRESH),
-            batched=Batched(believed=False),
+            batched=Batched(trusted=False),
         )
-        entries = told(answered(in_double, groups), groups, context.column_groups.column_of[chosen])
+        entries = entries_from_vjps(vjps_of_groups(in_double, groups), groups, context.column_groups.column_of[chosen])
     except EvaluationError:
         return judged
     # Rows in no group are 0 here and stay mismatches: a numeric entry of the claim's sign exceeds its bar.
@@ -71,7 +71,7 @@ def excuse_doubled(trial: Trial, judged: Judged) -> Judged:
     return decide(judged, [(excused, Reason.FLOAT64_BACKWARD)], allowed=allowed)
 
 
-def excuse_coarse(trial: Trial, judged: Judged) -> Judged:
+def excuse_coarse(trial: ExcuseContext, judged: Judged) -> Judged:
     """Excuse claims between the derivatives at points within backward's rounding of the inputs.
 
     If these derivatives belong to two smooth pieces and differ by more than is allowed, the entry is at a kink. Errors
@@ -79,22 +79,22 @@ def excuse_coarse(trial: Trial, judged: Judged) -> Judged:
     """
     context, chosen = trial.context, trial.chosen
     wrong = judged.code == Code.MISMATCH
-    if not context.sampled.coarse or not any_set(wrong):
+    if not context.sampled.backward_eps or not any_set(wrong):
         return judged
     generator = torch.Generator().manual_seed(trial.seed + 8)
     length = own_or_shared(context.lengths)
-    half = [scattered(_BRANCH_UNITS * context.sampled.coarse * length, generator) for _ in range(_PAIRS)]
+    half = [random_magnitudes(_BRANCH_UNITS * context.sampled.backward_eps * length, generator) for _ in range(_PAIRS)]
     displacements = [torch.zeros_like(length), *half, *(-place for place in half)]
     claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
     allowed = judged.allowed.clone()
     row_size = context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
-    accumulated = wrong & (judged.error <= _ACCUMULATED_UNITS * context.sampled.coarse * row_size)
+    accumulated = wrong & (judged.error <= _ACCUMULATED_UNITS * context.sampled.backward_eps * row_size)
     columns = torch.unique(column_of[wrong])
     excused, at_kink = torch.zeros_like(wrong), torch.zeros_like(wrong)
     for column in columns[:_COLUMNS].tolist():
         direction = torch.zeros_like(length)
         direction[column] = length[column]
-        at_points = slopes(context.sampled, displacements, [direction]).squeeze(1) / length[column]
+        at_points = directional_derivatives_at(context.sampled, displacements, [direction]).squeeze(1) / length[column]
         low, high = at_points.amin(dim=0), at_points.amax(dim=0)
         between = (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)
         # A forward in the same low precision shows only noise at such steps.
@@ -114,11 +114,11 @@ def excuse_coarse(trial: Trial, judged: Judged) -> Judged:
     return decide(judged, rules, allowed=allowed)
 
 
-def excuse_unstable(trial: Trial, judged: Judged) -> Judged:
+def excuse_unstable(trial: ExcuseContext, judged: Judged) -> Judged:
     """Make errors undetermined that do not exceed the scatter of vjps at points within backward's own rounding."""
     context, backward, chosen = trial.context, trial.backward, trial.chosen
     wrong = judged.code == Code.MISMATCH
-    if not context.sampled.coarse or not any_set(wrong):
+    if not context.sampled.backward_eps or not any_set(wrong):
         return judged
     column_of = context.column_groups.column_of[chosen]
     outputs = wrong.any(dim=0).nonzero().squeeze(1)[:_ROWS]
@@ -133,7 +133,7 @@ def excuse_unstable(trial: Trial, judged: Judged) -> Judged:
         in_column = wrong & (column_of == column)
         errors = vjps[:, :, column] - _slopes_at(context, points, column)[:, outputs]
         scatter = judged.error.new_zeros(judged.error.shape[1])
-        scatter[outputs] = _scatter(errors, _BRANCH_STEP * context.sampled.coarse * size / length[column])
+        scatter[outputs] = _scatter(errors, _BRANCH_STEP * context.sampled.backward_eps * size / length[column])
         excused = in_column & (judged.error <= _WITHIN * scatter)
         unstable |= excused
         bar[excused] = judged.error[excused]
@@ -152,8 +152,8 @@ def _points_within_rounding(context: JudgingContext, backward: Backward, seed: i
     primals = [primal.tensor for primal in backward.problem.primals]
     yield context.sampled.point
     for _ in range(_POINTS):
-        moved = context.sampled.point + scattered(
-            _SCATTER_UNITS * context.sampled.coarse * own_or_shared(context.lengths), generator
+        moved = context.sampled.point + random_magnitudes(
+            _SCATTER_UNITS * context.sampled.backward_eps * own_or_shared(context.lengths), generator
         )
         yield flatten(unflatten(moved, primals))
 
@@ -162,7 +162,7 @@ def _rows_at(context: JudgingContext, backward: Backward, points: list[Tensor], 
     """Return the rows of these outputs at each point, (N, k, n); None if backward raises at one of them."""
     coordinates = standing(context.sampled, outputs).tolist()
     try:
-        return torch.stack([torch.stack(list(rows(nearby(backward, point), coordinates))) for point in points])
+        return torch.stack([torch.stack(list(rows(backward_at(backward, point), coordinates))) for point in points])
     except EvaluationError:
         return None
 
@@ -172,7 +172,7 @@ def _slopes_at(context: JudgingContext, points: list[Tensor], column: int) -> Te
     direction = torch.zeros_like(context.sampled.point)
     direction[column] = own_or_shared(context.lengths)[column]
     displacements = (point - context.sampled.point for point in points)
-    return slopes(context.sampled, displacements, [direction]).squeeze(1) / direction[column]
+    return directional_derivatives_at(context.sampled, displacements, [direction]).squeeze(1) / direction[column]
 
 
 def _scatter(errors: Tensor, step: Tensor) -> Tensor:

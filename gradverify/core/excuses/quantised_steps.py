@@ -9,13 +9,13 @@ from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext, focused
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide, span
-from gradverify.core.estimate.samples import Samples, central, to_the_end, void
+from gradverify.core.estimate.samples import Samples, central_differences, is_vanished, set_to_finest
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, halving_steps
-from gradverify.core.excuses.trial import Trial
-from gradverify.core.forward.sampler import Sampler, along, magnitudes
-from gradverify.core.forward.step_noise import heard_at
-from gradverify.core.model.generators import scattered
+from gradverify.core.excuses.context import ExcuseContext
+from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
+from gradverify.core.forward.step_noise import noise_at
+from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
 
 _AGREES = 0.1  # of |claim - finest difference|: a larger step's difference this near the claim agrees with it
@@ -35,13 +35,13 @@ _SMALL_STEP, _CROSSINGS = 2.0**-24, 1  # relative steps there, and how many may 
 _HEIGHTS = 4.0  # heights of a stair: error of a difference of two samples
 
 
-def excuse_average(trial: Trial, judged: Judged) -> Judged:
+def excuse_average(trial: ExcuseContext, judged: Judged) -> Judged:
     """Make mismatches at order 2 undetermined if only the finest steps show them and larger steps agree."""
     context, accused = trial.context, judged.code == Code.MISMATCH
     if context.sampled.problem.order == 1:
         return judged
     rows, outputs = span(accused)
-    rows = rows[: min(_ROWS, _HELD // (2 * len(_EXPONENTS) * context.width))]
+    rows = rows[: min(_ROWS, _HELD // (2 * len(_EXPONENTS) * context.numbers_per_sample))]
     if not len(rows):
         return judged
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
@@ -57,7 +57,7 @@ def excuse_average(trial: Trial, judged: Judged) -> Judged:
     return decide(judged, [(excused, Reason.LARGER_STEPS_AGREE)], bar=bar)
 
 
-def excuse_flights(trial: Trial, judged: Judged) -> Judged:
+def excuse_flights(trial: ExcuseContext, judged: Judged) -> Judged:
     """Make nonzero claims undetermined if the output lies on a stair of rounding and a larger step agrees."""
     context, chosen = trial.context, trial.chosen
     claimed = context.claimed[chosen]
@@ -70,7 +70,7 @@ def excuse_flights(trial: Trial, judged: Judged) -> Judged:
     if not len(rows):
         return judged
     samples = sample(context.sampled, context.column_groups, chosen[rows], halving_steps(context.lengths))
-    difference = central(samples)
+    difference = central_differences(samples)
     change = torch.cat([torch.zeros_like(difference[:, :1]), difference.diff(dim=1).abs()], dim=1)
     slack = _HEIGHTS * height / samples.forth + change
     agrees = ((claimed[rows].unsqueeze(1) - difference).abs() <= slack).any(dim=1)
@@ -83,13 +83,13 @@ def excuse_flights(trial: Trial, judged: Judged) -> Judged:
 
 def _agrees_with_larger_steps(sampled: Sampler, samples: Samples, claimed: Tensor) -> Tensor:
     """Mask of claims that two consecutive larger steps agree with, while the finest lie on one stair; (C, m)."""
-    difference, vanished, size = central(samples), void(samples), sampled.value.abs()
+    difference, vanished, size = central_differences(samples), is_vanished(samples), sampled.value.abs()
     numeric = difference[:, -1]
     error = (claimed - numeric).abs().unsqueeze(1)
     agrees = ((difference - claimed.unsqueeze(1)).abs() <= _AGREES * error) & ~vanished
     change = (difference - numeric.unsqueeze(1)).abs()
     alike = change <= _ALIKE * error + _UNITS * sampled.unit * size / samples.forth
-    stair = to_the_end(alike | vanished) & ~vanished
+    stair = set_to_finest(alike | vanished) & ~vanished
     next_above = torch.cat([stair[:, 1:] & ~stair[:, :-1], torch.zeros_like(stair[:, :1])], dim=1)
     sudden = (next_above & (change >= _LEAST_CHANGE * error)).any(dim=1) & (stair.sum(dim=1) >= _STEPS_ON_STAIR)
     height = torch.where(stair, samples.forth, 0.0).amax(dim=1) * error.squeeze(1)
@@ -102,15 +102,15 @@ def _flat_all_around(context: JudgingContext) -> Tensor:
     Beyond a dead zone, a clamp or a jump an output changes at small steps, and a ripple changes everywhere.
     """
     generator = torch.Generator().manual_seed(0)
-    small = _SMALL_STEP * scattered(context.lengths.shared, generator)
-    longer = _HIGHEST_STAIR * scattered(context.lengths.shared, generator)
+    small = _SMALL_STEP * random_magnitudes(context.lengths.shared, generator)
+    longer = _HIGHEST_STAIR * random_magnitudes(context.lengths.shared, generator)
     changes, rises = torch.zeros_like(context.sampled.value, dtype=torch.long), []
     for distance in _DISTANCES:
-        offset = distance * scattered(context.lengths.shared, generator)
+        offset = distance * random_magnitudes(context.lengths.shared, generator)
         for displacement in (offset, -offset):
-            here = along(context.sampled, displacement)
-            changes += here != along(context.sampled, displacement + small)
-            rises.append((along(context.sampled, displacement + longer) - here).abs())
+            here = outputs_near(context.sampled, displacement)
+            changes += here != outputs_near(context.sampled, displacement + small)
+            rises.append((outputs_near(context.sampled, displacement + longer) - here).abs())
     return (changes <= _CROSSINGS) & (_least_rise(context, torch.stack(rises)) <= _HIGHEST_STAIR * context.sampled.size)
 
 
@@ -122,7 +122,7 @@ def _least_rise(context: JudgingContext, rises: Tensor) -> Tensor:
 
 def _stair_heights(context: JudgingContext) -> Tensor:
     """Return the height of each output's stairs, (m,); 0 if the noise of its tensor is not that of stairs."""
-    noise = [magnitudes(context.sampled, heard_at(context.sampled, context.lengths, spacing)) for spacing in _SPACINGS]
+    noise = [magnitudes(context.sampled, noise_at(context.sampled, context.lengths, spacing)) for spacing in _SPACINGS]
     runs = torch.stack(noise).unfold(0, _STEADY, 1)  # (runs, m, steady)
     steady = (runs.amax(dim=2) <= _SAME * runs.amin(dim=2)) & (runs.amin(dim=2) > 0)
     height = torch.where(steady, runs.amax(dim=2), 0.0).amax(dim=0)

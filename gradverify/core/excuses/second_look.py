@@ -9,17 +9,17 @@ from gradverify.case import Settings
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem
 from gradverify.core.decide.verdict import Code, Judged, Reason, agrees, decide
 from gradverify.core.excuses.backward_rounding import excuse_grain, excuse_spread
+from gradverify.core.excuses.context import Excuse, ExcuseContext
 from gradverify.core.excuses.low_precision import excuse_coarse, excuse_doubled, excuse_unstable
-from gradverify.core.excuses.oblique import excuse_oblique
+from gradverify.core.excuses.oblique_kinks import excuse_oblique
 from gradverify.core.excuses.quantised_steps import excuse_average, excuse_flights
-from gradverify.core.excuses.slight import excuse_slight
-from gradverify.core.excuses.trial import Excuse, Trial
+from gradverify.core.excuses.slight_kinks import excuse_slight
 from gradverify.core.model.magnitudes import any_set
 
 _NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP)
 
 
-def excuse_spilt(trial: Trial, judged: Judged) -> Judged:
+def excuse_spilt(trial: ExcuseContext, judged: Judged) -> Judged:
     """Make nan claims undetermined if the same input has a derivative that is not finite in another entry."""
     context, chosen = trial.context, trial.chosen
     claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
@@ -49,11 +49,11 @@ EXCUSES: tuple[Excuse, ...] = (
 )
 
 
-def second_look(
+def apply_excuses(
     context: JudgingContext, measured: MeasuredProblem, chosen: Tensor, judged: Judged, settings: Settings
 ) -> Judged:
     """Return the verdicts on these column groups; a mismatch stays if no excuse explains it."""
-    trial = Trial(context=context, backward=measured.backward, chosen=chosen, seed=settings.seed)
+    trial = ExcuseContext(context=context, backward=measured.backward, chosen=chosen, seed=settings.seed)
     for excuse in EXCUSES:
         if agrees(judged) or not any_set(judged.code == Code.MISMATCH):
             break

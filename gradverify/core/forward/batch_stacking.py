@@ -14,26 +14,31 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from gradverify.core.forward.sampler import Mode, Sampler, single, units_apart
+from gradverify.core.forward.sampler import Mode, Sampler, difference_in_units, outputs_at
 from gradverify.core.model.coordinates import coordinates_in, real_view
-from gradverify.core.model.generators import scattered_from
+from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.magnitudes import any_set, identical
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 
-WORTH = 6  # points: fewer are evaluated one by one
+MIN_STACKED = 6  # points: fewer are evaluated one by one
 HELD = 2_000_000  # numbers in one call, at most
-ROUGH = 8.0  # unit roundoffs by which vectorised and scalar kernels may differ
-REFUSED = (RuntimeError, ValueError, TypeError, IndexError)  # raised by functions that refuse inputs of another shape
+MAX_ROUNDING = 8.0  # unit roundoffs by which vectorised and scalar kernels may differ
+SHAPE_ERRORS = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    IndexError,
+)  # raised by functions that refuse inputs of another shape
 _BESIDE = "beside the point"
 _FACTORS = (1.0, 2.0)  # of the two test points
 
 
-class ElsewhereError(Exception):
+class NotStackableError(Exception):
     """This way of stacking does not serve these points, but may serve others."""
 
 
-def beside_the_point(sampled: Sampler, points: Tensor) -> Tensor | None:
+def stacked_with_point(sampled: Sampler, points: Tensor) -> Tensor | None:
     """Return the outputs at points (N, n), stacked in one call; (N, m). The last point must be the sampler's own.
 
     For functions whose inputs all have the outputs' batch. Nothing is tested but the last row: None if it differs from
@@ -47,19 +52,21 @@ def beside_the_point(sampled: Sampler, points: Tensor) -> Tensor | None:
     try:
         with quietly():
             found = _call_stacked(sampled, stacked(sampled, points), copied)
-    except REFUSED:
+    except SHAPE_ERRORS:
         return None
     if found is None or found.shape != (points.shape[0], sampled.value.numel()):
         return None
-    difference = units_apart(sampled, found[-1], sampled.value)
-    if difference > ROUGH:
+    difference = difference_in_units(sampled, found[-1], sampled.value)
+    if difference > MAX_ROUNDING:
         return None
     if difference > 0.0:
-        sampled.together.apart[_BESIDE] = max(difference, sampled.together.apart.get(_BESIDE, 0.0))
+        sampled.vectorisation.differences[_BESIDE] = max(
+            difference, sampled.vectorisation.differences.get(_BESIDE, 0.0)
+        )
     return found
 
 
-def by_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
+def stack_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
     """Return the outputs at points (N, n), with every input stacked that has the outputs' batch dimension; (N, m).
 
     They differ from single calls by at most `most` unit roundoffs. None if stacking fails for all points; raises
@@ -69,40 +76,40 @@ def by_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
         return None
     matching = _matching(sampled)
     if len(matching) > 1 and all(matching) and _prefers_vmap(sampled, most):
-        raise ElsewhereError  # equal lengths need not be a common batch: factors of a matrix product have none
+        raise NotStackableError  # equal lengths need not be a common batch: factors of a matrix product have none
     candidates = [matching]
     if not all(matching):
         is_moved = _is_moved(sampled, points)
         if any_set(is_moved[:, _others(matching)]):
-            raise ElsewhereError
+            raise NotStackableError
         candidates.append(tuple(is_moved.any(dim=0).tolist()))
-    differences = sampled.together.apart
+    differences = sampled.vectorisation.differences
     for copied in dict.fromkeys(candidates):
         if differences.get(copied, 0.0) > most:
             continue
         if copied not in differences:
             units = _stacking_error(sampled, len(points), copied)
-            differences[copied] = units if units <= ROUGH else math.inf
-            sampled.together.calls += 2  # the test has compared all rows of two calls
+            differences[copied] = units if units <= MAX_ROUNDING else math.inf
+            sampled.vectorisation.calls += 2  # the test has compared all rows of two calls
         if differences[copied] <= most:
             return _call_stacked(sampled, stacked(sampled, points), copied)
     if any(differences[copied] < math.inf for copied in candidates):
-        raise ElsewhereError
+        raise NotStackableError
     return None
 
 
-def by_batch_in_part(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
+def stack_batch_in_part(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
     """Return the outputs as `by_batch` does, but evaluate points that move any other input one by one; (N, m)."""
     stackable = ~_is_moved(sampled, points)[:, _others(_matching(sampled))].any(dim=1)
-    if int(stackable.sum()) < WORTH:
-        raise ElsewhereError
-    found = by_batch(sampled, points[stackable], most)
+    if int(stackable.sum()) < MIN_STACKED:
+        raise NotStackableError
+    found = stack_batch(sampled, points[stackable], most)
     if found is None:
         return None
     values = found.new_empty(len(points), found.shape[1])
     values[stackable] = found
     for place in (~stackable).nonzero().squeeze(1).tolist():
-        values[place] = single(sampled, points[place].clone())
+        values[place] = outputs_at(sampled, points[place].clone())
     return values
 
 
@@ -118,8 +125,8 @@ def _may_be_longer(sampled: Sampler) -> bool:
 
 def _prefers_vmap(sampled: Sampler, most: float) -> bool:
     """Return True if vmap has not yet failed, nor differed from single calls by more than `most` unit roundoffs."""
-    state = sampled.together
-    return "vmap" in state.ways and state.apart.get("vmap", 0.0) <= most
+    state = sampled.vectorisation
+    return "vmap" in state.ways and state.differences.get("vmap", 0.0) <= most
 
 
 def _is_moved(sampled: Sampler, points: Tensor) -> Tensor:
@@ -148,9 +155,9 @@ def _stacking_error(sampled: Sampler, count: int, copied: Sequence[bool]) -> flo
     """
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
     typical = size.mean()
-    near = sampled.point + scattered_from(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), count)
+    near = sampled.point + random_magnitudes_from(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), count)
     test_points = near * _factors(sampled, copied)
-    single_outputs = torch.stack([single(sampled, test_point.clone()) for test_point in test_points])
+    single_outputs = torch.stack([outputs_at(sampled, test_point.clone()) for test_point in test_points])
     if identical(single_outputs[0], single_outputs[1]):  # equal outputs cannot show an influence between copies
         return math.inf
     difference = 0.0
@@ -161,9 +168,9 @@ def _stacking_error(sampled: Sampler, count: int, copied: Sequence[bool]) -> flo
         difference = (
             math.inf
             if stacked_outputs is None
-            else max(difference, units_apart(sampled, stacked_outputs, single_outputs[places]))
+            else max(difference, difference_in_units(sampled, stacked_outputs, single_outputs[places]))
         )
-        if difference > ROUGH:
+        if difference > MAX_ROUNDING:
             break
     return difference
 
@@ -225,4 +232,4 @@ def joined(sampled: Sampler, outputs: Sequence[Tensor]) -> Tensor:
     """Return the real coordinates of the outputs looked at; (N, m)."""
     flat = [real_view(output).reshape(output.shape[0], -1).to(torch.float64) for output in outputs]
     values = torch.cat(flat, dim=1) if len(flat) > 1 else flat[0]
-    return values if sampled.kept is None else values[:, sampled.kept]
+    return values if sampled.selected is None else values[:, sampled.selected]

@@ -11,18 +11,18 @@ from torch import Tensor
 
 from gradverify.core.forward.batch_stacking import (
     HELD,
-    REFUSED,
-    ROUGH,
-    WORTH,
-    ElsewhereError,
-    by_batch,
-    by_batch_in_part,
+    MAX_ROUNDING,
+    MIN_STACKED,
+    SHAPE_ERRORS,
+    NotStackableError,
     joined,
     quietly,
+    stack_batch,
+    stack_batch_in_part,
     stacked,
 )
-from gradverify.core.forward.sampler import Mode, Sampler, along, single, units_apart
-from gradverify.core.model.decomposed import plainly
+from gradverify.core.forward.sampler import Mode, Sampler, difference_in_units, outputs_at, outputs_near
+from gradverify.core.model.decomposed import plain_forwards
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 
@@ -34,11 +34,11 @@ def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, roughly: bool = 
 
     With `roughly`, they may differ from those of single calls by `Together.rough` unit roundoffs.
     """
-    one_by_one = len(points) < WORTH or points.numel() + into.numel() > HELD or sampled.together.slow
-    if not one_by_one and _in_one_call(sampled, points, into, ROUGH if roughly else 0.0):
+    one_by_one = len(points) < MIN_STACKED or points.numel() + into.numel() > HELD or sampled.vectorisation.slow
+    if not one_by_one and _in_one_call(sampled, points, into, MAX_ROUNDING if roughly else 0.0):
         return
     for point, row in zip(points, into, strict=True):
-        single(sampled, point, row)
+        outputs_at(sampled, point, row)
 
 
 def seconds(sampled: Sampler) -> float:
@@ -51,37 +51,39 @@ def _in_one_call(sampled: Sampler, points: Tensor, into: Tensor, most: float) ->
 
     The outputs may differ from those of single calls by `most` unit roundoffs.
     """
-    state = sampled.together
+    state = sampled.vectorisation
     if sampled.mode is not Mode.WITHOUT_GRAPH or sampled.problem.seed is not None:
         return False
-    for way in [way for way in state.ways if state.apart.get(way, 0.0) <= most]:
+    for way in [way for way in state.ways if state.differences.get(way, 0.0) <= most]:
         try:
             with quietly():
                 found = _WAYS[way](sampled, points, most)
-        except ElsewhereError:
+        except NotStackableError:
             continue
-        except (EvaluationError, *REFUSED):
+        except (EvaluationError, *SHAPE_ERRORS):
             found = None
         difference = math.inf if found is None else _spot_check(sampled, points, found)
         if difference > 0.0:
-            state.apart[way] = max(difference, state.apart.get(way, 0.0)) if difference <= ROUGH else math.inf
+            state.differences[way] = (
+                max(difference, state.differences.get(way, 0.0)) if difference <= MAX_ROUNDING else math.inf
+            )
         if found is not None and difference <= most:
             into.copy_(found)
             return True
-    state.ways[:] = [way for way in state.ways if state.apart.get(way, 0.0) < math.inf]
+    state.ways[:] = [way for way in state.ways if state.differences.get(way, 0.0) < math.inf]
     return False
 
 
 def _spot_check(sampled: Sampler, points: Tensor, found: Tensor) -> float:
     """Return by how many unit roundoffs one row differs from a single call; checked at calls 1, 2, 4, 8, …, else 0."""
-    state = sampled.together
+    state = sampled.vectorisation
     state.calls += 1
     if found.shape != (len(points), sampled.value.numel()):
         return math.inf
     if state.calls & (state.calls - 1):
         return 0.0  # not a power of two
     place = (state.calls * 7919) % len(points)
-    return units_apart(sampled, found[place], single(sampled, points[place].clone()))
+    return difference_in_units(sampled, found[place], outputs_at(sampled, points[place].clone()))
 
 
 def _by_vmap(sampled: Sampler, points: Tensor, _most: float) -> Tensor:
@@ -89,18 +91,18 @@ def _by_vmap(sampled: Sampler, points: Tensor, _most: float) -> Tensor:
         found = {output.name: output.tensor for output in call(sampled.problem, tensors)}
         return tuple(found[name] for name in sampled.names)
 
-    with plainly():
+    with plain_forwards():
         return joined(sampled, torch.vmap(function)(*stacked(sampled, points)))
 
 
 def _time_of_call(sampled: Sampler) -> float:
     begun = time.perf_counter()
-    along(sampled, torch.zeros_like(sampled.point))[:1].tolist()  # reading a number waits for the GPU
+    outputs_near(sampled, torch.zeros_like(sampled.point))[:1].tolist()  # reading a number waits for the GPU
     return time.perf_counter() - begun
 
 
 _WAYS: dict[str, Callable[[Sampler, Tensor, float], Tensor | None]] = {
-    "batch": by_batch,
+    "batch": stack_batch,
     "vmap": _by_vmap,
-    "batch in part": by_batch_in_part,
+    "batch in part": stack_batch_in_part,
 }

@@ -17,7 +17,7 @@ from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.memory import portions
 
 _POINTS = 8  # samples on each side of the point
-PLACES = tuple(
+SAMPLE_DISTANCES = tuple(
     k + 0.8 * (k * 0.6180339887498949 % 1) for k in range(1, _POINTS + 1)
 )  # distances of the samples; no two gaps are equal
 _ORDERS = (3, 4, 5)  # orders of the divided differences
@@ -83,7 +83,7 @@ def _weights_of(order: int) -> Tensor:
     """Return the weights of the divided differences of one order; (differences, points)."""
     rows = torch.zeros(_POINTS - order, _POINTS, dtype=torch.float64, device="cpu")
     for start, row in enumerate(rows):
-        nodes = PLACES[start : start + order + 1]
+        nodes = SAMPLE_DISTANCES[start : start + order + 1]
         for number, node in enumerate(nodes):
             row[start + number] = 1 / math.prod(node - other for other in nodes if other != node)
     return rows / rows.square().sum(dim=1, keepdim=True).sqrt()

@@ -19,10 +19,10 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from gradverify.core.forward.ecnoise import PLACES, noise_in, on_line
+from gradverify.core.forward.ecnoise import SAMPLE_DISTANCES, noise_in, on_line
 from gradverify.core.forward.length_scales import LengthScales, own_or_shared
-from gradverify.core.forward.sampler import Sampler, along, magnitudes
-from gradverify.core.model.generators import scattered_from
+from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
+from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.magnitudes import all_set, any_set, identical
 
 _SPACING = 1.3 * 2.0**-20  # times the length scale: many float32 ulps, but too short for most functions to vary visibly
@@ -49,10 +49,10 @@ class Noise:
     """Noise of each output, in the output's units; fields (m,), float64 unless noted."""
 
     level: Tensor  # bound on the error of the output
-    loud: Tensor  # upper bound: above `level` where noise and a kink cannot be distinguished
-    lasting: Tensor  # bool: True where `loud` was measured at several spacings, as noise would be
+    upper_level: Tensor  # upper bound: above `level` where noise and a kink cannot be distinguished
+    persistent: Tensor  # bool: True where `loud` was measured at several spacings, as noise would be
     rounding: Tensor  # the part explained by rounding the output to its own dtype
-    share: Tensor  # noise per unit of the output's size: samples that are larger have more noise
+    relative_level: Tensor  # noise per unit of the output's size: samples that are larger have more noise
 
     def of(self, outputs: Tensor | slice) -> Noise:
         """Return the noise of the selected outputs."""
@@ -62,7 +62,7 @@ class Noise:
 def measure(sampled: Sampler, lengths: LengthScales, seed: int) -> Noise:
     """Measure the noise of every output along one random direction; costs 8 forwards, more if it is large."""
     direction = first_direction(sampled, lengths, seed)
-    return noise_from_samples(sampled, direction, on_line(sampled, direction, PLACES))
+    return noise_from_samples(sampled, direction, on_line(sampled, direction, SAMPLE_DISTANCES))
 
 
 def first_direction(sampled: Sampler, lengths: LengthScales, seed: int) -> Tensor:
@@ -88,7 +88,7 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, heard: Tensor) -> No
         if not any_set(is_open):
             break
         direction = direction / _REDUCTION
-        estimate = _estimate(sampled, direction, one_side(sampled, direction), rounding, threshold, finite)
+        estimate = _estimate(sampled, direction, noise_along(sampled, direction), rounding, threshold, finite)
         unknown = previous == torch.inf
         level, previous = torch.where(unknown, estimate, level), torch.where(unknown, estimate, previous)
         on_stair, fell_before = previous > estimate * _FALL_TO_STAIR, fall_score > 0
@@ -107,18 +107,18 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, heard: Tensor) -> No
     loud = level = pooled(sampled, torch.where(level < torch.inf, level, rounding))
     if any_set(after_drop < torch.inf):
         level = torch.fmin(loud, pooled(sampled, after_drop))
-    return Noise(level=level, loud=loud, lasting=lasting, rounding=rounding, share=sampled.unit)
+    return Noise(level=level, upper_level=loud, persistent=lasting, rounding=rounding, relative_level=sampled.unit)
 
 
 def at_least(noise: Noise, size: Tensor) -> Noise:
     """Return the noise with level and upper bound raised to at least `size` (m,)."""
-    return replace(noise, level=torch.fmax(noise.level, size), loud=torch.fmax(noise.loud, size))
+    return replace(noise, level=torch.fmax(noise.level, size), upper_level=torch.fmax(noise.upper_level, size))
 
 
-def but_for_rounding(noise: Noise, sampled: Sampler) -> Noise:
+def rounding_only(noise: Noise, sampled: Sampler) -> Noise:
     """Return the noise reduced to its rounding part, the rest being variation of the function."""
-    share = torch.minimum(noise.share, torch.maximum(sampled.unit, share_of(sampled, noise.rounding)))
-    return replace(noise, level=noise.rounding, share=share)
+    share = torch.minimum(noise.relative_level, torch.maximum(sampled.unit, share_of(sampled, noise.rounding)))
+    return replace(noise, level=noise.rounding, relative_level=share)
 
 
 def share_of(sampled: Sampler, level: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ def share_of(sampled: Sampler, level: Tensor) -> Tensor:
 def _uniform(sampled: Sampler, level: Tensor, rounding: Tensor) -> Noise:
     """Return noise that was the same at all spacings, with upper bound equal to `level`."""
     none = torch.zeros_like(level, dtype=torch.bool)
-    return Noise(level=level, loud=level, lasting=none, rounding=rounding, share=sampled.unit)
+    return Noise(level=level, upper_level=level, persistent=none, rounding=rounding, relative_level=sampled.unit)
 
 
 def rounding_of(sampled: Sampler, near: Tensor) -> Tensor:
@@ -142,30 +142,30 @@ def rounding_of(sampled: Sampler, near: Tensor) -> Tensor:
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
     magnitude = torch.where((near > 0) & (near < sampled.size), near, sampled.size)
     size = torch.where(size > 0, size, magnitude)
-    return size * (sampled.unit * max(1.0, sampled.together.rough)) + _TINY
+    return size * (sampled.unit * max(1.0, sampled.vectorisation.largest_difference)) + _TINY
 
 
-def moves_finely(sampled: Sampler, lengths: LengthScales) -> Tensor:
+def not_rounded_beside_one(sampled: Sampler, lengths: LengthScales) -> Tensor:
     """Mask of outputs that were not rounded as part of a number near 1, as log(1 + x²) is; (m,).
 
     True where an output changes with a small step of all inputs, or where an entry of its tensor changes by less than
     the rounding of 1.
     """
     small = _SMALL_STEP * direction_of(lengths, 0)
-    change = torch.maximum(*((along(sampled, move) - sampled.value).abs() for move in (small, -small)))
+    change = torch.maximum(*((outputs_near(sampled, move) - sampled.value).abs() for move in (small, -small)))
     is_fine = (change > 0) & (change < _FINE_CHANGE * sampled.unit)
     return (change > 0) | (magnitudes(sampled, is_fine.to(change.dtype)) > 0)
 
 
 def repeats(sampled: Sampler) -> bool:
     """Return True if a second forward at the same point gives the same outputs exactly."""
-    repeated = along(sampled, torch.zeros_like(sampled.point))
+    repeated = outputs_near(sampled, torch.zeros_like(sampled.point))
     return identical(repeated, sampled.value)
 
 
 def direction_of(lengths: LengthScales, seed: int) -> Tensor:
     """Return a random direction with entries of about each input's own length; (n,)."""
-    return scattered_from(own_or_shared(lengths), seed)
+    return random_magnitudes_from(own_or_shared(lengths), seed)
 
 
 def _estimate(
@@ -177,7 +177,7 @@ def _estimate(
     """
     if _is_clean(one, threshold):
         return torch.fmax(one.mul_(SAFETY), rounding)
-    other = one_side(sampled, -direction)
+    other = noise_along(sampled, -direction)
     lower, higher = torch.fmax(torch.fmin(one, other), rounding), torch.fmax(one, other)
     noise = torch.where(higher <= _SIDES_RATIO * lower, higher, lower).mul_(SAFETY)
     return torch.fmax(noise, rounding).masked_fill_(finite & higher.isnan(), torch.inf)
@@ -194,7 +194,7 @@ def pooled(sampled: Sampler, level: Tensor) -> Tensor:
     Eight samples sometimes show much less noise than there is, but seldom for most outputs. If the sampler is
     restricted to some outputs, their levels are returned unchanged.
     """
-    if sampled.kept is not None:
+    if sampled.selected is not None:
         return level
     size = sampled.value.abs()
     size = torch.where((size > 0) & (size < torch.inf), size, torch.nan)  # excluded from the median
@@ -205,9 +205,9 @@ def pooled(sampled: Sampler, level: Tensor) -> Tensor:
     return torch.fmax(level, share * size)
 
 
-def one_side(sampled: Sampler, direction: Tensor) -> Tensor:
+def noise_along(sampled: Sampler, direction: Tensor) -> Tensor:
     """Return the noise estimate of each output from samples along `direction` at the distances `PLACES`; (m,)."""
-    return noise_in(on_line(sampled, direction, PLACES))
+    return noise_in(on_line(sampled, direction, SAMPLE_DISTANCES))
 
 
 def _spacing(sampled: Sampler) -> float:

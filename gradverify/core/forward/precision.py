@@ -12,9 +12,9 @@ from torch import Tensor
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.length_scales import own_or_shared, scales
 from gradverify.core.forward.repeatable import Repeatable
-from gradverify.core.forward.sampler import Sampler, along, sampler
+from gradverify.core.forward.sampler import Sampler, outputs_near, sampler
 from gradverify.core.model.coordinates import Block
-from gradverify.core.model.generators import scattered
+from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, identical
 from gradverify.core.model.problem import Primal, Problem
 from gradverify.core.model.tape import record
@@ -57,7 +57,7 @@ def in_double(steady: Repeatable) -> Repeatable:
     for function in (steady.problem.function, steady.problem.finer):
         wide = None if function is None else _sampler_in_float64(replace(steady.problem, function=function))
         if wide is not None and _agree(wide, steady.sampled, eps):
-            return replace(steady, sampled=replace(wide, dtypes=dtypes, coarse=eps, least=least))
+            return replace(steady, sampled=replace(wide, dtypes=dtypes, backward_eps=eps, smallest_number=least))
     return steady
 
 
@@ -78,7 +78,7 @@ def _rounds(sampled: Sampler, block: Block, dtype: torch.dtype) -> bool:
     trials = max(1, min(trials, _HELD // (len(sampled.point) + len(sampled.value))))
     changes = 0
     for displacement in (torch.zeros_like(shared), shared, shared.clamp(min=1.0)):
-        original = point + scattered(displacement, generator)
+        original = point + random_magnitudes(displacement, generator)
         rounded = original.to(dtype).to(torch.float64)
         outputs, outputs_rounded = _at_values(sampled, block, torch.stack([original, rounded]))
         if not identical(outputs_rounded, outputs):
@@ -123,16 +123,16 @@ def _with_dtypes(steady: Repeatable, sampled: Sampler, dtypes: Sequence[torch.dt
     found = sampler(forward, record(forward))
     own_dtype, coarsest = _coarsest(backward_inputs), max((dtype for dtype in dtypes if dtype is not None), key=_eps)
     limits = torch.finfo(own_dtype)
-    is_finer, rounding_inside = _eps(own_dtype) > _eps(_coarsest(forward_inputs)), found.narrow
+    is_finer, rounding_inside = _eps(own_dtype) > _eps(_coarsest(forward_inputs)), found.rounding_eps
     found = replace(
         found,
         unit=_unit(found, coarsest),
         dtypes=frozenset(tensor.dtype for tensor in backward_inputs),
-        coarse=limits.eps if is_finer else 0.0,
-        least=limits.smallest_normal * limits.eps if is_finer else 0.0,
+        backward_eps=limits.eps if is_finer else 0.0,
+        smallest_number=limits.smallest_normal * limits.eps if is_finer else 0.0,
         rounds_to=coarsest,
         # The inputs are already rounded to `coarsest`.
-        narrow=lambda: eps if (eps := rounding_inside()) > _eps(coarsest) else 0.0,
+        rounding_eps=lambda: eps if (eps := rounding_inside()) > _eps(coarsest) else 0.0,
     )
     return Repeatable(problem=backward, tape=record(backward), sampled=found)
 
@@ -204,7 +204,7 @@ def _change_by_rounding(wide: Sampler, eps: float) -> Tensor:
     """Return the largest change of each output under perturbations of all inputs of the size of rounding; (m,)."""
     generator, length = torch.Generator().manual_seed(0), own_or_shared(scales(wide))
     changes = [
-        (along(wide, scattered(_PERTURBATION * eps * length, generator)) - wide.value).abs()
+        (outputs_near(wide, random_magnitudes(_PERTURBATION * eps * length, generator)) - wide.value).abs()
         for _ in range(_PERTURBATIONS)
     ]
     return torch.stack(changes).nan_to_num(0.0, 0.0, 0.0).amax(dim=0)

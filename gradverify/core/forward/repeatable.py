@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from gradverify.core.forward.noise import repeats
 from gradverify.core.forward.sampler import Mode, Sampler, sampler
-from gradverify.core.model.generators import forward_seed, seed_everywhere, untouched
+from gradverify.core.model.generators import forward_seed, generators_unused, seed_everywhere
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record
 
@@ -20,7 +20,7 @@ class Repeatable:
     sampled: Sampler
 
 
-def steady(problem: Problem, tape: Tape, seed: int) -> Repeatable | None:
+def made_repeatable(problem: Problem, tape: Tape, seed: int) -> Repeatable | None:
     """Return the problem made repeatable, by seeding before every call if needed, None if that does not help.
 
     A forward that uses random numbers is seeded even if it happened to give the same outputs twice. Raises
@@ -29,7 +29,7 @@ def steady(problem: Problem, tape: Tape, seed: int) -> Repeatable | None:
     seed_everywhere(seed)
     found = Repeatable(problem=problem, tape=tape, sampled=sampler(problem, tape))
     repeated = _repeats(found.sampled)
-    if problem.seed is None and (not repeated or not untouched(seed)):
+    if problem.seed is None and (not repeated or not generators_unused(seed)):
         seeded = replace(problem, seed=forward_seed(seed))
         tape = record(seeded)
         found = Repeatable(problem=seeded, tape=tape, sampled=sampler(seeded, tape))

@@ -12,10 +12,10 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from gradverify.core.model.cast_trace import coarsest
+from gradverify.core.model.cast_trace import rounding_of_casts
 from gradverify.core.model.coordinates import Block, blocks, coordinates_in, flatten, real_view, unflatten
-from gradverify.core.model.generators import scattered_from
-from gradverify.core.model.magnitudes import any_set, identical, largest, most, unit_roundoff
+from gradverify.core.model.generators import random_magnitudes_from
+from gradverify.core.model.magnitudes import any_set, identical, largest_in_tensor, overall_largest, unit_roundoff
 from gradverify.core.model.problem import Named, Problem, call, fresh, overlaps
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
@@ -33,7 +33,7 @@ class Mode(Enum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Together:
+class VectorisationState:
     """State of evaluating many points in one call; mutable."""
 
     ways: list[str] = field(default_factory=lambda: ["batch", "vmap", "batch in part"])  # that have not failed yet
@@ -41,12 +41,12 @@ class Together:
     calls: int = 0  # calls of many points so far
     # Largest difference from single calls in unit roundoffs, for each way and for each choice of stacked primals;
     # infinite if it was more than rounding.
-    apart: dict[str | tuple[bool, ...], float] = field(default_factory=dict)
+    differences: dict[str | tuple[bool, ...], float] = field(default_factory=dict)
 
     @property
-    def rough(self) -> float:
+    def largest_difference(self) -> float:
         """Largest finite difference from single calls so far, in unit roundoffs."""
-        return max((units for units in self.apart.values() if units < math.inf), default=0.0)
+        return max((units for units in self.differences.values() if units < math.inf), default=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +64,13 @@ class Sampler:
     shapes: tuple[torch.Size, ...]  # of the verified outputs
     mode: Mode
     dtypes: frozenset[torch.dtype]  # dtypes of the gradients, which determine the tolerances
-    coarse: float = 0.0  # eps of these dtypes if the forward is sampled in finer ones, else 0; see `precision`
-    least: float = 0.0  # smallest positive number of these dtypes in that case, else 0
+    backward_eps: float = 0.0  # eps of these dtypes if the forward is sampled in finer ones, else 0; see `precision`
+    smallest_number: float = 0.0  # smallest positive number of these dtypes in that case, else 0
     rounds_to: torch.dtype | None = None  # dtype to which the forward rounds its inputs, if known; see `precision`
-    narrow: Callable[[], float] = lambda: 0.0  # eps of the coarsest dtype that forward rounds to inside, or 0
-    stair: Callable[[], float] = lambda: 0.0  # rounding of the largest low-precision number in forward, or 0
-    together: Together = field(default_factory=Together)
-    kept: Tensor | None = None  # (m,) selected output coordinates, None: all; `value`, `unit`, `size` are theirs
+    rounding_eps: Callable[[], float] = lambda: 0.0  # eps of the coarsest dtype that forward rounds to inside, or 0
+    rounding_size: Callable[[], float] = lambda: 0.0  # rounding of the largest low-precision number in forward, or 0
+    vectorisation: VectorisationState = field(default_factory=VectorisationState)
+    selected: Tensor | None = None  # (m,) selected output coordinates, None: all; `value`, `unit`, `size` are theirs
 
     @property
     def eps(self) -> float:
@@ -88,7 +88,7 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         point=flatten(tensors),
         value=recorded,
         unit=unit_roundoff(tape.outputs, recorded),
-        size=largest(recorded, outputs),
+        size=largest_in_tensor(recorded, outputs),
         inputs=blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals),
         outputs=outputs,
         names=tuple(output.name for output in tape.outputs),
@@ -98,12 +98,12 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
     )
     start = time.thread_time()  # CPU time: the load of the machine must not count
     rerun = _run(draft, [fresh(tensor) for tensor in tensors])
-    draft.together.slow = time.thread_time() - start > _SLOW_CALL
+    draft.vectorisation.slow = time.thread_time() - start > _SLOW_CALL
     own_dtypes = {each.dtype for each in (*tensors, *(output.tensor for output in tape.outputs))}
     mode = Mode.WITHOUT_GRAPH if rerun is not None and identical(rerun, recorded) else Mode.WITH_GRAPH
     rounding = cache(lambda: _low_precision(draft, own_dtypes))
-    found = replace(draft, mode=mode, narrow=lambda: rounding()[0], stair=lambda: rounding()[1])
-    return found if most(found.size, outputs) < _HUGE else replace(found, size=_varying_size(found))
+    found = replace(draft, mode=mode, rounding_eps=lambda: rounding()[0], rounding_size=lambda: rounding()[1])
+    return found if overall_largest(found.size, outputs) < _HUGE else replace(found, size=_varying_size(found))
 
 
 def _varying_size(sampled: Sampler) -> Tensor:
@@ -113,22 +113,22 @@ def _varying_size(sampled: Sampler) -> Tensor:
     outputs of a tensor are constant, all count.
     """
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
-    nearby = sampled.point + scattered_from(_NEARBY * (size + size.mean().clamp(min=_NEARBY)), 0)
+    nearby = sampled.point + random_magnitudes_from(_NEARBY * (size + size.mean().clamp(min=_NEARBY)), 0)
     nearby_outputs = _run(sampled, _at_point(sampled, nearby))
     if nearby_outputs is None:
         return sampled.size
-    found = largest(torch.where(nearby_outputs == sampled.value, 0.0, sampled.value), sampled.outputs)
+    found = largest_in_tensor(torch.where(nearby_outputs == sampled.value, 0.0, sampled.value), sampled.outputs)
     return torch.where(found > 0, found, sampled.size)
 
 
 def _low_precision(sampled: Sampler, own: Collection[torch.dtype]) -> tuple[float, float]:
     """Return the result of `coarsest` for the forward near the point; the point itself may need few digits only."""
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
-    copies = _at_point(sampled, sampled.point + scattered_from(size * _NEARBY, 0))
-    return coarsest(lambda: _run(sampled, copies), own)
+    copies = _at_point(sampled, sampled.point + random_magnitudes_from(size * _NEARBY, 0))
+    return rounding_of_casts(lambda: _run(sampled, copies), own)
 
 
-def units_apart(sampled: Sampler, one: Tensor, other: Tensor) -> float:
+def difference_in_units(sampled: Sampler, one: Tensor, other: Tensor) -> float:
     """Return the largest difference of outputs (..., m) in unit roundoffs, inf if only one of a pair is NaN."""
     if identical(one, other):
         return 0.0
@@ -139,42 +139,42 @@ def units_apart(sampled: Sampler, one: Tensor, other: Tensor) -> float:
 
 def magnitudes(sampled: Sampler, values: Tensor) -> Tensor:
     """Return for each selected output the largest finite magnitude among `values` (m,) in its tensor; (m,)."""
-    if sampled.kept is None:
-        return largest(values, sampled.outputs)
+    if sampled.selected is None:
+        return largest_in_tensor(values, sampled.outputs)
     sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
     for block in sampled.outputs:
-        inside = (sampled.kept >= block.start) & (sampled.kept < block.stop)
+        inside = (sampled.selected >= block.start) & (sampled.selected < block.stop)
         if any_set(inside):
             sizes[inside] = sizes[inside].max()
     return sizes
 
 
-def places(sampled: Sampler, outputs: Tensor | slice) -> Tensor:
+def output_indices(sampled: Sampler, outputs: Tensor | slice) -> Tensor:
     """Return the indices among all output coordinates of `outputs`, indices among the selected ones; (k,)."""
-    if sampled.kept is not None:
-        return sampled.kept[outputs]
+    if sampled.selected is not None:
+        return sampled.selected[outputs]
     if isinstance(outputs, slice):
         return torch.arange(outputs.start, outputs.stop, device=sampled.value.device)
     return outputs
 
 
-def focused(sampled: Sampler, outputs: Tensor | slice) -> Sampler:
+def restricted_to_outputs(sampled: Sampler, outputs: Tensor | slice) -> Sampler:
     """Return a sampler restricted to some of the output coordinates."""
     return replace(
         sampled,
         value=sampled.value[outputs],
         unit=sampled.unit[outputs],
         size=sampled.size[outputs],
-        kept=places(sampled, outputs),
+        selected=output_indices(sampled, outputs),
     )
 
 
-def along(sampled: Sampler, displacement: Tensor) -> Tensor:
+def outputs_near(sampled: Sampler, displacement: Tensor) -> Tensor:
     """Return the outputs at point + displacement, (m,); `displacement` is (n,) float64."""
-    return single(sampled, sampled.point + displacement)
+    return outputs_at(sampled, sampled.point + displacement)
 
 
-def single(sampled: Sampler, point: Tensor, into: Tensor | None = None) -> Tensor:
+def outputs_at(sampled: Sampler, point: Tensor, into: Tensor | None = None) -> Tensor:
     """Return the outputs at one point (n,), which may be overwritten; (m,), written to `into` if it is given."""
     found = _run(sampled, _at_point(sampled, point))
     into = torch.empty_like(sampled.value) if into is None else into
@@ -226,7 +226,7 @@ def _selected_outputs(sampled: Sampler, outputs: Sequence[Named]) -> Tensor | No
     if tuple([tensor.shape for tensor in tensors]) != sampled.shapes:
         return None
     vector = flatten(tensors)
-    return vector if sampled.kept is None else vector[sampled.kept]
+    return vector if sampled.selected is None else vector[sampled.selected]
 
 
 def _at_point(sampled: Sampler, point: Tensor) -> list[Tensor]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.forward.length_scales import LengthScales
-from gradverify.core.forward.noise import Noise, direction_of, one_side, pooled, share_of
+from gradverify.core.forward.noise import Noise, direction_of, noise_along, pooled, share_of
 from gradverify.core.forward.sampler import Sampler, magnitudes
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
@@ -24,25 +24,26 @@ _SUDDEN_FALL = 1024.0  # noise falls by more once all samples lie on one stair; 
 _TINY = torch.finfo(torch.float64).tiny
 
 
-def of_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
+def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
     """Return `noise` raised to the height of the stairs of a forward that rounds intermediate values.
 
     The stairs may be wider than the gaps between the samples of `measure`. If a smooth term is added to them, the
     output changes at any step, and on one stair only that term shows. Noise far above the rounding of the low-precision
     values may also be a function that varies quickly, so it is not counted as `rounding`.
     """
-    rounded = _rounding_to(sampled, sampled.narrow())
+    rounded = _rounding_to(sampled, sampled.rounding_eps())
     sides = [_noise_at_spacings(sampled, side * direction_of(lengths, 0)) for side in (1.0, -1.0)]
     height, low = (
-        torch.maximum(_height(sampled, sides, most), rounded) for most in (torch.inf, _MAX_HEIGHT * sampled.stair())
+        torch.maximum(_height(sampled, sides, most), rounded)
+        for most in (torch.inf, _MAX_HEIGHT * sampled.rounding_size())
     )
     level = torch.maximum(noise.level, height)
     return Noise(
         level=level,
-        loud=torch.maximum(noise.loud, height),
-        lasting=noise.lasting | (height > 0),
+        upper_level=torch.maximum(noise.upper_level, height),
+        persistent=noise.persistent | (height > 0),
         rounding=torch.maximum(noise.rounding, low),
-        share=torch.maximum(sampled.unit, share_of(sampled, level)),
+        relative_level=torch.maximum(sampled.unit, share_of(sampled, level)),
     )
 
 
@@ -75,12 +76,12 @@ def _stair_height(levels: Tensor, most: float) -> Tensor:
     return torch.where((levels <= _MAX_FALL * finer) & (levels <= most), levels, 0.0).amax(dim=0)
 
 
-def heard_at(sampled: Sampler, lengths: LengthScales, spacing: float) -> Tensor:
+def noise_at(sampled: Sampler, lengths: LengthScales, spacing: float) -> Tensor:
     """Return the noise from samples on one side at a spacing, given relative to the length scale; (m,)."""
-    return one_side(sampled, direction_of(lengths, 0) * spacing).nan_to_num(0.0)
+    return noise_along(sampled, direction_of(lengths, 0) * spacing).nan_to_num(0.0)
 
 
-def lasting(sampled: Sampler, lengths: LengthScales) -> Tensor:
+def persistent_noise(sampled: Sampler, lengths: LengthScales) -> Tensor:
     """Return the largest noise at any spacing that also shows at a half and a quarter of it; (m,).
 
     This finds stairs of rounding wider than the gaps between the samples of `measure`. Smooth variation falls by 8 from
@@ -88,10 +89,10 @@ def lasting(sampled: Sampler, lengths: LengthScales) -> Tensor:
     forward is not finite at any spacing.
     """
     levels = _noise_at_spacings(sampled, direction_of(lengths, 0))
-    return lasting_in(levels).masked_fill_(levels.isnan().all(dim=0), torch.inf)
+    return persistent_part(levels).masked_fill_(levels.isnan().all(dim=0), torch.inf)
 
 
-def lasting_in(heard: Tensor) -> Tensor:
+def persistent_part(heard: Tensor) -> Tensor:
     """Return the largest persistent noise, from the noise `heard` (K, m) at spacings that each halve the last; (m,)."""
     persists = heard[:-1] <= _MAX_FALL * heard[1:]
     noise = persists[:-1] & persists[1:] & ~_is_smooth(heard)[:-2]
@@ -114,4 +115,4 @@ def _is_smooth(levels: Tensor) -> Tensor:
 
 def _noise_at_spacings(sampled: Sampler, direction: Tensor) -> Tensor:
     """Return the noise along `direction` at all `SPACINGS`; (K, m)."""
-    return torch.stack([one_side(sampled, direction * spacing) for spacing in SPACINGS])
+    return torch.stack([noise_along(sampled, direction * spacing) for spacing in SPACINGS])

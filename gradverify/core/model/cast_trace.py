@@ -53,7 +53,7 @@ class CastTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.up.add(source.dtype)
 
 
-def coarsest(run: Callable[[], object], own: Collection[torch.dtype]) -> tuple[float, float]:
+def rounding_of_casts(run: Callable[[], object], own: Collection[torch.dtype]) -> tuple[float, float]:
     """Return the coarsest eps that a computation rounds to, and its largest rounding error in low precision.
 
     The first leaves out the dtypes `own`. The second is the maximum of eps times the largest magnitude, over all dtypes

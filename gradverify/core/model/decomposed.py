@@ -28,7 +28,7 @@ def is_hand_written(function: type[Function]) -> bool:
 
 
 @contextmanager
-def intercepted(handle: Handle) -> Iterator[None]:
+def intercepted_apply(handle: Handle) -> Iterator[None]:
     """Call `handle(original, function, args, kwargs)` in place of the `apply` of every Function.
 
     Only calls of this thread are intercepted. `original()` makes the call itself. Outside vmap, one call may be handled
@@ -45,7 +45,7 @@ def intercepted(handle: Handle) -> Iterator[None]:
 
 
 @contextmanager
-def plainly(chosen: Callable[[type[Function]], bool] = is_hand_written) -> Iterator[None]:
+def plain_forwards(chosen: Callable[[type[Function]], bool] = is_hand_written) -> Iterator[None]:
     """Make `apply` of the Functions for which `chosen` is true run their forward as plain code.
 
     Operations that a forward hides from autograd (`.data`, numpy, `no_grad`) have no derivative then. An `apply` that
@@ -56,7 +56,7 @@ def plainly(chosen: Callable[[type[Function]], bool] = is_hand_written) -> Itera
     def handle(original: Callable[[], Any], cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return _forward(cls, args, kwargs) if chosen(cls) else original()
 
-    with intercepted(handle):
+    with intercepted_apply(handle):
         yield
 
 

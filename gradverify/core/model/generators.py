@@ -30,7 +30,7 @@ def seed_everywhere(seed: int) -> None:
         torch.cuda.manual_seed_all(seed)
 
 
-def untouched(seed: int) -> bool:
+def generators_unused(seed: int) -> bool:
     """Return True if no CPU generator was used since `seed_everywhere(seed)`; draws one number from each.
 
     Comparing states would be slower: reading numpy's alone takes longer than a small forward.
@@ -51,7 +51,7 @@ def _first_numbers(seed: int) -> tuple[float, float, float]:
 
 
 @contextmanager
-def generators_kept(devices: Sequence[int]) -> Iterator[None]:
+def restored_generators(devices: Sequence[int]) -> Iterator[None]:
     """Restore the state of all generators on exit, including those of the CUDA `devices`."""
     python_state, numpy_state = random.getstate(), np.random.get_state(legacy=False)
     try:
@@ -62,15 +62,15 @@ def generators_kept(devices: Sequence[int]) -> Iterator[None]:
         np.random.set_state(numpy_state)
 
 
-def scattered(scale: Tensor, generator: Generator) -> Tensor:
+def random_magnitudes(scale: Tensor, generator: Generator) -> Tensor:
     """Return random numbers of random sign with magnitudes between 1/2 and 3/2 of `scale`, in its shape."""
     return _signed_uniform(scale.shape, generator).to(scale.device).mul_(scale)
 
 
-def scattered_from(scale: Tensor, seed: int) -> Tensor:
+def random_magnitudes_from(scale: Tensor, seed: int) -> Tensor:
     """Return the first result of `scattered` with a generator seeded with `seed`, for a `scale` of shape (n,)."""
     if scale.numel() > _CACHED_LENGTH:
-        return scattered(scale, Generator().manual_seed(seed))
+        return random_magnitudes(scale, Generator().manual_seed(seed))
     return _cached_signed_uniform(scale.numel(), seed).to(scale.device) * scale
 
 

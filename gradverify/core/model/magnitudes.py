@@ -20,7 +20,7 @@ def identical(one: Tensor, other: Tensor) -> bool:
     return torch.equal(one, other) or all_set((one == other) | (one.isnan() & other.isnan()))
 
 
-def largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
+def largest_in_tensor(values: Tensor, outputs: Sequence[Block]) -> Tensor:
     """Return for each value the largest finite magnitude in its output tensor, 0 if there is none; (m,)."""
     if len(outputs) == 1 and values.numel():
         return _largest_magnitude(values).expand_as(values)
@@ -32,7 +32,7 @@ def largest(values: Tensor, outputs: Sequence[Block]) -> Tensor:
     return sizes
 
 
-def most(sizes: Tensor, outputs: Sequence[Block]) -> float:
+def overall_largest(sizes: Tensor, outputs: Sequence[Block]) -> float:
     """Return the maximum of `sizes`, which `largest` returned for these outputs; 0 if there are none."""
     if not sizes.numel():
         return 0.0

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 _LARGEST_THRESHOLD = (1 << 25) - (1 << 16)  # bytes: glibc's limit of 32 MiB, less 64 KiB for its headers
-FEW = 32  # input coordinates: with fewer, each is perturbed alone, and no sparsity is looked for
+FEW_INPUTS = 32  # input coordinates: with fewer, each is perturbed alone, and no sparsity is looked for
 _HELD = 2_000_000  # numbers: samples held in memory at a time, 16 MB
 _PORTION_ON_CPU = 1 << 15  # numbers per portion on the CPU: a dozen vectors of this length fit in a cache
 _PORTIONS_OF_ROWS = 2  # portions: that many rows of a matrix are quicker processed together
 _PORTION_ELSEWHERE = 1 << 20  # numbers per portion on other devices, where launching a kernel costs as much for fewer
 
 
-def room(rows: int, like: Tensor) -> Tensor:
+def uninitialised_rows(rows: int, like: Tensor) -> Tensor:
     """Return uninitialised float64 numbers on the device of `like` (n,); (rows, n).
 
     On the CPU numpy allocates them, since it requests huge pages: page faults on small pages would take longer than
@@ -29,7 +29,7 @@ def room(rows: int, like: Tensor) -> Tensor:
 
 
 @cache
-def keep_what_is_freed() -> None:
+def keep_freed_memory() -> None:
     """Make glibc keep up to 64 MiB of freed memory for later tensors instead of returning it to the system.
 
     A check allocates thousands of tensors of a few hundred kilobytes. By default, each may get fresh pages, and their

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.problem import Primal, Problem
-from gradverify.core.model.tape import Tape, call_on_leaves, pulled_back, refuses_second_order
+from gradverify.core.model.tape import Tape, call_on_leaves, has_once_differentiable, vjp_of
 
 
 def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
@@ -27,7 +27,7 @@ def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
         with torch.enable_grad():
             found = {output.name: output.tensor for output in call_on_leaves(problem, points, tape.passing)}
         outputs = [found[name] for name in names]
-        grads = pulled_back(problem, points, outputs, tensors[primal_count:], differentiable=differentiable)
+        grads = vjp_of(problem, points, outputs, tensors[primal_count:], differentiable=differentiable)
         return {
             f"grad {primal.name}": torch.zeros_like(point) if grad is None else grad
             for primal, point, grad in zip(problem.primals, points, grads, strict=True)
@@ -47,7 +47,7 @@ def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
 
 def once_differentiable(vjps: Tape) -> bool:
     """Return True if a backward in the graph of a recorded vjp is decorated with `@once_differentiable`."""
-    return refuses_second_order([output.tensor for output in vjps.outputs])
+    return has_once_differentiable([output.tensor for output in vjps.outputs])
 
 
 def _cotangents(tape: Tape, seed: int) -> tuple[Primal, ...]:

@@ -95,10 +95,10 @@ def vjp(problem: Problem, tape: Tape, cotangents: Sequence[Tensor]) -> tuple[Ten
     are enabled. Raises EvaluationError, and its subclass Rejected if autograd rejects the result of backward.
     """
     outputs = [output.tensor for output in tape.outputs]
-    return pulled_back(problem, tape.leaves, outputs, cotangents, differentiable=torch.is_grad_enabled())
+    return vjp_of(problem, tape.leaves, outputs, cotangents, differentiable=torch.is_grad_enabled())
 
 
-def pulled_back(
+def vjp_of(
     problem: Problem,
     leaves: Sequence[Tensor],
     outputs: Sequence[Tensor],
@@ -147,16 +147,16 @@ def only_accumulates(problem: Problem) -> bool:
     return False
 
 
-def refuses_second_order(grads: Sequence[Tensor | None]) -> bool:
+def has_once_differentiable(grads: Sequence[Tensor | None]) -> bool:
     """Return True if the graph of a vjp contains the node that `@once_differentiable` adds.
 
     `autograd.grad(..., allow_unused=True)` takes the inputs behind that node for unused instead of raising.
     """
-    nodes = nodes_behind(grad for grad in grads if grad is not None)
+    nodes = graph_nodes(grad for grad in grads if grad is not None)
     return any(node.name() == _ONCE_DIFFERENTIABLE for node in nodes)
 
 
-def nodes_behind(tensors: Iterable[Tensor]) -> Iterator[Any]:
+def graph_nodes(tensors: Iterable[Tensor]) -> Iterator[Any]:
     """Yield the nodes of the graph of these tensors, breadth first."""
     pending = deque(dict.fromkeys(tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None))
     visited: set[Any] = set(pending)

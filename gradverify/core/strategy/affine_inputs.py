@@ -7,21 +7,21 @@ from itertools import compress
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.columns import Known
+from gradverify.core.decide.columns import KnownVerdicts
 from gradverify.core.decide.compare import all_matching, judge_smooth
-from gradverify.core.decide.context import JudgingContext, of_moves, part_of
+from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
 from gradverify.core.decide.doubt import in_doubt, is_resolved_beside
 from gradverify.core.decide.tolerance import ROUNDING, EntryTolerance
 from gradverify.core.decide.verdict import Judged, of_rows, stacked
-from gradverify.core.estimate.column_groups import of_columns
-from gradverify.core.estimate.directional import differs_where_straight
+from gradverify.core.estimate.column_groups import spread_to_entries
+from gradverify.core.estimate.directional import affine_sum_differs
 from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate
 from gradverify.core.estimate.stencil import sample_one_step
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import Block
-from gradverify.core.model.generators import scattered
+from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set
 from gradverify.core.model.memory import chunks, rows_at_once
 
@@ -32,26 +32,28 @@ _BEND = 16.0  # times the noise: bound on |f(x+h) - 2 f(x) + f(x-h)|; generous, 
 _NOISE = 2 * NOISE_FACTOR  # times the noise over h: a one-sided difference is divided by h, a central one by 2h
 
 
-def affine_column_groups(context: JudgingContext, seed: int) -> Known | None:
+def affine_column_groups(context: JudgingContext, seed: int) -> KnownVerdicts | None:
     """Judge the column groups along which the function is affine with the claimed slope.
 
     Return these groups with the verdicts on their entries. None if there is no such group, if a test costs more than it
     saves, or if the measured entries do not add up along a random direction.
     """
-    if context.column_groups.count * context.width < _WORTH:
+    if context.column_groups.count * context.numbers_per_sample < _WORTH:
         return None
     generator = torch.Generator().manual_seed(seed + 2)
-    affine = _affine_by_input(context, scattered(context.lengths.step, generator))
+    affine = _affine_by_input(context, random_magnitudes(context.lengths.step, generator))
     if not len(affine):
         return None
-    parts = [_judged_by_one_step(context, chosen) for chosen in chunks(affine, context.width)]
+    parts = [_judged_by_one_step(context, chosen) for chosen in chunks(affine, context.numbers_per_sample)]
     matching = torch.cat([mask for _, mask in parts])
     judged = stacked([verdicts for verdicts, _ in parts]) if len(parts) > 1 else parts[0][0]
     if not all_set(matching):
         affine, judged = affine[matching], of_rows(judged, matching)
-    other = scattered(context.lengths.step, generator)
+    other = random_magnitudes(context.lengths.step, generator)
     return (
-        Known(chosen=affine, judged=judged) if len(affine) and _columns_add_up(context, affine, judged, other) else None
+        KnownVerdicts(chosen=affine, judged=judged)
+        if len(affine) and _columns_add_up(context, affine, judged, other)
+        else None
     )
 
 
@@ -68,7 +70,10 @@ def judge_affine(context: JudgingContext, chosen: Tensor, values: Tensor, distan
     (C, m) of entries that certainly have the claimed slope. The verdicts outside the mask mean nothing.
     """
     is_all = len(chosen) == context.column_groups.count
-    claimed, allowance = context.claimed if is_all else context.claimed[chosen], of_moves(context.allowance, chosen)
+    claimed, allowance = (
+        context.claimed if is_all else context.claimed[chosen],
+        of_column_groups(context.allowance, chosen),
+    )
     parts, height = [], rows_at_once(claimed)
     for top in range(0, len(chosen), height):
         rows = slice(top, top + height)
@@ -118,10 +123,10 @@ def _columns_add_up(context: JudgingContext, chosen: Tensor, judged: Judged, dir
         is_chosen = torch.zeros(context.column_groups.count, dtype=torch.bool, device=chosen.device)
         is_chosen[chosen] = True
         direction = torch.where(is_chosen[context.column_groups.colour], direction, 0.0)
-    weights = of_columns(context.column_groups, direction)
+    weights = spread_to_entries(context.column_groups, direction)
     weights = weights if len(chosen) == context.column_groups.count else weights[chosen]
     total = Estimate(value=(judged.numeric * weights).sum(dim=0), bar=(judged.bar * weights.abs()).sum(dim=0))
-    return not differs_where_straight(context.sampled, context.noise, direction, total)
+    return not affine_sum_differs(context.sampled, context.noise, direction, total)
 
 
 def _judge_differences(
@@ -141,4 +146,4 @@ def _judge_differences(
 
 def _noise_of_samples(noise: Noise, rise: Tensor, times: float) -> Tensor:
     """Return `times` a noise bound for samples up to |rise| from f(x): larger samples have more noise."""
-    return torch.addcmul(times * noise.level, rise.abs(), times * noise.share)
+    return torch.addcmul(times * noise.level, rise.abs(), times * noise.relative_level)

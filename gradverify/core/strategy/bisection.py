@@ -10,10 +10,17 @@ from torch import Tensor
 
 from gradverify.core.backward.batched_vjp import rows
 from gradverify.core.backward.vjps import row
-from gradverify.core.estimate.directional import slope
+from gradverify.core.estimate.directional import directional_derivative
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.magnitudes import all_set
-from gradverify.core.strategy.random_sums import Gap, Probe, gap, gap_at, ratio, wide
+from gradverify.core.strategy.random_sums import (
+    RandomSums,
+    SumDifference,
+    differs,
+    excess,
+    sum_difference,
+    sum_difference_at,
+)
 
 _LARGEST = 3  # rows of a wrong column that are compared before bisection: those of its largest entries
 _FIRST = 2.0**-8  # of the length scale: first step along a single column
@@ -29,10 +36,10 @@ class Suspect:
     column: int
 
 
-class Rows:
+class CachedRows:
     """Rows of backward's Jacobian by output coordinate, each computed once and kept."""
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: RandomSums) -> None:
         self._probe = probe
         self._known: dict[int, Tensor] = {}
 
@@ -47,7 +54,7 @@ class Rows:
         return tuple(self._known)
 
 
-def wrong_columns(probe: Probe, direction: Tensor, whole: Gap, budget: int) -> Iterator[int]:
+def wrong_columns(probe: RandomSums, direction: Tensor, whole: SumDifference, budget: int) -> Iterator[int]:
     """Yield input coordinates whose column is wrong, largest error first, until `budget` forwards are used up."""
     meter, before = probe.sampled.problem.meter, probe.sampled.problem.meter.forward
     pending = [(direction.nonzero().squeeze(1), whole)]
@@ -57,19 +64,19 @@ def wrong_columns(probe: Probe, direction: Tensor, whole: Gap, budget: int) -> I
             yield int(support)
             continue
         left, right = support[: len(support) // 2], support[len(support) // 2 :]
-        left_gap = gap_at(probe, _only(direction, left), gap_of_support.first)
+        left_gap = sum_difference_at(probe, _only(direction, left), gap_of_support.first_step)
         halves = [(left, left_gap), (right, _rest(gap_of_support, left_gap))]
-        if not any(wide(part) for _, part in halves):  # a kink along one half only: take smaller steps
-            halves = [(support, gap(probe, _only(direction, support))) for support, _ in halves]
-        pending += [pair for pair in sorted(halves, key=lambda pair: ratio(pair[1])) if wide(pair[1])]
+        if not any(differs(part) for _, part in halves):  # a kink along one half only: take smaller steps
+            halves = [(support, sum_difference(probe, _only(direction, support))) for support, _ in halves]
+        pending += [pair for pair in sorted(halves, key=lambda pair: excess(pair[1])) if differs(pair[1])]
 
 
-def wrong_rows(probe: Probe, known_rows: Rows, column: int) -> list[int]:
+def wrong_rows(probe: RandomSums, known_rows: CachedRows, column: int) -> list[int]:
     """Return a few output coordinates whose entry in this wrong column is wrong; empty if none could be found."""
     direction = torch.zeros_like(probe.sampled.point)
     direction[column] = probe.lengths.step[column]
     slopes = _slopes(probe, direction)
-    size = slopes.value.abs().nan_to_num(0.0).masked_fill(probe.left_out, 0.0)
+    size = slopes.value.abs().nan_to_num(0.0).masked_fill(probe.not_finite, 0.0)
     largest = size.topk(min(_LARGEST, len(size))).indices.tolist()
     wrong = [output for output in {*largest, *known_rows.known} if _is_wrong(probe, known_rows, slopes, output, column)]
     if wrong:
@@ -78,18 +85,18 @@ def wrong_rows(probe: Probe, known_rows: Rows, column: int) -> list[int]:
     return [bisected] if bisected is not None and _is_wrong(probe, known_rows, slopes, bisected, column) else []
 
 
-def _slopes(probe: Probe, direction: Tensor) -> Estimate:
+def _slopes(probe: RandomSums, direction: Tensor) -> Estimate:
     """Return the slopes of all outputs along one column, by smaller steps if a kink lies within the larger; (m,)."""
-    far = slope(probe.sampled, probe.noise, direction, _FIRST)
+    far = directional_derivative(probe.sampled, probe.noise, direction, _FIRST)
     if all_set(far.bar <= _SHARP * far.value.abs().nan_to_num(0.0, 0.0, 0.0).amax()):
         return far
-    near = slope(probe.sampled, probe.noise, direction, _CLOSER)
+    near = directional_derivative(probe.sampled, probe.noise, direction, _CLOSER)
     keeps_far = (far.value - near.value).abs() <= BAR_FACTOR * (far.bar + near.bar)
     keeps_far &= far.bar <= near.bar
     return Estimate(value=torch.where(keeps_far, far.value, near.value), bar=torch.where(keeps_far, far.bar, near.bar))
 
 
-def _is_wrong(probe: Probe, known_rows: Rows, slopes: Estimate, output: int, column: int) -> bool:
+def _is_wrong(probe: RandomSums, known_rows: CachedRows, slopes: Estimate, output: int, column: int) -> bool:
     """True if the claimed entry differs from the measured one by more than its bar and the relative tolerance."""
     claimed = known_rows[output][column] * probe.lengths.step[column]
     numeric, bar = slopes.value[output], slopes.bar[output]
@@ -97,13 +104,13 @@ def _is_wrong(probe: Probe, known_rows: Rows, slopes: Estimate, output: int, col
     return bool(~((claimed - numeric).abs() <= allowed) & torch.isfinite(bar))
 
 
-def _bisected_row(probe: Probe, slopes: Estimate, column: int) -> int | None:
+def _bisected_row(probe: RandomSums, slopes: Estimate, column: int) -> int | None:
     """Bisect the cotangent with the largest error down to one output; costs one vjp per level.
 
     None if that cotangent is zero.
     """
     value = slopes.value.nan_to_num(0.0) / probe.lengths.step[column]
-    errors = probe.cotangents @ value - probe.answers[:, column]
+    errors = probe.cotangents @ value - probe.vjps[:, column]
     cotangent = probe.cotangents[int(errors.abs().argmax())]
     error = float(errors.abs().max() * torch.sign(errors[int(errors.abs().argmax())]))
     support = cotangent.nonzero().squeeze(1)
@@ -123,14 +130,14 @@ def _only(vector: Tensor, support: Tensor) -> Tensor:
     return part
 
 
-def _rest(whole: Gap, part: Gap) -> Gap:
+def _rest(whole: SumDifference, part: SumDifference) -> SumDifference:
     """Return the gap along the rest of a direction, given the gap along a part of it."""
-    return Gap(
+    return SumDifference(
         error=whole.error - part.error,
         bar=whole.bar + part.bar,
         allowed=whole.allowed + part.allowed,
-        rounded=whole.rounded + part.rounded,
+        output_rounding=whole.output_rounding + part.output_rounding,
         size=whole.size + part.size,
         rtol=whole.rtol,
-        first=whole.first,
+        first_step=whole.first_step,
     )

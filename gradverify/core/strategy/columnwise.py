@@ -8,30 +8,36 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core.backward.batched_vjp import jacobian
 from gradverify.core.decide.columns import is_complete, judge_all
-from gradverify.core.decide.comparison import Comparison, summarized
+from gradverify.core.decide.comparison import Comparison, compare_verdicts
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem, Reconsider, judging_context
-from gradverify.core.decide.ties import judge_together
+from gradverify.core.decide.subgradients import judge_subgradients
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.estimate.stencil import Stencil
-from gradverify.core.excuses.second_look import second_look
+from gradverify.core.excuses.second_look import apply_excuses
 from gradverify.core.strategy.affine_inputs import affine_column_groups
 from gradverify.core.strategy.compressed_vjps import claimed_entries
 from gradverify.core.strategy.structure import Structure
-from gradverify.core.strategy.verify import accusations_hold, claims_hold, compress, differences_hold, pattern_holds
+from gradverify.core.strategy.verify import (
+    claims_match_vjps,
+    compress,
+    entries_match_directional_difference,
+    mismatches_hold_alone,
+    pattern_holds,
+)
 
-LIMIT = 4_000_000  # entries of a Jacobian that is compared densely
+DENSE_ENTRIES_LIMIT = 4_000_000  # entries of a Jacobian that is compared densely
 _MOST_COLUMNS = 3_000  # input coordinates that are perturbed one by one
 
 
-def claims_under(measured: MeasuredProblem, structure: Structure, settings: Settings) -> Tensor | None:
+def claims_by_structure(measured: MeasuredProblem, structure: Structure, settings: Settings) -> Tensor | None:
     """Return the claimed entries of a structure, (M, m); None if backward has other entries besides."""
     claimed = _claimed_entries(measured, structure)
-    if claimed is None or not claims_hold(measured.backward, structure.column_groups, claimed, settings.seed):
+    if claimed is None or not claims_match_vjps(measured.backward, structure.column_groups, claimed, settings.seed):
         return None
     return claimed
 
 
-def compared_under(
+def compare_by_given_structure(
     measured: MeasuredProblem,
     structure: Structure,
     context: JudgingContext,
@@ -49,25 +55,25 @@ def compared_under(
     """
     known = None if stencil is not None else affine_column_groups(context, settings.seed)
     first_verdicts = judge_all(context, stencil, known)
-    judged = [(chosen, second_look(context, measured, chosen, part, settings)) for chosen, part in first_verdicts]
+    judged = [(chosen, apply_excuses(context, measured, chosen, part, settings)) for chosen, part in first_verdicts]
     compressed = compress(structure.column_groups, [part for _, part in judged])
     seed = settings.seed
     if (
         verified
         or is_complete(context, known)
         or (
-            differences_hold(context, compressed, seed)
+            entries_match_directional_difference(context, compressed, seed)
             and pattern_holds(context, compressed, structure, seed)
-            and accusations_hold(context, compressed)
+            and mismatches_hold_alone(context, compressed)
         )
     ):
-        return summarized(context, judge_together(context, judged, seed), settings, reconsider)
+        return compare_verdicts(context, judge_subgradients(context, judged, seed), settings, reconsider)
     return None
 
 
-def affordable(measured: MeasuredProblem) -> bool:
+def fits_dense_comparison(measured: MeasuredProblem) -> bool:
     """True if the Jacobian is small enough to be held densely, with its input coordinates perturbed one by one."""
-    return measured.entries <= LIMIT and measured.sampled.point.numel() <= _MOST_COLUMNS
+    return measured.entries <= DENSE_ENTRIES_LIMIT and measured.sampled.point.numel() <= _MOST_COLUMNS
 
 
 def compare_densely(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison:
@@ -76,12 +82,12 @@ def compare_densely(measured: MeasuredProblem, settings: Settings, reconsider: R
     column_groups = single_columns(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
     claimed = jacobian(measured.backward).T.contiguous()
     context = judging_context(sampled, measured.noise, measured.lengths, column_groups, claimed, settings)
-    stencil = measured.opening.stencil
+    stencil = measured.initial.stencil
     first_verdicts = judge_all(
         context, stencil, None if stencil is not None else affine_column_groups(context, settings.seed)
     )
-    judged = [(chosen, second_look(context, measured, chosen, part, settings)) for chosen, part in first_verdicts]
-    return summarized(context, judge_together(context, judged, settings.seed), settings, reconsider)
+    judged = [(chosen, apply_excuses(context, measured, chosen, part, settings)) for chosen, part in first_verdicts]
+    return compare_verdicts(context, judge_subgradients(context, judged, settings.seed), settings, reconsider)
 
 
 def _claimed_entries(measured: MeasuredProblem, structure: Structure) -> Tensor | None:
@@ -92,7 +98,7 @@ def _claimed_entries(measured: MeasuredProblem, structure: Structure) -> Tensor 
     claimed = claimed_entries(measured.backward, structure)
     if claimed is not None:
         return claimed
-    if measured.entries > LIMIT:
+    if measured.entries > DENSE_ENTRIES_LIMIT:
         return None
     rows, column_of = jacobian(measured.backward), structure.column_groups.column_of
     return torch.where(column_of >= 0, rows.T.gather(0, column_of.clamp(min=0)), 0.0)

@@ -13,7 +13,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.batched_vjp import EVERYTHING, WORTH, answers
+from gradverify.core.backward.batched_vjp import EVERYTHING, MIN_BATCHED, many_vjps
 from gradverify.core.backward.vjps import Backward, row
 from gradverify.core.estimate.column_groups import ColumnGroups
 from gradverify.core.strategy.structure import InputOutputPattern, Structure, colours_of
@@ -33,14 +33,14 @@ class _RowColouring:
     @property
     def span(self) -> tuple[int, int]:
         """First and last + 1 of the input coordinates from the first of the links' inputs to the last."""
-        places = [link.source.place for link in self.links]
+        places = [link.source.coordinates for link in self.links]
         return min(place.start for place in places), max(place.stop for place in places)
 
 
 def claimed_entries(backward: Backward, structure: Structure) -> Tensor | None:
     """Return the claimed entries of a structure, (M, m); None if single rows cost no more vjps."""
     outputs = structure.column_groups.column_of.shape[1]
-    if structure.column_groups.direct and len(structure.links) == 1:
+    if structure.column_groups.elementwise and len(structure.patterns) == 1:
         return row(backward, torch.ones(outputs, dtype=torch.float64)).unsqueeze(0)
     colourings = _row_colourings(structure)
     if sum(colouring.count for colouring in colourings) >= outputs:
@@ -54,8 +54,8 @@ def claimed_entries(backward: Backward, structure: Structure) -> Tensor | None:
 def _row_colourings(structure: Structure) -> list[_RowColouring]:
     """Return the row colourings of a structure; links to one output that have equal colours share one."""
     found: dict[tuple[int, bytes], _RowColouring] = {}
-    for link in structure.links:
-        if not link.moved:
+    for link in structure.patterns:
+        if not link.changed:
             continue
         colours = _row_colours(link)
         key = link.target.start, colours.numpy().tobytes()
@@ -76,7 +76,7 @@ def _grouped_by_inputs(colourings: Sequence[_RowColouring], inputs: int) -> list
     for colouring in colourings:
         by_span.setdefault(colouring.span, []).append(colouring)
     counts = [sum(colouring.count for colouring in group) for group in by_span.values()]
-    if min(counts, default=0) >= WORTH and sum(counts) * inputs >= _APART:
+    if min(counts, default=0) >= MIN_BATCHED and sum(counts) * inputs >= _APART:
         return [(slice(*span), group) for span, group in by_span.items()]
     return [(EVERYTHING, list(colourings))]
 
@@ -96,7 +96,7 @@ def _write_entries(
         ]
         for _, place, colour in covered:
             cotangents[colour, every_output[place]] = 1.0
-        vjps = answers(backward, cotangents, only)
+        vjps = many_vjps(backward, cotangents, only)
         for colouring, place, colour in covered:
             if len(colour):
                 outputs_here = _on_device(claimed.device, place)
@@ -117,7 +117,7 @@ def _covered(colouring: _RowColouring, first: int, count: int) -> tuple[Tensor |
     The batch has `count` cotangents. Those of the colouring start at place `first`, which is negative if the batch
     before it holds some of them.
     """
-    colour, place = colouring.colours + first, colouring.links[0].target.place
+    colour, place = colouring.colours + first, colouring.links[0].target.coordinates
     if first >= 0 and first + colouring.count <= count:
         return place, colour
     covered = ((colour >= 0) & (colour < count)).nonzero().squeeze(1)
@@ -143,12 +143,12 @@ def _fill(
     """
     start = colour * vjps.shape[1] - first
     for link in links:
-        groups = column_groups.colour[link.source.place]
+        groups = column_groups.colour[link.source.coordinates]
         rows = slice(int(groups.min()), int(groups.max()) + 1)  # column groups of one input are consecutive
         column_of = column_groups.column_of[rows, place]
-        position = start + (column_of if column_groups.full else column_of.clamp(min=first))
+        position = start + (column_of if column_groups.complete else column_of.clamp(min=first))
         entries = vjps.reshape(-1).index_select(0, position.reshape(-1)).view(column_of.shape)
-        claimed[rows, place] = entries if column_groups.full else entries.masked_fill_(column_of < 0, 0.0)
+        claimed[rows, place] = entries if column_groups.complete else entries.masked_fill_(column_of < 0, 0.0)
 
 
 def _row_colours(link: InputOutputPattern) -> Tensor:

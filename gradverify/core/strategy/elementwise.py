@@ -9,30 +9,35 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.backward.vjps import asked_again, may_be_asked, row
-from gradverify.core.decide.comparison import Comparison, JudgedPart, beside, matching
+from gradverify.core.backward.vjps import is_reusable, row, vjp_on_recorded_graph
+from gradverify.core.decide.comparison import Comparison, JudgedPart, all_matching_comparison, with_matching_rest
 from gradverify.core.decide.context import (
     MeasuredProblem,
     Reconsider,
     allowance_of,
     focused_problem,
     judging_context,
-    size_of,
+    magnitude_of,
 )
 from gradverify.core.decide.entrywise_screen import Settled, by_all, closely, settled
-from gradverify.core.decide.statistics import wider
+from gradverify.core.decide.statistics import merged_extremes
 from gradverify.core.decide.verdict import Judged, with_outputs
 from gradverify.core.estimate import richardson
-from gradverify.core.estimate.column_groups import elementwise_groups, groups_by_input, of_outputs
+from gradverify.core.estimate.column_groups import elementwise_groups, groups_by_input, groups_of_outputs
 from gradverify.core.estimate.stencil import Stencil
 from gradverify.core.estimate.stencil_polynomial import PLACES, EntrywiseSamples
 from gradverify.core.forward import sampler
 from gradverify.core.forward.noise import at_least
-from gradverify.core.model.memory import FEW, portions
-from gradverify.core.strategy.columnwise import compared_under
-from gradverify.core.strategy.diagonality_test import are_isolated, sampled_again, sampled_entry_by_entry, stencil_of
-from gradverify.core.strategy.structure import Structure, entry_by_entry
-from gradverify.core.strategy.verify import claims_hold, each_by_its_own
+from gradverify.core.model.memory import FEW_INPUTS, portions
+from gradverify.core.strategy.columnwise import compare_by_given_structure
+from gradverify.core.strategy.elementwise_sampling import (
+    are_isolated,
+    sample_elementwise,
+    sample_elementwise_again,
+    stencil_of,
+)
+from gradverify.core.strategy.structure import Structure, elementwise_structure
+from gradverify.core.strategy.verify import claims_match_vjps, first_vjp_is_diagonal
 
 _WIDE = 2.0**23  # times the smallest claim: the last digits of the largest, 2^-46 of it, are then 1e-7 of the smallest
 _REST = 1 / 8  # of the outputs: if no more are in doubt, they are judged apart from the others
@@ -40,9 +45,9 @@ _MOST = 1 / 2  # of the outputs: if more are in doubt, other steps do not help
 _FORTH = sum(place > 0 for place in PLACES)  # number of samples to the right of the point, which come first
 
 
-def compare_entry_by_entry(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
+def compare_elementwise(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
     """Compare all entries of an elementwise function; None if it is not elementwise."""
-    by_input = sampled_entry_by_entry(measured.sampled, measured.lengths, measured.backward.heard[0])
+    by_input = sample_elementwise(measured.sampled, measured.lengths, measured.backward.known_vjp[0])
     if by_input is None:
         return None
     claimed = _claimed(measured, settings.seed, len(by_input))
@@ -55,16 +60,18 @@ def compare_entry_by_entry(measured: MeasuredProblem, settings: Settings, recons
             for samples, claims, length in zip(by_input, torch.split(claimed, 1), lengths, strict=True)
         ]
     )
-    many = measured.sampled.point.numel() >= FEW
-    if many and found.doubt.numel() and measured.sampled.narrow():  # on stairs of rounding, eight samples show little
-        return _compared(measured, entry_by_entry(measured.sampled), claimed, settings, reconsider)
+    many = measured.sampled.point.numel() >= FEW_INPUTS
+    if (
+        many and found.doubt.numel() and measured.sampled.rounding_eps()
+    ):  # on stairs of rounding, eight samples show little
+        return _compared(measured, elementwise_structure(measured.sampled), claimed, settings, reconsider)
     if many:
-        found = from_closer_by(measured, by_input, claimed, found, settings)
+        found = judge_again_with_smaller_steps(measured, by_input, claimed, found, settings)
     if not found.doubt.numel():
-        return matching(found.extremes, measured.entries, _parts(claimed, found.judged))
+        return all_matching_comparison(found.extremes, measured.entries, _parts(claimed, found.judged))
     if not many:
         return None
-    structure, steps = entry_by_entry(measured.sampled), None
+    structure, steps = elementwise_structure(measured.sampled), None
     if not by_input[0].at_once:
         column_of = structure.column_groups.column_of[:, found.doubt]
         steps = stencil_of(measured.sampled, by_input, measured.lengths, column_of, found.doubt)
@@ -73,11 +80,11 @@ def compare_entry_by_entry(measured: MeasuredProblem, settings: Settings, recons
         rest = _compare_rest(measured, structure, claimed, found, steps, settings, reconsider)
         if rest is not None:
             parts = _parts(claimed, _joined(found, rest))
-            return beside(rest, matching(found.extremes, measured.entries, parts))
+            return with_matching_rest(rest, all_matching_comparison(found.extremes, measured.entries, parts))
     return _compared(measured, structure, claimed, settings, reconsider)
 
 
-def from_closer_by(
+def judge_again_with_smaller_steps(
     measured: MeasuredProblem, by_input: Sequence[EntrywiseSamples], claimed: Tensor, found: Settled, settings: Settings
 ) -> Settled:
     """Return `found` with the outputs in doubt judged again by smaller steps; `claimed` is (inputs, n)."""
@@ -92,7 +99,7 @@ def from_closer_by(
         if kept is not None and again.judged is not None:
             kept = with_outputs(kept, outputs, again.judged)
         found = Settled(
-            extremes=wider(found.extremes, again.extremes),
+            extremes=merged_extremes(found.extremes, again.extremes),
             judged=kept,
             doubt=outputs[again.doubt],
             usual=found.usual,
@@ -110,7 +117,7 @@ def _compared(
     context = judging_context(
         measured.sampled, measured.noise, measured.lengths, structure.column_groups, claimed, settings
     )
-    return compared_under(measured, structure, context, None, settings, reconsider)
+    return compare_by_given_structure(measured, structure, context, None, settings, reconsider)
 
 
 def _claimed(measured: MeasuredProblem, seed: int, inputs: int) -> Tensor | None:
@@ -119,16 +126,16 @@ def _claimed(measured: MeasuredProblem, seed: int, inputs: int) -> Tensor | None
     None if backward has other entries besides, or if there are too few inputs for this test to be worth it.
     """
     backward, cotangent = measured.backward, torch.ones((), dtype=torch.float64).expand(measured.sampled.value.numel())
-    claimed = asked_again(backward, cotangent)
-    if claimed is not None and not _is_wide(claimed) and each_by_its_own(backward, claimed.view(inputs, -1)):
+    claimed = vjp_on_recorded_graph(backward, cotangent)
+    if claimed is not None and not _is_wide(claimed) and first_vjp_is_diagonal(backward, claimed.view(inputs, -1)):
         return claimed.view(inputs, -1)
-    if measured.sampled.point.numel() < FEW:
+    if measured.sampled.point.numel() < FEW_INPUTS:
         return None  # single rows cost as little here, and show more than sums
-    if claimed is None or not may_be_asked(backward):
+    if claimed is None or not is_reusable(backward):
         claimed = row(backward, cotangent)
     claimed = claimed.view(inputs, -1)
     column_groups = groups_by_input(inputs, claimed.shape[1], claimed.device)
-    return claimed if claims_hold(backward, column_groups, claimed, seed) else None
+    return claimed if claims_match_vjps(backward, column_groups, claimed, seed) else None
 
 
 def _is_wide(claimed: Tensor) -> bool:
@@ -151,16 +158,16 @@ def _compare_rest(
 ) -> Comparison | None:
     """Compare the entries in doubt of an elementwise function; None if it is not elementwise."""
     outputs, focused = found.doubt, focused_problem(measured, found.doubt, settings)
-    column_groups = of_outputs(structure.column_groups, outputs)
+    column_groups = groups_of_outputs(structure.column_groups, outputs)
     if are_isolated(focused.sampled, measured.lengths, column_groups.column_of):
         column_groups = replace(column_groups, isolated=True)
     usual = found.usual * focused.sampled.value.abs()
     noise = at_least(focused.noise, usual)
     context = judging_context(focused.sampled, noise, focused.lengths, column_groups, claimed[:, outputs], settings)
-    largest = size_of(claimed).amax().expand(len(outputs))
+    largest = magnitude_of(claimed).amax().expand(len(outputs))
     context = replace(context, allowance=replace(context.allowance, largest=largest))
     rest = replace(structure, column_groups=column_groups)
-    return compared_under(focused, rest, context, steps, settings, reconsider, verified=found.foretold)
+    return compare_by_given_structure(focused, rest, context, steps, settings, reconsider, verified=found.foretold)
 
 
 def _joined(found: Settled, rest: Comparison) -> Judged | None:
@@ -190,14 +197,14 @@ def _judged_by_steps(
     """Judge the outputs in doubt by samples at other steps; `step` is (inputs · n,)."""
     outputs, length = found.doubt, measured.lengths.step.view(len(by_input), -1)
     sampled, column_groups = (
-        sampler.focused(measured.sampled, outputs),
+        sampler.restricted_to_outputs(measured.sampled, outputs),
         elementwise_groups(len(outputs), outputs.device),
     )
-    largest = size_of(claimed).amax()
+    largest = magnitude_of(claimed).amax()
     parts = []
-    for k, samples in enumerate(sampled_again(sampled, step, by_input[0].places, outputs)):
+    for k, samples in enumerate(sample_elementwise_again(sampled, step, by_input[0].places, outputs)):
         claims = claimed[k : k + 1, outputs]
-        allowance = allowance_of(sampled, length[k, outputs], column_groups, size_of(claims), largest, settings)
+        allowance = allowance_of(sampled, length[k, outputs], column_groups, magnitude_of(claims), largest, settings)
         first_samples = by_input[k].of(outputs)
         constant, flat = (samples.samples == 0).all(dim=0), _is_flat_on_a_side(first_samples)
         # An output that is constant at these steps may lie on one stair of rounding. It is taken as flat only if it is

@@ -11,19 +11,28 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.decide.columns import judge_moves
+from gradverify.core.decide.columns import judge_column_groups
 from gradverify.core.decide.comparison import Comparison, ComparisonBuilder
-from gradverify.core.decide.confirmation import Patience
+from gradverify.core.decide.confirmation import ConfirmationState
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem, Reconsider, judging_context
 from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import single_columns
-from gradverify.core.excuses.second_look import second_look
+from gradverify.core.excuses.second_look import apply_excuses
 from gradverify.core.forward import sampler as sampling
 from gradverify.core.model.deadline import OutOfTime
 from gradverify.core.model.magnitudes import any_set
-from gradverify.core.strategy.bisection import Rows, Suspect, wrong_columns, wrong_rows
-from gradverify.core.strategy.random_sums import Gap, Probe, Share, divided, gap, probe, ratio, wide
+from gradverify.core.strategy.bisection import CachedRows, Suspect, wrong_columns, wrong_rows
+from gradverify.core.strategy.random_sums import (
+    BlockSums,
+    RandomSums,
+    SumDifference,
+    differs,
+    excess,
+    measure_random_sums,
+    split_into_blocks,
+    sum_difference,
+)
 from gradverify.errors import GradverifyError
 
 _COLUMNS = 8  # wrong columns that are named in all blocks together, and at least one in each
@@ -56,7 +65,7 @@ class _Outcome:
     ended: bool = False  # the limit on the number of calls ended the search
 
 
-def compare_by_probing(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison:
+def compare_by_random_sums(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison:
     """Compare random sums over all entries, and search for the wrong entries if they differ.
 
     Raises EvaluationError, UnnamedError if the sums differ and no wrong entry is found or if they show nothing, and
@@ -65,16 +74,16 @@ def compare_by_probing(measured: MeasuredProblem, settings: Settings, reconsider
     generator = torch.Generator().manual_seed(settings.seed + 4)
     dtypes = measured.sampled.dtypes
     rtol = relative_tolerance(settings.tolerances, dtypes)
-    probed, directions, gaps = probe(
+    probed, directions, gaps = measure_random_sums(
         measured.sampled, measured.noise, measured.lengths, measured.backward, rtol, generator
     )
-    known_rows = Rows(probed)
+    known_rows = CachedRows(probed)
     entries = measured.sampled.point.numel() * measured.sampled.value.numel()
     suspects_found: list[Suspect] = []
     try:
         limit = _detection_limit(probed, known_rows, directions, _as_limited(gaps), generator)
         before = _calls(probed)
-        shares = divided(probed, directions, gaps)
+        shares = split_into_blocks(probed, directions, gaps)
         outcomes = list(
             _outcomes(known_rows, shares, settings.max_evaluations - (_calls(probed) - before), suspects_found)
         )
@@ -82,7 +91,7 @@ def compare_by_probing(measured: MeasuredProblem, settings: Settings, reconsider
         found = _judged(measured, known_rows, suspects, settings, reconsider) if suspects else None
         unnamed = _unnamed(outcomes, found)
     except OutOfTime as end:
-        if any(wide(each) and not each.tolerable for each in gaps):
+        if any(differs(each) and not each.is_tolerable for each in gaps):
             raise UnfinishedSearch(
                 end.seconds, tuple(sorted({each.column for each in suspects_found})), entries
             ) from end
@@ -93,8 +102,8 @@ def compare_by_probing(measured: MeasuredProblem, settings: Settings, reconsider
             ended = any(outcome.ended for _, outcome in unnamed)
             why = f"; the search ended after {settings.max_evaluations:,} calls" if ended else ""
             raise UnnamedError(f"random sums over the Jacobian differ, but no single entry was found to be wrong{why}")
-        if any_set(probed.left_out):
-            raise UnnamedError(f"{int(probed.left_out.sum())} outputs are not finite around the point")
+        if any_set(probed.not_finite):
+            raise UnnamedError(f"{int(probed.not_finite.sum())} outputs are not finite around the point")
         if any(any_set(_within_tolerance(found).allowed > _BLIND * found.size) for found in gaps):
             raise UnnamedError("random sums over the Jacobian are too noisy here to show anything")
     counts[Code.MATCH] = 0
@@ -106,24 +115,24 @@ def compare_by_probing(measured: MeasuredProblem, settings: Settings, reconsider
         max_error=0.0 if found is None else found.max_error,
         max_error_bar=0.0 if found is None else found.max_error_bar,
         detection_limit=limit,
-        vacuous=found is None and not any_set(probed.answers != 0),
+        vacuous=found is None and not any_set(probed.vjps != 0),
         parts=(),
         at_least=bool(counts[Code.MISMATCH]),
         sums=len(probed.cotangents) * len(directions),
-        unnamed=tuple((of, wrt) for share, _ in unnamed for of in share.outputs for wrt in share.inputs),
+        blocks_without_entry=tuple((of, wrt) for share, _ in unnamed for of in share.outputs for wrt in share.inputs),
     )
 
 
-def _unnamed(outcomes: list[tuple[Share, _Outcome]], found: Comparison | None) -> list[tuple[Share, _Outcome]]:
+def _unnamed(outcomes: list[tuple[BlockSums, _Outcome]], found: Comparison | None) -> list[tuple[BlockSums, _Outcome]]:
     """Return the blocks whose sums differ and in which no wrong entry was found."""
     return [
         (share, outcome)
         for share, outcome in outcomes
-        if not _is_named(share, found) and not (outcome.clean and _columns_agree(share.asked, outcome.suspects))
+        if not _is_named(share, found) and not (outcome.clean and _columns_agree(share.sums, outcome.suspects))
     ]
 
 
-def _is_named(share: Share, found: Comparison | None) -> bool:
+def _is_named(share: BlockSums, found: Comparison | None) -> bool:
     """True if some entry of the block was found to be wrong."""
     groups = () if found is None else found.groups
     return any(
@@ -131,43 +140,43 @@ def _is_named(share: Share, found: Comparison | None) -> bool:
     )
 
 
-def _columns_agree(probe: Probe, suspects: tuple[Suspect, ...]) -> bool:
+def _columns_agree(probe: RandomSums, suspects: tuple[Suspect, ...]) -> bool:
     """True if the sums over each suspected column alone agree: kinks within the steps had made it suspect."""
     for column in sorted({suspect.column for suspect in suspects}):
         direction = torch.zeros_like(probe.sampled.point)
         direction[column] = probe.lengths.step[column]
-        if wide(gap(probe, direction)):
+        if differs(sum_difference(probe, direction)):
             return False
     return True
 
 
 def _outcomes(
-    known_rows: Rows, shares: list[Share], budget: int, located: list[Suspect]
-) -> Iterator[tuple[Share, _Outcome]]:
+    known_rows: CachedRows, shares: list[BlockSums], budget: int, located: list[Suspect]
+) -> Iterator[tuple[BlockSums, _Outcome]]:
     """Search every block with an equal part of the calls that are left; append the suspects found to `located`."""
     columns = math.ceil(_COLUMNS / max(1, len(shares)))
     for number, share in enumerate(shares):
-        before = _calls(share.asked)
+        before = _calls(share.sums)
         part = max(_LEAST, budget // (len(shares) - number))
         yield share, _searched(share, known_rows, min(budget, part), columns, located)
-        budget -= _calls(share.asked) - before
+        budget -= _calls(share.sums) - before
 
 
-def _calls(probe: Probe) -> int:
+def _calls(probe: RandomSums) -> int:
     """Return the number of forward and backward calls made so far."""
     meter = probe.sampled.problem.meter
     return meter.forward + meter.backward
 
 
-def _searched(share: Share, known_rows: Rows, budget: int, enough: int, located: list[Suspect]) -> _Outcome:
+def _searched(share: BlockSums, known_rows: CachedRows, budget: int, enough: int, located: list[Suspect]) -> _Outcome:
     """Search for `enough` wrong columns with `budget` calls; each round leaves out the columns found before."""
-    probe, gaps, offset = share.asked, share.gaps, len(located)
+    probe, gaps, offset = share.sums, share.gaps, len(located)
     before = _calls(probe)
     for _ in range(_ROUNDS):
-        differing = [number for number, found in enumerate(gaps) if wide(found)]
+        differing = [number for number, found in enumerate(gaps) if differs(found)]
         if not differing:
             return _Outcome(suspects=tuple(located[offset:]), clean=True)
-        worst = max(differing, key=lambda each: ratio(gaps[each]))
+        worst = max(differing, key=lambda each: excess(gaps[each]))
         columns: list[int] = []
         named = True
         for column in wrong_columns(probe, share.directions[worst], gaps[worst], budget - (_calls(probe) - before)):
@@ -179,17 +188,17 @@ def _searched(share: Share, known_rows: Rows, budget: int, enough: int, located:
                 return _Outcome(suspects=tuple(located[offset:]), clean=False)
         if not columns or not named:
             # The error is too small to bisect: many entries may each be off by an error within the tolerance.
-            tolerable = all(found.tolerable for found in gaps)
+            tolerable = all(found.is_tolerable for found in gaps)
             return _Outcome(suspects=tuple(located[offset:]), clean=tolerable, ended=_calls(probe) - before >= budget)
         for direction in share.directions:
             direction[columns] = 0.0
-        gaps = [gap(probe, direction) for direction in share.directions]
-    return _Outcome(suspects=tuple(located[offset:]), clean=not any(map(wide, gaps)))
+        gaps = [sum_difference(probe, direction) for direction in share.directions]
+    return _Outcome(suspects=tuple(located[offset:]), clean=not any(map(differs, gaps)))
 
 
 def _judged(
     measured: MeasuredProblem,
-    known_rows: Rows,
+    known_rows: CachedRows,
     suspects: tuple[Suspect, ...],
     settings: Settings,
     reconsider: Reconsider,
@@ -200,7 +209,9 @@ def _judged(
     device = measured.sampled.point.device
     context = _focused_context(measured, known_rows, places.to(device), settings)
     chosen = chosen.to(device)
-    judged = second_look(context, measured, chosen, judge_moves(context, chosen, Patience()), settings)
+    judged = apply_excuses(
+        context, measured, chosen, judge_column_groups(context, chosen, ConfirmationState()), settings
+    )
     builder = ComparisonBuilder(context=context, keep=settings.max_elements)
     builder.add(chosen, _only_suspects(reconsider(context, chosen, judged), chosen, places, suspects))
     return builder.comparison()
@@ -216,34 +227,40 @@ def _only_suspects(judged: Judged, chosen: Tensor, places: Tensor, suspects: tup
     return decide(judged, [(~is_suspect, Reason.NOT_SUSPECTED)])
 
 
-def _focused_context(measured: MeasuredProblem, known_rows: Rows, places: Tensor, settings: Settings) -> JudgingContext:
+def _focused_context(
+    measured: MeasuredProblem, known_rows: CachedRows, places: Tensor, settings: Settings
+) -> JudgingContext:
     """Return the judging context of single columns restricted to some outputs (k,)."""
-    sampled = sampling.focused(measured.sampled, places)
+    sampled = sampling.restricted_to_outputs(measured.sampled, places)
     noise = measured.noise.of(places)
     claimed = torch.stack([known_rows[place] for place in places.tolist()], dim=1)
     column_groups = single_columns(sampled.point.numel(), len(places), sampled.point.device)
     return judging_context(sampled, noise, measured.lengths, column_groups, claimed, settings)
 
 
-def _within_tolerance(found: Gap) -> Gap:
+def _within_tolerance(found: SumDifference) -> SumDifference:
     """Return the gap with `allowed` replaced by `tolerated` if its error bars hide everything and its sums are close.
 
     Noise as large as these bars would have shown in some of the sums.
     """
     blind = any_set(found.allowed > _BLIND * found.size)
-    return replace(found, allowed=found.tolerated) if blind and found.close else found
+    return replace(found, allowed=found.tolerated) if blind and found.is_close else found
 
 
-def _as_limited(gaps: list[Gap]) -> list[Gap]:
+def _as_limited(gaps: list[SumDifference]) -> list[SumDifference]:
     """Return the gaps as the detection limit counts them: if some sums differ, and may pass within rtol, plus rtol."""
     found = [_within_tolerance(each) for each in gaps]
-    if not any(map(wide, found)):
+    if not any(map(differs, found)):
         return found
     return [replace(each, allowed=each.allowed + each.rtol * each.size) for each in found]
 
 
 def _detection_limit(
-    probe: Probe, known_rows: Rows, directions: list[Tensor], gaps: list[Gap], generator: torch.Generator
+    probe: RandomSums,
+    known_rows: CachedRows,
+    directions: list[Tensor],
+    gaps: list[SumDifference],
+    generator: torch.Generator,
 ) -> float | None:
     """Return the relative error of an entry of usual size that would have shown in some sum, whatever the weights.
 
@@ -251,7 +268,7 @@ def _detection_limit(
     `_SAMPLED` rows counts. None if these have no non-zero entry, or if no output is finite around the point.
     """
     limits = []
-    finite = (~probe.left_out).nonzero().squeeze(1)
+    finite = (~probe.not_finite).nonzero().squeeze(1)
     if not len(finite):
         return None
     for place in finite[torch.randint(len(finite), (_SAMPLED,), generator=generator).to(finite.device)].tolist():

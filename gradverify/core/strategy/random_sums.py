@@ -9,20 +9,24 @@ import torch
 from torch import Generator, Tensor
 
 from gradverify.core.backward.vjps import Backward, row
-from gradverify.core.estimate.directional import slope
+from gradverify.core.estimate.directional import directional_derivative
 from gradverify.core.estimate.richardson import DEPTH
 from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler, magnitudes
 from gradverify.core.model.coordinates import Block
-from gradverify.core.model.generators import scattered
+from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, any_set
 
 _COTANGENTS = 2  # of each of the two kinds of `weights`
 _TANGENTS = 2  # with inputs weighted by their length scales; one more direction is `levelled`
-FIRST = 2.0**-6  # of the length scale: first step along a direction, so large that noise hardly matters
-CLOSER = (2.0**-14, 2.0**-26, 2.0**-34)  # of the length scale: first steps if curvature or kinks spoil larger ones
+FIRST_STEP = 2.0**-6  # of the length scale: first step along a direction, so large that noise hardly matters
+SMALLER_STEPS = (
+    2.0**-14,
+    2.0**-26,
+    2.0**-34,
+)  # of the length scale: first steps if curvature or kinks spoil larger ones
 _SMALLEST_CHANGE = 1e-4  # of the largest output change of a tensor: smaller changes are weighted as this one
 _ROUNDING, _ULP = 1e-12, 4 * torch.finfo(torch.float64).eps  # of the terms' l2 and l1 norms: rounding in backward
 _VANISHED = 0.1  # of the error at larger steps: if less is left at smaller ones, kinks within the steps caused it
@@ -32,7 +36,7 @@ _MOST_DIRECTIONS = 24  # directions restricted to one input, over all inputs; at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class RandomSums:
     """The forward and backward, with K random cotangents and the vjp of each."""
 
     sampled: Sampler
@@ -41,64 +45,64 @@ class Probe:
     backward: Backward
     rtol: float
     cotangents: Tensor  # (K, m)
-    answers: Tensor  # (K, n) the vjps
-    left_out: Tensor  # (m,) True for outputs that are not finite around the point; their sums leave them out
+    vjps: Tensor  # (K, n) the vjps
+    not_finite: Tensor  # (m,) True for outputs that are not finite around the point; their sums leave them out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class SumDifference:
     """The difference of both sides of the sums along one direction, each (K,): finite differences minus vjps."""
 
     error: Tensor  # numeric - claimed
     bar: Tensor
     allowed: Tensor  # what the error bars and rounding in backward explain
-    rounded: Tensor  # what rounding of the outputs alone explains
+    output_rounding: Tensor  # what rounding of the outputs alone explains
     size: Tensor  # root sum of squares of the terms
     rtol: float  # relative tolerance, of `size`
-    first: float  # the first step used, relative to the length scale
+    first_step: float  # the first step used, relative to the length scale
 
     @property
-    def tolerable(self) -> bool:
+    def is_tolerable(self) -> bool:
         """True if every error is within `allowed` plus rtol."""
         return all_set(self.error.abs() <= self.allowed + self.rtol * self.size)
 
     @property
-    def close(self) -> bool:
+    def is_close(self) -> bool:
         """True if every error is within rtol plus output rounding, whatever the bars, and that rounding is small."""
-        return all_set(self.error.abs() <= self.tolerated) and all_set(self.rounded <= _SMALL * self.size)
+        return all_set(self.error.abs() <= self.tolerated) and all_set(self.output_rounding <= _SMALL * self.size)
 
     @property
     def tolerated(self) -> Tensor:
         """Rtol plus output rounding, (K,)."""
-        return self.rtol * self.size + self.rounded
+        return self.rtol * self.size + self.output_rounding
 
 
-def probe(
+def measure_random_sums(
     sampled: Sampler, noise: Noise, lengths: LengthScales, backward: Backward, rtol: float, generator: Generator
-) -> tuple[Probe, list[Tensor], list[Gap]]:
+) -> tuple[RandomSums, list[Tensor], list[SumDifference]]:
     """Return random cotangents with their vjps, random directions, each (n,), and the gap along each direction.
 
     Costs 6 forwards for each of 3 directions, more if the first steps are too large, and 4 vjps.
     """
-    directions = [scattered(lengths.step, generator) for _ in range(_TANGENTS)]
-    slopes = [slope(sampled, noise, direction, FIRST) for direction in directions]
+    directions = [random_magnitudes(lengths.step, generator) for _ in range(_TANGENTS)]
+    slopes = [directional_derivative(sampled, noise, direction, FIRST_STEP) for direction in directions]
     values = torch.stack([found.value for found in slopes])
     finite = torch.isfinite(values).all(dim=0) & torch.isfinite(sampled.value)
     kinds = weights(sampled, values)
-    cotangents = torch.stack([scattered(weight, generator) for weight in kinds for _ in range(_COTANGENTS)])
-    sums = Probe(
+    cotangents = torch.stack([random_magnitudes(weight, generator) for weight in kinds for _ in range(_COTANGENTS)])
+    sums = RandomSums(
         sampled=sampled,
         noise=noise,
         lengths=lengths,
         backward=backward,
         rtol=rtol,
         cotangents=cotangents,
-        answers=torch.stack([row(backward, cotangent) for cotangent in cotangents]),
-        left_out=~finite,
+        vjps=torch.stack([row(backward, cotangent) for cotangent in cotangents]),
+        not_finite=~finite,
     )
-    gaps = [gap(sums, direction, known) for direction, known in zip(directions, slopes, strict=True)]
-    levelled_direction = scattered(levelled(lengths.step, sums.answers), generator)
-    return sums, [*directions, levelled_direction], [*gaps, gap(sums, levelled_direction)]
+    gaps = [sum_difference(sums, direction, known) for direction, known in zip(directions, slopes, strict=True)]
+    levelled_direction = random_magnitudes(equalized_steps(lengths.step, sums.vjps), generator)
+    return sums, [*directions, levelled_direction], [*gaps, sum_difference(sums, levelled_direction)]
 
 
 def weights(sampled: Sampler, changes: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,46 +119,50 @@ def weights(sampled: Sampler, changes: Tensor) -> tuple[Tensor, Tensor]:
     return by_tensor, by_output
 
 
-def gap(probe: Probe, direction: Tensor, known: Estimate | None = None) -> Gap:
+def sum_difference(probe: RandomSums, direction: Tensor, known: Estimate | None = None) -> SumDifference:
     """Compare finite differences with vjps along a direction; costs 6 forwards, and 6 more for each smaller step tried.
 
     `known` are the slopes along it from the first steps, if they have been computed.
     """
-    found = gap_at(probe, direction, FIRST, known)
+    found = sum_difference_at(probe, direction, FIRST_STEP, known)
     sharp = _SHARP * found.size
-    for first in CLOSER:
+    for first in SMALLER_STEPS:
         if all_set((found.error.abs() <= found.allowed) & (found.bar <= sharp)):
             break
-        closer = gap_at(probe, direction, first)
+        closer = sum_difference_at(probe, direction, first)
         # Even with wide bars: all sums do not agree by accident, and a wrong entry stays wrong at any step.
-        vanishes = closer.close and float(closer.error.abs().max()) <= _VANISHED * float(found.error.abs().max())
+        vanishes = closer.is_close and float(closer.error.abs().max()) <= _VANISHED * float(found.error.abs().max())
         found = closer if vanishes or float(closer.bar.sum()) < float(found.bar.sum()) else found
     return found
 
 
-def gap_at(probe: Probe, direction: Tensor, first: float, known: Estimate | None = None) -> Gap:
+def sum_difference_at(
+    probe: RandomSums, direction: Tensor, first: float, known: Estimate | None = None
+) -> SumDifference:
     """Compare both sides along a direction by steps from `first` on; costs 6 forwards if no slopes are `known`."""
-    known = slope(probe.sampled, probe.noise, direction, first) if known is None else known
-    terms = probe.answers * direction
+    known = directional_derivative(probe.sampled, probe.noise, direction, first) if known is None else known
+    terms = probe.vjps * direction
     error, bar = _against(probe, known, terms.sum(dim=1))
     size = terms.square().sum(dim=1).sqrt()
     allowed = BAR_FACTOR * bar + _ROUNDING * size + _ULP * terms.abs().sum(dim=1)
     rounding = (probe.cotangents * probe.noise.rounding).square().sum(dim=1).sqrt()
     rounded = rounding * (BAR_FACTOR * NOISE_FACTOR * 2.0 ** (DEPTH - 1) / first)
-    return Gap(error=error, bar=bar, allowed=allowed, rounded=rounded, size=size, rtol=probe.rtol, first=first)
+    return SumDifference(
+        error=error, bar=bar, allowed=allowed, output_rounding=rounded, size=size, rtol=probe.rtol, first_step=first
+    )
 
 
-def wide(found: Gap) -> bool:
+def differs(found: SumDifference) -> bool:
     """True if the two sides differ by more than the error bars and rounding explain."""
     return any_set(~(found.error.abs() <= found.allowed))
 
 
-def ratio(found: Gap) -> float:
+def excess(found: SumDifference) -> float:
     """Return the largest error in units of what is allowed."""
     return float((found.error.abs() / found.allowed.clamp(min=torch.finfo(torch.float64).tiny)).nan_to_num(1e300).max())
 
 
-def levelled(lengths: Tensor, answers: Tensor) -> Tensor:
+def equalized_steps(lengths: Tensor, answers: Tensor) -> Tensor:
     """Return step lengths (n,) reduced for inputs of more than median influence on the sums, down to the median."""
     influence = answers.abs().amax(dim=0) * lengths
     known = influence[influence > 0]
@@ -164,69 +172,73 @@ def levelled(lengths: Tensor, answers: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class BlockSums:
     """A block of the Jacobian whose sums differ: usually one output by one input."""
 
     outputs: tuple[Block, ...]
     inputs: tuple[Block, ...]
-    asked: Probe  # its cotangents are zero for other outputs
+    sums: RandomSums  # its cotangents are zero for other outputs
     directions: list[Tensor]  # each (n,), zero for other inputs
-    gaps: list[Gap]  # along these directions
+    gaps: list[SumDifference]  # along these directions
 
 
-def divided(probe: Probe, directions: list[Tensor], gaps: list[Gap]) -> list[Share]:
+def split_into_blocks(probe: RandomSums, directions: list[Tensor], gaps: list[SumDifference]) -> list[BlockSums]:
     """Return the blocks whose sums differ, the largest gap first; costs 6 forwards per input and direction.
 
     The whole Jacobian is returned as one block if there is only one, if no block differs by itself, or if the sums are
     within the tolerance. Empty if no sum differs, in the first and the last case.
     """
-    off = sorted((each for each in zip(gaps, directions, strict=True) if wide(each[0])), key=_ratio, reverse=True)
+    off = sorted((each for each in zip(gaps, directions, strict=True) if differs(each[0])), key=_ratio, reverse=True)
     outputs, inputs = probe.sampled.outputs, probe.sampled.inputs
-    whole = Share(outputs=outputs, inputs=inputs, asked=probe, directions=directions, gaps=gaps)
-    if len(outputs) == len(inputs) == 1 or all(found.tolerable for found in gaps):
+    whole = BlockSums(outputs=outputs, inputs=inputs, sums=probe, directions=directions, gaps=gaps)
+    if len(outputs) == len(inputs) == 1 or all(found.is_tolerable for found in gaps):
         return [whole] if off else []
     found = [
-        share for share in _blocks(probe, off[: max(1, _MOST_DIRECTIONS // len(inputs))]) if any(map(wide, share.gaps))
+        share
+        for share in _blocks(probe, off[: max(1, _MOST_DIRECTIONS // len(inputs))])
+        if any(map(differs, share.gaps))
     ]
-    return sorted(found, key=lambda share: max(map(ratio, share.gaps)), reverse=True) or [whole]
+    return sorted(found, key=lambda share: max(map(excess, share.gaps)), reverse=True) or [whole]
 
 
-def _against(probe: Probe, slopes: Estimate, claimed: Tensor) -> tuple[Tensor, Tensor]:
+def _against(probe: RandomSums, slopes: Estimate, claimed: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sums minus the claimed ones, and their error bars, each (K,)."""
-    value = torch.where(probe.left_out, 0.0, slopes.value)
-    bars = torch.where(probe.left_out, 0.0, slopes.bar)
+    value = torch.where(probe.not_finite, 0.0, slopes.value)
+    bars = torch.where(probe.not_finite, 0.0, slopes.bar)
     # The signs are random, so that the errors of the outputs add up in squares.
     bar = (probe.cotangents * bars).square().sum(dim=1).sqrt()
     error = probe.cotangents @ value - claimed
     return error, torch.where(torch.isfinite(error), bar, torch.inf)
 
 
-def _ratio(found: tuple[Gap, Tensor]) -> float:
-    return ratio(found[0])
+def _ratio(found: tuple[SumDifference, Tensor]) -> float:
+    return excess(found[0])
 
 
-def _blocks(probe: Probe, off: Sequence[tuple[Gap, Tensor]]) -> Iterator[Share]:
+def _blocks(probe: RandomSums, off: Sequence[tuple[SumDifference, Tensor]]) -> Iterator[BlockSums]:
     """Yield every block with its gaps along the directions that are off."""
     outputs = probe.sampled.outputs
     probes = [probe] if len(outputs) == 1 else [_restricted_to(probe, output) for output in outputs]
     for wrt in probe.sampled.inputs:
-        restricted = [(found.first, _within(direction, wrt)) for found, direction in off]
-        slopes = [slope(probe.sampled, probe.noise, direction, first) for first, direction in restricted]
+        restricted = [(found.first_step, _within(direction, wrt)) for found, direction in off]
+        slopes = [
+            directional_derivative(probe.sampled, probe.noise, direction, first) for first, direction in restricted
+        ]
         for of, block_probe in zip(outputs, probes, strict=True):
             gaps = [
-                gap_at(block_probe, direction, first, known)
+                sum_difference_at(block_probe, direction, first, known)
                 for (first, direction), known in zip(restricted, slopes, strict=True)
             ]
             directions = [direction.clone() for _, direction in restricted]
-            yield Share(outputs=(of,), inputs=(wrt,), asked=block_probe, directions=directions, gaps=gaps)
+            yield BlockSums(outputs=(of,), inputs=(wrt,), sums=block_probe, directions=directions, gaps=gaps)
 
 
-def _restricted_to(probe: Probe, output: Block) -> Probe:
+def _restricted_to(probe: RandomSums, output: Block) -> RandomSums:
     """Return the probe with its cotangents restricted to one output."""
     cotangents = _within(probe.cotangents, output)
     answers = torch.stack([row(probe.backward, cotangent) for cotangent in cotangents])
-    others = _within(torch.ones_like(probe.left_out), output).logical_not_()
-    return replace(probe, cotangents=cotangents, answers=answers, left_out=probe.left_out | others)
+    others = _within(torch.ones_like(probe.not_finite), output).logical_not_()
+    return replace(probe, cotangents=cotangents, vjps=answers, not_finite=probe.not_finite | others)
 
 
 def _within(values: Tensor, block: Block) -> Tensor:

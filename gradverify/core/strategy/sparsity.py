@@ -15,8 +15,17 @@ from torch import Generator, Tensor
 
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.generators import scattered
-from gradverify.core.strategy.perturbation import Part, Perturbation, Range, Seen, Slice, are_few, look, seen_of
+from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.strategy.perturbation import (
+    OutputChange,
+    Perturbation,
+    Range,
+    Slice,
+    TensorPart,
+    changes_of,
+    fit_one_call,
+    perturb_slices,
+)
 
 _WHOLE = 48  # length of a dimension up to which every slice is tried, if no output dimension is as long
 _FIRST = 2  # slices tried first: if these change all outputs from end to end, no other will be confined
@@ -36,52 +45,57 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Influence:
     """How one input part influences one output part, as far as it was perturbed."""
 
-    moved: bool  # True if anything changed
+    changed: bool  # True if anything changed
     windows: tuple[tuple[Window, ...], ...]  # per input dimension, one for each output dimension that it confines
 
 
-def reaches(
-    sampled: Sampler, lengths: LengthScales, sources: Sequence[Part], outputs: Sequence[Part], generator: Generator
-) -> Iterator[tuple[Reach, ...]]:
+def influences(
+    sampled: Sampler,
+    lengths: LengthScales,
+    sources: Sequence[TensorPart],
+    outputs: Sequence[TensorPart],
+    generator: Generator,
+) -> Iterator[tuple[Influence, ...]]:
     """Yield for every source its influence on every output; costs a forward per slice tried, or one for all of them."""
-    displaced = sampled.point + scattered(lengths.step * _NUDGE, generator)
+    displaced = sampled.point + random_magnitudes(lengths.step * _NUDGE, generator)
     perturbation = Perturbation(sampled=sampled, displaced=displaced, outputs=tuple(outputs))
     tried = [_slices_of(source, outputs, generator) for source in sources]
     all_slices = [place for source, slices in zip(sources, tried, strict=True) for place in _places(source, slices)]
-    if are_few(perturbation, all_slices):
-        look(perturbation, all_slices)
+    if fit_one_call(perturbation, all_slices):
+        perturb_slices(perturbation, all_slices)
     for source, slices in zip(sources, tried, strict=True):
         yield _reach_of(perturbation, source, slices, generator)
 
 
 def _reach_of(
-    perturbation: Perturbation, source: Part, tried: Sequence[list[int]], generator: Generator
-) -> tuple[Reach, ...]:
+    perturbation: Perturbation, source: TensorPart, tried: Sequence[list[int]], generator: Generator
+) -> tuple[Influence, ...]:
     """Return the influence of one source on every output."""
     confined: list[list[tuple[Window, ...]]] = [[] for _ in perturbation.outputs]
     has_influence = [not source.shape] * len(perturbation.outputs)
     for dimension, (size, slices) in enumerate(zip(source.shape, tried, strict=True)):
-        found = seen_of(perturbation, source, dimension, slices[:_FIRST])
+        found = changes_of(perturbation, source, dimension, slices[:_FIRST])
         if not _change_everything(list(found.values()), perturbation.outputs):
-            found |= seen_of(perturbation, source, dimension, slices[_FIRST:])
+            found |= changes_of(perturbation, source, dimension, slices[_FIRST:])
         if not _any_changed(found):
             for k in _further_slices(size, slices, generator):
-                found |= seen_of(perturbation, source, dimension, [k])
+                found |= changes_of(perturbation, source, dimension, [k])
                 if _any_changed(found):
                     break
         for number, output in enumerate(perturbation.outputs):
             of_output = {k: seen[number] for k, seen in found.items()}
             confined[number].append(_windows(of_output, size, output))
-            has_influence[number] |= any(seen.moved for seen in of_output.values())
+            has_influence[number] |= any(seen.changed for seen in of_output.values())
     return tuple(
-        Reach(moved=changed, windows=tuple(windows)) for changed, windows in zip(has_influence, confined, strict=True)
+        Influence(changed=changed, windows=tuple(windows))
+        for changed, windows in zip(has_influence, confined, strict=True)
     )
 
 
-def _slices_of(source: Part, outputs: Sequence[Part], generator: Generator) -> list[list[int]]:
+def _slices_of(source: TensorPart, outputs: Sequence[TensorPart], generator: Generator) -> list[list[int]]:
     """Return for every dimension of an input the slices that are tried."""
     return [
         _slices(size, _SHORT if any(size in output.shape for output in outputs) else _WHOLE, generator)
@@ -89,7 +103,7 @@ def _slices_of(source: Part, outputs: Sequence[Part], generator: Generator) -> l
     ]
 
 
-def _places(source: Part, tried: Sequence[list[int]]) -> list[Slice]:
+def _places(source: TensorPart, tried: Sequence[list[int]]) -> list[Slice]:
     return [(source, dimension, k) for dimension, slices in enumerate(tried) for k in slices]
 
 
@@ -108,11 +122,11 @@ def _further_slices(size: int, known: Sequence[int], generator: Generator) -> li
     return [k for k in torch.randperm(size, generator=generator)[:_FURTHER].tolist() if k not in known]
 
 
-def _any_changed(found: dict[int, tuple[Seen, ...]]) -> bool:
-    return any(part.moved for seen in found.values() for part in seen)
+def _any_changed(found: dict[int, tuple[OutputChange, ...]]) -> bool:
+    return any(part.changed for seen in found.values() for part in seen)
 
 
-def _change_everything(found: Sequence[Sequence[Seen]], outputs: Sequence[Part]) -> bool:
+def _change_everything(found: Sequence[Sequence[OutputChange]], outputs: Sequence[TensorPart]) -> bool:
     """True if every slice changed the first and the last index of every dimension of every output."""
     return all(
         span == (0, size - 1)
@@ -123,7 +137,7 @@ def _change_everything(found: Sequence[Sequence[Seen]], outputs: Sequence[Part])
     )
 
 
-def _windows(found: dict[int, Seen], size: int, output: Part) -> tuple[Window, ...]:
+def _windows(found: dict[int, OutputChange], size: int, output: TensorPart) -> tuple[Window, ...]:
     """Return the windows of one input dimension on one output, from the changes by some of its slices."""
     windows = []
     for dimension, length in enumerate(output.shape):

@@ -17,9 +17,9 @@ from gradverify.core.estimate.column_groups import ColumnGroups, GroupKind, elem
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import all_set
-from gradverify.core.model.memory import FEW
-from gradverify.core.strategy.perturbation import Part, parts
-from gradverify.core.strategy.sparsity import Reach, Window, reaches
+from gradverify.core.model.memory import FEW_INPUTS
+from gradverify.core.strategy.perturbation import TensorPart, parts
+from gradverify.core.strategy.sparsity import Influence, Window, influences
 
 _WORTH = 0.7  # colours per column up to which colouring is worth it
 _LONGEST = 64  # periods tried
@@ -30,10 +30,10 @@ _MOST = 50_000_000  # entries of the compressed Jacobian, colours times outputs
 class InputOutputPattern:
     """The sparsity pattern of one output part by one input part."""
 
-    source: Part
-    target: Part
+    source: TensorPart
+    target: TensorPart
     windows: tuple[Window | None, ...]  # per input dimension; None if its slices are not confined
-    moved: bool  # True if any output changed
+    changed: bool  # True if any output changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Structure:
     """A hypothesis: which columns can be perturbed together, and the sparsity pattern of each output by each input."""
 
     column_groups: ColumnGroups
-    links: tuple[InputOutputPattern, ...]
+    patterns: tuple[InputOutputPattern, ...]
 
 
 def find_structure(
@@ -53,11 +53,11 @@ def find_structure(
     """
     coordinates = sampled.point.numel()
     limit = _WORTH * coordinates if most_groups is None else most_groups
-    if coordinates < FEW or not sampled.value.numel():
+    if coordinates < FEW_INPUTS or not sampled.value.numel():
         return None
     all_links: list[InputOutputPattern] = []
     colours, columns, count = [], [], 0
-    for source, links in links_by_input(sampled, lengths, seed):
+    for source, links in patterns_by_input(sampled, lengths, seed):
         periods = _periods(source, links)
         count += math.prod(periods)
         if count > limit or count * sampled.value.numel() > _MOST:
@@ -68,48 +68,48 @@ def find_structure(
     device = sampled.point.device
     colour, column_of = torch.cat(colours).to(device), torch.cat(columns).to(device)
     column_groups = ColumnGroups(
-        kind=GroupKind.SHARED, colour=colour, column_of=column_of, full=all_set(column_of >= 0)
+        kind=GroupKind.SHARED, colour=colour, column_of=column_of, complete=all_set(column_of >= 0)
     )
     if len(column_of) == 1 and torch.equal(column_of[0], torch.arange(coordinates, device=device)):
         column_groups = elementwise_groups(coordinates, device)
-    return Structure(column_groups=column_groups, links=tuple(all_links))
+    return Structure(column_groups=column_groups, patterns=tuple(all_links))
 
 
-def links_by_input(
+def patterns_by_input(
     sampled: Sampler, lengths: LengthScales, seed: int
-) -> Iterator[tuple[Part, list[InputOutputPattern]]]:
+) -> Iterator[tuple[TensorPart, list[InputOutputPattern]]]:
     """Yield every input part with its patterns for every output part, found from some slices; skips empty tensors."""
     sources, targets = _input_parts(sampled), _output_parts(sampled)
-    found = reaches(sampled, lengths, sources, targets, torch.Generator().manual_seed(seed))
+    found = influences(sampled, lengths, sources, targets, torch.Generator().manual_seed(seed))
     for source, reached in zip(sources, found, strict=True):
         yield source, [_link(source, target, reach) for target, reach in zip(targets, reached, strict=True)]
 
 
-def entry_by_entry(sampled: Sampler) -> Structure:
+def elementwise_structure(sampled: Sampler) -> Structure:
     """Return the structure of an elementwise function of inputs of one shape."""
     sources, (target,) = _input_parts(sampled), _output_parts(sampled)
     indices = [torch.arange(size) for size in target.shape]
     windows = tuple(Window(dimension=k, first=index, last=index) for k, index in enumerate(indices))
     return Structure(
         column_groups=groups_by_input(len(sources), len(sampled.value), sampled.point.device),
-        links=tuple(
-            InputOutputPattern(source=source, target=target, windows=windows, moved=True) for source in sources
+        patterns=tuple(
+            InputOutputPattern(source=source, target=target, windows=windows, changed=True) for source in sources
         ),
     )
 
 
-def confined_dimensions(structure: Structure) -> list[tuple[Part, int]]:
+def confined_dimensions(structure: Structure) -> list[tuple[TensorPart, int]]:
     """Return every pair of an input part and a dimension of it that has a window on some output."""
     found = {
         (link.source.start, dimension): (link.source, dimension)
-        for link in structure.links
+        for link in structure.patterns
         for dimension, window in enumerate(link.windows)
         if window is not None
     }
     return list(found.values())
 
 
-def _link(source: Part, target: Part, reach: Reach) -> InputOutputPattern:
+def _link(source: TensorPart, target: TensorPart, reach: Influence) -> InputOutputPattern:
     """Return the pattern with the best window for every input dimension; each output dimension is used once."""
     taken: set[int] = set()
     chosen: list[Window | None] = []
@@ -120,7 +120,7 @@ def _link(source: Part, target: Part, reach: Reach) -> InputOutputPattern:
         chosen.append(best if useful else None)
         if best is not None and useful:
             taken.add(best.dimension)
-    return InputOutputPattern(source=source, target=target, windows=tuple(chosen), moved=reach.moved)
+    return InputOutputPattern(source=source, target=target, windows=tuple(chosen), changed=reach.changed)
 
 
 def _period(window: Window) -> int:
@@ -133,16 +133,16 @@ def _period(window: Window) -> int:
     return size
 
 
-def _periods(source: Part, links: Sequence[InputOutputPattern]) -> list[int]:
+def _periods(source: TensorPart, links: Sequence[InputOutputPattern]) -> list[int]:
     """Return for every input dimension the smallest period that holds for all outputs."""
     found = []
     for dimension, size in enumerate(source.shape):
-        windows = [link.windows[dimension] for link in links if link.moved]
+        windows = [link.windows[dimension] for link in links if link.changed]
         found.append(max((size if window is None else _period(window) for window in windows), default=1))
     return found
 
 
-def colours_of(source: Part, periods: Sequence[int]) -> Tensor:
+def colours_of(source: TensorPart, periods: Sequence[int]) -> Tensor:
     """Return the colour of every coordinate of the part, from 0; `periods` has one per dimension."""
     if all(period == 1 for period in periods):
         return torch.zeros((), dtype=torch.long).expand(torch.Size(source.shape).numel())
@@ -156,21 +156,23 @@ def colours_of(source: Part, periods: Sequence[int]) -> Tensor:
 
 
 def _columns_of_colours(
-    source: Part, periods: Sequence[int], links: Sequence[InputOutputPattern], outputs: int
+    source: TensorPart, periods: Sequence[int], links: Sequence[InputOutputPattern], outputs: int
 ) -> Tensor:
     """Return for every colour of the part and every output the column of the entry, -1 for none; (colours, m)."""
     grids = torch.meshgrid(*[torch.arange(period) for period in periods], indexing="ij") if periods else ()
     residues = torch.stack([grid.reshape(-1) for grid in grids], dim=1) if grids else torch.zeros(1, 0).long()
-    if len(links) == 1 and links[0].moved:
+    if len(links) == 1 and links[0].changed:
         return _columns_of_output(source, periods, residues, links[0])
     column_of = torch.full((math.prod(periods), outputs), -1, dtype=torch.long)
     for link in links:
-        if link.moved:
-            column_of[:, link.target.place] = _columns_of_output(source, periods, residues, link)
+        if link.changed:
+            column_of[:, link.target.coordinates] = _columns_of_output(source, periods, residues, link)
     return column_of
 
 
-def _columns_of_output(source: Part, periods: Sequence[int], residues: Tensor, link: InputOutputPattern) -> Tensor:
+def _columns_of_output(
+    source: TensorPart, periods: Sequence[int], residues: Tensor, link: InputOutputPattern
+) -> Tensor:
     """Return the columns of one output part, (colours, entries), added up over the input dimensions; -1 for none."""
     colours, shape = len(residues), link.target.shape
     if colours == 1 and _is_elementwise(source, link):
@@ -195,7 +197,7 @@ def _columns_of_output(source: Part, periods: Sequence[int], residues: Tensor, l
     return column_of.reshape(colours, -1)
 
 
-def _is_elementwise(source: Part, link: InputOutputPattern) -> bool:
+def _is_elementwise(source: TensorPart, link: InputOutputPattern) -> bool:
     """True if every entry of the input changes the output entry of the same index and no other."""
     return source.shape == link.target.shape and all(
         window is not None and window.dimension == dimension and _is_diagonal(window)
@@ -220,12 +222,12 @@ def _table(window: Window, period: int, length: int) -> Tensor:
     return table
 
 
-def _input_parts(sampled: Sampler) -> tuple[Part, ...]:
+def _input_parts(sampled: Sampler) -> tuple[TensorPart, ...]:
     tensors = [primal.tensor for primal in sampled.problem.primals if primal.tensor.numel()]
     return parts([tuple(tensor.shape) for tensor in tensors], [tensor.is_complex() for tensor in tensors])
 
 
-def _output_parts(sampled: Sampler) -> tuple[Part, ...]:
+def _output_parts(sampled: Sampler) -> tuple[TensorPart, ...]:
     complexes = {block.tensor: block.step == 2 for block in sampled.outputs}
     nonempty = [k for k, shape in enumerate(sampled.shapes) if shape.numel()]
     return parts([tuple(sampled.shapes[k]) for k in nonempty], [complexes[k] for k in nonempty])

@@ -13,12 +13,12 @@ from gradverify.core.backward.vjps import Backward, row
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.verdict import Code, Judged
 from gradverify.core.estimate import richardson
-from gradverify.core.estimate.column_groups import ColumnGroups, by_column, of_columns, single_columns
-from gradverify.core.estimate.directional import ROUNDING, differs_closer_by
+from gradverify.core.estimate.column_groups import ColumnGroups, single_columns, spread_to_entries, sum_by_column
+from gradverify.core.estimate.directional import SUM_ROUNDING, sum_differs_near_point
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate, finest_noise
 from gradverify.core.estimate.stencil import sample
-from gradverify.core.forward.sampler import along
-from gradverify.core.model.generators import scattered
+from gradverify.core.forward.sampler import outputs_near
+from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.model.memory import portion, portions
 from gradverify.core.strategy.structure import Structure, confined_dimensions
@@ -30,7 +30,7 @@ _NUDGE = 2.0**-8  # of the length scale: size of the displacements
 _CONFIRMED = 6  # columns with mismatches that are measured again, one at a time
 
 
-def claims_hold(backward: Backward, column_groups: ColumnGroups, claimed: Tensor, seed: int) -> bool:
+def claims_match_vjps(backward: Backward, column_groups: ColumnGroups, claimed: Tensor, seed: int) -> bool:
     """True if the claimed entries (M, m), and no others, give the vjps of two random cotangents.
 
     Columns with a claim that is not finite are not tested. The second cotangent gives every row the same weight, so
@@ -39,33 +39,35 @@ def claims_hold(backward: Backward, column_groups: ColumnGroups, claimed: Tensor
     size = claimed.abs().nan_to_num_(0.0, 0.0, 0.0)
     weights = size.amax(dim=0) if len(size) > 1 else size[0]
     weights.masked_fill_(weights == 0, 1.0).reciprocal_()
-    rounding = max(ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
-    if not _adds_up(column_groups, claimed, *backward.heard, rounding):
+    rounding = max(
+        SUM_ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals)
+    )
+    if not _adds_up(column_groups, claimed, *backward.known_vjp, rounding):
         return False
-    cotangent = scattered(weights, torch.Generator().manual_seed(seed + 1))
+    cotangent = random_magnitudes(weights, torch.Generator().manual_seed(seed + 1))
     return _adds_up(column_groups, claimed, cotangent, row(backward, cotangent), rounding)
 
 
-def each_by_its_own(backward: Backward, claimed: Tensor) -> bool:
+def first_vjp_is_diagonal(backward: Backward, claimed: Tensor) -> bool:
     """True if backward's first vjp is the claims times its cotangent, up to the last digits.
 
     The claims (M, m) are the diagonals by M inputs, from the vjp of a cotangent of ones. No second cotangent is needed:
     an off-diagonal entry would have been added with different weights in the two vjps.
     """
-    cotangent, vjp = backward.heard
+    cotangent, vjp = backward.known_vjp
     cotangent, vjps = cotangent.to(claimed.device), vjp.view_as(claimed)
     slices = portions(cotangent)
     return all(_is_product(vjps[:, part], claimed[:, part] * cotangent[part]) for part in slices)
 
 
-def differences_hold(context: JudgingContext, compressed: CompressedJacobian, seed: int) -> bool:
+def entries_match_directional_difference(context: JudgingContext, compressed: CompressedJacobian, seed: int) -> bool:
     """True if the measured entries, and no others, give the directional difference along a random direction."""
     if has_unexpected_entries(compressed):
         return False
     generator = torch.Generator().manual_seed(seed + 2)
-    direction = scattered(context.lengths.step, generator)
+    direction = random_magnitudes(context.lengths.step, generator)
     total, judged = jvp_of(compressed, direction), are_smooth(compressed)
-    return not any_set(differs_closer_by(context.sampled, context.noise, direction, total, judged))
+    return not any_set(sum_differs_near_point(context.sampled, context.noise, direction, total, judged))
 
 
 def pattern_holds(context: JudgingContext, compressed: CompressedJacobian, structure: Structure, seed: int) -> bool:
@@ -85,9 +87,9 @@ def pattern_holds(context: JudgingContext, compressed: CompressedJacobian, struc
     return all(_others_unchanged(context, moving, generator) for moving in (~in_columns, *_halves(context, structure)))
 
 
-def accusations_hold(context: JudgingContext, compressed: CompressedJacobian) -> bool:
+def mismatches_hold_alone(context: JudgingContext, compressed: CompressedJacobian) -> bool:
     """True if columns with mismatches have the same derivatives when perturbed alone as when perturbed in groups."""
-    accused = accused_columns(compressed, _CONFIRMED)
+    accused = mismatched_columns(compressed, _CONFIRMED)
     if not len(accused):
         return True
     alone = single_columns(context.sampled.point.numel(), context.sampled.value.numel(), context.sampled.point.device)
@@ -123,7 +125,7 @@ def compress(column_groups: ColumnGroups, parts: Sequence[Judged]) -> Compressed
 
 def jvp_of(compressed: CompressedJacobian, direction: Tensor) -> Estimate:
     """Return J·direction summed from the entries, with the sum of their bars; (m,)."""
-    by = of_columns(compressed.column_groups, direction)
+    by = spread_to_entries(compressed.column_groups, direction)
     value, bar = compressed.numeric * by, compressed.bar * by.abs()
     value, bar = value.nan_to_num_(0.0), bar.nan_to_num_(torch.inf)
     if len(value) == 1:
@@ -138,13 +140,13 @@ def are_smooth(compressed: CompressedJacobian) -> Tensor:
 
 def has_unexpected_entries(compressed: CompressedJacobian) -> bool:
     """True if an output changed with a column group in which it has no column."""
-    if compressed.column_groups.direct:
+    if compressed.column_groups.elementwise:
         return False
     unexpected = (compressed.column_groups.column_of < 0) & (compressed.numeric.abs() > BAR_FACTOR * compressed.bar)
     return any_set(unexpected)
 
 
-def accused_columns(compressed: CompressedJacobian, most: int) -> Tensor:
+def mismatched_columns(compressed: CompressedJacobian, most: int) -> Tensor:
     """Return at most `most` of the columns with mismatches, evenly spread over them; (k,)."""
     hit = (compressed.code == Code.MISMATCH) & (compressed.column_groups.column_of >= 0)
     columns: Tensor = torch.unique(compressed.column_groups.column_of[hit])
@@ -169,13 +171,13 @@ def _is_product(vjp: Tensor, product: Tensor) -> bool:
 def _adds_up(column_groups: ColumnGroups, claimed: Tensor, cotangent: Tensor, vjp: Tensor, rounding: float) -> bool:
     """True if the claims weighted by a cotangent (m,) add up to its vjp (n,) up to rounding."""
     cotangent = cotangent.to(claimed.device)
-    if not column_groups.direct:
+    if not column_groups.elementwise:
         terms = claimed * cotangent
-        total = by_column(column_groups, terms)
+        total = sum_by_column(column_groups, terms)
         off, size = (vjp - total).abs_(), total.abs_()
         if _is_rounding(off, size, _largest(size), rounding):  # cheap bound: the magnitudes of the terms add up to more
             return True
-        size = by_column(column_groups, terms.abs_())
+        size = sum_by_column(column_groups, terms.abs_())
         return _is_rounding(off, size, _largest(size), rounding)
     width = portion(vjp)  # every sum has one term
     parts = list(zip(*(torch.split(values, width) for values in (claimed[0], cotangent, vjp)), strict=True))
@@ -216,7 +218,7 @@ def _halves(context: JudgingContext, structure: Structure) -> Iterator[Tensor]:
 
 def _others_unchanged(context: JudgingContext, moving: Tensor, generator: torch.Generator) -> bool:
     """True if perturbing the coordinates `moving` (n,) changes no finite output that has no column among them."""
-    displacement = scattered(context.lengths.step * _NUDGE, generator)
-    values = along(context.sampled, torch.where(moving, displacement, 0.0))
+    displacement = random_magnitudes(context.lengths.step * _NUDGE, generator)
+    values = outputs_near(context.sampled, torch.where(moving, displacement, 0.0))
     reached = (moving[context.column_groups.column_of.clamp(min=0)] & (context.column_groups.column_of >= 0)).any(dim=0)
     return all_set(reached | (values == context.sampled.value) | ~torch.isfinite(context.sampled.value))

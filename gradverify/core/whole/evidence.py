@@ -11,10 +11,10 @@ from torch import Tensor
 
 from gradverify.core.backward.vjps import Backward
 from gradverify.core.model.coordinates import Block
-from gradverify.core.whole.sums import Sums
+from gradverify.core.whole.sums import LargeBlock
 
 
-class Site(Protocol):
+class BlockContext(Protocol):
     """A wrong block and the problem it belongs to: the part that `Evidence` and `Sums` have in common."""
 
     @property
@@ -43,7 +43,7 @@ class Site(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
+class JacobianPair:
     """Both Jacobians over all outputs and inputs, for causes that show only if blocks are compared."""
 
     outputs: tuple[Block, ...]
@@ -65,17 +65,17 @@ class Evidence:
     bar: Tensor  # (outputs, inputs) error bars of `numeric`
     wrong: Tensor  # (outputs, inputs) True where an entry is a mismatch
     backward: Backward  # the problem with its primals, and its vjp
-    whole: Whole  # both Jacobians, which the block is a part of
+    jacobians: JacobianPair  # both Jacobians, which the block is a part of
 
     @property
     def inputs(self) -> tuple[Block, ...]:
         """All inputs."""
-        return self.whole.inputs
+        return self.jacobians.inputs
 
     @property
     def outputs(self) -> tuple[Block, ...]:
         """All outputs."""
-        return self.whole.outputs
+        return self.jacobians.outputs
 
     @property
     def device(self) -> torch.device:
@@ -92,9 +92,9 @@ class Diagnosis:
     share: float  # the part of the squared error that it explains, from 0 to 1
 
 
-Diagnose = Callable[[Evidence | Sums], Diagnosis | None]  # None if no known pattern explains the error
+Diagnose = Callable[[Evidence | LargeBlock], Diagnosis | None]  # None if no known pattern explains the error
 
 
-def undiagnosed(evidence: Evidence | Sums) -> None:
+def undiagnosed(evidence: Evidence | LargeBlock) -> None:
     """Return None: the `Diagnose` that finds no cause."""
     del evidence

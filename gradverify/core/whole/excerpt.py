@@ -17,8 +17,8 @@ from torch import Generator, Tensor
 from gradverify.core.forward.batching import seconds
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.problem import Bound, Meter, Primal, Problem, call, fresh
-from gradverify.core.strategy.structure import InputOutputPattern, links_by_input
-from gradverify.core.whole.sums import Sums
+from gradverify.core.strategy.structure import InputOutputPattern, patterns_by_input
+from gradverify.core.whole.sums import LargeBlock
 
 _OUTPUTS, _INPUTS = 600, 2_000  # largest numbers of outputs and inputs of an excerpt
 _ENTRIES = 32_000  # largest number of entries of its compressed Jacobian, column groups times outputs
@@ -81,7 +81,7 @@ class _Cut:
         ]
 
 
-def excerpts(sums: Sums, count: int, most: int) -> Iterator[Problem]:
+def excerpts(sums: LargeBlock, count: int, most: int) -> Iterator[Problem]:
     """Yield `count` excerpts around a wrong block, each of other slices; every second one has them in reverse order.
 
     So a pattern that holds in one of them because of the positions of its entries does not hold in the next. Yields
@@ -103,7 +103,7 @@ def excerpts(sums: Sums, count: int, most: int) -> Iterator[Problem]:
         yield _excerpt(sums, cut, tuple(kept))
 
 
-def _cut(sums: Sums, most: int) -> _Cut | None:
+def _cut(sums: LargeBlock, most: int) -> _Cut | None:
     """Return a cut that leaves at most `most` input coordinates and is small enough to compare whole, or None."""
     sampled, of = sums.measured.sampled, sums.of
     shapes = tuple(tuple(primal.tensor.shape) for primal in sampled.problem.primals)
@@ -111,10 +111,12 @@ def _cut(sums: Sums, most: int) -> _Cut | None:
         return None
     scalar = math.prod(of.shape) == 1
     frame = sums.wrt if scalar else of
-    is_step = sums.wrt.shape == of.shape and not bool((sums.found.numeric != 0).any())  # perturbation shows no links
+    is_step = sums.wrt.shape == of.shape and not bool(
+        (sums.wrong_entries.numeric != 0).any()
+    )  # perturbation shows no links
     links = [] if scalar or is_step else _links(sums)
     along = tuple(_corresponding(link, of.shape) for link in links) or _as_shaped(frame, shapes)
-    separable = bool(links) and all(link.moved for link in links)
+    separable = bool(links) and all(link.changed for link in links)
     cut = _Cut(frame=frame, scalar=scalar, separable=separable, shapes=shapes, along=along, sizes=frame.shape)
     while not cut.is_small() or cut.inputs > most:
         sizes = list(cut.sizes)
@@ -144,12 +146,12 @@ def _as_shaped(frame: Block, shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[i
     return tuple(tuple(range(len(shape))) if shape == frame.shape else (None,) * len(shape) for shape in shapes)
 
 
-def _links(sums: Sums) -> list[InputOutputPattern]:
+def _links(sums: LargeBlock) -> list[InputOutputPattern]:
     """Return the sparsity pattern of the output by each input."""
     measured = sums.measured
     found = {
         source.start: link
-        for source, reached in links_by_input(measured.sampled, measured.lengths, sums.seed)
+        for source, reached in patterns_by_input(measured.sampled, measured.lengths, sums.seed)
         for link in reached
         if link.target.start == sums.of.start
     }
@@ -161,7 +163,7 @@ def _corresponding(link: InputOutputPattern, shape: Sequence[int]) -> tuple[int 
 
     An input that changed nothing when perturbed, such as that of a step function, is cut like an output of its shape.
     """
-    if not link.moved and tuple(link.source.shape) == tuple(shape):
+    if not link.changed and tuple(link.source.shape) == tuple(shape):
         return tuple(range(len(shape)))
     found: list[int | None] = []
     for size, window in zip(link.source.shape, link.windows, strict=True):
@@ -176,13 +178,13 @@ def _corresponding(link: InputOutputPattern, shape: Sequence[int]) -> tuple[int 
     return tuple(found)
 
 
-def _picked(sums: Sums, frame: Block, dimension: int, count: int, generator: Generator) -> Tensor:
+def _picked(sums: LargeBlock, frame: Block, dimension: int, count: int, generator: Generator) -> Tensor:
     """Return `count` slices of a dimension, in order; up to half of them are picked from those with wrong entries."""
     shape = frame.shape
     size, stride = shape[dimension], math.prod(shape[dimension + 1 :])
     if count == size:
         return torch.arange(size)
-    places = sums.found.outputs if frame is sums.of else sums.found.inputs
+    places = sums.wrong_entries.outputs if frame is sums.of else sums.wrong_entries.inputs
     wrong = torch.unique(places.cpu() // stride % size)
     picked = wrong[torch.randperm(len(wrong), generator=generator)][: (count + 1) // 2]
     others = torch.randperm(size, generator=generator)
@@ -190,7 +192,7 @@ def _picked(sums: Sums, frame: Block, dimension: int, count: int, generator: Gen
     return torch.cat([picked, others]).sort().values
 
 
-def _excerpt(sums: Sums, cut: _Cut, kept: _Kept) -> Problem:
+def _excerpt(sums: LargeBlock, cut: _Cut, kept: _Kept) -> Problem:
     """Return the problem whose inputs and output are the kept slices, with all other entries fixed at the point."""
     problem = replace(sums.measured.sampled.problem, meter=Meter())  # its calls are counted by the meter of the excerpt
     name = next(name for name, block in zip(sums.measured.sampled.names, sums.outputs, strict=True) if block == sums.of)

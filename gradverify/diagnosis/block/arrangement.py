@@ -10,10 +10,15 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
-from gradverify.core.whole.evidence import Site
-from gradverify.diagnosis.block.seen import Seen, resembles, share_of, spoils
+from gradverify.core.whole.evidence import BlockContext
+from gradverify.diagnosis.block.entries import (
+    BlockEntries,
+    contradicts_sampled_right,
+    explained_share,
+    fits_sampled_wrong,
+)
 
-NOTHING = -1  # in place of the index of a row or column that is zero
+ZERO_LINE = -1  # in place of the index of a row or column that is zero
 _SHORT = 2  # entries: a roll of so short a dimension exchanges them, which is reported as reversed
 _LONGEST_ROLL = 64  # places
 
@@ -25,10 +30,10 @@ class Arrangement:
     rows: Tensor | None  # (m,) indices; None: the order is unchanged
     columns: Tensor | None  # (n,) indices; None: the order is unchanged
     text: str  # the explanation of the finding
-    far: int = 0  # distance in places that the tensor is rolled or shifted by
+    distance: int = 0  # distance in places that the tensor is rolled or shifted by
 
 
-def share_when(entries: Seen, arrangement: Arrangement) -> float | None:
+def share_of_arrangement(entries: BlockEntries, arrangement: Arrangement) -> float | None:
     """Return the share of the squared error that a rearrangement explains, None if below ENOUGH.
 
     A sample of entries is compared first, which rejects most rearrangements at little cost.
@@ -36,10 +41,10 @@ def share_when(entries: Seen, arrangement: Arrangement) -> float | None:
     if not _plausible(entries, arrangement):
         return None
     predicted = _reordered(_reordered(entries.numeric, arrangement.rows, 0), arrangement.columns, 1)
-    return share_of(entries, predicted)
+    return explained_share(entries, predicted)
 
 
-def transpositions(evidence: Site) -> Iterator[Arrangement]:
+def transpositions(evidence: BlockContext) -> Iterator[Arrangement]:
     """Yield exchanges of two dimensions of the gradient, of the cotangent, or of both."""
     of, wrt = evidence.of, evidence.wrt
     gradients = dict(_exchanges(wrt, evidence.device))
@@ -56,22 +61,22 @@ def transpositions(evidence: Site) -> Iterator[Arrangement]:
             yield Arrangement(rows=cotangents[a, b], columns=columns, text=text)
 
 
-def rolls(evidence: Site) -> Iterator[Arrangement]:
+def rolls(evidence: BlockContext) -> Iterator[Arrangement]:
     """Yield cyclic shifts and reversals of the gradient, of the cotangent, or of the saved tensor."""
     of, wrt = evidence.of, evidence.wrt
     gradients, cotangents = dict(_shifts(wrt, evidence)), dict(_shifts(of, evidence))
     for words, (far, columns) in gradients.items():
-        yield Arrangement(rows=None, columns=columns, far=far, text=f"the gradient by {wrt.name} is {words}")
+        yield Arrangement(rows=None, columns=columns, distance=far, text=f"the gradient by {wrt.name} is {words}")
     for words, (far, rows) in cotangents.items():
         inverse = rows.argsort()  # output k gets the cotangent of output rows[k]: claimed row rows[k] is numeric row k
-        yield Arrangement(rows=inverse, columns=None, far=far, text=f"the cotangent of {of.name} is taken {words}")
+        yield Arrangement(rows=inverse, columns=None, distance=far, text=f"the cotangent of {of.name} is taken {words}")
     if of.shape == wrt.shape:
         for words, (far, columns) in gradients.items():
             text = f"analytic is numeric of an input {words}: backward uses saved values {words}"
-            yield Arrangement(rows=columns, columns=columns, far=far, text=text)
+            yield Arrangement(rows=columns, columns=columns, distance=far, text=text)
 
 
-def shifts(evidence: Site) -> Iterator[Arrangement]:
+def shifts(evidence: BlockContext) -> Iterator[Arrangement]:
     """Yield shifts of the gradient, or of the cotangent, by one along a dimension, with zeros shifted in."""
     for block, words in ((evidence.wrt, "the gradient by {} is"), (evidence.of, "the cotangent of {} is taken")):
         places = torch.arange(total(block.shape), device=evidence.device).reshape(block.shape)
@@ -79,11 +84,11 @@ def shifts(evidence: Site) -> Iterator[Arrangement]:
             for by in (1, -1) if size > _SHORT else ():
                 shift = by if block is evidence.wrt else -by  # shifting the cotangent shifts the rows the other way
                 order = places.roll(shift, dimension)
-                order.select(dimension, 0 if shift > 0 else -1).fill_(NOTHING)
+                order.select(dimension, 0 if shift > 0 else -1).fill_(ZERO_LINE)
                 along = f" along dimension {dimension}" if len(block.shape) > 1 else ""
                 text = f"{words.format(block.name)} shifted by {by}{along}, with zeros in the place that is left"
                 rows, columns = (order.reshape(-1) if block is each else None for each in (evidence.of, evidence.wrt))
-                yield Arrangement(rows=rows, columns=columns, far=1, text=text)
+                yield Arrangement(rows=rows, columns=columns, distance=1, text=text)
 
 
 def _exchanges(block: Block, device: torch.device) -> Iterator[tuple[tuple[int, int], Tensor]]:
@@ -95,7 +100,7 @@ def _exchanges(block: Block, device: torch.device) -> Iterator[tuple[tuple[int, 
             yield (a, b), places.transpose(a, b).reshape(-1)
 
 
-def _shifts(block: Block, evidence: Site) -> Iterator[tuple[str, tuple[int, Tensor]]]:
+def _shifts(block: Block, evidence: BlockContext) -> Iterator[tuple[str, tuple[int, Tensor]]]:
     """Yield cyclic shifts and reversals as (text, (distance, order of the entries))."""
     places = torch.arange(total(block.shape), device=evidence.device).reshape(block.shape)
     for dimension, size in enumerate(block.shape):
@@ -120,21 +125,21 @@ def _distances(size: int) -> Iterator[int]:
             yield -by
 
 
-def _plausible(entries: Seen, arrangement: Arrangement) -> bool:
+def _plausible(entries: BlockEntries, arrangement: Arrangement) -> bool:
     """True if sampled wrong entries fit the arrangement and few sampled right entries contradict it."""
-    return resembles(entries, _expected(entries, arrangement, entries.looks)) and not spoils(
-        entries, _expected(entries, arrangement, entries.right)
-    )
+    return fits_sampled_wrong(
+        entries, _expected(entries, arrangement, entries.sampled_wrong)
+    ) and not contradicts_sampled_right(entries, _expected(entries, arrangement, entries.sampled_right))
 
 
-def _expected(entries: Seen, arrangement: Arrangement, places: tuple[Tensor, Tensor]) -> Tensor:
+def _expected(entries: BlockEntries, arrangement: Arrangement, places: tuple[Tensor, Tensor]) -> Tensor:
     """Return the values that the arrangement predicts at some entries, (k,); `places` are their rows and columns."""
     rows, columns = (
         each if order is None else order[each]
         for order, each in zip((arrangement.rows, arrangement.columns), places, strict=True)
     )
     found = entries.numeric[rows.clamp(min=0), columns.clamp(min=0)]
-    return found.masked_fill((rows == NOTHING) | (columns == NOTHING), 0.0)
+    return found.masked_fill((rows == ZERO_LINE) | (columns == ZERO_LINE), 0.0)
 
 
 def _reordered(matrix: Tensor, order: Tensor | None, dim: int) -> Tensor:
@@ -142,4 +147,4 @@ def _reordered(matrix: Tensor, order: Tensor | None, dim: int) -> Tensor:
     if order is None:
         return matrix
     reordered = matrix.index_select(dim, order.clamp(min=0))
-    return reordered.masked_fill((order == NOTHING).unsqueeze(1 - dim), 0.0)
+    return reordered.masked_fill((order == ZERO_LINE).unsqueeze(1 - dim), 0.0)

@@ -10,14 +10,14 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block
 from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.block.arrangement import Arrangement
-from gradverify.diagnosis.block.seen import Seen
-from gradverify.diagnosis.naming.wording import listed, place
+from gradverify.diagnosis.block.entries import BlockEntries
+from gradverify.diagnosis.naming.wording import element_name, listed
 
 _UNMATCHED = 0.25  # share of the rows that may have no equal
 _SAME = 1e-6  # of the largest sum: tolerance for two sums of equal rows
 
 
-def permutations(evidence: Evidence, entries: Seen) -> Iterator[Arrangement]:
+def permutations(evidence: Evidence, entries: BlockEntries) -> Iterator[Arrangement]:
     """Yield the permutation of columns, and the one of rows, that could turn the numeric block into the claimed one."""
     columns, rows = _matched(entries.claimed.T, entries.numeric.T), _matched(entries.claimed, entries.numeric)
     if columns is not None and (changes := _changes(evidence.wrt, columns, ~entries.zero.all(0))):
@@ -66,4 +66,4 @@ def _changes(block: Block, order: Tensor, live: Tensor) -> list[str]:
     """Describe the elements that are in another place; elements that get a zero row or column are left out."""
     elsewhere = order != torch.arange(len(order), device=order.device)
     moved = (elsewhere & live[order]).nonzero().flatten().tolist()
-    return [f"{place(block, to)} has what belongs to {place(block, int(order[to]))}" for to in moved]
+    return [f"{element_name(block, to)} has what belongs to {element_name(block, int(order[to]))}" for to in moved]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.diagnosis.block.seen import Seen
+from gradverify.diagnosis.block.entries import BlockEntries
 
 SAME = 1e-5  # relative tolerance of a factor, in addition to the error bars
 _SHARP = 1e-2  # largest relative error bar of an entry; with a larger one it agrees with too many factors
@@ -23,12 +23,12 @@ class Ratios:
     tolerance: Tensor  # (k,) relative
 
 
-def ratios(entries: Seen) -> Ratios:
+def ratios(entries: BlockEntries) -> Ratios:
     """Return the ratios at the sampled entries that are neither zero nor badly measured.
 
     The tolerance at a right entry includes the tolerance of the check.
     """
-    rows, columns = (torch.cat(places) for places in zip(entries.looks, entries.right, strict=True))
+    rows, columns = (torch.cat(places) for places in zip(entries.sampled_wrong, entries.sampled_right, strict=True))
     accuracy = entries.slack[rows, columns] / entries.numeric[rows, columns].abs()
     chosen = ~entries.zero[rows, columns] & (accuracy <= _SHARP)
     rows, columns, accuracy = rows[chosen], columns[chosen], accuracy[chosen]

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import total
 from gradverify.core.whole.evidence import Evidence
-from gradverify.diagnosis.block.seen import Ratio, Seen, ratio_of, share_of
+from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained_share, ratio_of
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
-from gradverify.diagnosis.naming.constants import as_written, number, recognise
+from gradverify.diagnosis.naming.constants import known_constant, number_text, short_number
 
 _SAME = 1e-6  # relative tolerance for values of one constant
 
@@ -26,25 +26,25 @@ class Relation:
     share: float  # of the squared error of the block
 
 
-def relation(evidence: Evidence, entries: Seen, inside: Tensor) -> Relation | None:
+def relation(evidence: Evidence, entries: BlockEntries, inside: Tensor) -> Relation | None:
     """Return the first relation that explains the error, None if none does.
 
     `inside` is the mask of the region, and broadcasts to (m, n). Outside, claimed entries have to be numeric ones.
     """
     region = inside.expand_as(entries.wrong)
     for predicted, scale, text in _candidates(evidence, entries, region):
-        share = share_of(entries, predicted, scale)
+        share = explained_share(entries, predicted, scale)
         if share is not None:
             return Relation(text=text, share=share)
     return None
 
 
-def confined(entries: Seen, inside: Tensor) -> float | None:
+def share_inside(entries: BlockEntries, inside: Tensor) -> float | None:
     """Return the share of the squared error that lies inside the region, None if below ENOUGH."""
-    return share_of(entries, torch.where(inside, entries.claimed, entries.numeric))
+    return explained_share(entries, torch.where(inside, entries.claimed, entries.numeric))
 
 
-def multiple_of_cotangent(evidence: Evidence, entries: Seen, coordinates: Tensor) -> str | None:
+def multiple_of_cotangent(evidence: Evidence, entries: BlockEntries, coordinates: Tensor) -> str | None:
     """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it at `coordinates` (n,) bool.
 
     Returns None if not, or if the block is neither elementwise nor of a single output.
@@ -58,22 +58,22 @@ def multiple_of_cotangent(evidence: Evidence, entries: Seen, coordinates: Tensor
     middle = float(values.median())
     if middle == 0 or bool(((values - middle).abs() > _SAME * abs(middle)).any()):
         return None
-    return times(middle, "cotangent")
+    return multiple_in_words(middle, "cotangent")
 
 
-def times(factor: float, what: str) -> str:
+def multiple_in_words(factor: float, what: str) -> str:
     """Return the factor times `what` in words: "numeric", "-numeric" or "2 × numeric"."""
     signs = {1.0: "", -1.0: "-"}
-    return f"{signs[factor]}{what}" if factor in signs else f"{number(factor)} × {what}"
+    return f"{signs[factor]}{what}" if factor in signs else f"{number_text(factor)} × {what}"
 
 
-def _candidates(evidence: Evidence, entries: Seen, inside: Tensor) -> Iterator[tuple[Tensor, float, str]]:
+def _candidates(evidence: Evidence, entries: BlockEntries, inside: Tensor) -> Iterator[tuple[Tensor, float, str]]:
     """Yield the predicted block (m, n), the factor by which it scales numeric error bars, and the relation's text."""
     if not bool(((entries.claimed != 0) & inside).any()):
         yield entries.numeric.masked_fill(inside, 0.0), 1.0, "analytic = 0"
     ratio = ratio_of(entries, inside)
     if ratio is not None and math.isfinite(ratio.value) and int((inside & ~entries.zero).sum()) >= 2:
-        factor, words = named(ratio)
+        factor, words = factor_in_words(ratio)
         yield torch.where(inside, factor * entries.numeric, entries.numeric), abs(factor), f"analytic = {words}"
     columns = inside.all(0)
     multiple = multiple_of_cotangent(evidence, entries, columns)
@@ -83,10 +83,10 @@ def _candidates(evidence: Evidence, entries: Seen, inside: Tensor) -> Iterator[t
         yield predicted, 1.0, f"analytic = {multiple}"
 
 
-def named(ratio: Ratio) -> tuple[float, str]:
+def factor_in_words(ratio: Ratio) -> tuple[float, str]:
     """Return the factor, rounded to a known constant if it is one, and the text of factor × numeric."""
-    known = recognise(ratio.value, ratio.accuracy, ()) or as_written(ratio.value, ratio.accuracy)
+    known = known_constant(ratio.value, ratio.accuracy, ()) or short_number(ratio.value, ratio.accuracy)
     if known is not None:
         return math.copysign(known.value, ratio.value), f"{'-' if ratio.value < 0 else ''}{known.text} × numeric"
     factor = -1.0 if abs(ratio.value + 1.0) <= _SAME else ratio.value
-    return factor, times(factor, "numeric")
+    return factor, multiple_in_words(factor, "numeric")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.structure import Group
+from gradverify.diagnosis.block.structure import AxisMasks
 from gradverify.diagnosis.naming.region import chance
 from gradverify.diagnosis.naming.wording import listed
 
@@ -22,12 +22,12 @@ class Slices:
 
     size: int  # number of slices
     wrong: frozenset[int]  # indices of the wrong slices
-    alive: frozenset[int]  # indices of the slices with relevant coordinates
+    relevant: frozenset[int]  # indices of the slices with relevant coordinates
     width: int  # smallest number of relevant coordinates in a wrong slice
     where: str  # the wrong slices in words
 
 
-def slices_of(block: Block, dimension: int, group: Group) -> Slices | None:
+def slices_of(block: Block, dimension: int, group: AxisMasks) -> Slices | None:
     """Return the slices along the dimension, None if some are wrong in a part of their relevant coordinates."""
     others = tuple(place for place in range(len(block.shape)) if place != dimension)
     wrong, relevant = group.wrong.reshape(block.shape), group.relevant.reshape(block.shape)
@@ -40,23 +40,23 @@ def slices_of(block: Block, dimension: int, group: Group) -> Slices | None:
         size=block.shape[dimension],
         width=int(widths.min()),
         wrong=frozenset(hit.nonzero().flatten().tolist()),
-        alive=frozenset(alive.nonzero().flatten().tolist()),
+        relevant=frozenset(alive.nonzero().flatten().tolist()),
         where=_named(block, dimension, hit.nonzero().flatten().tolist()),
     )
 
 
-def in_step(slices: Slices, step: int) -> bool:
+def is_every_nth(slices: Slices, step: int) -> bool:
     """True if the wrong slices are all those with relevant coordinates at one offset and the stride `step`."""
-    return any(slices.wrong == frozenset(range(at, slices.size, step)) & slices.alive for at in range(step))
+    return any(slices.wrong == frozenset(range(at, slices.size, step)) & slices.relevant for at in range(step))
 
 
-def every_few(block: Block, group: Group) -> bool:
+def is_every_second_or_third(block: Block, group: AxisMasks) -> bool:
     """True if the wrong coordinates are every second or third slice along a dimension, unlikely by chance."""
     if chance(sum(_STEPS), int(group.relevant.sum()), int(group.wrong.sum())) > _LIMIT:
         return False
     along = (slices_of(block, dimension, group) for dimension in range(len(block.shape)))
     found = [slices for slices in along if slices is not None]
-    return any(slices.size >= 2 * step and in_step(slices, step) for slices in found for step in _STEPS)
+    return any(slices.size >= 2 * step and is_every_nth(slices, step) for slices in found for step in _STEPS)
 
 
 def _named(block: Block, dimension: int, places: list[int]) -> str:

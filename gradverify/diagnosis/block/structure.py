@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
 from gradverify.core.whole.evidence import Evidence
-from gradverify.diagnosis.block.seen import Seen
+from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis
 
@@ -25,39 +25,41 @@ def _no_test(region: Region) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class AxisMasks:
     """Masks of the coordinates along one axis of a block."""
 
     axis: Axis
     wrong: Tensor  # (k,) bool: with a wrong entry
     relevant: Tensor  # (k,) bool: with a nonzero entry, measured well enough for an error to show
-    follows: Callable[[Region], bool | None] = _no_test  # test of a region at the permuted input, see `Follows`
+    region_test: Callable[[Region], bool | None] = _no_test  # test of a region at the permuted input, see `Follows`
 
 
-def is_elementwise(evidence: Evidence, entries: Seen) -> bool:
+def is_elementwise(evidence: Evidence, entries: BlockEntries) -> bool:
     """True if both shapes are equal and claimed and numeric entries are zero off the diagonal."""
     if evidence.of.shape != evidence.wrt.shape:
         return False
     return all(_is_diagonal(nonzero) for nonzero in (entries.claimed != 0, ~entries.zero))
 
 
-def group(entries: Seen, axis: Axis) -> Group:
+def axis_masks(entries: BlockEntries, axis: Axis) -> AxisMasks:
     """Return the wrong and the relevant coordinates along an axis."""
     across = 1 - axis.value
     visible = ((entries.claimed != 0) | ~entries.zero) & _would_show(entries)
     wrong = entries.wrong.any(across)
-    return Group(axis=axis, wrong=wrong, relevant=visible.any(across), follows=partial(entries.follows, axis, wrong))
+    return AxisMasks(
+        axis=axis, wrong=wrong, relevant=visible.any(across), region_test=partial(entries.region_test, axis, wrong)
+    )
 
 
-def _would_show(entries: Seen) -> Tensor:
+def _would_show(entries: BlockEntries) -> Tensor:
     """Mask (m, n) of entries in which the typical relative error of wrong entries would exceed the slack."""
-    claimed, numeric = entries.claimed[entries.looks], entries.numeric[entries.looks]
+    claimed, numeric = entries.claimed[entries.sampled_wrong], entries.numeric[entries.sampled_wrong]
     typical = float(((claimed - numeric).abs() / torch.maximum(claimed.abs(), numeric.abs())).median())
     size = torch.maximum(entries.claimed.abs(), entries.numeric.abs())
     return entries.wrong | (entries.slack <= typical * size)
 
 
-def beside_diagonal(block: Block, group: Group) -> bool:
+def is_triangle_or_diagonal(block: Block, group: AxisMasks) -> bool:
     """True if the wrong coordinates are a triangle or the diagonal of square matrices, or all off-diagonal ones.
 
     The last two dimensions are the matrices. A region of values may fit the same coordinates by coincidence: the
@@ -72,7 +74,7 @@ def beside_diagonal(block: Block, group: Group) -> bool:
     return any(torch.equal(mask & relevant, wrong) for mask in masks)
 
 
-def in_a_row(block: Block, group: Group) -> bool:
+def is_consecutive(block: Block, group: AxisMasks) -> bool:
     """True if the wrong coordinates are consecutive whole slices of a dimension, without its first and last."""
     wrong, relevant = group.wrong.reshape(block.shape), group.relevant.reshape(block.shape)
     for dimension, size in enumerate(block.shape):
@@ -87,7 +89,7 @@ def in_a_row(block: Block, group: Group) -> bool:
     return False
 
 
-def over(axis: Axis, coordinates: Tensor) -> Tensor:
+def broadcast_along(axis: Axis, coordinates: Tensor) -> Tensor:
     """Return values per coordinate (k,), shaped to broadcast over a Jacobian along this axis."""
     return coordinates.unsqueeze(0) if axis is Axis.INPUT else coordinates.unsqueeze(1)
 

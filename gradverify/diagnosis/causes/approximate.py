@@ -7,8 +7,8 @@ import math
 import torch
 
 from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.diagnosis.block.seen import Seen
-from gradverify.diagnosis.naming.wording import differ, rounded_up
+from gradverify.diagnosis.block.entries import BlockEntries
+from gradverify.diagnosis.naming.wording import differ_text, rounded_up
 
 APPROXIMATE = "approximate"
 _SMALL = 1e-4  # times the largest entry: a larger error is not an approximation
@@ -17,28 +17,25 @@ _MIN_SHARE = 0.5  # share of the nonzero entries that have to be off, including 
 _MAX_RTOL = 1e-2  # above it, suggest an atol instead: such an rtol would accept too much
 
 
-def approximate(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+def approximate(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     """Detect small errors in most nonzero entries; tried last, because every other cause is more specific."""
     del evidence
     count, nonzero = int(seen.wrong.sum()), int((seen.wrong | ~seen.zero).sum())
     largest = max(float(seen.numeric.abs().max()), float(seen.claimed.abs().max()))
-    tolerated = seen.tolerated * (nonzero - count)
-    if count < _MIN_WRONG or seen.largest > _SMALL * largest or count + tolerated < _MIN_SHARE * nonzero:
+    tolerated = seen.tolerated_share * (nonzero - count)
+    if count < _MIN_WRONG or seen.largest_error > _SMALL * largest or count + tolerated < _MIN_SHARE * nonzero:
         return None
-    text = (
-        f"{differ(count, nonzero, 'entries that are not zero')} and no pattern in them is known; the error is at most"
-    )
-    text += (
-        f" {rounded_up(seen.largest / largest)} of the largest derivative, as where an iteration stops at a tolerance"
-    )
+    text = f"{differ_text(count, nonzero, 'entries that are not zero')} and no pattern in them is known; the error is"
+    text += f" at most {rounded_up(seen.largest_error / largest)} of the largest derivative,"
+    text += " as where an iteration stops at a tolerance"
     return Diagnosis(cause=APPROXIMATE, explanation=f"{text}; {_accepting_tolerance(seen)} accepts it", share=1.0)
 
 
-def _accepting_tolerance(seen: Seen) -> str:
+def _accepting_tolerance(seen: BlockEntries) -> str:
     """Return the tolerance that accepts all wrong entries, in the syntax of a spec."""
     claimed, numeric = seen.claimed[seen.wrong].abs(), seen.numeric[seen.wrong].abs()
     error = (seen.claimed - seen.numeric)[seen.wrong].abs()
     relative = float((error / torch.maximum(claimed, numeric)).max())
     if math.isfinite(relative) and relative <= _MAX_RTOL:
         return f"`rtol: {rounded_up(relative)}`"
-    return f"`atol: {rounded_up(seen.largest)}`"
+    return f"`atol: {rounded_up(seen.largest_error)}`"

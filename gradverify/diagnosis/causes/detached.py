@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
-from gradverify.diagnosis.block.seen import Seen
+from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
+from gradverify.diagnosis.block.entries import BlockEntries
 
 DETACHED = "detached"
 
 
-def detached(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+def detached(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     """Detect a claimed block of zeros."""
     del seen
     if bool((evidence.claimed != 0).any()):
@@ -16,7 +16,7 @@ def detached(evidence: Evidence, seen: Seen) -> Diagnosis | None:
     return as_detached(evidence)
 
 
-def as_detached(site: Site) -> Diagnosis:
+def as_detached(site: BlockContext) -> Diagnosis:
     """Return the diagnosis of a gradient that is zero or None."""
     of, wrt = site.of.name, site.wrt.name
     if site.backward.problem.order > 1 and site.backward.missing[site.wrt.tensor]:

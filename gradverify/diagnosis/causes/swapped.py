@@ -8,52 +8,52 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
-from gradverify.core.whole.evidence import Diagnosis, Evidence, Site
-from gradverify.diagnosis.block.seen import Seen, see, share_of
-from gradverify.diagnosis.naming.tensors import name_of, numbers_of, places_of
+from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
+from gradverify.diagnosis.block.entries import BlockEntries, block_entries, explained_share
+from gradverify.diagnosis.naming.tensors import name_of, numbers_of, slice_of
 from gradverify.diagnosis.naming.variables import Axis
-from gradverify.diagnosis.naming.wording import listed, part, place
+from gradverify.diagnosis.naming.wording import element_name, listed, share_text
 
 _BlockIndex = tuple[slice, slice]  # rows and columns of a block in the whole Jacobian
 
 SWAPPED_INPUTS, SWAPPED_OUTPUTS = "swapped-inputs", "swapped-outputs"
 
 
-def swapped_inputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+def swapped_inputs(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     """Detect an input with the gradient of another one, which in turn has the gradient of a third or of the first."""
     del seen
     found = _swapped_with(evidence, Axis.INPUT, evidence.wrt.tensor)
     if found is None:
         return None
-    return inputs_from(evidence, *found)
+    return as_swapped_inputs(evidence, *found)
 
 
-def inputs_from(site: Site, other: int, share: float) -> Diagnosis:
+def as_swapped_inputs(site: BlockContext, other: int, share: float) -> Diagnosis:
     """Return the diagnosis of an input with the gradient of the input tensor `other`."""
     blocks = site.inputs
     text = f"analytic by {name_of(blocks, site.wrt.tensor)} is numeric by {name_of(blocks, other)}"
-    text += f": the gradients are returned in the wrong order{part(share)}"
+    text += f": the gradients are returned in the wrong order{share_text(share)}"
     return Diagnosis(cause=SWAPPED_INPUTS, explanation=text, share=share)
 
 
-def swapped_outputs(evidence: Evidence, seen: Seen) -> Diagnosis | None:
+def swapped_outputs(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     """Detect an output with the rows of another one, which has wrong rows in turn; or two with some rows exchanged."""
     del seen
     found = _swapped_with(evidence, Axis.OUTPUT, evidence.of.tensor)
-    return _swapped_rows(evidence) if found is None else outputs_from(evidence, *found)
+    return _swapped_rows(evidence) if found is None else as_swapped_outputs(evidence, *found)
 
 
-def outputs_from(site: Site, other: int, share: float) -> Diagnosis:
+def as_swapped_outputs(site: BlockContext, other: int, share: float) -> Diagnosis:
     """Return the diagnosis of an output with the rows of the output tensor `other`."""
     blocks = site.outputs
     text = f"analytic of {name_of(blocks, site.of.tensor)} is numeric of {name_of(blocks, other)}"
-    text += f": the cotangents are taken in the wrong order{part(share)}"
+    text += f": the cotangents are taken in the wrong order{share_text(share)}"
     return Diagnosis(cause=SWAPPED_OUTPUTS, explanation=text, share=share)
 
 
 def _swapped_rows(evidence: Evidence) -> Diagnosis | None:
     """Detect two outputs of equal shape with some rows exchanged between their blocks."""
-    of, whole, columns = evidence.of, evidence.whole, evidence.wrt.coordinates
+    of, whole, columns = evidence.of, evidence.jacobians, evidence.wrt.coordinates
     candidates = (
         block
         for block in whole.outputs
@@ -77,18 +77,20 @@ def _rows_diagnosis(evidence: Evidence, other: Block, rows: Tensor, share: float
     of, positions = evidence.of, rows.nonzero().flatten().tolist()
     text = f"analytic of {of.name} by {evidence.wrt.name} is numeric of {other.name}"
     if len(positions) < len(rows):
-        text += f" in {len(positions)} of {len(rows)} entries, {listed([place(of, row) for row in positions])}"
-    text += f": there the cotangents are taken in the wrong order{part(share)}"
+        text += f" in {len(positions)} of {len(rows)} entries, {listed([element_name(of, row) for row in positions])}"
+    text += f": there the cotangents are taken in the wrong order{share_text(share)}"
     return Diagnosis(cause=SWAPPED_OUTPUTS, explanation=text, share=share)
 
 
 def _share_of_rows(evidence: Evidence, block: _BlockIndex, source: _BlockIndex, rows: Tensor) -> float | None:
     """Return the share of the error of `block` explained by `rows` of `source`; None if too small or without error."""
-    whole = evidence.whole
-    seen = see(evidence.backward, whole.claimed[block], whole.numeric[block], whole.bar[block], whole.wrong[block])
+    whole = evidence.jacobians
+    seen = block_entries(
+        evidence.backward, whole.claimed[block], whole.numeric[block], whole.bar[block], whole.wrong[block]
+    )
     if seen is None:
         return None
-    return share_of(seen, torch.where(rows.unsqueeze(1), whole.numeric[source], whole.numeric[block]))
+    return explained_share(seen, torch.where(rows.unsqueeze(1), whole.numeric[source], whole.numeric[block]))
 
 
 def _swapped_with(evidence: Evidence, axis: Axis, tensor: int) -> tuple[int, float] | None:
@@ -99,24 +101,26 @@ def _swapped_with(evidence: Evidence, axis: Axis, tensor: int) -> tuple[int, flo
 
 def _source(evidence: Evidence, axis: Axis, tensor: int) -> tuple[int, float] | None:
     """Return the tensor whose derivative is claimed for `tensor`, and the share of the error that it explains."""
-    whole = evidence.whole
+    whole = evidence.jacobians
     blocks = _blocks(evidence, axis)
     if len(numbers_of(blocks)) < 2:
         return None
-    index = _block_index(axis, places_of(blocks, tensor))
-    seen = see(evidence.backward, whole.claimed[index], whole.numeric[index], whole.bar[index], whole.wrong[index])
+    index = _block_index(axis, slice_of(blocks, tensor))
+    seen = block_entries(
+        evidence.backward, whole.claimed[index], whole.numeric[index], whole.bar[index], whole.wrong[index]
+    )
     for other in numbers_of(blocks) if seen is not None else ():
-        candidate = whole.numeric[_block_index(axis, places_of(blocks, other))]
+        candidate = whole.numeric[_block_index(axis, slice_of(blocks, other))]
         if other != tensor and candidate.shape == whole.numeric[index].shape:
             assert seen is not None
-            share = share_of(seen, candidate)
+            share = explained_share(seen, candidate)
             if share is not None:
                 return other, share
     return None
 
 
 def _blocks(evidence: Evidence, axis: Axis) -> Sequence[Block]:
-    return evidence.whole.inputs if axis is Axis.INPUT else evidence.whole.outputs
+    return evidence.jacobians.inputs if axis is Axis.INPUT else evidence.jacobians.outputs
 
 
 def _block_index(axis: Axis, coordinates: slice) -> tuple[slice, slice]:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import total
-from gradverify.core.whole.evidence import Site
-from gradverify.diagnosis.naming.variables import coordinates
+from gradverify.core.whole.evidence import BlockContext
+from gradverify.diagnosis.naming.variables import input_and_output_values
 
 _COMMON = (0.0, 0.5, 1.0, 2.0)  # magnitudes too common to be evidence for an argument
 _POWERS = (1, -1, 2, -2)
@@ -18,7 +18,7 @@ _BEST, _WORST = 1e-6, 1e-4  # relative accuracy of a factor: never taken as bett
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Argument:
+class ScalarPower:
     """A scalar of the function of which a factor is a power, up to the sign."""
 
     name: str  # y
@@ -27,20 +27,20 @@ class Argument:
     negative: bool  # factor = -value**power
 
     @property
-    def itself(self) -> str:
+    def power_text(self) -> str:
         """The factor as a power of the scalar: y, y², -1/y."""
         words = self.name if abs(self.power) == 1 else f"{self.name}²"
         return ("-" if self.negative else "") + (words if self.power > 0 else f"1/{words}")
 
     @property
-    def text(self) -> str:
+    def missing_text(self) -> str:
         """What is missing, or too many: the power or its reciprocal, whichever is larger; "1/y" if y = 0.7."""
         power = -self.power if abs(self.value) ** self.power < 1 else self.power
         words = self.name if abs(power) == 1 else f"{self.name}²"
         return words if power > 0 else f"1/{words}"
 
 
-def argument(site: Site, factor: float, accuracy: float) -> Argument | None:
+def scalar_power(site: BlockContext, factor: float, accuracy: float) -> ScalarPower | None:
     """Return the scalar of which a factor is a power, up to the sign, within a relative `accuracy`.
 
     Returns None if no scalar fits, or several do, or the factor is not known well enough.
@@ -49,7 +49,7 @@ def argument(site: Site, factor: float, accuracy: float) -> Argument | None:
     if allowed > _WORST:
         return None
     found = [
-        Argument(name=name, value=value, power=power, negative=_power(value, power) * factor < 0)
+        ScalarPower(name=name, value=value, power=power, negative=_power(value, power) * factor < 0)
         for name, value in dict(_numbers(site)).items()
         for power in _POWERS
         if abs(value) not in _COMMON and abs(abs(_power(value, power)) - abs(factor)) <= allowed * abs(factor)
@@ -62,14 +62,14 @@ def _power(value: float, power: int) -> float:
     return float(torch.tensor(value, dtype=torch.float64).pow(power))
 
 
-def _numbers(site: Site) -> Iterator[tuple[str, float]]:
+def _numbers(site: BlockContext) -> Iterator[tuple[str, float]]:
     """Yield the names and values of all real scalars among the arguments, inputs and outputs."""
     for entry in site.backward.problem.bound:
         if not isinstance(entry.value, Tensor):
             yield entry.name, entry.value
         elif entry.value.numel() == 1 and not entry.value.is_complex():
             yield entry.name, float(entry.value)
-    point, value = coordinates(site)
+    point, value = input_and_output_values(site)
     for blocks, numbers in ((site.inputs, point), (site.outputs, value)):
         for block in blocks:
             if total(block.shape) == 1:

@@ -30,11 +30,11 @@ class Constant:
 
     value: float  # positive
     text: str  # 2, 1/3, √5, 1/π
-    inverse: str  # the text of its reciprocal, "" if that is not simpler
-    plain: bool = False  # a decimal number, with no other meaning than its value
+    reciprocal: str  # the text of its reciprocal, "" if that is not simpler
+    is_decimal: bool = False  # a decimal number, with no other meaning than its value
 
 
-def recognise(value: float, accuracy: float, sizes: Iterable[int]) -> Constant | None:
+def known_constant(value: float, accuracy: float, sizes: Iterable[int]) -> Constant | None:
     """Return the simplest constant within a relative `accuracy` of |value|, None if there is none.
 
     `sizes` are the sizes of tensor dimensions, which count as constants as well.
@@ -44,7 +44,7 @@ def recognise(value: float, accuracy: float, sizes: Iterable[int]) -> Constant |
     return next((known for known in _constants(sizes) if abs(known.value - size) <= allowed), None)
 
 
-def as_written(value: float, accuracy: float) -> Constant | None:
+def short_number(value: float, accuracy: float) -> Constant | None:
     """Return the integer, its reciprocal or the short decimal within a relative `accuracy` of |value|.
 
     These numbers are dense, so a match means little unless both the value and its distance from one are known well.
@@ -58,7 +58,7 @@ def as_written(value: float, accuracy: float) -> Constant | None:
     return next((known for known in _short(size) if abs(known.value - size) <= allowed), None)
 
 
-def number(value: float) -> str:
+def number_text(value: float) -> str:
     """Return the value with six significant digits, or with twelve if six blur its distance from one."""
     short = f"{value:.6g}"
     distance = abs(abs(value) - 1.0)
@@ -79,8 +79,8 @@ def _constants(sizes: Iterable[int]) -> Iterator[Constant]:
             yield from _both(f"√{size}", math.sqrt(size))
     for text, value in _TRANSCENDENTAL:
         yield from _both(text, value)
-    yield Constant(value=180 / math.pi, text="180/π", inverse="")
-    yield Constant(value=math.pi / 180, text="π/180", inverse="180/π")
+    yield Constant(value=180 / math.pi, text="180/π", reciprocal="")
+    yield Constant(value=math.pi / 180, text="π/180", reciprocal="180/π")
 
 
 def _short(size: float) -> Iterator[Constant]:
@@ -89,15 +89,15 @@ def _short(size: float) -> Iterator[Constant]:
         if 1 < round(whole) < _WHOLE:
             yield _rational(Fraction(1, round(whole)) if is_inverse else Fraction(round(whole)))
     for decimal in (float(f"{size:.3g}"), 1 + float(f"{size - 1:.1g}")):
-        yield Constant(value=decimal, text=number(decimal), inverse="", plain=True)
+        yield Constant(value=decimal, text=number_text(decimal), reciprocal="", is_decimal=True)
 
 
 def _rational(value: Fraction) -> Constant:
     inverse = str(1 / value) if value < 1 else ""
-    return Constant(value=float(value), text=str(value), inverse=inverse)
+    return Constant(value=float(value), text=str(value), reciprocal=inverse)
 
 
 def _both(text: str, value: float) -> Iterator[Constant]:
     """Yield a constant and its reciprocal."""
-    yield Constant(value=value, text=text, inverse="")
-    yield Constant(value=1 / value, text=f"1/{text}", inverse=text)
+    yield Constant(value=value, text=text, reciprocal="")
+    yield Constant(value=1 / value, text=f"1/{text}", reciprocal=text)

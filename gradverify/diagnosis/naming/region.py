@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.diagnosis.naming.threshold import Gap, threshold, told
-from gradverify.diagnosis.naming.variables import Form, Variable
+from gradverify.diagnosis.naming.threshold import Gap, threshold, threshold_text
+from gradverify.diagnosis.naming.variables import Variable, VariableKind
 
 _SIDES = 2  # of one threshold
 _SEVERAL = 2  # coordinates needed on both sides of a threshold that is not anchored: an extreme value is no evidence
 
 # From new values of the variables, by name, to two masks (k,): inside the region, and certain to be inside or outside.
-Tells = Callable[[Mapping[str, Tensor]], tuple[Tensor, Tensor] | None]
+Membership = Callable[[Mapping[str, Tensor]], tuple[Tensor, Tensor] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Region:
     anchored: bool  # every threshold is zero or an argument of the function
     one_sided: bool  # there is a single threshold
     level: bool = False  # all wrong coordinates have the same value
-    tells: Tells | None = None  # membership by values; None for a region of positions
+    membership: Membership | None = None  # membership by values; None for a region of positions
 
 
 def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, relevant: Tensor) -> Iterator[Region]:
@@ -39,16 +39,16 @@ def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, re
     right = relevant & ~wrong
     if not bool(wrong.any()) or not bool(right.any()):
         return
-    for form in (Form.OWN, Form.DISTANCE):
+    for form in (VariableKind.OWN, VariableKind.DISTANCE):
         for variable in found:
-            if variable.form is form:
+            if variable.kind is form:
                 yield from _level(variable, wrong, right)
                 yield from _one_sided(variable, known, wrong, right)
-    for form in (Form.OWN, Form.DISTANCE):
+    for form in (VariableKind.OWN, VariableKind.DISTANCE):
         for tried, variable in enumerate(found, start=1):
-            if variable.form is form:
+            if variable.kind is form:
                 yield from _two_sided(variable, known, wrong, right, tried**2)
-    others = [(tried, variable) for tried, variable in enumerate(found, start=1) if variable.form is Form.OTHER]
+    others = [(tried, variable) for tried, variable in enumerate(found, start=1) if variable.kind is VariableKind.OTHER]
     for _, variable in others:
         yield from _level(variable, wrong, right)
     for tried, variable in others:
@@ -69,7 +69,7 @@ def _one_sided(
 ) -> Iterator[Region]:
     """Yield "x < 0" or "x > 1"; `tried` is the number of variables that could have given the region."""
     bad, good = variable.values[wrong], variable.values[right]
-    families = 1 if variable.form is Form.DISTANCE else tried * _SIDES
+    families = 1 if variable.kind is VariableKind.DISTANCE else tried * _SIDES
     likely = chance(families, len(bad) + len(good), len(bad))
     for sign, gap in (
         ("<", Gap(inner=float(bad.max()), outer=float(good.min()))),
@@ -77,10 +77,10 @@ def _one_sided(
     ):
         if gap.inner < gap.outer if sign == "<" else gap.inner > gap.outer:
             found = threshold(gap, known)
-            text = f"{variable.name} {sign} {told(found.value, gap)}"
+            text = f"{variable.name} {sign} {threshold_text(found.value, gap)}"
             tells = _membership(variable.name, bad, good)
             coincidence = likely if found.anchored or min(len(bad), len(good)) >= _SEVERAL else 1.0
-            yield Region(text=text, chance=coincidence, anchored=found.anchored, one_sided=True, tells=tells)
+            yield Region(text=text, chance=coincidence, anchored=found.anchored, one_sided=True, membership=tells)
 
 
 def _level(variable: Variable, wrong: Tensor, right: Tensor) -> Iterator[Region]:
@@ -90,7 +90,7 @@ def _level(variable: Variable, wrong: Tensor, right: Tensor) -> Iterator[Region]
         likely = chance(1 + len(torch.unique(good)), len(bad) + len(good), len(bad))
         text = f"{variable.name} = {float(bad[0]) + 0.0:.6g}"  # no -0
         tells = _membership(variable.name, bad, good)
-        yield Region(text=text, chance=likely, anchored=False, one_sided=False, level=True, tells=tells)
+        yield Region(text=text, chance=likely, anchored=False, one_sided=False, level=True, membership=tells)
 
 
 def _two_sided(
@@ -113,21 +113,21 @@ def _two_sided(
         gaps = [Gap(inner=inner_end, outer=outer_end) for inner_end, outer_end in (low, high)]
         ends = [threshold(gap, known) for gap in gaps]
         lower, upper = (end.value for end in ends)
-        text = form.format(name, *(told(end.value, gap) for end, gap in zip(ends, gaps, strict=True)))
+        text = form.format(name, *(threshold_text(end.value, gap) for end, gap in zip(ends, gaps, strict=True)))
         if lower == upper:
             text = f"{name} ≠ {lower:.6g}"
-        elif variable.form is Form.OWN and 0.0 not in (lower, upper):
-            size = Variable(name=f"|{name}|", form=Form.DISTANCE, values=variable.values.abs())
+        elif variable.kind is VariableKind.OWN and 0.0 not in (lower, upper):
+            size = Variable(name=f"|{name}|", kind=VariableKind.DISTANCE, values=variable.values.abs())
             text = next((region.text for region in _one_sided(size, known, wrong, right)), text)
         likely = chance(tried * max(1, len(bad) + len(good) - 2), len(bad) + len(good), len(bad))
         tells = _membership(name, bad, good)
         anchored = lower < upper and all(end.anchored for end in ends)
         if not anchored and min(len(bad), len(good)) < _SEVERAL:
             likely = 1.0
-        yield Region(text=text, chance=likely, anchored=anchored, one_sided=False, tells=tells)
+        yield Region(text=text, chance=likely, anchored=anchored, one_sided=False, membership=tells)
 
 
-def _membership(name: str, bad: Tensor, good: Tensor) -> Tells:
+def _membership(name: str, bad: Tensor, good: Tensor) -> Membership:
     """Return the test of membership by new values of a variable, from its values at wrong and at right coordinates.
 
     A new value is inside if the next larger known value is one of a wrong coordinate. That is certain if the next

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gradverify.core.model.coordinates import Block
 
 
-def places_of(blocks: Sequence[Block], tensor: int) -> slice:
+def slice_of(blocks: Sequence[Block], tensor: int) -> slice:
     """Return the slice of coordinates of the tensor with this number."""
     parts = [block for block in blocks if block.tensor == tensor]
     return slice(min(block.start for block in parts), max(block.stop for block in parts))

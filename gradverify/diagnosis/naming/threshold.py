@@ -26,7 +26,7 @@ class Threshold:
     anchored: bool  # the number is zero or an argument of the function, not just any number that fits
 
 
-def told(value: float, gap: Gap) -> str:
+def threshold_text(value: float, gap: Gap) -> str:
     """Return the text of a number in a gap, with enough digits to be in it, and at least six."""
     low, high = sorted((gap.inner, gap.outer))
     texts = (f"{value:.{digits}g}" for digits in range(_DIGITS, _DEPTH + 1))

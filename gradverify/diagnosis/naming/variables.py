@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, flatten, total
 from gradverify.core.model.tape import is_intact, record
-from gradverify.core.whole.evidence import Site
+from gradverify.core.whole.evidence import BlockContext
 
 
 class Axis(Enum):
@@ -21,7 +21,7 @@ class Axis(Enum):
     INPUT = 1
 
 
-class Form(Enum):
+class VariableKind(Enum):
     """Kind of a variable, which decides the order in which its regions are tried."""
 
     OWN = "own"  # the values of the output or input itself
@@ -34,44 +34,44 @@ class Variable:
     """A named quantity with one value per coordinate."""
 
     name: str
-    form: Form
+    kind: VariableKind
     values: Tensor  # (k,)
 
 
-def side(evidence: Site, axis: Axis) -> Block:
+def block_along(evidence: BlockContext, axis: Axis) -> Block:
     """Return the output or the input whose coordinates lie along this axis of the Jacobian."""
     return evidence.wrt if axis is Axis.INPUT else evidence.of
 
 
-def variables(evidence: Site, axis: Axis) -> tuple[Variable, ...]:
+def variables(evidence: BlockContext, axis: Axis) -> tuple[Variable, ...]:
     """Return the finite variables along an axis, the most natural first."""
-    block = side(evidence, axis)
-    point, value = coordinates(evidence)
+    block = block_along(evidence, axis)
+    point, value = input_and_output_values(evidence)
     own = (value if axis is Axis.OUTPUT else point)[block.coordinates]
     given = list(_given(evidence, block, point))
-    found = [Variable(name=block.name, form=Form.OWN, values=own)]
+    found = [Variable(name=block.name, kind=VariableKind.OWN, values=own)]
     if axis is Axis.INPUT:
         found += [
-            Variable(name=f"|{block.name} - {other}|", form=Form.DISTANCE, values=(own - their_values).abs())
+            Variable(name=f"|{block.name} - {other}|", kind=VariableKind.DISTANCE, values=(own - their_values).abs())
             for other, their_values in given
         ]
         found += [
-            Variable(name=f"{block.name} - {other}", form=Form.OTHER, values=own - their_values)
+            Variable(name=f"{block.name} - {other}", kind=VariableKind.OTHER, values=own - their_values)
             for other, their_values in given
         ]
-    found += [Variable(name=other, form=Form.OTHER, values=their_values) for other, their_values in given]
+    found += [Variable(name=other, kind=VariableKind.OTHER, values=their_values) for other, their_values in given]
     if axis is Axis.INPUT:
         found += [
-            Variable(name=f"{block.name}·{other}", form=Form.OTHER, values=own * their_values)
+            Variable(name=f"{block.name}·{other}", kind=VariableKind.OTHER, values=own * their_values)
             for other, their_values in given
         ]
     if axis is Axis.INPUT and evidence.of.shape == block.shape:
         result = value[evidence.of.coordinates]
-        found.append(Variable(name=evidence.of.name, form=Form.OTHER, values=result))
+        found.append(Variable(name=evidence.of.name, kind=VariableKind.OTHER, values=result))
     return tuple(variable for variable in found if bool(torch.isfinite(variable.values).all()))
 
 
-def scalars(evidence: Site) -> tuple[float, ...]:
+def scalars(evidence: BlockContext) -> tuple[float, ...]:
     """Return the float arguments of the function and their negatives."""
     given = [entry.value for entry in evidence.backward.problem.bound if isinstance(entry.value, float)]
     return tuple(value for number in given for value in (number, -number))
@@ -83,7 +83,7 @@ def is_sorted(values: Tensor) -> bool:
     return bool((steps >= 0).all() or (steps <= 0).all())
 
 
-def coordinates(evidence: Site) -> tuple[Tensor, Tensor]:
+def input_and_output_values(evidence: BlockContext) -> tuple[Tensor, Tensor]:
     """Return the values of all inputs, and of all outputs at this point, each as one flat tensor."""
     backward, device = evidence.backward, evidence.device
     point = flatten(primal.tensor for primal in backward.problem.primals)
@@ -91,7 +91,7 @@ def coordinates(evidence: Site) -> tuple[Tensor, Tensor]:
     return point.to(device), flatten(output.tensor for output in tape.outputs).to(device)
 
 
-def _given(evidence: Site, own: Block, point: Tensor) -> Iterator[tuple[str, Tensor]]:
+def _given(evidence: BlockContext, own: Block, point: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield the names and flat values of all other inputs and tensor arguments of the shape of `own`."""
     for block in evidence.inputs:
         if block != own and block.shape == own.shape:

@@ -13,15 +13,15 @@ _NAMED = 3  # items of a longer list that are written out
 
 def everywhere(share: float) -> str:
     """Return " in every entry", or the share in brackets if it is less than the whole error."""
-    return " in every entry" if share >= _WHOLE else part(share)
+    return " in every entry" if share >= _WHOLE else share_text(share)
 
 
-def part(share: float) -> str:
+def share_text(share: float) -> str:
     """Return the share in brackets, or "" if it is the whole error."""
     return "" if share >= _WHOLE else f" ({100 * share:.1f} % of the error)"
 
 
-def place(block: Block, position: int) -> str:
+def element_name(block: Block, position: int) -> str:
     """Return a tensor's entry at a flat index as Python would write it: "x[1, 5]"."""
     index = unravel(position, block.shape)
     return f"{block.name}[{', '.join(map(str, index))}]" if index else block.name
@@ -34,7 +34,7 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-def differ(wrong: int, total: int, noun: str) -> str:
+def differ_text(wrong: int, total: int, noun: str) -> str:
     """Return "3 of 5 elements differ"."""
     return f"{wrong} of {total} {noun} {'differs' if wrong == 1 else 'differ'}"
 

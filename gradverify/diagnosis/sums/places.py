@@ -11,20 +11,31 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
 from gradverify.core.whole.evidence import Diagnosis
-from gradverify.core.whole.patterns import Column, Part, Row, agrees, columns, holds, of_inputs, of_outputs, rest, rows
-from gradverify.core.whole.sums import Asked, scaled
-from gradverify.diagnosis.block.located import likely
-from gradverify.diagnosis.block.relation import named, times
-from gradverify.diagnosis.block.structure import Group
-from gradverify.diagnosis.causes.branch import LIMIT as BY_VALUE
-from gradverify.diagnosis.causes.branch import WRONG_BRANCH, by_value
-from gradverify.diagnosis.causes.mask import MISSING_MASK
-from gradverify.diagnosis.causes.tile import BOUNDARY_TILE, edges
-from gradverify.diagnosis.causes.tile import LIMIT as BY_PLACE
-from gradverify.diagnosis.naming.described import described
-from gradverify.diagnosis.naming.variables import Axis, side, variables
-from gradverify.diagnosis.naming.wording import differ
-from gradverify.diagnosis.sums.look import Look
+from gradverify.core.whole.patterns import (
+    Column,
+    ProjectedPart,
+    Row,
+    agrees,
+    columns,
+    holds,
+    rows,
+    sums_outside,
+    sums_over_inputs,
+    sums_over_outputs,
+)
+from gradverify.core.whole.sums import RandomProjections, scaled
+from gradverify.diagnosis.block.region_search import coincidence_chance
+from gradverify.diagnosis.block.relation import factor_in_words, multiple_in_words
+from gradverify.diagnosis.block.structure import AxisMasks
+from gradverify.diagnosis.causes.boundary_tile import BOUNDARY_TILE, regions_at_edges
+from gradverify.diagnosis.causes.boundary_tile import MAX_CHANCE as BY_PLACE
+from gradverify.diagnosis.causes.missing_mask import MISSING_MASK
+from gradverify.diagnosis.causes.wrong_branch import MAX_CHANCE as BY_VALUE
+from gradverify.diagnosis.causes.wrong_branch import WRONG_BRANCH, regions_by_value
+from gradverify.diagnosis.naming.described import region_text
+from gradverify.diagnosis.naming.variables import Axis, block_along, variables
+from gradverify.diagnosis.naming.wording import differ_text
+from gradverify.diagnosis.sums.sampled_lines import SampledLines
 from gradverify.diagnosis.sums.whole import ratio
 
 _TILES = (4, 8, 16, 32, 64, 128, 256)  # tile sizes that are tried
@@ -34,32 +45,40 @@ _SEVERAL = 2  # wrong coordinates that a region needs
 _SAME = 1e-6  # relative tolerance for values of one constant
 
 
-def placed(look: Look) -> Diagnosis | None:
+def confined_to_places(look: SampledLines) -> Diagnosis | None:
     """Diagnose wrong entries that are all those of some inputs, or of some outputs, and satisfy one relation."""
     for axis in (Axis.INPUT, Axis.OUTPUT):
         for group in _groups(look, axis):
-            diagnosis = _explained(look.asked, group)
+            diagnosis = _explained(look.projections, group)
             if diagnosis is not None:
                 return diagnosis
     return None
 
 
-def relation(projections: Asked, group: Group) -> str | None:
+def relation(projections: RandomProjections, group: AxisMasks) -> str | None:
     """Return the relation in all entries of the wrong coordinates: "analytic = 2 × numeric".
 
     Returns None if no relation is known, if entries elsewhere are wrong, or if those of the group are right.
     """
-    part = of_inputs(projections, group.wrong) if group.axis is Axis.INPUT else of_outputs(projections, group.wrong)
-    if not agrees(projections, rest(projections, part)) or agrees(projections, part):
+    part = (
+        sums_over_inputs(projections, group.wrong)
+        if group.axis is Axis.INPUT
+        else sums_over_outputs(projections, group.wrong)
+    )
+    if not agrees(projections, sums_outside(projections, part)) or agrees(projections, part):
         return None
     return _holding(projections, group, part)
 
 
-def _explained(projections: Asked, group: Group) -> Diagnosis | None:
+def _explained(projections: RandomProjections, group: AxisMasks) -> Diagnosis | None:
     """Return the diagnosis of a group by its positions, by its values, or as masked; None if none applies."""
-    sums = projections.sums
-    by_place = next((region for region in edges(sums, group) if likely(region) <= BY_PLACE), None)
-    region = by_place or next((region for region in by_value(sums, group) if likely(region) <= BY_VALUE), None)
+    sums = projections.block
+    by_place = next(
+        (region for region in regions_at_edges(sums, group) if coincidence_chance(region) <= BY_PLACE), None
+    )
+    region = by_place or next(
+        (region for region in regions_by_value(sums, group) if coincidence_chance(region) <= BY_VALUE), None
+    )
     all_masked = bool(
         (group.wrong | ~_silent(projections, group.axis)).all()
     )  # no right coordinate is zero and may be masked
@@ -69,9 +88,9 @@ def _explained(projections: Asked, group: Group) -> Diagnosis | None:
     if holds_there is None:
         return None
     noun = "elements" if group.axis is Axis.INPUT else "outputs"
-    count = differ(int(group.wrong.sum()), total(side(sums, group.axis).shape), noun)
+    count = differ_text(int(group.wrong.sum()), total(block_along(sums, group.axis).shape), noun)
     if holds_there.endswith(_MASKED):
-        where = described(sums, group.axis, group.wrong, torch.ones_like(group.wrong))
+        where = region_text(sums, group.axis, group.wrong, torch.ones_like(group.wrong))
         text = f"{count}; {holds_there}{f', at {where}' if where else ''}"
         return Diagnosis(cause=MISSING_MASK, explanation=text, share=1.0) if where or all_masked else None
     if region is None:
@@ -83,7 +102,7 @@ def _explained(projections: Asked, group: Group) -> Diagnosis | None:
 _MASKED = "where numeric = 0"
 
 
-def _holding(projections: Asked, group: Group, part: Part) -> str | None:
+def _holding(projections: RandomProjections, group: AxisMasks, part: ProjectedPart) -> str | None:
     """Return the relation between both sides of `part`, the projections of the group's entries, or None."""
     multiple = _multiple(projections, group)
     if holds(projections, scaled(part.numeric, 0.0), part.claimed):
@@ -92,48 +111,48 @@ def _holding(projections: Asked, group: Group, part: Part) -> str | None:
         return f"analytic {f'= {multiple}' if multiple else '≠ 0'} {_MASKED}"
     found = ratio(part)
     if found is not None:
-        factor, words = named(found)
+        factor, words = factor_in_words(found)
         if holds(projections, scaled(part.numeric, factor), part.claimed):
             return f"analytic = {words}"
     return f"analytic = {multiple}" if multiple else None
 
 
-def _multiple(projections: Asked, group: Group) -> str | None:
+def _multiple(projections: RandomProjections, group: AxisMasks) -> str | None:
     """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it for these inputs."""
-    of, wrt = projections.sums.of, projections.sums.wrt
+    of, wrt = projections.block.of, projections.block.wrt
     if group.axis is not Axis.INPUT or of.shape != wrt.shape:
         return None
     given = projections.cotangents[:, of.coordinates][:, group.wrong]
-    values = (projections.answers[:, wrt.coordinates][:, group.wrong] / given)[given != 0]
+    values = (projections.vjps[:, wrt.coordinates][:, group.wrong] / given)[given != 0]
     median = float(values.median()) if len(values) else 0.0
     if median == 0 or bool(((values - median).abs() > _SAME * abs(median)).any()):
         return None
-    return times(median, "cotangent")
+    return multiple_in_words(median, "cotangent")
 
 
-def _silent(projections: Asked, axis: Axis) -> Tensor:
+def _silent(projections: RandomProjections, axis: Axis) -> Tensor:
     """Mask of inputs whose gradient is zero for every cotangent, or of outputs that are constant along the directions.
 
     The slopes of such outputs are zero within their error bars.
     """
     if axis is Axis.INPUT:
-        return (projections.answers[:, projections.sums.wrt.coordinates] == 0).all(0)
-    at = projections.sums.of.coordinates
+        return (projections.vjps[:, projections.block.wrt.coordinates] == 0).all(0)
+    at = projections.block.of.coordinates
     return torch.stack([found.value[at].abs() <= found.bar[at] for found in projections.slopes]).all(0)
 
 
-def _groups(look: Look, axis: Axis) -> Iterator[Group]:
+def _groups(look: SampledLines, axis: Axis) -> Iterator[AxisMasks]:
     """Yield possible sets of wrong coordinates along an axis.
 
     This is the exact set if all wrong places are known, else one guess for every order of the coordinates.
     """
-    projections = look.asked
-    sums, silent = projections.sums, _silent(projections, axis)
-    if sums.all_places:
-        known = sums.found.inputs if axis is Axis.INPUT else sums.found.outputs
+    projections = look.projections
+    sums, silent = projections.block, _silent(projections, axis)
+    if sums.wrong_places_complete:
+        known = sums.wrong_entries.inputs if axis is Axis.INPUT else sums.wrong_entries.outputs
         wrong = torch.zeros_like(silent).index_fill(0, known.to(sums.device), True)
         if int(wrong.sum()) >= _SEVERAL and bool((~wrong & ~silent).any()):
-            yield Group(axis=axis, wrong=wrong, relevant=wrong | ~silent)
+            yield AxisMasks(axis=axis, wrong=wrong, relevant=wrong | ~silent)
         return
     sample: Sequence[Column | Row] = look.columns if axis is Axis.INPUT else look.rows
     if not any(each.wrong for each in sample) or not any(each.right for each in sample):
@@ -141,14 +160,14 @@ def _groups(look: Look, axis: Axis) -> Iterator[Group]:
     for keys in _orders(sums.of if axis is Axis.OUTPUT else sums.wrt, projections, axis):
         guess = _contiguous(_Order(keys=keys, silent=silent, projections=projections, axis=axis), sample)
         if guess is not None and int(guess.sum()) >= _SEVERAL and not bool(guess.all()):
-            yield Group(axis=axis, wrong=guess, relevant=guess | ~silent)
+            yield AxisMasks(axis=axis, wrong=guess, relevant=guess | ~silent)
 
 
-def _orders(block: Block, projections: Asked, axis: Axis) -> Iterator[Tensor]:
+def _orders(block: Block, projections: RandomProjections, axis: Axis) -> Iterator[Tensor]:
     """Yield sort keys (k,) by which the wrong coordinates may be contiguous: values, indices, positions in a tile."""
-    for variable in variables(projections.sums, axis):
+    for variable in variables(projections.block, axis):
         yield variable.values
-    places = torch.arange(total(block.shape), device=projections.sums.device)
+    places = torch.arange(total(block.shape), device=projections.block.device)
     stride = 1
     for size in reversed(block.shape):
         index = places // stride % size
@@ -166,7 +185,7 @@ class _Order:
 
     keys: Tensor  # (k,) sort keys
     silent: Tensor  # (k,) bool: zero gradient of an input, or constant output
-    projections: Asked
+    projections: RandomProjections
     axis: Axis
 
 
@@ -176,7 +195,7 @@ def _contiguous(order: _Order, sample: Sequence[Column | Row]) -> Tensor | None:
     Returns None if the sample contradicts this. Each boundary is found by bisection between a right and a wrong
     coordinate; a step costs one column or row, or a few.
     """
-    known = sorted((float(order.keys[each.place]), each.wrong) for each in sample if each.wrong or each.right)
+    known = sorted((float(order.keys[each.position]), each.wrong) for each in sample if each.wrong or each.right)
     if any(first[0] == second[0] and first[1] != second[1] for first, second in pairwise(known)):
         return None
     changes = [k for k in range(1, len(known)) if known[k - 1][1] != known[k][1]]
@@ -213,7 +232,9 @@ def _is_wrong(order: _Order, here: Tensor) -> bool | None:
 
     Up to _TRIES of them are measured, until one is clear.
     """
-    measure: Callable[[Asked, Sequence[int]], Sequence[Column | Row]] = columns if order.axis is Axis.INPUT else rows
+    measure: Callable[[RandomProjections, Sequence[int]], Sequence[Column | Row]] = (
+        columns if order.axis is Axis.INPUT else rows
+    )
     preferred = here & ~order.silent  # a silent coordinate may be wrong too, but its error may not show
     places = (preferred if bool(preferred.any()) else here).nonzero().flatten().tolist()
     for place in places[:: max(1, len(places) // _TRIES)][:_TRIES]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradverify.core.whole.evidence import Diagnosis
-from gradverify.core.whole.sums import Asked, Sums, ask
+from gradverify.core.whole.sums import LargeBlock, RandomProjections, ask
 from gradverify.diagnosis.sums.few import few_elements, few_entries
-from gradverify.diagnosis.sums.look import Look, look
 from gradverify.diagnosis.sums.order import permuted, shifted, transposed
-from gradverify.diagnosis.sums.places import placed
+from gradverify.diagnosis.sums.places import confined_to_places
+from gradverify.diagnosis.sums.sampled_lines import SampledLines, sampled_lines
 from gradverify.diagnosis.sums.slices import missing_broadcast_sum
 from gradverify.diagnosis.sums.term import missing_term
 from gradverify.diagnosis.sums.whole import (
@@ -24,7 +24,7 @@ from gradverify.diagnosis.sums.whole import (
 )
 from gradverify.errors import GradverifyError
 
-_EVERYWHERE: tuple[Callable[[Asked], Diagnosis | None], ...] = (
+_EVERYWHERE: tuple[Callable[[RandomProjections], Diagnosis | None], ...] = (
     low_precision_backward,
     missing_conjugate,
     swapped_inputs,
@@ -32,25 +32,25 @@ _EVERYWHERE: tuple[Callable[[Asked], Diagnosis | None], ...] = (
     detached,
     factor,
 )
-_BY_SAMPLE: tuple[Callable[[Look], Diagnosis | None], ...] = (
+_BY_SAMPLE: tuple[Callable[[SampledLines], Diagnosis | None], ...] = (
     missing_broadcast_sum,
     transposed,
     shifted,
     permuted,
-    placed,
+    confined_to_places,
     missing_term,
     few_elements,
 )
 
 
-def diagnose_sums(sums: Sums) -> Diagnosis | None:
+def diagnose_sums(sums: LargeBlock) -> Diagnosis | None:
     """Return the first cause that agrees with all projections of the block, None if none does or an evaluation fails.
 
     Patterns of all entries are tested first, then those that a sample of columns and rows suggests.
     """
     try:
         projections = ask(sums)
-        if not bool((projections.typical > 0).any()):
+        if not bool((projections.error_size > 0).any()):
             return None
         without_cotangent = missing_cotangent(projections)
         if without_cotangent is not None or stays_without(projections):
@@ -59,9 +59,9 @@ def diagnose_sums(sums: Sums) -> Diagnosis | None:
         if found is not None:
             return found
         entries = few_entries(projections)
-        if entries is not None and projections.sums.found.total == 1:
+        if entries is not None and projections.block.wrong_entries.total == 1:
             return entries
-        sample, causes = look(projections), _BY_SAMPLE if entries is None else (placed,)
+        sample, causes = sampled_lines(projections), _BY_SAMPLE if entries is None else (confined_to_places,)
         return next(filter(None, (cause(sample) for cause in causes)), entries)
     except GradverifyError:  # an evaluation failed
         return None

@@ -7,38 +7,40 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis
-from gradverify.core.whole.patterns import agrees, of_outputs, rest
-from gradverify.core.whole.sums import Asked
-from gradverify.diagnosis.causes.broadcast import ALMOST_ALL, as_one_slice
-from gradverify.diagnosis.sums.look import Look
+from gradverify.core.whole.patterns import agrees, sums_outside, sums_over_outputs
+from gradverify.core.whole.sums import RandomProjections
+from gradverify.diagnosis.causes.missing_broadcast_sum import MIN_SHARED, as_one_slice
+from gradverify.diagnosis.sums.sampled_lines import SampledLines
 
 
-def missing_broadcast_sum(look: Look) -> Diagnosis | None:
+def missing_broadcast_sum(look: SampledLines) -> Diagnosis | None:
     """Diagnose claimed rows that are right in the first, or last, slice of the output and zero in all others."""
-    projections = look.asked
-    shape = projections.sums.of.shape
+    projections = look.projections
+    shape = projections.block.of.shape
     for dimension, size in enumerate(shape):
         if size == 1 or not _reaches(look, dimension):
             continue
         for kept in (0, size - 1):
             index = _index(projections, dimension)
-            if all((index[row.place] == kept) or not bool(row.claimed.any()) for row in look.rows):
-                other_slices = of_outputs(projections, index != kept)
-                if not bool((other_slices.claimed != 0).any()) and agrees(projections, rest(projections, other_slices)):
-                    return as_one_slice(projections.sums, dimension, kept, 1.0)
+            if all((index[row.position] == kept) or not bool(row.claimed.any()) for row in look.rows):
+                other_slices = sums_over_outputs(projections, index != kept)
+                if not bool((other_slices.claimed != 0).any()) and agrees(
+                    projections, sums_outside(projections, other_slices)
+                ):
+                    return as_one_slice(projections.block, dimension, kept, 1.0)
     return None
 
 
-def _reaches(look: Look, dimension: int) -> bool:
+def _reaches(look: SampledLines, dimension: int) -> bool:
     """True if almost all sampled inputs contribute to several slices of the output."""
-    index, at = _index(look.asked, dimension), look.asked.sums.of.coordinates
+    index, at = _index(look.projections, dimension), look.projections.block.of.coordinates
     reached = [index[column.numeric.value[at].abs() > column.numeric.bar[at]] for column in look.columns]
     nonzero = [slices for slices in reached if len(slices)]
-    return sum(int(slices.min()) < int(slices.max()) for slices in nonzero) >= ALMOST_ALL * len(nonzero) > 0
+    return sum(int(slices.min()) < int(slices.max()) for slices in nonzero) >= MIN_SHARED * len(nonzero) > 0
 
 
-def _index(projections: Asked, dimension: int) -> Tensor:
+def _index(projections: RandomProjections, dimension: int) -> Tensor:
     """Return the index along a dimension of every entry of the output, (m,)."""
-    shape = projections.sums.of.shape
-    places = torch.arange(total(shape), device=projections.sums.device)
+    shape = projections.block.of.shape
+    places = torch.arange(total(shape), device=projections.block.device)
     return places // total(shape[dimension + 1 :]) % shape[dimension]

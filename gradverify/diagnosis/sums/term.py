@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.whole.evidence import Diagnosis
-from gradverify.diagnosis.causes.term import MISSING_TERM, mixing
-from gradverify.diagnosis.sums.look import Look
+from gradverify.diagnosis.causes.missing_term import MISSING_TERM, low_rank_text
+from gradverify.diagnosis.sums.sampled_lines import SampledLines
 
 _HIGHEST = 2  # largest rank of an error that so few projections can establish
 _RATIO = 3  # smallest ratio of the rank of the numeric block to that of the error
@@ -15,17 +15,17 @@ _SMALL = 1e-3  # of the largest singular value: smaller ones count as zero
 _RIGHT = 0.2  # largest share of right columns, and rows, among those chosen at random
 
 
-def missing_term(look: Look) -> Diagnosis | None:
+def missing_term(look: SampledLines) -> Diagnosis | None:
     """Diagnose an error of low rank in most columns and most rows."""
-    projections = look.asked
+    projections = look.projections
     for sample in (look.columns, look.rows):
-        random = sample[: look.anywhere]
+        random = sample[: look.random_count]
         if sum(each.right for each in random) > _RIGHT * len(random):
             return None
     rank = _rank(projections.claimed - projections.numeric.value, projections.numeric.bar)
     if not 1 <= rank <= _HIGHEST or _rank(projections.numeric.value, projections.numeric.bar) < _RATIO * rank:
         return None
-    return Diagnosis(cause=MISSING_TERM, explanation=mixing(rank), share=1.0)
+    return Diagnosis(cause=MISSING_TERM, explanation=low_rank_text(rank), share=1.0)
 
 
 def _rank(sums: Tensor, bar: Tensor) -> int:

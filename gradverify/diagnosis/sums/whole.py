@@ -10,97 +10,101 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
 from gradverify.core.whole.evidence import Diagnosis
-from gradverify.core.whole.patterns import Part, Pattern, explains, holds, of_inputs
-from gradverify.core.whole.sums import Asked, Summed, Sums, ask, scaled
-from gradverify.diagnosis.block.seen import Ratio
-from gradverify.diagnosis.causes.conjugate import as_unconjugated, is_complex, signs
-from gradverify.diagnosis.causes.cotangent import ADDED, REPLACED, answer_to_zero
-from gradverify.diagnosis.causes.cotangent import as_constant as as_cotangent
-from gradverify.diagnosis.causes.count import NO_CONSTANT, as_count
+from gradverify.core.whole.patterns import Pattern, ProjectedPart, explains, holds, sums_over_inputs
+from gradverify.core.whole.sums import LargeBlock, MeasuredSums, RandomProjections, ask, scaled
+from gradverify.diagnosis.block.entries import Ratio
+from gradverify.diagnosis.causes.constant_factor import Summands, as_constant, as_mean, as_sign, factor_of
 from gradverify.diagnosis.causes.detached import as_detached
-from gradverify.diagnosis.causes.factor import Summands, as_constant, as_mean, as_sign, factor_of
-from gradverify.diagnosis.causes.rounded import in_lower_precision
-from gradverify.diagnosis.causes.swapped import inputs_from, outputs_from
-from gradverify.diagnosis.naming.tensors import numbers_of, places_of
+from gradverify.diagnosis.causes.low_precision_backward import in_lower_precision
+from gradverify.diagnosis.causes.missing_conjugate import as_unconjugated, conjugation_signs, is_complex
+from gradverify.diagnosis.causes.missing_cotangent import ADDED, REPLACED, vjp_of_zero
+from gradverify.diagnosis.causes.missing_cotangent import as_missing_cotangent as as_cotangent
+from gradverify.diagnosis.causes.swapped import as_swapped_inputs, as_swapped_outputs
+from gradverify.diagnosis.causes.wrong_count import LARGE_COUNT, as_count
+from gradverify.diagnosis.naming.tensors import numbers_of, slice_of
 from gradverify.diagnosis.naming.variables import Axis
 
 _CLOSE = 1e-3  # of the error: smaller contributions are ignored
 _UNKNOWN = Summands(of_output=None, of_gradient=None)
 
 
-def missing_cotangent(projections: Asked) -> Diagnosis | None:
+def missing_cotangent(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose a constant in the gradient: backward does not return zeros for a cotangent of zeros.
 
     The constant is either added to the right gradient or replaces it in some inputs, and explains the whole error.
     """
-    constant = answer_to_zero(projections.sums)
+    constant = vjp_of_zero(projections.block)
     if constant is None:
         return None
-    where, projected = constant != 0, projections.directions[:, projections.sums.wrt.coordinates] @ constant
+    where, projected = constant != 0, projections.directions[:, projections.block.wrt.coordinates] @ constant
     numeric = projections.numeric
-    if holds(projections, Summed(value=numeric.value + projected, bar=numeric.bar)):
-        return as_cotangent(projections.sums, constant, ADDED, 1.0)
-    outside = of_inputs(projections, ~where).numeric
-    if holds(projections, Summed(value=outside.value + projected, bar=outside.bar)):
-        return as_cotangent(projections.sums, constant, REPLACED, 1.0)
+    if holds(projections, MeasuredSums(value=numeric.value + projected, bar=numeric.bar)):
+        return as_cotangent(projections.block, constant, ADDED, 1.0)
+    outside = sums_over_inputs(projections, ~where).numeric
+    if holds(projections, MeasuredSums(value=outside.value + projected, bar=outside.bar)):
+        return as_cotangent(projections.block, constant, REPLACED, 1.0)
     return None
 
 
-def stays_without(projections: Asked) -> bool:
+def stays_without(projections: RandomProjections) -> bool:
     """True if a significant part of the error does not depend on the cotangent."""
-    constant = answer_to_zero(projections.sums)
+    constant = vjp_of_zero(projections.block)
     if constant is None:
         return False
-    projected = projections.directions[:, projections.sums.wrt.coordinates] @ constant
-    return bool((projected.abs() > _CLOSE * projections.typical).any())
+    projected = projections.directions[:, projections.block.wrt.coordinates] @ constant
+    return bool((projected.abs() > _CLOSE * projections.error_size).any())
 
 
-def detached(projections: Asked) -> Diagnosis | None:
+def detached(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose vjps that are zero for every cotangent."""
-    nonzero = bool((projections.answers[:, projections.sums.wrt.coordinates] != 0).any())
-    return None if nonzero else as_detached(projections.sums)
+    nonzero = bool((projections.vjps[:, projections.block.wrt.coordinates] != 0).any())
+    return None if nonzero else as_detached(projections.block)
 
 
-def low_precision_backward(projections: Asked) -> Diagnosis | None:
+def low_precision_backward(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose vjps that are all exact in a narrower dtype, with an error of the size of its rounding."""
     error = torch.linalg.vector_norm(projections.claimed - projections.numeric.value)
     size = torch.linalg.vector_norm(projections.numeric.value)
-    return in_lower_precision(projections.sums, projections.answers, float(error / size))
+    return in_lower_precision(projections.block, projections.vjps, float(error / size))
 
 
-def missing_conjugate(projections: Asked) -> Diagnosis | None:
+def missing_conjugate(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose opposite signs in the derivatives between real and imaginary parts, and in no others."""
-    of, wrt = projections.sums.of, projections.sums.wrt
+    of, wrt = projections.block.of, projections.block.wrt
     if not is_complex(of) and not is_complex(wrt):
         return None
     both = ask(
         _between(
-            projections.sums, _tensor(projections.sums.outputs, of.tensor), _tensor(projections.sums.inputs, wrt.tensor)
+            projections.block,
+            _tensor(projections.block.outputs, of.tensor),
+            _tensor(projections.block.inputs, wrt.tensor),
         )
     )
-    by_row = signs(of, both.cotangents[:, both.sums.of.coordinates].shape[1]).to(projections.sums.device)
-    by_column = signs(wrt, both.directions[:, both.sums.wrt.coordinates].shape[1]).to(projections.sums.device)
+    by_row = conjugation_signs(of, both.cotangents[:, both.block.of.coordinates].shape[1]).to(projections.block.device)
+    by_column = conjugation_signs(wrt, both.directions[:, both.block.wrt.coordinates].shape[1]).to(
+        projections.block.device
+    )
     all_flipped = holds(both, scaled(both.numeric, -1.0))  # a sign flip of all entries is the simpler explanation
     if all_flipped or not explains(both, Pattern(by_row=by_row, by_column=by_column)):
         return None
-    return as_unconjugated(projections.sums, 1.0)
+    return as_unconjugated(projections.block, 1.0)
 
 
-def factor(projections: Asked) -> Diagnosis | None:
+def factor(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose one factor on every entry: a sign, a number of summands, a count, or any constant."""
     if holds(projections, scaled(projections.numeric, -1.0)):
         return as_sign(1.0)
-    found = factor_of(projections.sums, ratio(Part(claimed=projections.claimed, numeric=projections.numeric)))
+    found = factor_of(projections.block, ratio(ProjectedPart(claimed=projections.claimed, numeric=projections.numeric)))
     if found is None or not holds(projections, scaled(projections.numeric, found.value)):
         return None
     return (
-        as_mean(projections.sums, found, _UNKNOWN)
-        or as_count(projections.sums, found, None, least=NO_CONSTANT)
-        or as_constant(projections.sums, found)
+        as_mean(projections.block, found, _UNKNOWN)
+        or as_count(projections.block, found, None, least=LARGE_COUNT)
+        or as_constant(projections.block, found)
     )
 
 
-def ratio(part: Part) -> Ratio | None:
+def ratio(part: ProjectedPart) -> Ratio | None:
     """Return the median of claimed / numeric over the half of the projections with the smallest error bars.
 
     Returns None if no projection is finite and nonzero.
@@ -114,23 +118,23 @@ def ratio(part: Part) -> Ratio | None:
     return Ratio(value=float((part.claimed[known] / numeric)[best].median()), accuracy=float(accuracy.median()))
 
 
-def swapped_inputs(projections: Asked) -> Diagnosis | None:
+def swapped_inputs(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose an input that gets another input's gradient, which in turn gets a different one."""
-    other = _taken_from(projections.sums, Axis.INPUT, projections.sums.wrt.tensor)
-    if other is None or _taken_from(projections.sums, Axis.INPUT, other) is None:
+    other = _taken_from(projections.block, Axis.INPUT, projections.block.wrt.tensor)
+    if other is None or _taken_from(projections.block, Axis.INPUT, other) is None:
         return None
-    return inputs_from(projections.sums, other, 1.0)
+    return as_swapped_inputs(projections.block, other, 1.0)
 
 
-def swapped_outputs(projections: Asked) -> Diagnosis | None:
+def swapped_outputs(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose an output whose cotangent is used for another output, whose own is used for a different one."""
-    other = _taken_from(projections.sums, Axis.OUTPUT, projections.sums.of.tensor)
-    if other is None or _taken_from(projections.sums, Axis.OUTPUT, other) is None:
+    other = _taken_from(projections.block, Axis.OUTPUT, projections.block.of.tensor)
+    if other is None or _taken_from(projections.block, Axis.OUTPUT, other) is None:
         return None
-    return outputs_from(projections.sums, other, 1.0)
+    return as_swapped_outputs(projections.block, other, 1.0)
 
 
-def _taken_from(sums: Sums, axis: Axis, tensor: int) -> int | None:
+def _taken_from(sums: LargeBlock, axis: Axis, tensor: int) -> int | None:
     """Return the number of the other tensor, of the same shape, whose derivative is claimed for `tensor`, or None."""
     blocks = sums.inputs if axis is Axis.INPUT else sums.outputs
     kind = {block.tensor: (block.shape, block.step) for block in blocks}
@@ -149,20 +153,20 @@ def _taken_from(sums: Sums, axis: Axis, tensor: int) -> int | None:
     )
 
 
-def _coordinates(blocks: Sequence[Block], tensor: int, sums: Sums) -> Tensor:
+def _coordinates(blocks: Sequence[Block], tensor: int, sums: LargeBlock) -> Tensor:
     """Return the coordinates of the tensor with this number."""
-    place = places_of(blocks, tensor)
+    place = slice_of(blocks, tensor)
     return torch.arange(place.start, place.stop, device=sums.device)
 
 
-def _between(sums: Sums, of: Block, wrt: Block) -> Sums:
+def _between(sums: LargeBlock, of: Block, wrt: Block) -> LargeBlock:
     """Return the description of the block d `of` / d `wrt` of the same problem."""
     return replace(sums, of=of, wrt=wrt)
 
 
 def _tensor(blocks: Sequence[Block], tensor: int) -> Block:
     """Return the tensor as one block: both parts if it is complex."""
-    place, first = places_of(blocks, tensor), next(block for block in blocks if block.tensor == tensor)
+    place, first = slice_of(blocks, tensor), next(block for block in blocks if block.tensor == tensor)
     return replace(first, start=place.start, stop=place.stop, step=1)
 
 

@@ -1,0 +1,105 @@
+"""GV301 in gradcheck: a gradient that is right for every single output, and wrong for sums of them.
+
+A small Jacobian is computed row by row, from cotangents with one non-zero entry (which is not 1 if there is one output
+only). A backward that clips or normalises its cotangents may be right for each of these and wrong for their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from gradverify.checks.contract.wording import SIMILAR_EXPONENT
+from gradverify.checks.wording import distinguishable
+from gradverify.core.backward.batched_vjp import row_cotangent
+from gradverify.core.backward.vjps import row
+from gradverify.core.decide.tolerance import NEGLIGIBLE
+from gradverify.core.jacobians import Investigation, whole
+from gradverify.core.whole.evidence import JacobianPair
+from gradverify.result import Finding, Method, Verdict
+
+_NOISE = 8.0  # times the noise of outputs: deviation from linearity of a backward that rounds to fewer digits
+_LEAST = 2.0  # times the smallest positive number, which each row may have lost
+_ROUNDINGS = 16.0  # roundings of the largest output: gradient that cancellation may leave
+_NOTHING = 1e-9  # largest change of an output whose terms all cancel
+
+
+def wrong_if_summed(found: Investigation, least: float = 0.0) -> Iterator[Finding]:
+    """Yield a fail for every input whose gradient is not the sum of its rows; costs a vjp or two.
+
+    Deviations below `least` times the largest entry are ignored. Raises EvaluationError.
+    """
+    known = whole(found) if found.method is Method.DENSE else None
+    if known is None or not known.claimed.numel():
+        return
+    random, random_vjp = found.backward.known_vjp
+    ones = torch.ones_like(random)
+    for cotangent, vjp, given in (
+        (ones, row(found.backward, ones), "1 for every output, as y.sum() sends it,"),
+        (random, random_vjp, "a random cotangent"),
+    ):
+        differs = _off(found, known, cotangent, vjp, least)
+        if bool(differs.any()):
+            differs &= _off(found, known, cotangent, vjp, max(least, _rounded(found)))
+        again = row(found.backward, cotangent) if bool(differs.any()) else vjp
+        if bool((_off(found, known, cotangent, again, least) & differs).any()):
+            yield from _accused(found, known, cotangent, vjp, differs, given)
+            return
+
+
+def _rounded(found: Investigation) -> float:
+    """Return the relative deviation from linearity of a gradient that rounds its cotangent to fewer digits."""
+    if not found.sampled.rounding_eps():
+        return 0.0
+    share = found.measured.noise.level / found.sampled.size
+    return _NOISE * float(share.nan_to_num(0.0, 0.0, 0.0).amax())
+
+
+def _off(found: Investigation, known: JacobianPair, cotangent: Tensor, vjp: Tensor, least: float) -> Tensor:
+    """Mask of coordinates whose gradient is not the sum of its rows, (n,).
+
+    Rounding and negligible terms are ignored: far from its maximum, a softmax may drop terms of 1e-22 in one
+    computation and keep them in another. So are sums that overflow in their precision, and rows that underflow.
+    """
+    weights = cotangent.to(known.claimed.device)
+    terms = weights.abs() @ known.claimed.abs()
+    error = (vjp.to(known.claimed.device) - weights @ known.claimed).abs()
+    wrong = torch.zeros_like(error, dtype=torch.bool)
+    for block in known.inputs:
+        columns = block.coordinates
+        limits = torch.finfo(found.backward.problem.primals[block.tensor].tensor.dtype)
+        eps, sizes = limits.eps, terms[columns]
+        finite = sizes.isfinite()
+        largest = float(sizes[finite].max()) if bool(finite.any()) else 0.0
+        step, size = found.measured.lengths.step[columns], found.sampled.size.amax()
+        negligible = (NEGLIGIBLE * size).clamp(min=_NOTHING) / step + _ROUNDINGS * eps * size / step.clamp(max=1.0)
+        negligible += _LEAST * len(weights) * limits.smallest_normal * eps  # which every row may have lost
+        wrong[columns] = finite & ~(error[columns] <= max(eps**SIMILAR_EXPONENT, least) * largest + negligible)
+    return wrong & ~vjp.to(wrong.device).isinf()
+
+
+def _accused(
+    found: Investigation, known: JacobianPair, cotangent: Tensor, vjp: Tensor, wrong: Tensor, given: str
+) -> Iterator[Finding]:
+    expected = cotangent.to(known.claimed.device) @ known.claimed
+    for block in known.inputs:
+        wrong_here = wrong[block.coordinates]
+        if not bool(wrong_here.any()):
+            continue
+        error = (vjp[block.coordinates].to(expected.device) - expected[block.coordinates]).abs()
+        place = int(torch.where(wrong_here, error.nan_to_num(torch.inf, torch.inf), -1.0).argmax())
+        got, sum_ = distinguishable(float(vjp[block.coordinates][place]), float(expected[block.coordinates][place]))
+        index = ", ".join(map(str, block.index(place)))
+        text = (
+            f"backward is not linear: to {given} it says {got} by {block.name}[{index}], where its answers to single "
+            f"outputs{_factor_of_rows(found)} add up to {sum_}"
+        )
+        yield Finding(code="GV301", verdict=Verdict.FAIL, wrt=block.name, message=text, total=int(wrong_here.sum()))
+
+
+def _factor_of_rows(found: Investigation) -> str:
+    """Return the factor of the vjps of single outputs, to go on a message, if their cotangent was not 1."""
+    unit = row_cotangent(found.backward)
+    return "" if unit == 1.0 else f", times {1 / unit:g},"

@@ -1,0 +1,217 @@
+"""Claims at a kink judged by row: each lies between its one-sided derivatives, but the row is no subgradient.
+
+The claims at a kink should lie in the convex hull of the gradients of the smooth pieces that meet there (Clarke's
+generalised gradient), and so in their affine hull. That is, along a direction in which all pieces have the same
+derivative, the claim must have it too. For example, a maximum rises with its two tied inputs if these rise together.
+Such directions are combinations of a few random ones along which the derivatives of nearby pieces do not differ. A row
+is wrong only if further nearby points, and both sides of the point itself, show the same derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.core.decide.context import JudgingContext, focused
+from gradverify.core.decide.misfit import ABOVE_NOISE, CLEARLY_WRONG, SAME_DERIVATIVE, Row, disjoint_groups, suspects
+from gradverify.core.decide.verdict import Code, Judged, Reason, agrees, decide
+from gradverify.core.estimate.nearby_gradients import DISTANCE, STEP, directional_derivatives_at, spread_evenly
+from gradverify.core.estimate.samples import BAR_FACTOR
+from gradverify.core.forward.length_scales import own_or_shared
+from gradverify.core.forward.sampler import Sampler, output_indices, outputs_near
+from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.model.magnitudes import any_set
+
+_CONFIRMATIONS = 4  # points on each side of each line through the point at which a wrong row is confirmed
+_ASIDE = 2.0**-3  # relative distance of these points from their line
+_RANKS = 256  # ranks among the other inputs that the inputs of a row are put at
+_ROWS = 4096  # outputs examined
+_ZERO = 1e-6  # of the direction's largest entry: smaller entries count as zero
+
+Parts = list[tuple[Tensor, Judged]]  # column groups (C,), and the verdicts on their entries (C, m)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongDirection:
+    """A direction, at a kink, in which the function has a derivative and the claim differs from it."""
+
+    output: int  # coordinate
+    inputs: tuple[int, ...]  # coordinates
+    direction: tuple[float, ...]  # displacement of each input
+    rise: float  # numeric derivative of the output along the direction
+    claimed: float  # claimed derivative along the direction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubgradientResult:
+    """The verdicts after judging whole rows, and the directions in which rows are wrong."""
+
+    parts: Parts
+    wrong_directions: tuple[WrongDirection, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WrongRow:
+    """The derivatives of a row along its direction: numeric, claimed, and their uncertainty."""
+
+    row: Row
+    rise: float
+    claimed: float
+    unsure: float
+
+
+def judge_subgradients(context: JudgingContext, parts: Parts, seed: int) -> SubgradientResult:
+    """Turn accepted entries at kinks into NOT_A_SUBGRADIENT if their row is no subgradient; `parts` cover all groups.
+
+    Costs nothing if no output has several inputs at a kink, otherwise 48 forwards, and about 80 more for suspect rows.
+    """
+    if context.sampled.problem.order > 1 or not _is_double(context) or all(agrees(judged) for _, judged in parts):
+        return SubgradientResult(parts=parts)
+    kinked = _accepted_at_kink(context, parts)
+    rows = _rows(context, parts, kinked)
+    if not len(rows):
+        return SubgradientResult(parts=parts)
+    generator = torch.Generator().manual_seed(seed + 5)
+    near, kinked = focused(context, rows), kinked[:, rows]
+    wrong_rows: list[_WrongRow] = []
+    for group in disjoint_groups(near, list(suspects(near, kinked, generator))):
+        wrong_rows += _confirmed(near, group, generator)
+    if not wrong_rows:
+        return SubgradientResult(parts=parts)
+    marked = [(chosen, _with_wrong_rows(context, rows, chosen, judged, wrong_rows)) for chosen, judged in parts]
+    return SubgradientResult(
+        parts=marked, wrong_directions=tuple(_reported(near, wrong_row) for wrong_row in wrong_rows)
+    )
+
+
+def _accepted_at_kink(context: JudgingContext, parts: Parts) -> Tensor:
+    """Mask of entries accepted at a kink, (M, m)."""
+    return (torch.cat([judged.code for _, judged in parts]) == Code.KINK) & (context.column_groups.column_of >= 0)
+
+
+def _rows(context: JudgingContext, parts: Parts, kinked: Tensor) -> Tensor:
+    """Return the outputs with several inputs at a kink and no mismatch, (k,)."""
+    several = kinked.sum(dim=0) > 1
+    if not any_set(several):
+        return several.nonzero().squeeze(1)
+    right = (
+        kinked | (torch.cat([judged.code for _, judged in parts]) == Code.MATCH) | (context.column_groups.column_of < 0)
+    )
+    return (several & right.all(dim=0)).nonzero().squeeze(1)[:_ROWS]
+
+
+def _is_double(context: JudgingContext) -> bool:
+    """True if all dtypes are double precision, which the steps need."""
+    return context.sampled.dtypes <= {torch.float64, torch.complex128}
+
+
+def _confirmed(near: JudgingContext, group: Sequence[Row], generator: torch.Generator) -> Iterator[_WrongRow]:
+    """Yield the rows whose claims are wrong along their direction at all nearby points, and on both sides of the point.
+
+    Points near the lines in the direction of the claims are on pieces that random points miss.
+    """
+    length = own_or_shared(near.lengths)
+    direction, claims, signs, equal = (torch.zeros_like(length) for _ in range(4))
+    for row in group:
+        claimed = near.claimed[row.chosen, row.index]
+        direction[row.inputs] = row.length * row.direction
+        claims[row.inputs] = row.length * claimed / claimed.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
+        signs[row.inputs] = row.length * claimed.sign()
+        equal[row.inputs] = row.length
+    displacements = [
+        DISTANCE * (sign * line + _ASIDE * random_magnitudes(length, generator))
+        for line in (claims, signs, equal, direction)
+        for sign in (1, -1)
+        for _ in range(_CONFIRMATIONS)
+    ]
+    displacements += [DISTANCE * random_magnitudes(length, generator) for _ in range(2 * _CONFIRMATIONS)]
+    sampled = focused(near, torch.tensor([row.index for row in group], device=length.device)).sampled
+    one_sided = [(outputs_near(sampled, sign * STEP * direction) - sampled.value) / (sign * STEP) for sign in (1, -1)]
+    found = torch.cat(
+        [directional_derivatives_at(sampled, displacements, [direction]).squeeze(1), torch.stack(one_sided)]
+    )
+    needs_ranks = _matches_along_all_inputs(near, sampled, group)
+    if any_set(needs_ranks):
+        at_ranks = [DISTANCE * length * place for place in _at_ranks(near, group, generator)]
+        rank_slopes = directional_derivatives_at(sampled, at_ranks, [direction]).squeeze(1)
+        found = torch.cat([found, torch.where(needs_ranks, rank_slopes, found[-1])])
+    for place, row in enumerate(group):
+        derivatives = found[:, place] / row.length
+        terms = near.claimed[row.chosen, row.index] * row.direction
+        size = max(float(terms.abs().sum()), float(derivatives.abs().max()), row.negligible)
+        noise = float(near.noise.level[row.index]) / (STEP * row.length)
+        tolerance = SAME_DERIVATIVE * size + ABOVE_NOISE * noise
+        rise, claimed_rise = float(derivatives.mean()), float(terms.sum())
+        constant = float(derivatives.max() - derivatives.min()) <= tolerance
+        if constant and abs(claimed_rise - rise) > CLEARLY_WRONG * tolerance:
+            yield _WrongRow(row=row, rise=rise, claimed=claimed_rise, unsure=tolerance)
+
+
+def _matches_along_all_inputs(near: JudgingContext, sampled: Sampler, group: Sequence[Row]) -> Tensor:
+    """Mask of rows (rows,) whose claims match the derivative in the direction of all inputs of the output.
+
+    The other rows are the gradient of no piece, however many pieces there are.
+    """
+    direction, claims = torch.zeros_like(sampled.point), torch.zeros_like(sampled.value)
+    for place, row in enumerate(group):
+        column_of, claimed = near.column_groups.column_of[:, row.index], near.claimed[:, row.index]
+        direction[column_of[column_of >= 0]] = row.length
+        claims[place] = row.length * claimed[column_of >= 0].sum()
+    rise = (outputs_near(sampled, STEP * direction) - outputs_near(sampled, -STEP * direction)) / (2 * STEP)
+    return (rise - claims).abs() <= CLEARLY_WRONG * (
+        SAME_DERIVATIVE * rise.abs() + ABOVE_NOISE * near.noise.level[[row.index for row in group]] / STEP
+    )
+
+
+def _at_ranks(near: JudgingContext, group: Sequence[Row], generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield displacements, in length scales, that put the inputs of each row at the same rank among all others; (n,).
+
+    If many inputs are tied, as for a quantile, most pieces depend on other inputs than these.
+    """
+    in_group = torch.zeros_like(near.sampled.point, dtype=torch.bool)
+    for row in group:
+        in_group[row.inputs] = True
+    count = int((~in_group).sum())
+    spread = spread_evenly(~in_group, generator)
+    for rank in torch.linspace(0, count, min(count + 1, _RANKS)).round().tolist():
+        offset = _ASIDE * random_magnitudes(torch.ones_like(spread), generator)
+        yield torch.where(in_group, (2.0 * (rank - 0.5) + offset) / max(1, count) - 1.0, spread)
+
+
+def _with_wrong_rows(
+    context: JudgingContext, rows: Tensor, chosen: Tensor, judged: Judged, wrong_rows: Sequence[_WrongRow]
+) -> Judged:
+    """Return the verdicts with the wrong rows marked; their numeric entries become the nearest right ones."""
+    wrong, numeric, bar = torch.zeros_like(judged.kinked), judged.numeric.clone(), judged.bar.clone()
+    error, allowed = judged.error.clone(), judged.allowed.clone()
+    place = torch.full((context.column_groups.count,), -1, dtype=torch.long, device=chosen.device)
+    place[chosen] = torch.arange(len(chosen), device=chosen.device)
+    for wrong_row in wrong_rows:
+        row, output = wrong_row.row, int(rows[wrong_row.row.index])
+        accused = row.kinked & (row.direction.abs() > _ZERO)
+        present = (place[row.chosen] >= 0) & accused
+        index = (place[row.chosen[present]], torch.full_like(row.chosen[present], output))
+        share = row.direction[present] / row.direction[accused].square().sum()
+        excess = (wrong_row.claimed - wrong_row.rise) * share
+        wrong[index] = True
+        numeric[index] = context.claimed[row.chosen[present], output] - excess
+        bar[index] = wrong_row.unsure * share.abs()
+        error[index], allowed[index] = excess.abs(), BAR_FACTOR * wrong_row.unsure * share.abs()
+    rules = [(wrong, Reason.NOT_A_SUBGRADIENT)]
+    return decide(judged, rules, numeric=numeric, bar=bar, error=error, allowed=allowed)
+
+
+def _reported(near: JudgingContext, wrong_row: _WrongRow) -> WrongDirection:
+    """Return the direction for the report; a numeric derivative within its uncertainty becomes 0."""
+    row = wrong_row.row
+    nonzero = row.direction.abs() > _ZERO
+    return WrongDirection(
+        output=int(output_indices(near.sampled, torch.tensor([row.index]))[0]),
+        inputs=tuple(row.inputs[nonzero].tolist()),
+        direction=tuple(row.direction[nonzero].tolist()),
+        rise=wrong_row.rise if abs(wrong_row.rise) > wrong_row.unsure else 0.0,
+        claimed=wrong_row.claimed,
+    )

@@ -1,0 +1,267 @@
+"""Kinks that no coordinate axis shows: ties in a sort, norms of differences, maxima over pairs.
+
+At such a point all partial derivatives may exist although the function is not differentiable: directional derivatives
+are not additive. Backward returns the derivative of one of the smooth pieces that meet there. So the output of a
+mismatch is tested for additivity; if it is not additive, the derivatives at nearby points bound the accepted values
+(Clarke's generalised gradient; F. H. Clarke, Optimization and Nonsmooth Analysis, 1983, section 2.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from gradverify.core.decide.context import JudgingContext
+from gradverify.core.decide.tolerance import NEGLIGIBLE
+from gradverify.core.decide.verdict import Code, Judged, Reason, decide
+from gradverify.core.estimate.column_groups import GroupKind, sum_by_column, value_of_column
+from gradverify.core.estimate.nearby_gradients import directional_derivatives_at, spread_evenly
+from gradverify.core.excuses.context import ExcuseContext
+from gradverify.core.forward.length_scales import own_or_shared
+from gradverify.core.forward.sampler import outputs_near
+from gradverify.core.model.magnitudes import all_set, any_set
+
+_DIRECTION_PAIRS = 6  # pairs of random directions tested for additivity
+_LEAD = 8.0  # factor by which one random input is displaced further than the others
+_ASIDE = 2.0**-3  # relative size of the random direction that is added to the one of all inputs
+_TEST_STEPS = (2.0**-28, 2.0**-32, 2.0**-36, 2.0**-40)  # steps of the additivity test, relative to the length scale
+_NOT_ADDITIVE = 1e-3  # of the largest derivative: a larger additivity gap, at every step, is not rounding
+_ALIKE = 1.5  # factor by which a kink's gap may change from step to step; a gap due to rounding grows by 16
+_JUMP_HEIGHT = 2.0**-26  # of the largest output: a jump higher than this is not due to rounding
+_NEIGHBOURS = 8  # random nearby points
+_RANKS = 48  # ranks among the tied inputs that a coordinate is put at, if many coordinates are examined
+_MOST_RANKS = 512  # and if few are
+_DISTANCE = 2.0**-26  # of the nearby points, relative to the length scale
+_STEP = 2.0**-36  # of the difference quotients there: well inside one smooth piece
+_COLUMNS = 96  # coordinates examined
+_FACTORS = (1.0, 2.0**12, 2.0**20)  # factors of distance and step, for slopes that noise hides at the one before
+_HIDDEN = 8.0  # times the effect of noise on a slope: noise may hide errors up to this
+_ABOVE_NOISE = 8.0  # times the noise: least significant difference
+
+
+def excuse_oblique(trial: ExcuseContext, judged: Judged) -> Judged:
+    """Turn mismatches between the derivatives of the pieces that meet at an oblique kink into kinks.
+
+    More pieces may meet there than are examined. So claims between the slopes of other inputs, and entries beyond the
+    limits, become undetermined. If some outputs are on such a kink, slopes that noise hides at these small steps are
+    measured from farther away, and become undetermined if noise hides them there too.
+    """
+    length, open_entries = (
+        value_of_column(trial.context.column_groups, trial.chosen, own_or_shared(trial.context.lengths)),
+        torch.ones_like(judged.kinked),
+    )
+    for factor in _FACTORS:
+        judged, kinked = _examined(trial, judged, open_entries, factor)
+        effect = _noise_effect(trial.context, length, factor)
+        open_entries = (judged.code == Code.MISMATCH) & (judged.error <= _HIDDEN * effect)
+        if not any_set(kinked) or not any_set(open_entries):
+            return judged
+    negligible = (judged.error <= effect) & (judged.error * length <= NEGLIGIBLE * trial.context.sampled.size)
+    open_entries &= kinked | negligible  # the other errors matter, and their outputs show no kink
+    return decide(judged, [(open_entries, Reason.NOISE_HIDES_KINK)])
+
+
+def _examined(trial: ExcuseContext, judged: Judged, selected: Tensor, factor: float) -> tuple[Judged, Tensor]:
+    """Examine the mismatches in a mask (C, m), with distances and steps multiplied by `factor`.
+
+    Returns the verdicts and the mask of outputs with a kink, (m,).
+    """
+    context, chosen = trial.context, trial.chosen
+    wrong = selected & (judged.code == Code.MISMATCH)
+    # A kink that an axis shows may join more pieces than its two, as for differences of sorted inputs.
+    large = judged.error > _NOT_ADDITIVE * context.claimed.abs().amax(dim=0)
+    accused = wrong & (~judged.kinked | judged.bent & large)
+    claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
+    accused &= column_of < _first_cotangent(context)
+    if not any_set(accused):
+        return judged, torch.zeros_like(context.sampled.value, dtype=torch.bool)
+    generator = torch.Generator().manual_seed(trial.seed)
+    not_additive, kinked = _is_not_additive(context, generator, factor)
+    accused = accused & kinked
+    unsure = accused & ~judged.kinked & not_additive
+    unsure_columns = set(column_of[unsure].tolist())
+    at_kink, columns = torch.zeros_like(accused), torch.unique(column_of[accused])
+    not_examined = torch.isin(column_of, columns[_COLUMNS:])
+    lowest = torch.zeros_like(context.sampled.value)
+    highest = torch.zeros_like(context.sampled.value)
+    ranks = min(_MOST_RANKS, max(_RANKS, _RANKS * _COLUMNS // max(1, len(columns))))
+    for column in columns[:_COLUMNS].tolist():
+        peers = _inputs_of(context, (accused & (column_of == column)).any(dim=0))
+        low, high = _range_of_slopes(context, column, _neighbours(context, column, generator, peers, ranks), factor)
+        if int(peers.sum()) >= ranks:  # the one rank at which this input counts may not have been tried
+            not_examined |= (column_of == column) & (low == 0) & (high == 0)
+        if column in unsure_columns:
+            lowest, highest = torch.fmin(lowest, low), torch.fmax(highest, high)
+        margin = judged.allowed + _noise_effect(context, own_or_shared(context.lengths)[column], factor)
+        inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
+        at_kink |= accused & inside & (column_of == column)
+    slack = _NOT_ADDITIVE * (highest - lowest)
+    possible = (claimed >= lowest - slack) & (claimed <= highest + slack) & (highest > lowest) | not_examined
+    rules = [(unsure & possible, Reason.POSSIBLE_OBLIQUE_KINK), (at_kink, Reason.OBLIQUE_KINK)]
+    return decide(judged, rules), kinked
+
+
+def _noise_effect(context: JudgingContext, length: Tensor, factor: float) -> Tensor:
+    """Return the effect of noise on derivatives of the pieces, for coordinates with these length scales."""
+    return _ABOVE_NOISE * context.noise.level / (_STEP * factor * length)
+
+
+def _first_cotangent(context: JudgingContext) -> int:
+    """Return the first cotangent coordinate: a vjp is linear in these and has no kink in them."""
+    problem = context.sampled.problem
+    own = len(problem.primals) - problem.cotangents
+    return min(
+        (block.start for block in context.sampled.inputs if block.tensor >= own), default=len(context.sampled.point)
+    )
+
+
+def _is_not_additive(context: JudgingContext, generator: torch.Generator, factor: float) -> tuple[Tensor, Tensor]:
+    """Return two masks (m,) of outputs whose directional derivatives are not additive.
+
+    The first is for two-sided derivatives, which may all exist along the axes; the second for one-sided derivatives,
+    which show every kink. If many inputs are tied at zero, possibly only the direction of all of them shows it.
+    """
+    oblique, kinked = (torch.zeros_like(context.sampled.value, dtype=torch.bool) for _ in range(2))
+    pairs = [
+        (_random_direction(context, generator), _dominated_by_one(context, generator)) for _ in range(_DIRECTION_PAIRS)
+    ]
+    for one, other in (*pairs, (own_or_shared(context.lengths), _ASIDE * _random_direction(context, generator))):
+        two_sided, right, left = _lasting_gaps(context, one, other, [step * factor for step in _TEST_STEPS])
+        oblique |= two_sided
+        kinked |= right | left
+    return oblique, kinked
+
+
+def _lasting_gaps(context: JudgingContext, one: Tensor, other: Tensor, steps: Sequence[float]) -> Tensor:
+    """Masks of lasting gaps of two-sided, right and left derivatives, (3, m); two steps settle most outputs."""
+    first, second, *finer = steps
+    gaps = torch.stack([_gaps(context, one, other, step) for step in (first, second)])
+    lasting = _is_lasting(gaps, steps, context.sampled.size)
+    if not any_set(lasting):
+        return lasting
+    *coarser, finest = torch.cat([gaps, torch.stack([_gaps(context, one, other, step) for step in finer])])
+    before_finest = torch.stack(coarser)
+    hidden: Tensor = finest == 0  # noise may hide the gap at the finest of the steps
+    size = context.sampled.size
+    return _is_lasting(before_finest, steps, size) & (
+        hidden | _is_lasting(torch.stack([*coarser, finest]), steps, size)
+    )
+
+
+def _gaps(context: JudgingContext, one: Tensor, other: Tensor, step: float) -> Tensor:
+    """Return the additivity gaps of two-sided, right and left derivatives, 0 if not significant; (3, m)."""
+    forth, back = [], []
+    for direction in (one, other, one + other):
+        forth.append((outputs_near(context.sampled, direction * step) - context.sampled.value) / step)
+        back.append((context.sampled.value - outputs_near(context.sampled, direction * -step)) / step)
+    both = [(right + left) / 2 for right, left in zip(forth, back, strict=True)]
+    return torch.stack(
+        [_gap(context, directional_derivatives_at, step) for directional_derivatives_at in (both, forth, back)]
+    )
+
+
+def _gap(context: JudgingContext, slopes: list[Tensor], step: float) -> Tensor:
+    """Return slopes[0] + slopes[1] - slopes[2], 0 if within rounding and noise; (m,)."""
+    size, gap = torch.stack(slopes).abs().amax(dim=0), slopes[0] + slopes[1] - slopes[2]
+    return torch.where(gap.abs() > _NOT_ADDITIVE * size + _ABOVE_NOISE * context.noise.level / step, gap, 0.0)
+
+
+def _is_lasting(gaps: Tensor, steps: Sequence[float], size: Tensor) -> Tensor:
+    """Mask of gaps (steps, 3, m) that are the same at every step, (3, m); `size` (m,) is that of the largest output.
+
+    Rounding may exceed the measured noise if the output cancels, but a gap due to rounding grows as the step shrinks.
+    So does the gap of a jump, for example of a gradient; it is accepted if the jump is high beside the output.
+    """
+    heights = gaps * torch.tensor(steps[: len(gaps)], dtype=gaps.dtype, device=gaps.device).view(-1, 1, 1)
+    return _are_alike(gaps) | (_are_alike(heights) & (heights[0].abs() > _JUMP_HEIGHT * size))
+
+
+def _are_alike(values: Tensor) -> Tensor:
+    """True where consecutive values (steps, ...) have one sign and differ by at most a factor; (...)."""
+    before, after = values[:-1], values[1:]
+    alike = (after.abs() <= _ALIKE * before.abs()) & (before.abs() <= _ALIKE * after.abs())
+    return (alike & (before * after > 0)).all(dim=0)
+
+
+def _inputs_of(context: JudgingContext, outputs: Tensor) -> Tensor:
+    """Mask of coordinates (n,) that outputs in a mask (m,) may depend on; all if the sparsity is unknown."""
+    if context.column_groups.kind is GroupKind.SINGLE:
+        return torch.ones_like(context.sampled.point, dtype=torch.bool)
+    column_of = context.column_groups.column_of[:, outputs]
+    inputs = torch.zeros_like(context.sampled.point, dtype=torch.bool)
+    inputs[column_of[column_of >= 0]] = True
+    return inputs
+
+
+def _range_of_slopes(
+    context: JudgingContext, column: int, neighbours: Iterable[Tensor], factor: float
+) -> tuple[Tensor, Tensor]:
+    """Return the smallest and the largest derivative by one coordinate at nearby points, each (m,)."""
+    direction = torch.zeros_like(context.sampled.point)
+    direction[column] = own_or_shared(context.lengths)[column]
+    around = (neighbour * (_DISTANCE * factor) for neighbour in neighbours)
+    derivatives = (
+        directional_derivatives_at(context.sampled, around, [direction], _STEP * factor).squeeze(1) / direction[column]
+    )
+    return derivatives.amin(dim=0), derivatives.amax(dim=0)
+
+
+def _neighbours(
+    context: JudgingContext, column: int, generator: torch.Generator, peers: Tensor, ranks: int
+) -> Iterator[Tensor]:
+    """Yield displacements, in length scales, to points that may lie on different pieces; each (n,)."""
+    yield from _at_ranks(context, column, generator, peers, ranks)
+    yield from (_random_direction(context, generator) for _ in range(_NEIGHBOURS))
+    yield from _second_ranks(context, column, generator)
+    # Displacing coordinates without a claim may mix eigenvectors, which hides a piece.
+    claimed = sum_by_column(context.column_groups, context.claimed.abs()) > 0
+    if any_set(claimed) and not all_set(claimed):
+        yield from (neighbour * claimed for neighbour in _at_ranks(context, column, generator, claimed, _RANKS))
+
+
+def _at_ranks(
+    context: JudgingContext, column: int, generator: torch.Generator, others: Tensor, ranks: int
+) -> Iterator[Tensor]:
+    """Yield displacements that spread the coordinates in a mask (n,) evenly and put one coordinate at each rank.
+
+    Of tied coordinates, it becomes the smallest, then the second smallest, and so on, at up to `ranks` + 1 ranks. It is
+    also put at the first and the last rank while all coordinates increase, and while all decrease.
+    """
+    length, count = own_or_shared(context.lengths), int(others.sum())
+    spread = spread_evenly(others, generator) * length
+    gaps = torch.linspace(0, count, min(count + 1, ranks + 1)).round()
+    ends = [(gap, shift) for shift in (-2.0, 2.0) for gap in (0.0, float(count))]
+    for gap, shift in (*((gap, 0.0) for gap in gaps.tolist()), *ends):
+        displaced = spread + shift * length
+        displaced[column] = (2.0 * (gap - 0.5) / count - 1.0 + shift) * length[column]
+        yield displaced
+
+
+def _dominated_by_one(context: JudgingContext, generator: torch.Generator) -> Tensor:
+    """Return a random direction with one input displaced further than the others; (n,)."""
+    direction = _random_direction(context, generator)
+    leader = int(torch.randint(len(direction), (), generator=generator))
+    direction[leader] *= _LEAD
+    return direction
+
+
+def _second_ranks(context: JudgingContext, column: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield displacements that make one coordinate the second largest or second smallest; another one is the first.
+
+    These distinguish a maximum over some of the coordinates from one over more of them.
+    """
+    length = own_or_shared(context.lengths)
+    others = torch.randperm(len(length), generator=generator).tolist()
+    for other in [number for number in others if number != column][:_RANKS]:
+        for sign in (1.0, -1.0):
+            displaced = _random_direction(context, generator).clamp(-length, length)
+            displaced[column], displaced[other] = 2 * sign * length[column], 3 * sign * length[other]
+            yield displaced
+
+
+def _random_direction(context: JudgingContext, generator: torch.Generator) -> Tensor:
+    """Return a normal random direction in length scales, (n,)."""
+    values = torch.randn(context.sampled.point.shape, generator=generator, dtype=torch.float64)
+    return values.to(context.sampled.point.device) * own_or_shared(context.lengths)

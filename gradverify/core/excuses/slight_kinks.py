@@ -1,0 +1,107 @@
+"""Kinks that the curvature of the function hides, for example a small weight times the absolute value of an input.
+
+There, central differences converge to the mean of the two slopes with a small error bar. One-sided differences show the
+kink: from two disjoint sets of steps they extrapolate to the same two slopes, and the claim lies between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradverify.core.decide.context import JudgingContext, focused
+from gradverify.core.decide.verdict import Code, Judged, Reason, decide, span
+from gradverify.core.estimate.samples import (
+    BAR_FACTOR,
+    Samples,
+    difference_noise,
+    finite_to_finest,
+    is_vanished,
+    one_sided_quotients,
+)
+from gradverify.core.estimate.stencil import sample
+from gradverify.core.estimate.tableau import coarse_steps, tableau
+from gradverify.core.excuses.context import ExcuseContext
+from gradverify.core.model.magnitudes import any_set
+
+_LARGEST_ERROR = 1e-4  # of the entry: larger errors are not due to a hidden kink
+_WIDEST = 1e-3  # of the larger slope: greatest gap between the slopes of a hidden kink
+_GAP_CHANGE = 0.3  # of the gap: by how much it may differ at finer steps
+_ABOVE_NOISE = 64.0  # times the noise: least effect of the gap on a second difference
+_ALIKE = 0.1  # of the gap: by how much the results of the two sets of steps may differ
+_ROWS = 96  # column groups examined
+_SAMPLES, _HELD = 32, 40_000_000  # samples per column group, and numbers held for all of them
+
+
+def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
+    """Turn mismatches into kinks if the claim lies between two slightly different one-sided slopes."""
+    context, chosen = trial.context, trial.chosen
+    claimed = context.claimed[chosen]
+    accused = (judged.code == Code.MISMATCH) & ~judged.kinked
+    accused &= judged.error <= _LARGEST_ERROR * torch.maximum(claimed.abs(), judged.numeric.abs())
+    rows, outputs = span(accused)
+    rows = rows[: min(_ROWS, _HELD // (_SAMPLES * context.numbers_per_sample))]
+    if not len(rows):
+        return judged
+    place = (rows.unsqueeze(1), outputs.unsqueeze(0))
+    claims, numeric = claimed[place], judged.numeric[place]
+    low, high, certain = _both_slopes(focused(context, outputs), chosen[rows])
+    gap, middle = high - low, (high + low) / 2
+    slack = _ALIKE * gap
+    certain &= gap <= _WIDEST * torch.maximum(low.abs(), high.abs())
+    between = (claims >= low - slack) & (claims <= high + slack) & certain & ((numeric - middle).abs() <= slack)
+    excused = torch.zeros_like(accused)
+    excused[place] = accused[place] & between
+    if not any_set(excused):
+        return judged
+    return decide(
+        judged,
+        [(excused, Reason.SMALL_KINK)],
+        kinked=judged.kinked | excused,
+        numeric=torch.where(excused, claimed, judged.numeric),
+        error=judged.error.masked_fill(excused, 0.0),
+    )
+
+
+def _both_slopes(context: JudgingContext, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the smaller and the larger one-sided slope, and the mask of those certain to differ; each (C, m)."""
+    samples = sample(context.sampled, context.column_groups, chosen, coarse_steps(context.lengths))
+    results = [_extrapolated_slopes(context, samples, slice(first, None, 2)) for first in (0, 1)]
+    (left, right, bar), (again_left, again_right, again_bar) = results
+    gap, again = right - left, again_right - again_left
+    clear = torch.minimum(gap.abs(), again.abs()) > BAR_FACTOR * torch.maximum(bar, again_bar)
+    certain = clear & ((gap - again).abs() <= _ALIKE * torch.minimum(gap.abs(), again.abs()))
+    certain &= (_gap_at_finer_steps(context, chosen, gap) - gap).abs() <= _GAP_CHANGE * gap.abs()
+    return torch.minimum(left, right), torch.maximum(left, right), certain
+
+
+def _gap_at_finer_steps(context: JudgingContext, chosen: Tensor, gap: Tensor) -> Tensor:
+    """Return the gap between the slopes at the finest steps where it is above the noise, nan if nowhere; (C, m).
+
+    A rounded corner has no gap there.
+    """
+    exponents = torch.arange(12, 40, 2, device=gap.device)
+    steps = replace(coarse_steps(context.lengths), factors=2.0 ** -exponents.to(torch.float64))
+    samples = sample(context.sampled, context.column_groups, chosen, steps)
+    bend = (samples.plus - 2 * context.sampled.value + samples.minus) / samples.forth
+    above_noise = gap.abs().unsqueeze(1) * samples.forth > _ABOVE_NOISE * context.noise.level
+    order = torch.arange(1, above_noise.shape[1] + 1, device=above_noise.device).view(1, -1, 1)
+    last = (above_noise * order).argmax(dim=1, keepdim=True)
+    finest, before = bend.gather(1, last), bend.gather(1, (last - 1).clamp(min=0))
+    extrapolated = (4 * finest - before) / 3  # without the curvature term
+    return torch.where(last >= 1, extrapolated, torch.nan).squeeze(1)
+
+
+def _extrapolated_slopes(context: JudgingContext, samples: Samples, rungs: slice) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the slopes to the left and to the right from some of the rungs, and the sum of their bars; each (C, m)."""
+    level, vanished = difference_noise(context.noise, samples), is_vanished(samples)
+    slopes = []
+    for quotient, steps in zip(
+        one_sided_quotients(context.sampled, samples), (samples.back, samples.forth), strict=True
+    ):
+        usable = finite_to_finest(quotient, vanished)[:, rungs]
+        slopes.append(tableau(quotient[:, rungs], 2 * level[:, rungs], usable, steps[:, rungs]))
+    left, right = slopes
+    return left.value, right.value, left.bar + right.bar

@@ -1,0 +1,206 @@
+"""Test whether a function is elementwise: output k depends on entry k of each input and on no other.
+
+A random half of the entry numbers is perturbed in all inputs at once, then the other half. The outputs of unperturbed
+entries must stay bit for bit the same; this costs two forwards at most. Then each input is sampled alone, all its
+entries at once. A sample at random places must lie where the polynomial through the others predicts it, so that a
+dependence within one half shows as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gradverify.core.estimate import richardson
+from gradverify.core.estimate.stencil import Stencil, stencil_by_input
+from gradverify.core.estimate.stencil_polynomial import PLACES, EntrywiseSamples
+from gradverify.core.forward.batch_stacking import stacked_with_point
+from gradverify.core.forward.length_scales import LengthScales
+from gradverify.core.forward.sampler import Sampler, moved, outputs_near
+from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.model.magnitudes import all_set, any_set, identical
+from gradverify.core.model.memory import portions, uninitialised_rows
+
+_FEW_NUMBERS = 1 << 15  # numbers in the points of all samples, up to which they go through one call
+_NEARER = 2 / 3  # scales random numbers of magnitude 1/2 to 3/2 to places within the largest step
+
+
+def sample_elementwise(sampled: Sampler, lengths: LengthScales, random: Tensor) -> tuple[EntrywiseSamples, ...] | None:
+    """Return the samples by each input of a function that may be elementwise; None if it is not.
+
+    Costs up to 8 forwards for one input, up to 2 + 7 k for k inputs, or 3 if all samples are so small that they go
+    through one call. `random` (m,) are numbers of either sign with magnitudes between 1/2 and 3/2.
+    """
+    if not _may_be_elementwise(sampled):
+        return None
+    step, entries, count = richardson.steps(lengths).base, sampled.value.numel(), len(sampled.inputs)
+    memory = uninitialised_rows(count * (2 + len(PLACES)) + 1, sampled.value)
+    point, places, differences = memory[:count].view(-1), memory[count], memory[count + 1 :].view(count, -1, entries)
+    torch.mul(random.to(step.device), _NEARER, out=places)
+    if not _halves_are_independent(sampled, places, step, point, (differences[0, 0], differences[0, 1])):
+        return None
+    done = 1 if count == 1 else 0  # for one input, the two halves together are the first sample
+    remaining, fractions = differences[:, done:], tuple[Tensor | float, ...]((places, *PLACES))[done:]
+    at_once = _sample(sampled, fractions, step, point, remaining)
+    return tuple(
+        EntrywiseSamples(
+            point=sampled.point[block],
+            step=step[block],
+            samples=by_fraction[1:],
+            places=places,
+            last=by_fraction[0],
+            at_once=at_once,
+        )
+        for block, by_fraction in zip([block.coordinates for block in sampled.inputs], differences, strict=True)
+    )
+
+
+def sample_elementwise_again(
+    sampled: Sampler, step: Tensor, places: Tensor, outputs: Tensor
+) -> tuple[EntrywiseSamples, ...]:
+    """Return the samples by each input with other steps (n,), of the outputs (k,) that `sampled` is focused on.
+
+    `places` (n,) are those of the random sample. Costs 7 forwards per input, or a single one.
+    """
+    count = len(sampled.inputs)
+    point, differences = torch.empty_like(sampled.point), uninitialised_rows(count * (1 + len(PLACES)), sampled.value)
+    differences = differences.view(count, -1, len(outputs))
+    at_once = _sample(sampled, (places, *PLACES), step, point, differences)
+    return tuple(
+        EntrywiseSamples(
+            point=sampled.point[block][outputs],
+            step=step[block][outputs],
+            samples=by_fraction[1:],
+            places=places[outputs],
+            last=by_fraction[0],
+            at_once=at_once,
+        )
+        for block, by_fraction in zip([block.coordinates for block in sampled.inputs], differences, strict=True)
+    )
+
+
+def _sample(sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, point: Tensor, into: Tensor) -> bool:
+    """Write f(x + displacement) - f(x) to `into` (inputs, fractions, m), each input displaced alone.
+
+    The displacements are fractions of its steps; only the first fraction may be a tensor, one per entry. Return True if
+    all samples went through one call. `point` (n,) is overwritten.
+    """
+    points = sampled.point.numel() * len(fractions) * len(sampled.inputs)
+    if points <= _FEW_NUMBERS and _sampled_at_once(sampled, fractions, step, into):
+        return True
+    _sampled_one_by_one(sampled, fractions, step, point, into)
+    return False
+
+
+def _sampled_at_once(sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, into: Tensor) -> bool:
+    """Do the same in one call; return False if the points cannot be stacked.
+
+    An elementwise function gives stacked points the same outputs as single ones, unless it depends on the position of
+    an entry. Then the polynomial misses the random sample, and the outputs stay in doubt.
+    """
+    inputs, count, size = into.shape
+    points = sampled.point.expand(inputs * count + 1, -1).contiguous()
+    samples = points[:-1].view(inputs, count, inputs, -1)
+    shared = step.new_tensor([each for each in fractions if not isinstance(each, Tensor)]).unsqueeze(1)
+    for k, own_step in enumerate(step.view(inputs, -1).unbind()):
+        samples_of_input = samples[k, :, k]
+        samples_of_input[-len(shared) :].addcmul_(shared, own_step)
+        if isinstance(fractions[0], Tensor):
+            samples_of_input[0].addcmul_(fractions[0], own_step)
+    values = stacked_with_point(sampled, points)
+    if values is None:
+        return False
+    torch.sub(values[:-1].view(inputs, count, size), values[-1], out=into)
+    return True
+
+
+def _sampled_one_by_one(
+    sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, point: Tensor, into: Tensor
+) -> None:
+    """Do the same with one call per sample."""
+    for block, rows in zip(sampled.inputs, into, strict=True):
+        coordinates = block.coordinates
+        for fraction, differences in zip(fractions, rows, strict=True):
+            if len(into) > 1:
+                point.copy_(sampled.point)
+            if isinstance(fraction, Tensor):
+                torch.addcmul(sampled.point[coordinates], fraction, step[coordinates], out=point[coordinates])
+            else:
+                torch.add(sampled.point[coordinates], step[coordinates], alpha=fraction, out=point[coordinates])
+            moved(sampled, point.detach(), differences)
+
+
+def stencil_of(
+    sampled: Sampler, by_input: Sequence[EntrywiseSamples], lengths: LengthScales, column_of: Tensor, outputs: Tensor
+) -> Stencil:
+    """Return the six samples by each input as a stencil of some outputs (k,); `column_of` (C, k) are their columns."""
+    differences = torch.stack([samples.samples[:, outputs] for samples in by_input], dim=1)
+    return stencil_by_input(sampled, richardson.steps(lengths), column_of, differences.add_(sampled.value[outputs]))
+
+
+def are_isolated(sampled: Sampler, lengths: LengthScales, column_of: Tensor) -> bool:
+    """True if the outputs (k,) of `sampled` depend, bit for bit, on no coordinate but those of their columns (C, k).
+
+    All other coordinates are perturbed first. Then, for every bit of the output numbers, the columns of the outputs
+    that have it set, and of those that have not, so that every pair of outputs is separated once. Costs a forward, and
+    two for every bit.
+    """
+    step, generator = richardson.steps(lengths).base, torch.Generator().manual_seed(0)
+    outside = torch.ones_like(step, dtype=torch.bool)
+    outside[column_of.flatten()] = False
+    number = torch.arange(column_of.shape[1], device=step.device)
+    bits = [(number >> bit) % 2 == value for bit in range(max(0, len(number) - 1).bit_length()) for value in (0, 1)]
+    for perturbed in (torch.zeros_like(number, dtype=torch.bool), *bits):
+        moving = outside.clone() if not any_set(perturbed) else torch.zeros_like(outside)
+        moving[column_of[:, perturbed].flatten()] = True
+        values = outputs_near(sampled, torch.where(moving, random_magnitudes(step, generator), 0.0))
+        if not identical(values[~perturbed], sampled.value[~perturbed]):
+            return False
+    return True
+
+
+def _may_be_elementwise(sampled: Sampler) -> bool:
+    """True if the output and all inputs have one shape, and the inputs are float64, so that steps are not rounded."""
+    primals = [primal.tensor for primal in sampled.problem.primals]
+    shapes = {*sampled.shapes, *(primal.shape for primal in primals)}
+    return (
+        len(sampled.shapes) == len(shapes) == 1
+        and {primal.dtype for primal in primals} == {torch.float64}
+        and primals[0].numel() > 0
+        and sampled.value.numel() == primals[0].numel()
+    )
+
+
+def _halves_are_independent(
+    sampled: Sampler, places: Tensor, step: Tensor, point: Tensor, buffers: tuple[Tensor, Tensor]
+) -> bool:
+    """True if perturbing either half of the entries changes no output of the other half.
+
+    The sign of `places` decides the half of an entry, the same in all inputs. The changes f - f(x) of both halves,
+    added up, are written to `buffers[0]`. `point` and `buffers[1]` are overwritten.
+    """
+    first, second = buffers
+    for differences, (low, high) in ((first, (0.0, None)), (second, (None, 0.0))):
+        _displace(sampled, places, (low, high), step, point)
+        moved(sampled, point.detach(), differences)
+        allowed = (differences == 0).logical_or_(places > 0 if high is None else places < 0)
+        if not all_set(allowed) and not all_set(allowed.logical_or_(_are_undefined(differences, sampled.value))):
+            return False
+    first.add_(second)  # of the two, one is zero
+    return True
+
+
+def _displace(
+    sampled: Sampler, places: Tensor, between: tuple[float | None, float | None], step: Tensor, point: Tensor
+) -> None:
+    """Write x + places · step of every input to `point` (n,), with the displacements clamped to `between`."""
+    of_all_inputs = places.expand(len(sampled.inputs), -1).flatten()  # a copy only where inputs are several
+    for part in portions(point):
+        torch.mul(of_all_inputs[part], step[part], out=point[part]).clamp_(*between).add_(sampled.point[part])
+
+
+def _are_undefined(difference: Tensor, value: Tensor) -> Tensor:
+    """Mask of outputs whose difference from f(x) is NaN and that were not finite at x either."""
+    return difference.isnan().logical_and_(value.isfinite().logical_not_())

@@ -1,0 +1,246 @@
+"""The entries of a wrong block prepared for pattern matching, and the measure of how well a pattern fits them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Tolerances
+from gradverify.core.backward.vjps import Backward
+from gradverify.core.decide.tolerance import relative_tolerance
+from gradverify.core.estimate.samples import BAR_FACTOR
+from gradverify.core.whole.evidence import Evidence
+from gradverify.diagnosis.block.value_or_position import MarkEntries, RegionTest, region_test
+from gradverify.diagnosis.naming.region import Region
+from gradverify.diagnosis.naming.variables import Axis
+
+MIN_SHARE = 0.99  # share of the squared error that a pattern has to explain
+_REPRODUCED = 0.9  # share of the affected entries that a pattern has to reproduce one by one
+_SPOILT = 0.01  # share of the affected entries that may be right, nonzero and contradicted by the pattern
+_RESEMBLES = 0.8  # share of the sampled wrong entries that a pattern has to reproduce
+_CLOSE = 1e-3  # of an entry's error, and of its size: largest residual of a pattern beyond the slack
+_CAP = 0.1  # of an entry's error: largest part attributed to measurement and rounding
+_ROUNDINGS = 10  # times eps of the dtype that backward computes in, and the claimed entry
+_SAMPLES = 512  # entries in a sample, up to twice as many: a pattern has to fit them before all are compared
+_SUMS = 1e-13  # of the largest entry in the row, or column: rounding that sums in backward leave in place of a zero
+
+
+_PART = 200_000  # entries processed together: with larger temporaries memory traffic dominates
+
+
+def _no_test(axis: Axis, wrong: Tensor, region: Region, marks: MarkEntries | None = None) -> None:
+    """Return None: no test is available."""
+    del axis, wrong, region, marks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockEntries:
+    """Claimed and numeric entries of a block, with masks and tolerances; entries left out are 0 and not wrong."""
+
+    claimed: Tensor  # (m, n)
+    numeric: Tensor  # (m, n)
+    wrong: Tensor  # (m, n) bool
+    zero: Tensor  # (m, n) bool: `numeric` is zero within its error bar, or the entry is left out
+    left_out: Tensor  # (m, n) bool: not finite, or neither wrong nor within the tolerance
+    slack: Tensor  # (m, n) error bars plus rounding; for right entries also the relative tolerance
+    sampled_wrong: tuple[Tensor, Tensor]  # rows and columns of a sample of the wrong entries
+    sampled_right: tuple[Tensor, Tensor]  # rows and columns of a sample of the right nonzero entries
+    right_per_sample_and_wrong: float  # right nonzero entries per sampled one, divided by the number of wrong entries
+    tolerated_share: float  # share of right nonzero entries whose error exceeds error bars and rounding
+    largest_error: float  # largest error of a wrong entry; squares are taken relative to it to avoid underflow
+    squared_error: float  # sum over the wrong entries of (error / largest)²
+    region_test: RegionTest = _no_test  # test of a region at the permuted input
+
+
+def entries_of(evidence: Evidence) -> BlockEntries | None:
+    """Return the block's entries prepared for pattern matching, None if a wrong entry is not finite."""
+    entries = block_entries(evidence.backward, evidence.claimed, evidence.numeric, evidence.bar, evidence.wrong)
+    return None if entries is None else replace(entries, region_test=region_test(evidence))
+
+
+def block_entries(
+    backward: Backward, claimed: Tensor, numeric: Tensor, bar: Tensor, wrong: Tensor
+) -> BlockEntries | None:
+    """Return the given entries, each (m, n), prepared for pattern matching.
+
+    Returns None if no entry is wrong, or if a wrong one is not finite.
+    """
+    if not bool(wrong.any()):
+        return None
+    parts = _parts(wrong)
+    finite = torch.cat([torch.isfinite(claimed[part] + numeric[part] + bar[part]) for part in parts])
+    if bool((wrong & ~finite).any()):
+        return None
+    if not bool(finite.all()):
+        claimed, numeric, bar = (matrix.masked_fill(~finite, 0.0) for matrix in (claimed, numeric, bar))
+    zero, left_out, slack = torch.empty_like(wrong), torch.empty_like(wrong), torch.empty_like(bar)
+    dtypes = {primal.tensor.dtype for primal in backward.problem.primals}
+    rtol, roundings = relative_tolerance(Tolerances(), dtypes), _ROUNDINGS * _eps(dtypes)
+    of_claimed, of_numeric = _SumRounding.of(claimed), _SumRounding.of(numeric)
+    tolerated = 0
+    for part in parts:
+        error, bars = (claimed[part] - numeric[part]).abs(), BAR_FACTOR * bar[part]
+        rounding = roundings * claimed[part].abs() + of_claimed.rounding(part)
+        allowed = bars + rtol * torch.maximum(claimed[part].abs(), numeric[part].abs()) + rounding
+        left_out[part] = ~finite[part] | (~wrong[part] & (error > allowed))
+        zero[part] = left_out[part] | (numeric[part].abs() <= bars + of_numeric.rounding(part))
+        slack[part] = torch.where(wrong[part], bars + rounding, allowed)
+        tolerated += int(((error > bars + rounding) & ~(wrong[part] | zero[part])).sum())
+    if bool(left_out.any()):
+        claimed, numeric = claimed.masked_fill(left_out, 0.0), numeric.masked_fill(left_out, 0.0)
+    errors = torch.cat([(claimed[part] - numeric[part])[wrong[part]] for part in parts])
+    largest = float(errors.abs().max())
+    right_nonzero = ~(wrong | zero)
+    right = _sample(right_nonzero)
+    return BlockEntries(
+        claimed=claimed,
+        numeric=numeric,
+        wrong=wrong,
+        zero=zero,
+        left_out=left_out,
+        slack=slack,
+        sampled_wrong=_sample(wrong),
+        sampled_right=right,
+        right_per_sample_and_wrong=int(right_nonzero.sum()) / max(1, len(right[0])) / int(wrong.sum()),
+        tolerated_share=tolerated / max(1, int(right_nonzero.sum())),
+        largest_error=largest,
+        squared_error=float(torch.linalg.vector_norm(errors.div_(largest))) ** 2,
+    )
+
+
+def explained_share(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> float | None:
+    """Return the share of the squared error that `predicted` (m, n) explains, None if it is rejected.
+
+    `scale` is the factor by which the prediction enlarges numeric values, and so their error bars. Affected entries are
+    the wrong ones and those that differ from the prediction. A prediction is rejected if the share is below ENOUGH, if
+    it misses more than a tenth of the affected entries (one large entry is no evidence for the others), or if more than
+    a hundredth of them are right nonzero entries.
+    """
+    if not fits_sampled_wrong(entries, predicted[entries.sampled_wrong], scale):
+        return None
+    reproduced = affected = spoilt = 0
+    squared = 0.0
+    for part in _parts(entries.wrong):
+        wrong, error = entries.wrong[part], (entries.claimed[part] - entries.numeric[part]).abs()
+        slack = max(scale, 1.0) * entries.slack[part]
+        slack = torch.where(wrong, torch.minimum(slack, _CAP * error), slack)
+        residual = ((entries.claimed[part] - predicted[part]).abs() - slack).clamp_(min=0.0)
+        residual.masked_fill_(entries.left_out[part], 0.0)
+        reproduced += int((wrong & (residual <= _permitted(error, entries.claimed[part], predicted[part]))).sum())
+        affected += int((wrong | (residual > 0)).sum())
+        spoilt += int(((residual > 0) & ~(wrong | entries.zero[part])).sum())
+        squared += float(torch.linalg.vector_norm(residual.div_(entries.largest_error))) ** 2
+        if squared > (1 - MIN_SHARE) * entries.squared_error:
+            return None  # the sum can only grow
+    share = 1.0 - squared / entries.squared_error
+    fits = reproduced >= _REPRODUCED * affected and spoilt <= _SPOILT * affected
+    return share if fits and share >= MIN_SHARE else None
+
+
+def fits_sampled_wrong(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> bool:
+    """True if `predicted` (k,) reproduces most of the sampled wrong entries, at `looks`."""
+    claimed, at = entries.claimed[entries.sampled_wrong], entries.sampled_wrong
+    error = (claimed - entries.numeric[at]).abs()
+    slack = torch.minimum(max(scale, 1.0) * entries.slack[at], _CAP * error)
+    near = (claimed - predicted).abs() <= slack + _permitted(error, claimed, predicted)
+    return int(near.sum()) >= _RESEMBLES * len(near)
+
+
+def contradicts_sampled_right(entries: BlockEntries, predicted: Tensor) -> bool:
+    """True if a pattern contradicts more right entries than there are wrong ones, by an estimate.
+
+    `predicted` (k,) are its values at the sampled right entries, at `right`.
+    """
+    off = (entries.claimed[entries.sampled_right] - predicted).abs() > entries.slack[entries.sampled_right]
+    return int(off.sum()) * entries.right_per_sample_and_wrong > 1.0
+
+
+def contradicts_right(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> bool:
+    """True if `predicted` (m, n) differs from any right nonzero entry; `scale` as in `share_of`."""
+    for part in _parts(entries.wrong):
+        off = (entries.claimed[part] - predicted[part]).abs() > max(scale, 1.0) * entries.slack[part]
+        if bool((off & ~(entries.wrong[part] | entries.zero[part])).any()):
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """A typical ratio claimed / numeric."""
+
+    value: float
+    accuracy: float  # relative
+
+
+def ratio_of(entries: BlockEntries, inside: Tensor) -> Ratio | None:
+    """Return the median of claimed / numeric over the sampled wrong entries in the mask `inside` (m, n).
+
+    Only the half with the smallest error bars counts. Returns None if no sampled entry inside is nonzero.
+    """
+    chosen = inside[entries.sampled_wrong] & ~entries.zero[entries.sampled_wrong]
+    rows, columns = (indices[chosen] for indices in entries.sampled_wrong)
+    if not len(rows):
+        return None
+    numeric = entries.numeric[rows, columns]
+    ratio = entries.claimed[rows, columns] / numeric
+    accuracy = entries.slack[rows, columns] / numeric.abs()
+    median = accuracy.median()
+    return Ratio(value=float(ratio[accuracy <= median].median()), accuracy=float(median))
+
+
+def has_factor(entries: BlockEntries, inside: Tensor, factor: float) -> bool:
+    """True if all wrong entries in the mask `inside` (m, n) are `factor` times the numeric ones."""
+    at = inside & entries.wrong
+    claimed, numeric = entries.claimed[at], entries.numeric[at]
+    error = (claimed - numeric).abs()
+    slack = torch.minimum(max(abs(factor), 1.0) * entries.slack[at], _CAP * error)
+    predicted = factor * numeric
+    return bool(((claimed - predicted).abs() <= slack + _permitted(error, claimed, predicted)).all())
+
+
+def _permitted(error: Tensor, claimed: Tensor, predicted: Tensor) -> Tensor:
+    """Return the permitted residual of each entry, beyond the slack: a small part of the error and of the entry.
+
+    The error alone is not enough: if the claim is almost zero, the error is the whole numeric entry, and every small
+    prediction would fit.
+    """
+    return _CLOSE * torch.minimum(error, torch.maximum(claimed.abs(), predicted.abs()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SumRounding:
+    """Rounding that sums in backward leave in an entry, from the largest entries of its row and its column."""
+
+    rows: Tensor  # (m, 1) largest magnitude in each row
+    columns: Tensor  # (1, n) largest magnitude in each column
+
+    @staticmethod
+    def of(matrix: Tensor) -> _SumRounding:
+        rows = torch.linalg.vector_norm(matrix, torch.inf, dim=1, keepdim=True)
+        return _SumRounding(rows=rows, columns=torch.linalg.vector_norm(matrix, torch.inf, dim=0, keepdim=True))
+
+    def rounding(self, part: slice) -> Tensor:
+        """Return the rounding in each entry of some rows."""
+        return _SUMS * torch.minimum(self.rows[part], self.columns)
+
+
+def _eps(dtypes: Iterable[torch.dtype]) -> float:
+    """Return the largest eps of the dtypes, that of float64 if there are none."""
+    return max((torch.finfo(dtype).eps for dtype in dtypes), default=torch.finfo(torch.float64).eps)
+
+
+def _parts(matrix: Tensor) -> list[slice]:
+    """Return slices of consecutive rows with about _PART entries each."""
+    rows, columns = matrix.shape
+    step = max(1, _PART // max(1, columns))
+    return [slice(start, start + step) for start in range(0, rows, step)]
+
+
+def _sample(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rows and columns of entries of the mask, at equal strides: all, or _SAMPLES to twice as many."""
+    rows, columns = mask.nonzero(as_tuple=True)
+    stride = max(1, len(rows) // _SAMPLES)
+    return rows[::stride], columns[::stride]

@@ -1,0 +1,33 @@
+"""The problem with one input at another point."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from gradverify.core.model.coordinates import flatten, unflatten
+from gradverify.core.model.problem import Problem, call
+from gradverify.core.whole.evidence import Evidence
+from gradverify.diagnosis.naming.variables import input_and_output_values
+from gradverify.errors import EvaluationError
+
+
+def problem_at(evidence: Evidence, point: Tensor) -> Problem:
+    """Return the problem with the block's input set to `point` (n,) and all other inputs unchanged."""
+    problem = evidence.backward.problem
+    all_inputs = input_and_output_values(evidence)[0].clone()
+    all_inputs[evidence.wrt.coordinates] = point
+    tensors = unflatten(all_inputs, [primal.tensor for primal in problem.primals])
+    primals = [replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True)]
+    return replace(problem, primals=tuple(primals))
+
+
+def outputs_at(evidence: Evidence, point: Tensor) -> Tensor | None:
+    """Return the block's output (m,) at the input `point` (n,), None if forward fails or returns fewer outputs."""
+    problem = problem_at(evidence, point)
+    try:
+        outputs = flatten(output.tensor for output in call(problem, [primal.tensor for primal in problem.primals]))
+    except EvaluationError:
+        return None
+    return outputs[evidence.of.coordinates].to(evidence.device).double() if len(outputs) >= evidence.of.stop else None

@@ -1,0 +1,105 @@
+"""Boundary errors: the edge of a tensor, or of each tile of it, is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from gradverify.core.model.coordinates import Block
+from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
+from gradverify.diagnosis.block.entries import BlockEntries
+from gradverify.diagnosis.block.region_search import RegionSearch, confined_to_region
+from gradverify.diagnosis.block.slices import Slices, slices_of
+from gradverify.diagnosis.block.structure import AxisMasks
+from gradverify.diagnosis.block.value_or_position import accepted_region
+from gradverify.diagnosis.naming.region import Region, chance, regions
+from gradverify.diagnosis.naming.variables import VariableKind, block_along, scalars, variables
+
+BOUNDARY_TILE = "boundary-tile"
+MAX_CHANCE = 0.34  # chance of a region above which it is not reported
+_MIN_TILE = 4  # smallest tile: smaller periods suggest a stride instead
+_EDGE_FRACTION = 3  # an edge covers at most one third of a dimension, or of all entries in flat order
+_WIDE = 4  # relevant entries per wrong slice from which a joint error points to the slice
+_WIDE_CHANCE = 0.51  # chance up to which such slices at an edge are reported: one of four
+
+
+def boundary_tile(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    """Detect errors in the first or last slices of a dimension, or of each tile of it."""
+    return confined_to_region(
+        evidence, seen, RegionSearch(cause=BOUNDARY_TILE, regions=regions_at_edges, limit=MAX_CHANCE)
+    )
+
+
+def regions_at_edges(evidence: BlockContext, group: AxisMasks) -> Iterator[Region]:
+    """Yield the edges of the tensor, or of its tiles, that hold exactly the wrong coordinates."""
+    candidates, known = variables(evidence, group.axis), scalars(evidence)
+    own = [variable for variable in candidates if variable.kind is VariableKind.OWN]
+    one_sided = (region for region in regions(own, known, group.wrong, group.relevant) if region.one_sided)
+    if accepted_region(one_sided, group.region_test) is not None:
+        return  # a branch explains them better: values sorted along a dimension make both fit
+    if any(region.level for region in regions(candidates, known, group.wrong, group.relevant)):
+        return  # so does one value that only the wrong coordinates have
+    block = block_along(evidence, group.axis)
+    for dimension in range(len(block.shape)):
+        slices = slices_of(block, dimension, group)
+        if slices is not None:
+            yield from _periodic(slices)
+            yield from _contiguous(slices)
+            yield from _all_but_edge(slices)
+    yield from _flat_tail(block, group)
+
+
+def _flat_tail(block: Block, group: AxisMasks) -> Iterator[Region]:
+    """Yield the last coordinates in flat order, which may be an incomplete tile."""
+    first, size = int(group.wrong.long().argmax()), len(group.wrong)
+    count = size - first
+    if (
+        len(block.shape) > 1
+        and _EDGE_FRACTION * count <= size
+        and torch.equal(group.wrong[first:], group.relevant[first:])
+    ):
+        probability = chance(1, int(group.relevant.sum()), int(group.wrong.sum()))
+        text = f"{block.name} is in the last {count} of {size} entries in flat order"
+        yield Region(text=text, chance=probability, anchored=False, one_sided=False)
+
+
+def _periodic(slices: Slices) -> Iterator[Region]:
+    for tile in range(_MIN_TILE, slices.size // 2 + 1):
+        for first, word in ((tile - 1, "last"), (0, "first")):
+            expected = frozenset(range(first, slices.size, tile))
+            if (
+                len(slices.wrong) > 1
+                and slices.wrong == expected & slices.relevant
+                and 2 * len(slices.wrong) >= len(expected)
+            ):
+                text = f"{slices.where}, the {word} of each tile of {tile}"
+                probability = chance(2, len(slices.relevant), len(slices.wrong))
+                yield Region(text=text, chance=probability, anchored=False, one_sided=False)
+
+
+def _contiguous(slices: Slices) -> Iterator[Region]:
+    count, size = len(slices.wrong), slices.size
+    for start, word in ((size - count, "last"), (0, "first")):
+        if _EDGE_FRACTION * count <= size and slices.wrong == frozenset(range(start, start + count)):
+            text = f"{slices.where}, the {word}{f' {count}' if count > 1 else ''} of {size}"
+            probability = chance(2, len(slices.relevant), count)
+            if slices.width >= _WIDE:
+                last_of_three = word == "last" and size > 2 * count
+                probability = (
+                    min(probability, MAX_CHANCE) if probability <= _WIDE_CHANCE or last_of_three else probability
+                )
+            yield Region(text=text, chance=probability, anchored=False, one_sided=False)
+
+
+def _all_but_edge(slices: Slices) -> Iterator[Region]:
+    """Yield all slices but the first or the last, as if a loop over a batch handled a single sample.
+
+    A relation has to hold inside (see `located`): the first step of a recurrence may be right whatever is wrong later.
+    """
+    if slices.size > 2 and len(slices.relevant) == slices.size:
+        probability = MAX_CHANCE if slices.width >= _WIDE else chance(2, slices.size, slices.size - 1)
+        for edge, word in ((0, "first"), (slices.size - 1, "last")):
+            if slices.wrong == slices.relevant - {edge}:
+                text = f"{slices.where}, all but the {word} of {slices.size}"
+                yield Region(text=text, chance=probability, anchored=False, one_sided=False)

@@ -1,0 +1,205 @@
+"""One factor on every entry: a sign, a number of summands or another constant."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from torch import Tensor
+
+from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
+from gradverify.diagnosis.block.entries import BlockEntries, Ratio, contradicts_right, explained_share, ratio_of
+from gradverify.diagnosis.causes.mean_for_sum_by_line import mean_for_sum_by_line
+from gradverify.diagnosis.naming.arguments import ScalarPower, scalar_power
+from gradverify.diagnosis.naming.constants import Constant, known_constant, number_text, short_number
+from gradverify.diagnosis.naming.wording import everywhere
+
+SIGN_FLIP, MEAN_FOR_SUM, CONSTANT_FACTOR = "sign-flip", "mean-for-sum", "constant-factor"
+_MIN_SUMMANDS = 3  # least number of summands: a factor of 2 or 1/2 may as well be a forgotten constant
+_EQUAL = 1e-6  # relative difference of numeric entries that count as equal
+_ONE_IN = 2  # at least one nonzero entry in so many has to be wrong
+_MAX_DIMENSIONS = 6  # dimensions whose products are tried
+
+
+def sign_flip(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    """Detect the opposite sign in every entry."""
+    del evidence
+    share = _share_everywhere(seen, -1.0)
+    return None if share is None else as_sign(share)
+
+
+def mean_for_sum(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    """Detect entries divided or multiplied by the number of summands of an output or of a gradient."""
+    found = common_factor(evidence, seen)
+    if found is None:
+        return mean_for_sum_by_line(evidence, seen, MEAN_FOR_SUM)
+    nonzero = ~seen.zero
+    of_output, of_gradient = _common_count(nonzero.sum(1)), _common_count(nonzero.sum(0))
+    return as_mean(evidence, found, Summands(of_output=of_output, of_gradient=of_gradient, all_equal=_are_equal(seen)))
+
+
+def constant_factor(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    """Detect one factor on every entry; with a single nonzero entry, only a known constant or an argument."""
+    found = common_factor(evidence, seen)
+    if found is None:
+        return None
+    if found.known is None and found.argument is None and int((~seen.zero).sum()) < 2:
+        return None
+    return as_constant(evidence, found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factor:
+    """A factor common to all entries of a block."""
+
+    value: float  # exact if it is a known constant
+    known: Constant | None
+    argument: ScalarPower | None  # argument or result of which it is a power
+    share: float  # of the squared error that it explains
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summands:
+    """Number of nonzero entries of each row and of each column; None if it is not the same in all of them."""
+
+    of_output: int | None
+    of_gradient: int | None
+    all_equal: bool = False  # all nonzero entries are equal, as in sums and means over windows
+
+
+def as_sign(share: float) -> Diagnosis:
+    """Return the diagnosis of a factor of -1."""
+    return Diagnosis(cause=SIGN_FLIP, explanation=f"analytic = -numeric{everywhere(share)}", share=share)
+
+
+def as_mean(site: BlockContext, found: Factor, counts: Summands) -> Diagnosis | None:
+    """Return the diagnosis of a factor that is a number of summands or its inverse; None if it is neither."""
+    value, known, share = found.value, found.known, found.share
+    if known is None or value < 0 or max(value, 1 / value) < _MIN_SUMMANDS or found.argument is not None:
+        return None  # a constant factor that names the argument is more specific
+    count = round(max(value, 1 / value))
+    if known.text not in (str(count), f"1/{count}") or count not in _possible_summands(site, value, counts):
+        return None
+    if value < 1:
+        text = f"analytic = numeric / {count}{everywhere(share)}: a mean over {count} instead of their sum"
+    else:
+        text = f"analytic = {count} × numeric{everywhere(share)}: a sum over {count} instead of their mean"
+    return Diagnosis(cause=MEAN_FOR_SUM, explanation=text, share=share)
+
+
+def as_constant(site: BlockContext, found: Factor) -> Diagnosis:
+    """Return the diagnosis of any factor."""
+    text = f"analytic = {_signed(found)} × numeric{everywhere(found.share)}{_interpretation(site, found)}"
+    return Diagnosis(cause=CONSTANT_FACTOR, explanation=text, share=found.share)
+
+
+def common_factor(evidence: Evidence, seen: BlockEntries) -> Factor | None:
+    """Return the factor common to all entries, None if there is none."""
+    if _ONE_IN * int(seen.wrong.sum()) < int((~seen.zero).sum()):
+        return None  # a factor that the tolerance hides in most entries is not confirmed there
+    found = factor_of(evidence, ratio_of(seen, seen.wrong))
+    share = None if found is None else _share_everywhere(seen, found.value)
+    return None if found is None or share is None else replace(found, share=share)
+
+
+def factor_of(site: BlockContext, ratio: Ratio | None) -> Factor | None:
+    """Return the factor of a ratio, replaced by a known constant nearby; None if the ratio is 0, 1 or not finite."""
+    if ratio is None or not math.isfinite(ratio.value) or ratio.value in (0.0, 1.0):
+        return None
+    known = known_constant(ratio.value, ratio.accuracy, _sizes(site)) or short_number(ratio.value, ratio.accuracy)
+    exact = ratio.value if known is None else math.copysign(known.value, ratio.value)
+    return Factor(value=exact, known=known, argument=scalar_power(site, exact, ratio.accuracy), share=1.0)
+
+
+def possible_sums(many: tuple[int, ...], few: tuple[int, ...], number: int | None) -> set[int]:
+    """Return the numbers of summands possible in a reduction from shape `many` to shape `few`.
+
+    These are the products of any dimensions that `many` has and `few` lacks. If `few` has further dimensions of size
+    above 1, only the measured `number` of summands is possible, and none if that is None.
+    """
+    dropped, gained = Counter(many) - Counter(few), Counter(few) - Counter(many)
+    dimensions = list(dropped.elements())[:_MAX_DIMENSIONS]
+    products = {math.prod(part) for count in range(1, len(dimensions) + 1) for part in combinations(dimensions, count)}
+    return products & {number} if any(size > 1 for size in gained) else products
+
+
+def _share_everywhere(seen: BlockEntries, factor: float) -> float | None:
+    """Return the share of the error that a factor explains; None if not enough, or if a right entry contradicts it."""
+    predicted = factor * seen.numeric
+    share = explained_share(seen, predicted, abs(factor))
+    return None if share is None or contradicts_right(seen, predicted, abs(factor)) else share
+
+
+def _sizes(site: BlockContext) -> set[int]:
+    """Return the products of any dimensions of the output, or of the input."""
+    shapes = (site.of.shape, site.wrt.shape)
+    return {
+        math.prod(part)
+        for shape in shapes
+        for count in range(1, len(shape) + 1)
+        for part in combinations(shape[:_MAX_DIMENSIONS], count)
+    }
+
+
+def _possible_summands(site: BlockContext, value: float, counts: Summands) -> set[int]:
+    """Return the possible numbers of summands: of an output, and of a gradient if the factor divides."""
+    shape = site.of.shape
+    possible = possible_sums(site.wrt.shape, shape, counts.of_output)
+    if counts.all_equal and counts.of_output is not None:
+        possible |= {counts.of_output}
+    for block in site.inputs:
+        if block != site.wrt:
+            possible |= possible_sums(block.shape, shape, None)
+    if value > 1:
+        return possible
+    if counts.of_output == 1 and counts.of_gradient is not None:
+        possible = possible | {counts.of_gradient}  # outputs that are copies of one input
+    return possible | possible_sums(shape, site.wrt.shape, counts.of_gradient)
+
+
+def _are_equal(seen: BlockEntries) -> bool:
+    entries = seen.numeric[~seen.zero]
+    return bool(((entries - entries[0]).abs() <= _EQUAL * entries[0].abs()).all())
+
+
+def _common_count(counts: Tensor) -> int | None:
+    """Return the count common to all nonzero counts (k,); None if there is none."""
+    occurring = counts[counts > 0]
+    return int(occurring[0]) if len(occurring) and bool((occurring == occurring[0]).all()) else None
+
+
+def _signed(found: Factor) -> str:
+    if found.known is None:
+        return number_text(found.value)
+    return f"-{found.known.text}" if found.value < 0 else found.known.text
+
+
+def _interpretation(site: BlockContext, found: Factor) -> str:
+    known, value, size_text = found.known, found.value, _size_text(site, found)
+    if found.argument is not None:
+        source, predicate = found.argument, "is missing" if abs(value) < 1 else "too many"
+        if source.negative:
+            return f", which is {source.power_text} ({source.name} is {number_text(source.value)})"
+        size_note = f", as is {size_text}" if size_text and source.value >= _MIN_SUMMANDS else ""
+        return (
+            f": a factor of {source.missing_text} {predicate} ({source.name} is {number_text(source.value)}{size_note})"
+        )
+    if known is None or value < 0 or known.is_decimal:
+        return ""
+    text = (
+        f": a factor of {known.reciprocal} is missing" if known.reciprocal else f": a factor of {known.text} too many"
+    )
+    return f"{text} ({size_text})" if size_text else text
+
+
+def _size_text(site: BlockContext, found: Factor) -> str:
+    """Return "the size of a dimension of x" if the factor or its inverse is one, else ""."""
+    known, value = found.known, found.value
+    if known is None or value < 0:
+        return ""
+    count = round(max(value, 1 / value))
+    is_size = count >= _MIN_SUMMANDS and str(count) in (known.text, known.reciprocal)
+    names = [block.name for block in (site.wrt, site.of) if is_size and count in block.shape]
+    return f"the size of a dimension of {names[0]}" if names else ""

@@ -1,0 +1,74 @@
+"""One factor on all entries of some slices of a tensor; the other slices are right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import torch
+
+from gradverify.core.model.coordinates import total
+from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.block.entries import BlockEntries, contradicts_right, explained_share, has_factor, ratio_of
+from gradverify.diagnosis.block.relation import factor_in_words
+from gradverify.diagnosis.block.slices import Slices, is_every_nth, slices_of
+from gradverify.diagnosis.block.structure import AxisMasks, axis_masks, broadcast_along, is_elementwise
+from gradverify.diagnosis.causes.constant_factor import CONSTANT_FACTOR, SIGN_FLIP
+from gradverify.diagnosis.naming.region import chance
+from gradverify.diagnosis.naming.variables import Axis, block_along
+from gradverify.diagnosis.naming.wording import differ_text, share_text
+
+_MAX_CHANCE = 0.1  # probability of equally regular random slices above which nothing is reported
+_MIN_WRONG = 3  # wrong entries with the same factor
+
+
+def factor_by_slice(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    """Detect one factor on some slices that are consecutive, equally spaced, or at both ends of a dimension."""
+    if int(seen.wrong.sum()) < _MIN_WRONG:
+        return None
+    ratio = ratio_of(seen, seen.wrong)
+    if ratio is None or ratio.value == 0 or not has_factor(seen, seen.wrong, factor_in_words(ratio)[0]):
+        return None
+    factor, words = factor_in_words(ratio)
+    for axis in (Axis.INPUT,) if is_elementwise(evidence, seen) else (Axis.INPUT, Axis.OUTPUT):
+        coordinates = axis_masks(seen, axis)
+        location = _regular_slices(evidence, coordinates)
+        if location is None:
+            continue
+        inside = broadcast_along(axis, coordinates.wrong)
+        predicted = torch.where(inside, factor * seen.numeric, seen.numeric)
+        share = explained_share(seen, predicted, abs(factor))
+        if share is not None and not contradicts_right(seen, predicted, abs(factor)):
+            noun = "elements" if axis is Axis.INPUT else "outputs"
+            count = differ_text(int(coordinates.wrong.sum()), total(block_along(evidence, axis).shape), noun)
+            text = f"{count}; analytic = {words} where {location}{share_text(share)}"
+            return Diagnosis(cause=SIGN_FLIP if factor == -1.0 else CONSTANT_FACTOR, explanation=text, share=share)
+    return None
+
+
+def _regular_slices(evidence: Evidence, coordinates: AxisMasks) -> str | None:
+    """Return a description of the wrong slices; None if they are not regular, or may be so by chance."""
+    block = block_along(evidence, coordinates.axis)
+    wrong, relevant = int(coordinates.wrong.sum()), int(coordinates.relevant.sum())
+    if wrong == relevant:
+        return None
+    for dimension in range(len(block.shape)):
+        slices = slices_of(block, dimension, coordinates)
+        for placements, text in _descriptions(slices) if slices is not None else ():
+            if chance(placements * len(block.shape), relevant, wrong) <= _MAX_CHANCE:
+                return text
+    return None
+
+
+def _descriptions(slices: Slices) -> Iterator[tuple[int, str]]:
+    """Yield descriptions of the wrong slices, each with the number of placements that fit the same description."""
+    wrong, size = sorted(slices.wrong), slices.size
+    count, all_relevant = len(wrong), len(slices.relevant) == size  # slices of zeros could complete a pattern by chance
+    if all_relevant and wrong == list(range(wrong[0], wrong[0] + count)):
+        yield size - count + 1, slices.where
+    right = [place for place in range(size) if place not in slices.wrong]
+    if all_relevant and right[0] > 0 and right[-1] < size - 1 and right == list(range(right[0], right[0] + len(right))):
+        yield count - 1, f"{slices.where}, at both ends"
+    step = min((after - before for before, after in pairwise(wrong)), default=1)
+    if count > 2 and step > 1 and is_every_nth(slices, step):
+        yield size, f"{slices.where}, one of each {step}"

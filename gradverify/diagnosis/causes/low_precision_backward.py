@@ -1,0 +1,57 @@
+"""Low precision in backward: all returned numbers are exactly representable in a narrower dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from gradverify.core.backward.vjps import Backward, row
+from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
+from gradverify.diagnosis.block.entries import BlockEntries
+from gradverify.diagnosis.naming.wording import rounded_up
+from gradverify.errors import EvaluationError
+
+LOW_PRECISION = "low-precision-backward"
+_DTYPES = (torch.bfloat16, torch.float16, torch.float32)  # coarsest first
+_COTANGENTS = 4  # random, of 32 bits each: even a Jacobian of zeros and ones returns numbers that narrow dtypes round
+_MIN_NUMBERS = 6  # distinct numbers required: one float16 number in eight is a bfloat16 number by chance
+_MAX_ROUNDINGS = 256  # times eps of the narrower dtype: a larger error has another cause
+_MAX_ERROR = 0.1  # relative error: a larger one has another cause, whatever the dtype
+
+
+def low_precision_backward(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    """Detect vjps that are exact in a narrower dtype, with an error of the size of its rounding."""
+    generator = torch.Generator().manual_seed(0)
+    output_mask = torch.zeros(max(block.stop for block in evidence.outputs), dtype=torch.float64)
+    output_mask[evidence.of.coordinates] = 1.0
+    try:
+        vjps = [row(evidence.backward, random_magnitudes(output_mask, generator)) for _ in range(_COTANGENTS)]
+    except EvaluationError:
+        return None
+    error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
+    norm = torch.linalg.vector_norm(seen.numeric)
+    return in_lower_precision(evidence, torch.stack(vjps), float(torch.linalg.vector_norm(error) / norm))
+
+
+def in_lower_precision(site: BlockContext, answers: Tensor, error: float) -> Diagnosis | None:
+    """Return the diagnosis of vjps (K, n) that a narrower dtype holds exactly, or None; `error` is relative."""
+    numbers = torch.unique(answers[:, site.wrt.coordinates].abs())
+    numbers = numbers[numbers > 0]
+    for dtype in _narrower(site.backward):
+        name, eps = str(dtype).removeprefix("torch."), torch.finfo(dtype).eps
+        exact = len(numbers) >= _MIN_NUMBERS and torch.equal(numbers.to(dtype).to(numbers.dtype), numbers)
+        if exact and error <= min(_MAX_ERROR, _MAX_ROUNDINGS * eps):
+            text = f"all {len(numbers)} different numbers that backward returned to random cotangents are exactly"
+            text += f" {name} numbers, and the error is {rounded_up(error)} of the derivative: backward computes in"
+            return Diagnosis(cause=LOW_PRECISION, explanation=f"{text} {name}, or rounds to it", share=1.0)
+    return None
+
+
+def _narrower(backward: Backward) -> Iterable[torch.dtype]:
+    """Return the dtypes with a larger eps than all inputs and outputs, coarsest first."""
+    tensors = [primal.tensor for primal in backward.problem.primals] + [each.tensor for each in backward.tape.outputs]
+    eps = max(torch.finfo(tensor.dtype).eps for tensor in tensors if tensor.is_floating_point() or tensor.is_complex())
+    return (dtype for dtype in _DTYPES if torch.finfo(dtype).eps > eps)

@@ -1,0 +1,98 @@
+"""Missing cotangent: backward returns a value, or adds a term, that does not depend on the cotangent."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradverify.core.backward.batched_vjp import row_cotangent
+from gradverify.core.backward.vjps import row
+from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
+from gradverify.diagnosis.block.entries import BlockEntries, explained_share
+from gradverify.diagnosis.naming.constants import number_text
+from gradverify.diagnosis.naming.described import elements_text, region_text
+from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.wording import share_text
+from gradverify.errors import EvaluationError
+
+MISSING_COTANGENT = "missing-cotangent"
+_SAME = 1e-9  # relative spread of entries that count as one constant
+_CLOSE = 1e-3  # times an entry's error: residual that a pattern may leave
+_CAP = 0.1  # times an entry's error: upper limit of the slack for measurement and rounding
+
+
+def missing_cotangent(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    """Detect a nonzero vjp of a zero cotangent that explains the error."""
+    constant = vjp_of_zero(evidence)
+    if constant is None:
+        return None
+    nonzero, added = constant != 0, constant / row_cotangent(evidence.backward)
+    replaced = torch.where(nonzero, added, seen.numeric)
+    for predicted, form in ((replaced, REPLACED), (seen.numeric + added, ADDED)):
+        share = explained_share(seen, predicted)
+        if share is not None:
+            return as_missing_cotangent(evidence, constant, f"{form}{_scale_note(evidence)}", share)
+    return _in_one_term(seen, added)
+
+
+def has_constant_part(evidence: Evidence, seen: BlockEntries) -> bool:
+    """True if part of the error of a wrong entry does not depend on the cotangent.
+
+    Such a block is not linear in the cotangent, so no other cause is looked for.
+    """
+    constant = vjp_of_zero(evidence)
+    if constant is None:
+        return False
+    error = (seen.claimed - seen.numeric).abs()
+    return bool(((constant / row_cotangent(evidence.backward)).abs() > _CLOSE * error)[seen.wrong].any())
+
+
+def _in_one_term(seen: BlockEntries, added: Tensor) -> Diagnosis | None:
+    """Detect an error equal to the constant in every wrong entry, even if the tolerance hides it in the others."""
+    error, expected = (seen.claimed - seen.numeric)[seen.wrong], added.expand_as(seen.wrong)[seen.wrong]
+    slack = torch.minimum(seen.slack[seen.wrong], _CAP * error.abs()) + _CLOSE * error.abs()
+    if bool(((error - expected).abs() > slack).any()):
+        return None
+    text = "analytic = numeric + what a cotangent of zeros is answered with, in every wrong entry"
+    text = f"{text}: a term does not depend on the cotangent"
+    return Diagnosis(cause=MISSING_COTANGENT, explanation=text, share=1.0)
+
+
+def _scale_note(evidence: Evidence) -> str:
+    """Return a note on the scale of the constant; "" if rows are computed with a cotangent of 1."""
+    cotangent = row_cotangent(evidence.backward)
+    if cotangent == 1.0:
+        return ""
+    return f" (asked with a cotangent of {cotangent:g}, it counts {1 / cotangent:g} times as much)"
+
+
+REPLACED = "analytic = {} whatever the cotangent is"
+ADDED = "analytic = numeric × cotangent + {}, and that second term stays when the cotangent is zero"
+
+
+def vjp_of_zero(site: BlockContext) -> Tensor | None:
+    """Return the vjp of a zero cotangent by this input, (n,); None if it is zero, as it should be, or not finite."""
+    size = max(block.stop for block in site.outputs)
+    try:
+        vjp = row(site.backward, torch.zeros(size, dtype=torch.float64))
+    except EvaluationError:
+        return None
+    constant = vjp[site.wrt.coordinates].to(site.device)
+    usable = bool((constant != 0).any()) and bool(torch.isfinite(constant).all())
+    return constant if usable else None
+
+
+def as_missing_cotangent(site: BlockContext, constant: Tensor, form: str, share: float) -> Diagnosis:
+    """Return the diagnosis of a constant (n,) that replaces the gradient or is added to it, as `form` says."""
+    nonzero = constant != 0
+    relevant = torch.ones_like(nonzero)
+    region, names = (describe(site, Axis.INPUT, nonzero, relevant) for describe in (region_text, elements_text))
+    location = f", where {region}" if region else f", at {names}" if names else ""
+    text = form.format(_constant_text(constant[nonzero])) + location
+    return Diagnosis(cause=MISSING_COTANGENT, explanation=text + share_text(share), share=share)
+
+
+def _constant_text(values: Tensor) -> str:
+    first = float(values[0])
+    same = bool(((values - first).abs() <= _SAME * abs(first)).all())
+    return number_text(first) if same else "a constant"

@@ -1,0 +1,182 @@
+"""Missing factor: every entry is multiplied or divided by a function of a tensor's value at its position."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+import torch
+from torch import Tensor
+
+from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.block.entries import BlockEntries, explained_share
+from gradverify.diagnosis.block.ratios import SAME, Ratios, ratios
+from gradverify.diagnosis.block.structure import is_elementwise
+from gradverify.diagnosis.block.tensors_along_axis import AxisTensor, differences, tensors_along
+from gradverify.diagnosis.naming.constants import known_constant
+from gradverify.diagnosis.naming.elementary_functions import (
+    ELEMENTARY_FUNCTIONS,
+    OF_DIFFERENCES,
+    ElementaryFunction,
+    function_text,
+    without_brackets,
+)
+from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.wording import everywhere
+
+MISSING_FACTOR = "missing-factor"
+_MAX_CHANCE = 1e-9  # probability of an equally good agreement by chance above which nothing is reported
+_MIN_DISTINCT = 3  # distinct values of a factor: two could be the constants of two regions
+_MAX_TENSORS = 5  # per axis, whose pairwise quotients are tried
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A candidate factor on every entry, with its wording."""
+
+    factor: Tensor  # broadcasts to (m, n)
+    times: str  # format string of the product: "{} / y"
+    interpretation: str
+    signed: bool = False  # its negative is a candidate too, so only a positive constant counts
+
+
+def missing_factor(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    """Detect claims that are numeric times, or over, an elementary function of an input, output or argument."""
+    return _first_match(evidence, seen, _single_tensor_multiples)
+
+
+def mistaken_factor(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    """Detect claims that are numeric times the quotient of two tensors, as if one were used for the other."""
+    return _first_match(evidence, seen, _quotient_multiples)
+
+
+def _first_match(
+    evidence: Evidence, seen: BlockEntries, multiples: Callable[[Evidence, BlockEntries], Iterator[_Candidate]]
+) -> Diagnosis | None:
+    sample = ratios(seen)
+    if not _varies_enough(sample, sample.values):
+        return None
+    for multiple in multiples(evidence, seen):
+        constant = _common_constant(sample, multiple.factor.expand_as(seen.numeric)[sample.rows, sample.columns])
+        if constant is not None:
+            found = _diagnosis(seen, multiple, constant)
+            if found is not None and (constant[0] > 0 or not multiple.signed):
+                return found
+    return None
+
+
+def _common_constant(sample: Ratios, factor: Tensor) -> tuple[float, str] | None:
+    """Return the known constant c with ratio = c·factor in all samples, and its text; None if there is none."""
+    if not bool(torch.isfinite(factor).all()) or not bool((factor != 0).all()) or not _varies_enough(sample, factor):
+        return None
+    quotient = sample.values / factor
+    median = float(quotient.median())
+    if median == 0 or bool(((quotient - median).abs() > 2 * sample.tolerance * abs(median)).any()):
+        return None
+    accuracy = float(sample.tolerance.median())
+    sign = "-" if median < 0 else ""
+    if abs(abs(median) - 1.0) <= accuracy:
+        return math.copysign(1.0, median), sign
+    known = known_constant(median, accuracy, ())
+    return None if known is None else (math.copysign(known.value, median), f"{sign}{known.text} × ")
+
+
+def _varies_enough(sample: Ratios, factor: Tensor) -> bool:
+    """True if the factor (k,) has enough distinct values that agreement by chance is improbable."""
+    if not len(factor):
+        return False
+    ordered = factor.sort().values
+    tolerance = float(sample.tolerance.median())
+    distinct = ordered.diff() > 10 * tolerance * torch.maximum(ordered[1:].abs(), ordered[:-1].abs())
+    count = 1 + int(distinct.sum())
+    return count >= _MIN_DISTINCT and (count - 1) * math.log(tolerance) <= math.log(_MAX_CHANCE)
+
+
+def _diagnosis(seen: BlockEntries, multiple: _Candidate, constant: tuple[float, str]) -> Diagnosis | None:
+    factor = (constant[0] * multiple.factor).expand_as(seen.numeric)
+    undefined = ~torch.isfinite(factor)
+    if bool((undefined & ~seen.zero).any()):
+        return None
+    predicted = torch.where(undefined, seen.claimed, seen.numeric * factor)
+    share = explained_share(seen, predicted, float(factor[~undefined].abs().max()))
+    if share is None:
+        return None
+    text = f"analytic = {constant[1]}{multiple.times.format('numeric')}{everywhere(share)}"
+    return Diagnosis(cause=MISSING_FACTOR, explanation=f"{text}{multiple.interpretation}", share=share)
+
+
+def _single_tensor_multiples(evidence: Evidence, seen: BlockEntries) -> Iterator[_Candidate]:
+    """Yield elementary functions of each tensor, then of the difference of two."""
+    tensors, ambiguous = _tensors(evidence, seen), _is_position_ambiguous(evidence, seen)
+    for form in ELEMENTARY_FUNCTIONS:
+        for tensor in tensors:
+            yield from _both_ways(form, tensor, _location(evidence, tensor, ambiguous))
+    for tensor in differences(tensors):
+        for form in OF_DIFFERENCES:
+            for multiple in _both_ways(form, tensor, _location(evidence, tensor, ambiguous)):
+                yield replace(multiple, signed=True)
+
+
+def _quotient_multiples(evidence: Evidence, seen: BlockEntries) -> Iterator[_Candidate]:
+    """Yield the quotients of two tensors along the same axis."""
+    tensors, ambiguous = _tensors(evidence, seen), _is_position_ambiguous(evidence, seen)
+    for axis in (Axis.INPUT, Axis.OUTPUT):
+        on_axis = [tensor for tensor in tensors if tensor.axis is axis][:_MAX_TENSORS]
+        for first, second in permutations(on_axis, 2):
+            others = [tensor for tensor in on_axis if tensor is not first and tensor is not second]
+            quotient = f"{first.name} / {second.name}"
+            interpretation = f": a factor of {quotient} too many"
+            if _is_product_with(seen, first, others):
+                interpretation = (
+                    f", as where {first.name} stands for {second.name}{_location(evidence, second, ambiguous)}"
+                )
+            yield _Candidate(
+                factor=first.broadcast / second.broadcast, times=f"{{}} × {quotient}", interpretation=interpretation
+            )
+
+
+def _is_product_with(seen: BlockEntries, first: AxisTensor, others: Sequence[AxisTensor]) -> bool:
+    """True if the claims are a constant times `first`, or times `first` and one other tensor.
+
+    Otherwise the remaining factor may be a function of `first` too, and the tensor that it replaces is unknown.
+    """
+    quotient = seen.claimed / first.broadcast
+    return any(
+        _are_equal(rest[seen.sampled_wrong]) for rest in (quotient, *(quotient / other.broadcast for other in others))
+    )
+
+
+def _are_equal(values: Tensor) -> bool:
+    median = values.median()
+    return bool(((values - median).abs() <= SAME * median.abs()).all())
+
+
+def _tensors(evidence: Evidence, seen: BlockEntries) -> list[AxisTensor]:
+    """Return the tensors that fit along the inputs, and along the outputs unless the function is elementwise."""
+    axes = (Axis.INPUT,) if is_elementwise(evidence, seen) else (Axis.INPUT, Axis.OUTPUT)
+    return [tensor for axis in axes for tensor in tensors_along(evidence, axis)]
+
+
+def _is_position_ambiguous(evidence: Evidence, seen: BlockEntries) -> bool:
+    """True if a position may mean that of the input or of the output: equal shapes, but not elementwise."""
+    return not is_elementwise(evidence, seen) and evidence.of.shape == evidence.wrt.shape
+
+
+def _both_ways(form: ElementaryFunction, tensor: AxisTensor, location: str) -> Iterator[_Candidate]:
+    """Yield the reciprocal (a missing factor) and the function itself (a factor too many)."""
+    name, factor = function_text(form, tensor.name), form.function(tensor.broadcast)
+    description = f"{without_brackets(name)}{location}"
+    yield _Candidate(
+        factor=1 / factor, times=f"{{}} / {name}", interpretation=f": a factor of {description} is missing"
+    )
+    yield _Candidate(factor=factor, times=f"{name} × {{}}", interpretation=f": a factor of {description} too many")
+
+
+def _location(evidence: Evidence, tensor: AxisTensor, ambiguous: bool) -> str:
+    """Return the position at which a factor is taken, "" if it is unambiguous."""
+    block = evidence.wrt if tensor.axis is Axis.INPUT else evidence.of
+    if tensor.where:
+        return f"{tensor.where} of {block.name}"
+    return f" at the same place of {block.name}" if ambiguous and tensor.name != block.name else ""

@@ -1,0 +1,123 @@
+"""Missing mask: the gradient is nonzero where the derivative is zero."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from gradverify.core.estimate.samples import BAR_FACTOR
+from gradverify.core.model.coordinates import total
+from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.block.entries import BlockEntries, explained_share, ratio_of
+from gradverify.diagnosis.block.relation import factor_in_words, multiple_of_cotangent, share_inside
+from gradverify.diagnosis.block.structure import broadcast_along, is_elementwise
+from gradverify.diagnosis.block.value_or_position import accepted_region
+from gradverify.diagnosis.naming.described import ChooseRegion, elements_text, region_text
+from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.wording import differ_text, share_text
+
+MISSING_MASK = "missing-mask"
+_BARS = 2.0  # error bars within which a derivative counts as zero
+_ZERO = 1e-9  # times the largest derivative: smaller ones count as zero
+_MIN_ENTRIES = 2  # entries where the mask is missing, or entries with the same factor
+
+
+def missing_mask(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    """Detect nonzero claims for inputs or outputs whose derivative is zero at this point."""
+    if bool((seen.wrong & ~seen.zero & (seen.claimed == 0)).any()) or not bool((seen.wrong & seen.zero).any()):
+        return None
+    if bool((seen.wrong & seen.zero & (seen.numeric.abs() > _BARS / BAR_FACTOR * seen.slack)).any()):
+        return None  # small, but larger than its error bars
+    return _of_inputs(evidence, seen) or _of_outputs(evidence, seen) or _divided(seen) or _scaled(evidence, seen)
+
+
+def _of_inputs(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    zero_columns = seen.zero.all(0)
+    wrong = seen.wrong.any(0) & zero_columns
+    share = share_inside(seen, broadcast_along(Axis.INPUT, wrong)) if bool(wrong.any()) else None
+    if share is None:
+        return None
+    relevant = ~seen.left_out.all(0)
+    region = region_text(evidence, Axis.INPUT, wrong, relevant, _region_chooser(seen, Axis.INPUT, wrong))
+    multiple = multiple_of_cotangent(evidence, seen, wrong)
+    if not (region or torch.equal(zero_columns, wrong)) or (bool(zero_columns.all()) and multiple is None):
+        return None
+    if int(seen.wrong.sum()) < 2 and not is_elementwise(evidence, seen):
+        return None  # a single wrong entry suggests a mask only in an elementwise function
+    count = differ_text(int(wrong.sum()), total(evidence.wrt.shape), "elements")
+    region = region or elements_text(evidence, Axis.INPUT, wrong, relevant)
+    text = (
+        f"{count}; analytic {f'= {multiple}' if multiple else '≠ 0'} where numeric = 0{_at(region)}{share_text(share)}"
+    )
+    return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
+
+
+def _of_outputs(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    zero_rows = seen.zero.all(1)
+    wrong = seen.wrong.any(1) & zero_rows
+    share = share_inside(seen, broadcast_along(Axis.OUTPUT, wrong)) if bool(wrong.any()) else None
+    if share is None or bool(zero_rows.all()):
+        return None
+    region = region_text(evidence, Axis.OUTPUT, wrong, ~seen.left_out.all(1), _region_chooser(seen, Axis.OUTPUT, wrong))
+    all_claimed = bool((seen.claimed != 0).any(1)[zero_rows].all())
+    if not all_claimed or int(seen.wrong.sum()) < 2:
+        return None
+    count = differ_text(int(wrong.sum()), total(evidence.of.shape), "outputs")
+    region = region or elements_text(evidence, Axis.OUTPUT, wrong, ~seen.left_out.all(1))
+    text = f"{count}; analytic ≠ 0 where numeric = 0{_at(region)}{share_text(share)}"
+    return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
+
+
+def _divided(seen: BlockEntries) -> Diagnosis | None:
+    """Detect gradients divided equally among several inputs, for example among all candidates of a maximum."""
+    nonzero = seen.claimed != 0
+    masked, count = int((nonzero & seen.zero).sum()), nonzero.sum(1, keepdim=True)
+    if masked < _MIN_ENTRIES:
+        return None
+    equal_share = seen.numeric.sum(1, keepdim=True) / count.clamp(min=1)
+    share = explained_share(seen, torch.where(nonzero, equal_share, 0.0))
+    if share is None:
+        return None
+    counts = torch.unique(count[count > 0]).tolist()
+    among = f"all {counts[0]}" if len(counts) == 1 else "all"
+    text = f"numeric = 0 in {masked} of {int(nonzero.sum())} entries where analytic ≠ 0: the gradient of each output is"
+    text += f" divided among {among} of its inputs, also those that it does not depend on{share_text(share)}"
+    return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
+
+
+def _scaled(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    """Detect gradients for all inputs with a zero derivative, and one factor on the gradients of all others."""
+    zero_columns = seen.zero.all(0)
+    nonzero = broadcast_along(Axis.INPUT, ~zero_columns).expand_as(seen.wrong) & ~seen.zero
+    all_wrong = bool(zero_columns.any()) and bool(seen.wrong.any(0)[zero_columns].all())
+    ratio = ratio_of(seen, nonzero) if all_wrong and int(nonzero.sum()) >= _MIN_ENTRIES else None
+    if ratio is None:
+        return None
+    factor, words = factor_in_words(ratio)
+    share = explained_share(
+        seen, torch.where(broadcast_along(Axis.INPUT, zero_columns), seen.claimed, factor * seen.numeric), abs(factor)
+    )
+    if share is None:
+        return None
+    multiple, count = multiple_of_cotangent(evidence, seen, zero_columns), int(zero_columns.sum())
+    choose = partial(accepted_region, follows=partial(seen.region_test, Axis.INPUT, zero_columns, marks=_is_unmasked))
+    region = region_text(evidence, Axis.INPUT, zero_columns, ~seen.left_out.all(0), choose)
+    text = f"analytic {f'= {multiple}' if multiple else '≠ 0'} in {count} of {total(evidence.wrt.shape)} elements where"
+    text += f" numeric = 0{_at(region)}, and analytic = {words} elsewhere{share_text(share)}"
+    return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
+
+
+def _is_unmasked(claimed: Tensor, numeric: Tensor) -> Tensor:
+    """True where the claim is nonzero and the derivative is zero, (m, n)."""
+    return (claimed != 0) & (numeric.abs() <= _ZERO * numeric.abs().max())
+
+
+def _region_chooser(seen: BlockEntries, axis: Axis, wrong: Tensor) -> ChooseRegion:
+    """Return a function that picks the region which holds for `wrong` (k,) after the values changed places too."""
+    return partial(accepted_region, follows=partial(seen.region_test, axis, wrong))
+
+
+def _at(region: str) -> str:
+    return f", at {region}" if region else ""

@@ -1,0 +1,85 @@
+"""Straight-through estimator: a nonzero gradient of a piecewise constant function (rounding, sign, threshold).
+
+The derivative of such a function is zero almost everywhere, so its backward usually returns something else on purpose.
+A spec declares that with `surrogate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.block.entries import BlockEntries
+from gradverify.diagnosis.block.relation import multiple_of_cotangent
+from gradverify.diagnosis.block.shifted_problem import outputs_at
+from gradverify.diagnosis.naming.variables import input_and_output_values
+from gradverify.diagnosis.naming.wording import differ_text
+
+STRAIGHT_THROUGH = "straight-through"
+_DISTANCES, _REPEATS = (0.3, 1.0, 3.0), 4  # random places: distances relative to the input, and samples of each
+_INTERPOLATIONS = 16  # random places between two entries of the point, or between an entry and zero
+_STEP = 2.0**-30  # relative step at each place
+_MAX_CHANGED = 0.02  # share of the outputs that may change in such a step: a jump may lie within it
+_MIN_DIFFERING = 0.3  # share of the wrong outputs that have to differ between places
+
+
+def straight_through(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    """Detect a nonzero gradient of outputs that are piecewise constant: zero derivative, here and at other points.
+
+    A piecewise linear function, such as a relu, does not qualify: its outputs change in small steps elsewhere.
+    """
+    wrong = seen.wrong.any(1)
+    if evidence.backward.problem.order > 1 or not bool(seen.zero.all()) or not _is_piecewise_constant(evidence, wrong):
+        return None
+    multiple = multiple_of_cotangent(evidence, seen, seen.wrong.any(0))
+    count = differ_text(int(wrong.sum()), len(wrong), "elements")
+    text = (
+        f"{count}; {evidence.of.name} moves in jumps only, analytic {f'= {multiple}' if multiple else '≠ 0'}: "
+        "a straight-through estimator; where it is meant, `surrogate` names the function that backward is for"
+    )
+    return Diagnosis(cause=STRAIGHT_THROUGH, explanation=text, share=1.0)
+
+
+def _is_piecewise_constant(evidence: Evidence, wrong: Tensor) -> bool:
+    """True if the outputs are constant over small steps at random places, and differ between these places."""
+    generator = torch.Generator().manual_seed(0)
+    point = input_and_output_values(evidence)[0][evidence.wrt.coordinates].to(torch.float64)
+    size = point.abs().nan_to_num(0.0, 0.0, 0.0)
+    length = torch.where(size > 0, size, 1.0).clamp(min=float(size.max()) or 1.0)
+    nearby = [
+        point + distance * random_magnitudes(length, generator) for distance, _ in product(_DISTANCES, range(_REPEATS))
+    ]
+    samples = _sampled(evidence, nearby, _STEP * length, generator)
+    if len(samples) < len(nearby):  # some places are outside the domain, for example of a probability
+        interpolated = [_interpolated(point, number % 2, generator) for number in range(_INTERPOLATIONS)]
+        samples += _sampled(evidence, interpolated, _STEP * length, generator)
+    if len(samples) < _REPEATS:
+        return False
+    values, changed = (torch.stack(each) for each in zip(*samples, strict=True))
+    differs = (values != values[0]).any(dim=0) & wrong
+    is_constant = int(changed.sum()) <= _MAX_CHANGED * changed.numel()
+    return is_constant and int(differs.sum()) >= _MIN_DIFFERING * int(wrong.sum())
+
+
+def _sampled(
+    evidence: Evidence, places: Sequence[Tensor], step: Tensor, generator: torch.Generator
+) -> list[tuple[Tensor, Tensor]]:
+    """Return, for each place inside the domain, the outputs (m,) and a mask of those that a small step changes."""
+    found = []
+    for place in places:
+        outputs, stepped = (outputs_at(evidence, at) for at in (place, place + random_magnitudes(step, generator)))
+        if outputs is not None and stepped is not None:
+            found.append((outputs, outputs != stepped))
+    return found
+
+
+def _interpolated(point: Tensor, towards_zero: int, generator: torch.Generator) -> Tensor:
+    """Return a random place between pairs of the point's entries, or between each and zero: likely in the domain."""
+    share = torch.rand(point.shape, generator=generator, dtype=point.dtype).to(point.device)
+    other = point[torch.randperm(len(point), generator=generator).to(point.device)]
+    return point * share if towards_zero else torch.lerp(point, other, share)

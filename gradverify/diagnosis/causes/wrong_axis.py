@@ -1,0 +1,109 @@
+"""Backward sums along a different dimension than forward, or along an additional one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.block.entries import BlockEntries
+from gradverify.diagnosis.causes.missing_term import rank_of
+
+WRONG_AXIS = "wrong-axis"
+_FILLED = 0.5  # of the entries allowed by the matched dimensions have to be nonzero; a triangle fills half of them
+_LINES_PER_SUM = 3  # rows or columns per unit of rank: a sum has to spread over several
+_MAX_SIZE = 256  # rows and columns of a matrix whose rank is computed
+_MIN_ODDS = 100  # to one: least odds against equal indices in all entries by chance
+_MAX_COUNTED = 8  # entries that count for these odds, at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Matched:
+    """Pairs of input and output dimensions whose indices are equal in every nonzero entry."""
+
+    of_input: dict[int, int]  # dimension of the input -> dimension of the output
+
+    @property
+    def dimensions(self) -> set[int]:
+        """The matched dimensions of the input."""
+        return set(self.of_input)
+
+
+def wrong_axis(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+    """Detect claimed entries that match other dimensions of input and output than the numeric entries do."""
+    numeric, claimed = _matched(evidence, ~seen.zero), _matched(evidence, (seen.claimed != 0) & ~seen.left_out)
+    if numeric is None or claimed is None or numeric == claimed:
+        return None
+    extra, lost = numeric.dimensions - claimed.dimensions, claimed.dimensions - numeric.dimensions
+    name = evidence.wrt.name
+    if not extra:
+        return None  # missing entries are reported by other causes
+    if lost:
+        text = f"elements go together along {_named(lost)} of {name}, and backward sums along {_named(extra)}"
+    elif _is_low_rank_across(evidence, seen, numeric, claimed):
+        text = f"backward sums along {_named(extra)} of {name} too, where every place has outputs of its own"
+    else:
+        return None
+    return Diagnosis(cause=WRONG_AXIS, explanation=text, share=1.0)
+
+
+def _matched(evidence: Evidence, entries: Tensor) -> _Matched | None:
+    """Return the dimensions matched by the entries (m, n) bool; None if they do not describe where the entries are."""
+    rows, columns = entries.nonzero(as_tuple=True)
+    if not len(rows):
+        return None
+    of, wrt = evidence.of.shape, evidence.wrt.shape
+    outputs, inputs = (
+        torch.unravel_index(flat, shape) if shape else () for flat, shape in ((rows, of), (columns, wrt))
+    )
+    matched: dict[int, int] = {}
+    capacity = int(entries.any(1).sum()) * int(entries.any(0).sum())
+    for in_dim, in_size in enumerate(wrt):
+        for out_dim, out_size in enumerate(of):
+            if (
+                in_size != out_size
+                or in_size ** min(len(rows), _MAX_COUNTED) < _MIN_ODDS
+                or out_dim in matched.values()
+            ):
+                continue
+            if torch.equal(inputs[in_dim], outputs[out_dim]):
+                matched[in_dim] = out_dim
+                capacity //= in_size
+                break
+    return _Matched(of_input=matched) if len(rows) >= _FILLED * capacity else None
+
+
+def _is_low_rank_across(evidence: Evidence, seen: BlockEntries, numeric: _Matched, claimed: _Matched) -> bool:
+    """True if the claimed entries between independent elements have low rank, and the error is of rank above one.
+
+    The entries examined are those of outputs with index 0 along all dimensions matched in `numeric`, by inputs with
+    index 0 along the dimensions that `claimed` matches too, and another index along one that it does not.
+    """
+    output_count, input_count = seen.claimed.shape
+    outputs = torch.unravel_index(torch.arange(output_count, device=evidence.device), evidence.of.shape)
+    inputs = torch.unravel_index(torch.arange(input_count, device=evidence.device), evidence.wrt.shape)
+    rows, columns = (torch.ones_like(index[0], dtype=torch.bool) for index in (outputs, inputs))
+    elsewhere = torch.zeros_like(columns)
+    for in_dim, out_dim in numeric.of_input.items():
+        rows &= outputs[out_dim] == 0
+        if in_dim in claimed.of_input:
+            columns &= inputs[in_dim] == 0
+        else:
+            elsewhere |= inputs[in_dim] != 0
+    across = seen.claimed[rows][:, columns & elsewhere]
+    error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
+    rank = _rank(across)
+    low_rank = 0 < rank < min(across.shape) and rank * _LINES_PER_SUM <= max(across.shape)
+    return low_rank and _rank(error) > 1  # an error of rank one is a missing term
+
+
+def _rank(matrix: Tensor) -> int:
+    """Return the numerical rank of the leading _MAX_SIZE rows and columns."""
+    return rank_of(torch.linalg.svdvals(matrix[:_MAX_SIZE, :_MAX_SIZE]))
+
+
+def _named(dimensions: set[int]) -> str:
+    ordered = [str(dimension) for dimension in sorted(dimensions)]
+    return f"dimension{'s' if len(ordered) > 1 else ''} {' and '.join(ordered)}"

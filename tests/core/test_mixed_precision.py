@@ -1,0 +1,142 @@
+"""Forwards that compute one term in lower precision: right gradients do not fail, gradients without the term do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gradverify.core.forward.sampler import sampler
+from gradverify.core.model.tape import record
+from gradverify.result import Verdict
+from tests.core.support import claimed, double, gradcheck, problem_of, with_backward
+
+
+@pytest.mark.parametrize("size", [1, 3, 40])
+@pytest.mark.parametrize("outside", [torch.float64, torch.float32])
+@pytest.mark.parametrize("inside", [torch.float32, torch.float16, torch.bfloat16])
+def test_gradient_without_the_low_precision_term_fails(size: int, outside: torch.dtype, inside: torch.dtype) -> None:
+    if outside == inside:
+        return
+    x = torch.linspace(-1, 1.3, size, dtype=outside).requires_grad_()
+
+    def both(x: Tensor) -> Tensor:
+        return x.sin() + x.to(inside).sigmoid().to(x.dtype)
+
+    def slope(x: Tensor) -> Tensor:
+        return x.cos() + x.sigmoid() * (1 - x.sigmoid())
+
+    right, wrong = (gradcheck(claimed(both, claim), x) for claim in (slope, torch.cos))
+    assert right.verdict is (Verdict.PASS if inside is torch.float32 else Verdict.INCONCLUSIVE)
+    assert wrong.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_gradient_without_the_float32_term_fails(seed: int) -> None:
+    x = torch.randn(3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    both = lambda x: x.sin() + (x.float() ** 2).double()  # noqa: E731
+    assert gradcheck(claimed(both, lambda x: x.cos() + 2 * x), x).verdict is Verdict.PASS
+    assert gradcheck(claimed(both, torch.cos), x).verdict is Verdict.FAIL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inside", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(2, 8), (2, 40), (4, 32)])
+def test_normalisation_with_low_precision_statistics_does_not_fail(inside: torch.dtype, shape: tuple[int, int]) -> None:
+    def normalised(x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.to(inside).square().mean(-1, keepdim=True)).to(x.dtype)
+
+    x = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(36)).requires_grad_()
+    right = gradcheck(normalised, x)
+    assert right.verdict is (Verdict.PASS if inside is torch.float32 else Verdict.INCONCLUSIVE)
+    detached = gradcheck(
+        lambda x: x * torch.rsqrt(x.detach().to(inside).square().mean(-1, keepdim=True)).to(x.dtype), x
+    )
+    assert detached.verdict is Verdict.FAIL
+
+
+def test_output_constant_on_one_stair_is_undetermined() -> None:
+    def loss(x: Tensor) -> Tensor:
+        return torch.nn.functional.softplus(x.bfloat16()).to(x.dtype)
+
+    x = torch.tensor([1e-3, -2e-3, 5e-4], dtype=torch.float32).requires_grad_()
+    result = gradcheck(claimed(loss, torch.sigmoid), x)
+    assert (result.verdict, result.mismatched) == (Verdict.INCONCLUSIVE, 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_stair_height_grows_with_the_sampled_magnitude(seed: int) -> None:
+    x = torch.randn(60, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    result = gradcheck(lambda x: x + 1e-3 * x.half().double(), x)
+    assert result.verdict is Verdict.PASS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("x", [4.745931004809948, 3.3, 0.61, 1.7, 8.4, 33.3])
+def test_quick_variation_is_not_taken_for_rounding(x: float) -> None:
+    """The fractional part looks like noise at many distances, a million times that of float32's stairs."""
+    point = torch.tensor([x], dtype=torch.float64, requires_grad=True)
+    for sawtooth in (lambda x: x.square().float().double().frac(), lambda x: (19.3 * x).float().double().frac()):
+        assert gradcheck(sawtooth, point).mismatched == 0
+        (right,) = torch.autograd.grad(sawtooth(point), point)
+        twice = gradcheck(claimed(sawtooth, lambda x: 2 * right), point)  # noqa: B023
+        assert twice.verdict is not Verdict.PASS
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("offset", [1e4, 1e5])
+def test_gradient_without_a_term_with_cancellation_fails(offset: float, size: int) -> None:
+    """The stairs are hundreds of times the rounding of the output; within one stair only the other term changes."""
+    x = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    both = lambda x: ((x + offset).float() - offset).double() + 0.1 * x  # noqa: E731
+    assert gradcheck(claimed(both, lambda x: torch.full_like(x, 0.1)), x).verdict is Verdict.FAIL
+    assert gradcheck(both, x).mismatched == 0
+
+
+INSIDE: dict[str, Callable[[Tensor], Tensor]] = {
+    "log(1 + |x|)": lambda x: (1 + x.float().abs()).log().double(),
+    "exp(x) - 1": lambda x: (x.float().exp() - 1).double(),
+    "beside 16": lambda x: ((x.sin() + 16).float() - 16).double(),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_zero_gradient_of_a_float32_term_with_cancellation_fails(name: str) -> None:
+    x = (0.01 * torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    assert gradcheck(claimed(INSIDE[name], torch.zeros_like), x).verdict is Verdict.FAIL
+    assert gradcheck(INSIDE[name], x).mismatched == 0
+
+
+def _lowest_precision(function: Callable[[Tensor], Tensor], x: Tensor) -> float:
+    """Return the eps of the lowest precision that the forward rounds to."""
+    problem = problem_of(function, x)
+    return sampler(problem, record(problem)).rounding_eps()
+
+
+def test_lowest_precision_ignores_inputs_and_constants() -> None:
+    x = torch.tensor([-1.0, 0.5], dtype=torch.float64).requires_grad_()
+    constants = torch.tensor([1.0, 2.0])
+    assert _lowest_precision(lambda x: x.float().sin().double(), x) == torch.finfo(torch.float32).eps
+    assert _lowest_precision(lambda x: x.half().double() + x.float(), x) == torch.finfo(torch.float16).eps
+    assert _lowest_precision(lambda x: x * constants.double(), x) == 0.0
+    assert _lowest_precision(lambda x: x * constants, x) == 0.0
+    assert _lowest_precision(torch.relu, x.detach().float().requires_grad_()) == 0.0
+
+
+def _normalised(x: Tensor) -> Tensor:
+    """Normalise two numbers, which hardly changes with them, and round the result to float32."""
+    normed = (x - x.mean()) * (x.var() + 1e-5).rsqrt()
+    return functional.gelu(normed.float().double())
+
+
+def test_output_that_changes_by_less_than_a_stair_is_undetermined() -> None:
+    assert gradcheck(_normalised, double([19.75, 99.68])).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0])
+def test_claim_that_would_cross_a_stair_fails(size: float) -> None:
+    wrong = with_backward(_normalised, lambda grad, x: size * grad)
+    assert gradcheck(wrong, double([19.75, 99.68])).verdict is Verdict.FAIL

@@ -1,0 +1,237 @@
+"""Forwards that round their inputs first are verified at rounded inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.checks.registry import run_check
+from gradverify.core.decide.context import unchanged
+from gradverify.core.forward.precision import as_rounded
+from gradverify.core.forward.repeatable import made_repeatable
+from gradverify.core.jacobians import investigate, whole
+from gradverify.core.model.problem import bind
+from gradverify.core.model.tape import record
+from gradverify.result import Verdict
+from tests.core.support import ALONE, double, gradcheck, problem_of, with_backward
+
+
+def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return normal random numbers that require grad."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype).requires_grad_()
+
+
+def within(dtype: torch.dtype, forward: Callable[..., Tensor], off: float = 1.0) -> Callable[..., Tensor]:
+    """Return a Function that computes in `dtype`; one entry of its first gradient is multiplied by `off`."""
+
+    class Within(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+            ctx.save_for_backward(*inputs)
+            return forward(*(x.to(dtype) for x in inputs)).to(inputs[0].dtype)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            inputs = [x.detach().to(dtype).requires_grad_() for x in ctx.saved_tensors]
+            with torch.enable_grad():
+                found = torch.autograd.grad(forward(*inputs), inputs, grad.to(dtype))
+            own = [each.to(x.dtype) for each, x in zip(found, ctx.saved_tensors, strict=True)]
+            own[0] = own[0].clone()
+            own[0].view(-1)[-1] *= off
+            return tuple(own) if len(own) > 1 else own[0]
+
+    return Within.apply
+
+
+def gelu(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def normalised(x: Tensor) -> Tensor:
+    return x / x.norm(dim=-1, keepdim=True)
+
+
+def precision_of(function: Callable[..., Any], *inputs: Tensor) -> torch.dtype | None:
+    """Return the dtype to which a forward is found to round its inputs."""
+    problem = problem_of(function, *inputs)
+    ready = made_repeatable(problem, record(problem), 0)
+    assert ready is not None
+    rounded = as_rounded(ready, ready.sampled)
+    return None if rounded is None else rounded.sampled.rounds_to
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("function", [torch.sin, gelu, normalised, lambda x: x.softmax(-1), lambda x: (x * x).sum(0)])
+def test_the_dtype_of_rounded_inputs_is_found(function: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
+    assert precision_of(within(dtype, function), drawn(4, 6)) is dtype
+
+
+def test_one_of_two_inputs_may_be_rounded() -> None:
+    assert precision_of(lambda x, w: normalised(x.float()).double() * w, drawn(4, 6), drawn(6, seed=1)) is torch.float32
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.sin,
+        torch.relu,
+        lambda x: x.clamp(max=-9.0),  # constant at all samples
+        lambda x: (8 * x).round() / 8,  # stairs that are not those of a dtype
+        lambda x: (1 + 1e-18 * x * x).log(),  # rounds away
+        lambda x: 1 + 1e-14 * x.sin(),  # is almost constant
+        lambda x: x.sin().float().double(),  # rounds its outputs
+        lambda x: x.float().double() + 1e-3 * x,
+    ],
+)
+def test_other_forwards_are_not_found_to_round_their_inputs(function: Callable[[Tensor], Tensor]) -> None:
+    assert precision_of(function, drawn(4, 6)) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_correct_gradients_do_not_fail(seed: int) -> None:
+    for function, x in (
+        (gelu, 3 * drawn(32, seed=seed).detach()),
+        (normalised, drawn(8, 16, seed=seed)),
+        (lambda x: x.log_softmax(-1), 5 * drawn(4, 6, seed=seed).detach()),
+    ):
+        result = gradcheck(within(torch.float32, function), x.requires_grad_())
+        assert result.verdict is not Verdict.FAIL, result.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("off", [0.0, -1.0, 1.2])
+def test_wrong_gradients_fail(dtype: torch.dtype, off: float) -> None:
+    for function in (gelu, normalised, lambda x: x.softmax(-1)):
+        result = gradcheck(within(torch.float32, function, off), drawn(3, 5, seed=2, dtype=dtype))
+        assert result.verdict is Verdict.FAIL, result.message
+
+
+def test_a_small_error_fails_if_differences_resolve_it() -> None:
+    result = gradcheck(within(torch.float32, lambda x: x.cumsum(0), 1.0005), drawn(8))
+    assert result.verdict is Verdict.FAIL
+    assert result.message.endswith("the forward rounds its inputs, and is judged in float32")
+
+
+@pytest.mark.parametrize("function", [normalised, lambda x: torch.nn.functional.layer_norm(x, (16,))])
+def test_error_bars_hold_in_float32(function: Callable[[Tensor], Tensor]) -> None:
+    def narrow(x: Tensor) -> Tensor:
+        if x.dtype is not torch.float32:
+            raise TypeError("float32 only")
+        return function(x)
+
+    for seed in (3, 6, 11):
+        x = drawn(8, 16, seed=seed, dtype=torch.float32)
+        problem = problem_of(narrow, x)
+        ready = made_repeatable(problem, record(problem), 0)
+        assert ready is not None
+        found = whole(investigate(ready, ALONE, unchanged))
+        assert found is not None
+        true = torch.autograd.functional.jacobian(function, x.detach().double()).reshape(found.numeric.shape)
+        assert bool(((found.numeric - true).abs() <= 5 * found.bar).all())
+
+
+@pytest.mark.parametrize("small", [2e-8, 8e-9, 1.85e-9, 1e-12])
+@pytest.mark.parametrize(
+    ("value", "slope"),
+    [
+        (lambda x: x.cosh().log(), torch.tanh),
+        (lambda x: (1 + x * x).sqrt() - 1, lambda x: x / (1 + x * x).sqrt()),
+        (lambda x: (1 + x * x).log(), lambda x: 2 * x / (1 + x * x)),
+    ],
+)
+def test_an_output_constant_by_cancellation_does_not_fail(
+    value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor], small: float
+) -> None:
+    right = with_backward(value, lambda grad, x: grad * slope(x))
+    assert gradcheck(right, double([small, -2.3 * small])).verdict is not Verdict.FAIL
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-9])
+def test_a_nonzero_claim_for_a_constant_output_fails(size: float) -> None:
+    wrong = with_backward(torch.relu, lambda grad, _: grad)
+    assert gradcheck(wrong, double([size, -size])).mismatched == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_saturated_backward_in_bfloat16_may_be_off_by_one_ulp(seed: int) -> None:
+    right = with_backward(torch.tanh, lambda grad, x: grad * (1 - x.tanh() ** 2))
+    x = (3 * drawn(32, seed=seed).detach()).bfloat16().requires_grad_()
+    assert gradcheck(right, x).verdict is not Verdict.FAIL
+    wrong = with_backward(torch.tanh, lambda grad, x: grad * (1 - x.tanh()))
+    assert gradcheck(wrong, x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_of_zeros_are_verified_in_float32_only_forwards(seed: int) -> None:
+    def square(x: Tensor) -> Tensor:
+        if x.dtype is not torch.float32:
+            raise TypeError("float32 only")
+        return x.clamp(min=0) ** 2
+
+    x = drawn(16, 8, seed=seed, dtype=torch.float32)
+    assert gradcheck(with_backward(square, lambda grad, x: 2 * grad * x.clamp(min=0)), x).verdict is Verdict.PASS
+    for wrong in (lambda grad, x: 2 * grad * x, lambda grad, x: 2 * grad * (x - 1).clamp(min=0)):
+        assert gradcheck(with_backward(square, wrong), x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("narrow", [torch.float16, torch.bfloat16])
+def test_a_missing_mask_in_half_precision_never_passes(narrow: torch.dtype) -> None:
+    wrong = with_backward(lambda x: x.to(narrow).relu().to(x.dtype), lambda grad, _: grad)
+    for size, seed in ((4, 3), (12, 1), (12, 3)):
+        verdict = gradcheck(wrong, drawn(size, seed=seed)).verdict
+        assert verdict is Verdict.FAIL or (narrow is torch.bfloat16 and verdict is Verdict.INCONCLUSIVE)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-9])
+def test_a_missing_mask_at_small_numbers_in_float32_fails(size: float) -> None:
+    def narrow(x: Tensor) -> Tensor:
+        if x.dtype is not torch.float32:
+            raise TypeError("float32 only")
+        return x.relu()
+
+    x = (size * drawn(6).detach()).float().requires_grad_()
+    assert gradcheck(with_backward(narrow, lambda grad, _: grad), x).verdict is Verdict.FAIL
+
+
+def test_a_rounded_input_is_found_beside_a_complex_one() -> None:
+    z = torch.complex(drawn(3).detach(), drawn(3, seed=1).detach()).requires_grad_()
+    assert precision_of(lambda z, y: z.real.sum() + y.half().sin().double(), z, drawn(5)) is torch.float16
+
+
+def test_a_projection_is_computed_in_the_inputs_own_dtype() -> None:
+    by = torch.eye(4, dtype=torch.float64)
+    x = drawn(4)
+    problem = bind(lambda x: x.half().sin().double(), (x,), names=("x",), projections={"x": lambda x: by @ x})
+    assert run_check("gradcheck", problem, ALONE).verdict is not Verdict.FAIL
+
+
+def test_a_backward_that_raises_at_rounded_inputs_keeps_the_first_verdict() -> None:
+    x = drawn(6)
+
+    def backward(grad: Tensor, saved: Tensor) -> Tensor:
+        if not torch.equal(saved, x.detach()):
+            raise RuntimeError("stale")
+        return 1.2 * grad * saved.cos()
+
+    wrong = with_backward(lambda x: x.half().sin().double(), backward)
+    assert gradcheck(wrong, x).verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
+
+
+TEXT = {
+    "gradcheck": "nothing was compared: no input has elements (x of shape [1, 0, 3])",
+    "gradgradcheck": "nothing was compared: no input has elements (x of shape [1, 0, 3], cotangent of shape [1, 0, 3])",
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
+def test_an_input_without_entries_is_inconclusive(check: str, dtype: torch.dtype) -> None:
+    result = run_check(check, problem_of(torch.sin, drawn(1, 0, 3, dtype=dtype)), ALONE)
+    assert (result.verdict, result.message) == (Verdict.INCONCLUSIVE, TEXT[check])
