@@ -33,8 +33,10 @@ class Subject:
     cotangents: Cotangents  # normally distributed
     gradients: Coordinates  # B(cotangents)
     exchanges: tuple[Exchange, ...]  # calls of hand-written backwards during B(cotangents)
-    gradients_of_zeros: Coordinates  # B(0), which should be zero; zeros until `completed`
-    gradients_of_ones: Coordinates  # B(1), the gradient that `.sum().backward()` computes; empty until `completed`
+    gradients_of_zeros: Coordinates  # B(0), which should be zero; zeros until `with_zero_and_ones`
+    gradients_of_ones: (
+        Coordinates  # B(1), the gradient that `.sum().backward()` computes; empty until `with_zero_and_ones`
+    )
     noise: tuple[float, ...] = ()  # per primal: noise level of its gradient's entries
     dtypes: frozenset[torch.dtype] = frozenset()  # of inputs, outputs and, once measured, casts in between
 
@@ -71,7 +73,7 @@ def with_first_gradients(problem: Problem, settings: Settings, tape: Tape, reuse
     tape_of_vjp = graph_for_vjp(draft)
     with recorded_exchanges(custom_nodes(tape_of_vjp)) as exchanges:
         answer = gradients_of(draft, tape_of_vjp, draft.cotangents)
-    placeholder = tuple(torch.zeros_like(entry) for entry in answer)  # `completed` computes B(0)
+    placeholder = tuple(torch.zeros_like(entry) for entry in answer)  # `with_zero_and_ones` computes B(0)
     return replace(draft, gradients=answer, exchanges=tuple(exchanges), gradients_of_zeros=placeholder)
 
 

@@ -46,7 +46,7 @@ class SizeClass:
 
 
 class ConfirmationState:
-    """State of all size classes of mismatches, see `accusations`."""
+    """State of all size classes of mismatches, see `clear_mismatches`."""
 
     def __init__(self) -> None:
         self.size_classes = tuple(SizeClass() for _ in range(len(_SIZES) + 1))

@@ -34,10 +34,8 @@ class JudgingContext:
     column_groups: ColumnGroups
     claimed: Tensor  # (M, m): the claim for each output and its column in each column group
     allowance: EntryTolerance
-    lasting_noise: Callable[
-        [], Tensor
-    ]  # () -> (m,) lasting noise, measured once for all outputs: see `step_noise.lasting`
-    changes_at_small_steps: Callable[[], Tensor]  # () -> (m,) bool, measured once: see `noise.moves_finely`
+    lasting_noise: Callable[[], Tensor]  # () -> (m,), measured once: see `step_noise.persistent_noise`
+    changes_at_small_steps: Callable[[], Tensor]  # () -> (m,) bool, once: see `noise.not_rounded_beside_one`
 
     @property
     def numbers_per_sample(self) -> int:
@@ -122,13 +120,13 @@ def of_column_groups(allowance: EntryTolerance, chosen: Tensor) -> EntryToleranc
     return part_of(allowance, chosen, slice(None))
 
 
-def part_of(allowance: EntryTolerance, column_groups: Tensor | slice, outputs: Tensor | slice) -> EntryTolerance:
+def part_of(allowance: EntryTolerance, chosen: Tensor | slice, outputs: Tensor | slice) -> EntryTolerance:
     """Return the tolerances of some column groups and outputs; at least one of the two is a slice."""
     return EntryTolerance(
         rtol=allowance.rtol,
         floor=allowance.floor,
-        row_column_size=allowance.row_column_size[column_groups, outputs],
-        scale=allowance.scale[column_groups, outputs],
+        row_column_size=allowance.row_column_size[chosen, outputs],
+        scale=allowance.scale[chosen, outputs],
         largest=allowance.largest[outputs],
         order=allowance.order,
         backward_eps=allowance.backward_eps,

@@ -30,9 +30,8 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: EntryTo
     unsure &= is_significant(own, allowance.row_column_size)
     negligible = own <= _NEGLIGIBLE * allowance.row_column_size
     wide = (bar > _WIDE * own).logical_and_(negligible.logical_not())
-    neighbour = torch.where(
-        allowance.row_column_size > 0, allowance.row_column_size, allowance.largest
-    )  # for rows or columns of zeros
+    beside = allowance.row_column_size
+    neighbour = torch.where(beside > 0, beside, allowance.largest)  # the largest claim for rows or columns of zeros
     hiding = (bar > _HIDDEN * neighbour).logical_and_(negligible).logical_and_(neighbour > 0)
     return doubt.logical_or_(unsure).logical_or_(wide).logical_or_(hiding)
 

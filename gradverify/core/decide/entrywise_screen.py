@@ -1,4 +1,4 @@
-"""Entrywise functions judged by the polynomials through their samples."""
+"""Entries of an elementwise function judged by the polynomials through their samples."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.model.memory import portions
 
-_POOLED = 4096  # outputs, at least, whose noise, beside their size, stands for that of all
-_OWN = 0.25  # of the bound that an entry's own samples give: so few say less of its noise than those of all do
+_POOLED = 4096  # outputs, at least, whose relative noise stands for that of all
+_OWN = 0.25  # weight of the noise bound from an entry's own samples, which are few
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """What the samples say."""
+    """Verdicts by the samples."""
 
     extremes: Extremes  # of the entries that match beyond doubt
-    judged: Judged | None  # all of them, (inputs, n), and those in doubt; None where a Jacobian of as many is not kept
-    doubt: Tensor  # (k,) the outputs of the others
-    usual: float  # noise of most samples, beside their size
-    foretold: bool  # whether all samples are where the others foretell them, those of the outputs in doubt too
+    judged: Judged | None  # all entries, (inputs, n); None if there are too many to keep
+    doubt: Tensor  # (k,) outputs with an entry in doubt
+    usual: float  # relative noise of most samples
+    foretold: bool  # True if the polynomials predict every sample within the noise, also for entries in doubt
 
 
 def settled(sampled: Sampler, eight: EntrywiseSamples, claimed: Tensor, length: Tensor, settings: Settings) -> Settled:
-    """Judge all entries by the samples at hand; `claimed` is (1, n), and `length` (n,) what steps are relative to."""
+    """Judge all entries by these samples; `claimed` is (1, n), and `length` (n,) the scale of the steps."""
     value, some = sampled.value, _pooled(sampled.value)
     pooled = polynomial_through(eight.samples[:, some])
     usual = _usual_noise(sampled, pooled, value[some])
@@ -84,7 +84,7 @@ def settled(sampled: Sampler, eight: EntrywiseSamples, claimed: Tensor, length: 
 
 
 def by_all(found: Sequence[Settled]) -> Settled:
-    """Return what is said of the entries of all inputs; the judged are one row per input."""
+    """Return the verdicts for all inputs as one, with a row for each input."""
     if len(found) == 1:
         return found[0]
     judged = [each.judged for each in found if each.judged is not None]
@@ -105,9 +105,9 @@ def closely(
     allowance: EntryTolerance,
     strange: Tensor | None = None,
 ) -> Settled:
-    """Judge the entries of some outputs one by one, where `sampled` looks at those; `claimed` is (1, k).
+    """Judge the entries of the outputs of `sampled` one by one; `claimed` is (1, k).
 
-    `usual` is what the noise of most samples is beside their size. What is `strange`, (k,), stays in doubt.
+    `usual` is the relative noise of most samples. Entries in the mask `strange` (k,) stay in doubt.
     """
     seen = _seen(sampled, eight, usual)
     judged = judge_smooth(claimed, seen.slope, allowance, allowance.zero)
@@ -126,17 +126,17 @@ def closely(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What the samples of some outputs (k,) show."""
+    """Slopes of some outputs (k,), and how well the polynomials predict their samples."""
 
     slope: Estimate  # (1, k)
-    off: Tensor  # how far the one at random is from where the others foretell it
-    noise: Tensor  # how far it may be, by what these leave unexplained
-    quiet: Tensor  # and by the usual noise alone
+    off: Tensor  # error of the prediction of the sample at a random place
+    noise: Tensor  # bound on this error, by the noise of the output's own samples
+    quiet: Tensor  # bound on this error, by the usual noise alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glance:
-    """What was seen of some outputs, each (k,)."""
+    """Slopes of some outputs and the errors of the claims, each (k,)."""
 
     slope: Estimate
     error: Tensor  # of the claims
@@ -150,18 +150,17 @@ def glances(
     usual: float,
     known: StencilPolynomial | None,
 ) -> tuple[Glance, list[list[float]]]:
-    """Look at outputs part by part: the last look, and of each the largest of five.
+    """Return the slopes of the last part, and for each part the largest of five numbers.
 
-    Those are the bar; the error; each of them beside the claim; and what the forecast misses beside the noise. `usual`
-    is noise beside the size of `value` (n,), and `known` the series of all, where they are at hand.
+    These are the error bar, the error, both relative to the claim, and the prediction error relative to the noise.
+    `usual` is the noise relative to `value` (n,). `known` are the polynomials of all outputs, if they are computed.
     """
     worst = []
     for some in parts:
         seen, middle, mine = eight.of(some), value[some], claimed[some]
         own, series = mine.abs(), known or polynomial_through(seen.samples)
-        noise = (
-            middle.abs().mul_(usual).addcmul_(seen.step, own, value=LARGEST_STEPS_FROM_ZERO * POSITION_ROUNDING)
-        )  # by rounding the input
+        noise = middle.abs().mul_(usual)
+        noise.addcmul_(seen.step, own, value=LARGEST_STEPS_FROM_ZERO * POSITION_ROUNDING)  # rounding of the input
         slope = slope_of(series, seen.step, noise)
         error = (mine - slope.value).abs_()
         off = forecast_error(seen, series).div_(noise)
@@ -170,24 +169,24 @@ def glances(
 
 
 def is_plain(worst: Sequence[float], relative: float) -> bool:
-    """Tell whether all entries agree, so that nobody could see more by looking closer; `relative` error is allowed."""
+    """True if all entries of a part agree beyond doubt; an error up to `relative` is allowed."""
     _, _, bar, error, off = worst
     return BAR_FACTOR * bar <= DOUBT and error <= relative and off <= LARGEST_DEVIATION
 
 
 def extremes_of(worst: Sequence[float], relative: float) -> Extremes:
-    """Return the extremes of entries that all agree, and of which each matters."""
+    """Return the extremes of entries that all agree and are all significant."""
     return Extremes(error=worst[1], bar=worst[0], limit=relative + BAR_FACTOR * worst[2], vacuous=False)
 
 
 def matches(seen: Glance, claimed: Tensor, relative: float) -> Judged:
-    """Return the verdicts (1, k) on entries that all agree with what is claimed, (k,)."""
+    """Return the verdicts (1, k) on entries that all agree with the claims (k,)."""
     estimate = Estimate(value=seen.slope.value.unsqueeze(0), bar=seen.slope.bar.unsqueeze(0))
     return all_matching(estimate, seen.error.unsqueeze(0), claimed.abs().mul_(relative).unsqueeze(0))
 
 
 def _joined(one: Settled, other: Settled) -> Settled:
-    """Return what is said of the entries of both."""
+    """Return the verdicts on both sets of entries as one."""
     return Settled(
         extremes=merged_extremes(one.extremes, other.extremes),
         judged=None if one.judged is None else other.judged,
@@ -198,33 +197,31 @@ def _joined(one: Settled, other: Settled) -> Settled:
 
 
 def _seen(sampled: Sampler, eight: EntrywiseSamples, usual: float) -> _Seen:
-    """Return what the samples show of the outputs that `sampled` looks at."""
+    """Return the slopes and prediction errors of the outputs of `sampled`."""
     series = polynomial_through(eight.samples)
-    moved = (
-        (series.coefficients[0] * (eight.point / eight.step)).abs_().mul_(POSITION_ROUNDING)
-    )  # by rounding the input
+    input_rounding = (series.coefficients[0] * (eight.point / eight.step)).abs_().mul_(POSITION_ROUNDING)
     near = local_magnitude(series, sampled.value)
     quiet = torch.fmax(near * usual, rounding_of(sampled, near))
-    noise = torch.fmax(quiet, noise_bound(series).mul_(_OWN)).add_(moved)
+    noise = torch.fmax(quiet, noise_bound(series).mul_(_OWN)).add_(input_rounding)
     found = slope_of(series, eight.step, noise)
     return _Seen(
         slope=Estimate(value=found.value.unsqueeze(0), bar=found.bar.unsqueeze(0)),
         off=forecast_error(eight, series),
         noise=noise.mul_(LARGEST_DEVIATION),
-        quiet=quiet.add_(moved).mul_(LARGEST_DEVIATION),
+        quiet=quiet.add_(input_rounding).mul_(LARGEST_DEVIATION),
     )
 
 
 def _pooled(value: Tensor) -> slice:
-    """Return which outputs' noise, beside their size, stands for that of all: of few every one's."""
+    """Return the outputs whose relative noise stands for that of all: each of few, evenly spaced ones of many."""
     return slice(None, None, max(1, value.numel() // _POOLED))
 
 
 def _usual_noise(sampled: Sampler, series: StencilPolynomial, value: Tensor) -> float:
-    """Return what the noise of most samples is beside their size, rounding included, by those of outputs (k,).
+    """Return the median relative noise of the samples of some outputs (k,), at least the rounding of the forward.
 
-    Few sometimes show less than there is. Where most outputs are zero at every sample, the rest say nothing of most:
-    what is heard there may be that they vary within the steps.
+    An output that is zero at every sample counts as one without noise: if most are, the others, which may vary within
+    the steps, do not stand for most.
     """
     size = local_magnitude(series, value)
     share = (noise_bound(series) / size).masked_fill_(size == 0, 0.0)

@@ -1,4 +1,4 @@
-"""The cheap looks at entries, by few steps or from afar, and which entries they leave in doubt."""
+"""First look at entries: few central differences, extrapolated, and a mask of the entries left in doubt."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import is_double
 from gradverify.core.model.magnitudes import all_set, any_set
 
-_Extrapolate = Callable[[Noise, Samples, Tensor], Estimate]  # with what noise may do to the finest difference
-_FEW = 1 / 8  # of a tile are looked at apart from the rest
+_Extrapolate = Callable[[Noise, Samples, Tensor], Estimate]  # the tensor bounds the noise of the finest difference
+_FEW = 1 / 8  # of a tile: with fewer open entries, only these are judged one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class First:
-    """What the cheap pass says, all (C, m)."""
+    """Verdicts of the first look, all (C, m)."""
 
     judged: Judged
-    bends: Tensor  # bool: the function bends as no smooth one does
-    doubt: Tensor  # bool: deserves the thorough pass
+    bends: Tensor  # bool: the second differences are not those of a smooth function
+    doubt: Tensor  # bool: needs more steps
 
 
 def first_look(context: JudgingContext, stencil: Stencil) -> First:
-    """Go through all entries of the moves walked by the cheap pass: three steps, extrapolated twice."""
+    """Judge the sampled column groups by three steps, extrapolated twice (Richardson)."""
     return _looked(context, stencil, _at_a_glance)
 
 
 def look_from_afar(context: JudgingContext, stencil: Stencil) -> First:
-    """Go through entries again by longer steps, and as many as it takes to hear the derivative above the rounding."""
+    """Judge the sampled column groups by longer steps, over which the derivative exceeds the rounding noise."""
     return _looked(context, stencil, partial(_judged, extrapolate=_by_tableau))
 
 
 def _looked(context: JudgingContext, stencil: Stencil, look: Callable[[Tile], First]) -> First:
-    """Go through all entries of the moves walked."""
+    """Judge all entries of the sampled column groups, tile by tile."""
     claimed = claims_on(context, stencil)
     whole: First | None = None
     for tile in tiles(context, stencil):
@@ -69,7 +69,7 @@ def _looked(context: JudgingContext, stencil: Stencil, look: Callable[[Tile], Fi
 
 
 def _at_a_glance(tile: Tile) -> First:
-    """Look at a tile as a whole, and closely at those of its entries that are not plain."""
+    """Judge a tile by its polynomials, and the entries that they leave open by Richardson extrapolation."""
     if not tile.stencil.length_index.shape[1] or not is_double(tile.sampled):
         return _judged(tile, _by_richardson)
     judged, fine = plain_entries(tile)
@@ -88,7 +88,7 @@ def _at_a_glance(tile: Tile) -> First:
 
 
 def _settled(judged: Judged) -> First:
-    """Return what is said of entries that all match beyond doubt."""
+    """Return the first look at entries that all match beyond doubt."""
     return First(judged=judged, bends=judged.kinked, doubt=judged.kinked)
 
 
@@ -110,7 +110,7 @@ def _judged(tile: Tile, extrapolate: _Extrapolate) -> First:
     judged = judge_smooth(claimed, extrapolate(noise, samples, level), allowance, zero)
     own = claimed.abs()
     bends = bends_in_first_look(sampled, samples, level).logical_or_(judged.bar == torch.inf)
-    # An output that never moved says most at the largest steps, where backward claims that it does.
+    # If an output is constant and the claim is not zero, the largest steps have the smallest error bar.
     idle = (judged.numeric == 0).logical_and_(own > zero)
     if any_set(idle):
         idle &= is_unchanged(sampled, samples).all(dim=1)
@@ -118,13 +118,13 @@ def _judged(tile: Tile, extrapolate: _Extrapolate) -> First:
 
 
 def _blank(like: Tensor) -> First:
-    """Return room for what is said of so many entries."""
+    """Return memory for the verdicts on entries of this shape."""
     bends, doubt = torch.empty((2, *like.shape), dtype=torch.bool, device=like.device)
     return First(judged=unwritten(like), bends=bends, doubt=doubt)
 
 
 def _write(whole: First, found: First, rows: slice, outputs: slice) -> None:
-    """Put what is said of some entries in its place."""
+    """Write the verdicts on some entries into those on all."""
     for name in ("numeric", "bar", "error", "allowed", "code", "reason"):
         getattr(whole.judged, name)[rows, outputs] = getattr(found.judged, name)
     whole.bends[rows, outputs] = found.bends

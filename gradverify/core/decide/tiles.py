@@ -1,4 +1,4 @@
-"""Blocks of entries that stay in a cache, and those that match without a doubt."""
+"""Tiles: blocks of entries small enough for a cache, and the entries of a tile that match beyond doubt."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ from gradverify.core.model.memory import portion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """Some of the moves walked as some of the outputs see them."""
+    """Some of the sampled column groups, restricted to some of the outputs."""
 
-    sampled: Sampler  # looks at these outputs, as the noise does
+    sampled: Sampler  # restricted to these outputs, as the noise is
     noise: Noise
     claimed: Tensor  # (C, m)
     allowance: EntryTolerance
-    stencil: Stencil  # of these moves and outputs, and more
+    stencil: Stencil  # holds these column groups and outputs, and others
     rows: slice
     outputs: slice
 
     @property
     def samples(self) -> Samples:
-        """The samples of these moves and outputs."""
+        """The samples of these column groups and outputs."""
         return samples_of(self.sampled, self.stencil, self.rows, self.outputs)
 
 
 def claims_on(context: JudgingContext, stencil: Stencil) -> Tensor:
-    """Return what is claimed of the moves walked, (C, m)."""
+    """Return the claims for the sampled column groups, (C, m)."""
     return context.claimed if len(stencil.chosen) == context.column_groups.count else context.claimed[stencil.chosen]
 
 
 def tiles(context: JudgingContext, stencil: Stencil) -> Iterator[Tile]:
-    """Yield all entries of the moves walked."""
+    """Yield the entries of the sampled column groups, tile by tile."""
     claimed, allowance = claims_on(context, stencil), of_column_groups(context.allowance, stencil.chosen)
-    moves, width = claimed.shape
+    count, width = claimed.shape
     wide = min(max(1, width), portion(claimed))
     high = max(1, portion(claimed) // wide)
     for left in range(0, width, wide):
         outputs = slice(left, min(width, left + wide))
         sampled, noise = _looking_at(context, outputs)
-        for top in range(0, moves, high):
-            rows = slice(top, min(moves, top + high))
+        for top in range(0, count, high):
+            rows = slice(top, min(count, top + high))
             yield Tile(
                 sampled=sampled,
                 noise=noise,
@@ -74,7 +74,7 @@ def tiles(context: JudgingContext, stencil: Stencil) -> Iterator[Tile]:
 
 
 def narrowed(tile: Tile, rows: Tensor, outputs: Tensor) -> Tile:
-    """Return a tile of some of its moves and some of its outputs, given by their numbers in it."""
+    """Return the tile restricted to some of its column groups and outputs, given by index."""
     stencil, every = tile.stencil, slice(None)
     own = stencil.length_index[tile.rows][rows]
     return Tile(
@@ -95,7 +95,7 @@ def narrowed(tile: Tile, rows: Tensor, outputs: Tensor) -> Tile:
 
 
 def plain_entries(tile: Tile) -> tuple[Judged, Tensor]:
-    """Return the verdicts on a tile walked by the steps of `richardson`, and which of its entries are plain; (C, m)."""
+    """Return the verdicts on a tile sampled at the steps of `richardson`, and a mask of those beyond doubt; (C, m)."""
     sampled, claimed = tile.sampled, tile.claimed
     step = first_steps(sampled, tile.stencil, tile.rows, tile.outputs)
     series = polynomial_through(tile.stencil.values[:, tile.rows, tile.outputs] - sampled.value)
@@ -109,7 +109,7 @@ def plain_entries(tile: Tile) -> tuple[Judged, Tensor]:
 
 
 def _looking_at(context: JudgingContext, outputs: slice) -> tuple[Sampler, Noise]:
-    """Return the forward and its noise for some of the outputs."""
+    """Return the sampler and the noise restricted to some of the outputs."""
     if outputs == slice(0, context.sampled.value.numel()):
         return context.sampled, context.noise
     return sampler.restricted_to_outputs(context.sampled, outputs), context.noise.of(outputs)

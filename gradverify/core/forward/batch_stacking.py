@@ -99,7 +99,7 @@ def stack_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
 
 
 def stack_batch_in_part(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
-    """Return the outputs as `by_batch` does, but evaluate points that move any other input one by one; (N, m)."""
+    """Return the outputs as `stack_batch` does, but evaluate points that move any other input one by one; (N, m)."""
     stackable = ~_is_moved(sampled, points)[:, _others(_matching(sampled))].any(dim=1)
     if int(stackable.sum()) < MIN_STACKED:
         raise NotStackableError

@@ -32,7 +32,8 @@ _TIMED_CALLS = 3  # calls: the first may be slow for other reasons
 def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, roughly: bool = False) -> None:
     """Write the outputs at the points (N, n) to `into` (N, m); `points` may be overwritten.
 
-    With `roughly`, they may differ from those of single calls by `Together.rough` unit roundoffs.
+    With `roughly`, they may differ from those of single calls by `largest_difference` unit roundoffs (see
+    `VectorisationState`).
     """
     one_by_one = len(points) < MIN_STACKED or points.numel() + into.numel() > HELD or sampled.vectorisation.slow
     if not one_by_one and _in_one_call(sampled, points, into, MAX_ROUNDING if roughly else 0.0):

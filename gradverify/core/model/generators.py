@@ -68,7 +68,7 @@ def random_magnitudes(scale: Tensor, generator: Generator) -> Tensor:
 
 
 def random_magnitudes_from(scale: Tensor, seed: int) -> Tensor:
-    """Return the first result of `scattered` with a generator seeded with `seed`, for a `scale` of shape (n,)."""
+    """Return the first result of `random_magnitudes` with a generator seeded with `seed`; `scale` is (n,)."""
     if scale.numel() > _CACHED_LENGTH:
         return random_magnitudes(scale, Generator().manual_seed(seed))
     return _cached_signed_uniform(scale.numel(), seed).to(scale.device) * scale

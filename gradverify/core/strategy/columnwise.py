@@ -51,7 +51,7 @@ def compare_by_given_structure(
 
     `stencil` holds the samples at the first steps, if they were taken. `verified` skips the tests of the structure.
     They are also skipped if the function is affine in all inputs: `affine_column_groups` has checked the sum along a
-    random direction, as `differences_hold` does, and no entry is a mismatch or a kink.
+    random direction, as `entries_match_directional_difference` does, and no entry is a mismatch or a kink.
     """
     known = None if stencil is not None else affine_column_groups(context, settings.seed)
     first_verdicts = judge_all(context, stencil, known)

@@ -20,7 +20,7 @@ from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, any_set
 
 _COTANGENTS = 2  # of each of the two kinds of `weights`
-_TANGENTS = 2  # with inputs weighted by their length scales; one more direction is `levelled`
+_TANGENTS = 2  # with inputs weighted by their length scales; one more direction is `equalized_steps`
 FIRST_STEP = 2.0**-6  # of the length scale: first step along a direction, so large that noise hardly matters
 SMALLER_STEPS = (
     2.0**-14,

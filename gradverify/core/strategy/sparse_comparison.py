@@ -10,9 +10,12 @@ from gradverify.core.strategy.columnwise import claims_by_structure, compare_by_
 from gradverify.core.strategy.elementwise import compare_elementwise
 from gradverify.core.strategy.structure import find_structure
 
-_SECONDS, _SAMPLES = 2.0, 6  # time for all column groups, and forwards for each, one at a time; see `compare_closely`
+_SECONDS, _SAMPLES = (
+    2.0,
+    6,
+)  # time for all column groups, and forwards for each, one at a time; see `compare_after_sums`
 _MOST_GROUPS = 64  # column groups up to which a structure is preferred to random sums
-_NUMBERS = 1 << 23  # in the points and outputs of all column groups, if random sums agree; see `compare_closely`
+_NUMBERS = 1 << 23  # in the points and outputs of all column groups, if random sums agree; see `compare_after_sums`
 
 
 def compare_by_structure(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:

@@ -73,9 +73,10 @@ def entries_match_directional_difference(context: JudgingContext, compressed: Co
 def pattern_holds(context: JudgingContext, compressed: CompressedJacobian, structure: Structure, seed: int) -> bool:
     """True if outputs stay bit for bit the same when coordinates outside their pattern are perturbed.
 
-    Only needed if some outputs have entries that are not smooth, since `differences_hold` does not test those. All
-    coordinates but the columns of such outputs are perturbed first. Then, dimension by dimension and for every bit, the
-    slices whose number has it set, and those whose number has not, so that every pair of slices is separated once.
+    Only needed if some outputs have entries that are not smooth: `entries_match_directional_difference` does not test
+    those. All coordinates but the columns of such outputs are perturbed first. Then, dimension by dimension and for
+    every bit, the slices whose number has it set, and those whose number has not, so that every pair of slices is
+    separated once.
     """
     rough = ~are_smooth(compressed)
     if not any_set(rough):

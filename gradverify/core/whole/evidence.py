@@ -15,7 +15,7 @@ from gradverify.core.whole.sums import LargeBlock
 
 
 class BlockContext(Protocol):
-    """A wrong block and the problem it belongs to: the part that `Evidence` and `Sums` have in common."""
+    """A wrong block and the problem it belongs to: the part that `Evidence` and `LargeBlock` have in common."""
 
     @property
     def of(self) -> Block:

@@ -111,9 +111,8 @@ def _cut(sums: LargeBlock, most: int) -> _Cut | None:
         return None
     scalar = math.prod(of.shape) == 1
     frame = sums.wrt if scalar else of
-    is_step = sums.wrt.shape == of.shape and not bool(
-        (sums.wrong_entries.numeric != 0).any()
-    )  # perturbation shows no links
+    is_zero = not bool((sums.wrong_entries.numeric != 0).any())
+    is_step = sums.wrt.shape == of.shape and is_zero  # perturbation shows no links
     links = [] if scalar or is_step else _links(sums)
     along = tuple(_corresponding(link, of.shape) for link in links) or _as_shaped(frame, shapes)
     separable = bool(links) and all(link.changed for link in links)

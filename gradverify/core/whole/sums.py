@@ -22,7 +22,7 @@ from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.strategy.random_sums import FIRST_STEP, SMALLER_STEPS, equalized_steps, weights
 
 _COTANGENTS = 4  # of each of the two kinds of `weights`
-_TANGENTS = 5  # with inputs weighted by their length scales; one more direction is `levelled`
+_TANGENTS = 5  # with inputs weighted by their length scales; one more direction is `equalized_steps`
 _SHARP = 1e-8  # of a sum: with an error bar below it, no smaller steps are tried
 _ROUNDINGS, _ULP = 10, 4 * torch.finfo(torch.float64).eps  # eps of backward's dtype, and of float64: see `rounding`
 

@@ -31,7 +31,7 @@ class AxisMasks:
     axis: Axis
     wrong: Tensor  # (k,) bool: with a wrong entry
     relevant: Tensor  # (k,) bool: with a nonzero entry, measured well enough for an error to show
-    region_test: Callable[[Region], bool | None] = _no_test  # test of a region at the permuted input, see `Follows`
+    region_test: Callable[[Region], bool | None] = _no_test  # test of a region at the permuted input, see `RegionTest`
 
 
 def is_elementwise(evidence: Evidence, entries: BlockEntries) -> bool:

@@ -98,7 +98,7 @@ def accepted_region(regions: Iterable[Region], follows: Callable[[Region], bool 
 
 
 def _followed(permuted: _Permuted, axis: Axis, region: Region, wrong: Tensor, marked: Tensor) -> bool | None:
-    """Return the result of the test; see `Follows`."""
+    """Return the result of the test; see `RegionTest`."""
     others = {variable.name: variable.values for variable in variables(permuted.evidence, axis)}
     predicted = None if region.membership is None else region.membership(others)
     if predicted is None:
