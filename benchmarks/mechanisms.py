@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from gradverify.core.decide import first_look
-from gradverify.core.decide.first_look import First
+from gradverify.core.decide import screen
+from gradverify.core.decide.screen import Screened
 from gradverify.core.excuses.second_look import EXCUSES
 
 Function = Callable[..., Any]
@@ -62,10 +62,6 @@ def _no_rounding_inside(sampled: Any, samples: Any, own: Any) -> Any:
     return torch.zeros_like(samples.plus)
 
 
-def _judged_by_richardson(tile: Any) -> First:
-    return first_look._judged(tile, first_look._by_richardson)
-
-
 def _no_height(sampled: Any, samples: Any, *replacements: Any) -> Any:
     return torch.zeros_like(samples.plus[:, 0])
 
@@ -78,8 +74,12 @@ def _no_row_unseen(sampled: Any, noise: Any, samples: Any, claimed: Any, numeric
     return torch.zeros_like(claimed, dtype=torch.bool)
 
 
-def _all_in_doubt(context: Any, stencil: Any) -> First:
-    found = first_look._looked(context, stencil, first_look._at_a_glance)
+def _first_doubt(context: Any, chosen: Any, first: Screened, judged: Any) -> Any:
+    return first.doubt
+
+
+def _all_in_doubt(*arguments: Any) -> Screened:
+    found = _SCREENED(*arguments)
     return replace(found, doubt=torch.ones_like(found.doubt))
 
 
@@ -105,6 +105,8 @@ def _other(name: str, home: str, function: str, off: Function) -> Mechanism:
     return Mechanism(name=name, group=Group.OTHER, module=home, function=function, replacement=off)
 
 
+_SCREENED = screen.screened  # kept, since `_all_in_doubt` replaces it
+
 MECHANISMS: tuple[Mechanism, ...] = (
     *map(_excuse, EXCUSES),
     _noise("differences of samples", "forward.ecnoise", "noise_in", lambda samples: torch.zeros_like(samples[0])),
@@ -114,24 +116,23 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _noise("rounding of inputs", "estimate.samples", "input_rounding_noise", _nothing_like(2)),
     _noise("scatter of the ladder", "estimate.nonsmooth", "_scatter", lambda samples: torch.zeros_like(samples.plus)),
     _noise("stair", "estimate.staircase", "stair_height", _no_height),
-    _noise("cancelled", "estimate.nonsmooth", "_cancelled", _no_height),
-    _noise("leap", "estimate.staircase", "rounding_jump", _no_height),
+    _noise("cancellation", "estimate.nonsmooth", "_cancelled", _no_height),
+    _noise("rounding jump", "estimate.staircase", "rounding_jump", _no_height),
     _noise("rounding inside", "estimate.smoothness", "_inside", _no_rounding_inside),
-    _noise("faint", "decide.unresolvable", "below_cancellation_floor", _nothing),
-    _noise("still", "decide.unresolvable", "is_too_short_to_tell", _no_claim_undecided),
-    _noise("steep", "decide.unresolvable", "is_too_steep_to_refute", _no_row_unseen),
+    _noise("cancellation floor", "decide.unresolvable", "below_cancellation_floor", _nothing),
+    _noise("constant stretch", "decide.unresolvable", "is_too_short_to_tell", _no_claim_undecided),
+    _noise("unresolved slope", "decide.unresolvable", "is_too_steep_to_refute", _no_row_unseen),
     _noise("drift", "estimate.tableau", "_drift", lambda difference, *replacements: torch.zeros_like(difference[:, 0])),
     _noise("float64 forward", "forward.precision", "in_double", _argument(0)),
     _noise("rounded inputs", "forward.precision", "as_rounded", _nothing),
-    _look("entry by entry", "strategy.elementwise", "compare_elementwise", _nothing),
-    _look("glance", "decide.entrywise_screen", "is_plain", lambda worst, relative: False),
-    _look("closer", "strategy.elementwise", "judge_again_with_smaller_steps", _argument(3)),
-    _look("plain", "decide.first_look", "_at_a_glance", _judged_by_richardson),
-    _look("first look", "decide.first_look", "first_look", _all_in_doubt),
-    _look("other steps", "decide.columns", "_left_by_other_steps", lambda context, chosen, first, judged: first.doubt),
-    _look("straight", "strategy.affine_inputs", "affine_column_groups", _nothing),
+    _look("elementwise", "strategy.elementwise", "compare_elementwise", _nothing),
+    _look("all matching", "strategy.elementwise", "_all_matching", _nothing),
+    _look("smaller steps", "strategy.elementwise", "_judged_by_smaller_steps", _argument(3)),
+    _look("first look", "decide.screen", "screened", _all_in_doubt),
+    _look("closer steps", "decide.columns", "_left_by_closer_steps", _first_doubt),
+    _look("affine inputs", "strategy.affine_inputs", "affine_column_groups", _nothing),
     _other("finer steps", "decide.ladder", "_by_finer_steps", _argument(3)),
-    _other("level ground", "decide.ladder", "_on_level_ground", _argument(3)),
+    _other("constant between jumps", "decide.ladder", "_on_level_ground", _argument(3)),
     _other("rows at a tie", "decide.misfit", "suspects", lambda near, kinked, generator: iter(())),
 )  # fmt: skip
 

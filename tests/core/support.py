@@ -21,6 +21,18 @@ def double(values: Any) -> Tensor:
     return torch.tensor(values, dtype=torch.float64, requires_grad=True)
 
 
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    """Return a differentiated float64 tensor of standard normal numbers."""
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+
+def away_from_zero(*shape: int, seed: int = 0) -> Tensor:
+    """Return a differentiated float64 tensor of numbers of either sign with magnitudes between 1/2 and 3/2."""
+    generator = torch.Generator().manual_seed(seed)
+    magnitude = 0.5 + torch.rand(shape, dtype=torch.float64, generator=generator)
+    return (magnitude * torch.where(torch.rand(shape, generator=generator) < 0.5, -1.0, 1.0)).requires_grad_()
+
+
 def problem_of(function: Callable[..., Any], *inputs: Any) -> Problem:
     """Bind `function` to inputs named x, y, z, w."""
     return bind(function, inputs, names=tuple("xyzw"[: len(inputs)]))
@@ -56,6 +68,24 @@ def claimed(value: Callable[..., Tensor], slope: Callable[..., Tensor]) -> Calla
             return grad * slope(x)
 
     return Claimed.apply
+
+
+def derivative_of(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return torch's derivative of an elementwise function."""
+
+    def derivative(x: Tensor) -> Tensor:
+        inside = x.detach().requires_grad_()
+        with torch.enable_grad():
+            (found,) = torch.autograd.grad(function(inside).sum(), inside)
+        return found
+
+    return derivative
+
+
+def wrong_at(function: Callable[[Tensor], Tensor], place: int, error: float) -> Callable[[Tensor], Tensor]:
+    """Return an elementwise Function whose derivative is wrong by a relative error, only in the entry `place`."""
+    derivative = derivative_of(function)
+    return claimed(function, lambda x: derivative(x) * (1 + error * (torch.arange(len(x)) == place)))
 
 
 def with_backward(forward: Callable[..., Tensor], backward: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,14 +11,13 @@ from torch import Tensor
 from gradverify.core.decide.confirmation import ConfirmationState, clear_mismatches, confirmed_by_smaller_steps
 from gradverify.core.decide.context import JudgingContext, focused
 from gradverify.core.decide.doubt import is_noise_limited
-from gradverify.core.decide.first_look import First, first_look, look_from_afar
 from gradverify.core.decide.ladder import DEPTH, judge_by_ladder
+from gradverify.core.decide.screen import Screened, screen
 from gradverify.core.decide.verdict import Code, Judged, copy_of, of_rows, put, span, stacked
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import value_of_column
-from gradverify.core.estimate.samples import NOISE_FACTOR, Steps
+from gradverify.core.estimate.samples import NOISE_FACTOR
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
-from gradverify.core.estimate.tableau import halving_steps
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import chunks
 
@@ -90,11 +89,11 @@ def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState
     Of many clear mismatches of one size, the ladder judges a sample. If it confirms all of these, the others only need
     the confirmation of smaller steps.
     """
-    first, chosen = first_look(context, stencil), stencil.chosen
+    first, chosen = screen(context, stencil), stencil.chosen
     if not any_set(first.doubt):
         return first.judged
     judged = copy_of(first.judged)
-    in_doubt = _left_by_other_steps(context, chosen, first, judged)
+    in_doubt = _left_by_closer_steps(context, chosen, first, judged)
     accused = [in_doubt & size_class for size_class in clear_mismatches(context, first)]
     sampled = [size_class.sample(mask) for size_class, mask in zip(history.size_classes, accused, strict=True)]
     remaining = [mask & ~sample for mask, sample in zip(accused, sampled, strict=True)]
@@ -130,43 +129,26 @@ def _apply_ladder(context: JudgingContext, chosen: Tensor, doubt: Tensor, judged
         put(judged, doubt, part, outputs, judge_by_ladder(focused(context, outputs), chosen[part]))
 
 
-def _left_by_other_steps(context: JudgingContext, chosen: Tensor, first: First, judged: Judged) -> Tensor:
-    """Return the mask of entries still in doubt at other steps, (C, m); write the verdicts on the rest to `judged`.
+def _left_by_closer_steps(context: JudgingContext, chosen: Tensor, first: Screened, judged: Judged) -> Tensor:
+    """Return the mask of entries still in doubt at closer steps, (C, m); write the verdicts on the rest to `judged`.
 
-    Most functions in doubt vary, or have a kink, within the first steps: these are sampled at smaller steps. Most
-    others are dominated by rounding: if they hardly bend, they are sampled at larger steps.
+    Most functions in doubt vary, or have a kink, within the first steps. Entries whose noise would dominate the closer
+    steps are left to the ladder, as are mismatches of a function that does not bend.
     """
     rows, outputs = span(first.doubt)
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
-    near, near_chosen = focused(context, outputs), chosen[rows]
-    doubt, bends, code = first.doubt[place], first.bends[place], first.judged.code[place]
-    closer, farther = richardson.closer_steps(context.lengths), halving_steps(context.lengths)
-    noisy = is_noise_limited(_noise_of(near, near_chosen, closer), near.claimed[near_chosen].abs())
-    unsure_closer = doubt & (bends | (code != Code.MISMATCH)) & ~noisy
-    unsure_farther = doubt & noisy & ~bends & (code == Code.MATCH)
-    remaining = first.doubt
-    for judge, steps, selected in ((first_look, closer, unsure_closer), (look_from_afar, farther, unsure_farther)):
-        if any_set(selected):
-            picked, picked_outputs = span(selected)
-            nearest = focused(near, picked_outputs)
-            again = judge(nearest, sample_stencil(nearest.sampled, nearest.column_groups, near_chosen[picked], steps))
-            clear = ~again.doubt
-            if judge is look_from_afar:  # finer steps would have more noise than this bar
-                noise_limited = again.judged.bar <= _noise_of(nearest, near_chosen[picked], steps)
-                clear |= noise_limited & (again.judged.code == Code.MATCH) & ~again.bends
-            settled = torch.zeros_like(remaining)
-            settled[rows[picked].unsqueeze(1), outputs[picked_outputs]] = (
-                selected[picked.unsqueeze(1), picked_outputs] & clear
-            )
-            put(judged, settled, rows[picked], outputs[picked_outputs], again.judged)
-            remaining = remaining & ~settled
-    return remaining
-
-
-def _noise_of(context: JudgingContext, chosen: Tensor, steps: Steps) -> Tensor:
-    """Return the effect of noise on the differences at the finest of these steps, (C, m)."""
-    return (
-        NOISE_FACTOR
-        * context.noise.level
-        / value_of_column(context.column_groups, chosen, steps.base * steps.factors[-1])
+    near, near_chosen, closer = focused(context, outputs), chosen[rows], richardson.closer_steps(context.lengths)
+    finest = value_of_column(near.column_groups, near_chosen, closer.base * closer.factors[-1])
+    noisy = is_noise_limited(NOISE_FACTOR * near.noise.level / finest, near.claimed[near_chosen].abs())
+    selected = first.doubt[place] & (first.bends[place] | (first.judged.code[place] != Code.MISMATCH)) & ~noisy
+    if not any_set(selected):
+        return first.doubt
+    picked, picked_outputs = span(selected)
+    nearest = focused(near, picked_outputs)
+    again = screen(nearest, sample_stencil(nearest.sampled, nearest.column_groups, near_chosen[picked], closer))
+    settled = torch.zeros_like(first.doubt)
+    settled[rows[picked].unsqueeze(1), outputs[picked_outputs]] = (
+        selected[picked.unsqueeze(1), picked_outputs] & ~again.doubt
     )
+    put(judged, settled, rows[picked], outputs[picked_outputs], again.judged)
+    return first.doubt & ~settled

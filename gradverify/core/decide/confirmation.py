@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext, focused
-from gradverify.core.decide.first_look import First, first_look
+from gradverify.core.decide.screen import Screened, screen
 from gradverify.core.decide.verdict import Code, Judged, span
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.samples import BAR_FACTOR
@@ -52,7 +52,7 @@ class ConfirmationState:
         self.size_classes = tuple(SizeClass() for _ in range(len(_SIZES) + 1))
 
 
-def clear_mismatches(context: JudgingContext, first: First) -> list[Tensor]:
+def clear_mismatches(context: JudgingContext, first: Screened) -> list[Tensor]:
     """Return the masks of clear mismatches where the function does not bend, one mask (C, m) per size class.
 
     The classes keep errors that the ladder would excuse, due to rounding inside or a slight kink, apart from the larger
@@ -65,14 +65,14 @@ def clear_mismatches(context: JudgingContext, first: First) -> list[Tensor]:
     return [clear & (size_class == number) for number in range(len(_SIZES) + 1)]
 
 
-def confirmed_by_smaller_steps(context: JudgingContext, chosen: Tensor, first: First, accused: Tensor) -> Tensor:
+def confirmed_by_smaller_steps(context: JudgingContext, chosen: Tensor, first: Screened, accused: Tensor) -> Tensor:
     """Mask of the mismatches (C, m) whose numeric entry is the same at smaller steps."""
     if not any_set(accused):
         return accused
     rows, outputs = span(accused)
     selected, place = focused(context, outputs), (rows.unsqueeze(1), outputs.unsqueeze(0))
     closer = richardson.closer_steps(context.lengths)
-    again = first_look(selected, sample_stencil(selected.sampled, selected.column_groups, chosen[rows], closer))
+    again = screen(selected, sample_stencil(selected.sampled, selected.column_groups, chosen[rows], closer))
     change = (again.judged.numeric - first.judged.numeric[place]).abs()
     same = change <= BAR_FACTOR * (again.judged.bar + first.judged.bar[place])
     same &= change <= _SAME * first.judged.error[place]

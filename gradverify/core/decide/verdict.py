@@ -74,15 +74,14 @@ class Reason(IntEnum):
     SHORT_STRETCH = 26
     TOO_STEEP = 27
     RIPPLE = 28
-    IN_DOUBT = 29
-    ROUNDING_OF_ROW = 30
-    NOT_EXAMINED = 31
-    BACKWARD_NOISE = 32
-    POSSIBLE_OBLIQUE_KINK = 33
-    NOISE_HIDES_KINK = 34
-    LARGER_STEPS_AGREE = 35
-    STAIRS_INSIDE = 36
-    BACKWARD_UNRESOLVED = 37
+    ROUNDING_OF_ROW = 29
+    NOT_EXAMINED = 30
+    BACKWARD_NOISE = 31
+    POSSIBLE_OBLIQUE_KINK = 32
+    NOISE_HIDES_KINK = 33
+    LARGER_STEPS_AGREE = 34
+    STAIRS_INSIDE = 35
+    BACKWARD_UNRESOLVED = 36
 
 
 # The verdict that goes with each reason, and the sentence of the report.
@@ -116,7 +115,6 @@ REASONS: dict[Reason, tuple[Code, str]] = {
     Reason.SHORT_STRETCH: (Code.UNDETERMINED, "the output is constant over a stretch too short to exclude the claim"),
     Reason.TOO_STEEP: (Code.UNDETERMINED, "a slope as steep as claimed would show at no step above the noise"),
     Reason.RIPPLE: (Code.UNDETERMINED, "only the finest steps agree, and the outputs are in low precision"),
-    Reason.IN_DOUBT: (Code.UNDETERMINED, "the first samples leave doubt"),
     Reason.ROUNDING_OF_ROW: (Code.UNDETERMINED, "small beside its row: sums in low precision may explain the error"),
     Reason.NOT_EXAMINED: (Code.UNDETERMINED, "not examined: other errors of this kind turned out to be rounding"),
     Reason.BACKWARD_NOISE: (Code.UNDETERMINED, "backward in low precision scatters by as much as the error"),
@@ -207,6 +205,11 @@ def stacked(rows: Sequence[Judged]) -> Judged:
 def of_rows(judged: Judged, rows: Tensor | slice) -> Judged:
     """Return the verdicts on some of the column groups."""
     return Judged(**{name: getattr(judged, name)[rows] for name in _FIELDS})
+
+
+def of_outputs(judged: Judged, outputs: Tensor | slice) -> Judged:
+    """Return the verdicts on some of the outputs."""
+    return Judged(**{name: getattr(judged, name)[:, outputs] for name in _FIELDS})
 
 
 def put(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> None:

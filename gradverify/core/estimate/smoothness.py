@@ -20,7 +20,7 @@ _TORN = -0.5  # power of h: if S or a one-sided quotient grows faster, the funct
 _CALM = 0.7  # power of h: if S falls at least as fast, the function is smooth
 _MEASURABLE = 5.0  # times the noise: smaller differences are not measurable
 _LASTING = 4  # ladders with fewer rungs keep isolated flags
-_ROUNDING = 64.0  # units of rounding of the largest output: smaller bends may be rounding
+BEND_ROUNDING = 64.0  # units of rounding of the largest output: smaller bends may be rounding
 _LARGER = 2.0**14  # times the input's contribution: how large an intermediate number may be
 _STEADY = 5  # rungs over which the bend of a kink or the height of a jump is constant
 _SAME = 2.0  # largest ratio of sizes that count as constant
@@ -42,7 +42,7 @@ def bends_in_first_look(sampled: Sampler, samples: Samples, noise: Tensor) -> Te
     This applies the criteria of `shape_of` to the last two steps, which differ by a factor of two. `noise` (C, m)
     bounds the noise of the finest difference. The result is arbitrary where a difference is not finite.
     """
-    rounding = (_ROUNDING / _MEASURABLE * sampled.unit * sampled.size) / samples.forth[:, -1]
+    rounding = (BEND_ROUNDING / _MEASURABLE * sampled.unit * sampled.size) / samples.forth[:, -1]
     floor = torch.maximum(noise, rounding).mul_(_MEASURABLE)
     left, right = one_sided_quotients(sampled, finest(samples, 2))
     bend = (right - left).abs_()
@@ -60,7 +60,7 @@ def classify_steps(sampled: Sampler, samples: Samples, level: Tensor, own: Tenso
     bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
     step = samples.forth.log()
     bends, grows = _power(bend, step), _power(slope, step)
-    rounding = _ROUNDING * sampled.unit * _own_size(sampled, samples)
+    rounding = BEND_ROUNDING * sampled.unit * _own_size(sampled, samples)
     floor = torch.maximum(_MEASURABLE * level, rounding / samples.forth)
     measurable, slope_measurable = bend > floor, slope > floor
     measurable &= (bends >= _TORN) | (bend > _inside(sampled, samples, own) / samples.forth)

@@ -15,36 +15,36 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate
+from gradverify.core.estimate.smoothness import BEND_ROUNDING
 from gradverify.core.forward.noise import SAFETY
+from gradverify.core.forward.sampler import Sampler
 
 PLACES = (1.0, 0.5, 0.25, -1.0, -0.5, -0.25)  # of the samples, in units of the largest step
 _FINEST = 0.25  # the smallest step, in these units
 _DEGREE = len(PLACES)
 _SMOOTH = 2.0**-10  # largest last coefficient of a smooth function, relative to the second; most have a far smaller one
-LARGEST_STEPS_FROM_ZERO = 2.0**7  # largest distance of a point from zero, in steps
+_LARGEST_STEPS_FROM_ZERO = 2.0**7  # largest distance of a point from zero, in steps
 LARGEST_DEVIATION = 16.0  # times its noise bound: largest deviation of a sample from the polynomial
-POSITION_ROUNDING = 2.0**-53  # relative rounding error of the place where a sample is taken
+_POSITION_ROUNDING = 2.0**-53  # relative rounding error of the place where a sample is taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntrywiseSamples:
-    """Samples of a function of one input whose output i seems to depend only on entry i; n outputs."""
+    """Samples of a function of M inputs of n entries, whose output i seems to depend only on entry i of each."""
 
-    point: Tensor  # (n,) the input's entries
-    step: Tensor  # (n,) the largest step of each entry
-    samples: Tensor  # (6, n) outputs at `PLACES` (in steps) relative to those at the point
+    step: Tensor  # (M, n) the largest step of each entry
+    samples: Tensor  # (6, M, n) outputs at `PLACES` (in steps) of one input, relative to those at the point
     places: Tensor  # (n,) the place of one more sample per entry, random, in steps
-    last: Tensor  # (n,) outputs there, relative to those at the point
+    last: Tensor  # (M, n) outputs there, relative to those at the point
     at_once: bool  # True if several points went through one call, where an output might depend on its row
 
     def of(self, outputs: Tensor | slice) -> EntrywiseSamples:
         """Return the samples of some of the outputs."""
         return EntrywiseSamples(
-            point=self.point[outputs],
-            step=self.step[outputs],
-            samples=self.samples[:, outputs],
+            step=self.step[:, outputs],
+            samples=self.samples[..., outputs],
             places=self.places[outputs],
-            last=self.last[outputs],
+            last=self.last[:, outputs],
             at_once=self.at_once,
         )
 
@@ -57,7 +57,7 @@ class StencilPolynomial:
     """
 
     coefficients: Tensor  # (6, m) of t, t², … t⁶
-    shift: Tensor  # (m,) change of the slope by the last extrapolation
+    shift: Tensor  # (m,) change of the slope, in units of the step, by the last extrapolation
 
     @property
     def residue(self) -> Tensor:
@@ -68,13 +68,33 @@ class StencilPolynomial:
 def polynomial_through(samples: Tensor) -> StencilPolynomial:
     """Return the polynomials through the samples (6, m), which are relative to the outputs at the point."""
     terms = (_weights().to(samples.device) @ samples.flatten(1)).view(-1, *samples.shape[1:])
-    return StencilPolynomial(coefficients=terms[:_DEGREE], shift=terms[_DEGREE].abs_())
+    return StencilPolynomial(coefficients=terms[:_DEGREE], shift=terms[_DEGREE])
 
 
-def slope_of(series: StencilPolynomial, step: Tensor, noise: Tensor) -> Estimate:
-    """Return the slopes at the point; `noise` (m,) bounds the noise of a sample, `step` (m,) is the largest step."""
-    bar = torch.add(series.shift, noise, alpha=NOISE_FACTOR / _FINEST).div_(step)
-    return Estimate(value=series.coefficients[0] / step, bar=bar.nan_to_num_(torch.inf, torch.inf))
+def error_of_samples(
+    series: StencilPolynomial, level: Tensor, relative_level: Tensor, step: Tensor, slope: Tensor
+) -> Tensor:
+    """Return a bound on the error of the samples, (m,): noise of the outputs, and rounding of the positions.
+
+    `level` is the noise at the point and `relative_level` that per unit of an output's size, since samples may be
+    larger than the output at the point. `slope` is the magnitude of the derivative, `step` the largest step.
+    """
+    first, second = series.coefficients[:2].abs()
+    noise = torch.addcmul(level, first.add_(second), relative_level)
+    return noise.addcmul_(step, slope, value=_LARGEST_STEPS_FROM_ZERO * _POSITION_ROUNDING)
+
+
+def slope_of(series: StencilPolynomial, step: Tensor, error: Tensor) -> Estimate:
+    """Return the slopes at the point; `error` (m,) bounds the error of a sample, `step` (m,) is the largest step.
+
+    As in `richardson.extrapolated`, the two larger steps alone give the slope if their bar is smaller.
+    """
+    change = series.shift.abs()
+    bar = torch.add(change, error, alpha=NOISE_FACTOR / _FINEST)
+    coarse = change.mul_(15.0).add_(error, alpha=NOISE_FACTOR / (2 * _FINEST))
+    is_coarse = (coarse < bar).to(step.dtype)  # multiplied, since torch.where takes three times as long
+    slope = torch.addcmul(series.coefficients[0], series.shift, is_coarse, value=-16.0).div_(step)
+    return Estimate(value=slope, bar=torch.minimum(bar, coarse).div_(step).nan_to_num_(torch.inf, torch.inf))
 
 
 def forecast(series: StencilPolynomial, places: Tensor) -> Tensor:
@@ -86,9 +106,9 @@ def forecast(series: StencilPolynomial, places: Tensor) -> Tensor:
     return value.mul_(places)
 
 
-def forecast_error(eight: EntrywiseSamples, series: StencilPolynomial) -> Tensor:
-    """Return the error of the polynomials in predicting the last samples; (n,)."""
-    return forecast(series, eight.places).sub_(eight.last).abs_()
+def forecast_error(samples: EntrywiseSamples, series: StencilPolynomial) -> Tensor:
+    """Return the error of the polynomials in predicting the last samples; (M, n)."""
+    return forecast(series, samples.places).sub_(samples.last).abs_()
 
 
 def noise_bound(series: StencilPolynomial) -> Tensor:
@@ -96,13 +116,14 @@ def noise_bound(series: StencilPolynomial) -> Tensor:
     return series.residue.mul_(SAFETY)
 
 
-def bends_sharply(series: StencilPolynomial, noise: Tensor) -> Tensor:
-    """Mask of outputs that bend as no smooth function does; (m,). `noise` bounds the noise of a sample.
+def bends_sharply(sampled: Sampler, series: StencilPolynomial, error: Tensor) -> Tensor:
+    """Mask of outputs that bend as no smooth function does; (m,). `error` bounds the error of a sample.
 
     At a kink all even coefficients are of similar magnitude; for a smooth function they decrease rapidly.
     """
     second, last = series.coefficients[1].abs(), series.coefficients[-1].abs()
-    return last > torch.maximum(second.mul_(_SMOOTH), noise / _noise_of_last())
+    floor = torch.maximum(error, BEND_ROUNDING * sampled.unit * sampled.size).div_(_noise_of_last())
+    return last > torch.maximum(second.mul_(_SMOOTH), floor, out=floor)
 
 
 def local_magnitude(series: StencilPolynomial, value: Tensor) -> Tensor:

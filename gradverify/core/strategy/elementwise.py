@@ -2,32 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, reduce
 
 import torch
 from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import is_reusable, row, vjp_on_recorded_graph
-from gradverify.core.decide.comparison import Comparison, JudgedPart, all_matching_comparison, with_matching_rest
+from gradverify.core.decide.compare import all_matching
+from gradverify.core.decide.comparison import (
+    KEPT,
+    Comparison,
+    JudgedPart,
+    all_matching_comparison,
+    with_matching_rest,
+)
 from gradverify.core.decide.context import (
     MeasuredProblem,
     Reconsider,
+    absolute_floor,
     allowance_of,
     focused_problem,
     judging_context,
     magnitude_of,
+    part_of,
 )
-from gradverify.core.decide.entrywise_screen import Settled, by_all, closely, settled
-from gradverify.core.decide.statistics import merged_extremes
-from gradverify.core.decide.verdict import Judged, with_outputs
+from gradverify.core.decide.doubt import DOUBT
+from gradverify.core.decide.screen import screened
+from gradverify.core.decide.statistics import Extremes, merged_extremes, with_extremes
+from gradverify.core.decide.tolerance import backward_rounding, relative_tolerance
+from gradverify.core.decide.verdict import Judged, of_outputs, with_outputs
 from gradverify.core.estimate import richardson
-from gradverify.core.estimate.column_groups import elementwise_groups, groups_by_input, groups_of_outputs
+from gradverify.core.estimate.column_groups import groups_by_input, groups_of_outputs
+from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.estimate.stencil import Stencil
-from gradverify.core.estimate.stencil_polynomial import PLACES, EntrywiseSamples
+from gradverify.core.estimate.stencil_polynomial import (
+    LARGEST_DEVIATION,
+    PLACES,
+    EntrywiseSamples,
+    bends_sharply,
+    error_of_samples,
+    forecast_error,
+    local_magnitude,
+    noise_bound,
+    polynomial_through,
+    slope_of,
+)
 from gradverify.core.forward import sampler
 from gradverify.core.forward.noise import at_least
+from gradverify.core.forward.sampler import Sampler
+from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import FEW_INPUTS, portions
 from gradverify.core.strategy.columnwise import compare_by_given_structure
 from gradverify.core.strategy.elementwise_sampling import (
@@ -43,71 +69,191 @@ _WIDE = 2.0**23  # times the smallest claim: the last digits of the largest, 2^-
 _REST = 1 / 8  # of the outputs: if no more are in doubt, they are judged apart from the others
 _MOST = 1 / 2  # of the outputs: if more are in doubt, other steps do not help
 _FORTH = sum(place > 0 for place in PLACES)  # number of samples to the right of the point, which come first
+_POOLED = 4096  # outputs, at least, whose relative noise stands for that of all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Elementwise:
+    """An elementwise function with its claims, and the relative noise of its samples."""
+
+    sampled: Sampler
+    claimed: Tensor  # (M, n) the claimed derivative of output k by entry k of each input
+    length: Tensor  # (M, n) length scales of the steps
+    largest: Callable[[], Tensor]  # () -> (), the largest claim, found once
+    noise: float  # of a sample, relative to its size
+    settings: Settings
+
+    def of(self, outputs: Tensor | slice) -> _Elementwise:
+        """Return the function restricted to some of the outputs."""
+        return replace(
+            self,
+            sampled=sampler.restricted_to_outputs(self.sampled, outputs),
+            claimed=self.claimed[:, outputs],
+            length=self.length[:, outputs],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """Verdicts by the samples."""
+
+    extremes: Extremes  # of the outputs that are not in doubt
+    judged: Judged | None  # all entries, (M, n); None if there are too many to keep
+    doubt: Tensor  # (k,) outputs with an entry in doubt
+    foretold: bool  # True if the polynomials predict every sample within the noise, also for outputs in doubt
 
 
 def compare_elementwise(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
     """Compare all entries of an elementwise function; None if it is not elementwise."""
-    by_input = sample_elementwise(measured.sampled, measured.lengths, measured.backward.known_vjp[0])
-    if by_input is None:
+    samples = sample_elementwise(measured.sampled, measured.lengths, measured.backward.known_vjp[0])
+    claimed = None if samples is None else _claimed(measured, settings.seed, len(samples.step))
+    if samples is None or claimed is None:
         return None
-    claimed = _claimed(measured, settings.seed, len(by_input))
-    if claimed is None:
-        return None
-    lengths = measured.lengths.step.view(len(by_input), -1)
-    found = by_all(
-        [
-            settled(measured.sampled, samples, claims, length, settings)
-            for samples, claims, length in zip(by_input, torch.split(claimed, 1), lengths, strict=True)
-        ]
+    function = _Elementwise(
+        sampled=measured.sampled,
+        claimed=claimed,
+        length=measured.lengths.step.view_as(claimed),
+        largest=cache(lambda: magnitude_of(claimed).amax()),
+        noise=_relative_noise(measured.sampled, samples),
+        settings=settings,
     )
+    found = _screened_in_parts(function, samples)
     many = measured.sampled.point.numel() >= FEW_INPUTS
-    if (
-        many and found.doubt.numel() and measured.sampled.rounding_eps()
-    ):  # on stairs of rounding, eight samples show little
-        return _compared(measured, elementwise_structure(measured.sampled), claimed, settings, reconsider)
-    if many:
-        found = judge_again_with_smaller_steps(measured, by_input, claimed, found, settings)
+    stairs = found.doubt.numel() > 0 and bool(measured.sampled.rounding_eps())  # on which eight samples show little
+    if many and not stairs:
+        found = _judged_by_smaller_steps(measured, function, samples, found)
     if not found.doubt.numel():
         return all_matching_comparison(found.extremes, measured.entries, _parts(claimed, found.judged))
     if not many:
         return None
     structure, steps = elementwise_structure(measured.sampled), None
-    if not by_input[0].at_once:
+    if stairs:
+        return _compared(measured, structure, claimed, settings, reconsider)
+    if not samples.at_once:
         column_of = structure.column_groups.column_of[:, found.doubt]
-        steps = stencil_of(measured.sampled, by_input, measured.lengths, column_of, found.doubt)
-    del by_input  # frees the largest tensors held here
+        steps = stencil_of(measured.sampled, samples, measured.lengths, column_of, found.doubt)
+    del samples  # frees the largest tensors held here
     if found.doubt.numel() <= _REST * measured.sampled.value.numel():
-        rest = _compare_rest(measured, structure, claimed, found, steps, settings, reconsider)
+        rest = _compare_rest(measured, structure, function, found, steps, reconsider)
         if rest is not None:
-            parts = _parts(claimed, _joined(found, rest))
-            return with_matching_rest(rest, all_matching_comparison(found.extremes, measured.entries, parts))
+            judged = None if found.judged is None else with_outputs(found.judged, found.doubt, rest.parts[0].judged)
+            matching = all_matching_comparison(found.extremes, measured.entries, _parts(claimed, judged))
+            return with_matching_rest(rest, matching)
     return _compared(measured, structure, claimed, settings, reconsider)
 
 
-def judge_again_with_smaller_steps(
-    measured: MeasuredProblem, by_input: Sequence[EntrywiseSamples], claimed: Tensor, found: Settled, settings: Settings
-) -> Settled:
-    """Return `found` with the outputs in doubt judged again by smaller steps; `claimed` is (inputs, n)."""
+def _screened_in_parts(function: _Elementwise, samples: EntrywiseSamples) -> _Found:
+    """Judge all entries by the samples; keeps the verdicts if they are few."""
+    if function.sampled.point.numel() * function.sampled.value.numel() <= KEPT:
+        return _screened(function, samples)
+    parts = portions(function.sampled.value)
+    found = [_screened(function.of(part), samples.of(part)) for part in parts]
+    return _Found(
+        extremes=reduce(merged_extremes, [each.extremes for each in found]),
+        judged=None,
+        doubt=torch.cat([each.doubt + part.start for each, part in zip(found, parts, strict=True)]),
+        foretold=all(each.foretold for each in found),
+    )
+
+
+def _screened(function: _Elementwise, samples: EntrywiseSamples, suspicious: Tensor | None = None) -> _Found:
+    """Judge all entries by the samples. Outputs in the mask `suspicious` (n,) stay in doubt."""
+    claimed, size = function.claimed, function.claimed.abs()
+    series, relative_noise = polynomial_through(samples.samples), size.new_full((), function.noise)
+    noise = function.sampled.value.abs().mul_(relative_noise)
+    error = error_of_samples(series, noise, relative_noise, samples.step, size)
+    estimate, deviation = slope_of(series, samples.step, error), forecast_error(samples, series).div_(error)
+    found = None if suspicious is not None else _all_matching(function, estimate, deviation, size)
+    if found is not None:
+        return found
+    missed = deviation > LARGEST_DEVIATION
+    bends = bends_sharply(function.sampled, series, error).logical_or_(missed)
+    bends = bends if suspicious is None else bends.logical_or_(suspicious)
+    groups = groups_by_input(len(claimed), claimed.shape[1], claimed.device)
+    magnitude, largest, step = magnitude_of(claimed), function.largest(), function.length.flatten()
+    allowance = allowance_of(function.sampled, step, groups, magnitude, largest, function.settings)
+    first = screened(claimed, allowance, estimate, bends)
+    doubt = first.doubt.any(dim=0)
+    sure, extremes = doubt.logical_not().nonzero().squeeze(1), Extremes()
+    if len(sure):
+        sure_allowance = part_of(allowance, slice(None), sure)
+        extremes = with_extremes(extremes, claimed[:, sure], of_outputs(first.judged, sure), sure_allowance)
+    return _Found(
+        extremes=extremes, judged=first.judged, doubt=doubt.nonzero().squeeze(1), foretold=not any_set(missed)
+    )
+
+
+def _all_matching(function: _Elementwise, estimate: Estimate, deviation: Tensor, size: Tensor) -> _Found | None:
+    """Return the verdicts if all entries match and none is in doubt, by the largest of a few numbers; else None.
+
+    This is the usual case, and several times as fast as `screened`. `deviation` is the error of the prediction of a
+    sample relative to its bound, `size` the magnitude of the claims, each (M, n).
+    """
+    if absolute_floor(function.sampled, function.settings):
+        return None
+    relative = relative_tolerance(function.settings.tolerances, function.sampled.dtypes)
+    relative += backward_rounding(function.sampled.backward_eps)
+    error = (function.claimed - estimate.value).abs_()
+    numbers = (estimate.bar, error, estimate.bar / size, error / size, deviation)
+    bar, apart, relative_bar, relative_error, missed = torch.stack([values.amax() for values in numbers]).tolist()
+    if not (BAR_FACTOR * relative_bar <= DOUBT and relative_error <= relative and missed <= LARGEST_DEVIATION):
+        return None
+    limit = relative + BAR_FACTOR * relative_bar
+    return _Found(
+        extremes=Extremes(error=apart, bar=bar, limit=limit, vacuous=False),
+        judged=all_matching(estimate, error, size.mul_(relative)),
+        doubt=torch.zeros(0, dtype=torch.long, device=size.device),
+        foretold=True,
+    )
+
+
+def _judged_by_smaller_steps(
+    measured: MeasuredProblem, function: _Elementwise, samples: EntrywiseSamples, found: _Found
+) -> _Found:
+    """Return `found` with the outputs in doubt judged again by smaller steps."""
     for steps in (richardson.closer_steps, richardson.middle_steps):  # the closer ones may drown in rounding
-        if not 0 < found.doubt.numel() <= _MOST * measured.sampled.value.numel():
+        outputs = found.doubt
+        if not 0 < outputs.numel() <= _MOST * measured.sampled.value.numel():
             return found
-        outputs, again = (
-            found.doubt,
-            _judged_by_steps(steps(measured.lengths).base, measured, by_input, claimed, found, settings),
-        )
-        kept = found.judged
-        if kept is not None and again.judged is not None:
-            kept = with_outputs(kept, outputs, again.judged)
-        found = Settled(
-            extremes=merged_extremes(found.extremes, again.extremes),
-            judged=kept,
-            doubt=outputs[again.doubt],
-            usual=found.usual,
+        part, first = function.of(outputs), samples.of(outputs)
+        again = sample_elementwise_again(part.sampled, steps(measured.lengths).base, samples.places, outputs)
+        constant, flat = (again.samples == 0).all(dim=0), _is_flat_on_a_side(first)
+        # An output that is constant at these steps may lie on one stair of rounding. It is taken as flat only if it is
+        # constant on one side at the first, larger steps too, which then measure it.
+        again = replace(again, step=torch.where(constant & flat, first.step, again.step))
+        nearer = _screened(part, again, (constant & ~flat).any(dim=0))
+        found = _Found(
+            extremes=merged_extremes(found.extremes, nearer.extremes),
+            judged=None
+            if found.judged is None or nearer.judged is None
+            else with_outputs(found.judged, outputs, nearer.judged),
+            doubt=outputs[nearer.doubt],
             foretold=found.foretold,
         )
-        if not again.foretold:
+        if not nearer.foretold:
             return found
     return found
+
+
+def _is_flat_on_a_side(samples: EntrywiseSamples) -> Tensor:
+    """Mask of entries whose output is constant on one side of the point; (M, n)."""
+    constant = samples.samples == 0
+    return constant[:_FORTH].all(dim=0).logical_or_(constant[_FORTH:].all(dim=0))
+
+
+def _relative_noise(sampled: Sampler, samples: EntrywiseSamples) -> float:
+    """Return the relative noise of the samples: the median over outputs, at least the rounding of the forward.
+
+    An output that is zero at every sample counts as one without noise: if most are, the others, which may vary within
+    the steps, do not stand for most.
+    """
+    pooled = slice(None, None, max(1, sampled.value.numel() // _POOLED))  # evenly spaced ones of many outputs
+    series = polynomial_through(samples.samples[..., pooled])
+    size = local_magnitude(series, sampled.value[pooled])
+    share = (noise_bound(series) / size).masked_fill_(size == 0, 0.0)
+    rounding = float(sampled.unit[0]) * max(1.0, sampled.vectorisation.largest_difference)
+    median = share.nanmedian(dim=1).values.nan_to_num_(0.0, 0.0)
+    return max(rounding, float(median.amax()))
 
 
 def _compared(
@@ -150,71 +296,29 @@ def _is_wide(claimed: Tensor) -> bool:
 def _compare_rest(
     measured: MeasuredProblem,
     structure: Structure,
-    claimed: Tensor,
-    found: Settled,
+    function: _Elementwise,
+    found: _Found,
     steps: Stencil | None,
-    settings: Settings,
     reconsider: Reconsider,
 ) -> Comparison | None:
     """Compare the entries in doubt of an elementwise function; None if it is not elementwise."""
-    outputs, focused = found.doubt, focused_problem(measured, found.doubt, settings)
+    outputs, settings = found.doubt, function.settings
+    focused = focused_problem(measured, outputs, settings)
     column_groups = groups_of_outputs(structure.column_groups, outputs)
     if are_isolated(focused.sampled, measured.lengths, column_groups.column_of):
         column_groups = replace(column_groups, isolated=True)
-    usual = found.usual * focused.sampled.value.abs()
-    noise = at_least(focused.noise, usual)
-    context = judging_context(focused.sampled, noise, focused.lengths, column_groups, claimed[:, outputs], settings)
-    largest = magnitude_of(claimed).amax().expand(len(outputs))
+    noise = at_least(focused.noise, function.noise * focused.sampled.value.abs())
+    claimed = function.claimed[:, outputs]
+    context = judging_context(focused.sampled, noise, focused.lengths, column_groups, claimed, settings)
+    largest = function.largest().expand(len(outputs))
     context = replace(context, allowance=replace(context.allowance, largest=largest))
     rest = replace(structure, column_groups=column_groups)
     return compare_by_given_structure(focused, rest, context, steps, settings, reconsider, verified=found.foretold)
 
 
-def _joined(found: Settled, rest: Comparison) -> Judged | None:
-    """Return the verdicts on all entries, with those of `rest` for the outputs in doubt; None if they are not kept."""
-    if found.judged is None:
-        return None
-    return with_outputs(found.judged, found.doubt, rest.parts[0].judged)
-
-
 def _parts(claimed: Tensor, judged: Judged | None) -> tuple[JudgedPart, ...]:
+    """Return the verdicts on all entries as one part; empty if they are not kept."""
     if judged is None:
         return ()
-    inputs, size = claimed.shape
-    return (
-        JudgedPart(column_of=groups_by_input(inputs, size, claimed.device).column_of, claimed=claimed, judged=judged),
-    )
-
-
-def _judged_by_steps(
-    step: Tensor,
-    measured: MeasuredProblem,
-    by_input: Sequence[EntrywiseSamples],
-    claimed: Tensor,
-    found: Settled,
-    settings: Settings,
-) -> Settled:
-    """Judge the outputs in doubt by samples at other steps; `step` is (inputs · n,)."""
-    outputs, length = found.doubt, measured.lengths.step.view(len(by_input), -1)
-    sampled, column_groups = (
-        sampler.restricted_to_outputs(measured.sampled, outputs),
-        elementwise_groups(len(outputs), outputs.device),
-    )
-    largest = magnitude_of(claimed).amax()
-    parts = []
-    for k, samples in enumerate(sample_elementwise_again(sampled, step, by_input[0].places, outputs)):
-        claims = claimed[k : k + 1, outputs]
-        allowance = allowance_of(sampled, length[k, outputs], column_groups, magnitude_of(claims), largest, settings)
-        first_samples = by_input[k].of(outputs)
-        constant, flat = (samples.samples == 0).all(dim=0), _is_flat_on_a_side(first_samples)
-        # An output that is constant at these steps may lie on one stair of rounding. It is taken as flat only if it is
-        # constant on one side at the first, larger steps too, which then measure it.
-        samples = replace(samples, step=torch.where(constant & flat, first_samples.step, samples.step))
-        parts.append(closely(sampled, samples, claims, found.usual, allowance, constant & ~flat))
-    return by_all(parts)
-
-
-def _is_flat_on_a_side(samples: EntrywiseSamples) -> Tensor:
-    """Mask of outputs that are constant on one side of the point; (k,)."""
-    constant = samples.samples == 0
-    return constant[:_FORTH].all(dim=0).logical_or_(constant[_FORTH:].all(dim=0))
+    column_of = groups_by_input(len(claimed), claimed.shape[1], claimed.device).column_of
+    return (JudgedPart(column_of=column_of, claimed=claimed, judged=judged),)

@@ -27,7 +27,7 @@ _FEW_NUMBERS = 1 << 15  # numbers in the points of all samples, up to which they
 _NEARER = 2 / 3  # scales random numbers of magnitude 1/2 to 3/2 to places within the largest step
 
 
-def sample_elementwise(sampled: Sampler, lengths: LengthScales, random: Tensor) -> tuple[EntrywiseSamples, ...] | None:
+def sample_elementwise(sampled: Sampler, lengths: LengthScales, random: Tensor) -> EntrywiseSamples | None:
     """Return the samples by each input of a function that may be elementwise; None if it is not.
 
     Costs up to 8 forwards for one input, up to 2 + 7 k for k inputs, or 3 if all samples are so small that they go
@@ -37,52 +37,36 @@ def sample_elementwise(sampled: Sampler, lengths: LengthScales, random: Tensor) 
         return None
     step, entries, count = richardson.steps(lengths).base, sampled.value.numel(), len(sampled.inputs)
     memory = uninitialised_rows(count * (2 + len(PLACES)) + 1, sampled.value)
-    point, places, differences = memory[:count].view(-1), memory[count], memory[count + 1 :].view(count, -1, entries)
+    point, places, differences = memory[:count].view(-1), memory[count], memory[count + 1 :].view(-1, count, entries)
     torch.mul(random.to(step.device), _NEARER, out=places)
-    if not _halves_are_independent(sampled, places, step, point, (differences[0, 0], differences[0, 1])):
+    if not _halves_are_independent(sampled, places, step, point, (differences[0, 0], differences[1, 0])):
         return None
     done = 1 if count == 1 else 0  # for one input, the two halves together are the first sample
-    remaining, fractions = differences[:, done:], tuple[Tensor | float, ...]((places, *PLACES))[done:]
-    at_once = _sample(sampled, fractions, step, point, remaining)
-    return tuple(
-        EntrywiseSamples(
-            point=sampled.point[block],
-            step=step[block],
-            samples=by_fraction[1:],
-            places=places,
-            last=by_fraction[0],
-            at_once=at_once,
-        )
-        for block, by_fraction in zip([block.coordinates for block in sampled.inputs], differences, strict=True)
+    at_once = _sample(sampled, tuple[Tensor | float, ...]((places, *PLACES))[done:], step, point, differences[done:])
+    return EntrywiseSamples(
+        step=step.view(count, -1), samples=differences[1:], places=places, last=differences[0], at_once=at_once
     )
 
 
-def sample_elementwise_again(
-    sampled: Sampler, step: Tensor, places: Tensor, outputs: Tensor
-) -> tuple[EntrywiseSamples, ...]:
+def sample_elementwise_again(sampled: Sampler, step: Tensor, places: Tensor, outputs: Tensor) -> EntrywiseSamples:
     """Return the samples by each input with other steps (n,), of the outputs (k,) that `sampled` is focused on.
 
-    `places` (n,) are those of the random sample. Costs 7 forwards per input, or a single one.
+    `places` (m,) are those of the random sample of every output. Costs 7 forwards per input, or a single one.
     """
-    count = len(sampled.inputs)
-    point, differences = torch.empty_like(sampled.point), uninitialised_rows(count * (1 + len(PLACES)), sampled.value)
-    differences = differences.view(count, -1, len(outputs))
+    count, point = len(sampled.inputs), torch.empty_like(sampled.point)
+    differences = uninitialised_rows(count * (1 + len(PLACES)), sampled.value).view(-1, count, len(outputs))
     at_once = _sample(sampled, (places, *PLACES), step, point, differences)
-    return tuple(
-        EntrywiseSamples(
-            point=sampled.point[block][outputs],
-            step=step[block][outputs],
-            samples=by_fraction[1:],
-            places=places[outputs],
-            last=by_fraction[0],
-            at_once=at_once,
-        )
-        for block, by_fraction in zip([block.coordinates for block in sampled.inputs], differences, strict=True)
+    return EntrywiseSamples(
+        step=step.view(count, -1)[:, outputs],
+        samples=differences[1:],
+        places=places[outputs],
+        last=differences[0],
+        at_once=at_once,
     )
 
 
 def _sample(sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, point: Tensor, into: Tensor) -> bool:
-    """Write f(x + displacement) - f(x) to `into` (inputs, fractions, m), each input displaced alone.
+    """Write f(x + displacement) - f(x) to `into` (fractions, inputs, m), each input displaced alone.
 
     The displacements are fractions of its steps; only the first fraction may be a tensor, one per entry. Return True if
     all samples went through one call. `point` (n,) is overwritten.
@@ -100,19 +84,19 @@ def _sampled_at_once(sampled: Sampler, fractions: Sequence[Tensor | float], step
     An elementwise function gives stacked points the same outputs as single ones, unless it depends on the position of
     an entry. Then the polynomial misses the random sample, and the outputs stay in doubt.
     """
-    inputs, count, size = into.shape
+    count, inputs, size = into.shape
     points = sampled.point.expand(inputs * count + 1, -1).contiguous()
-    samples = points[:-1].view(inputs, count, inputs, -1)
+    samples = points[:-1].view(count, inputs, inputs, -1)
     shared = step.new_tensor([each for each in fractions if not isinstance(each, Tensor)]).unsqueeze(1)
     for k, own_step in enumerate(step.view(inputs, -1).unbind()):
-        samples_of_input = samples[k, :, k]
+        samples_of_input = samples[:, k, k]
         samples_of_input[-len(shared) :].addcmul_(shared, own_step)
         if isinstance(fractions[0], Tensor):
             samples_of_input[0].addcmul_(fractions[0], own_step)
     values = stacked_with_point(sampled, points)
     if values is None:
         return False
-    torch.sub(values[:-1].view(inputs, count, size), values[-1], out=into)
+    torch.sub(values[:-1].view(count, inputs, size), values[-1], out=into)
     return True
 
 
@@ -120,10 +104,10 @@ def _sampled_one_by_one(
     sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, point: Tensor, into: Tensor
 ) -> None:
     """Do the same with one call per sample."""
-    for block, rows in zip(sampled.inputs, into, strict=True):
+    for block, rows in zip(sampled.inputs, into.unbind(dim=1), strict=True):
         coordinates = block.coordinates
         for fraction, differences in zip(fractions, rows, strict=True):
-            if len(into) > 1:
+            if len(sampled.inputs) > 1:
                 point.copy_(sampled.point)
             if isinstance(fraction, Tensor):
                 torch.addcmul(sampled.point[coordinates], fraction, step[coordinates], out=point[coordinates])
@@ -133,11 +117,11 @@ def _sampled_one_by_one(
 
 
 def stencil_of(
-    sampled: Sampler, by_input: Sequence[EntrywiseSamples], lengths: LengthScales, column_of: Tensor, outputs: Tensor
+    sampled: Sampler, samples: EntrywiseSamples, lengths: LengthScales, column_of: Tensor, outputs: Tensor
 ) -> Stencil:
-    """Return the six samples by each input as a stencil of some outputs (k,); `column_of` (C, k) are their columns."""
-    differences = torch.stack([samples.samples[:, outputs] for samples in by_input], dim=1)
-    return stencil_by_input(sampled, richardson.steps(lengths), column_of, differences.add_(sampled.value[outputs]))
+    """Return the six samples by each input as a stencil of some outputs (k,); `column_of` (M, k) are their columns."""
+    values = samples.samples[..., outputs].add_(sampled.value[outputs])
+    return stencil_by_input(sampled, richardson.steps(lengths), column_of, values)
 
 
 def are_isolated(sampled: Sampler, lengths: LengthScales, column_of: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Second derivatives behind a saturated sigmoid, which only larger steps show."""
+"""Saturated functions: second derivatives that only larger steps show."""
 
 from __future__ import annotations
 
