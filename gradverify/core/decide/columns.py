@@ -8,20 +8,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.confirmation import ConfirmationState, clear_mismatches, confirmed_by_smaller_steps
+from gradverify.core.decide.compare import is_noise_limited
 from gradverify.core.decide.context import JudgingContext, focused
-from gradverify.core.decide.doubt import is_noise_limited
 from gradverify.core.decide.ladder import DEPTH, judge_by_ladder
 from gradverify.core.decide.screen import Screened, screen
 from gradverify.core.decide.verdict import Code, Judged, copy_of, of_rows, put, span, stacked
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import value_of_column
-from gradverify.core.estimate.samples import NOISE_FACTOR
+from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import chunks
 
 _ONE_LADDER = 1 << 13  # (column groups) x (outputs) up to which all sets of entries are judged by one ladder
+_COLUMN_GROUPS = 64  # column groups per size class that the ladder judges; half of the rest at a time
+_ENTRIES = 1024  # clear mismatches that the ladder judges at a time
+_CLEAR = 2.0  # times the allowed error: a larger one is clear
+_SIZES = (1e-8, 1e-6, 1e-4, 1e-2)  # error relative to the largest entry: bounds of the size classes
+_SAME = 0.25  # of the error: largest change of the numeric entry at smaller steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,38 @@ class KnownVerdicts:
 
     chosen: Tensor  # (k,) column groups, ascending
     judged: Judged  # (k, m)
+
+
+class _SizeClass:
+    """State of one size class of mismatches: how many the ladder has judged, and whether it confirmed them."""
+
+    def __init__(self) -> None:
+        self._groups_left = _COLUMN_GROUPS
+        self._refuted = False
+
+    def sample(self, accused: Tensor) -> Tensor:
+        """Return the mask of the mismatches (C, m) for the ladder to judge: the same outputs of some column groups."""
+        rows = _random_subset(accused.any(dim=1).nonzero().squeeze(1), max(1, self._groups_left // 2))
+        outputs = _random_subset(accused[rows].any(dim=0).nonzero().squeeze(1), _ENTRIES // max(1, len(rows)))
+        sampled, place = torch.zeros_like(accused), (rows.unsqueeze(1), outputs)
+        sampled[place] = accused[place]
+        return sampled
+
+    def record(self, sampled: Tensor, judged: Judged) -> None:
+        """Record the verdicts of the ladder on mismatches (C, m)."""
+        self._groups_left -= int(sampled.any(dim=1).sum())
+        self._refuted |= any_set(judged.code[sampled] != Code.MISMATCH)
+
+    def all_confirmed(self) -> bool:
+        """True if the ladder has confirmed all mismatches so far."""
+        return not self._refuted
+
+
+class ConfirmationState:
+    """State of all size classes of mismatches, see `_clear_mismatches`."""
+
+    def __init__(self) -> None:
+        self.size_classes = tuple(_SizeClass() for _ in range(len(_SIZES) + 1))
 
 
 def is_complete(context: JudgingContext, known: KnownVerdicts | None) -> bool:
@@ -94,7 +130,7 @@ def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState
         return first.judged
     judged = copy_of(first.judged)
     in_doubt = _left_by_closer_steps(context, chosen, first, judged)
-    accused = [in_doubt & size_class for size_class in clear_mismatches(context, first)]
+    accused = [in_doubt & size_class for size_class in _clear_mismatches(context, first)]
     sampled = [size_class.sample(mask) for size_class, mask in zip(history.size_classes, accused, strict=True)]
     remaining = [mask & ~sample for mask, sample in zip(accused, sampled, strict=True)]
     other = in_doubt & ~torch.stack(accused).any(dim=0)
@@ -107,7 +143,7 @@ def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState
     _apply_ladder(
         context,
         chosen,
-        torch.stack(remaining).any(dim=0) & ~confirmed_by_smaller_steps(context, chosen, first, confirmed),
+        torch.stack(remaining).any(dim=0) & ~_confirmed_by_smaller_steps(context, chosen, first, confirmed),
         judged,
     )
     return judged
@@ -152,3 +188,40 @@ def _left_by_closer_steps(context: JudgingContext, chosen: Tensor, first: Screen
     )
     put(judged, settled, rows[picked], outputs[picked_outputs], again.judged)
     return first.doubt & ~settled
+
+
+def _clear_mismatches(context: JudgingContext, first: Screened) -> list[Tensor]:
+    """Return the masks of clear mismatches where the function does not bend, one mask (C, m) per size class.
+
+    The classes keep errors that the ladder would excuse, due to rounding inside or a slight kink, apart from the larger
+    errors of a wrong formula.
+    """
+    judged = first.judged
+    clear = (judged.code == Code.MISMATCH) & (judged.error > _CLEAR * judged.allowed) & ~first.bends
+    size = judged.error / context.allowance.largest
+    size_class = torch.bucketize(size, torch.tensor(_SIZES, dtype=size.dtype, device=size.device))
+    return [clear & (size_class == number) for number in range(len(_SIZES) + 1)]
+
+
+def _confirmed_by_smaller_steps(context: JudgingContext, chosen: Tensor, first: Screened, accused: Tensor) -> Tensor:
+    """Mask of the mismatches (C, m) whose numeric entry is the same at smaller steps."""
+    if not any_set(accused):
+        return accused
+    rows, outputs = span(accused)
+    selected, place = focused(context, outputs), (rows.unsqueeze(1), outputs.unsqueeze(0))
+    closer = richardson.closer_steps(context.lengths)
+    again = screen(selected, sample_stencil(selected.sampled, selected.column_groups, chosen[rows], closer))
+    change = (again.judged.numeric - first.judged.numeric[place]).abs()
+    same = change <= BAR_FACTOR * (again.judged.bar + first.judged.bar[place])
+    same &= change <= _SAME * first.judged.error[place]
+    confirmed = torch.zeros_like(accused)
+    confirmed[place] = accused[place] & same & ~again.bends
+    return confirmed
+
+
+def _random_subset(indices: Tensor, limit: int) -> Tensor:
+    """Return `limit` random ones of the indices, in order; all if there are no more. Errors may be periodic."""
+    if len(indices) <= limit:
+        return indices
+    drawn = torch.randperm(len(indices), generator=torch.Generator().manual_seed(limit))[:limit]
+    return indices[drawn.sort().values.to(indices.device)]

@@ -7,9 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import is_resolved, judge_local, judge_smooth
+from gradverify.core.decide.compare import in_doubt, is_resolved, judge_local, judge_smooth
 from gradverify.core.decide.context import JudgingContext, of_column_groups
-from gradverify.core.decide.doubt import in_doubt
 from gradverify.core.decide.unresolvable import (
     below_cancellation_floor,
     dominated_by_noise,

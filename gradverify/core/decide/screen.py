@@ -8,21 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import judge_smooth
+from gradverify.core.decide.compare import in_doubt, judge_smooth
 from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
-from gradverify.core.decide.doubt import in_doubt
 from gradverify.core.decide.tolerance import EntryTolerance
 from gradverify.core.decide.verdict import Judged, unwritten
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.samples import Estimate, finest_noise
 from gradverify.core.estimate.smoothness import bends_in_first_look
 from gradverify.core.estimate.stencil import Stencil, first_steps, samples_of
-from gradverify.core.estimate.stencil_polynomial import (
-    bends_sharply,
-    error_of_samples,
-    polynomial_through,
-    slope_of,
-)
 from gradverify.core.forward import sampler
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler, is_double
@@ -76,9 +69,9 @@ def _estimate(
         estimate = richardson.extrapolate(samples, level)
         return estimate, bends_in_first_look(sampled, samples, level).logical_or_(estimate.bar == torch.inf)
     step = first_steps(sampled, stencil, rows, outputs)
-    series = polynomial_through(stencil.values[:, rows, outputs] - sampled.value)
-    error = error_of_samples(series, noise.level, noise.relative_level, step, slope)
-    return slope_of(series, step, error), bends_sharply(sampled, series, error)
+    series = richardson.polynomial_through(stencil.values[:, rows, outputs] - sampled.value)
+    error = richardson.error_of_samples(series, noise.level, noise.relative_level, step, slope)
+    return richardson.slope_of(series, step, error), richardson.bends_sharply(sampled, series, error)
 
 
 def _blocks(like: Tensor) -> Iterator[tuple[slice, slice]]:

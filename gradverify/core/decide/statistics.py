@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.core.decide.compare import is_significant
 from gradverify.core.decide.context import JudgingContext
-from gradverify.core.decide.doubt import is_significant
 from gradverify.core.decide.tolerance import EntryTolerance
 from gradverify.core.decide.verdict import Code, Judged, agrees, of_rows
 from gradverify.core.model.coordinates import Block

@@ -1,17 +1,36 @@
-"""The cheap pass: three central differences per coordinate, extrapolated twice (Richardson)."""
+"""Derivatives from three central differences, each step half the previous one, extrapolated twice (Richardson).
+
+Where the steps are exact, the derivative is the slope of the polynomial through the point and the six samples. Its
+sixth difference vanishes for polynomials of lower degree: for a smooth function it is noise, otherwise it shows a kink,
+a jump or variation within the steps. The samples taken for a derivative thus also bound their own noise.
+"""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
 
-from gradverify.core.estimate.samples import Estimate, Samples, Steps, central_differences
+from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate, Samples, Steps, central_differences
+from gradverify.core.estimate.smoothness import BEND_ROUNDING
 from gradverify.core.forward.length_scales import LengthScales, own_or_shared
+from gradverify.core.forward.noise import SAFETY
+from gradverify.core.forward.sampler import Sampler
 
 DEPTH = 3  # number of steps
 FIRST = 2.0**-7  # largest step, relative to the length scale
 _CLOSER = 2.0**-15  # largest closer step, relative to the length: rounding then contributes about 1e-10 of f/x
 _MIDDLE = 2.0**-6  # relative to the coordinate itself, so that no step reaches zero
+PLACES = (1.0, 0.5, 0.25, -1.0, -0.5, -0.25)  # of the samples, in units of the largest step
+_FINEST = 0.25  # the smallest step, in these units
+_DEGREE = len(PLACES)
+_SMOOTH = 2.0**-10  # largest last coefficient of a smooth function, relative to the second; most have a far smaller one
+_LARGEST_STEPS_FROM_ZERO = 2.0**7  # largest distance of a point from zero, in steps
+LARGEST_DEVIATION = 16.0  # times its noise bound: largest deviation of a sample from the polynomial
+_POSITION_ROUNDING = 2.0**-53  # relative rounding error of the place where a sample is taken
 
 
 def steps(lengths: LengthScales) -> Steps:
@@ -50,3 +69,117 @@ def extrapolated(difference: Tensor, noise: Tensor) -> Estimate:
     bar, coarse = torch.add(noise, change, alpha=1 / 15), change.add_(noise, alpha=0.5)
     value = torch.where(coarse < bar, larger, value)
     return Estimate(value=value, bar=torch.minimum(bar, coarse).nan_to_num_(torch.inf, torch.inf))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StencilPolynomial:
+    """Polynomials in t = (x - point) / step without constant term, one per output.
+
+    The dimension m may stand for several.
+    """
+
+    coefficients: Tensor  # (6, m) of t, t², … t⁶
+    shift: Tensor  # (m,) change of the slope, in units of the step, by the last extrapolation
+
+    @property
+    def residue(self) -> Tensor:
+        """Noise estimate from the sixth difference, (m,): about 1 for noise of standard deviation 1."""
+        return self.coefficients[-1].abs().mul_(_noise_of_last())
+
+
+def polynomial_through(samples: Tensor) -> StencilPolynomial:
+    """Return the polynomials through the samples (6, m), which are relative to the outputs at the point."""
+    terms = (_weights().to(samples.device) @ samples.flatten(1)).view(-1, *samples.shape[1:])
+    return StencilPolynomial(coefficients=terms[:_DEGREE], shift=terms[_DEGREE])
+
+
+def error_of_samples(
+    series: StencilPolynomial, level: Tensor, relative_level: Tensor, step: Tensor, slope: Tensor
+) -> Tensor:
+    """Return a bound on the error of the samples, (m,): noise of the outputs, and rounding of the positions.
+
+    `level` is the noise at the point and `relative_level` that per unit of an output's size, since samples may be
+    larger than the output at the point. `slope` is the magnitude of the derivative, `step` the largest step.
+    """
+    first, second = series.coefficients[:2].abs()
+    noise = torch.addcmul(level, first.add_(second), relative_level)
+    return noise.addcmul_(step, slope, value=_LARGEST_STEPS_FROM_ZERO * _POSITION_ROUNDING)
+
+
+def slope_of(series: StencilPolynomial, step: Tensor, error: Tensor) -> Estimate:
+    """Return the slopes at the point; `error` (m,) bounds the error of a sample, `step` (m,) is the largest step.
+
+    As in `richardson.extrapolated`, the two larger steps alone give the slope if their bar is smaller.
+    """
+    change = series.shift.abs()
+    bar = torch.add(change, error, alpha=NOISE_FACTOR / _FINEST)
+    coarse = change.mul_(15.0).add_(error, alpha=NOISE_FACTOR / (2 * _FINEST))
+    is_coarse = (coarse < bar).to(step.dtype)  # multiplied, since torch.where takes three times as long
+    slope = torch.addcmul(series.coefficients[0], series.shift, is_coarse, value=-16.0).div_(step)
+    return Estimate(value=slope, bar=torch.minimum(bar, coarse).div_(step).nan_to_num_(torch.inf, torch.inf))
+
+
+def forecast(series: StencilPolynomial, places: Tensor) -> Tensor:
+    """Return the predicted change of the outputs from the point to `places` (m,) in [-1, 1]; (m,)."""
+    lowest, *others, last = series.coefficients.unbind()
+    value = torch.addcmul(others.pop(), last, places)
+    for coefficient in (*reversed(others), lowest):
+        torch.addcmul(coefficient, value, places, out=value)
+    return value.mul_(places)
+
+
+def noise_bound(series: StencilPolynomial) -> Tensor:
+    """Return a bound on the noise of each output, from its own samples; (m,)."""
+    return series.residue.mul_(SAFETY)
+
+
+def bends_sharply(sampled: Sampler, series: StencilPolynomial, error: Tensor) -> Tensor:
+    """Mask of outputs that bend as no smooth function does; (m,). `error` bounds the error of a sample.
+
+    At a kink all even coefficients are of similar magnitude; for a smooth function they decrease rapidly.
+    """
+    second, last = series.coefficients[1].abs(), series.coefficients[-1].abs()
+    floor = torch.maximum(error, BEND_ROUNDING * sampled.unit * sampled.size).div_(_noise_of_last())
+    return last > torch.maximum(second.mul_(_SMOOTH), floor, out=floor)
+
+
+def local_magnitude(series: StencilPolynomial, value: Tensor) -> Tensor:
+    """Return the magnitude of the outputs around the point, (m,).
+
+    Noise scales with it, also where the output at the point is zero.
+    """
+    return series.coefficients[:3].abs().sum(dim=0).add_(value.abs())
+
+
+@cache
+def _weights() -> Tensor:
+    """Return the weights of the samples, relative to the point, in each coefficient and in the shift; (8, 6).
+
+    The last row is zero: products with eight rows are faster than with seven.
+    """
+    rows = torch.tensor([_basis(node) for node in PLACES], dtype=torch.float64, device="cpu").T
+    finer = torch.tensor([[0.0, -1 / 3, 8 / 3, 0.0, 1 / 3, -8 / 3]], dtype=torch.float64, device="cpu")
+    shift = rows[:1] - finer  # `finer` extrapolates from the two smaller steps alone
+    return torch.cat([rows, shift, torch.zeros_like(shift)])
+
+
+@cache
+def _noise_of_last() -> float:
+    """Return the factor that turns the last coefficient into the noise of a sample.
+
+    The noise of the samples and of the value at the point is independent.
+    """
+    last = _weights()[_DEGREE - 1]
+    return 1 / math.sqrt(float(last.square().sum() + last.sum().square()))
+
+
+def _basis(node: float) -> list[float]:
+    """Return the coefficients of t … t⁶ of the polynomial that is 1 at `node` and 0 at the other nodes and at 0."""
+    product = [1.0]
+    for other in (0.0, *PLACES):
+        if other != node:
+            product = [
+                lower - other * same for lower, same in zip([0.0, *product], [*product, 0.0], strict=True)
+            ]  # times (t - other), lowest power first
+    scale = math.prod(node - other for other in (0.0, *PLACES) if other != node)
+    return [coefficient / scale for coefficient in product[1:]]

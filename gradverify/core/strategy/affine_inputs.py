@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.columns import KnownVerdicts
-from gradverify.core.decide.compare import all_matching, judge_smooth
+from gradverify.core.decide.compare import all_matching, in_doubt, is_resolved_beside, judge_smooth
 from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
-from gradverify.core.decide.doubt import in_doubt, is_resolved_beside
 from gradverify.core.decide.tolerance import ROUNDING, EntryTolerance
 from gradverify.core.decide.verdict import Judged, of_rows, stacked
 from gradverify.core.estimate.column_groups import spread_to_entries

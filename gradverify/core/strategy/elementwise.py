@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import is_reusable, row, vjp_on_recorded_graph
-from gradverify.core.decide.compare import all_matching
+from gradverify.core.decide.compare import DOUBT, all_matching
 from gradverify.core.decide.comparison import (
     KEPT,
     Comparison,
@@ -29,27 +29,15 @@ from gradverify.core.decide.context import (
     magnitude_of,
     part_of,
 )
-from gradverify.core.decide.doubt import DOUBT
 from gradverify.core.decide.screen import screened
 from gradverify.core.decide.statistics import Extremes, merged_extremes, with_extremes
 from gradverify.core.decide.tolerance import backward_rounding, relative_tolerance
 from gradverify.core.decide.verdict import Judged, of_outputs, with_outputs
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import groups_by_input, groups_of_outputs
+from gradverify.core.estimate.richardson import PLACES
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.estimate.stencil import Stencil
-from gradverify.core.estimate.stencil_polynomial import (
-    LARGEST_DEVIATION,
-    PLACES,
-    EntrywiseSamples,
-    bends_sharply,
-    error_of_samples,
-    forecast_error,
-    local_magnitude,
-    noise_bound,
-    polynomial_through,
-    slope_of,
-)
 from gradverify.core.forward import sampler
 from gradverify.core.forward.noise import at_least
 from gradverify.core.forward.sampler import Sampler
@@ -57,7 +45,9 @@ from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import FEW_INPUTS, portions
 from gradverify.core.strategy.columnwise import compare_by_given_structure
 from gradverify.core.strategy.elementwise_sampling import (
+    EntrywiseSamples,
     are_isolated,
+    forecast_error,
     sample_elementwise,
     sample_elementwise_again,
     stencil_of,
@@ -159,15 +149,18 @@ def _screened_in_parts(function: _Elementwise, samples: EntrywiseSamples) -> _Fo
 def _screened(function: _Elementwise, samples: EntrywiseSamples, suspicious: Tensor | None = None) -> _Found:
     """Judge all entries by the samples. Outputs in the mask `suspicious` (n,) stay in doubt."""
     claimed, size = function.claimed, function.claimed.abs()
-    series, relative_noise = polynomial_through(samples.samples), size.new_full((), function.noise)
+    series, relative_noise = richardson.polynomial_through(samples.samples), size.new_full((), function.noise)
     noise = function.sampled.value.abs().mul_(relative_noise)
-    error = error_of_samples(series, noise, relative_noise, samples.step, size)
-    estimate, deviation = slope_of(series, samples.step, error), forecast_error(samples, series).div_(error)
+    error = richardson.error_of_samples(series, noise, relative_noise, samples.step, size)
+    estimate, deviation = (
+        richardson.slope_of(series, samples.step, error),
+        forecast_error(samples, series).div_(error),
+    )
     found = None if suspicious is not None else _all_matching(function, estimate, deviation, size)
     if found is not None:
         return found
-    missed = deviation > LARGEST_DEVIATION
-    bends = bends_sharply(function.sampled, series, error).logical_or_(missed)
+    missed = deviation > richardson.LARGEST_DEVIATION
+    bends = richardson.bends_sharply(function.sampled, series, error).logical_or_(missed)
     bends = bends if suspicious is None else bends.logical_or_(suspicious)
     groups = groups_by_input(len(claimed), claimed.shape[1], claimed.device)
     magnitude, largest, step = magnitude_of(claimed), function.largest(), function.length.flatten()
@@ -196,7 +189,9 @@ def _all_matching(function: _Elementwise, estimate: Estimate, deviation: Tensor,
     error = (function.claimed - estimate.value).abs_()
     numbers = (estimate.bar, error, estimate.bar / size, error / size, deviation)
     bar, apart, relative_bar, relative_error, missed = torch.stack([values.amax() for values in numbers]).tolist()
-    if not (BAR_FACTOR * relative_bar <= DOUBT and relative_error <= relative and missed <= LARGEST_DEVIATION):
+    if not (
+        BAR_FACTOR * relative_bar <= DOUBT and relative_error <= relative and missed <= richardson.LARGEST_DEVIATION
+    ):
         return None
     limit = relative + BAR_FACTOR * relative_bar
     return _Found(
@@ -248,9 +243,9 @@ def _relative_noise(sampled: Sampler, samples: EntrywiseSamples) -> float:
     the steps, do not stand for most.
     """
     pooled = slice(None, None, max(1, sampled.value.numel() // _POOLED))  # evenly spaced ones of many outputs
-    series = polynomial_through(samples.samples[..., pooled])
-    size = local_magnitude(series, sampled.value[pooled])
-    share = (noise_bound(series) / size).masked_fill_(size == 0, 0.0)
+    series = richardson.polynomial_through(samples.samples[..., pooled])
+    size = richardson.local_magnitude(series, sampled.value[pooled])
+    share = (richardson.noise_bound(series) / size).masked_fill_(size == 0, 0.0)
     rounding = float(sampled.unit[0]) * max(1.0, sampled.vectorisation.largest_difference)
     median = share.nanmedian(dim=1).values.nan_to_num_(0.0, 0.0)
     return max(rounding, float(median.amax()))

@@ -9,13 +9,14 @@ dependence within one half shows as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gradverify.core.estimate import richardson
+from gradverify.core.estimate.richardson import PLACES, StencilPolynomial
 from gradverify.core.estimate.stencil import Stencil, stencil_by_input
-from gradverify.core.estimate.stencil_polynomial import PLACES, EntrywiseSamples
 from gradverify.core.forward.batch_stacking import stacked_with_point
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler, moved, outputs_near
@@ -25,6 +26,27 @@ from gradverify.core.model.memory import portions, uninitialised_rows
 
 _FEW_NUMBERS = 1 << 15  # numbers in the points of all samples, up to which they go through one call
 _NEARER = 2 / 3  # scales random numbers of magnitude 1/2 to 3/2 to places within the largest step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntrywiseSamples:
+    """Samples of a function of M inputs of n entries, whose output i seems to depend only on entry i of each."""
+
+    step: Tensor  # (M, n) the largest step of each entry
+    samples: Tensor  # (6, M, n) outputs at `PLACES` (in steps) of one input, relative to those at the point
+    places: Tensor  # (n,) the place of one more sample per entry, random, in steps
+    last: Tensor  # (M, n) outputs there, relative to those at the point
+    at_once: bool  # True if several points went through one call, where an output might depend on its row
+
+    def of(self, outputs: Tensor | slice) -> EntrywiseSamples:
+        """Return the samples of some of the outputs."""
+        return EntrywiseSamples(
+            step=self.step[:, outputs],
+            samples=self.samples[..., outputs],
+            places=self.places[outputs],
+            last=self.last[:, outputs],
+            at_once=self.at_once,
+        )
 
 
 def sample_elementwise(sampled: Sampler, lengths: LengthScales, random: Tensor) -> EntrywiseSamples | None:
@@ -122,6 +144,11 @@ def stencil_of(
     """Return the six samples by each input as a stencil of some outputs (k,); `column_of` (M, k) are their columns."""
     values = samples.samples[..., outputs].add_(sampled.value[outputs])
     return stencil_by_input(sampled, richardson.steps(lengths), column_of, values)
+
+
+def forecast_error(samples: EntrywiseSamples, series: StencilPolynomial) -> Tensor:
+    """Return the error of the polynomials in predicting the last samples; (M, n)."""
+    return richardson.forecast(series, samples.places).sub_(samples.last).abs_()
 
 
 def are_isolated(sampled: Sampler, lengths: LengthScales, column_of: Tensor) -> bool:

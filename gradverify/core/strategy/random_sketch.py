@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.decide.columns import judge_column_groups
+from gradverify.core.decide.columns import ConfirmationState, judge_column_groups
 from gradverify.core.decide.comparison import Comparison, ComparisonBuilder
-from gradverify.core.decide.confirmation import ConfirmationState
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem, Reconsider, judging_context
 from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
