@@ -373,7 +373,7 @@ def test_partial_column_groups_can_be_sampled_in_chunks(
 
     x, w = drawn(2, 2, 6, 6), drawn(2, 3, 3, 3)
     whole = check(transposed, x, w)
-    monkeypatch.setattr(memory, "_HELD", 20_000)
+    monkeypatch.setattr(memory, "HELD", 20_000)
     in_chunks = check(transposed, x, w)
     assert (in_chunks.verdict, in_chunks.method) == (Verdict.PASS, Method.STRUCTURED)
     assert in_chunks.evaluations.forward <= 1.5 * whole.evaluations.forward

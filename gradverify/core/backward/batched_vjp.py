@@ -13,7 +13,7 @@ from torch import Tensor
 from gradverify.core.backward.vjps import Backward, Graph, Reuse, is_reusable, outputs_in, row
 from gradverify.core.model.coordinates import coordinates_in
 from gradverify.core.model.magnitudes import all_set
-from gradverify.core.model.memory import FEW_INPUTS
+from gradverify.core.model.memory import FEW_INPUTS, HELD
 from gradverify.core.model.problem import Problem, metered
 from gradverify.core.model.tape import Rejected, is_intact
 from gradverify.errors import EvaluationError
@@ -22,7 +22,6 @@ EVERYTHING = slice(None)  # all input coordinates
 MIN_BATCHED = 12  # cotangents: fewer are pulled back one by one
 ROUNDING = 1e-13  # times the sum of the absolute terms of a sum
 _ULPS = 16.0  # eps of the coarsest input dtype, if that is larger
-_HELD = 2_000_000  # numbers: cotangents and gradients held at a time
 _SINGLE_OUTPUT_COTANGENT = 0.25  # a power of two, so that dividing by it is exact
 
 
@@ -178,7 +177,7 @@ def _all_rows(backward: Backward) -> Tensor:
 def _row_blocks(backward: Backward, places: Sequence[int]) -> Iterator[Tensor]:
     """Yield the rows of A for the output coordinates `places`, in blocks (k, n) of limited memory."""
     size, cotangent = outputs_in(backward.tape), row_cotangent(backward)
-    most = max(1, _HELD // max(1, size + _inputs(backward.problem)))
+    most = max(1, HELD // max(1, size + _inputs(backward.problem)))
     for first in range(0, len(places), most):
         block = torch.tensor(places[first : first + most])
         cotangents = torch.zeros(len(block), size, dtype=torch.float64)

@@ -42,7 +42,7 @@ from gradverify.core.estimate.tableau import HALVINGS, central_tableau, coarse_s
 from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import Noise, measure
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.magnitudes import suffix_maximum
+from gradverify.core.model.magnitudes import TINY, suffix_maximum
 
 _ENOUGH_CALM = 2  # steps with a smooth bend, from which on the point is smooth
 _RESOLVED = 1e-5  # relative to the bend: with a smaller bar, the derivative shows on which side the point lies
@@ -210,7 +210,7 @@ def _cancelled(sampled: Sampler, samples: Samples, steepest: Tensor) -> Tensor:
     size = torch.where(sampled.value == 0, torch.maximum(steepest, growth * inputs), steepest)
     # A change below the rounding error of the tensor's largest output is hidden too.
     longest = torch.where(unchanged, samples.forth, 0.0).amax(dim=1)
-    hidden_slope = sampled.size / longest.clamp(min=torch.finfo(torch.float64).tiny)
+    hidden_slope = sampled.size / longest.clamp(min=TINY)
     return _CANCELLED * sampled.unit * torch.where(unchanged[:, HALVINGS - 1], torch.maximum(size, hidden_slope), 0.0)
 
 

@@ -9,11 +9,10 @@ from torch import Tensor
 
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.magnitudes import suffix_minimum
+from gradverify.core.model.magnitudes import TINY, suffix_minimum
 
 BAR_FACTOR = 10.0  # an error counts if it exceeds this many error bars
 NOISE_FACTOR = 1.5  # times the noise of a difference: what extrapolation makes of it
-_TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +131,6 @@ def input_rounding_noise(sampled: Sampler, samples: Samples, difference: Tensor,
 def difference_noise(noise: Noise, samples: Samples) -> Tensor:
     """Return how much noise of the forward may change a central difference, (C, K, m)."""
     larger = (
-        torch.maximum(samples.plus.abs(), samples.minus.abs()).nan_to_num(0.0, 0.0, 0.0) * noise.relative_level + _TINY
+        torch.maximum(samples.plus.abs(), samples.minus.abs()).nan_to_num(0.0, 0.0, 0.0) * noise.relative_level + TINY
     )
     return NOISE_FACTOR * torch.maximum(noise.level, larger) / samples.forth

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gradverify.core.estimate.samples import Samples, central_differences, finest, one_sided_quotients
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.magnitudes import suffix_maximum
+from gradverify.core.model.magnitudes import TINY, suffix_maximum
 
 _BENT = 0.25  # power of h: if S falls more slowly, the function is not smooth
 _TORN = -0.5  # power of h: if S or a one-sided quotient grows faster, the function is not continuous
@@ -134,6 +134,6 @@ def _lasting(flags: Tensor) -> Tensor:
 
 def _power(values: Tensor, step: Tensor) -> Tensor:
     """Return p in values ~ h^p between each step and the coarser one before it; infinite for the first."""
-    logs = values.clamp(min=torch.finfo(torch.float64).tiny).log()
+    logs = values.clamp(min=TINY).log()
     power = logs.diff(dim=1) / step.diff(dim=1)
     return torch.cat([torch.full_like(logs[:, :1], torch.inf), power], dim=1)

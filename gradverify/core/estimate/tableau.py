@@ -13,11 +13,10 @@ from torch import Tensor
 
 from gradverify.core.estimate.samples import Estimate, Samples, Steps, central_differences
 from gradverify.core.forward.length_scales import LengthScales
-from gradverify.core.model.magnitudes import any_set, suffix_maximum, suffix_minimum
+from gradverify.core.model.magnitudes import TINY, any_set, suffix_maximum, suffix_minimum
 
 HALVINGS = 8  # rungs a factor of two apart; the later ones are a factor of four apart
 _COARSE = 2.0**-20  # end of the coarse part of the ladder, relative to the larger length scale
-_LEAST = torch.finfo(torch.float64).tiny
 _FINE = 2.0**-47  # end of the fine part, relative to the smaller length scale: some tens of ulps
 _FINEST = 28  # rungs at the end that are always a factor of four apart
 _BRIDGE = 32  # largest number of rungs before them, further apart if a coordinate is tiny beside others
@@ -47,7 +46,7 @@ def fine_steps(lengths: LengthScales, chosen: Tensor) -> Steps:
     """
     own, shared = lengths.own[chosen], lengths.shared[chosen]
     smallest = torch.where(own > 0, torch.minimum(own, shared), shared * 2.0**-24) * _FINE
-    exponents = torch.log2(_top(lengths)[chosen]) - torch.log2(smallest.clamp(min=_LEAST))  # a quotient may overflow
+    exponents = torch.log2(_top(lengths)[chosen]) - torch.log2(smallest.clamp(min=TINY))  # a quotient may overflow
     span = float(exponents.max()) + math.log2(_COARSE / 2)
     depth, first = math.ceil(span / 2), round(-math.log2(_COARSE)) + 1
     bridge = [1 + round((depth - _FINEST - 1) * k / _BRIDGE) for k in range(_BRIDGE)]  # rungs down to the finest ones
@@ -60,7 +59,7 @@ def central_tableau(samples: Samples, noise: Tensor, usable: Tensor) -> Estimate
 
     `noise` (C, K, m) bounds the noise of each difference.
     """
-    largest = samples.forth.amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    largest = samples.forth.amax(dim=1, keepdim=True).clamp(min=TINY)
     lengths = (samples.forth / largest).square()  # relative, because the square of a step may underflow
     return tableau(central_differences(samples), noise, usable, lengths, smooth=True)
 

@@ -22,7 +22,6 @@ from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 
 MIN_STACKED = 6  # points: fewer are evaluated one by one
-HELD = 2_000_000  # numbers in one call, at most
 MAX_ROUNDING = 8.0  # unit roundoffs by which vectorised and scalar kernels may differ
 SHAPE_ERRORS = (
     RuntimeError,

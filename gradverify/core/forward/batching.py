@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from gradverify.core.forward.batch_stacking import (
-    HELD,
     MAX_ROUNDING,
     MIN_STACKED,
     SHAPE_ERRORS,
@@ -23,6 +22,7 @@ from gradverify.core.forward.batch_stacking import (
 )
 from gradverify.core.forward.sampler import Mode, Sampler, difference_in_units, outputs_at, outputs_near
 from gradverify.core.model.decomposed import plain_forwards
+from gradverify.core.model.memory import HELD
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.sampler import Sampler
+from gradverify.core.model.magnitudes import TINY
 from gradverify.core.model.memory import portions
 
 _POINTS = 8  # samples on each side of the point
@@ -21,7 +22,6 @@ SAMPLE_DISTANCES = tuple(
     k + 0.8 * (k * 0.6180339887498949 % 1) for k in range(1, _POINTS + 1)
 )  # distances of the samples; no two gaps are equal
 _ORDERS = (3, 4, 5)  # orders of the divided differences
-_TINY = torch.finfo(torch.float64).tiny
 _LARGE = 1 << 17  # numbers in a point and its outputs: with more, single calls cost nothing extra
 
 
@@ -56,7 +56,7 @@ def points_on_line(sampled: Sampler, direction: Tensor, distances: Sequence[floa
 def _from_differences(samples: Tensor) -> Tensor:
     """Return the smallest noise estimate of the difference orders, from samples (points, m); (m,)."""
     differences = samples[1:] - samples[0]
-    size = differences.abs().amax(dim=0).clamp_(min=_TINY)  # differences are scaled, since their squares may underflow
+    size = differences.abs().amax(dim=0).clamp_(min=TINY)  # differences are scaled, since their squares may underflow
     squares = (_weights().to(differences.device) @ differences.div_(size)).square_()
     return (_means().to(differences.device) @ squares).amin(dim=0).sqrt_().mul_(size)
 

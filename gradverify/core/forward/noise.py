@@ -23,7 +23,7 @@ from gradverify.core.forward.ecnoise import SAMPLE_DISTANCES, noise_in, on_line
 from gradverify.core.forward.length_scales import LengthScales, own_or_shared
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
 from gradverify.core.model.generators import random_magnitudes_from
-from gradverify.core.model.magnitudes import all_set, any_set, identical
+from gradverify.core.model.magnitudes import TINY, all_set, any_set, identical
 
 _SPACING = 1.3 * 2.0**-20  # times the length scale: many float32 ulps, but too short for most functions to vary visibly
 _REDUCTION = 4.0  # factor by which the spacing then shrinks
@@ -41,7 +41,6 @@ _NEGLIGIBLE_NOISE = 64.0  # times the rounding: if noise is lower, one side suff
 _SIDES_RATIO = 1e3  # a side with this many times the noise of the other contains a kink or a jump
 _SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
 _FINE_CHANGE = 0.25  # times the unit roundoff: an output that changes by less was not rounded as part of 1 + …
-_TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +141,7 @@ def rounding_of(sampled: Sampler, near: Tensor) -> Tensor:
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
     magnitude = torch.where((near > 0) & (near < sampled.size), near, sampled.size)
     size = torch.where(size > 0, size, magnitude)
-    return size * (sampled.unit * max(1.0, sampled.vectorisation.largest_difference)) + _TINY
+    return size * (sampled.unit * max(1.0, sampled.vectorisation.largest_difference)) + TINY
 
 
 def not_rounded_beside_one(sampled: Sampler, lengths: LengthScales) -> Tensor:

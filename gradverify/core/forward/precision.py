@@ -16,6 +16,7 @@ from gradverify.core.forward.sampler import Sampler, outputs_near, sampler
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, identical
+from gradverify.core.model.memory import HELD
 from gradverify.core.model.problem import Primal, Problem
 from gradverify.core.model.tape import record
 from gradverify.errors import EvaluationError
@@ -24,7 +25,6 @@ _NARROW = (torch.bfloat16, torch.float16, torch.float32)
 _BACK, _ON = 0.49, 0.51  # of the gap to the next number: the first rounds back, the second to the next
 _PERTURBED = 0.5  # probability that an entry is perturbed in a trial
 _TRIALS, _OF_FEW, _FEW = 4, 24, 16  # trials at each of three points: 4, or 24 with fewer than 16 outputs
-_HELD = 2_000_000  # numbers in the points and outputs of all trials, at most
 _MIN_CHANGES = 6  # changes of outputs at the next numbers, at least: so many steps of a staircase there are no accident
 _PERTURBATION, _PERTURBATIONS = 2.0, 8  # eps by which all inputs are perturbed, and number of perturbations
 _MAX_DIFFERENCE = 32.0  # eps of the largest output, by which the two forwards may differ
@@ -75,7 +75,7 @@ def _rounds(sampled: Sampler, block: Block, dtype: torch.dtype) -> bool:
     generator = torch.Generator().manual_seed(0)
     shared, point = scales(sampled).shared[block.coordinates], sampled.point[block.coordinates]
     trials = _TRIALS if len(sampled.value) >= _FEW else _OF_FEW
-    trials = max(1, min(trials, _HELD // (len(sampled.point) + len(sampled.value))))
+    trials = max(1, min(trials, HELD // (len(sampled.point) + len(sampled.value))))
     changes = 0
     for displacement in (torch.zeros_like(shared), shared, shared.clamp(min=1.0)):
         original = point + random_magnitudes(displacement, generator)

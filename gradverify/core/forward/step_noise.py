@@ -15,13 +15,13 @@ from torch import Tensor
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.noise import Noise, direction_of, noise_along, pooled, share_of
 from gradverify.core.forward.sampler import Sampler, magnitudes
+from gradverify.core.model.magnitudes import TINY
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
 _RUN = 3  # finer spacings, at most of which a stair must show too
 _MAX_FALL = 4.0  # noise falls by less from one spacing to the next
 _MAX_HEIGHT = 2.0**6  # times the rounding of the largest low-precision number: larger noise may be the function itself
 _SUDDEN_FALL = 1024.0  # noise falls by more once all samples lie on one stair; smooth variation seldom does
-_TINY = torch.finfo(torch.float64).tiny
 
 
 def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
@@ -104,7 +104,7 @@ def _is_smooth(levels: Tensor) -> Tensor:
 
     Noise persists or vanishes at once, but may fall once by chance.
     """
-    fall = levels[:-1] / levels[1:].clamp(min=_TINY)
+    fall = levels[:-1] / levels[1:].clamp(min=TINY)
     gradual = (fall > _MAX_FALL) & (fall <= _SUDDEN_FALL)
     smooth = torch.zeros_like(levels, dtype=torch.bool)
     for k in range(len(fall) - 2, -1, -1):

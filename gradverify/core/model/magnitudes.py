@@ -12,6 +12,7 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block, coordinates_in
 from gradverify.core.model.problem import Named
 
+TINY = torch.finfo(torch.float64).tiny  # smallest normal number: keeps logarithms and quotients finite
 _MANY = 1 << 12  # values: with fewer, one call per rung costs more than torch's cummax, which is not vectorised
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 _LARGEST_THRESHOLD = (1 << 25) - (1 << 16)  # bytes: glibc's limit of 32 MiB, less 64 KiB for its headers
 FEW_INPUTS = 32  # input coordinates: with fewer, each is perturbed alone, and no sparsity is looked for
-_HELD = 2_000_000  # numbers: samples held in memory at a time, 16 MB
+HELD = 2_000_000  # numbers held in memory at a time, at most: 16 MB
 _PORTION_ON_CPU = 1 << 15  # numbers per portion on the CPU: a dozen vectors of this length fit in a cache
 _PORTIONS_OF_ROWS = 2  # portions: that many rows of a matrix are quicker processed together
 _PORTION_ELSEWHERE = 1 << 20  # numbers per portion on other devices, where launching a kernel costs as much for fewer
@@ -57,6 +57,6 @@ def rows_at_once(like: Tensor) -> int:
 
 
 def chunks(chosen: Tensor, numbers_per_move: int) -> Iterator[Tensor]:
-    """Yield parts of `chosen`, a vector of column groups, so that each part needs at most `_HELD` numbers."""
-    size = max(1, _HELD // max(1, numbers_per_move))
+    """Yield parts of `chosen`, a vector of column groups, so that each part needs at most `HELD` numbers."""
+    size = max(1, HELD // max(1, numbers_per_move))
     yield from torch.split(chosen, size) if len(chosen) else ()
