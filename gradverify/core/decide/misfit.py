@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.estimate.column_groups import spread_to_entries
-from gradverify.core.estimate.nearby_gradients import DISTANCE, STEP, directional_derivatives_at
+from gradverify.core.estimate.directional import DISTANCE, STEP, directional_derivatives_at
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set

@@ -18,7 +18,7 @@ from torch import Tensor
 from gradverify.core.decide.context import JudgingContext, focused
 from gradverify.core.decide.misfit import ABOVE_NOISE, CLEARLY_WRONG, SAME_DERIVATIVE, Row, disjoint_groups, suspects
 from gradverify.core.decide.verdict import Code, Judged, Reason, agrees, decide
-from gradverify.core.estimate.nearby_gradients import DISTANCE, STEP, directional_derivatives_at, spread_evenly
+from gradverify.core.estimate.directional import DISTANCE, STEP, directional_derivatives_at, spread_evenly
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import Sampler, output_indices, outputs_near

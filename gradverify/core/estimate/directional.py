@@ -1,14 +1,17 @@
-"""Directional derivatives J·v of all outputs, and their comparison with sums of Jacobian entries."""
+"""Directional derivatives: J·v at the point, compared with sums of entries, and those of the smooth pieces nearby."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from gradverify.core.estimate.richardson import DEPTH, extrapolated
 from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
+from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.magnitudes import all_set, any_set
@@ -19,6 +22,9 @@ _CLOSER = (2.0**-17, 2.0**-22, 2.0**-26)  # first steps if that one is too long
 _SMALL = 2.0**-14  # last step for functions affine in each input, for which no step is too long
 _STAIR = 2.0**-24  # relative rounding error of float32: with shorter steps all samples may round to the same number
 SUM_ROUNDING = 1e-9  # rounding error of a sum over the entries of a row, relative to its terms
+DISTANCE = 2.0**-18  # of nearby points from the point, relative to the length scale
+STEP = 2.0**-27  # of the differences at nearby points, short enough to stay inside one smooth piece
+_HELD = 4_000_000  # numbers held at a time
 
 
 def directional_derivative(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Estimate:
@@ -80,6 +86,36 @@ def sum_differs_near_point(
     nearest = Estimate(value=values.gather(0, best).squeeze(0), bar=bars.gather(0, best).squeeze(0))
     resolved = BAR_FACTOR * (nearest.bar + total.bar) < (at_first.value - total.value).abs()
     return off & (_off(nearest, total) | ~resolved)
+
+
+def directional_derivatives_at(
+    sampled: Sampler, places: Iterable[Tensor], directions: Sequence[Tensor], step: float = STEP
+) -> Tensor:
+    """Return the derivatives along q directions at the N points `sampled.point + place`, (N, q, m).
+
+    `step` is a multiple of the directions. Costs q + 1 forwards per point.
+    """
+    count = len(directions) + 1
+    points_at_once = max(1, _HELD // (count * (sampled.point.numel() + sampled.value.numel())))
+    derivatives, remaining = [], iter(places)
+    while batch := list(islice(remaining, points_at_once)):
+        centres = torch.stack(batch) + sampled.point
+        points = torch.stack([centres, *(centres + step * direction for direction in directions)], dim=1)
+        values = sampled.value.new_empty(len(batch), count, sampled.value.numel())
+        evaluate(sampled, points.flatten(0, 1), values.flatten(0, 1))
+        derivatives.append((values[:, 1:] - values[:, :1]) / step)
+    return torch.cat(derivatives)
+
+
+def spread_evenly(chosen: Tensor, generator: Generator) -> Tensor:
+    """Return evenly spaced numbers from -1 to 1 for the coordinates `chosen` (n,), in random order; -1 for the others.
+
+    Number k of `count` is 2 k / count - 1.
+    """
+    count = int(chosen.sum())
+    positions = torch.zeros(chosen.shape, dtype=torch.float64, device=chosen.device)
+    positions[chosen] = torch.randperm(count, generator=generator).to(positions)
+    return 2.0 * positions / max(1, count) - 1.0
 
 
 def _off(estimate: Estimate, total: Estimate) -> Tensor:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.column_groups import single_columns
-from gradverify.core.estimate.one_sided import accepted_interval, better_side, sides
 from gradverify.core.estimate.samples import (
     NOISE_FACTOR,
     Estimate,
@@ -38,7 +37,15 @@ from gradverify.core.estimate.smoothness import (
 )
 from gradverify.core.estimate.staircase import rounding_jump, stair_height
 from gradverify.core.estimate.stencil import sample
-from gradverify.core.estimate.tableau import HALVINGS, central_tableau, coarse_steps, fine_steps
+from gradverify.core.estimate.tableau import (
+    HALVINGS,
+    accepted_interval,
+    better_side,
+    central_tableau,
+    coarse_steps,
+    fine_steps,
+    sides,
+)
 from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import Noise, measure
 from gradverify.core.forward.sampler import Sampler

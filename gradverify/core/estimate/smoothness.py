@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import Samples, central_differences, finest, one_sided_quotients
+from gradverify.core.estimate.tableau import MEASURABLE
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY, suffix_maximum
 
 _BENT = 0.25  # power of h: if S falls more slowly, the function is not smooth
 _TORN = -0.5  # power of h: if S or a one-sided quotient grows faster, the function is not continuous
 _CALM = 0.7  # power of h: if S falls at least as fast, the function is smooth
-_MEASURABLE = 5.0  # times the noise: smaller differences are not measurable
 _LASTING = 4  # ladders with fewer rungs keep isolated flags
 BEND_ROUNDING = 64.0  # units of rounding of the largest output: smaller bends may be rounding
 _LARGER = 2.0**14  # times the input's contribution: how large an intermediate number may be
@@ -42,8 +42,8 @@ def bends_in_first_look(sampled: Sampler, samples: Samples, noise: Tensor) -> Te
     This applies the criteria of `shape_of` to the last two steps, which differ by a factor of two. `noise` (C, m)
     bounds the noise of the finest difference. The result is arbitrary where a difference is not finite.
     """
-    rounding = (BEND_ROUNDING / _MEASURABLE * sampled.unit * sampled.size) / samples.forth[:, -1]
-    floor = torch.maximum(noise, rounding).mul_(_MEASURABLE)
+    rounding = (BEND_ROUNDING / MEASURABLE * sampled.unit * sampled.size) / samples.forth[:, -1]
+    floor = torch.maximum(noise, rounding).mul_(MEASURABLE)
     left, right = one_sided_quotients(sampled, finest(samples, 2))
     bend = (right - left).abs_()
     slope = torch.maximum(left.abs_(), right.abs_(), out=left)
@@ -61,7 +61,7 @@ def classify_steps(sampled: Sampler, samples: Samples, level: Tensor, own: Tenso
     step = samples.forth.log()
     bends, grows = _power(bend, step), _power(slope, step)
     rounding = BEND_ROUNDING * sampled.unit * _own_size(sampled, samples)
-    floor = torch.maximum(_MEASURABLE * level, rounding / samples.forth)
+    floor = torch.maximum(MEASURABLE * level, rounding / samples.forth)
     measurable, slope_measurable = bend > floor, slope > floor
     measurable &= (bends >= _TORN) | (bend > _inside(sampled, samples, own) / samples.forth)
     torn = (measurable & (bends < _TORN)) | (slope_measurable & (grows < _TORN))

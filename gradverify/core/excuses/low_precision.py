@@ -12,7 +12,7 @@ from gradverify.core.backward.batched_vjp import rows
 from gradverify.core.backward.vjps import Backward, Batched, Graph, Reuse
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
-from gradverify.core.estimate.nearby_gradients import STEP, directional_derivatives_at
+from gradverify.core.estimate.directional import STEP, directional_derivatives_at
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.excuses.backward_rounding import backward_at, small_error
 from gradverify.core.excuses.context import ExcuseContext, entries_from_vjps, group_rows, vjps_of_groups

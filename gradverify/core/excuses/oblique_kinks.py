@@ -17,7 +17,7 @@ from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.tolerance import NEGLIGIBLE
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import GroupKind, sum_by_column, value_of_column
-from gradverify.core.estimate.nearby_gradients import directional_derivatives_at, spread_evenly
+from gradverify.core.estimate.directional import directional_derivatives_at, spread_evenly
 from gradverify.core.excuses.context import ExcuseContext
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import outputs_near
