@@ -9,8 +9,9 @@ from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.verdict import Code, Judged
 from gradverify.core.estimate.column_groups import value_of_column
 from gradverify.core.estimate.nonsmooth import LadderResult
-from gradverify.core.estimate.samples import Samples, central_differences, is_unchanged, is_vanished, set_to_finest
+from gradverify.core.estimate.samples import Samples, central_differences, is_vanished
 from gradverify.core.estimate.smoothness import largest_changes
+from gradverify.core.estimate.staircase import constant_tail
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler, outputs_near
@@ -62,8 +63,7 @@ def is_too_short_to_tell(context: JudgingContext, samples: Samples, claimed: Ten
 
     `scatter` (C, m) is the noise in the samples of each column group.
     """
-    sampled, vanished = context.sampled, is_vanished(samples)
-    tail = set_to_finest(is_unchanged(sampled, samples) | vanished) & ~vanished
+    sampled, tail = context.sampled, constant_tail(context.sampled, samples)
     longest = torch.where(tail, torch.maximum(samples.forth, samples.back), 0.0).amax(dim=1)
     rise, constant = claimed.abs() * longest, tail.any(dim=1)
     stair = sampled.rounding_size() if any_set(constant) and sampled.rounding_eps() else 0.0

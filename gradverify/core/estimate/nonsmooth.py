@@ -27,7 +27,6 @@ from gradverify.core.estimate.samples import (
     set_to_finest,
 )
 from gradverify.core.estimate.smoothness import (
-    Smoothness,
     at_last_flagged,
     classify_steps,
     flagged_or_next,
@@ -35,7 +34,7 @@ from gradverify.core.estimate.smoothness import (
     largest_changes,
     up_to_last_flagged,
 )
-from gradverify.core.estimate.staircase import rounding_jump, stair_height
+from gradverify.core.estimate.staircase import constant_tail, rounding_jump, stair_height
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import (
     HALVINGS,
@@ -102,9 +101,9 @@ def classify_ladder(
     scatter = _scatter(samples)
     measured = difference_noise(noise, samples)
     measured = torch.fmax(measured, input_rounding_noise(sampled, samples, difference, own))
-    level, shape, smooth = _smooth(
-        sampled, samples, finite, _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured), own
-    )
+    level = _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured)
+    shape = classify_steps(sampled, samples, level, own)
+    smooth = central_tableau(samples, level, finite & ~up_to_last_flagged(shape.rough))
     left, right = sides(
         sampled, samples, level, up_to_last_flagged(shape.rough) | ~shape.rough.any(dim=1, keepdim=True)
     )
@@ -135,7 +134,7 @@ def classify_ladder(
         close_kink=shape.rough.any(dim=1) & (at_last_flagged(shape.rough, reach) < _CLOSE * samples.forth[:, 0]),
         constant=is_unchanged(sampled, samples).all(dim=1),
         hidden_by_cancellation=_cancelled(sampled, samples, steepest),
-        high_stair=_is_flat(sampled, samples) & (height > _highest(sampled)),
+        high_stair=constant_tail(sampled, samples).any(dim=1) & (height > _highest(sampled)),
         stair_height=height,
         range_at_larger_steps=_range_of_larger_steps(difference),
         unsteady=shape.rough.any(dim=1) | (scatter[:, 0] > noise.level),
@@ -167,21 +166,6 @@ def kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
 def _highest(sampled: Sampler) -> Tensor:
     """Return the largest height of stairs from computing the forward, or parts of it, in a lower precision; (m,)."""
     return (_FLIGHT * sampled.value.abs()).clamp(min=_AMPLIFIED * sampled.rounding_size())
-
-
-def _is_flat(sampled: Sampler, samples: Samples) -> Tensor:
-    """Mask of outputs that are constant at the finest step; (C, m)."""
-    unchanged = is_unchanged(sampled, samples)
-    return at_last_flagged(~is_vanished(samples).expand_as(unchanged), unchanged.double()).bool()
-
-
-def _smooth(
-    sampled: Sampler, samples: Samples, finite: Tensor, level: Tensor, own: Tensor
-) -> tuple[Tensor, Smoothness, Estimate]:
-    """Return `level`, the classification of the function, and its derivative if it is smooth."""
-    shape = classify_steps(sampled, samples, level, own)
-    usable = finite & ~up_to_last_flagged(shape.rough)
-    return level, shape, central_tableau(samples, level, usable)
 
 
 def _raised(samples: Samples, unsteady: Tensor, level: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from gradverify.core.estimate.samples import Samples, central_differences, finest, one_sided_quotients
 from gradverify.core.estimate.tableau import MEASURABLE
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.magnitudes import TINY, suffix_maximum
+from gradverify.core.model.magnitudes import TINY, last_set, suffix_maximum
 
 _BENT = 0.25  # power of h: if S falls more slowly, the function is not smooth
 _TORN = -0.5  # power of h: if S or a one-sided quotient grows faster, the function is not continuous
@@ -86,9 +86,7 @@ def up_to_last_flagged(flags: Tensor) -> Tensor:
 
 def at_last_flagged(flags: Tensor, values: Tensor) -> Tensor:
     """Return `values` at the finest flagged rung, 0 where none is flagged; (C, K, m) -> (C, m)."""
-    order = torch.arange(1, flags.shape[1] + 1, device=flags.device).view(1, -1, 1)
-    last = (flags * order).argmax(dim=1, keepdim=True)
-    return torch.where(flags.any(dim=1), values.gather(1, last).squeeze(1), 0.0)
+    return torch.where(flags.any(dim=1), values.gather(1, last_set(flags)).squeeze(1), 0.0)
 
 
 def is_steady(rough: Tensor, size: Tensor) -> Tensor:
@@ -97,8 +95,7 @@ def is_steady(rough: Tensor, size: Tensor) -> Tensor:
     The bend of a kink and the height of a jump are constant; a function that varies too quickly for the steps has
     neither. The last rough rung itself is left out, because the kink or jump may lie close to the end of that step.
     """
-    order = torch.arange(size.shape[1], device=size.device).view(1, -1, 1)
-    last = (rough * (order + 1)).argmax(dim=1, keepdim=True)
+    order, last = torch.arange(size.shape[1], device=size.device).view(1, -1, 1), last_set(rough)
     before = (order < last) & (order >= last - _STEADY)
     largest = torch.where(before, size, 0.0).amax(dim=1)
     smallest = torch.where(before, size, torch.inf).amin(dim=1)

@@ -17,6 +17,7 @@ from gradverify.core.estimate.samples import (
     set_to_finest,
 )
 from gradverify.core.forward.sampler import Sampler
+from gradverify.core.model.magnitudes import last_set
 
 _NEAR, _FAR = 4, 10  # rungs beyond the stair that are examined
 _EVEN = 2.0**-6  # largest relative difference of two slopes that count as equal
@@ -37,16 +38,20 @@ _ONWARDS = 16.0  # largest growth at the step after a jump; an exponential grows
 _UNITS = 8.0  # units of rounding: largest height of such a jump
 
 
+def constant_tail(sampled: Sampler, samples: Samples) -> Tensor:
+    """Mask of the finest steps at which the output is unchanged, without steps that vanished; (C, K, m)."""
+    vanished = is_vanished(samples)
+    return set_to_finest(is_unchanged(sampled, samples) | vanished) & ~vanished
+
+
 def stair_height(sampled: Sampler, samples: Samples) -> Tensor:
     """Return the height of the stair that the point lies on, 0 if it lies on none; (C, m)."""
-    vanishing = is_vanished(samples)
-    constant = is_unchanged(sampled, samples)
-    tail = set_to_finest(constant | vanishing) & ~vanishing
+    tail = constant_tail(sampled, samples)
     first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
     up, down = samples.plus - sampled.value, sampled.value - samples.minus
     opposite, infinite = up * down > 0, up.isinf() ^ down.isinf()
     opposite &= (up.isfinite() & down.isfinite()) | infinite
-    distance = first - torch.arange(constant.shape[1], device=constant.device).view(1, -1, 1)
+    distance = first - torch.arange(tail.shape[1], device=tail.device).view(1, -1, 1)
     near, far = ((opposite & (distance > 0) & (distance <= reach)).sum(dim=1) >= _BOTH for reach in (_NEAR, _FAR))
     last = far & (opposite & infinite & (distance > 0) & (distance <= _FAR)).any(dim=1)
     changes, beyond = torch.cat([up.abs(), down.abs()], dim=1), (distance > 0) & (distance <= _FAR)
@@ -64,8 +69,7 @@ def constant_half_width(sampled: Sampler, samples: Samples) -> Tensor:
 
     The gradient of a network of ReLUs has such stretches, up to where the next ReLU switches. 0 for all other outputs.
     """
-    vanishing = is_vanished(samples)
-    tail = set_to_finest(is_unchanged(sampled, samples) | vanishing) & ~vanishing
+    tail = constant_tail(sampled, samples)
     first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
     width = samples.forth.expand_as(tail).gather(1, first).squeeze(1)
     known = (tail.sum(dim=1) >= _SURE) & (width >= _WIDE * samples.forth[:, 0])
@@ -89,8 +93,7 @@ def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Esti
     sudden = (
         deviates & (deviation > _SMOOTHLY * before) & (deviation > _TWICE * earlier) & (after <= _ONWARDS * deviation)
     )
-    order = torch.arange(deviation.shape[1], device=deviation.device).view(1, -1, 1)
-    first = (sudden * (order + 1)).argmax(dim=1, keepdim=True)  # the finest step with a sudden increase
+    first = last_set(sudden)  # the finest step with a sudden increase
     size = deviation.gather(1, first).squeeze(1)
     step = samples.forth.expand_as(deviation).gather(1, first).squeeze(1)
     largest = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).max()

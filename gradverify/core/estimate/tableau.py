@@ -23,7 +23,7 @@ from gradverify.core.estimate.samples import (
 )
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.magnitudes import TINY, any_set, suffix_maximum, suffix_minimum
+from gradverify.core.model.magnitudes import TINY, any_set, last_set, suffix_maximum, suffix_minimum
 
 HALVINGS = 8  # rungs a factor of two apart; the later ones are a factor of four apart
 _COARSE = 2.0**-20  # end of the coarse part of the ladder, relative to the larger length scale
@@ -199,8 +199,7 @@ def _grows_to_the_end(quotient: Tensor, usable: Tensor, level: Tensor) -> Tensor
     No limit is in sight there.
     """
     measurable = usable & (quotient.abs() > MEASURABLE * level)
-    order = torch.arange(1, usable.shape[1] + 1, device=usable.device).view(1, -1, 1)
-    last = (measurable * order).argmax(dim=1, keepdim=True)
+    last = last_set(measurable)
     before = (last - _LAST_RUNGS).clamp(min=0)
     size = quotient.abs()
     grown = size.gather(1, last) > _GROWTH * size.gather(1, before)

@@ -63,6 +63,12 @@ def all_set(flags: Tensor) -> bool:
     return flags.numel() == 0 or bool(flags.view(torch.uint8).amin())
 
 
+def last_set(flags: Tensor) -> Tensor:
+    """Return the index of the last rung that is flagged, 0 where none is; (C, K, m) -> (C, 1, m)."""
+    order = torch.arange(1, flags.shape[1] + 1, device=flags.device).view(1, -1, 1)
+    return (flags * order).argmax(dim=1, keepdim=True)
+
+
 def _largest_magnitude(values: Tensor) -> Tensor:
     """Return the largest finite magnitude, 0 if there is none; ()."""
     lowest, highest = torch.aminmax(values)
