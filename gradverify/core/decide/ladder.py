@@ -16,14 +16,14 @@ from gradverify.core.decide.unresolvable import (
     is_too_steep_to_refute,
     largest_noise,
 )
-from gradverify.core.decide.verdict import Code, Judged, Reason, decide, replaced
+from gradverify.core.decide.verdict import Code, Judged, Reason, copy_of, decide, put, replaced
 from gradverify.core.estimate.column_groups import members, value_of_column
 from gradverify.core.estimate.nonsmooth import LadderResult, classify_ladder
 from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate, Samples, joined, of_rows
 from gradverify.core.estimate.staircase import constant_half_width
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, fine_steps
-from gradverify.core.forward.noise import rounding_only
+from gradverify.core.forward.noise import Noise, rounding_only
 from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.magnitudes import any_set
 
@@ -47,7 +47,9 @@ def judge_by_ladder(context: JudgingContext, chosen: Tensor) -> Judged:
     samples = joined(of_rows(samples, rows), sample(context.sampled, context.column_groups, chosen[rows], finer))
     again, _ = _judged_with_noise(context, samples, local.stair_height[rows])
     outputs = torch.arange(context.sampled.value.numel(), device=chosen.device)
-    return replaced(judged, torch.ones_like(judged.kinked), rows, outputs, again)
+    judged = copy_of(judged)
+    put(judged, torch.ones_like(judged.kinked), rows, outputs, again)
+    return judged
 
 
 def _agrees_beyond_doubt(context: JudgingContext, chosen: Tensor, judged: Judged) -> Tensor:
@@ -65,17 +67,20 @@ def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor
 
     If noise cannot be distinguished from a kink far away, a claim that agrees with either is no mismatch.
     """
-    own = value_of_column(context.column_groups, samples.chosen, context.lengths.own)
-    local = classify_ladder(context.sampled, context.noise, samples, own, height)
+    local = _classified(context, context.noise, samples, height)
     judged = _verdicts_by(context, samples, local)
     unclear = (context.noise.upper_level > context.noise.level) & local.unsteady & (judged.code == Code.MISMATCH)
     if any_set(unclear):
-        largest_noise = replace(context.noise, level=context.noise.upper_level)
-        other = _verdicts_by(context, samples, classify_ladder(context.sampled, largest_noise, samples, own, height))
-        grid = torch.arange(len(unclear), device=unclear.device), torch.arange(unclear.shape[1], device=unclear.device)
+        upper = replace(context.noise, level=context.noise.upper_level)
+        other = _verdicts_by(context, samples, _classified(context, upper, samples, height))
         unsure = (other.code == Code.MATCH) & ~context.noise.persistent
-        judged = replaced(judged, unclear, *grid, decide(other, [(unsure, Reason.NOISE_OR_KINK)]))
+        judged = replaced(judged, unclear, decide(other, [(unsure, Reason.NOISE_OR_KINK)]))
     return _on_level_ground(context, samples, local, _by_finer_steps(context, samples, height, judged)), local
+
+
+def _classified(context: JudgingContext, noise: Noise, samples: Samples, height: Tensor | None) -> LadderResult:
+    own = value_of_column(context.column_groups, samples.chosen, context.lengths.own)
+    return classify_ladder(context.sampled, noise, samples, own, height)
 
 
 def _on_level_ground(context: JudgingContext, samples: Samples, local: LadderResult, judged: Judged) -> Judged:
@@ -90,11 +95,7 @@ def _on_level_ground(context: JudgingContext, samples: Samples, local: LadderRes
     width = constant_half_width(context.sampled, samples)
     allowance = of_column_groups(context.allowance, samples.chosen)
     constant = Estimate(value=torch.zeros_like(claimed), bar=NOISE_FACTOR * context.noise.level / width)
-    grid = (
-        torch.arange(len(candidates), device=candidates.device),
-        torch.arange(candidates.shape[1], device=candidates.device),
-    )
-    return replaced(judged, candidates & (width > 0), *grid, judge_smooth(claimed, constant, allowance, allowance.zero))
+    return replaced(judged, candidates & (width > 0), judge_smooth(claimed, constant, allowance, allowance.zero))
 
 
 def _by_finer_steps(context: JudgingContext, samples: Samples, height: Tensor | None, judged: Judged) -> Judged:
@@ -107,16 +108,14 @@ def _by_finer_steps(context: JudgingContext, samples: Samples, height: Tensor | 
     if not any_set(accused):
         return judged
     noise = rounding_only(context.noise, context.sampled)
-    own = value_of_column(context.column_groups, samples.chosen, context.lengths.own)
-    other = _verdicts_by(context, samples, classify_ladder(context.sampled, noise, samples, own, height))
+    other = _verdicts_by(context, samples, _classified(context, noise, samples, height))
     difference = (other.numeric - judged.numeric).abs()
     definite = BAR_FACTOR * other.bar <= _DEFINITE * torch.minimum(difference, other.numeric.abs())
     agrees = (other.code == Code.MATCH) | ((other.code == Code.UNDETERMINED) & (other.error <= other.allowed))
     definite &= accused & (agrees | (other.code == Code.MISMATCH)) & ~other.bent
-    grid = torch.arange(len(definite), device=definite.device), torch.arange(definite.shape[1], device=definite.device)
     if context.sampled.rounding_eps():
         other = decide(other, [(other.code == Code.MATCH, Reason.RIPPLE)])
-    return replaced(judged, definite, *grid, other)
+    return replaced(judged, definite, other)
 
 
 def _is_always_infinite(sampled: Sampler) -> Tensor:

@@ -179,17 +179,16 @@ def agrees(judged: Judged) -> bool:
     return not any_set(judged.code)  # Code.MATCH is zero
 
 
-def replaced(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> Judged:
-    """Return the verdicts with `found` at `rows` and `outputs`, for the entries in the mask `where` (C, m)."""
-    copy = copy_of(judged)
-    put(copy, where, rows, outputs, found)
-    return copy
+def replaced(judged: Judged, where: Tensor, found: Judged) -> Judged:
+    """Return the verdicts with those of `found` for the entries in the mask `where`; all (C, m)."""
+    return Judged(**{name: torch.where(where, getattr(found, name), getattr(judged, name)) for name in _FIELDS})
 
 
 def with_outputs(judged: Judged, outputs: Tensor, found: Judged) -> Judged:
     """Return the verdicts with `found` for some outputs (k,) of all column groups."""
-    every = torch.ones_like(judged.kinked)
-    return replaced(judged, every, torch.arange(len(every), device=outputs.device), outputs, found)
+    copy, every = copy_of(judged), torch.ones_like(judged.kinked)
+    put(copy, every, torch.arange(len(every), device=outputs.device), outputs, found)
+    return copy
 
 
 def copy_of(judged: Judged) -> Judged:

@@ -52,12 +52,11 @@ def in_double(steady: Repeatable) -> Repeatable:
     dtypes = frozenset(primal.tensor.dtype for primal in steady.problem.primals)
     if not dtypes or not dtypes <= set(_NARROW):
         return steady
-    eps = max(torch.finfo(dtype).eps for dtype in dtypes)
-    least = max(torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps for dtype in dtypes)
+    eps = max(map(_eps, dtypes))
     for function in (steady.problem.function, steady.problem.finer):
         wide = None if function is None else _sampler_in_float64(replace(steady.problem, function=function))
         if wide is not None and _agree(wide, steady.sampled, eps):
-            return replace(steady, sampled=replace(wide, dtypes=dtypes, backward_eps=eps, smallest_number=least))
+            return replace(steady, sampled=replace(wide, dtypes=dtypes, is_finer=True))
     return steady
 
 
@@ -66,8 +65,7 @@ def _rounded_to(sampled: Sampler, block: Block) -> torch.dtype | None:
     own = sampled.problem.primals[block.tensor].tensor.dtype
     if not own.is_floating_point:
         return None
-    eps = torch.finfo(own).eps
-    return next((dtype for dtype in _NARROW if torch.finfo(dtype).eps > eps and _rounds(sampled, block, dtype)), None)
+    return next((dtype for dtype in _NARROW if _eps(dtype) > _eps(own) and _rounds(sampled, block, dtype)), None)
 
 
 def _rounds(sampled: Sampler, block: Block, dtype: torch.dtype) -> bool:
@@ -112,7 +110,7 @@ def _at_values(sampled: Sampler, block: Block, values: Tensor) -> Tensor:
 def _with_dtypes(steady: Repeatable, sampled: Sampler, dtypes: Sequence[torch.dtype | None]) -> Repeatable:
     """Return the problem with inputs in these dtypes, where not None; raises EvaluationError."""
     backward_inputs = [
-        primal.tensor if dtype is None or not _is_coarser(dtype, primal.tensor.dtype) else primal.tensor.to(dtype)
+        primal.tensor if dtype is None or _eps(dtype) <= _eps(primal.tensor.dtype) else primal.tensor.to(dtype)
         for primal, dtype in zip(steady.problem.primals, dtypes, strict=True)
     ]
     forward_inputs = [
@@ -121,15 +119,12 @@ def _with_dtypes(steady: Repeatable, sampled: Sampler, dtypes: Sequence[torch.dt
     ]
     backward, forward = _with_primals(steady.problem, backward_inputs), _with_primals(sampled.problem, forward_inputs)
     found = sampler(forward, record(forward))
-    own_dtype, coarsest = _coarsest(backward_inputs), max((dtype for dtype in dtypes if dtype is not None), key=_eps)
-    limits = torch.finfo(own_dtype)
-    is_finer, rounding_inside = _eps(own_dtype) > _eps(_coarsest(forward_inputs)), found.rounding_eps
+    coarsest, rounding_inside = max((dtype for dtype in dtypes if dtype is not None), key=_eps), found.rounding_eps
     found = replace(
         found,
         unit=_unit(found, coarsest),
         dtypes=frozenset(tensor.dtype for tensor in backward_inputs),
-        backward_eps=limits.eps if is_finer else 0.0,
-        smallest_number=limits.smallest_normal * limits.eps if is_finer else 0.0,
+        is_finer=_largest_eps(backward_inputs) > _largest_eps(forward_inputs),
         rounds_to=coarsest,
         # The inputs are already rounded to `coarsest`.
         rounding_eps=lambda: eps if (eps := rounding_inside()) > _eps(coarsest) else 0.0,
@@ -165,12 +160,8 @@ def _unit(sampled: Sampler, dtype: torch.dtype) -> Tensor:
     return unit
 
 
-def _coarsest(tensors: Sequence[Tensor]) -> torch.dtype:
-    return max((tensor.dtype for tensor in tensors), key=_eps)
-
-
-def _is_coarser(one: torch.dtype, other: torch.dtype) -> bool:
-    return _eps(one) > _eps(other)
+def _largest_eps(tensors: Sequence[Tensor]) -> float:
+    return max(_eps(tensor.dtype) for tensor in tensors)
 
 
 def _eps(dtype: torch.dtype) -> float:

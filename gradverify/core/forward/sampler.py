@@ -64,8 +64,7 @@ class Sampler:
     shapes: tuple[torch.Size, ...]  # of the verified outputs
     mode: Mode
     dtypes: frozenset[torch.dtype]  # dtypes of the gradients, which determine the tolerances
-    backward_eps: float = 0.0  # eps of these dtypes if the forward is sampled in finer ones, else 0; see `precision`
-    smallest_number: float = 0.0  # smallest positive number of these dtypes in that case, else 0
+    is_finer: bool = False  # True if the forward is sampled in finer dtypes than these; see `precision`
     rounds_to: torch.dtype | None = None  # dtype to which the forward rounds its inputs, if known; see `precision`
     rounding_eps: Callable[[], float] = lambda: 0.0  # eps of the coarsest dtype that forward rounds to inside, or 0
     rounding_size: Callable[[], float] = lambda: 0.0  # rounding of the largest low-precision number in forward, or 0
@@ -76,6 +75,17 @@ class Sampler:
     def eps(self) -> float:
         """Largest eps of the gradients' dtypes."""
         return max(torch.finfo(dtype).eps for dtype in self.dtypes)
+
+    @property
+    def backward_eps(self) -> float:
+        """Largest eps of the gradients' dtypes if the forward is sampled in finer ones, else 0."""
+        return self.eps if self.is_finer else 0.0
+
+    @property
+    def smallest_number(self) -> float:
+        """Smallest positive number of the gradients' dtypes if the forward is sampled in finer ones, else 0."""
+        limits = map(torch.finfo, self.dtypes if self.is_finer else ())
+        return max((limit.smallest_normal * limit.eps for limit in limits), default=0.0)
 
 
 def sampler(problem: Problem, tape: Tape) -> Sampler:
