@@ -69,7 +69,7 @@ def stack_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
     """Return the outputs at points (N, n), with every input stacked that has the outputs' batch dimension; (N, m).
 
     They differ from single calls by at most `most` unit roundoffs. None if stacking fails for all points; raises
-    ElsewhereError if it may serve others.
+    NotStackableError if it may serve others.
     """
     if len({shape[0] if shape else 0 for shape in sampled.shapes}) != 1 or not _may_be_longer(sampled):
         return None

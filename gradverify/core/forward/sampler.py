@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.cast_trace import rounding_of_casts
-from gradverify.core.model.coordinates import Block, blocks, coordinates_in, flatten, real_view, unflatten
+from gradverify.core.model.coordinates import Block, blocks, flatten, real_view, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
-from gradverify.core.model.magnitudes import any_set, identical, largest_in_tensor, overall_largest, unit_roundoff
+from gradverify.core.model.magnitudes import any_set, identical, largest_in_tensor, unit_roundoff
 from gradverify.core.model.problem import Named, Problem, call, fresh, overlaps
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
@@ -113,7 +113,7 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
     mode = Mode.WITHOUT_GRAPH if rerun is not None and identical(rerun, recorded) else Mode.WITH_GRAPH
     rounding = cache(lambda: _low_precision(draft, own_dtypes))
     found = replace(draft, mode=mode, rounding_eps=lambda: rounding()[0], rounding_size=lambda: rounding()[1])
-    return found if overall_largest(found.size, outputs) < _HUGE else replace(found, size=_varying_size(found))
+    return replace(found, size=_varying_size(found)) if any_set(found.size >= _HUGE) else found
 
 
 def _varying_size(sampled: Sampler) -> Tensor:
@@ -240,17 +240,12 @@ def _selected_outputs(sampled: Sampler, outputs: Sequence[Named]) -> Tensor | No
 
 
 def _at_point(sampled: Sampler, point: Tensor) -> list[Tensor]:
-    return _tensors(point, [primal.tensor for primal in sampled.problem.primals])
-
-
-def _tensors(point: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     """Return a point as separate tensors with the primals' dtypes and devices, and with their strides if possible."""
-    pieces = [point] if len(like) == 1 else torch.split(point, [coordinates_in(tensor) for tensor in like])
-    return [_laid_out(piece, tensor) for piece, tensor in zip(pieces, like, strict=True)]
+    primals = [primal.tensor for primal in sampled.problem.primals]
+    return [_laid_out(shaped, primal) for shaped, primal in zip(unflatten(point, primals), primals, strict=True)]
 
 
-def _laid_out(piece: Tensor, like: Tensor) -> Tensor:
-    (shaped,) = unflatten(piece, [like])
+def _laid_out(shaped: Tensor, like: Tensor) -> Tensor:
     if like.is_contiguous() or overlaps(like):
         # Kernels may expect memory that starts at offset 0, aligned like an allocation.
         return shaped.clone() if shaped.storage_offset() else shaped

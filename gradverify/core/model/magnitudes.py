@@ -33,13 +33,6 @@ def largest_in_tensor(values: Tensor, outputs: Sequence[Block]) -> Tensor:
     return sizes
 
 
-def overall_largest(sizes: Tensor, outputs: Sequence[Block]) -> float:
-    """Return the maximum of `sizes`, which `largest` returned for these outputs; 0 if there are none."""
-    if not sizes.numel():
-        return 0.0
-    return float(sizes[0] if len(outputs) == 1 else sizes.amax())
-
-
 def unit_roundoff(outputs: Sequence[Named], like: Tensor) -> Tensor:
     """Return the unit roundoff (eps / 2) of each value's own dtype; (m,)."""
     if len(outputs) == 1:
