@@ -25,15 +25,10 @@ _BOTH = 2  # fewest of these rungs at which the output changes on both sides
 _NARROW = 2.0**-7  # largest width of a stair, relative to the largest step, if both sides change at near rungs
 _LAST = 2.0**-4  # largest width, relative to the largest step, of the last stair before an infinity
 _LOW = 2.0**-7  # largest height of a stair, relative to the output, if both sides change at far rungs only (bfloat16)
-_SURE = 4  # fewest rungs without change on a constant stretch
-_WIDE = 2.0**-20  # smallest width of a constant stretch, relative to the largest step: float32's stairs are narrower
 _FLIGHT = 20.0  # length of staircase examined, in units of the smallest step that changes the output on both sides
-_SHORT = 6.0  # if the largest step is shorter, in these units, the stairs are wider than those of any precision
-_STEPS = 3.0  # in these units, the longest distance over which a staircase rises by one stair
 _OFF = 1.5  # times the smallest change: largest deviation of a staircase from its slope
 _DEVIATES = 5.0  # times its noise: a difference further from the slope deviates from it
 _SMOOTHLY = 64.0  # largest growth of a smooth deviation from one step to the next: h² gives 16
-_TWICE = 16.0 * _SMOOTHLY  # the same over two steps, for smooth deviations that cancel at the step between
 _ONWARDS = 16.0  # largest growth at the step after a jump; an exponential grows by more
 _UNITS = 8.0  # units of rounding: largest height of such a jump
 
@@ -72,8 +67,7 @@ def constant_half_width(sampled: Sampler, samples: Samples) -> Tensor:
     tail = constant_tail(sampled, samples)
     first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
     width = samples.forth.expand_as(tail).gather(1, first).squeeze(1)
-    known = (tail.sum(dim=1) >= _SURE) & (width >= _WIDE * samples.forth[:, 0])
-    return torch.where(known & ~_is_flight(sampled, samples), width, 0.0)
+    return torch.where(tail.any(dim=1) & ~_is_flight(sampled, samples), width, 0.0)
 
 
 def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Estimate) -> Tensor:
@@ -83,16 +77,12 @@ def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Esti
     """
     deviation = (central_differences(samples) - slope.value.unsqueeze(1)).abs()
     deviates = deviation > _DEVIATES * (level + slope.bar.unsqueeze(1))
-    before, earlier = (
-        _finer(torch.maximum(deviation, _DEVIATES * level), 1),
-        _finer(torch.where(deviates, deviation, 0.0), 2),
-    )
+    known = torch.maximum(deviation, _DEVIATES * level)
+    before = torch.cat([known[:, 1:], known[:, -1:]], dim=1)  # at the next finer step
     # Beyond the longest step nothing is known: a deviation that began before it may grow without limit.
     beyond = torch.where(deviates[:, 1:].any(dim=1, keepdim=True), torch.inf, deviation[:, :1])
     after = torch.cat([beyond, deviation[:, :-1]], dim=1)
-    sudden = (
-        deviates & (deviation > _SMOOTHLY * before) & (deviation > _TWICE * earlier) & (after <= _ONWARDS * deviation)
-    )
+    sudden = deviates & (deviation > _SMOOTHLY * before) & (after <= _ONWARDS * deviation)
     first = last_set(sudden)  # the finest step with a sudden increase
     size = deviation.gather(1, first).squeeze(1)
     step = samples.forth.expand_as(deviation).gather(1, first).squeeze(1)
@@ -102,9 +92,9 @@ def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Esti
 
 
 def _is_flight(sampled: Sampler, samples: Samples) -> Tensor:
-    """Mask of outputs that rise, or may rise, evenly from where they change on both sides, as a staircase does; (C, m).
+    """Mask of outputs that rise evenly from where they change on both sides, as a staircase does; (C, m).
 
-    Bending, which changes both sides with the same sign, is left out. An edge may be much nearer on one side.
+    An edge of the constant stretch may be much nearer on one side.
     """
     up, down = samples.plus - sampled.value, sampled.value - samples.minus
     rise, steps = (up + down) / 2, samples.forth.expand_as(up)
@@ -114,10 +104,8 @@ def _is_flight(sampled: Sampler, samples: Samples) -> Tensor:
     length = torch.where(near, steps, 0.0).amax(dim=1, keepdim=True)
     height = torch.where(near & (steps == length), rise, 0.0).sum(dim=1, keepdim=True)
     lowest = torch.where(near, torch.minimum(up.abs(), down.abs()), torch.inf).amin(dim=1, keepdim=True)
-    even = ((rise - height / length * steps).abs() <= _OFF * lowest) | ~near
-    rises = height.abs() >= lowest * (length / shortest / _STEPS)
-    wide = (steps[:, :1] < _SHORT * shortest) & torch.isfinite(rise).all(dim=1, keepdim=True)
-    return (even.all(dim=1, keepdim=True) & rises & ~wide).squeeze(1)
+    even = (rise - height / length * steps).abs() <= _OFF * lowest
+    return (even | ~near).all(dim=1) & near.any(dim=1)
 
 
 def _ragged(changes: Tensor, steps: Tensor, first: Tensor) -> Tensor:
@@ -135,9 +123,3 @@ def _ragged(changes: Tensor, steps: Tensor, first: Tensor) -> Tensor:
     rise = near_slope * (at_step[0] - steps.expand_as(changes).gather(1, first))
     jumps = (outputs[0] - rise) * outputs[0].sign() > _EVEN * outputs[0].abs()
     return (~even | jumps | (first < len(rungs))).squeeze(1)
-
-
-def _finer(values: Tensor, rungs: int) -> Tensor:
-    """Return the values `rungs` rungs finer, or at the last rung if the ladder ends before; (C, K, m)."""
-    last = values[:, -1:].expand(-1, min(rungs, values.shape[1]), -1)
-    return torch.cat([values[:, rungs:], last], dim=1)
