@@ -21,9 +21,11 @@ def double(values: Any) -> Tensor:
     return torch.tensor(values, dtype=torch.float64, requires_grad=True)
 
 
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    """Return a differentiated float64 tensor of standard normal numbers."""
-    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+def normal(*shape: int, seed: int = 0, scale: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return a differentiated tensor of normal numbers, drawn in float64 unless they are complex."""
+    drawn_as = dtype if dtype.is_complex else torch.float64
+    values = torch.randn(shape, dtype=drawn_as, generator=torch.Generator().manual_seed(seed))
+    return (scale * values).to(dtype).requires_grad_()
 
 
 def away_from_zero(*shape: int, seed: int = 0) -> Tensor:
@@ -102,3 +104,38 @@ def with_backward(forward: Callable[..., Tensor], backward: Callable[..., Any]) 
             return backward(grad, *ctx.saved_tensors)
 
     return Claimed.apply
+
+
+def with_changed_gradient(
+    forward: Callable[[Tensor], Tensor], change: Callable[[Tensor], Tensor]
+) -> Callable[[Tensor], Tensor]:
+    """Return a Function of one input whose gradient is `change` of torch's."""
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        leaf = x.detach().requires_grad_()
+        with torch.enable_grad():
+            (right,) = torch.autograd.grad(forward(leaf), leaf, grad)
+        return change(right)
+
+    return with_backward(forward, backward)
+
+
+def scaled_at(place: int, relative: float) -> Callable[[Tensor], Tensor]:
+    """Return a change of a gradient: a relative error in its entry `place`, counted in memory order."""
+
+    def change(gradient: Tensor) -> Tensor:
+        wrong = gradient.reshape(-1).clone()
+        wrong[place] *= 1 + relative
+        return wrong.reshape(gradient.shape)
+
+    return change
+
+
+def wrong_places(result: CheckResult) -> set[tuple[str | None, tuple[int, ...]]]:
+    """Return (input, index) of the inputs of all mismatched elements."""
+    return {
+        (finding.wrt, element.input_index)
+        for finding in result.findings
+        for element in finding.elements
+        if element.verdict is ElementVerdict.MISMATCH
+    }
