@@ -17,8 +17,8 @@ from gradverify.core.model import deadline
 from gradverify.core.model.deadline import Deadline
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Verdict
+from tests.core.running_sums import one_column, one_entry, point, running
 from tests.core.support import ALONE, claimed, double, problem_of, with_backward
-from tests.core.test_random_sums import one_column, one_entry, point, running
 
 Limited = Callable[..., CheckResult]
 

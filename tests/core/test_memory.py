@@ -1,13 +1,18 @@
-"""The C library keeps freed memory for later tensors."""
+"""Memory for large inputs is bounded, and the C library keeps freed memory for later tensors."""
 
 from __future__ import annotations
 
 import json
 import platform
+import resource
 import subprocess
 import sys
 
 import pytest
+import torch
+
+from gradverify.result import Verdict
+from tests.core.support import gradcheck, normal
 
 _FIVE_TENSORS_AT_ONCE = """
 import ctypes, json, sys
@@ -34,6 +39,14 @@ for _ in range(8):
     given_back += held.arena - count().arena
 print(json.dumps([mapped, given_back]))
 """
+
+
+def test_memory_for_a_million_elements_is_bounded() -> None:
+    x = normal(1_000_000)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert gradcheck(torch.sin, x).verdict is Verdict.PASS
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert grown <= 80 * x.numel() * x.element_size()
 
 
 def _has_mallinfo2() -> bool:
