@@ -106,6 +106,17 @@ def with_backward(forward: Callable[..., Tensor], backward: Callable[..., Any]) 
     return Claimed.apply
 
 
+def one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that cannot be called with many points at once, so that each sample is one forward."""
+
+    def called(first: Tensor, *others: Any) -> Any:
+        if float(first.detach().reshape(-1)[0]) == torch.inf:  # vmap rejects a branch that depends on data
+            raise ValueError("the input is infinite")
+        return function(first, *others)
+
+    return called
+
+
 def with_changed_gradient(
     forward: Callable[[Tensor], Tensor], change: Callable[[Tensor], Tensor]
 ) -> Callable[[Tensor], Tensor]:
