@@ -24,10 +24,9 @@ from gradverify.core.estimate.staircase import constant_half_width
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, fine_steps
 from gradverify.core.forward.noise import Noise, rounding_only
-from gradverify.core.forward.sampler import Sampler, outputs_near
+from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.magnitudes import any_set
 
-_ALMOST_ZERO = 2.0**-30  # of each input: factor that makes it almost zero
 DEPTH = 32  # approximate number of steps in a ladder
 _ABOVE_ROUNDING = 64.0  # times the rounding of outputs: noise above this may be variation of the function
 _DEFINITE = 0.25  # of the difference from the other derivative, and of the derivative: ten error bars at most
@@ -73,8 +72,7 @@ def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor
     if any_set(unclear):
         upper = replace(context.noise, level=context.noise.upper_level)
         other = _verdicts_by(context, samples, _classified(context, upper, samples, height))
-        unsure = (other.code == Code.MATCH) & ~context.noise.persistent
-        judged = replaced(judged, unclear, decide(other, [(unsure, Reason.NOISE_OR_KINK)]))
+        judged = replaced(judged, unclear, decide(other, [(other.code == Code.MATCH, Reason.NOISE_OR_KINK)]))
     return _on_level_ground(context, samples, local, _by_finer_steps(context, samples, height, judged)), local
 
 
@@ -118,12 +116,6 @@ def _by_finer_steps(context: JudgingContext, samples: Samples, height: Tensor | 
     return replaced(judged, definite, other)
 
 
-def _is_always_infinite(sampled: Sampler) -> Tensor:
-    """Mask of outputs that are the same infinity if all inputs are almost zero, and zero, like a fill value; (m,)."""
-    almost_zero, zero = (outputs_near(sampled, -part * sampled.point) for part in (1 - _ALMOST_ZERO, 1.0))
-    return sampled.value.isinf() & (almost_zero == sampled.value) & (zero == sampled.value)
-
-
 def _verdicts_by(context: JudgingContext, samples: Samples, local: LadderResult) -> Judged:
     """Return the verdicts by a ladder result; errors due to cancellation or lack of resolution are excused."""
     claimed, allowance = context.claimed[samples.chosen], of_column_groups(context.allowance, samples.chosen)
@@ -133,7 +125,8 @@ def _verdicts_by(context: JudgingContext, samples: Samples, local: LadderResult)
         judged = judge_local(claimed, local, allowance, floor)
     fill_values = (judged.code == Code.UNDEFINED) & local.constant & (claimed == 0)
     if any_set(fill_values):
-        fill_values &= _is_always_infinite(context.sampled)
+        at_zero = outputs_near(context.sampled, -context.sampled.point)
+        fill_values &= context.sampled.value.isinf() & (at_zero == context.sampled.value)
         judged = decide(judged, [(fill_values, Reason.MASKED)])
     wrong = (judged.code == Code.MISMATCH) & ~(local.edge | local.kink)
     if not any_set(wrong):

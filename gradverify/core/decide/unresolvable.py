@@ -13,14 +13,13 @@ from gradverify.core.estimate.samples import Samples, central_differences, is_va
 from gradverify.core.estimate.smoothness import largest_changes
 from gradverify.core.estimate.staircase import constant_tail
 from gradverify.core.forward.length_scales import own_or_shared
-from gradverify.core.forward.noise import Noise
-from gradverify.core.forward.sampler import Sampler, outputs_near
-from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.forward.noise import Noise, largest_change
+from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import any_set
 
 _UNITS, _UNITS_OF_BACKWARD = 128.0, 16384.0  # units of rounding that cancellation may leave, at orders 1 and 2
 _UNITS_OF_SLOPE = 512.0  # units of rounding of the steepest slope nearby, at order 2
-_PARTS = (0.25, 0.5, 0.75, 1.0)  # of the way to zero: displacements of all inputs together
+_DISPLACEMENTS = 4  # random displacements of all inputs together
 _SIGNIFICANT = 64.0  # units of rounding, and times the scatter: least significant change of an output
 _CONTRADICTS = 0.5  # of the claim: least error of a difference that contradicts it
 _CONTRADICTIONS = 3  # steps that must contradict the claim
@@ -110,29 +109,17 @@ def _cancellation_error(context: JudgingContext, chosen: Tensor) -> Tensor:
         sizes = inputs[block.coordinates]
         largest[block.coordinates] = sizes.max() if any_set(sizes > 0) else 1.0
     share = sampled.size.unsqueeze(0) / value_of_column(context.column_groups, chosen, largest)
-    # |f| < u²·|x|: cancellation of the inputs cannot produce an output this small.
-    tiny = (share > 0) & (share < sampled.unit.square())
-    return _cancellation_units(context) * sampled.unit * torch.where(tiny, share, share.clamp(min=1.0))
+    return _cancellation_units(context) * sampled.unit * share.clamp(min=1.0)
 
 
 def _saturation_error(context: JudgingContext, chosen: Tensor, seen: Tensor) -> Tensor:
     """Return the rounding error of a saturated backward, relative to the steepest slope; 0 at order 1; (C, m)."""
     if context.sampled.problem.order == 1:
         return torch.zeros_like(seen)
-    steepest = _largest_change(context) / value_of_column(context.column_groups, chosen, own_or_shared(context.lengths))
+    length = own_or_shared(context.lengths)
+    change = largest_change(context.sampled, length, _DISPLACEMENTS)
+    steepest = change / value_of_column(context.column_groups, chosen, length)
     return _UNITS_OF_SLOPE * context.sampled.unit * torch.maximum(seen, steepest)
-
-
-def _largest_change(context: JudgingContext) -> Tensor:
-    """Return the largest change of each output if all inputs shrink or are displaced at random; (m,)."""
-    generator, length = torch.Generator().manual_seed(0), own_or_shared(context.lengths)
-    displacements = [-part * context.sampled.point for part in _PARTS] + [
-        random_magnitudes(length, generator) for _ in _PARTS
-    ]
-    changes = torch.stack(
-        [(outputs_near(context.sampled, place) - context.sampled.value).abs() for place in displacements]
-    )
-    return changes.nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
 
 
 def _cancellation_units(context: JudgingContext) -> float:

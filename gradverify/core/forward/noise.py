@@ -22,7 +22,7 @@ from torch import Tensor
 from gradverify.core.forward.ecnoise import SAMPLE_DISTANCES, noise_in, on_line
 from gradverify.core.forward.length_scales import LengthScales, own_or_shared
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
-from gradverify.core.model.generators import random_magnitudes_from
+from gradverify.core.model.generators import random_magnitudes, random_magnitudes_from
 from gradverify.core.model.magnitudes import TINY, all_set, any_set, identical
 
 _SPACING = 1.3 * 2.0**-20  # times the length scale: many float32 ulps, but too short for most functions to vary visibly
@@ -45,11 +45,10 @@ _FINE_CHANGE = 0.25  # times the unit roundoff: an output that changes by less w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """Noise of each output, in the output's units; fields (m,), float64 unless noted."""
+    """Noise of each output, in the output's units; fields (m,)."""
 
     level: Tensor  # bound on the error of the output
     upper_level: Tensor  # upper bound: above `level` where noise and a kink cannot be distinguished
-    persistent: Tensor  # bool: True where `loud` was measured at several spacings, as noise would be
     rounding: Tensor  # the part explained by rounding the output to its own dtype
     relative_level: Tensor  # noise per unit of the output's size: samples that are larger have more noise
 
@@ -77,12 +76,13 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, heard: Tensor) -> No
     noise_of_side = noise_in(heard)
     del heard  # frees the largest tensor held here
     if _is_clean(noise_of_side, threshold):
-        return _uniform(sampled, pooled(sampled, torch.fmax(noise_of_side.mul_(SAFETY), rounding)), rounding)
+        level = pooled(sampled, torch.fmax(noise_of_side.mul_(SAFETY), rounding))
+        return Noise(level=level, upper_level=level, rounding=rounding, relative_level=sampled.unit)
     finite = torch.isfinite(sampled.value)
     level = previous = before_previous = _estimate(sampled, direction, noise_of_side, rounding, threshold, finite)
     is_open = level > threshold
     fall_score = torch.zeros_like(level)  # score of consecutive falls
-    after_drop, lasting = torch.full_like(level, torch.inf), torch.zeros_like(is_open)
+    after_drop = torch.full_like(level, torch.inf)
     for reduction in range(_MAX_REDUCTIONS):
         if not any_set(is_open):
             break
@@ -90,7 +90,7 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, heard: Tensor) -> No
         estimate = _estimate(sampled, direction, noise_along(sampled, direction), rounding, threshold, finite)
         unknown = previous == torch.inf
         level, previous = torch.where(unknown, estimate, level), torch.where(unknown, estimate, previous)
-        on_stair, fell_before = previous > estimate * _FALL_TO_STAIR, fall_score > 0
+        on_stair = previous > estimate * _FALL_TO_STAIR
         fall_score = torch.where(estimate * _SMALL_FALL < previous, fall_score + 1.0, 0.0)
         fall_score += 0.5 * (estimate * _LARGE_FALL < previous)
         follows = ~on_stair & (fall_score >= _CLEAR_SCORE)
@@ -98,15 +98,14 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, heard: Tensor) -> No
         # Samples on one stair of rounding noise, or all before the first kink.
         dropped = is_open & (on_stair | ((estimate <= threshold) & (estimate * _LARGE_FALL < previous) & ~follows))
         after_drop = torch.where(dropped, estimate, after_drop)
-        lasting |= dropped & ~fell_before & (reduction > 0)
         falling = estimate * _FALL_OVER_TWO < torch.fmax(previous, before_previous)
         uncertain = falling | (estimate > _RELIABLE * size) | (reduction < _MIN_SPACINGS)
         is_open &= uncertain & (estimate > threshold) & ~on_stair
         previous, before_previous = estimate, previous
-    loud = level = pooled(sampled, torch.where(level < torch.inf, level, rounding))
+    upper = level = pooled(sampled, torch.where(level < torch.inf, level, rounding))
     if any_set(after_drop < torch.inf):
-        level = torch.fmin(loud, pooled(sampled, after_drop))
-    return Noise(level=level, upper_level=loud, persistent=lasting, rounding=rounding, relative_level=sampled.unit)
+        level = torch.fmin(upper, pooled(sampled, after_drop))
+    return Noise(level=level, upper_level=upper, rounding=rounding, relative_level=sampled.unit)
 
 
 def at_least(noise: Noise, size: Tensor) -> Noise:
@@ -124,12 +123,6 @@ def share_of(sampled: Sampler, level: Tensor) -> Tensor:
     """Return the median ratio of a noise level (m,) to the outputs' sizes; ()."""
     size = sampled.value.abs()
     return (level / size).masked_fill(size == 0, torch.nan).nanmedian().nan_to_num(0.0)
-
-
-def _uniform(sampled: Sampler, level: Tensor, rounding: Tensor) -> Noise:
-    """Return noise that was the same at all spacings, with upper bound equal to `level`."""
-    none = torch.zeros_like(level, dtype=torch.bool)
-    return Noise(level=level, upper_level=level, persistent=none, rounding=rounding, relative_level=sampled.unit)
 
 
 def rounding_of(sampled: Sampler, near: Tensor) -> Tensor:
@@ -165,6 +158,16 @@ def repeats(sampled: Sampler) -> bool:
 def direction_of(lengths: LengthScales, seed: int) -> Tensor:
     """Return a random direction with entries of about each input's own length; (n,)."""
     return random_magnitudes_from(own_or_shared(lengths), seed)
+
+
+def largest_change(sampled: Sampler, length: Tensor, count: int) -> Tensor:
+    """Return the largest change of each output under random displacements of all inputs by about `length` (n,); (m,).
+
+    `count` displacements are tried.
+    """
+    generator = torch.Generator().manual_seed(0)
+    moved = [outputs_near(sampled, random_magnitudes(length, generator)) for _ in range(count)]
+    return (torch.stack(moved) - sampled.value).abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
 
 
 def _estimate(

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.length_scales import own_or_shared, scales
+from gradverify.core.forward.noise import largest_change
 from gradverify.core.forward.repeatable import Repeatable
-from gradverify.core.forward.sampler import Sampler, outputs_near, sampler
+from gradverify.core.forward.sampler import Sampler, sampler
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, identical
@@ -119,15 +120,13 @@ def _with_dtypes(steady: Repeatable, sampled: Sampler, dtypes: Sequence[torch.dt
     ]
     backward, forward = _with_primals(steady.problem, backward_inputs), _with_primals(sampled.problem, forward_inputs)
     found = sampler(forward, record(forward))
-    coarsest, rounding_inside = max((dtype for dtype in dtypes if dtype is not None), key=_eps), found.rounding_eps
+    coarsest = max((dtype for dtype in dtypes if dtype is not None), key=_eps)
     found = replace(
         found,
         unit=_unit(found, coarsest),
         dtypes=frozenset(tensor.dtype for tensor in backward_inputs),
         is_finer=_largest_eps(backward_inputs) > _largest_eps(forward_inputs),
         rounds_to=coarsest,
-        # The inputs are already rounded to `coarsest`.
-        rounding_eps=lambda: eps if (eps := rounding_inside()) > _eps(coarsest) else 0.0,
     )
     return Repeatable(problem=backward, tape=record(backward), sampled=found)
 
@@ -188,14 +187,7 @@ def _agree(wide: Sampler, narrow: Sampler, eps: float) -> bool:
     difference = (wide.value - narrow.value).abs()
     is_close = (difference <= _MAX_DIFFERENCE * eps * wide.size) | (wide.value == narrow.value)
     is_close |= wide.value.isnan() & narrow.value.isnan()
-    return all_set(is_close) or all_set(is_close | (difference <= _change_by_rounding(wide, eps)))
-
-
-def _change_by_rounding(wide: Sampler, eps: float) -> Tensor:
-    """Return the largest change of each output under perturbations of all inputs of the size of rounding; (m,)."""
-    generator, length = torch.Generator().manual_seed(0), own_or_shared(scales(wide))
-    changes = [
-        (outputs_near(wide, random_magnitudes(_PERTURBATION * eps * length, generator)) - wide.value).abs()
-        for _ in range(_PERTURBATIONS)
-    ]
-    return torch.stack(changes).nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
+    if all_set(is_close):
+        return True
+    rounding = largest_change(wide, _PERTURBATION * eps * own_or_shared(scales(wide)), _PERTURBATIONS)
+    return all_set(is_close | (difference <= rounding))

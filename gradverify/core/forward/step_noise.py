@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.noise import Noise, direction_of, noise_along, pooled, share_of
-from gradverify.core.forward.sampler import Sampler, magnitudes
+from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
@@ -31,30 +31,15 @@ def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
     output changes at any step, and on one stair only that term shows. Noise far above the rounding of the low-precision
     values may also be a function that varies quickly, so it is not counted as `rounding`.
     """
-    rounded = _rounding_to(sampled, sampled.rounding_eps())
     sides = [_noise_at_spacings(sampled, side * direction_of(lengths, 0)) for side in (1.0, -1.0)]
-    height, low = (
-        torch.maximum(_height(sampled, sides, most), rounded)
-        for most in (torch.inf, _MAX_HEIGHT * sampled.rounding_size())
-    )
+    height, low = (_height(sampled, sides, most) for most in (torch.inf, _MAX_HEIGHT * sampled.rounding_size()))
     level = torch.maximum(noise.level, height)
     return Noise(
         level=level,
         upper_level=torch.maximum(noise.upper_level, height),
-        persistent=noise.persistent | (height > 0),
         rounding=torch.maximum(noise.rounding, low),
         relative_level=torch.maximum(sampled.unit, share_of(sampled, level)),
     )
-
-
-def _rounding_to(sampled: Sampler, eps: float) -> Tensor:
-    """Return the rounding to a precision `eps`, for output tensors whose entries it all holds, 0 for others; (m,).
-
-    Needed for outputs that stay on one stair at all samples and so show no noise.
-    """
-    size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
-    has_more_digits = (torch.frexp(size).mantissa * (2 / eps)).frac() != 0
-    return torch.where(magnitudes(sampled, has_more_digits.to(size.dtype)) > 0, 0.0, size * (eps / 2))
 
 
 def _height(sampled: Sampler, sides: Sequence[Tensor], most: float) -> Tensor:
