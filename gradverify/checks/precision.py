@@ -20,8 +20,7 @@ from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Coordinates, as_coordinates
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
 from gradverify.checks.wording import distinguishable
-from gradverify.core.forward.precision import in_double
-from gradverify.core.forward.repeatable import made_repeatable
+from gradverify.core.forward.repeatable import in_double, made_repeatable
 from gradverify.core.model.coordinates import flatten, unflatten, unravel
 from gradverify.core.model.decomposed import plain_forwards
 from gradverify.core.model.generators import random_magnitudes_from

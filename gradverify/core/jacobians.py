@@ -10,8 +10,7 @@ from gradverify.core.decide.comparison import Comparison, dense_entries, is_acce
 from gradverify.core.decide.context import MeasuredProblem, Reconsider, measure_problem
 from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.decide.verdict import Code
-from gradverify.core.forward.precision import as_rounded, in_double
-from gradverify.core.forward.repeatable import Repeatable
+from gradverify.core.forward.repeatable import Repeatable, as_rounded, in_double
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import Block
 from gradverify.core.strategy.columnwise import compare_densely, fits_dense_comparison

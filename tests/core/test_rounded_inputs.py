@@ -12,8 +12,7 @@ from torch import Tensor
 
 from gradverify.checks.registry import run_check
 from gradverify.core.decide.context import unchanged
-from gradverify.core.forward.precision import as_rounded
-from gradverify.core.forward.repeatable import made_repeatable
+from gradverify.core.forward.repeatable import as_rounded, made_repeatable
 from gradverify.core.jacobians import investigate, whole
 from gradverify.core.model.problem import bind
 from gradverify.core.model.tape import record

@@ -20,7 +20,7 @@ from gradverify.core.decide.verdict import Code, Judged, Reason, copy_of, decide
 from gradverify.core.estimate.column_groups import members, value_of_column
 from gradverify.core.estimate.nonsmooth import LadderResult, classify_ladder
 from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate, Samples, joined, of_rows
-from gradverify.core.estimate.staircase import constant_half_width
+from gradverify.core.estimate.smoothness import constant_half_width
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, fine_steps
 from gradverify.core.forward.noise import Noise, rounding_only

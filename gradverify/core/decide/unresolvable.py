@@ -10,8 +10,7 @@ from gradverify.core.decide.verdict import Code, Judged
 from gradverify.core.estimate.column_groups import value_of_column
 from gradverify.core.estimate.nonsmooth import LadderResult
 from gradverify.core.estimate.samples import Samples, central_differences, is_vanished
-from gradverify.core.estimate.smoothness import largest_changes
-from gradverify.core.estimate.staircase import constant_tail
+from gradverify.core.estimate.smoothness import constant_tail, largest_changes
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.noise import Noise, largest_change
 from gradverify.core.forward.sampler import Sampler

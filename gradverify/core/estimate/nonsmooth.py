@@ -29,12 +29,14 @@ from gradverify.core.estimate.samples import (
 from gradverify.core.estimate.smoothness import (
     at_last_flagged,
     classify_steps,
+    constant_tail,
     flagged_or_next,
     is_steady,
     largest_changes,
+    rounding_jump,
+    stair_height,
     up_to_last_flagged,
 )
-from gradverify.core.estimate.staircase import constant_tail, rounding_jump, stair_height
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import (
     HALVINGS,

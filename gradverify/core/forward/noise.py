@@ -23,7 +23,7 @@ from gradverify.core.forward.ecnoise import SAMPLE_DISTANCES, noise_in, on_line
 from gradverify.core.forward.length_scales import LengthScales, own_or_shared
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
 from gradverify.core.model.generators import random_magnitudes, random_magnitudes_from
-from gradverify.core.model.magnitudes import TINY, all_set, any_set, identical
+from gradverify.core.model.magnitudes import TINY, all_set, any_set
 
 _SPACING = 1.3 * 2.0**-20  # times the length scale: many float32 ulps, but too short for most functions to vary visibly
 _REDUCTION = 4.0  # factor by which the spacing then shrinks
@@ -147,12 +147,6 @@ def not_rounded_beside_one(sampled: Sampler, lengths: LengthScales) -> Tensor:
     change = torch.maximum(*((outputs_near(sampled, move) - sampled.value).abs() for move in (small, -small)))
     is_fine = (change > 0) & (change < _FINE_CHANGE * sampled.unit)
     return (change > 0) | (magnitudes(sampled, is_fine.to(change.dtype)) > 0)
-
-
-def repeats(sampled: Sampler) -> bool:
-    """Return True if a second forward at the same point gives the same outputs exactly."""
-    repeated = outputs_near(sampled, torch.zeros_like(sampled.point))
-    return identical(repeated, sampled.value)
 
 
 def direction_of(lengths: LengthScales, seed: int) -> Tensor:

@@ -1,14 +1,33 @@
-"""Make a forward repeatable: it uses the same random numbers at every call."""
+"""Forwards that can be differenced: repeatable, in float64, or with inputs in the dtype to which they are rounded."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from gradverify.core.forward.noise import repeats
-from gradverify.core.forward.sampler import Mode, Sampler, sampler
-from gradverify.core.model.generators import forward_seed, generators_unused, seed_everywhere
-from gradverify.core.model.problem import Problem
+import torch
+from torch import Tensor
+
+from gradverify.core.forward.batching import evaluate
+from gradverify.core.forward.length_scales import own_or_shared, scales
+from gradverify.core.forward.noise import largest_change
+from gradverify.core.forward.sampler import Mode, Sampler, outputs_near, sampler
+from gradverify.core.model.coordinates import Block
+from gradverify.core.model.generators import forward_seed, generators_unused, random_magnitudes, seed_everywhere
+from gradverify.core.model.magnitudes import all_set, identical
+from gradverify.core.model.memory import HELD
+from gradverify.core.model.problem import Primal, Problem
 from gradverify.core.model.tape import Tape, record
+from gradverify.errors import EvaluationError
+
+_NARROW = (torch.bfloat16, torch.float16, torch.float32)
+_BACK, _ON = 0.49, 0.51  # of the gap to the next number: the first rounds back, the second to the next
+_PERTURBED = 0.5  # probability that an entry is perturbed in a trial
+_TRIALS, _OF_FEW, _FEW = 4, 24, 16  # trials at each of three points: 4, or 24 with fewer than 16 outputs
+_MIN_CHANGES = 6  # changes of outputs at the next numbers, at least: so many steps of a staircase there are no accident
+_PERTURBATION, _PERTURBATIONS = 2.0, 8  # eps by which all inputs are perturbed, and number of perturbations
+_MAX_DIFFERENCE = 32.0  # eps of the largest output, by which the two forwards may differ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +56,170 @@ def made_repeatable(problem: Problem, tape: Tape, seed: int) -> Repeatable | Non
     return found if repeated else None
 
 
+def as_rounded(steady: Repeatable, sampled: Sampler) -> Repeatable | None:
+    """Return the problem with inputs in the dtypes to which `sampled`, its forward, rounds them.
+
+    None if it rounds none of them. For backward, inputs of a coarser dtype keep that dtype.
+    """
+    if not len(sampled.point):  # an input without entries
+        return None
+    rounded = {block.tensor: _rounded_to(sampled, block) for block in sampled.inputs}
+    dtypes = [rounded.get(number) for number in range(len(sampled.problem.primals))]
+    if all(dtype is None for dtype in dtypes):
+        return None
+    try:
+        return _with_dtypes(steady, sampled, dtypes)
+    except EvaluationError:
+        return None
+
+
+def in_double(steady: Repeatable) -> Repeatable:
+    """Return the problem with its forward sampled in float64, or unchanged if that is not possible."""
+    dtypes = frozenset(primal.tensor.dtype for primal in steady.problem.primals)
+    if not dtypes or not dtypes <= set(_NARROW):
+        return steady
+    eps = max(map(_eps, dtypes))
+    for function in (steady.problem.function, steady.problem.finer):
+        wide = None if function is None else _sampler_in_float64(replace(steady.problem, function=function))
+        if wide is not None and _agree(wide, steady.sampled, eps):
+            return replace(steady, sampled=replace(wide, dtypes=dtypes, is_finer=True))
+    return steady
+
+
 def _repeats(sampled: Sampler) -> bool:
-    # WITHOUT_GRAPH means that a second call has already given the outputs of the recorded one.
-    return sampled.mode is Mode.WITHOUT_GRAPH or repeats(sampled)
+    """Return True if a second forward at the same point gives the same outputs exactly."""
+    if sampled.mode is Mode.WITHOUT_GRAPH:
+        return True  # a second call has already given the outputs of the recorded one
+    return identical(outputs_near(sampled, torch.zeros_like(sampled.point)), sampled.value)
+
+
+def _rounded_to(sampled: Sampler, block: Block) -> torch.dtype | None:
+    """Return the coarsest dtype to which the forward rounds this input, None if it does not round it."""
+    own = sampled.problem.primals[block.tensor].tensor.dtype
+    if not own.is_floating_point:
+        return None
+    return next((dtype for dtype in _NARROW if _eps(dtype) > _eps(own) and _rounds(sampled, block, dtype)), None)
+
+
+def _rounds(sampled: Sampler, block: Block, dtype: torch.dtype) -> bool:
+    """Return True if the forward rounds this input to `dtype`, at three points around the given one."""
+    generator = torch.Generator().manual_seed(0)
+    shared, point = scales(sampled).shared[block.coordinates], sampled.point[block.coordinates]
+    trials = _TRIALS if len(sampled.value) >= _FEW else _OF_FEW
+    trials = max(1, min(trials, HELD // (len(sampled.point) + len(sampled.value))))
+    changes = 0
+    for displacement in (torch.zeros_like(shared), shared, shared.clamp(min=1.0)):
+        original = point + random_magnitudes(displacement, generator)
+        rounded = original.to(dtype).to(torch.float64)
+        outputs, outputs_rounded = _at_values(sampled, block, torch.stack([original, rounded]))
+        if not identical(outputs_rounded, outputs):
+            return False
+        perturbed = torch.rand(trials, len(rounded), generator=generator).to(rounded.device) < _PERTURBED
+        gap = torch.where(perturbed, _gap_to_next(rounded, dtype), 0.0)
+        below, above, at_next = (_at_values(sampled, block, rounded + share * gap) for share in (_BACK, _ON, 1.0))
+        if not (identical(below, outputs.expand_as(below)) and identical(above, at_next)):
+            return False
+        changes += int(((at_next != outputs) & at_next.isfinite()).sum())
+    return changes >= _MIN_CHANGES
+
+
+def _gap_to_next(number: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the signed gap from each number of this dtype to the next one away from zero, 0 from zero itself."""
+    _, exponent = torch.frexp(number)
+    limits = torch.finfo(dtype)
+    gap = torch.ldexp(torch.full_like(number, limits.eps / 2), exponent).clamp(min=limits.smallest_normal * limits.eps)
+    return torch.where(number == 0, 0.0, gap.copysign(number))
+
+
+def _at_values(sampled: Sampler, block: Block, values: Tensor) -> Tensor:
+    """Return the outputs with one input set to `values` (N, k); (N, m)."""
+    points = sampled.point.repeat(len(values), 1)
+    points[:, block.coordinates] = values
+    found = sampled.value.new_empty(len(values), len(sampled.value))
+    evaluate(sampled, points, found)
+    return found
+
+
+def _with_dtypes(steady: Repeatable, sampled: Sampler, dtypes: Sequence[torch.dtype | None]) -> Repeatable:
+    """Return the problem with inputs in these dtypes, where not None; raises EvaluationError."""
+    backward_inputs = [
+        primal.tensor if dtype is None or _eps(dtype) <= _eps(primal.tensor.dtype) else primal.tensor.to(dtype)
+        for primal, dtype in zip(steady.problem.primals, dtypes, strict=True)
+    ]
+    forward_inputs = [
+        tensor.to(primal.tensor.dtype if dtype is None else dtype)
+        for tensor, primal, dtype in zip(backward_inputs, sampled.problem.primals, dtypes, strict=True)
+    ]
+    backward, forward = _with_primals(steady.problem, backward_inputs), _with_primals(sampled.problem, forward_inputs)
+    found = sampler(forward, record(forward))
+    coarsest = max((dtype for dtype in dtypes if dtype is not None), key=_eps)
+    found = replace(
+        found,
+        unit=_unit(found, coarsest),
+        dtypes=frozenset(tensor.dtype for tensor in backward_inputs),
+        is_finer=_largest_eps(backward_inputs) > _largest_eps(forward_inputs),
+        rounds_to=coarsest,
+    )
+    return Repeatable(problem=backward, tape=record(backward), sampled=found)
+
+
+def _with_primals(problem: Problem, tensors: Sequence[Tensor]) -> Problem:
+    """Return the problem with primals of other dtypes, cast to their original dtypes before the function."""
+    originals, function = problem.primals, problem.function
+
+    def called(*given: Tensor) -> Any:
+        return function(*(_as_original(primal, tensor) for primal, tensor in zip(originals, given, strict=True)))
+
+    primals = [replace(primal, tensor=tensor, project=None) for primal, tensor in zip(originals, tensors, strict=True)]
+    return replace(problem, function=called, finer=None, primals=tuple(primals))
+
+
+def _as_original(primal: Primal, tensor: Tensor) -> Tensor:
+    """Return an input for the function: cast to the primal's dtype, then projected."""
+    cast = tensor.to(primal.tensor.dtype)
+    return cast if primal.project is None else primal.project(cast)
+
+
+def _unit(sampled: Sampler, dtype: torch.dtype) -> Tensor:
+    """Return the unit roundoff of the coarsest dtype, up to `dtype`, that represents all of an output tensor; (m,)."""
+    unit = sampled.unit.clone()
+    for block in sampled.outputs:
+        values = sampled.value[block.coordinates]
+        exact = [each for each in _NARROW if _eps(each) <= _eps(dtype) and identical(values.to(each).double(), values)]
+        if exact:
+            unit[block.coordinates] = torch.maximum(unit[block.coordinates], unit.new_tensor(_eps(exact[0]) / 2))
+    return unit
+
+
+def _largest_eps(tensors: Sequence[Tensor]) -> float:
+    return max(_eps(tensor.dtype) for tensor in tensors)
+
+
+def _eps(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps
+
+
+def _sampler_in_float64(problem: Problem) -> Sampler | None:
+    """Return the sampler of the forward with float64 inputs, None if it raises or has other outputs than float64."""
+    primals = tuple(replace(primal, tensor=primal.tensor.double()) for primal in problem.primals)
+    wide = replace(problem, primals=primals)
+    try:
+        tape = record(wide)
+        if any(output.tensor.dtype is not torch.float64 for output in tape.outputs):
+            return None  # it computes in low precision for any inputs
+        return sampler(wide, tape)
+    except EvaluationError:
+        return None
+
+
+def _agree(wide: Sampler, narrow: Sampler, eps: float) -> bool:
+    """Return True if two forwards have equal outputs up to rounding, of intermediate values or of the inputs."""
+    if (wide.names, wide.shapes) != (narrow.names, narrow.shapes):
+        return False
+    difference = (wide.value - narrow.value).abs()
+    is_close = (difference <= _MAX_DIFFERENCE * eps * wide.size) | (wide.value == narrow.value)
+    is_close |= wide.value.isnan() & narrow.value.isnan()
+    if all_set(is_close):
+        return True
+    rounding = largest_change(wide, _PERTURBATION * eps * own_or_shared(scales(wide)), _PERTURBATIONS)
+    return all_set(is_close | (difference <= rounding))

@@ -64,8 +64,8 @@ class Sampler:
     shapes: tuple[torch.Size, ...]  # of the verified outputs
     mode: Mode
     dtypes: frozenset[torch.dtype]  # dtypes of the gradients, which determine the tolerances
-    is_finer: bool = False  # True if the forward is sampled in finer dtypes than these; see `precision`
-    rounds_to: torch.dtype | None = None  # dtype to which the forward rounds its inputs, if known; see `precision`
+    is_finer: bool = False  # True if the forward is sampled in finer dtypes than these; see `repeatable`
+    rounds_to: torch.dtype | None = None  # dtype to which the forward rounds its inputs, if known; see `repeatable`
     rounding_eps: Callable[[], float] = lambda: 0.0  # eps of the coarsest dtype that forward rounds to inside, or 0
     rounding_size: Callable[[], float] = lambda: 0.0  # rounding of the largest low-precision number in forward, or 0
     vectorisation: VectorisationState = field(default_factory=VectorisationState)
