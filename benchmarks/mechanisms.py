@@ -109,7 +109,7 @@ _SCREENED = screen.screened  # kept, since `_all_in_doubt` replaces it
 
 MECHANISMS: tuple[Mechanism, ...] = (
     *map(_excuse, EXCUSES),
-    _noise("differences of samples", "forward.ecnoise", "noise_in", lambda samples: torch.zeros_like(samples[0])),
+    _noise("differences of samples", "forward.noise", "noise_in", lambda samples: torch.zeros_like(samples[0])),
     _noise("pooled", "forward.noise", "pooled", _argument(1)),
     _noise("rounding of outputs", "forward.noise", "rounding_of", _nothing_like(1)),
     _noise("lasting stairs", "forward.step_noise", "with_stairs", _argument(0)),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gradverify.core.forward import ecnoise
+from gradverify.core.forward import noise
 from gradverify.core.model.generators import _cached_signed_uniform, generators_unused, seed_everywhere
 
 _SEEDS = (0, 7, 2**40 + 1)
@@ -56,18 +56,18 @@ def test_reseeding_is_detected() -> None:
 
 
 def test_cached_tensors_ignore_the_default_device() -> None:
-    cached = (_cached_signed_uniform, ecnoise._weights, ecnoise._means)
+    cached = (_cached_signed_uniform, noise._weights, noise._means)
     for each in cached:
         each.cache_clear()
     torch.set_default_device("meta")  # a forward may do this, and other cases must not be affected
     try:
-        made_under_meta = [_cached_signed_uniform(5, 3), ecnoise._weights(), ecnoise._means()]
+        made_under_meta = [_cached_signed_uniform(5, 3), noise._weights(), noise._means()]
     finally:
         torch.set_default_device(None)
         for each in cached:
             each.cache_clear()
     for found, expected in zip(
-        made_under_meta, [_cached_signed_uniform(5, 3), ecnoise._weights(), ecnoise._means()], strict=True
+        made_under_meta, [_cached_signed_uniform(5, 3), noise._weights(), noise._means()], strict=True
     ):
         assert found.device.type == "cpu"
         assert torch.equal(found, expected)

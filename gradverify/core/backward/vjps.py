@@ -99,7 +99,7 @@ def fails_later(backward: Backward) -> bool:
 def vjp_on_recorded_graph(backward: Backward, cotangent: Tensor) -> Tensor | None:
     """Return cotangent·A from the recorded graph even if reuse is untested, (n,); None if it cannot be reused.
 
-    The caller must check an untested result against `heard`.
+    The caller must check an untested result against `known_vjp`.
     """
     if backward.graph.reuse in (Reuse.FRESH, Reuse.WORN) or not is_intact(backward.tape):
         return None

@@ -16,10 +16,10 @@ from gradverify.core.estimate.column_groups import ColumnGroups, groups_of_outpu
 from gradverify.core.estimate.stencil import InitialSamples, initial_samples
 from gradverify.core.forward import sampler
 from gradverify.core.forward.length_scales import LengthScales, scales
-from gradverify.core.forward.noise import Noise, not_rounded_beside_one
+from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import Sampler, magnitudes
-from gradverify.core.forward.step_noise import persistent_noise
+from gradverify.core.forward.step_noise import not_rounded_beside_one, persistent_noise
 
 _UNDERFLOW = 8.0  # times the smallest number of backward's dtype: error that underflow may cause
 
@@ -35,7 +35,7 @@ class JudgingContext:
     claimed: Tensor  # (M, m): the claim for each output and its column in each column group
     allowance: EntryTolerance
     lasting_noise: Callable[[], Tensor]  # () -> (m,), measured once: see `step_noise.persistent_noise`
-    changes_at_small_steps: Callable[[], Tensor]  # () -> (m,) bool, once: see `noise.not_rounded_beside_one`
+    changes_at_small_steps: Callable[[], Tensor]  # () -> (m,) bool, once: see `step_noise.not_rounded_beside_one`
 
     @property
     def numbers_per_sample(self) -> int:

@@ -17,10 +17,9 @@ from gradverify.core.estimate.column_groups import (
     value_of_column,
 )
 from gradverify.core.estimate.samples import Samples, Steps
-from gradverify.core.forward.batching import evaluate
-from gradverify.core.forward.ecnoise import SAMPLE_DISTANCES, points_on_line
+from gradverify.core.forward.batching import evaluate, points_on_line
 from gradverify.core.forward.length_scales import LengthScales
-from gradverify.core.forward.noise import Noise, first_direction, measure, noise_from_samples
+from gradverify.core.forward.noise import SAMPLE_DISTANCES, Noise, first_direction, measure, noise_from_samples
 from gradverify.core.forward.sampler import Sampler, is_double, representable
 from gradverify.core.forward.step_noise import with_stairs
 from gradverify.core.model.memory import FEW_INPUTS

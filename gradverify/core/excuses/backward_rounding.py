@@ -13,9 +13,8 @@ from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.excuses.context import ExcuseContext, RowGroups, entries_from_vjps, group_rows, vjps_of_groups
-from gradverify.core.forward.ecnoise import SAMPLE_DISTANCES, noise_in
 from gradverify.core.forward.length_scales import own_or_shared
-from gradverify.core.forward.noise import SAFETY
+from gradverify.core.forward.noise import SAFETY, SAMPLE_DISTANCES, noise_in
 from gradverify.core.forward.step_noise import SPACINGS, persistent_part
 from gradverify.core.model.coordinates import unflatten
 from gradverify.core.model.magnitudes import any_set, identical

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from gradverify.core.model.memory import HELD
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 
+_LARGE = 1 << 17  # numbers in a point and its outputs: with more, single calls cost nothing extra
 _TIMED_CALLS = 3  # calls: the first may be slow for other reasons
 
 
@@ -40,6 +41,26 @@ def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, roughly: bool = 
         return
     for point, row in zip(points, into, strict=True):
         outputs_at(sampled, point, row)
+
+
+def on_line(sampled: Sampler, direction: Tensor, distances: Sequence[float]) -> Tensor:
+    """Return the outputs at `distances` from the point along `direction` (n,); (K, m).
+
+    Large points are evaluated one by one, so that only one is held in memory.
+    """
+    found = sampled.value.new_empty(len(distances), sampled.value.numel())
+    if sampled.point.numel() + sampled.value.numel() < _LARGE:
+        evaluate(sampled, points_on_line(sampled, direction, distances), found)
+        return found
+    for distance, into in zip(distances, torch.split(found, 1), strict=True):
+        evaluate(sampled, torch.add(sampled.point, direction, alpha=distance).unsqueeze(0), into)
+    return found
+
+
+def points_on_line(sampled: Sampler, direction: Tensor, distances: Sequence[float]) -> Tensor:
+    """Return the points at `distances` along `direction` (n,); (K, n)."""
+    factors = torch.tensor(distances, dtype=direction.dtype, device=direction.device)
+    return sampled.point + factors.unsqueeze(1) * direction
 
 
 def seconds(sampled: Sampler) -> float:

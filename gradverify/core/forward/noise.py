@@ -14,17 +14,24 @@ that all lie on one stair, a stretch over which the rounded output is constant, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
+from functools import cache
 
 import torch
 from torch import Tensor
 
-from gradverify.core.forward.ecnoise import SAMPLE_DISTANCES, noise_in, on_line
+from gradverify.core.forward.batching import on_line
 from gradverify.core.forward.length_scales import LengthScales, own_or_shared
-from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
+from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.generators import random_magnitudes, random_magnitudes_from
 from gradverify.core.model.magnitudes import TINY, all_set, any_set
+from gradverify.core.model.memory import portions
 
+_POINTS = 8  # samples on each side of the point
+# Distances of the samples; no two gaps are equal.
+SAMPLE_DISTANCES = tuple(k + 0.8 * (k * 0.6180339887498949 % 1) for k in range(1, _POINTS + 1))
+_ORDERS = (3, 4, 5)  # orders of the divided differences
 _SPACING = 1.3 * 2.0**-20  # times the length scale: many float32 ulps, but too short for most functions to vary visibly
 _REDUCTION = 4.0  # factor by which the spacing then shrinks
 _MAX_REDUCTIONS = 11  # reductions of the spacing, at most
@@ -39,8 +46,6 @@ _LARGE_NOISE = 256.0  # times the rounding of the largest output: larger noise i
 SAFETY = 8.0  # times the standard deviation, which is the smallest of three estimates: gives a bound
 _NEGLIGIBLE_NOISE = 64.0  # times the rounding: if noise is lower, one side suffices; a few forwards in 10^6 show 20
 _SIDES_RATIO = 1e3  # a side with this many times the noise of the other contains a kink or a jump
-_SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
-_FINE_CHANGE = 0.25  # times the unit roundoff: an output that changes by less was not rounded as part of 1 + …
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +69,21 @@ def measure(sampled: Sampler, lengths: LengthScales, seed: int) -> Noise:
 
 
 def first_direction(sampled: Sampler, lengths: LengthScales, seed: int) -> Tensor:
-    """Return the direction of the first samples, which are taken at the distances `PLACES`; (n,)."""
-    return direction_of(lengths, seed) * -_spacing(sampled)
+    """Return the direction of the first samples, which are taken at `SAMPLE_DISTANCES`; (n,).
+
+    It is longer if the inputs' own dtypes cannot resolve the usual spacing.
+    """
+    coarsest = max(torch.finfo(primal.tensor.dtype).eps for primal in sampled.problem.primals)
+    return direction_of(lengths, seed) * -max(_SPACING, 8 * coarsest)
 
 
-def noise_from_samples(sampled: Sampler, direction: Tensor, heard: Tensor) -> Noise:
-    """Measure the noise of every output; `heard` (8, m) are the outputs at the distances `PLACES` along `direction`."""
+def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> Noise:
+    """Measure the noise of every output; `samples` (8, m) are the outputs at `SAMPLE_DISTANCES` along `direction`."""
     size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
-    rounding = rounding_of(sampled, heard.abs().amax(dim=0))
+    rounding = rounding_of(sampled, samples.abs().amax(dim=0))
     threshold = _LARGE_NOISE * torch.fmax(rounding, sampled.size * sampled.unit)
-    noise_of_side = noise_in(heard)
-    del heard  # frees the largest tensor held here
+    noise_of_side = noise_in(samples)
+    del samples  # frees the largest tensor held here
     if _is_clean(noise_of_side, threshold):
         level = pooled(sampled, torch.fmax(noise_of_side.mul_(SAFETY), rounding))
         return Noise(level=level, upper_level=level, rounding=rounding, relative_level=sampled.unit)
@@ -137,18 +146,6 @@ def rounding_of(sampled: Sampler, near: Tensor) -> Tensor:
     return size * (sampled.unit * max(1.0, sampled.vectorisation.largest_difference)) + TINY
 
 
-def not_rounded_beside_one(sampled: Sampler, lengths: LengthScales) -> Tensor:
-    """Mask of outputs that were not rounded as part of a number near 1, as log(1 + x²) is; (m,).
-
-    True where an output changes with a small step of all inputs, or where an entry of its tensor changes by less than
-    the rounding of 1.
-    """
-    small = _SMALL_STEP * direction_of(lengths, 0)
-    change = torch.maximum(*((outputs_near(sampled, move) - sampled.value).abs() for move in (small, -small)))
-    is_fine = (change > 0) & (change < _FINE_CHANGE * sampled.unit)
-    return (change > 0) | (magnitudes(sampled, is_fine.to(change.dtype)) > 0)
-
-
 def direction_of(lengths: LengthScales, seed: int) -> Tensor:
     """Return a random direction with entries of about each input's own length; (n,)."""
     return random_magnitudes_from(own_or_shared(lengths), seed)
@@ -201,12 +198,50 @@ def pooled(sampled: Sampler, level: Tensor) -> Tensor:
     return torch.fmax(level, share * size)
 
 
+def noise_in(samples: Tensor) -> Tensor:
+    """Return the noise of each output, from samples (8, m) at `SAMPLE_DISTANCES` along a line; (m,)."""
+    found = torch.empty_like(samples[0])
+    for part in portions(found):
+        found[part] = _from_differences(samples[:, part])
+    return found
+
+
 def noise_along(sampled: Sampler, direction: Tensor) -> Tensor:
-    """Return the noise estimate of each output from samples along `direction` at the distances `PLACES`; (m,)."""
+    """Return the noise estimate of each output from samples along `direction` at `SAMPLE_DISTANCES`; (m,)."""
     return noise_in(on_line(sampled, direction, SAMPLE_DISTANCES))
 
 
-def _spacing(sampled: Sampler) -> float:
-    """Return the relative spacing of the samples, larger if the inputs' own dtype cannot resolve it."""
-    coarsest = max(torch.finfo(primal.tensor.dtype).eps for primal in sampled.problem.primals)
-    return max(_SPACING, 8 * coarsest)
+def _from_differences(samples: Tensor) -> Tensor:
+    """Return the smallest noise estimate of the difference orders, from samples (points, m); (m,)."""
+    differences = samples[1:] - samples[0]
+    size = differences.abs().amax(dim=0).clamp_(min=TINY)  # differences are scaled, since their squares may underflow
+    squares = (_weights().to(differences.device) @ differences.div_(size)).square_()
+    return (_means().to(differences.device) @ squares).amin(dim=0).sqrt_().mul_(size)
+
+
+@cache
+def _weights() -> Tensor:
+    """Return the weights of the divided differences of neighbouring samples, all orders; (differences, points - 1).
+
+    They are scaled so that independent noise of variance 1 gives variance 1. The weight of the first sample is left
+    out: the other samples are taken relative to it, and the weights of each difference add up to zero.
+    """
+    return torch.cat([_weights_of(order) for order in _ORDERS])[:, 1:].contiguous()
+
+
+@cache
+def _means() -> Tensor:
+    """Return the weights of the mean over all differences of each order; (orders, differences)."""
+    order = torch.tensor([order for order in _ORDERS for _ in range(_POINTS - order)], device="cpu")
+    of_order = (order == torch.tensor(_ORDERS, device="cpu").unsqueeze(1)).to(torch.float64)
+    return of_order / of_order.sum(dim=1, keepdim=True)
+
+
+def _weights_of(order: int) -> Tensor:
+    """Return the weights of the divided differences of one order; (differences, points)."""
+    rows = torch.zeros(_POINTS - order, _POINTS, dtype=torch.float64, device="cpu")
+    for start, row in enumerate(rows):
+        nodes = SAMPLE_DISTANCES[start : start + order + 1]
+        for number, node in enumerate(nodes):
+            row[start + number] = 1 / math.prod(node - other for other in nodes if other != node)
+    return rows / rows.square().sum(dim=1, keepdim=True).sqrt()

@@ -1,4 +1,4 @@
-"""Noise that persists over several spacings of the samples: measured at 17 spacings.
+"""Measurements that few verdicts need: noise that persists over 17 spacings, and outputs that are not rounded beside 1.
 
 The module `noise` uses only the spacings that distinguish noise from variation. Stairs of rounding give the same noise
 at large and small spacings, until all samples lie on one stair. A smooth function falls by a factor of 8 or more from
@@ -14,11 +14,13 @@ from torch import Tensor
 
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.noise import Noise, direction_of, noise_along, pooled, share_of
-from gradverify.core.forward.sampler import Sampler
+from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
 from gradverify.core.model.magnitudes import TINY
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
 _RUN = 3  # finer spacings, at most of which a stair must show too
+_SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
+_FINE_CHANGE = 0.25  # times the unit roundoff: an output that changes by less was not rounded as part of 1 + …
 _MAX_FALL = 4.0  # noise falls by less from one spacing to the next
 _MAX_HEIGHT = 2.0**6  # times the rounding of the largest low-precision number: larger noise may be the function itself
 _SUDDEN_FALL = 1024.0  # noise falls by more once all samples lie on one stair; smooth variation seldom does
@@ -77,11 +79,23 @@ def persistent_noise(sampled: Sampler, lengths: LengthScales) -> Tensor:
     return persistent_part(levels).masked_fill_(levels.isnan().all(dim=0), torch.inf)
 
 
-def persistent_part(heard: Tensor) -> Tensor:
-    """Return the largest persistent noise, from the noise `heard` (K, m) at spacings that each halve the last; (m,)."""
-    persists = heard[:-1] <= _MAX_FALL * heard[1:]
-    noise = persists[:-1] & persists[1:] & ~_is_smooth(heard)[:-2]
-    return torch.where(noise, heard[:-2], 0.0).amax(dim=0)
+def not_rounded_beside_one(sampled: Sampler, lengths: LengthScales) -> Tensor:
+    """Mask of outputs that were not rounded as part of a number near 1, as log(1 + x²) is; (m,).
+
+    True where an output changes with a small step of all inputs, or where an entry of its tensor changes by less than
+    the rounding of 1.
+    """
+    small = _SMALL_STEP * direction_of(lengths, 0)
+    change = torch.maximum(*((outputs_near(sampled, move) - sampled.value).abs() for move in (small, -small)))
+    is_fine = (change > 0) & (change < _FINE_CHANGE * sampled.unit)
+    return (change > 0) | (magnitudes(sampled, is_fine.to(change.dtype)) > 0)
+
+
+def persistent_part(levels: Tensor) -> Tensor:
+    """Return the largest persistent noise, from that at spacings which each halve the last, `levels` (K, m); (m,)."""
+    persists = levels[:-1] <= _MAX_FALL * levels[1:]
+    noise = persists[:-1] & persists[1:] & ~_is_smooth(levels)[:-2]
+    return torch.where(noise, levels[:-2], 0.0).amax(dim=0)
 
 
 def _is_smooth(levels: Tensor) -> Tensor:
