@@ -14,13 +14,13 @@ from gradverify.core.estimate.smoothness import constant_tail, largest_changes
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.noise import Noise, largest_change
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.magnitudes import any_set
+from gradverify.core.model.magnitudes import any_set, largest_in_tensor
 
 _UNITS, _UNITS_OF_BACKWARD = 128.0, 16384.0  # units of rounding that cancellation may leave, at orders 1 and 2
 _UNITS_OF_SLOPE = 512.0  # units of rounding of the steepest slope nearby, at order 2
 _DISPLACEMENTS = 4  # random displacements of all inputs together
 _SIGNIFICANT = 64.0  # units of rounding, and times the scatter: least significant change of an output
-_CONTRADICTS = 0.5  # of the claim: least error of a difference that contradicts it
+_AGREES = 0.5  # of the claim: a difference this near agrees with it, any other contradicts it
 _CONTRADICTIONS = 3  # steps that must contradict the claim
 _STRETCH_UNITS = 8.0  # units of rounding of 1 or of the largest output: smaller changes may be rounded away
 _HIGH_NOISE = 2.0**24  # units of rounding: only noise above this may be variation of the function
@@ -28,7 +28,6 @@ _DOMINATED = 64.0  # times the noise: an output that changes by less is dominate
 _TOO_STEEP = 2.0**10  # times the largest observed change: a steeper claim, over the largest step, is too steep
 _FLATTER = 0.25  # of the claim: a steeper numeric slope refutes it in spite of the noise
 _WITHIN_NOISE = 0.25  # of the noise and the observed change: the claimed change at a fine step is below this
-_AGREES = 0.5  # of the claim: a difference this near agrees with it
 _FEW_STEPS = 5  # fine steps that are needed to refute a claim
 _SIGNIFICANT_UNITS = 8.0  # units of rounding: least significant change of an output
 
@@ -46,14 +45,9 @@ def below_cancellation_floor(context: JudgingContext, chosen: Tensor, judged: Ju
     cancellation, saturation = _cancellation_error(context, chosen), _saturation_error(context, chosen, seen)
     if not any_set(wrong & (judged.error <= torch.maximum(cancellation, saturation))):
         return None
-    noise = context.lasting_noise()
-    cancellation = torch.minimum(
-        cancellation,
-        _cancellation_units(context)
-        * noise
-        / value_of_column(context.column_groups, chosen, own_or_shared(context.lengths)),
-    )
-    return torch.maximum(cancellation, saturation)
+    length = value_of_column(context.column_groups, chosen, own_or_shared(context.lengths))
+    noise = _cancellation_units(context) * context.lasting_noise() / length
+    return torch.maximum(torch.minimum(cancellation, noise), saturation)
 
 
 def is_too_short_to_tell(context: JudgingContext, samples: Samples, claimed: Tensor, scatter: Tensor) -> Tensor:
@@ -101,14 +95,9 @@ def is_too_steep_to_refute(
 
 def _cancellation_error(context: JudgingContext, chosen: Tensor) -> Tensor:
     """Return the error due to rounding of quantities as large as the output or the input's tensor; (C, m)."""
-    sampled = context.sampled
-    inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
-    largest = torch.ones_like(inputs)  # largest magnitude in each coordinate's tensor
-    for block in sampled.inputs:
-        sizes = inputs[block.coordinates]
-        largest[block.coordinates] = sizes.max() if any_set(sizes > 0) else 1.0
-    share = sampled.size.unsqueeze(0) / value_of_column(context.column_groups, chosen, largest)
-    return _cancellation_units(context) * sampled.unit * share.clamp(min=1.0)
+    sampled, largest = context.sampled, largest_in_tensor(context.sampled.point, context.sampled.inputs)
+    size = value_of_column(context.column_groups, chosen, torch.where(largest > 0, largest, 1.0))
+    return _cancellation_units(context) * sampled.unit * (sampled.size / size).clamp(min=1.0)
 
 
 def _saturation_error(context: JudgingContext, chosen: Tensor, seen: Tensor) -> Tensor:
@@ -128,11 +117,11 @@ def _cancellation_units(context: JudgingContext) -> float:
 
 def _contradicted(context: JudgingContext, samples: Samples, claimed: Tensor, scatter: Tensor, stair: float) -> Tensor:
     """Mask of claims that several steps with a significant claimed change contradict and none supports; (C, m)."""
-    sampled, slope = context.sampled, claimed.unsqueeze(1)
-    rounded = (sampled.unit * sampled.size.clamp(min=1.0)).clamp(min=stair)
-    threshold = torch.maximum(_SIGNIFICANT * rounded, _SIGNIFICANT * scatter)
+    slope = claimed.unsqueeze(1)
+    rounded = (context.sampled.unit * context.sampled.size.clamp(min=1.0)).clamp(min=stair)
+    threshold = _SIGNIFICANT * torch.maximum(rounded, scatter)
     significant = (slope.abs() * samples.forth > threshold.unsqueeze(1)) & ~is_vanished(samples)
-    contradicts = (central_differences(samples) - slope).abs() > _CONTRADICTS * slope.abs()
+    contradicts = (central_differences(samples) - slope).abs() > _AGREES * slope.abs()
     return ((significant & contradicts).sum(dim=1) >= _CONTRADICTIONS) & ~(significant & ~contradicts).any(dim=1)
 
 
