@@ -13,9 +13,14 @@ from gradverify.core.decide.verdict import Code
 from gradverify.core.forward.repeatable import Repeatable, as_rounded, in_double
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import Block
-from gradverify.core.strategy.columnwise import compare_densely, fits_dense_comparison
+from gradverify.core.strategy.columnwise import (
+    compare_after_sums,
+    compare_by_structure,
+    compare_densely,
+    fits_dense_comparison,
+)
+from gradverify.core.strategy.elementwise import compare_elementwise
 from gradverify.core.strategy.random_sketch import UnnamedError, compare_by_random_sums
-from gradverify.core.strategy.sparse_comparison import compare_after_sums, compare_by_structure
 from gradverify.core.whole.evidence import Evidence, JacobianPair
 from gradverify.errors import EvaluationError
 from gradverify.result import Method
@@ -91,7 +96,9 @@ def _rtol_at_rounded_inputs(settings: Settings, given: Sampler, rounded: Sampler
 def _compared(steady: Repeatable, sampled: Repeatable, settings: Settings, reconsider: Reconsider) -> Investigation:
     """Compare every entry, with differences of the forward in `sampled`."""
     measured = measure_problem(sampled, settings)
-    method, comparison = Method.STRUCTURED, compare_by_structure(measured, settings, reconsider)
+    method, comparison = Method.STRUCTURED, compare_elementwise(measured, settings, reconsider)
+    if comparison is None:
+        comparison = compare_by_structure(measured, settings, reconsider)
     if comparison is None and fits_dense_comparison(measured):
         method, comparison = Method.DENSE, compare_densely(measured, settings, reconsider)
     elif comparison is None:

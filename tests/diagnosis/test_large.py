@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.registry import run_check
-from gradverify.core.strategy import sparse_comparison
+from gradverify.core.strategy import columnwise
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Method, Verdict
 from tests.core.support import ALONE, problem_of, with_backward
@@ -78,7 +78,7 @@ def result_of_changed_gradient(change: Callable[[Tensor], Tensor], left: Tensor,
     """Return the result for a matrix product whose gradient by the left matrix is passed through `change`."""
     function = with_backward(torch.matmul, lambda g, a, b: (change(g @ b.mT), a.mT @ g))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sparse_comparison, "_NUMBERS", 0)
+        patch.setattr(columnwise, "_NUMBERS", 0)
         result = checked(function, left, right)
     assert (result.verdict, result.method) == (Verdict.FAIL, Method.PROBED)
     return result

@@ -19,7 +19,7 @@ from gradverify.core.decide.statistics import (
     with_extremes,
     worst_of,
 )
-from gradverify.core.decide.subgradients import SubgradientResult, WrongDirection
+from gradverify.core.decide.subgradients import Parts, WrongDirection, judge_subgradients
 from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Judged, Reason, agrees, decide
 from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import Block
@@ -175,14 +175,13 @@ def with_matching_rest(rest: Comparison, matching: Comparison) -> Comparison:
     )
 
 
-def compare_verdicts(
-    context: JudgingContext, tied: SubgradientResult, settings: Settings, reconsider: Reconsider
-) -> Comparison:
-    """Return the comparison of all column groups, after applying `reconsider` to the verdicts."""
+def compare_verdicts(context: JudgingContext, parts: Parts, settings: Settings, reconsider: Reconsider) -> Comparison:
+    """Return the comparison of all column groups, after judging rows at kinks as a whole, and after `reconsider`."""
+    parts, wrong_directions = judge_subgradients(context, parts, settings.seed)
     builder = ComparisonBuilder(context=context, keep=settings.max_elements)
-    for chosen, judged in tied.parts:
+    for chosen, judged in parts:
         builder.add(chosen, reconsider(context, chosen, judged))
-    return replace(builder.comparison(), wrong_directions=tied.wrong_directions)
+    return replace(builder.comparison(), wrong_directions=wrong_directions)
 
 
 def dense_entries(comparison: Comparison, inputs: int, outputs: int) -> DenseEntries | None:

@@ -46,14 +46,6 @@ class WrongDirection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubgradientResult:
-    """The verdicts after judging whole rows, and the directions in which rows are wrong."""
-
-    parts: Parts
-    wrong_directions: tuple[WrongDirection, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _WrongRow:
     """The derivatives of a row along its direction: numeric, claimed, and their uncertainty."""
 
@@ -63,28 +55,27 @@ class _WrongRow:
     unsure: float
 
 
-def judge_subgradients(context: JudgingContext, parts: Parts, seed: int) -> SubgradientResult:
+def judge_subgradients(context: JudgingContext, parts: Parts, seed: int) -> tuple[Parts, tuple[WrongDirection, ...]]:
     """Turn accepted entries at kinks into NOT_A_SUBGRADIENT if their row is no subgradient; `parts` cover all groups.
 
-    Costs nothing if no output has several inputs at a kink, otherwise 48 forwards, and about 80 more for suspect rows.
+    Returns the verdicts, and the directions in which rows are wrong. Costs nothing if no output has several inputs at a
+    kink, otherwise 48 forwards, and about 80 more for suspect rows.
     """
     if context.sampled.problem.order > 1 or not _is_double(context) or all(agrees(judged) for _, judged in parts):
-        return SubgradientResult(parts=parts)
+        return parts, ()
     kinked = _accepted_at_kink(context, parts)
     rows = _rows(context, parts, kinked)
     if not len(rows):
-        return SubgradientResult(parts=parts)
+        return parts, ()
     generator = torch.Generator().manual_seed(seed + 5)
     near, kinked = focused(context, rows), kinked[:, rows]
     wrong_rows: list[_WrongRow] = []
     for group in disjoint_groups(near, list(suspects(near, kinked, generator))):
         wrong_rows += _confirmed(near, group, generator)
     if not wrong_rows:
-        return SubgradientResult(parts=parts)
+        return parts, ()
     marked = [(chosen, _with_wrong_rows(context, rows, chosen, judged, wrong_rows)) for chosen, judged in parts]
-    return SubgradientResult(
-        parts=marked, wrong_directions=tuple(_reported(near, wrong_row) for wrong_row in wrong_rows)
-    )
+    return marked, tuple(_reported(near, wrong_row) for wrong_row in wrong_rows)
 
 
 def _accepted_at_kink(context: JudgingContext, parts: Parts) -> Tensor:

@@ -7,16 +7,17 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.backward.batched_vjp import jacobian
-from gradverify.core.decide.columns import is_complete, judge_all
+from gradverify.core.decide.columns import KnownVerdicts, is_complete, judge_all
 from gradverify.core.decide.comparison import Comparison, compare_verdicts
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem, Reconsider, judging_context
-from gradverify.core.decide.subgradients import judge_subgradients
+from gradverify.core.decide.subgradients import Parts
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.estimate.stencil import Stencil
 from gradverify.core.excuses.second_look import apply_excuses
+from gradverify.core.forward.batching import seconds
 from gradverify.core.strategy.affine_inputs import affine_column_groups
 from gradverify.core.strategy.compressed_vjps import claimed_entries
-from gradverify.core.strategy.structure import Structure
+from gradverify.core.strategy.structure import Structure, find_structure
 from gradverify.core.strategy.verify import (
     claims_match_vjps,
     compress,
@@ -27,14 +28,28 @@ from gradverify.core.strategy.verify import (
 
 DENSE_ENTRIES_LIMIT = 4_000_000  # entries of a Jacobian that is compared densely
 _MOST_COLUMNS = 3_000  # input coordinates that are perturbed one by one
+_MOST_GROUPS = 64  # column groups up to which a structure is preferred to random sums
+_NUMBERS = 1 << 23  # in the points and outputs of all column groups, if random sums agree; see `compare_after_sums`
+_SECONDS, _SAMPLES = 2.0, 6  # time for all column groups there, and forwards for each, one at a time
 
 
-def claims_by_structure(measured: MeasuredProblem, structure: Structure, settings: Settings) -> Tensor | None:
-    """Return the claimed entries of a structure, (M, m); None if backward has other entries besides."""
-    claimed = _claimed_entries(measured, structure)
-    if claimed is None or not claims_match_vjps(measured.backward, structure.column_groups, claimed, settings.seed):
+def compare_by_structure(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
+    """Compare by shared column groups and cotangents; None if no structure is found, or if it does not hold."""
+    return _compared(measured, settings, reconsider, None if fits_dense_comparison(measured) else _MOST_GROUPS)
+
+
+def compare_after_sums(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
+    """Compare single entries after random sums have agreed, by a structure that may have more column groups.
+
+    None if no structure is found, if it does not hold, or if it would take too long. If the sums differ this is not
+    worth trying: all entries may be wrong, and the thorough pass over each takes too long.
+    """
+    sampled = measured.sampled
+    most_groups = _NUMBERS // (len(sampled.point) + len(sampled.value))
+    if most_groups <= _MOST_GROUPS:
         return None
-    return claimed
+    most_groups = min(most_groups, int(_SECONDS / (_SAMPLES * seconds(sampled))))
+    return _compared(measured, settings, reconsider, most_groups) if most_groups > _MOST_GROUPS else None
 
 
 def compare_by_given_structure(
@@ -53,10 +68,8 @@ def compare_by_given_structure(
     They are also skipped if the function is affine in all inputs: `affine_column_groups` has checked the sum along a
     random direction, as `entries_match_directional_difference` does, and no entry is a mismatch or a kink.
     """
-    known = None if stencil is not None else affine_column_groups(context, settings.seed)
-    first_verdicts = judge_all(context, stencil, known)
-    judged = [(chosen, apply_excuses(context, measured, chosen, part, settings)) for chosen, part in first_verdicts]
-    compressed = compress(structure.column_groups, [part for _, part in judged])
+    parts, known = _judged(measured, context, stencil, settings)
+    compressed = compress(structure.column_groups, [part for _, part in parts])
     seed = settings.seed
     if (
         verified
@@ -67,7 +80,7 @@ def compare_by_given_structure(
             and mismatches_hold_alone(context, compressed)
         )
     ):
-        return compare_verdicts(context, judge_subgradients(context, judged, seed), settings, reconsider)
+        return compare_verdicts(context, parts, settings, reconsider)
     return None
 
 
@@ -82,12 +95,33 @@ def compare_densely(measured: MeasuredProblem, settings: Settings, reconsider: R
     column_groups = single_columns(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
     claimed = jacobian(measured.backward).T.contiguous()
     context = judging_context(sampled, measured.noise, measured.lengths, column_groups, claimed, settings)
-    stencil = measured.initial.stencil
-    first_verdicts = judge_all(
-        context, stencil, None if stencil is not None else affine_column_groups(context, settings.seed)
-    )
-    judged = [(chosen, apply_excuses(context, measured, chosen, part, settings)) for chosen, part in first_verdicts]
-    return compare_verdicts(context, judge_subgradients(context, judged, settings.seed), settings, reconsider)
+    parts, _ = _judged(measured, context, measured.initial.stencil, settings)
+    return compare_verdicts(context, parts, settings, reconsider)
+
+
+def _compared(
+    measured: MeasuredProblem, settings: Settings, reconsider: Reconsider, most_groups: int | None
+) -> Comparison | None:
+    """Compare by a detected structure of at most `most_groups` column groups."""
+    structure = find_structure(measured.sampled, measured.lengths, settings.seed, most_groups)
+    claimed = None if structure is None else _claimed_entries(measured, structure)
+    if structure is None or claimed is None:
+        return None
+    column_groups = structure.column_groups
+    if not claims_match_vjps(measured.backward, column_groups, claimed, settings.seed):
+        return None
+    context = judging_context(measured.sampled, measured.noise, measured.lengths, column_groups, claimed, settings)
+    return compare_by_given_structure(measured, structure, context, None, settings, reconsider)
+
+
+def _judged(
+    measured: MeasuredProblem, context: JudgingContext, stencil: Stencil | None, settings: Settings
+) -> tuple[Parts, KnownVerdicts | None]:
+    """Return the verdicts on all column groups, and those of them that one step in affine inputs has shown."""
+    known = None if stencil is not None else affine_column_groups(context, settings.seed)
+    first_verdicts = judge_all(context, stencil, known)
+    parts = [(chosen, apply_excuses(context, measured, chosen, part, settings)) for chosen, part in first_verdicts]
+    return parts, known
 
 
 def _claimed_entries(measured: MeasuredProblem, structure: Structure) -> Tensor | None:
