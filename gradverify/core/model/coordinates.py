@@ -106,6 +106,13 @@ def unravel(position: int, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(index))
 
 
+def zero_outside(values: Tensor, where: slice | Tensor | int) -> Tensor:
+    """Return a copy of the values with zeros except at some coordinates, which are along the last dimension."""
+    part = torch.zeros_like(values)
+    part[..., where] = values[..., where]
+    return part
+
+
 def _shaped(piece: Tensor, like: Tensor) -> Tensor:
     if like.is_complex():
         pairs = piece.reshape(*like.shape, 2).to(like.device)

@@ -19,7 +19,7 @@ from gradverify.core.estimate.stencil import sample_one_step
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.coordinates import Block
+from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set
 from gradverify.core.model.memory import chunks, rows_at_once
@@ -90,7 +90,7 @@ def judge_affine(context: JudgingContext, chosen: Tensor, values: Tensor, distan
 def _affine_by_input(context: JudgingContext, direction: Tensor) -> Tensor:
     """Return the column groups of the inputs in which f is affine along one random direction; (k,)."""
     sampled, blocks = context.sampled, context.sampled.inputs
-    distance = torch.stack([_within(direction, block) for block in blocks]).mul_(_FARTHER * _STEP)
+    distance = torch.stack([zero_outside(direction, block.coordinates) for block in blocks]).mul_(_FARTHER * _STEP)
     values = sampled.value.new_empty(2, len(blocks), len(sampled.value))
     evaluate(sampled, torch.cat([sampled.point + distance, sampled.point - distance]), values.flatten(0, 1))
     is_affine = are_affine(sampled, context.noise, values[0], values[1]).all(dim=1).tolist()
@@ -100,13 +100,6 @@ def _affine_by_input(context: JudgingContext, direction: Tensor) -> Tensor:
     for block in compress(blocks, is_affine):
         mask[context.column_groups.colour[block.coordinates]] = True
     return mask.nonzero().squeeze(1)
-
-
-def _within(direction: Tensor, block: Block) -> Tensor:
-    """Return the direction (n,) with zeros outside one input."""
-    part = torch.zeros_like(direction)
-    part[block.coordinates] = direction[block.coordinates]
-    return part
 
 
 def _judged_by_one_step(context: JudgingContext, chosen: Tensor) -> tuple[Judged, Tensor]:

@@ -12,6 +12,7 @@ from gradverify.core.backward.batched_vjp import rows
 from gradverify.core.backward.vjps import row
 from gradverify.core.estimate.directional import directional_derivative
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
+from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import all_set
 from gradverify.core.strategy.random_sums import (
     RandomSums,
@@ -45,7 +46,7 @@ class CachedRows:
 
     def __getitem__(self, output: int) -> Tensor:
         if output not in self._known:
-            (self._known[output],) = rows(self._probe.backward, [output])
+            (self._known[output],) = rows(self._probe.measured.backward, [output])
         return self._known[output]
 
     @property
@@ -64,18 +65,16 @@ def wrong_columns(probe: RandomSums, direction: Tensor, whole: SumDifference, bu
             yield int(support)
             continue
         left, right = support[: len(support) // 2], support[len(support) // 2 :]
-        left_gap = sum_difference_at(probe, _only(direction, left), gap_of_support.first_step)
+        left_gap = sum_difference_at(probe, zero_outside(direction, left), gap_of_support.first_step)
         halves = [(left, left_gap), (right, _rest(gap_of_support, left_gap))]
         if not any(differs(part) for _, part in halves):  # a kink along one half only: take smaller steps
-            halves = [(support, sum_difference(probe, _only(direction, support))) for support, _ in halves]
+            halves = [(support, sum_difference(probe, zero_outside(direction, support))) for support, _ in halves]
         pending += [pair for pair in sorted(halves, key=lambda pair: excess(pair[1])) if differs(pair[1])]
 
 
 def wrong_rows(probe: RandomSums, known_rows: CachedRows, column: int) -> list[int]:
     """Return a few output coordinates whose entry in this wrong column is wrong; empty if none could be found."""
-    direction = torch.zeros_like(probe.sampled.point)
-    direction[column] = probe.lengths.step[column]
-    slopes = _slopes(probe, direction)
+    slopes = _slopes(probe, zero_outside(probe.measured.lengths.step, column))
     size = slopes.value.abs().nan_to_num(0.0).masked_fill(probe.not_finite, 0.0)
     largest = size.topk(min(_LARGEST, len(size))).indices.tolist()
     wrong = [output for output in {*largest, *known_rows.known} if _is_wrong(probe, known_rows, slopes, output, column)]
@@ -87,10 +86,10 @@ def wrong_rows(probe: RandomSums, known_rows: CachedRows, column: int) -> list[i
 
 def _slopes(probe: RandomSums, direction: Tensor) -> Estimate:
     """Return the slopes of all outputs along one column, by smaller steps if a kink lies within the larger; (m,)."""
-    far = directional_derivative(probe.sampled, probe.noise, direction, _FIRST)
+    far = directional_derivative(probe.sampled, probe.measured.noise, direction, _FIRST)
     if all_set(far.bar <= _SHARP * far.value.abs().nan_to_num(0.0, 0.0, 0.0).amax()):
         return far
-    near = directional_derivative(probe.sampled, probe.noise, direction, _CLOSER)
+    near = directional_derivative(probe.sampled, probe.measured.noise, direction, _CLOSER)
     keeps_far = (far.value - near.value).abs() <= BAR_FACTOR * (far.bar + near.bar)
     keeps_far &= far.bar <= near.bar
     return Estimate(value=torch.where(keeps_far, far.value, near.value), bar=torch.where(keeps_far, far.bar, near.bar))
@@ -98,7 +97,7 @@ def _slopes(probe: RandomSums, direction: Tensor) -> Estimate:
 
 def _is_wrong(probe: RandomSums, known_rows: CachedRows, slopes: Estimate, output: int, column: int) -> bool:
     """True if the claimed entry differs from the measured one by more than its bar and the relative tolerance."""
-    claimed = known_rows[output][column] * probe.lengths.step[column]
+    claimed = known_rows[output][column] * probe.measured.lengths.step[column]
     numeric, bar = slopes.value[output], slopes.bar[output]
     allowed = BAR_FACTOR * bar + probe.rtol * torch.fmax(claimed.abs(), numeric.abs())
     return bool(~((claimed - numeric).abs() <= allowed) & torch.isfinite(bar))
@@ -109,25 +108,19 @@ def _bisected_row(probe: RandomSums, slopes: Estimate, column: int) -> int | Non
 
     None if that cotangent is zero.
     """
-    value = slopes.value.nan_to_num(0.0) / probe.lengths.step[column]
+    value = slopes.value.nan_to_num(0.0) / probe.measured.lengths.step[column]
     errors = probe.cotangents @ value - probe.vjps[:, column]
     cotangent = probe.cotangents[int(errors.abs().argmax())]
     error = float(errors.abs().max() * torch.sign(errors[int(errors.abs().argmax())]))
     support = cotangent.nonzero().squeeze(1)
     while len(support) > 1:
         left, right = support[: len(support) // 2], support[len(support) // 2 :]
-        part = _only(cotangent, left)
-        left_error = float(part @ value - row(probe.backward, part)[column])
+        part = zero_outside(cotangent, left)
+        left_error = float(part @ value - row(probe.measured.backward, part)[column])
         support, error = (
             (left, left_error) if abs(left_error) >= abs(error - left_error) else (right, error - left_error)
         )
     return int(support) if len(support) else None
-
-
-def _only(vector: Tensor, support: Tensor) -> Tensor:
-    part = torch.zeros_like(vector)
-    part[support] = vector[support]
-    return part
 
 
 def _rest(whole: SumDifference, part: SumDifference) -> SumDifference:

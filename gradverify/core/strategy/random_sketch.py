@@ -19,6 +19,7 @@ from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.excuses.second_look import apply_excuses
 from gradverify.core.forward import sampler as sampling
+from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.deadline import OutOfTime
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.strategy.bisection import CachedRows, Suspect, wrong_columns, wrong_rows
@@ -73,16 +74,15 @@ def compare_by_random_sums(measured: MeasuredProblem, settings: Settings, recons
     generator = torch.Generator().manual_seed(settings.seed + 4)
     dtypes = measured.sampled.dtypes
     rtol = relative_tolerance(settings.tolerances, dtypes)
-    probed, directions, gaps = measure_random_sums(
-        measured.sampled, measured.noise, measured.lengths, measured.backward, rtol, generator
-    )
+    whole = measure_random_sums(measured, rtol, generator)
+    probed, gaps = whole.sums, whole.gaps
     known_rows = CachedRows(probed)
     entries = measured.sampled.point.numel() * measured.sampled.value.numel()
     suspects_found: list[Suspect] = []
     try:
-        limit = _detection_limit(probed, known_rows, directions, _as_limited(gaps), generator)
+        limit = _detection_limit(probed, known_rows, whole.directions, _as_limited(gaps), generator)
         before = _calls(probed)
-        shares = split_into_blocks(probed, directions, gaps)
+        shares = split_into_blocks(whole)
         outcomes = list(
             _outcomes(known_rows, shares, settings.max_evaluations - (_calls(probed) - before), suspects_found)
         )
@@ -117,7 +117,7 @@ def compare_by_random_sums(measured: MeasuredProblem, settings: Settings, recons
         vacuous=found is None and not any_set(probed.vjps != 0),
         parts=(),
         at_least=bool(counts[Code.MISMATCH]),
-        sums=len(probed.cotangents) * len(directions),
+        sums=len(probed.cotangents) * len(whole.directions),
         blocks_without_entry=tuple((of, wrt) for share, _ in unnamed for of in share.outputs for wrt in share.inputs),
     )
 
@@ -142,9 +142,7 @@ def _is_named(share: BlockSums, found: Comparison | None) -> bool:
 def _columns_agree(probe: RandomSums, suspects: tuple[Suspect, ...]) -> bool:
     """True if the sums over each suspected column alone agree: kinks within the steps had made it suspect."""
     for column in sorted({suspect.column for suspect in suspects}):
-        direction = torch.zeros_like(probe.sampled.point)
-        direction[column] = probe.lengths.step[column]
-        if differs(sum_difference(probe, direction)):
+        if differs(sum_difference(probe, zero_outside(probe.measured.lengths.step, column))):
             return False
     return True
 

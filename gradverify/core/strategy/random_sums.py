@@ -8,45 +8,54 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
-from gradverify.core.backward.vjps import Backward, row
+from gradverify.core.backward.vjps import row
+from gradverify.core.decide.context import MeasuredProblem
 from gradverify.core.estimate.directional import directional_derivative
 from gradverify.core.estimate.richardson import DEPTH
 from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
-from gradverify.core.forward.length_scales import LengthScales
-from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler, magnitudes
-from gradverify.core.model.coordinates import Block
+from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, any_set
 
 _COTANGENTS = 2  # of each of the two kinds of `weights`
 _TANGENTS = 2  # with inputs weighted by their length scales; one more direction is `equalized_steps`
 FIRST_STEP = 2.0**-6  # of the length scale: first step along a direction, so large that noise hardly matters
-SMALLER_STEPS = (
-    2.0**-14,
-    2.0**-26,
-    2.0**-34,
-)  # of the length scale: first steps if curvature or kinks spoil larger ones
+SMALLER_STEPS = (2.0**-14, 2.0**-26, 2.0**-34)  # of the length scale: first steps if larger ones are spoilt
 _SMALLEST_CHANGE = 1e-4  # of the largest output change of a tensor: smaller changes are weighted as this one
-_ROUNDING, _ULP = 1e-12, 4 * torch.finfo(torch.float64).eps  # of the terms' l2 and l1 norms: rounding in backward
+_ROUNDING = 1e-12  # of the root sum of squares of the terms: rounding in backward
+TERM_ROUNDING = 4 * torch.finfo(torch.float64).eps  # of the sum of the terms' magnitudes: rounding in backward
 _VANISHED = 0.1  # of the error at larger steps: if less is left at smaller ones, kinks within the steps caused it
 _SMALL = 1e-3  # of a sum: rounding of the outputs up to which a sum can be called close
-_SHARP = 1e-8  # of a sum: with an error bar below it, no smaller steps are tried
+SHARP = 1e-8  # of a sum: with an error bar below it, no smaller steps are tried
 _MOST_DIRECTIONS = 24  # directions restricted to one input, over all inputs; at least one per input
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RandomSums:
-    """The forward and backward, with K random cotangents and the vjp of each."""
+class RandomVectors:
+    """Random cotangents with their vjps, and random directions with the slopes along all but the last."""
 
-    sampled: Sampler
-    noise: Noise
-    lengths: LengthScales
-    backward: Backward
+    cotangents: Tensor  # (K, m)
+    vjps: Tensor  # (K, n)
+    directions: list[Tensor]  # each (n,); the last is weighted by `_equalized_steps`
+    slopes: list[Estimate]  # of every output, by steps from `FIRST_STEP` on; one less than directions
+    finite: Tensor  # (m,) True for outputs that are finite at and around the point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomSums:
+    """A problem with K random cotangents and the vjp of each."""
+
+    measured: MeasuredProblem
     rtol: float
     cotangents: Tensor  # (K, m)
-    vjps: Tensor  # (K, n) the vjps
+    vjps: Tensor  # (K, n)
     not_finite: Tensor  # (m,) True for outputs that are not finite around the point; their sums leave them out
+
+    @property
+    def sampled(self) -> Sampler:
+        """Sampler of the forward around the point."""
+        return self.measured.sampled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,46 +86,40 @@ class SumDifference:
         return self.rtol * self.size + self.output_rounding
 
 
-def measure_random_sums(
-    sampled: Sampler, noise: Noise, lengths: LengthScales, backward: Backward, rtol: float, generator: Generator
-) -> tuple[RandomSums, list[Tensor], list[SumDifference]]:
-    """Return random cotangents with their vjps, random directions, each (n,), and the gap along each direction.
+def random_vectors(
+    measured: MeasuredProblem, lengths: Tensor, outputs: slice, tangents: int, cotangents: int, generator: Generator
+) -> RandomVectors:
+    """Return random cotangents on some outputs and random directions; costs 6 forwards per tangent, and the vjps.
 
-    Costs 6 forwards for each of 3 directions, more if the first steps are too large, and 4 vjps.
+    `lengths` (n,) are the step lengths of the directions: `tangents` of these and one more with `_equalized_steps`.
+    There are `cotangents` with each of the two kinds of `_weights`.
     """
-    directions = [random_magnitudes(lengths.step, generator) for _ in range(_TANGENTS)]
-    slopes = [directional_derivative(sampled, noise, direction, FIRST_STEP) for direction in directions]
-    values = torch.stack([found.value for found in slopes])
-    finite = torch.isfinite(values).all(dim=0) & torch.isfinite(sampled.value)
-    kinds = weights(sampled, values)
-    cotangents = torch.stack([random_magnitudes(weight, generator) for weight in kinds for _ in range(_COTANGENTS)])
+    directions = [random_magnitudes(lengths, generator) for _ in range(tangents)]
+    slopes = [
+        directional_derivative(measured.sampled, measured.noise, direction, FIRST_STEP) for direction in directions
+    ]
+    changes = torch.stack([found.value for found in slopes])
+    finite = torch.isfinite(changes).all(dim=0) & torch.isfinite(measured.sampled.value)
+    kinds = [zero_outside(weight * finite, outputs) for weight in _weights(measured.sampled, changes)]
+    drawn = torch.stack([random_magnitudes(weight, generator) for weight in kinds for _ in range(cotangents)])
+    vjps = torch.stack([row(measured.backward, cotangent) for cotangent in drawn])
+    directions.append(random_magnitudes(_equalized_steps(lengths, vjps), generator))
+    return RandomVectors(cotangents=drawn, vjps=vjps, directions=directions, slopes=slopes, finite=finite)
+
+
+def measure_random_sums(measured: MeasuredProblem, rtol: float, generator: Generator) -> BlockSums:
+    """Return random sums over the whole Jacobian, with the gap along each of 3 directions.
+
+    Costs 6 forwards for each direction, more if the first steps are too large, and 4 vjps.
+    """
+    sampled, lengths = measured.sampled, measured.lengths.step
+    drawn = random_vectors(measured, lengths, slice(None), _TANGENTS, _COTANGENTS, generator)
     sums = RandomSums(
-        sampled=sampled,
-        noise=noise,
-        lengths=lengths,
-        backward=backward,
-        rtol=rtol,
-        cotangents=cotangents,
-        vjps=torch.stack([row(backward, cotangent) for cotangent in cotangents]),
-        not_finite=~finite,
+        measured=measured, rtol=rtol, cotangents=drawn.cotangents, vjps=drawn.vjps, not_finite=~drawn.finite
     )
-    gaps = [sum_difference(sums, direction, known) for direction, known in zip(directions, slopes, strict=True)]
-    levelled_direction = random_magnitudes(equalized_steps(lengths.step, sums.vjps), generator)
-    return sums, [*directions, levelled_direction], [*gaps, sum_difference(sums, levelled_direction)]
-
-
-def weights(sampled: Sampler, changes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return two kinds of weights of the outputs, each (m,), from their changes along L directions, (L, m).
-
-    The first is one over the largest change of the output's tensor, the second one over the output's own. Outputs that
-    are not finite have weight 0.
-    """
-    finite = torch.isfinite(changes).all(dim=0) & torch.isfinite(sampled.value)
-    change = changes.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
-    tensor_wide = magnitudes(sampled, change)
-    own = torch.maximum(change, _SMALLEST_CHANGE * tensor_wide)
-    by_tensor, by_output = (torch.where(size > 0, 1 / size, 1.0) * finite for size in (tensor_wide, own))
-    return by_tensor, by_output
+    known = (*drawn.slopes, None)  # the slopes along the last direction are not known yet
+    gaps = [sum_difference(sums, *each) for each in zip(drawn.directions, known, strict=True)]
+    return BlockSums(outputs=sampled.outputs, inputs=sampled.inputs, sums=sums, directions=drawn.directions, gaps=gaps)
 
 
 def sum_difference(probe: RandomSums, direction: Tensor, known: Estimate | None = None) -> SumDifference:
@@ -125,7 +128,7 @@ def sum_difference(probe: RandomSums, direction: Tensor, known: Estimate | None 
     `known` are the slopes along it from the first steps, if they have been computed.
     """
     found = sum_difference_at(probe, direction, FIRST_STEP, known)
-    sharp = _SHARP * found.size
+    sharp = SHARP * found.size
     for first in SMALLER_STEPS:
         if all_set((found.error.abs() <= found.allowed) & (found.bar <= sharp)):
             break
@@ -140,12 +143,13 @@ def sum_difference_at(
     probe: RandomSums, direction: Tensor, first: float, known: Estimate | None = None
 ) -> SumDifference:
     """Compare both sides along a direction by steps from `first` on; costs 6 forwards if no slopes are `known`."""
-    known = directional_derivative(probe.sampled, probe.noise, direction, first) if known is None else known
+    if known is None:
+        known = directional_derivative(probe.sampled, probe.measured.noise, direction, first)
     terms = probe.vjps * direction
     error, bar = _against(probe, known, terms.sum(dim=1))
     size = terms.square().sum(dim=1).sqrt()
-    allowed = BAR_FACTOR * bar + _ROUNDING * size + _ULP * terms.abs().sum(dim=1)
-    rounding = (probe.cotangents * probe.noise.rounding).square().sum(dim=1).sqrt()
+    allowed = BAR_FACTOR * bar + _ROUNDING * size + TERM_ROUNDING * terms.abs().sum(dim=1)
+    rounding = (probe.cotangents * probe.measured.noise.rounding).square().sum(dim=1).sqrt()
     rounded = rounding * (BAR_FACTOR * NOISE_FACTOR * 2.0 ** (DEPTH - 1) / first)
     return SumDifference(
         error=error, bar=bar, allowed=allowed, output_rounding=rounded, size=size, rtol=probe.rtol, first_step=first
@@ -162,15 +166,6 @@ def excess(found: SumDifference) -> float:
     return float((found.error.abs() / found.allowed.clamp(min=torch.finfo(torch.float64).tiny)).nan_to_num(1e300).max())
 
 
-def equalized_steps(lengths: Tensor, answers: Tensor) -> Tensor:
-    """Return step lengths (n,) reduced for inputs of more than median influence on the sums, down to the median."""
-    influence = answers.abs().amax(dim=0) * lengths
-    known = influence[influence > 0]
-    if not known.numel():
-        return lengths
-    return lengths * (known.median() / influence.clamp(min=torch.finfo(torch.float64).tiny)).clamp(max=1.0)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockSums:
     """A block of the Jacobian whose sums differ: usually one output by one input."""
@@ -182,23 +177,40 @@ class BlockSums:
     gaps: list[SumDifference]  # along these directions
 
 
-def split_into_blocks(probe: RandomSums, directions: list[Tensor], gaps: list[SumDifference]) -> list[BlockSums]:
+def split_into_blocks(whole: BlockSums) -> list[BlockSums]:
     """Return the blocks whose sums differ, the largest gap first; costs 6 forwards per input and direction.
 
     The whole Jacobian is returned as one block if there is only one, if no block differs by itself, or if the sums are
     within the tolerance. Empty if no sum differs, in the first and the last case.
     """
-    off = sorted((each for each in zip(gaps, directions, strict=True) if differs(each[0])), key=_ratio, reverse=True)
-    outputs, inputs = probe.sampled.outputs, probe.sampled.inputs
-    whole = BlockSums(outputs=outputs, inputs=inputs, sums=probe, directions=directions, gaps=gaps)
-    if len(outputs) == len(inputs) == 1 or all(found.is_tolerable for found in gaps):
+    off = [each for each in zip(whole.gaps, whole.directions, strict=True) if differs(each[0])]
+    off.sort(key=lambda each: excess(each[0]), reverse=True)
+    if len(whole.outputs) == len(whole.inputs) == 1 or all(found.is_tolerable for found in whole.gaps):
         return [whole] if off else []
-    found = [
-        share
-        for share in _blocks(probe, off[: max(1, _MOST_DIRECTIONS // len(inputs))])
-        if any(map(differs, share.gaps))
-    ]
-    return sorted(found, key=lambda share: max(map(excess, share.gaps)), reverse=True) or [whole]
+    blocks = _blocks(whole.sums, off[: max(1, _MOST_DIRECTIONS // len(whole.inputs))])
+    found = [block for block in blocks if any(map(differs, block.gaps))]
+    return sorted(found, key=lambda block: max(map(excess, block.gaps)), reverse=True) or [whole]
+
+
+def _weights(sampled: Sampler, changes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return two kinds of weights of the outputs, each (m,), from their changes along L directions, (L, m).
+
+    The first is one over the largest change of the output's tensor, the second one over the output's own.
+    """
+    change = changes.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
+    tensor_wide = magnitudes(sampled, change)
+    own = torch.maximum(change, _SMALLEST_CHANGE * tensor_wide)
+    by_tensor, by_output = (torch.where(size > 0, 1 / size, 1.0) for size in (tensor_wide, own))
+    return by_tensor, by_output
+
+
+def _equalized_steps(lengths: Tensor, vjps: Tensor) -> Tensor:
+    """Return step lengths (n,) reduced for inputs of more than median influence on the sums, down to the median."""
+    influence = vjps.abs().amax(dim=0) * lengths
+    known = influence[influence > 0]
+    if not known.numel():
+        return lengths
+    return lengths * (known.median() / influence.clamp(min=torch.finfo(torch.float64).tiny)).clamp(max=1.0)
 
 
 def _against(probe: RandomSums, slopes: Estimate, claimed: Tensor) -> tuple[Tensor, Tensor]:
@@ -211,38 +223,26 @@ def _against(probe: RandomSums, slopes: Estimate, claimed: Tensor) -> tuple[Tens
     return error, torch.where(torch.isfinite(error), bar, torch.inf)
 
 
-def _ratio(found: tuple[SumDifference, Tensor]) -> float:
-    return excess(found[0])
-
-
 def _blocks(probe: RandomSums, off: Sequence[tuple[SumDifference, Tensor]]) -> Iterator[BlockSums]:
     """Yield every block with its gaps along the directions that are off."""
     outputs = probe.sampled.outputs
     probes = [probe] if len(outputs) == 1 else [_restricted_to(probe, output) for output in outputs]
     for wrt in probe.sampled.inputs:
-        restricted = [(found.first_step, _within(direction, wrt)) for found, direction in off]
+        directions = [zero_outside(direction, wrt.coordinates) for _, direction in off]
+        steps = [found.first_step for found, _ in off]
         slopes = [
-            directional_derivative(probe.sampled, probe.noise, direction, first) for first, direction in restricted
+            directional_derivative(probe.sampled, probe.measured.noise, *each)
+            for each in zip(directions, steps, strict=True)
         ]
         for of, block_probe in zip(outputs, probes, strict=True):
-            gaps = [
-                sum_difference_at(block_probe, direction, first, known)
-                for (first, direction), known in zip(restricted, slopes, strict=True)
-            ]
-            directions = [direction.clone() for _, direction in restricted]
-            yield BlockSums(outputs=(of,), inputs=(wrt,), sums=block_probe, directions=directions, gaps=gaps)
+            gaps = [sum_difference_at(block_probe, *each) for each in zip(directions, steps, slopes, strict=True)]
+            own = [direction.clone() for direction in directions]
+            yield BlockSums(outputs=(of,), inputs=(wrt,), sums=block_probe, directions=own, gaps=gaps)
 
 
 def _restricted_to(probe: RandomSums, output: Block) -> RandomSums:
     """Return the probe with its cotangents restricted to one output."""
-    cotangents = _within(probe.cotangents, output)
-    answers = torch.stack([row(probe.backward, cotangent) for cotangent in cotangents])
-    others = _within(torch.ones_like(probe.not_finite), output).logical_not_()
-    return replace(probe, cotangents=cotangents, vjps=answers, not_finite=probe.not_finite | others)
-
-
-def _within(values: Tensor, block: Block) -> Tensor:
-    """Return the values with zeros outside a block, along the last dimension."""
-    part = torch.zeros_like(values)
-    part[..., block.coordinates] = values[..., block.coordinates]
-    return part
+    cotangents = zero_outside(probe.cotangents, output.coordinates)
+    vjps = torch.stack([row(probe.measured.backward, cotangent) for cotangent in cotangents])
+    others = zero_outside(torch.ones_like(probe.not_finite), output.coordinates).logical_not_()
+    return replace(probe, cotangents=cotangents, vjps=vjps, not_finite=probe.not_finite | others)

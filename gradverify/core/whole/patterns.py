@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,9 +13,9 @@ from gradverify.core.backward.vjps import row
 from gradverify.core.decide.context import MeasuredProblem
 from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
-from gradverify.core.model.coordinates import Block
+from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.whole.sums import MeasuredSums, RandomProjections, best_slope, slopes_along, sums_of_slopes
+from gradverify.core.whole.sums import RandomProjections, best_slope, scaled, slopes_along, sums_of_slopes
 
 _CLOSE = 1e-3  # of the usual error of a sum: a true pattern leaves less
 _CAP = 0.1  # of the usual error of a sum: the most that is put down to measurement errors
@@ -32,37 +32,33 @@ class Pattern:
     by_column: Tensor | None = None  # (q,) factors; None for ones
 
 
-def predicted_sums(sketch: RandomProjections, pattern: Pattern) -> MeasuredSums:
+def predicted_sums(sketch: RandomProjections, pattern: Pattern) -> Estimate:
     """Return the sums that the pattern predicts; costs forwards only if it changes columns."""
     of, wrt = sketch.block.of, sketch.block.wrt
     weighted = sketch.cotangents[:, of.coordinates]
     weighted = weighted if pattern.by_row is None else weighted * pattern.by_row
-    cotangents = _placed(weighted, sketch.cotangents, of, pattern.rows)
+    cotangents = _placed(weighted, sketch.cotangents.shape[1], of, pattern.rows)
     slopes = sketch.slopes
     if pattern.columns is not None or pattern.by_column is not None:
         displacements = sketch.directions[:, wrt.coordinates]
         displacements = displacements if pattern.by_column is None else displacements * pattern.by_column
-        slopes = slopes_along(sketch, _placed(displacements, sketch.directions, wrt, pattern.columns))
+        slopes = slopes_along(sketch, _placed(displacements, sketch.directions.shape[1], wrt, pattern.columns))
     return sums_of_slopes(cotangents, slopes)
 
 
-def transposed_sums(sketch: RandomProjections) -> MeasuredSums:
+def transposed_sums(sketch: RandomProjections) -> Estimate:
     """Return the sums that are predicted if the transposed Jacobian is claimed; costs 48 forwards or more."""
     of, wrt, measured = sketch.block.of, sketch.block.wrt, sketch.block.measured
-    cotangents = torch.zeros(len(sketch.directions), sketch.cotangents.shape[1], device=sketch.block.device).double()
-    cotangents[:, of.coordinates] = sketch.directions[:, wrt.coordinates]
-    slopes_and_sizes = []
-    for cotangent in sketch.cotangents:
-        direction = torch.zeros_like(measured.sampled.point)
-        direction[wrt.coordinates] = cotangent[of.coordinates]
-        scale = (direction.abs() / measured.lengths.step).max()
-        slopes_and_sizes.append((best_slope(measured, cotangents, direction / scale), scale))
-    slopes = [Estimate(value=each.value * scale, bar=each.bar * scale) for each, scale in slopes_and_sizes]
+    cotangents = _placed(sketch.directions[:, wrt.coordinates], sketch.cotangents.shape[1], of)
+    slopes = []
+    for direction in _placed(sketch.cotangents[:, of.coordinates], sketch.directions.shape[1], wrt):
+        scale = float((direction.abs() / measured.lengths.step).max())
+        slopes.append(scaled(best_slope(measured, cotangents, direction / scale), scale))
     transposed = sums_of_slopes(cotangents, slopes)
-    return MeasuredSums(value=transposed.value.T, bar=transposed.bar.T)
+    return Estimate(value=transposed.value.T, bar=transposed.bar.T)
 
 
-def holds(sketch: RandomProjections, found: MeasuredSums, claimed: Tensor | None = None) -> bool:
+def holds(sketch: RandomProjections, found: Estimate, claimed: Tensor | None = None) -> bool:
     """True if backward's sums, or `claimed`, are the predicted ones `found` within measurement and rounding errors."""
     sums = sketch.claimed if claimed is None else claimed
     slack = torch.minimum(BAR_FACTOR * found.bar + sketch.rounding, _CAP * sketch.error_size)
@@ -79,13 +75,13 @@ class ProjectedPart:
     """Both sides of the sums over the entries of some inputs or outputs of a block."""
 
     claimed: Tensor  # (K, L)
-    numeric: MeasuredSums
+    numeric: Estimate
 
 
 def sums_over_inputs(sketch: RandomProjections, inside: Tensor) -> ProjectedPart:
     """Return the sums over the entries of the inputs in the mask `inside` (q,); costs 36 forwards or more."""
-    directions = torch.zeros_like(sketch.directions)
-    directions[:, sketch.block.wrt.coordinates] = sketch.directions[:, sketch.block.wrt.coordinates] * inside
+    wrt, given = sketch.block.wrt, sketch.directions
+    directions = _placed(given[:, wrt.coordinates] * inside, given.shape[1], wrt)
     return ProjectedPart(
         claimed=sketch.vjps @ directions.T, numeric=sums_of_slopes(sketch.cotangents, slopes_along(sketch, directions))
     )
@@ -93,8 +89,8 @@ def sums_over_inputs(sketch: RandomProjections, inside: Tensor) -> ProjectedPart
 
 def sums_over_outputs(sketch: RandomProjections, inside: Tensor) -> ProjectedPart:
     """Return the sums over the entries of the outputs in the mask `inside` (p,); costs 8 vjps."""
-    cotangents = torch.zeros_like(sketch.cotangents)
-    cotangents[:, sketch.block.of.coordinates] = sketch.cotangents[:, sketch.block.of.coordinates] * inside
+    of, given = sketch.block.of, sketch.cotangents
+    cotangents = _placed(given[:, of.coordinates] * inside, given.shape[1], of)
     vjps = torch.stack([row(sketch.block.backward, cotangent) for cotangent in cotangents])
     return ProjectedPart(claimed=vjps @ sketch.directions.T, numeric=sums_of_slopes(cotangents, sketch.slopes))
 
@@ -102,7 +98,7 @@ def sums_over_outputs(sketch: RandomProjections, inside: Tensor) -> ProjectedPar
 def sums_outside(sketch: RandomProjections, part: ProjectedPart) -> ProjectedPart:
     """Return the sums over all entries outside the part."""
     whole = sketch.numeric
-    numeric = MeasuredSums(value=whole.value - part.numeric.value, bar=whole.bar + part.numeric.bar)
+    numeric = Estimate(value=whole.value - part.numeric.value, bar=whole.bar + part.numeric.bar)
     return ProjectedPart(claimed=sketch.claimed - part.claimed, numeric=numeric)
 
 
@@ -112,95 +108,70 @@ def agrees(sketch: RandomProjections, part: ProjectedPart) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One column of the block, and its sums with the cotangents."""
+class SampledLine:
+    """One column of the block summed with the cotangents, or one row summed along the directions."""
 
-    position: int  # position of the input in the block
-    numeric: Estimate  # (m,) the column
-    sums: Tensor  # (K,) measured, cotangent · column
-    bar: Tensor  # (K,) error bars of the sums
-    claimed: Tensor  # (K,) the same sums by vjps
+    position: int  # position of the input, or output, in the block
+    claimed: Tensor  # (K,) cotangent · column, by vjps; (L,) row · direction, by a vjp
+    numeric: Tensor  # the same, measured
+    bar: Tensor  # error bars of `numeric`
     wrong: bool
     right: bool  # both False if an error might not show
+    entries: Estimate | None = None  # (m,) the measured entries of a column; a row's are not measured one by one
 
 
-def columns(sketch: RandomProjections, places: Sequence[int]) -> list[Column]:
+def columns(sketch: RandomProjections, places: Sequence[int]) -> list[SampledLine]:
     """Return the columns of the block at these positions; each costs 6 forwards or more."""
     return [_column(sketch, place) for place in places]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One row of the block, summed along the directions."""
-
-    position: int  # position of the output in the block
-    claimed: Tensor  # (L,) row · direction, by vjp
-    numeric: Tensor  # (L,) the same, measured
-    bar: Tensor  # (L,) its error bars
-    wrong: bool
-    right: bool  # both False if an error might not show
-
-
-def rows(sketch: RandomProjections, places: Sequence[int]) -> list[Row]:
+def rows(sketch: RandomProjections, places: Sequence[int]) -> list[SampledLine]:
     """Return the rows of the block at these positions; each costs a vjp."""
     return [_row(sketch, place) for place in places]
 
 
-def _placed(values: Tensor, like: Tensor, block: Block, places: Tensor | None) -> Tensor:
-    """Return `values` written to the block, or added at the coordinates `places`, of a zero tensor like `like`."""
-    whole = torch.zeros_like(like)
+def _placed(values: Tensor, length: int, block: Block, places: Tensor | None = None) -> Tensor:
+    """Return `values` written to the block, or added at the coordinates `places`, of zero vectors of this length."""
+    whole = values.new_zeros(len(values), length)
     if places is None:
         whole[:, block.coordinates] = values
         return whole
     return whole.index_add_(1, places, values)
 
 
-def _column(sketch: RandomProjections, place: int) -> Column:
-    sums, measured = sketch.block, sketch.block.measured
-    coordinate = sums.wrt.start + place * sums.wrt.step
+def _column(sketch: RandomProjections, place: int) -> SampledLine:
+    measured, wrt = sketch.block.measured, sketch.block.wrt
+    coordinate = wrt.start + place * wrt.step
     step = measured.lengths.step[coordinate]
-    direction = torch.zeros_like(measured.sampled.point)
-    direction[coordinate] = step
-    found = best_slope(measured, sketch.cotangents, direction)
-    numeric = Estimate(value=found.value / step, bar=found.bar / step)
-    summed = sums_of_slopes(sketch.cotangents, (numeric,))
-    value, bar = summed.value[:, 0], summed.bar[:, 0]
-    claimed = sketch.vjps[:, coordinate]
-    wrong, right = _verdict(measured, claimed, value, bar)
-    return Column(
-        position=place,
-        numeric=numeric,
-        sums=value,
-        bar=bar,
-        claimed=claimed,
-        wrong=wrong,
-        right=right,
-    )
+    found = best_slope(measured, sketch.cotangents, zero_outside(measured.lengths.step, coordinate))
+    entries = Estimate(value=found.value / step, bar=found.bar / step)
+    summed = sums_of_slopes(sketch.cotangents, (entries,))
+    line = _line(measured, place, sketch.vjps[:, coordinate], summed.value[:, 0], summed.bar[:, 0])
+    return replace(line, entries=entries)
 
 
-def _row(sketch: RandomProjections, place: int) -> Row:
-    sums = sketch.block
-    coordinate = sums.of.start + place * sums.of.step
+def _row(sketch: RandomProjections, place: int) -> SampledLine:
+    measured, of = sketch.block.measured, sketch.block.of
+    coordinate = of.start + place * of.step
     cotangent = torch.zeros_like(sketch.cotangents[0])
     cotangent[coordinate] = 1.0
-    claimed = sketch.directions @ row(sums.backward, cotangent)
+    claimed = sketch.directions @ row(measured.backward, cotangent)
     numeric = torch.stack([found.value[coordinate] for found in sketch.slopes])
     bar = torch.stack([found.bar[coordinate] for found in sketch.slopes])
-    wrong, right = _verdict(sums.measured, claimed, numeric, bar)
-    return Row(
-        position=place,
-        claimed=claimed,
-        numeric=numeric,
-        bar=bar,
-        wrong=wrong,
-        right=right,
-    )
+    return _line(measured, place, claimed, numeric, bar)
 
 
-def _verdict(measured: MeasuredProblem, claimed: Tensor, numeric: Tensor, bar: Tensor) -> tuple[bool, bool]:
-    """Return whether the two sides differ, and whether they agree; both False if an error might not show."""
+def _line(measured: MeasuredProblem, position: int, claimed: Tensor, numeric: Tensor, bar: Tensor) -> SampledLine:
+    """Return a line with whether its two sides differ, and whether they agree."""
     rtol = relative_tolerance(Tolerances(), measured.sampled.dtypes)
     size = torch.maximum(claimed.abs(), numeric.abs())
     error, allowed = (claimed - numeric).abs(), BAR_FACTOR * bar + rtol * size.max()
     within, visible = all_set(error <= allowed), any_set(allowed <= _SHOWS * size)
-    return any_set(error > allowed), within and (visible or not any_set(size))
+    return SampledLine(
+        position=position,
+        claimed=claimed,
+        numeric=numeric,
+        bar=bar,
+        wrong=any_set(error > allowed),
+        right=within and (visible or not any_set(size)),
+    )

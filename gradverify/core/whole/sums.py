@@ -12,19 +12,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import Backward, row
+from gradverify.core.backward.vjps import Backward
 from gradverify.core.decide.context import MeasuredProblem
 from gradverify.core.decide.statistics import Entries
 from gradverify.core.estimate.directional import directional_derivative
 from gradverify.core.estimate.samples import Estimate
-from gradverify.core.model.coordinates import Block
-from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.strategy.random_sums import FIRST_STEP, SMALLER_STEPS, equalized_steps, weights
+from gradverify.core.model.coordinates import Block, zero_outside
+from gradverify.core.strategy.random_sums import FIRST_STEP, SHARP, SMALLER_STEPS, TERM_ROUNDING, random_vectors
 
-_COTANGENTS = 4  # of each of the two kinds of `weights`
-_TANGENTS = 5  # with inputs weighted by their length scales; one more direction is `equalized_steps`
-_SHARP = 1e-8  # of a sum: with an error bar below it, no smaller steps are tried
-_ROUNDINGS, _ULP = 10, 4 * torch.finfo(torch.float64).eps  # eps of backward's dtype, and of float64: see `rounding`
+_COTANGENTS = 4  # of each of the two kinds of weights
+_TANGENTS = 5  # with inputs weighted by their length scales; one more direction is weighted by their influence
+_ROUNDINGS = 10  # eps of backward's dtype: rounding of a sum, of the root sum of squares of its terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +58,6 @@ class LargeBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredSums:
-    """Measured sums u·A·v over a block with their error bars, one per cotangent and direction."""
-
-    value: Tensor  # (K, L)
-    bar: Tensor  # (K, L)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RandomProjections:
     """A block with K cotangents and L directions over all of it, and both sides of the sum for each pair."""
 
@@ -77,7 +67,7 @@ class RandomProjections:
     directions: Tensor  # (L, n)
     slopes: tuple[Estimate, ...]  # of every output along each direction
     claimed: Tensor  # (K, L) the sums by vjps
-    numeric: MeasuredSums
+    numeric: Estimate  # (K, L) the same, measured
     rounding: Tensor  # (K, L) bound on the rounding of sums in backward
     error_size: Tensor  # (K, L) root mean square of the errors of the sums, per kind of weights and direction
 
@@ -85,36 +75,24 @@ class RandomProjections:
 def ask(sums: LargeBlock) -> RandomProjections:
     """Return both sides of random sums over a block; costs 36 forwards, more if the function is curved, and 8 vjps."""
     generator = torch.Generator().manual_seed(sums.seed + 5)
-    measured, of, wrt = sums.measured, sums.of, sums.wrt
-    lengths = torch.zeros_like(measured.lengths.step)
-    lengths[wrt.coordinates] = measured.lengths.step[wrt.coordinates]
-    directions = [random_magnitudes(lengths, generator) for _ in range(_TANGENTS)]
-    first_slopes = [
-        directional_derivative(measured.sampled, measured.noise, direction, FIRST_STEP) for direction in directions
-    ]
-    in_block = torch.zeros_like(measured.sampled.value)
-    in_block[of.coordinates] = 1.0
-    kinds = weights(measured.sampled, torch.stack([found.value for found in first_slopes]))
-    cotangents = torch.stack(
-        [random_magnitudes(weight * in_block, generator) for weight in kinds for _ in range(_COTANGENTS)]
-    )
-    answers = torch.stack([row(measured.backward, cotangent) for cotangent in cotangents])
-    directions.append(random_magnitudes(equalized_steps(lengths, answers), generator))
-    known = (*first_slopes, None)  # the slopes along the last direction are not known yet
+    measured = sums.measured
+    lengths = zero_outside(measured.lengths.step, sums.wrt.coordinates)
+    drawn = random_vectors(measured, lengths, sums.of.coordinates, _TANGENTS, _COTANGENTS, generator)
+    cotangents, vjps, directions = drawn.cotangents, drawn.vjps, torch.stack(drawn.directions)
+    known = (*drawn.slopes, None)  # the slopes along the last direction are not known yet
     slopes = tuple(best_slope(measured, cotangents, *each) for each in zip(directions, known, strict=True))
-    stacked = torch.stack(directions)
-    claimed, numeric = answers @ stacked.T, sums_of_slopes(cotangents, slopes)
+    claimed, numeric = vjps @ directions.T, sums_of_slopes(cotangents, slopes)
     error = (claimed - numeric.value).nan_to_num(0.0).reshape(2, _COTANGENTS, -1)
-    size = (answers.square() @ stacked.T.square()).sqrt()
+    size = (vjps.square() @ directions.T.square()).sqrt()
     return RandomProjections(
         block=sums,
         cotangents=cotangents,
-        vjps=answers,
-        directions=stacked,
+        vjps=vjps,
+        directions=directions,
         slopes=slopes,
         claimed=claimed,
         numeric=numeric,
-        rounding=_ROUNDINGS * measured.sampled.eps * size + _ULP * answers.abs() @ stacked.T.abs(),
+        rounding=_ROUNDINGS * measured.sampled.eps * size + TERM_ROUNDING * vjps.abs() @ directions.T.abs(),
         error_size=error.square().mean(1, keepdim=True).sqrt().expand_as(error).reshape(claimed.shape),
     )
 
@@ -124,9 +102,9 @@ def slopes_along(sketch: RandomProjections, directions: Tensor) -> tuple[Estimat
     return tuple(best_slope(sketch.block.measured, sketch.cotangents, direction) for direction in directions)
 
 
-def scaled(found: MeasuredSums, factor: float) -> MeasuredSums:
-    """Return the sums times a factor."""
-    return MeasuredSums(value=factor * found.value, bar=abs(factor) * found.bar)
+def scaled(found: Estimate, factor: float) -> Estimate:
+    """Return an estimate times a factor."""
+    return Estimate(value=factor * found.value, bar=abs(factor) * found.bar)
 
 
 def best_slope(
@@ -136,29 +114,24 @@ def best_slope(
 
     `known` are those from the first, largest steps, if they have been computed.
     """
-    best: Estimate | None = None
-    smallest = torch.inf
-    for first in (FIRST_STEP, *SMALLER_STEPS):
-        found = (
-            known
-            if known is not None and first == FIRST_STEP
-            else directional_derivative(measured.sampled, measured.noise, direction, first)
-        )
-        summed = sums_of_slopes(cotangents, (found,))
-        bar = float(summed.bar.sum())
-        if best is None or bar < smallest:
-            best, smallest = found, bar
+    best = found = known or directional_derivative(measured.sampled, measured.noise, direction, FIRST_STEP)
+    for first in SMALLER_STEPS:
         size = float((cotangents.square() @ found.value.nan_to_num(0.0, 0.0, 0.0).square()).sqrt().sum())
-        if smallest <= _SHARP * size:
+        if _bar_of_sums(cotangents, best) <= SHARP * size:
             break
-    assert best is not None
+        found = directional_derivative(measured.sampled, measured.noise, direction, first)
+        best = min(best, found, key=lambda each: _bar_of_sums(cotangents, each))
     return best
 
 
-def sums_of_slopes(cotangents: Tensor, slopes: Sequence[Estimate]) -> MeasuredSums:
+def sums_of_slopes(cotangents: Tensor, slopes: Sequence[Estimate]) -> Estimate:
     """Return the slopes along some directions summed with the weights of each cotangent."""
     used = (cotangents != 0).any(0)
     values = torch.stack([torch.where(used, found.value, 0.0) for found in slopes])
     bars = torch.stack([torch.where(used, found.bar, 0.0) for found in slopes])
     bar = (cotangents.square() @ bars.T.square()).sqrt()
-    return MeasuredSums(value=cotangents @ values.T, bar=torch.where(torch.isfinite(bar), bar, torch.inf))
+    return Estimate(value=cotangents @ values.T, bar=torch.where(torch.isfinite(bar), bar, torch.inf))
+
+
+def _bar_of_sums(cotangents: Tensor, slopes: Estimate) -> float:
+    return float(sums_of_slopes(cotangents, (slopes,)).bar.sum())

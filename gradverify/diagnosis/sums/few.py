@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gradverify.core.estimate.samples import Estimate
 from gradverify.core.model.coordinates import total
 from gradverify.core.whole.evidence import Diagnosis
 from gradverify.core.whole.patterns import (
@@ -16,7 +17,7 @@ from gradverify.core.whole.patterns import (
     sums_over_inputs,
     sums_over_outputs,
 )
-from gradverify.core.whole.sums import MeasuredSums, RandomProjections
+from gradverify.core.whole.sums import RandomProjections
 from gradverify.diagnosis.block.relation import factor_in_words
 from gradverify.diagnosis.causes.single_elements import MAX_WRONG, RIGHT_PER_WRONG, SINGLE_ELEMENTS
 from gradverify.diagnosis.naming.variables import Axis, block_along
@@ -43,7 +44,7 @@ def few_entries(projections: RandomProjections) -> Diagnosis | None:
     given = projections.cotangents[:, of.coordinates][:, found.output]  # (K, e)
     tangents = projections.directions[:, wrt.coordinates][:, found.input]  # (L, e)
     explained = (given * error) @ tangents.T
-    numeric = MeasuredSums(value=projections.numeric.value + explained, bar=projections.numeric.bar)
+    numeric = Estimate(value=projections.numeric.value + explained, bar=projections.numeric.bar)
     if not agrees(projections, ProjectedPart(claimed=projections.claimed, numeric=numeric)):
         return None
     words = [
@@ -78,15 +79,15 @@ def _elements(projections: RandomProjections, axis: Axis) -> Diagnosis | None:
 def _factor_of(projections: RandomProjections, axis: Axis, at: int) -> str:
     """Return the factor on all entries of one element in words, "" if there is no single factor."""
     if axis is Axis.INPUT:
-        (column,) = columns(projections, [at])
-        return _factor(column.claimed, column.sums, column.bar)
-    (row,) = rows(projections, [at])
-    return _factor(row.claimed, row.numeric, row.bar)
+        (line,) = columns(projections, [at])
+    else:
+        (line,) = rows(projections, [at])
+    return _factor(line.claimed, line.numeric, line.bar)
 
 
 def _factor(claimed: Tensor, numeric: Tensor, bar: Tensor) -> str:
     """Return the factor claimed / numeric of some projections in words, "" if there is no single factor."""
-    found = ratio(ProjectedPart(claimed=claimed, numeric=MeasuredSums(value=numeric, bar=bar)))
+    found = ratio(ProjectedPart(claimed=claimed, numeric=Estimate(value=numeric, bar=bar)))
     if found is None or not bool((numeric != 0).all()):
         return ""
     slack = torch.minimum(10 * bar, 0.1 * (claimed - numeric).abs())

@@ -82,8 +82,10 @@ def _coordinates(block: Block, order: Tensor | None) -> Tensor | None:
 def _found_columns(look: SampledLines) -> list[tuple[int, int]]:
     """Return (claimed column, equal numeric column) for each sampled column that equals exactly one claimed column."""
     claimed = look.projections.vjps[:, look.projections.block.wrt.coordinates]
-    nonzero = [column for column in look.columns if bool((column.sums != 0).any())]
-    return list(_pairs([(column.position, Estimate(value=column.sums, bar=column.bar)) for column in nonzero], claimed))
+    nonzero = [column for column in look.columns if bool((column.numeric != 0).any())]
+    return list(
+        _pairs([(column.position, Estimate(value=column.numeric, bar=column.bar)) for column in nonzero], claimed)
+    )
 
 
 def _found_rows(look: SampledLines) -> list[tuple[int, int]]:

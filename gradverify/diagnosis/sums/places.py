@@ -12,9 +12,8 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block, total
 from gradverify.core.whole.evidence import Diagnosis
 from gradverify.core.whole.patterns import (
-    Column,
     ProjectedPart,
-    Row,
+    SampledLine,
     agrees,
     columns,
     holds,
@@ -154,7 +153,7 @@ def _groups(look: SampledLines, axis: Axis) -> Iterator[AxisMasks]:
         if int(wrong.sum()) >= _SEVERAL and bool((~wrong & ~silent).any()):
             yield AxisMasks(axis=axis, wrong=wrong, relevant=wrong | ~silent)
         return
-    sample: Sequence[Column | Row] = look.columns if axis is Axis.INPUT else look.rows
+    sample: Sequence[SampledLine] = look.columns if axis is Axis.INPUT else look.rows
     if not any(each.wrong for each in sample) or not any(each.right for each in sample):
         return
     for keys in _orders(sums.of if axis is Axis.OUTPUT else sums.wrt, projections, axis):
@@ -189,7 +188,7 @@ class _Order:
     axis: Axis
 
 
-def _contiguous(order: _Order, sample: Sequence[Column | Row]) -> Tensor | None:
+def _contiguous(order: _Order, sample: Sequence[SampledLine]) -> Tensor | None:
     """Return the mask (k,) of wrong coordinates, assuming that these, or the right ones, are contiguous in the order.
 
     Returns None if the sample contradicts this. Each boundary is found by bisection between a right and a wrong
@@ -232,7 +231,7 @@ def _is_wrong(order: _Order, here: Tensor) -> bool | None:
 
     Up to _TRIES of them are measured, until one is clear.
     """
-    measure: Callable[[RandomProjections, Sequence[int]], Sequence[Column | Row]] = (
+    measure: Callable[[RandomProjections, Sequence[int]], Sequence[SampledLine]] = (
         columns if order.axis is Axis.INPUT else rows
     )
     preferred = here & ~order.silent  # a silent coordinate may be wrong too, but its error may not show

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
-from gradverify.core.whole.patterns import Column, Row, columns, rows
+from gradverify.core.whole.patterns import SampledLine, columns, rows
 from gradverify.core.whole.sums import RandomProjections
 
 _RANDOM = 16  # columns, and rows, chosen at random
@@ -20,8 +20,8 @@ class SampledLines:
     """The random projections of a block, with a sample of its columns and rows."""
 
     projections: RandomProjections
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: tuple[SampledLine, ...]
+    rows: tuple[SampledLine, ...]
     random_count: int  # number of leading columns, and rows, that were chosen at random
 
 

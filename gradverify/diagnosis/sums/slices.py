@@ -34,7 +34,8 @@ def missing_broadcast_sum(look: SampledLines) -> Diagnosis | None:
 def _reaches(look: SampledLines, dimension: int) -> bool:
     """True if almost all sampled inputs contribute to several slices of the output."""
     index, at = _index(look.projections, dimension), look.projections.block.of.coordinates
-    reached = [index[column.numeric.value[at].abs() > column.numeric.bar[at]] for column in look.columns]
+    measured = [column.entries for column in look.columns if column.entries is not None]
+    reached = [index[entries.value[at].abs() > entries.bar[at]] for entries in measured]
     nonzero = [slices for slices in reached if len(slices)]
     return sum(int(slices.min()) < int(slices.max()) for slices in nonzero) >= MIN_SHARED * len(nonzero) > 0
 

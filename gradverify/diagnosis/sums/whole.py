@@ -8,10 +8,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.core.estimate.samples import Estimate
 from gradverify.core.model.coordinates import Block
 from gradverify.core.whole.evidence import Diagnosis
 from gradverify.core.whole.patterns import Pattern, ProjectedPart, explains, holds, sums_over_inputs
-from gradverify.core.whole.sums import LargeBlock, MeasuredSums, RandomProjections, ask, scaled
+from gradverify.core.whole.sums import LargeBlock, RandomProjections, ask, scaled
 from gradverify.diagnosis.block.entries import Ratio
 from gradverify.diagnosis.causes.constant_factor import Summands, as_constant, as_mean, as_sign, factor_of
 from gradverify.diagnosis.causes.detached import as_detached
@@ -38,10 +39,10 @@ def missing_cotangent(projections: RandomProjections) -> Diagnosis | None:
         return None
     where, projected = constant != 0, projections.directions[:, projections.block.wrt.coordinates] @ constant
     numeric = projections.numeric
-    if holds(projections, MeasuredSums(value=numeric.value + projected, bar=numeric.bar)):
+    if holds(projections, Estimate(value=numeric.value + projected, bar=numeric.bar)):
         return as_cotangent(projections.block, constant, ADDED, 1.0)
     outside = sums_over_inputs(projections, ~where).numeric
-    if holds(projections, MeasuredSums(value=outside.value + projected, bar=outside.bar)):
+    if holds(projections, Estimate(value=outside.value + projected, bar=outside.bar)):
         return as_cotangent(projections.block, constant, REPLACED, 1.0)
     return None
 
