@@ -22,8 +22,8 @@ from gradverify.checks.failures import evaluations, not_dense, nothing_to_differ
 from gradverify.checks.wording import distinguishable
 from gradverify.core.forward.repeatable import in_double, made_repeatable
 from gradverify.core.model.coordinates import flatten, unflatten, unravel
-from gradverify.core.model.decomposed import plain_forwards
 from gradverify.core.model.generators import random_magnitudes_from
+from gradverify.core.model.interception import plain_forwards
 from gradverify.core.model.problem import Primal, Problem
 from gradverify.core.model.tape import Tape, record, vjp
 from gradverify.errors import EvaluationError

@@ -13,7 +13,7 @@ from torch.autograd import Function
 
 from gradverify.checks.contract.nodes import tensors_in
 from gradverify.checks.failures import failing, skipped
-from gradverify.core.model.decomposed import intercepted_apply, is_hand_written
+from gradverify.core.model.interception import intercepted_apply, is_hand_written
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, graph_nodes
 from gradverify.result import CheckResult, Finding, Verdict

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from gradverify.case import Settings, Tolerances
 from gradverify.checks.registry import run_check
-from gradverify.core.model.decomposed import plain_forwards
+from gradverify.core.model.interception import plain_forwards
 from gradverify.core.model.problem import bind
 from gradverify.result import CheckResult, Verdict
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from gradverify.checks.contract.subject import Subject, gradients_of, graph_for_vjp
-from gradverify.core.model.cast_trace import CastTrace
+from gradverify.core.model.interception import CastTrace
 from gradverify.errors import EvaluationError
 
 

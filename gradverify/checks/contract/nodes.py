@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
-from gradverify.core.model.decomposed import is_hand_written
+from gradverify.core.model.interception import is_hand_written
 from gradverify.core.model.tape import Tape, graph_nodes
 
 Relay = Callable[[Tensor], Tensor]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -85,26 +86,12 @@ def value_of_column(column_groups: ColumnGroups, chosen: Tensor | slice, values:
 
 def sum_by_column(column_groups: ColumnGroups, values: Tensor) -> Tensor:
     """Return the sum of the entries (M, m) of each column; (n,)."""
-    if column_groups.kind is GroupKind.SINGLE:
-        return values.sum(dim=1)
-    if column_groups.elementwise:
-        return values[0]
-    sums = torch.zeros(len(column_groups.colour), dtype=values.dtype, device=values.device)
-    return sums.scatter_add_(
-        0, column_or_member(column_groups, slice(None)).reshape(-1), _masked(column_groups, values).reshape(-1)
-    )
+    return _reduced_by_column(column_groups, values, "sum")
 
 
 def largest_by_column(column_groups: ColumnGroups, sizes: Tensor) -> Tensor:
     """Return the largest of the non-negative entries (M, m) of each column; (n,)."""
-    if column_groups.kind is GroupKind.SINGLE:
-        return sizes.amax(dim=1)
-    if column_groups.elementwise:
-        return sizes[0]
-    largest = torch.zeros(len(column_groups.colour), dtype=sizes.dtype, device=sizes.device)
-    return largest.scatter_reduce_(
-        0, column_or_member(column_groups, slice(None)).reshape(-1), sizes.reshape(-1), "amax"
-    )
+    return _reduced_by_column(column_groups, sizes, "amax")
 
 
 def spread_to_entries(column_groups: ColumnGroups, values: Tensor) -> Tensor:
@@ -129,6 +116,15 @@ def column_or_member(column_groups: ColumnGroups, chosen: Tensor | slice) -> Ten
         0, column_groups.colour, coordinates, "amin"
     )
     return torch.where(column_of >= 0, column_of, first_member[chosen].unsqueeze(1))
+
+
+def _reduced_by_column(column_groups: ColumnGroups, values: Tensor, reduction: Literal["sum", "amax"]) -> Tensor:
+    if column_groups.kind is GroupKind.SINGLE:
+        return values.sum(dim=1) if reduction == "sum" else values.amax(dim=1)
+    if column_groups.elementwise:
+        return values[0]
+    columns, entries = column_or_member(column_groups, slice(None)).reshape(-1), _masked(column_groups, values)
+    return values.new_zeros(len(column_groups.colour)).scatter_reduce_(0, columns, entries.reshape(-1), reduction)
 
 
 def _masked(column_groups: ColumnGroups, values: Tensor) -> Tensor:

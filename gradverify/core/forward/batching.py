@@ -21,7 +21,7 @@ from gradverify.core.forward.batch_stacking import (
     stacked,
 )
 from gradverify.core.forward.sampler import Mode, Sampler, difference_in_units, outputs_at, outputs_near
-from gradverify.core.model.decomposed import plain_forwards
+from gradverify.core.model.interception import plain_forwards
 from gradverify.core.model.memory import HELD
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError

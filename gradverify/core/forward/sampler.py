@@ -12,9 +12,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from gradverify.core.model.cast_trace import rounding_of_casts
 from gradverify.core.model.coordinates import Block, blocks, flatten, real_view, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
+from gradverify.core.model.interception import rounding_of_casts
 from gradverify.core.model.magnitudes import any_set, identical, largest_in_tensor, unit_roundoff
 from gradverify.core.model.problem import Named, Problem, call, fresh, overlaps
 from gradverify.core.model.tape import Tape

@@ -255,7 +255,7 @@ def _selected(problem: Problem, outputs: list[Named]) -> tuple[Named, ...]:
 
 
 def _late_bound(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a call that looks up a Function's `apply` each time, so that it can be patched; see `decomposed`."""
+    """Return a call that looks up a Function's `apply` each time, so that it can be patched; see `interception`."""
     cls = getattr(function, "__self__", None)
     if isinstance(cls, type) and issubclass(cls, torch.autograd.Function) and function == cls.apply:
         return lambda *args, **kwargs: cls.apply(*args, **kwargs)  # type: ignore[no-untyped-call]
