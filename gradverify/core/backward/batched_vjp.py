@@ -10,11 +10,10 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import Backward, Graph, Reuse, is_reusable, outputs_in, row
-from gradverify.core.model.coordinates import coordinates_in
+from gradverify.core.backward.vjps import Backward, Graph, Reuse, is_reusable, row
 from gradverify.core.model.magnitudes import all_set
-from gradverify.core.model.memory import FEW_INPUTS, HELD
-from gradverify.core.model.problem import Problem, metered
+from gradverify.core.model.memory import FEW_INPUTS, chunks
+from gradverify.core.model.problem import metered
 from gradverify.core.model.tape import Rejected, is_intact
 from gradverify.errors import EvaluationError
 
@@ -70,7 +69,7 @@ def row_cotangent(backward: Backward) -> float:
 
     It is not 1 for a single output, so that a backward that ignores the cotangent is detected.
     """
-    return _SINGLE_OUTPUT_COTANGENT if outputs_in(backward.tape) == 1 else 1.0
+    return _SINGLE_OUTPUT_COTANGENT if len(backward.known_vjp[0]) == 1 else 1.0
 
 
 def _with_known_vjp(backward: Backward, cotangents: Tensor, only: slice) -> Tensor | None:
@@ -158,33 +157,22 @@ def _checked_rows(backward: Backward) -> Tensor | None:
         raise
     except EvaluationError:
         return None
-    return rows if _reproduces(cotangent, rows, expected) else None
-
-
-def _reproduces(cotangent: Tensor, known: Tensor, expected: Tensor) -> bool:
-    """Return True if cotangent·`known`, the rows (m, n), equals the vjp `expected` up to rounding."""
-    weights = cotangent.to(known.device).unsqueeze(1)
-    terms = known * weights
-    return all_set((terms.sum(dim=0) - expected).abs() <= ROUNDING * terms.abs().sum(dim=0))
+    terms = rows * cotangent.to(rows.device).unsqueeze(1)
+    agrees = all_set((terms.sum(dim=0) - expected).abs() <= ROUNDING * terms.abs().sum(dim=0))
+    return rows if agrees else None
 
 
 def _all_rows(backward: Backward) -> Tensor:
     """Return all rows of A; (m, n)."""
-    found = list(_row_blocks(backward, range(outputs_in(backward.tape))))
-    return torch.cat(found) if found else backward.known_vjp[1].new_zeros(0, _inputs(backward.problem))
+    cotangent, vjp = backward.known_vjp
+    found = list(_row_blocks(backward, range(len(cotangent))))
+    return torch.cat(found) if found else vjp.new_zeros(0, len(vjp))
 
 
 def _row_blocks(backward: Backward, places: Sequence[int]) -> Iterator[Tensor]:
     """Yield the rows of A for the output coordinates `places`, in blocks (k, n) of limited memory."""
-    size, cotangent = outputs_in(backward.tape), row_cotangent(backward)
-    most = max(1, HELD // max(1, size + _inputs(backward.problem)))
-    for first in range(0, len(places), most):
-        block = torch.tensor(places[first : first + most])
-        cotangents = torch.zeros(len(block), size, dtype=torch.float64)
+    cotangent, (outputs, inputs) = row_cotangent(backward), map(len, backward.known_vjp)
+    for block in chunks(torch.tensor(places), outputs + inputs):
+        cotangents = torch.zeros(len(block), outputs, dtype=torch.float64)
         found = many_vjps(backward, cotangents.scatter_(1, block.unsqueeze(1), cotangent))
         yield found if cotangent == 1.0 else found / cotangent
-
-
-def _inputs(problem: Problem) -> int:
-    """Return the number of input coordinates."""
-    return sum(coordinates_in(primal.tensor) for primal in problem.primals)

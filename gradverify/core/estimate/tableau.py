@@ -43,13 +43,13 @@ _LAST_RUNGS, _GROWTH = 4, 4.0  # rungs, factor: a quotient that has a limit grow
 
 def halving_steps(lengths: LengthScales) -> Steps:
     """Return the first steps, from the larger length scale down, each half the previous one."""
-    return Steps(base=_top(lengths), factors=_powers(range(HALVINGS), lengths))
+    return _steps_by_powers(lengths, range(HALVINGS))
 
 
 def coarse_steps(lengths: LengthScales) -> Steps:
     """Return the halving steps and, by factors of four, those down to where smooth functions are almost linear."""
     exponents = [*range(HALVINGS), *range(HALVINGS + 1, round(-math.log2(_COARSE)) + 2, 2)]
-    return Steps(base=_top(lengths), factors=_powers(exponents, lengths))
+    return _steps_by_powers(lengths, exponents)
 
 
 def fine_steps(lengths: LengthScales, chosen: Tensor) -> Steps:
@@ -64,7 +64,7 @@ def fine_steps(lengths: LengthScales, chosen: Tensor) -> Steps:
     depth, first = math.ceil(span / 2), round(-math.log2(_COARSE)) + 1
     bridge = [1 + round((depth - _FINEST - 1) * k / _BRIDGE) for k in range(_BRIDGE)]  # rungs down to the finest ones
     rungs = [*bridge, *range(depth - _FINEST, depth + 1)] if depth > _FINEST + _BRIDGE else range(1, depth + 1)
-    return Steps(base=_top(lengths), factors=_powers([first + 2 * k for k in rungs], lengths))
+    return _steps_by_powers(lengths, [first + 2 * k for k in rungs])
 
 
 def central_tableau(samples: Samples, noise: Tensor, usable: Tensor) -> Estimate:
@@ -167,8 +167,10 @@ def _top(lengths: LengthScales) -> Tensor:
     return torch.maximum(lengths.own, lengths.shared)  # a larger step would change the sign of the coordinate
 
 
-def _powers(exponents: Sequence[int], lengths: LengthScales) -> Tensor:
-    return 2.0 ** -torch.tensor(exponents, dtype=torch.float64, device=lengths.own.device)
+def _steps_by_powers(lengths: LengthScales, exponents: Sequence[int]) -> Steps:
+    """Return the steps 2^-k of the larger length scale, for each of the exponents k."""
+    factors = 2.0 ** -torch.tensor(exponents, dtype=torch.float64, device=lengths.own.device)
+    return Steps(base=_top(lengths), factors=factors)
 
 
 def _envelope(difference: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
