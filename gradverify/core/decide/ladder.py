@@ -1,4 +1,7 @@
-"""Verdicts from the ladder of steps: its coarse part for all entries, its fine part for those left open."""
+"""Verdicts from the ladder of steps: its coarse part for all entries, its fine part for those left open.
+
+Some claims no step can refute: cancellation, a short constant stretch, or noise may hide the slope.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +12,52 @@ from torch import Tensor
 
 from gradverify.core.decide.compare import in_doubt, is_resolved, judge_local, judge_smooth
 from gradverify.core.decide.context import JudgingContext, of_column_groups
-from gradverify.core.decide.unresolvable import (
-    below_cancellation_floor,
-    dominated_by_noise,
-    is_too_short_to_tell,
-    is_too_steep_to_refute,
-    largest_noise,
-)
 from gradverify.core.decide.verdict import Code, Judged, Reason, copy_of, decide, put, replaced
 from gradverify.core.estimate.column_groups import members, value_of_column
 from gradverify.core.estimate.nonsmooth import LadderResult, classify_ladder
-from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate, Samples, joined, of_rows
-from gradverify.core.estimate.smoothness import constant_half_width
+from gradverify.core.estimate.samples import (
+    BAR_FACTOR,
+    NOISE_FACTOR,
+    Estimate,
+    Samples,
+    central_differences,
+    is_vanished,
+    joined,
+    of_rows,
+)
+from gradverify.core.estimate.smoothness import constant_half_width, constant_tail, largest_changes
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, fine_steps
-from gradverify.core.forward.noise import Noise, rounding_only
-from gradverify.core.forward.sampler import outputs_near
-from gradverify.core.model.magnitudes import any_set
+from gradverify.core.forward.length_scales import own_or_shared
+from gradverify.core.forward.noise import Noise, largest_change, rounding_only
+from gradverify.core.forward.sampler import Sampler, outputs_near
+from gradverify.core.model.magnitudes import any_set, largest_in_tensor
 
 DEPTH = 32  # approximate number of steps in a ladder
 _ABOVE_ROUNDING = 64.0  # times the rounding of outputs: noise above this may be variation of the function
 _DEFINITE = 0.25  # of the difference from the other derivative, and of the derivative: ten error bars at most
+_UNITS, _UNITS_OF_BACKWARD = 128.0, 16384.0  # units of rounding that cancellation may leave, at orders 1 and 2
+_UNITS_OF_SLOPE = 512.0  # units of rounding of the steepest slope nearby, at order 2
+_DISPLACEMENTS = 4  # random displacements of all inputs together
+_SIGNIFICANT = 64.0  # units of rounding, and times the scatter: least significant change of an output
+_AGREES = 0.5  # of the claim: a difference this near agrees with it, any other contradicts it
+_CONTRADICTIONS = 3  # steps that must contradict the claim
+_ROUNDED_AWAY = 8.0  # units of rounding: smaller changes of an output may be rounded away
+_HIGH_NOISE = 2.0**24  # units of rounding: only noise above this may be variation of the function
+_DOMINATED = 64.0  # times the noise: an output that changes by less is dominated by it
+_TOO_STEEP = 2.0**10  # times the largest observed change: a steeper claim, over the largest step, is too steep
+_FLATTER = 0.25  # of the claim: a steeper numeric slope refutes it in spite of the noise
+_WITHIN_NOISE = 0.25  # of the noise and the observed change: the claimed change at a fine step is below this
+_FEW_STEPS = 5  # fine steps that are needed to refute a claim
 
 
 def judge_by_ladder(context: JudgingContext, chosen: Tensor) -> Judged:
     """Return the verdicts (C, m) on column groups by the coarse part of the ladder, or in doubt by all of it."""
     samples = sample(context.sampled, context.column_groups, chosen, coarse_steps(context.lengths))
     judged, local = _judged_with_noise(context, samples, None)
-    in_doubt = ~_agrees_beyond_doubt(context, chosen, judged) | dominated_by_noise(
-        context.sampled, largest_noise(context.noise, local), samples
-    )
-    rows = in_doubt.any(dim=1).nonzero().squeeze(1)
+    noise = torch.maximum(context.noise.upper_level, local.scatter)
+    noisy = _is_dominated_by_noise(context.sampled, noise, samples)
+    rows = (noisy | ~_agrees_beyond_doubt(context, chosen, judged)).any(dim=1).nonzero().squeeze(1)
     if not len(rows):
         return judged
     finer = fine_steps(context.lengths, members(context.column_groups, chosen[rows])[0])
@@ -120,7 +138,7 @@ def _verdicts_by(context: JudgingContext, samples: Samples, local: LadderResult)
     """Return the verdicts by a ladder result; errors due to cancellation or lack of resolution are excused."""
     claimed, allowance = context.claimed[samples.chosen], of_column_groups(context.allowance, samples.chosen)
     judged = judge_local(claimed, local, allowance, torch.zeros_like(claimed))
-    floor = below_cancellation_floor(context, samples.chosen, judged, local.steepest)
+    floor = _below_cancellation_floor(context, samples.chosen, judged, local.steepest)
     if floor is not None:
         judged = judge_local(claimed, local, allowance, floor)
     fill_values = (judged.code == Code.UNDEFINED) & local.constant & (claimed == 0)
@@ -131,11 +149,102 @@ def _verdicts_by(context: JudgingContext, samples: Samples, local: LadderResult)
     wrong = (judged.code == Code.MISMATCH) & ~(local.edge | local.kink)
     if not any_set(wrong):
         return judged
-    too_short = (
-        wrong & (judged.numeric.abs() <= judged.bar) & is_too_short_to_tell(context, samples, claimed, local.scatter)
-    )
-    wrong &= ~local.constant & is_too_steep_to_refute(
-        context.sampled, largest_noise(context.noise, local), samples, claimed, judged.numeric
-    )
+    too_short = wrong & (judged.numeric.abs() <= judged.bar)
+    too_short &= _is_too_short_to_tell(context, samples, claimed, local.scatter)
+    noise = torch.maximum(context.noise.upper_level, local.scatter)
+    wrong &= ~local.constant & _is_too_steep_to_refute(context.sampled, noise, samples, claimed, judged.numeric)
     bar = torch.where(too_short, torch.maximum(judged.bar, judged.error), judged.bar)
     return decide(judged, [(wrong, Reason.TOO_STEEP), (too_short, Reason.SHORT_STRETCH)], bar=bar)
+
+
+def _below_cancellation_floor(context: JudgingContext, chosen: Tensor, judged: Judged, seen: Tensor) -> Tensor | None:
+    """Return the error that cancellation in the forward may cause, (C, m); None if every mismatch exceeds it.
+
+    Such rounding shows as noise at some distance from the point, which is measured only if it may change a verdict. A
+    saturated term of backward shows no noise: its rounding is relative to the steepest slope within the length scale,
+    either the one `seen` (C, m) at the steps, or the change of the output if other inputs are displaced too.
+    """
+    wrong = judged.code == Code.MISMATCH
+    if not any_set(wrong):
+        return None
+    units = _UNITS_OF_BACKWARD if context.sampled.problem.order > 1 else _UNITS
+    cancellation, saturation = units * _rounding_slope(context, chosen), _saturation_error(context, chosen, seen)
+    if not any_set(wrong & (judged.error <= torch.maximum(cancellation, saturation))):
+        return None
+    length = value_of_column(context.column_groups, chosen, own_or_shared(context.lengths))
+    return torch.maximum(torch.minimum(cancellation, units * context.lasting_noise() / length), saturation)
+
+
+def _is_too_short_to_tell(context: JudgingContext, samples: Samples, claimed: Tensor, scatter: Tensor) -> Tensor:
+    """Mask of outputs whose constant stretch is too short to distinguish the claimed slope from zero; (C, m).
+
+    `scatter` (C, m) is the noise in the samples of each column group.
+    """
+    sampled, tail = context.sampled, constant_tail(context.sampled, samples)
+    longest = torch.where(tail, torch.maximum(samples.forth, samples.back), 0.0).amax(dim=1)
+    rise, constant = claimed.abs() * longest, tail.any(dim=1)
+    stair = sampled.rounding_size() if any_set(constant) and sampled.rounding_eps() else 0.0
+    short = constant & (rise <= _ROUNDED_AWAY * sampled.unit * sampled.size.clamp(min=1.0))
+    coarse = constant & (rise <= stair)
+    if not any_set(short | coarse):
+        return short
+    candidates = coarse | (short & (~context.changes_at_small_steps() | (rise <= scatter.amax(dim=0))))
+    return candidates & ~_contradicted(context, samples, claimed, scatter, stair) if any_set(candidates) else candidates
+
+
+def _is_dominated_by_noise(sampled: Sampler, noise: Tensor, samples: Samples) -> Tensor:
+    """Mask of outputs that change by hardly more than this noise, which may be variation of the function; (C, m)."""
+    change = _observed_change(sampled, samples)
+    return _may_be_variation(sampled, noise) & (change > 0) & (change <= _DOMINATED * noise)
+
+
+def _is_too_steep_to_refute(
+    sampled: Sampler, noise: Tensor, samples: Samples, claimed: Tensor, numeric: Tensor
+) -> Tensor:
+    """Mask of claims too steep to refute by a flatter slope: the noise may be variation of the function; all (C, m)."""
+    high_noise, change = _may_be_variation(sampled, noise), _observed_change(sampled, samples)
+    rise = claimed.unsqueeze(1) * samples.forth
+    steep = (rise[:, 0].abs() > _TOO_STEEP * change) & (numeric.abs() < _FLATTER * claimed.abs())
+    fine = (rise.abs() <= _WITHIN_NOISE * torch.fmin(noise, change).unsqueeze(1)) & ~is_vanished(samples)
+    significant = rise.abs() > _ROUNDED_AWAY * sampled.unit * sampled.value.abs()
+    agrees = (central_differences(samples) - claimed.unsqueeze(1)).abs() <= _AGREES * claimed.abs().unsqueeze(1)
+    supports = fine & significant & agrees
+    twice = (supports[:, 1:] & supports[:, :-1]).any(dim=1)
+    return high_noise & steep & (twice | (fine.sum(dim=1) < _FEW_STEPS))
+
+
+def _rounding_slope(context: JudgingContext, chosen: Tensor) -> Tensor:
+    """Return the rounding of a quantity as large as the output or the input's tensor, per unit of input; (C, m)."""
+    sampled, largest = context.sampled, largest_in_tensor(context.sampled.point, context.sampled.inputs)
+    size = value_of_column(context.column_groups, chosen, torch.where(largest > 0, largest, 1.0))
+    return sampled.unit * (sampled.size / size).clamp(min=1.0)
+
+
+def _saturation_error(context: JudgingContext, chosen: Tensor, seen: Tensor) -> Tensor:
+    """Return the rounding error of a saturated backward, relative to the steepest slope; 0 at order 1; (C, m)."""
+    if context.sampled.problem.order == 1:
+        return torch.zeros_like(seen)
+    length = own_or_shared(context.lengths)
+    change = largest_change(context.sampled, length, _DISPLACEMENTS)
+    steepest = change / value_of_column(context.column_groups, chosen, length)
+    return _UNITS_OF_SLOPE * context.sampled.unit * torch.maximum(seen, steepest)
+
+
+def _contradicted(context: JudgingContext, samples: Samples, claimed: Tensor, scatter: Tensor, stair: float) -> Tensor:
+    """Mask of claims that several steps with a significant claimed change contradict and none supports; (C, m)."""
+    slope = claimed.unsqueeze(1)
+    rounded = (context.sampled.unit * context.sampled.size.clamp(min=1.0)).clamp(min=stair)
+    threshold = _SIGNIFICANT * torch.maximum(rounded, scatter)
+    significant = (slope.abs() * samples.forth > threshold.unsqueeze(1)) & ~is_vanished(samples)
+    contradicts = (central_differences(samples) - slope).abs() > _AGREES * slope.abs()
+    return ((significant & contradicts).sum(dim=1) >= _CONTRADICTIONS) & ~(significant & ~contradicts).any(dim=1)
+
+
+def _may_be_variation(sampled: Sampler, noise: Tensor) -> Tensor:
+    """Mask of noise so high above rounding that it may be variation of the function; (C, m)."""
+    return noise > _HIGH_NOISE * sampled.unit * torch.maximum(sampled.value.abs(), sampled.size)
+
+
+def _observed_change(sampled: Sampler, samples: Samples) -> Tensor:
+    """Return the largest observed change of each output, (C, m)."""
+    return largest_changes(sampled, samples).nan_to_num(0.0, 0.0).amax(dim=1)
