@@ -169,3 +169,12 @@ def test_zero_claimed_only_in_low_precision_fails(dtype: torch.dtype) -> None:
 
     cube = with_backward(lambda x: x**3, backward)
     assert gradcheck(cube, (drawn(8, dtype=torch.float32).detach() / 100).to(dtype).requires_grad_()).verdict == "fail"
+
+
+@pytest.mark.parametrize("size", [40, 2000])
+def test_rounding_of_many_outputs_without_common_inputs_takes_few_vjps(size: int) -> None:
+    """Their rows of the Jacobian are read from one vjp, so that the number of vjps does not grow with the outputs."""
+    right = with_backward(torch.tanh, lambda grad, x: grad * (1 - x.tanh() ** 2))
+    result = gradcheck(right, torch.linspace(-4, 4, size).bfloat16().requires_grad_())
+    assert result.verdict is not Verdict.FAIL
+    assert result.evaluations.backward <= 350
