@@ -107,11 +107,13 @@ def with_backward(forward: Callable[..., Tensor], backward: Callable[..., Any]) 
 
 
 def one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that cannot be called with many points at once, so that each sample is one forward."""
+    """Return a function that refuses to be called with many points at once, so that each sample is one forward."""
+    shapes: list[torch.Size] = []
 
     def called(first: Tensor, *others: Any) -> Any:
-        if float(first.detach().reshape(-1)[0]) == torch.inf:  # vmap rejects a branch that depends on data
-            raise ValueError("the input is infinite")
+        shapes.append(first.shape)
+        if first.shape != shapes[0] or float(first.detach().reshape(-1)[0]) == torch.inf:  # vmap rejects this branch
+            raise ValueError("one point at a time")
         return function(first, *others)
 
     return called

@@ -11,30 +11,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradverify.core.estimate.stencil import initial_samples
-from gradverify.core.forward.batching import evaluate
-from gradverify.core.forward.length_scales import scales
-from gradverify.core.forward.sampler import Sampler, outputs_at, sampler
-from gradverify.core.model.tape import record
 from gradverify.result import Verdict
-from tests.core.support import gradcheck, gradgradcheck, problem_of, with_backward
-
-COUNT = 20
-
-
-def drawn(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
-
-
-def sampled_of(function: Callable[..., Any], *inputs: Tensor) -> Sampler:
-    problem = problem_of(function, *inputs)
-    return sampler(problem, record(problem))
+from tests.core.support import (
+    gradcheck,
+    gradgradcheck,
+    normal,
+    one_by_one,
+    with_backward,
+    wrong_places,
+)
 
 
-def points_of(sampled: Sampler) -> Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return sampled.point + 0.01 * torch.randn(COUNT, len(sampled.point), generator=generator, dtype=torch.float64)
+def index_of(place: int, tensor: Tensor) -> tuple[int, ...]:
+    """Return the index of the entry that is at `place` in memory order."""
+    return tuple(int(index) for index in torch.unravel_index(torch.tensor(place), tensor.shape))
 
 
 class Rows(torch.autograd.Function):
@@ -58,7 +48,7 @@ def mixing_at_seven(x: Tensor) -> Tensor:
     class Mixing(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
-            y = x * 2 if float(x[0, 0]) > -torch.inf else x  # data-dependent branch, which vmap rejects
+            y = x * 2
             y[7] += x[3]
             return y
 
@@ -71,65 +61,60 @@ def mixing_at_seven(x: Tensor) -> Tensor:
     return Mixing.apply(x)  # type: ignore[no-any-return]
 
 
-ONE_CALL = {
-    "plain torch": (lambda x: x.sin().cumsum(-1), (drawn(8, 4),)),
-    "a function of a batch": (Rows.apply, (drawn(8, 4),)),
-    "complex": (lambda x: torch.view_as_complex(x).exp(), (drawn(8, 2),)),
-    "two outputs": (lambda x: (x.sin(), x.sum()), (drawn(8, 4),)),
-    "two inputs": (lambda x, y: x @ y, (drawn(3, 4), drawn(4, 5, seed=1))),
+def product_backward(grad: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    inner = grad * (1 - (x @ y).tanh() ** 2)
+    return inner @ y.mT, x.mT @ inner
+
+
+ONE_CALL: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
+    "plain torch": (lambda x: x.sin().cumsum(-1), (normal(4, 40),)),
+    "a function of a batch": (Rows.apply, (normal(8, 40),)),
+    "complex": (lambda x: torch.view_as_complex(x).exp().cumsum(0), (normal(40, 2),)),
+    "two outputs": (lambda x: (x.sin(), x.exp().sum()), (normal(40),)),
+    "two inputs": (lambda x, y: (x @ y).exp().cumsum(0), (normal(3, 4), normal(4, 30, seed=1))),
     "a Function of two inputs": (
-        with_backward(lambda x, y: (x @ y).tanh(), lambda g, x, y: (g @ y.mT, x.mT @ g)),
-        (drawn(3, 4), drawn(4, 5, seed=1)),
+        with_backward(lambda x, y: (x @ y).tanh(), product_backward),
+        (normal(3, 40), normal(40, 5, seed=1)),
     ),
 }
-ONE_BY_ONE = {
-    "depends on the place in the batch": (mixing_at_seven, (torch.zeros(9, 3, dtype=torch.float64).requires_grad_(),)),
-    "normalised over the batch": (
-        lambda x: Rows.apply(x.mT).mT if float(x.detach()[0, 0]) > -torch.inf else x,
-        (drawn(8, 4),),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", [*ONE_CALL, *ONE_BY_ONE])
-def test_outputs_equal_those_of_single_calls(name: str) -> None:
-    function, inputs = {**ONE_CALL, **ONE_BY_ONE}[name]
-    sampled = sampled_of(function, *inputs)
-    points = points_of(sampled)
-    expected = torch.stack([outputs_at(sampled, point.clone()) for point in points])
-    into = torch.empty_like(expected)
-    evaluate(sampled, points, into)
-    assert torch.equal(into, expected)
 
 
 @pytest.mark.parametrize("name", ONE_CALL)
-def test_vectorisable_functions_take_few_calls(name: str) -> None:
+def test_many_points_in_one_call_take_few_forwards_and_hide_no_error(name: str) -> None:
     function, inputs = ONE_CALL[name]
-    sampled = sampled_of(function, *inputs)
-    points = points_of(sampled)
-    before = sampled.problem.meter.forward
-    evaluate(sampled, points, torch.empty(COUNT, len(sampled.value), dtype=torch.float64))
-    assert sampled.problem.meter.forward - before <= 6
+    together, apart = gradcheck(function, *inputs), gradcheck(one_by_one(function), *inputs)
+    assert together.verdict is apart.verdict is Verdict.PASS
+    assert together.evaluations.forward <= apart.evaluations.forward / 3
+    off = with_backward(
+        torch.clone, lambda grad, _: grad * (1 + 1e-6 * (torch.arange(grad.numel()) == 7).view_as(grad))
+    )
+    wrong = gradcheck(lambda x, *others: function(off(x), *others), *inputs)
+    assert wrong.verdict is Verdict.FAIL
+    assert wrong_places(wrong) == {("x", index_of(7, inputs[0]))}
+
+
+ONE_BY_ONE: dict[str, tuple[Callable[..., Any], Tensor]] = {
+    "depends on the place in the batch": (mixing_at_seven, torch.zeros(9, 3, dtype=torch.float64).requires_grad_()),
+    "normalised over the batch": (lambda x: Rows.apply(x.mT).mT, normal(8, 4)),
+}
 
 
 @pytest.mark.parametrize("name", ONE_BY_ONE)
 def test_functions_that_mix_the_batch_are_evaluated_one_by_one(name: str) -> None:
-    function, inputs = ONE_BY_ONE[name]
-    sampled = sampled_of(function, *inputs)
-    points = points_of(sampled)
-    evaluate(sampled, points, torch.empty(COUNT, len(sampled.value), dtype=torch.float64))
-    assert sampled.vectorisation.ways == []
-    assert gradcheck(function, *inputs).verdict is Verdict.PASS
+    function, x = ONE_BY_ONE[name]
+    mixing = one_by_one(function)
+    assert gradcheck(mixing, x).verdict is Verdict.PASS
+    wrong = with_backward(torch.clone, lambda grad, _: 1.001 * grad)
+    assert gradcheck(lambda x: mixing(wrong(x)), x).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("count", range(4, 12))
-def test_a_function_that_reverses_the_batch_is_not_stacked(count: int) -> None:
-    reverse = with_backward(lambda x: x.flip(0), lambda grad, x: grad.flip(0))
-    sampled = sampled_of(reverse, drawn(5))
-    points = points_of(sampled)[:count]
-    into = torch.empty(count, 5, dtype=torch.float64)
-    evaluate(sampled, points.clone(), into)
-    assert torch.equal(into, points.flip(1))
+def test_a_function_that_reverses_the_batch_is_judged_right(count: int) -> None:
+    """The reverse of stacked points is the stack of the reversed points in reverse order."""
+    right = with_backward(lambda x: x.flip(0), lambda grad, x: grad.flip(0))
+    wrong = with_backward(lambda x: x.flip(0), lambda grad, x: grad)
+    assert gradcheck(right, normal(count)).verdict is Verdict.PASS
+    assert gradcheck(wrong, normal(count)).verdict is Verdict.FAIL
 
 
 def test_a_vectorised_backward_is_compared_with_single_vjps() -> None:
@@ -151,11 +136,11 @@ def test_a_vectorised_backward_is_compared_with_single_vjps() -> None:
                 return torch.zeros_like(x), torch.zeros_like(w)
             return grad @ w, grad.mT @ x
 
-    assert gradcheck(Hasty.apply, drawn(5, 4), drawn(6, 4, seed=1)).verdict is Verdict.PASS
+    assert gradcheck(Hasty.apply, normal(5, 4), normal(6, 4, seed=1)).verdict is Verdict.PASS
 
 
 def test_the_first_vjp_checks_the_vectorised_backward() -> None:
-    result = gradcheck(torch.matmul, drawn(8, 6), drawn(6, 7, seed=1))
+    result = gradcheck(torch.matmul, normal(8, 6), normal(6, 7, seed=1))
     assert result.verdict is Verdict.PASS
     assert result.evaluations.backward == 3  # the first vjp, all rows in one call, and one single vjp for comparison
 
@@ -179,7 +164,7 @@ def test_a_backward_that_overwrites_its_saved_tensors_gets_a_new_graph_for_each_
             x.mul_(2)
             return found
 
-    assert gradcheck(Once.apply, drawn(5, 8), drawn(6, 8, seed=1)).verdict is Verdict.PASS
+    assert gradcheck(Once.apply, normal(5, 8), normal(6, 8, seed=1)).verdict is Verdict.PASS
 
 
 def test_rows_that_interact_are_stacked_only_for_one_test_of_two_copies() -> None:
@@ -198,7 +183,7 @@ def test_rows_that_interact_are_stacked_only_for_one_test_of_two_copies() -> Non
             inner = 2 * (grad @ x.mT) * (x @ x.mT)
             return (x @ x.mT).square() @ grad + (inner + inner.mT) @ x
 
-    assert gradcheck(Attention.apply, drawn(12, 3)).verdict is Verdict.PASS
+    assert gradcheck(Attention.apply, normal(12, 3)).verdict is Verdict.PASS
     assert max(batch_sizes) == 24
 
 
@@ -207,12 +192,11 @@ def test_slow_functions_are_evaluated_one_by_one() -> None:
         end = time.thread_time() + 3e-3
         while time.thread_time() < end:
             pass
-        return x.square()
+        return x.square().cumsum(0)
 
-    sampled = sampled_of(busy, drawn(4, 3))
-    before = sampled.problem.meter.forward
-    evaluate(sampled, points_of(sampled), torch.empty(COUNT, 12, dtype=torch.float64))
-    assert sampled.problem.meter.forward - before == COUNT
+    slow, quick = (gradcheck(function, normal(20)) for function in (busy, lambda x: x.square().cumsum(0)))
+    assert slow.verdict is quick.verdict is Verdict.PASS
+    assert slow.evaluations.forward > 2 * quick.evaluations.forward
 
 
 def test_a_function_with_a_lengths_tensor_is_called_with_no_other_batch_size() -> None:
@@ -229,7 +213,7 @@ def test_a_function_with_a_lengths_tensor_is_called_with_no_other_batch_size() -
             parts = grad.split([3, 5])
             return torch.cat([part.flip(0).cumsum(0).flip(0) for part in parts]), None
 
-    assert gradcheck(Segments.apply, drawn(8), torch.tensor([3, 5])).verdict is Verdict.PASS
+    assert gradcheck(Segments.apply, normal(8), torch.tensor([3, 5])).verdict is Verdict.PASS
     assert set(batch_sizes) == {8}
 
 
@@ -237,7 +221,7 @@ def test_a_function_with_a_lengths_tensor_is_called_with_no_other_batch_size() -
 def test_a_maximum_over_the_batch_is_not_stacked(shape: tuple[int, ...]) -> None:
     scaled = with_backward(lambda x: x / x.abs().max(), lambda grad, x: grad / x.abs().max())
     for seed in range(12):
-        assert gradcheck(scaled, drawn(*shape, seed=seed)).verdict == "fail"
+        assert gradcheck(scaled, normal(*shape, seed=seed)).verdict == "fail"
 
 
 def square_rounded_by_length(x: Tensor, by: float = 2.0**-52) -> Tensor:
@@ -246,43 +230,19 @@ def square_rounded_by_length(x: Tensor, by: float = 2.0**-52) -> Tensor:
     return y * (1.0 + by) if len(y) > 3 else y
 
 
-def test_outputs_that_differ_by_rounding_are_stacked_only_with_roughly() -> None:
-    sampled = sampled_of(square_rounded_by_length, drawn(3))
-    points = points_of(sampled)
-    alone = torch.stack([outputs_at(sampled, point.clone()) for point in points])
-    before = sampled.problem.meter.forward
-    found = torch.empty_like(alone)
-    evaluate(sampled, points.clone(), found, roughly=True)
-    assert (
-        sampled.problem.meter.forward - before == 5
-    )  # two single test points, both stacked, many stacked, and the points
-    assert not torch.equal(found, alone)
-    assert torch.allclose(found, alone, rtol=1e-15)
-    assert 1.0 < sampled.vectorisation.largest_difference <= 4.0
-    evaluate(sampled, points.clone(), found)
-    assert torch.equal(found, alone)
-
-
-def test_the_difference_of_stacked_outputs_counts_as_noise() -> None:
-    smooth, rough = sampled_of(lambda x: x * x, drawn(3)), sampled_of(square_rounded_by_length, drawn(3))
-    levels = [initial_samples(sampled, scales(sampled), 0).noise.level for sampled in (smooth, rough)]
-    assert bool((levels[1] >= rough.vectorisation.largest_difference / 2**53 * rough.value).all())
-    assert bool((levels[1] < 100 * levels[0]).all())
-
-
-@pytest.mark.parametrize("by", [1e-14, 1e-9])
-def test_outputs_that_differ_by_more_than_rounding_are_not_stacked(by: float) -> None:
-    sampled = sampled_of(lambda x: square_rounded_by_length(x, by), drawn(3))
-    points = points_of(sampled)
-    alone = torch.stack([outputs_at(sampled, point.clone()) for point in points])
-    found = torch.empty_like(alone)
-    evaluate(sampled, points.clone(), found, roughly=True)
-    assert torch.equal(found, alone)
-    assert sampled.vectorisation.largest_difference == 0.0
+def test_outputs_that_differ_by_rounding_are_stacked_and_others_are_not() -> None:
+    """How exactly the outputs of stacked points are known is part of the error bars."""
+    equal, rounded, different = (
+        gradcheck(lambda x, by=by: square_rounded_by_length(x, by), normal(3)) for by in (0.0, 2.0**-52, 1e-9)
+    )
+    assert equal.verdict is rounded.verdict is different.verdict is Verdict.PASS
+    assert equal.evaluations.forward == rounded.evaluations.forward < different.evaluations.forward
+    assert equal.detection_limit is not None and rounded.detection_limit is not None
+    assert equal.detection_limit < rounded.detection_limit < 1e-6
 
 
 def test_a_small_sigmoid_takes_at_most_five_forwards_and_its_error_is_found() -> None:
-    x = drawn(2, 3)
+    x = normal(2, 3)
     right = gradcheck(with_backward(torch.sigmoid, lambda grad, x: grad * x.sigmoid() * (1 - x.sigmoid())), x)
     assert right.verdict is Verdict.PASS
     assert right.evaluations.forward <= 5
