@@ -11,7 +11,7 @@ from gradverify.core.decide.tolerance import EntryTolerance, threshold_of
 from gradverify.core.decide.verdict import Code, Judged, Reason, all_match, decide
 from gradverify.core.estimate.nonsmooth import LadderResult
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
-from gradverify.core.model.magnitudes import all_set, any_set
+from gradverify.core.model.magnitudes import any_set
 
 UNDERFLOW = 1e-290  # error bars up to this only account for denormal numbers
 _LOW_PRECISION = 1e-6  # a relative tolerance above this is that of low precision
@@ -20,7 +20,6 @@ DOUBT = 7.5e-7  # of the entry: ten error bars above this, added to the toleranc
 _WIDE, _NEGLIGIBLE = 1e-3, 1e-8  # as DOUBT, of insignificant entries; size beside the row and column
 _SIGNIFICANT = 1e-4  # of the largest in its row or column: larger entries are significant
 _HIDDEN = 1e-2  # of the largest in its row or column: what the error bar of a negligible entry may hide
-_FEW = 1 / 8  # of the entries: fewer are gathered and tested apart
 
 
 def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: EntryTolerance, zero: Tensor) -> Judged:
@@ -121,20 +120,6 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: EntryTo
     return doubt.logical_or_(unsure).logical_or_(wide).logical_or_(hiding)
 
 
-def is_resolved_beside(bar: Tensor, own: Tensor, allowance: EntryTolerance) -> Tensor:
-    """Mask of error bars narrow enough to settle a matching entry (see `in_doubt`); (C, m)."""
-    resolved = bar <= own * (DOUBT / BAR_FACTOR)  # sufficient for most entries, whatever their rows and columns
-    if all_set(resolved):
-        return resolved
-    remaining = resolved.logical_not().nonzero(as_tuple=True)
-    if len(remaining[0]) > _FEW * resolved.numel():
-        return _is_narrow(bar, own, allowance.row_column_size, allowance.scale, threshold_of(allowance))
-    if len(remaining[0]):
-        beside, scale = allowance.row_column_size[remaining], allowance.scale[remaining]
-        resolved[remaining] = _is_narrow(bar[remaining], own[remaining], beside, scale, threshold_of(allowance))
-    return resolved
-
-
 def is_noise_limited(noise: Tensor, own: Tensor) -> Tensor:
     """Mask of entries that the noise of their differences alone keeps in doubt; all (C, m)."""
     return BAR_FACTOR * noise > DOUBT * own
@@ -168,10 +153,3 @@ def _distance(claimed: Tensor, numeric: Tensor) -> Tensor:
     apart = torch.where(claimed == numeric, 0.0, apart)
     only_one = torch.isnan(claimed) & torch.isfinite(numeric)
     return torch.where(only_one, torch.inf, apart)
-
-
-def _is_narrow(bar: Tensor, own: Tensor, beside: Tensor, scale: Tensor, threshold: float) -> Tensor:
-    """Mask of error bars that are narrow beside the entry, its row and column, and its scale."""
-    share = torch.where(is_significant(own, beside), DOUBT, _WIDE)
-    least = torch.maximum(own, _NEGLIGIBLE * beside).mul_(share)
-    return BAR_FACTOR * bar <= torch.minimum(least, torch.maximum(own, scale).mul_(threshold))

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.columns import KnownVerdicts
-from gradverify.core.decide.compare import all_matching, in_doubt, is_resolved_beside, judge_smooth
 from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
-from gradverify.core.decide.tolerance import ROUNDING, EntryTolerance
+from gradverify.core.decide.screen import screened
+from gradverify.core.decide.tolerance import EntryTolerance
 from gradverify.core.decide.verdict import Judged, of_rows, stacked
 from gradverify.core.estimate.column_groups import spread_to_entries
 from gradverify.core.estimate.directional import affine_sum_differs
@@ -126,14 +126,10 @@ def _judge_differences(
 ) -> tuple[Judged, Tensor]:
     """Judge the claims by the differences `rise`, f(x + h) - f(x) with h = `distance`, (C, m); see `judge_affine`."""
     bar = _noise_of_samples(noise, rise, _NOISE).div_(distance)
-    estimate, size = Estimate(value=rise.div_(distance), bar=bar), claimed.abs()
-    error = (claimed - estimate.value).abs_()
-    close = error <= torch.add(bar, size, alpha=ROUNDING)
-    if all_set(is_resolved_beside(bar, size, allowance).logical_and_(close)):  # the usual case, and cheap
-        return all_matching(estimate, error, size.mul_(allowance.rtol)), close
-    judged = judge_smooth(claimed, estimate, allowance, allowance.zero)
-    close.logical_or_(error <= allowance.atol.add_(bar))
-    return judged, in_doubt(judged, close.logical_not(), size, allowance).logical_not_()
+    estimate = Estimate(value=rise.div_(distance), bar=bar)
+    off = (claimed - estimate.value).abs_() > allowance.atol.add_(bar)
+    found = screened(claimed, allowance, estimate, off)
+    return found.judged, found.doubt.logical_not_()
 
 
 def _noise_of_samples(noise: Noise, rise: Tensor, times: float) -> Tensor:
