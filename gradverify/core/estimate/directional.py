@@ -34,9 +34,8 @@ def directional_derivative(sampled: Sampler, noise: Noise, direction: Tensor, fi
     with estimates that may come from batched calls.
     """
     steps = [first * 0.5**k for k in range(DEPTH)]
-    outputs = torch.stack(
-        [outputs_near(sampled, distance * direction) for distance in (*steps, *(-step for step in steps))]
-    )
+    distances = (*steps, *(-step for step in steps))
+    outputs = torch.stack([outputs_near(sampled, distance * direction) for distance in distances])
     widths = 2 * torch.tensor(steps, dtype=outputs.dtype, device=outputs.device).unsqueeze(1)
     value, bar = torch.empty_like(outputs[0]), torch.empty_like(outputs[0])
     for part in portions(value):
@@ -78,10 +77,7 @@ def sum_differs_near_point(
         if first < _STAIR:
             noise = replace(noise, level=noise.upper_level)
         closer.append(directional_derivative(sampled, noise, direction, first))
-    values, bars = (
-        torch.stack([estimate.value for estimate in closer]),
-        torch.stack([estimate.bar for estimate in closer]),
-    )
+    values, bars = (torch.stack(each) for each in zip(*((found.value, found.bar) for found in closer), strict=True))
     best = bars.argmin(dim=0, keepdim=True)
     nearest = Estimate(value=values.gather(0, best).squeeze(0), bar=bars.gather(0, best).squeeze(0))
     resolved = BAR_FACTOR * (nearest.bar + total.bar) < (at_first.value - total.value).abs()

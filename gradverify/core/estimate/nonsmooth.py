@@ -50,6 +50,7 @@ from gradverify.core.estimate.tableau import (
 from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import Noise, measure
 from gradverify.core.forward.sampler import Sampler
+from gradverify.core.forward.step_noise import MAX_HEIGHT
 from gradverify.core.model.magnitudes import TINY, suffix_maximum
 
 _ENOUGH_CALM = 2  # steps with a smooth bend, from which on the point is smooth
@@ -57,9 +58,8 @@ _RESOLVED = 1e-5  # relative to the bend: with a smaller bar, the derivative sho
 _CANCELLED = 4.0  # units of rounding, relative to the steepest slope nearby, that cancellation may hide
 _MOST = 2.0**-10  # relative to the inputs: largest unit of rounding times growth, in any precision
 _GROWN = 2.0**7  # largest growth of the inputs inside an output that is a difference of equal numbers
-_FAR = slice(5, 12)  # rungs neither as long as the input's scale nor so short that they lie within one stair
-_FLIGHT = 2.0**-20  # relative to the output: higher stairs are not those of float32
-_AMPLIFIED = 2.0**6  # times the rounding of intermediate numbers to a lower precision: largest height of stairs
+_MIDDLE_RUNGS = slice(5, 12)  # rungs neither as long as the input's scale nor so short that they lie within one stair
+_FLOAT32_STAIR = 2.0**-20  # relative to the output: higher stairs are not those of float32
 _CLOSE = 2.0**-20  # relative to the largest step: a kink nearer than this counts as close
 _SETTLED = 0.05  # relative to the bend: with smaller bars, two one-sided derivatives make a kink
 
@@ -167,7 +167,7 @@ def kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
 
 def _highest(sampled: Sampler) -> Tensor:
     """Return the largest height of stairs from computing the forward, or parts of it, in a lower precision; (m,)."""
-    return (_FLIGHT * sampled.value.abs()).clamp(min=_AMPLIFIED * sampled.rounding_size())
+    return (_FLOAT32_STAIR * sampled.value.abs()).clamp(min=MAX_HEIGHT * sampled.rounding_size())
 
 
 def _raised(samples: Samples, unsteady: Tensor, level: Tensor) -> Tensor:
@@ -209,11 +209,9 @@ def _cancelled(sampled: Sampler, samples: Samples, steepest: Tensor) -> Tensor:
 
 def _range_of_larger_steps(difference: Tensor) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest difference at steps well above the finest; both (C, m)."""
-    larger_steps = difference[:, _FAR]
-    low, high = (
-        larger_steps.nan_to_num(torch.inf).amin(dim=1),
-        larger_steps.nan_to_num(-torch.inf, -torch.inf, -torch.inf).amax(dim=1),
-    )
+    larger_steps = difference[:, _MIDDLE_RUNGS]
+    low = larger_steps.nan_to_num(torch.inf).amin(dim=1)
+    high = larger_steps.nan_to_num(-torch.inf, -torch.inf, -torch.inf).amax(dim=1)
     return torch.where(torch.isfinite(low), low, torch.nan), torch.where(torch.isfinite(high), high, torch.nan)
 
 

@@ -30,7 +30,6 @@ from gradverify.core.model.magnitudes import TINY, last_set, suffix_maximum
 _BENT = 0.25  # power of h: if S falls more slowly, the function is not smooth
 _TORN = -0.5  # power of h: if S or a one-sided quotient grows faster, the function is not continuous
 _CALM = 0.7  # power of h: if S falls at least as fast, the function is smooth
-_LASTING = 4  # ladders with fewer rungs keep isolated flags
 BEND_ROUNDING = 64.0  # units of rounding of the largest output: smaller bends may be rounding
 _LARGER = 2.0**14  # times the input's contribution: how large an intermediate number may be
 _STEADY = 5  # rungs over which the bend of a kink or the height of a jump is constant
@@ -43,7 +42,6 @@ _LAST = 2.0**-4  # largest width, relative to the largest step, of the last stai
 _LOW = 2.0**-7  # largest height of a stair, relative to the output, if both sides change at far rungs only (bfloat16)
 _FLIGHT = 20.0  # length of staircase examined, in units of the smallest step that changes the output on both sides
 _OFF = 1.5  # times the smallest change: largest deviation of a staircase from its slope
-_DEVIATES = 5.0  # times its noise: a difference further from the slope deviates from it
 _SMOOTHLY = 64.0  # largest growth of a smooth deviation from one step to the next: h² gives 16
 _ONWARDS = 16.0  # largest growth at the step after a jump; an exponential grows by more
 _UNITS = 8.0  # units of rounding: largest height of such a jump
@@ -173,8 +171,8 @@ def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Esti
     `level` (C, K, m) bounds the noise of each difference.
     """
     deviation = (central_differences(samples) - slope.value.unsqueeze(1)).abs()
-    deviates = deviation > _DEVIATES * (level + slope.bar.unsqueeze(1))
-    known = torch.maximum(deviation, _DEVIATES * level)
+    deviates = deviation > MEASURABLE * (level + slope.bar.unsqueeze(1))
+    known = torch.maximum(deviation, MEASURABLE * level)
     before = torch.cat([known[:, 1:], known[:, -1:]], dim=1)  # at the next finer step
     # Beyond the longest step nothing is known: a deviation that began before it may grow without limit.
     beyond = torch.where(deviates[:, 1:].any(dim=1, keepdim=True), torch.inf, deviation[:, :1])
@@ -204,8 +202,6 @@ def _inside(sampled: Sampler, samples: Samples, own: Tensor) -> Tensor:
 
 def _lasting(flags: Tensor) -> Tensor:
     """Drop isolated flags: a flag at a single rung is an accident of the noise."""
-    if flags.shape[1] < _LASTING:
-        return flags
     none = torch.zeros_like(flags[:, :1])
     return flags & (torch.cat([none, flags[:, :-1]], dim=1) | torch.cat([flags[:, 1:], none], dim=1))
 

@@ -23,12 +23,8 @@ from gradverify.errors import EvaluationError
 
 MIN_STACKED = 6  # points: fewer are evaluated one by one
 MAX_ROUNDING = 8.0  # unit roundoffs by which vectorised and scalar kernels may differ
-SHAPE_ERRORS = (
-    RuntimeError,
-    ValueError,
-    TypeError,
-    IndexError,
-)  # raised by functions that refuse inputs of another shape
+# Raised by functions that refuse inputs of another shape.
+SHAPE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError)
 _BESIDE = "beside the point"
 _FACTORS = (1.0, 2.0)  # of the two test points
 

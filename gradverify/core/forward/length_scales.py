@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from gradverify.core.forward.sampler import Sampler
+from gradverify.core.model.magnitudes import TINY
 
 _FLOOR = 2.0**-2  # times the tensor's shared length: smallest length for the cheap steps
 _MANY = 1 << 14  # sizes: of more, the median of a random subset is taken
-_NEGLIGIBLE = (
-    torch.finfo(torch.float64).tiny * 2.0**60
-)  # smaller sizes count as zero: a small fraction of them underflows
+_NEGLIGIBLE = TINY * 2.0**60  # smaller sizes count as zero: a small fraction of them underflows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ _RUN = 3  # finer spacings, at most of which a stair must show too
 _SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
 _FINE_CHANGE = 0.25  # times the unit roundoff: an output that changes by less was not rounded as part of 1 + …
 _MAX_FALL = 4.0  # noise falls by less from one spacing to the next
-_MAX_HEIGHT = 2.0**6  # times the rounding of the largest low-precision number: larger noise may be the function itself
+MAX_HEIGHT = 2.0**6  # times the rounding of the largest low-precision number: higher stairs may be the function itself
 _SUDDEN_FALL = 1024.0  # noise falls by more once all samples lie on one stair; smooth variation seldom does
 
 
@@ -34,7 +34,7 @@ def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
     values may also be a function that varies quickly, so it is not counted as `rounding`.
     """
     sides = [_noise_at_spacings(sampled, side * direction_of(lengths, 0)) for side in (1.0, -1.0)]
-    height, low = (_height(sampled, sides, most) for most in (torch.inf, _MAX_HEIGHT * sampled.rounding_size()))
+    height, low = (_height(sampled, sides, most) for most in (torch.inf, MAX_HEIGHT * sampled.rounding_size()))
     level = torch.maximum(noise.level, height)
     return Noise(
         level=level,

@@ -15,10 +15,8 @@ from gradverify.core.model.problem import Named, Problem, call, fresh, metered
 from gradverify.core.model.tensor_kinds import as_plain, is_freed
 from gradverify.errors import EvaluationError
 
-_LEAF, _IN_PLACE = (
-    "leaf Variable that requires grad",
-    "in-place operation",
-)  # parts of torch's error for an overwritten leaf
+# Parts of torch's error for an overwritten leaf.
+_LEAF, _IN_PLACE = "leaf Variable that requires grad", "in-place operation"
 _REFUSALS = (  # parts of torch's errors for a gradient that it rejects
     "returned an invalid gradient",
     "returned an incorrect number of gradients",
