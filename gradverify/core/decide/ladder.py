@@ -90,7 +90,8 @@ def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor
     if any_set(unclear):
         upper = replace(context.noise, level=context.noise.upper_level)
         other = _verdicts_by(context, samples, _classified(context, upper, samples, height))
-        judged = replaced(judged, unclear, decide(other, [(other.code == Code.MATCH, Reason.NOISE_OR_KINK)]))
+        unsure = (other.code == Code.MATCH) & ~context.noise.persistent
+        judged = replaced(judged, unclear, decide(other, [(unsure, Reason.NOISE_OR_KINK)]))
     return _on_level_ground(context, samples, local, _by_finer_steps(context, samples, height, judged)), local
 
 

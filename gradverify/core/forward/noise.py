@@ -50,10 +50,11 @@ _SIDES_RATIO = 1e3  # a side with this many times the noise of the other contain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """Noise of each output, in the output's units; fields (m,)."""
+    """Noise of each output, in the output's units; fields (m,), float64 unless noted."""
 
     level: Tensor  # bound on the error of the output
     upper_level: Tensor  # upper bound: above `level` where noise and a kink cannot be distinguished
+    persistent: Tensor  # bool: True where `upper_level` was measured at several spacings, as noise would be
     rounding: Tensor  # the part explained by rounding the output to its own dtype
     relative_level: Tensor  # noise per unit of the output's size: samples that are larger have more noise
 
@@ -86,12 +87,13 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> 
     del samples  # frees the largest tensor held here
     if _is_clean(noise_of_side, threshold):
         level = pooled(sampled, torch.fmax(noise_of_side.mul_(SAFETY), rounding))
-        return Noise(level=level, upper_level=level, rounding=rounding, relative_level=sampled.unit)
+        none = torch.zeros_like(level, dtype=torch.bool)
+        return Noise(level=level, upper_level=level, persistent=none, rounding=rounding, relative_level=sampled.unit)
     finite = torch.isfinite(sampled.value)
     level = previous = before_previous = _estimate(sampled, direction, noise_of_side, rounding, threshold, finite)
     is_open = level > threshold
     fall_score = torch.zeros_like(level)  # score of consecutive falls
-    after_drop = torch.full_like(level, torch.inf)
+    after_drop, persistent = torch.full_like(level, torch.inf), torch.zeros_like(is_open)
     for reduction in range(_MAX_REDUCTIONS):
         if not any_set(is_open):
             break
@@ -99,7 +101,7 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> 
         estimate = _estimate(sampled, direction, noise_along(sampled, direction), rounding, threshold, finite)
         unknown = previous == torch.inf
         level, previous = torch.where(unknown, estimate, level), torch.where(unknown, estimate, previous)
-        on_stair = previous > estimate * _FALL_TO_STAIR
+        on_stair, fell_before = previous > estimate * _FALL_TO_STAIR, fall_score > 0
         fall_score = torch.where(estimate * _SMALL_FALL < previous, fall_score + 1.0, 0.0)
         fall_score += 0.5 * (estimate * _LARGE_FALL < previous)
         follows = ~on_stair & (fall_score >= _CLEAR_SCORE)
@@ -107,6 +109,7 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> 
         # Samples on one stair of rounding noise, or all before the first kink.
         dropped = is_open & (on_stair | ((estimate <= threshold) & (estimate * _LARGE_FALL < previous) & ~follows))
         after_drop = torch.where(dropped, estimate, after_drop)
+        persistent |= dropped & ~fell_before & (reduction > 0)
         falling = estimate * _FALL_OVER_TWO < torch.fmax(previous, before_previous)
         uncertain = falling | (estimate > _RELIABLE * size) | (reduction < _MIN_SPACINGS)
         is_open &= uncertain & (estimate > threshold) & ~on_stair
@@ -114,7 +117,7 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> 
     upper = level = pooled(sampled, torch.where(level < torch.inf, level, rounding))
     if any_set(after_drop < torch.inf):
         level = torch.fmin(upper, pooled(sampled, after_drop))
-    return Noise(level=level, upper_level=upper, rounding=rounding, relative_level=sampled.unit)
+    return Noise(level=level, upper_level=upper, persistent=persistent, rounding=rounding, relative_level=sampled.unit)
 
 
 def at_least(noise: Noise, size: Tensor) -> Noise:

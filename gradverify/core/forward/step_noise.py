@@ -8,6 +8,7 @@ one spacing to the next.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -36,7 +37,8 @@ def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
     sides = [_noise_at_spacings(sampled, side * direction_of(lengths, 0)) for side in (1.0, -1.0)]
     height, low = (_height(sampled, sides, most) for most in (torch.inf, MAX_HEIGHT * sampled.rounding_size()))
     level = torch.maximum(noise.level, height)
-    return Noise(
+    return replace(
+        noise,
         level=level,
         upper_level=torch.maximum(noise.upper_level, height),
         rounding=torch.maximum(noise.rounding, low),
