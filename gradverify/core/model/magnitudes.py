@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -73,19 +72,13 @@ def suffix_maximum(values: Tensor) -> Tensor:
     """Return the maximum over each rung and all later ones; values (C, K, m) without NaN, rungs along dimension 1."""
     if values.numel() < _MANY:
         return values.flip(1).cummax(dim=1).values.flip(1)
-    return _suffix_scan(values, torch.maximum)
+    result = values.clone()
+    rungs = result.unbind(dim=1)
+    for k in reversed(range(len(rungs) - 1)):
+        torch.maximum(rungs[k], rungs[k + 1], out=rungs[k])
+    return result
 
 
 def suffix_minimum(values: Tensor) -> Tensor:
     """Return the minimum over each rung and all later ones; values (C, K, m) without NaN, rungs along dimension 1."""
-    if values.numel() < _MANY:
-        return values.flip(1).cummin(dim=1).values.flip(1)
-    return _suffix_scan(values, torch.minimum)
-
-
-def _suffix_scan(values: Tensor, extremum: Callable[..., Any]) -> Tensor:
-    result = values.clone()
-    rungs = result.unbind(dim=1)
-    for k in reversed(range(len(rungs) - 1)):
-        extremum(rungs[k], rungs[k + 1], out=rungs[k])
-    return result
+    return suffix_maximum(values.neg()).neg_()

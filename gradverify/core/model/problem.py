@@ -142,9 +142,7 @@ def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
             for primal, tensor in zip(problem.primals, projected, strict=True)
         ]
         raw = problem.function(*given)
-    except KeyboardInterrupt:
-        raise
-    except EvaluationError:
+    except (KeyboardInterrupt, EvaluationError):
         raise
     except BaseException as error:
         raise EvaluationError("forward", error) from error

@@ -119,9 +119,7 @@ def vjp_of(
             roots, leaves, grad_outputs=weights, retain_graph=True, create_graph=differentiable, allow_unused=True
         )
         return tuple([None if grad is None else as_plain(grad) for grad in grads])
-    except KeyboardInterrupt:
-        raise
-    except EvaluationError:
+    except (KeyboardInterrupt, EvaluationError):
         raise
     except BaseException as error:
         raise _classified(error) from error
