@@ -58,9 +58,9 @@ class Smoothness:
 
 
 def bends_in_first_look(sampled: Sampler, samples: Samples, noise: Tensor) -> Tensor:
-    """Mask of entries of the cheap pass where the function bends as no smooth function does; (C, m).
+    """Mask of entries of the first look where the function bends as no smooth function does; (C, m).
 
-    This applies the criteria of `shape_of` to the last two steps, which differ by a factor of two. `noise` (C, m)
+    This applies the criteria of `classify_steps` to the last two steps, which differ by a factor of two. `noise` (C, m)
     bounds the noise of the finest difference. The result is arbitrary where a difference is not finite.
     """
     rounding = (BEND_ROUNDING / MEASURABLE * sampled.unit * sampled.size) / samples.forth[:, -1]

@@ -132,7 +132,7 @@ def _varying_size(sampled: Sampler) -> Tensor:
 
 
 def _low_precision(sampled: Sampler, own: Collection[torch.dtype]) -> tuple[float, float]:
-    """Return the result of `coarsest` for the forward near the point; the point itself may need few digits only."""
+    """Return the `rounding_of_casts` of the forward near the point; the point itself may need few digits only."""
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
     copies = _at_point(sampled, sampled.point + random_magnitudes_from(size * _NEARBY, 0))
     return rounding_of_casts(lambda: _run(sampled, copies), own)
