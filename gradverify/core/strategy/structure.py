@@ -18,8 +18,7 @@ from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import all_set
 from gradverify.core.model.memory import FEW_INPUTS
-from gradverify.core.strategy.perturbation import TensorPart, parts
-from gradverify.core.strategy.sparsity import Influence, Window, influences
+from gradverify.core.strategy.sparsity import Influence, TensorPart, Window, influences, parts
 
 _WORTH = 0.7  # colours per column up to which colouring is worth it
 _LONGEST = 64  # periods tried

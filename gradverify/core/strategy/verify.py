@@ -21,12 +21,12 @@ from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.model.memory import portion, portions
+from gradverify.core.strategy.sparsity import NUDGE
 from gradverify.core.strategy.structure import Structure, confined_dimensions
 
 _LAST_DIGITS = 2.0**-46  # of a product: rounding allowed in it
 _ULPS = 64.0  # eps of the inputs' dtype: rounding allowed in a sum, if larger than `ROUNDING`
 _BESIDE_LARGEST = 1e-4  # of the largest sum: added to the size of every sum, for rounding in sums of zeros
-_NUDGE = 2.0**-8  # of the length scale: size of the displacements
 _CONFIRMED = 6  # columns with mismatches that are measured again, one at a time
 
 
@@ -219,7 +219,7 @@ def _halves(context: JudgingContext, structure: Structure) -> Iterator[Tensor]:
 
 def _others_unchanged(context: JudgingContext, moving: Tensor, generator: torch.Generator) -> bool:
     """True if perturbing the coordinates `moving` (n,) changes no finite output that has no column among them."""
-    displacement = random_magnitudes(context.lengths.step * _NUDGE, generator)
+    displacement = random_magnitudes(context.lengths.step * NUDGE, generator)
     values = outputs_near(context.sampled, torch.where(moving, displacement, 0.0))
     reached = (moving[context.column_groups.column_of.clamp(min=0)] & (context.column_groups.column_of >= 0)).any(dim=0)
     return all_set(reached | (values == context.sampled.value) | ~torch.isfinite(context.sampled.value))
