@@ -78,10 +78,9 @@ class Reason(IntEnum):
     NOT_EXAMINED = 30
     BACKWARD_NOISE = 31
     POSSIBLE_OBLIQUE_KINK = 32
-    NOISE_HIDES_KINK = 33
-    LARGER_STEPS_AGREE = 34
-    STAIRS_INSIDE = 35
-    BACKWARD_UNRESOLVED = 36
+    LARGER_STEPS_AGREE = 33
+    STAIRS_INSIDE = 34
+    BACKWARD_UNRESOLVED = 35
 
 
 # The verdict that goes with each reason, and the sentence of the report.
@@ -119,7 +118,6 @@ REASONS: dict[Reason, tuple[Code, str]] = {
     Reason.NOT_EXAMINED: (Code.UNDETERMINED, "not examined: other errors of this kind turned out to be rounding"),
     Reason.BACKWARD_NOISE: (Code.UNDETERMINED, "backward in low precision scatters by as much as the error"),
     Reason.POSSIBLE_OBLIQUE_KINK: (Code.UNDETERMINED, "a kink that no single input shows may explain the error"),
-    Reason.NOISE_HIDES_KINK: (Code.UNDETERMINED, "noise hides whether there is a kink that no single input shows"),
     Reason.LARGER_STEPS_AGREE: (Code.UNDETERMINED, "larger steps agree; the finest may lie on one stair of rounding"),
     Reason.STAIRS_INSIDE: (Code.UNDETERMINED, "the output lies on a stair, and larger steps agree"),
     Reason.BACKWARD_UNRESOLVED: (Code.UNDETERMINED, "what backward returns close by is too coarse to judge it"),

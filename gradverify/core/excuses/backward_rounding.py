@@ -12,7 +12,14 @@ from gradverify.core.decide.compare import is_resolved
 from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.excuses.context import ExcuseContext, RowGroups, entries_from_vjps, group_rows, vjps_of_groups
+from gradverify.core.excuses.context import (
+    ROW_GROUPS,
+    ExcuseContext,
+    RowGroups,
+    entries_from_vjps,
+    group_rows,
+    vjps_of_groups,
+)
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.noise import SAFETY, SAMPLE_DISTANCES, noise_in
 from gradverify.core.forward.step_noise import SPACINGS, persistent_part
@@ -28,9 +35,7 @@ _SMALL_ERROR = 2.0**-10  # upper bound of a small error, if one unit of rounding
 _GRAIN_ENTRIES = 1_000_000  # entries of vjps held at a time
 _GRAIN_GROUPS = 16  # row groups, each one vjp per point
 _MARGINAL = 1e-2  # of the row's largest claim: a larger error is not put down to rounding in backward
-_SPREAD_ENTRIES = 4_000_000  # entries of vjps held at a time
 _UNDETERMINED_SPREAD = 1e-6  # relative spread of the vjps above which an entry is undetermined
-_SPREAD_GROUPS = 64  # row groups, each one vjp per point
 _MANY_ROWS, _TRIAL_GROUPS = 1024, 2  # with more mismatching rows, so many row groups are tried first
 _REPETITIONS = 3  # further vjps at the point if the second one differs from the claims
 _ULPS = (2.0, 8.0, 21.0, 64.0)  # sizes of displacements, in ulps of each coordinate, with random signs
@@ -44,9 +49,7 @@ def excuse_grain(trial: ExcuseContext, judged: Judged) -> Judged:
     small = (judged.code == Code.MISMATCH) & (judged.error <= small_error(context))
     if not any_set(small):
         return judged
-    groups = group_rows(
-        context, backward, chosen, small, min(_GRAIN_GROUPS, _GRAIN_ENTRIES // max(1, context.sampled.point.numel()))
-    )
+    groups = group_rows(trial, small, min(_GRAIN_GROUPS, _GRAIN_ENTRIES // max(1, context.sampled.point.numel())))
     noise, magnitude = (
         entries_from_vjps(found, groups, context.column_groups.column_of[chosen])
         for found in _vjp_noise(context, backward, groups)
@@ -82,7 +85,7 @@ def excuse_spread(trial: ExcuseContext, judged: Judged) -> Judged:
         _excused_by_spread(trial, judged, marginal, row_size, _TRIAL_GROUPS)[0]
     ):
         return judged
-    excused, allowed, undetermined = _excused_by_spread(trial, judged, marginal, row_size, _SPREAD_GROUPS)
+    excused, allowed, undetermined = _excused_by_spread(trial, judged, marginal, row_size, ROW_GROUPS)
     rules = [(excused, Reason.BACKWARD_SCATTER), (undetermined, Reason.BACKWARD_UNRESOLVED)]
     return decide(judged, rules, allowed=torch.where(excused, allowed, judged.allowed))
 
@@ -141,17 +144,9 @@ def _excused_by_spread(
     Uses at most `limit` row groups.
     """
     context = trial.context
-    groups = group_rows(
-        context,
-        trial.backward,
-        trial.chosen,
-        marginal,
-        min(limit, _SPREAD_ENTRIES // max(1, len(context.sampled.point))),
-    )
-    repeated, rounded = (
-        _spread_of_repetitions(trial, groups),
-        _spread_of_means(trial, groups, _LARGEST_SPREAD * row_size),
-    )
+    groups = group_rows(trial, marginal, limit)
+    repeated = _spread_of_repetitions(trial, groups)
+    rounded = _spread_of_means(trial, groups, _LARGEST_SPREAD * row_size)
     allowed = judged.allowed + BAR_FACTOR * torch.maximum(repeated, rounded)
     excused = marginal & (judged.error <= allowed)
     size = torch.maximum(context.claimed[trial.chosen].abs(), judged.numeric.abs())

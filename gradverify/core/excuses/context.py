@@ -16,6 +16,10 @@ from gradverify.core.estimate.column_groups import GroupKind
 from gradverify.core.forward.sampler import output_indices as standing
 from gradverify.core.model.magnitudes import any_set
 
+COLUMNS_EXAMINED = 96  # columns, or column groups, that an excuse examines
+SAMPLES_HELD = 40_000_000  # numbers in the samples of all column groups that an excuse examines
+ROW_GROUPS = 64  # row groups that an excuse examines: one vjp each, and per point
+_VJPS_HELD = 4_000_000  # numbers in the vjps of all row groups
 _PAIRED, _FILLED = 4096, 16_000_000  # all pairs of rows are compared up to so many rows, and numbers in them
 _ROUNDS = 8  # of adding rows to a group, each time those that precede all of their neighbours
 
@@ -44,11 +48,12 @@ class RowGroups:
         return self.outputs[self.group_of < 0]
 
 
-def group_rows(context: JudgingContext, backward: Backward, chosen: Tensor, wanted: Tensor, limit: int) -> RowGroups:
-    """Return at most `limit` groups of the rows with entries in the mask `wanted` (C, m).
+def group_rows(trial: ExcuseContext, wanted: Tensor, limit: int = ROW_GROUPS) -> RowGroups:
+    """Return at most `limit` groups of the rows with entries in the mask `wanted` (C, m), fewer if vjps are long.
 
     Without a known sparsity pattern, two rows have a common input if both claim a nonzero entry for it.
     """
+    context, chosen = trial.context, trial.chosen
     outputs = wanted.any(dim=0).nonzero().squeeze(1)
     column_of = context.column_groups.column_of[:, outputs]
     reaches = column_of >= 0
@@ -56,9 +61,10 @@ def group_rows(context: JudgingContext, backward: Backward, chosen: Tensor, want
         reaches = context.claimed[:, outputs] != 0
         reaches[chosen] |= wanted[:, outputs]
     no_input = len(context.column_groups.colour)
-    number = _group_rows(torch.where(reaches, column_of, no_input).T, no_input, max(1, limit))
+    limit = max(1, min(limit, _VJPS_HELD // max(1, no_input)))
+    number = _group_rows(torch.where(reaches, column_of, no_input).T, no_input, limit)
     grouped = number >= 0
-    cotangents = torch.zeros(int(number.max()) + 1, len(backward.known_vjp[0]), dtype=torch.float64)
+    cotangents = torch.zeros(int(number.max()) + 1, len(trial.backward.known_vjp[0]), dtype=torch.float64)
     cotangents[number[grouped].cpu(), standing(context.sampled, outputs[grouped]).cpu()] = 1.0
     return RowGroups(outputs=outputs, group_of=number, cotangents=cotangents)
 

@@ -15,7 +15,13 @@ from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.directional import STEP, directional_derivatives_at
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.excuses.backward_rounding import backward_at, small_error
-from gradverify.core.excuses.context import ExcuseContext, entries_from_vjps, group_rows, vjps_of_groups
+from gradverify.core.excuses.context import (
+    COLUMNS_EXAMINED,
+    ExcuseContext,
+    entries_from_vjps,
+    group_rows,
+    vjps_of_groups,
+)
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import output_indices as standing
 from gradverify.core.model.coordinates import flatten, unflatten
@@ -25,8 +31,6 @@ from gradverify.core.model.tape import record
 from gradverify.errors import EvaluationError
 
 _RIGHT = 1e-5  # of the entry: error of a right formula in double precision
-_GROUPS = 64  # row groups, each one vjp in double precision
-_ENTRIES = 4_000_000  # entries of vjps held at a time
 _BRANCH_UNITS = 1.0  # units of backward's rounding: displacement of every input that may lead to another branch
 _PAIRS = 8  # pairs of opposite points
 _ACCUMULATED_UNITS = 16.0  # units of rounding of the row's largest claim that accumulated rounding may reach
@@ -36,7 +40,7 @@ _SCATTER_UNITS = 2.0  # units of backward's rounding: displacement of every inpu
 _POINTS = 12  # displaced points
 _WITHIN = 2.0  # times the scatter of the vjps: largest error left undetermined
 _BRANCH_STEP = 4.0  # units of rounding of |f|/length: a narrower gap between vjps is no branch
-_ROWS, _COLUMNS = 32, 96  # limits on the rows and columns examined
+_ROWS = 32  # rows examined
 
 
 def excuse_doubled(trial: ExcuseContext, judged: Judged) -> Judged:
@@ -48,9 +52,7 @@ def excuse_doubled(trial: ExcuseContext, judged: Judged) -> Judged:
     small = (judged.code == Code.MISMATCH) & (judged.error <= small_error(context))
     if not context.sampled.backward_eps or not any_set(small):
         return judged
-    groups = group_rows(
-        context, trial.backward, chosen, small, min(_GROUPS, _ENTRIES // max(1, context.sampled.point.numel()))
-    )
+    groups = group_rows(trial, small)
     problem = context.sampled.problem
     try:
         in_double = replace(
@@ -91,7 +93,7 @@ def excuse_coarse(trial: ExcuseContext, judged: Judged) -> Judged:
     accumulated = wrong & (judged.error <= _ACCUMULATED_UNITS * context.sampled.backward_eps * row_size)
     columns = torch.unique(column_of[wrong])
     excused, at_kink = torch.zeros_like(wrong), torch.zeros_like(wrong)
-    for column in columns[:_COLUMNS].tolist():
+    for column in columns[:COLUMNS_EXAMINED].tolist():
         direction = torch.zeros_like(length)
         direction[column] = length[column]
         at_points = directional_derivatives_at(context.sampled, displacements, [direction]).squeeze(1) / length[column]
@@ -110,7 +112,7 @@ def excuse_coarse(trial: ExcuseContext, judged: Judged) -> Judged:
         (at_kink, Reason.KINK_OF_OTHER_BRANCH),
     ]
     if any_set(excused):  # columns beyond the limit may have the same explanation
-        rules.append((wrong & torch.isin(column_of, columns[_COLUMNS:]), Reason.NOT_EXAMINED))
+        rules.append((wrong & torch.isin(column_of, columns[COLUMNS_EXAMINED:]), Reason.NOT_EXAMINED))
     return decide(judged, rules, allowed=allowed)
 
 
@@ -122,7 +124,7 @@ def excuse_unstable(trial: ExcuseContext, judged: Judged) -> Judged:
         return judged
     column_of = context.column_groups.column_of[chosen]
     outputs = wrong.any(dim=0).nonzero().squeeze(1)[:_ROWS]
-    columns = torch.unique(column_of[wrong])[:_COLUMNS]
+    columns = torch.unique(column_of[wrong])[:COLUMNS_EXAMINED]
     points = list(_points_within_rounding(context, backward, trial.seed))
     vjps = _rows_at(context, backward, points, outputs)
     if vjps is None:

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext
-from gradverify.core.decide.tolerance import NEGLIGIBLE
+from gradverify.core.decide.misfit import ABOVE_NOISE
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import GroupKind, sum_by_column, value_of_column
 from gradverify.core.estimate.directional import directional_derivatives_at, spread_evenly
-from gradverify.core.excuses.context import ExcuseContext
+from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.magnitudes import all_set, any_set
@@ -35,10 +35,8 @@ _RANKS = 48  # ranks among the tied inputs that a coordinate is put at, if many 
 _MOST_RANKS = 512  # and if few are
 _DISTANCE = 2.0**-26  # of the nearby points, relative to the length scale
 _STEP = 2.0**-36  # of the difference quotients there: well inside one smooth piece
-_COLUMNS = 96  # coordinates examined
 _FACTORS = (1.0, 2.0**12, 2.0**20)  # factors of distance and step, for slopes that noise hides at the one before
 _HIDDEN = 8.0  # times the effect of noise on a slope: noise may hide errors up to this
-_ABOVE_NOISE = 8.0  # times the noise: least significant difference
 
 
 def excuse_oblique(trial: ExcuseContext, judged: Judged) -> Judged:
@@ -46,21 +44,17 @@ def excuse_oblique(trial: ExcuseContext, judged: Judged) -> Judged:
 
     More pieces may meet there than are examined. So claims between the slopes of other inputs, and entries beyond the
     limits, become undetermined. If some outputs are on such a kink, slopes that noise hides at these small steps are
-    measured from farther away, and become undetermined if noise hides them there too.
+    measured from farther away.
     """
-    length, open_entries = (
-        value_of_column(trial.context.column_groups, trial.chosen, own_or_shared(trial.context.lengths)),
-        torch.ones_like(judged.kinked),
-    )
+    length = value_of_column(trial.context.column_groups, trial.chosen, own_or_shared(trial.context.lengths))
+    open_entries = torch.ones_like(judged.kinked)
     for factor in _FACTORS:
         judged, kinked = _examined(trial, judged, open_entries, factor)
         effect = _noise_effect(trial.context, length, factor)
         open_entries = (judged.code == Code.MISMATCH) & (judged.error <= _HIDDEN * effect)
         if not any_set(kinked) or not any_set(open_entries):
-            return judged
-    negligible = (judged.error <= effect) & (judged.error * length <= NEGLIGIBLE * trial.context.sampled.size)
-    open_entries &= kinked | negligible  # the other errors matter, and their outputs show no kink
-    return decide(judged, [(open_entries, Reason.NOISE_HIDES_KINK)])
+            break
+    return judged
 
 
 def _examined(trial: ExcuseContext, judged: Judged, selected: Tensor, factor: float) -> tuple[Judged, Tensor]:
@@ -83,11 +77,11 @@ def _examined(trial: ExcuseContext, judged: Judged, selected: Tensor, factor: fl
     unsure = accused & ~judged.kinked & not_additive
     unsure_columns = set(column_of[unsure].tolist())
     at_kink, columns = torch.zeros_like(accused), torch.unique(column_of[accused])
-    not_examined = torch.isin(column_of, columns[_COLUMNS:])
+    not_examined = torch.isin(column_of, columns[COLUMNS_EXAMINED:])
     lowest = torch.zeros_like(context.sampled.value)
     highest = torch.zeros_like(context.sampled.value)
-    ranks = min(_MOST_RANKS, max(_RANKS, _RANKS * _COLUMNS // max(1, len(columns))))
-    for column in columns[:_COLUMNS].tolist():
+    ranks = min(_MOST_RANKS, max(_RANKS, _RANKS * COLUMNS_EXAMINED // max(1, len(columns))))
+    for column in columns[:COLUMNS_EXAMINED].tolist():
         peers = _inputs_of(context, (accused & (column_of == column)).any(dim=0))
         low, high = _range_of_slopes(context, column, _neighbours(context, column, generator, peers, ranks), factor)
         if int(peers.sum()) >= ranks:  # the one rank at which this input counts may not have been tried
@@ -105,7 +99,7 @@ def _examined(trial: ExcuseContext, judged: Judged, selected: Tensor, factor: fl
 
 def _noise_effect(context: JudgingContext, length: Tensor, factor: float) -> Tensor:
     """Return the effect of noise on derivatives of the pieces, for coordinates with these length scales."""
-    return _ABOVE_NOISE * context.noise.level / (_STEP * factor * length)
+    return ABOVE_NOISE * context.noise.level / (_STEP * factor * length)
 
 
 def _first_cotangent(context: JudgingContext) -> int:
@@ -165,7 +159,7 @@ def _gaps(context: JudgingContext, one: Tensor, other: Tensor, step: float) -> T
 def _gap(context: JudgingContext, slopes: list[Tensor], step: float) -> Tensor:
     """Return slopes[0] + slopes[1] - slopes[2], 0 if within rounding and noise; (m,)."""
     size, gap = torch.stack(slopes).abs().amax(dim=0), slopes[0] + slopes[1] - slopes[2]
-    return torch.where(gap.abs() > _NOT_ADDITIVE * size + _ABOVE_NOISE * context.noise.level / step, gap, 0.0)
+    return torch.where(gap.abs() > _NOT_ADDITIVE * size + ABOVE_NOISE * context.noise.level / step, gap, 0.0)
 
 
 def _is_lasting(gaps: Tensor, steps: Sequence[float], size: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from gradverify.core.decide.verdict import Code, Judged, Reason, decide, span
 from gradverify.core.estimate.samples import Samples, central_differences, is_vanished, set_to_finest
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, halving_steps
-from gradverify.core.excuses.context import ExcuseContext
+from gradverify.core.excuses.context import SAMPLES_HELD, ExcuseContext
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
 from gradverify.core.forward.step_noise import noise_at
 from gradverify.core.model.generators import random_magnitudes
@@ -26,7 +26,6 @@ _LOW_STAIR = 2.0**-6  # of |f|: greatest height of a stair; larger steps do not 
 _UNITS = 8.0  # units of rounding of |f|
 _EXPONENTS = range(2, 36)  # exponents of 1/2: steps relative to the largest
 _ROWS = 24  # column groups examined
-_HELD = 40_000_000  # sampled numbers held at a time
 _SPACINGS = tuple(2.0**-k for k in range(3, 13))  # of the samples, relative to the length scale
 _STEADY, _SAME = 4, 4.0  # noise is constant over so many spacings up to this factor
 _HIGHEST_STAIR = 2.0**-4  # of the largest magnitude in the output's tensor: no precision in use has higher stairs
@@ -41,7 +40,7 @@ def excuse_average(trial: ExcuseContext, judged: Judged) -> Judged:
     if context.sampled.problem.order == 1:
         return judged
     rows, outputs = span(accused)
-    rows = rows[: min(_ROWS, _HELD // (2 * len(_EXPONENTS) * context.numbers_per_sample))]
+    rows = rows[: min(_ROWS, SAMPLES_HELD // (2 * len(_EXPONENTS) * context.numbers_per_sample))]
     if not len(rows):
         return judged
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))

@@ -23,7 +23,7 @@ from gradverify.core.estimate.samples import (
 )
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, tableau
-from gradverify.core.excuses.context import ExcuseContext
+from gradverify.core.excuses.context import COLUMNS_EXAMINED, SAMPLES_HELD, ExcuseContext
 from gradverify.core.model.magnitudes import any_set
 
 _LARGEST_ERROR = 1e-4  # of the entry: larger errors are not due to a hidden kink
@@ -31,8 +31,7 @@ _WIDEST = 1e-3  # of the larger slope: greatest gap between the slopes of a hidd
 _GAP_CHANGE = 0.3  # of the gap: by how much it may differ at finer steps
 _ABOVE_NOISE = 64.0  # times the noise: least effect of the gap on a second difference
 _ALIKE = 0.1  # of the gap: by how much the results of the two sets of steps may differ
-_ROWS = 96  # column groups examined
-_SAMPLES, _HELD = 32, 40_000_000  # samples per column group, and numbers held for all of them
+_SAMPLES = 32  # samples per column group
 
 
 def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
@@ -42,7 +41,7 @@ def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
     accused = (judged.code == Code.MISMATCH) & ~judged.kinked
     accused &= judged.error <= _LARGEST_ERROR * torch.maximum(claimed.abs(), judged.numeric.abs())
     rows, outputs = span(accused)
-    rows = rows[: min(_ROWS, _HELD // (_SAMPLES * context.numbers_per_sample))]
+    rows = rows[: min(COLUMNS_EXAMINED, SAMPLES_HELD // (_SAMPLES * context.numbers_per_sample))]
     if not len(rows):
         return judged
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))

@@ -16,9 +16,9 @@ from torch import Tensor
 from gradverify.core.backward.batched_vjp import EVERYTHING, MIN_BATCHED, many_vjps
 from gradverify.core.backward.vjps import Backward, row
 from gradverify.core.estimate.column_groups import ColumnGroups
+from gradverify.core.model.memory import HELD
 from gradverify.core.strategy.structure import InputOutputPattern, Structure, colours_of
 
-_HELD = 2_000_000  # numbers in the cotangents and vjps held at a time
 _APART = 1 << 16  # numbers in all vjps: with fewer, one more backward call costs more than it saves
 
 
@@ -86,7 +86,7 @@ def _write_entries(
 ) -> None:
     """Write the entries of some colourings to `claimed` (M, m), from vjps for the input coordinates in `only`."""
     outputs, total = column_groups.column_of.shape[1], sum(colouring.count for colouring in colourings)
-    every_output, height = torch.arange(outputs), max(1, _HELD // (outputs + len(column_groups.colour)))
+    every_output, height = torch.arange(outputs), max(1, HELD // (outputs + len(column_groups.colour)))
     firsts = [0, *accumulate(colouring.count for colouring in colourings)]
     for start in range(0, total, height):
         cotangents = torch.zeros(min(height, total - start), outputs, dtype=torch.float64)
