@@ -133,6 +133,12 @@ def with_changed_gradient(
     return with_backward(forward, backward)
 
 
+def with_scaled_gradient(function: Callable[[Tensor], Tensor], factor: float) -> Callable[[Tensor], Tensor]:
+    """Return the function with its gradient multiplied by a factor."""
+    wrong = with_backward(torch.clone, lambda grad, _: grad * factor)
+    return lambda x: function(wrong(x))
+
+
 def scaled_at(place: int, relative: float) -> Callable[[Tensor], Tensor]:
     """Return a change of a gradient: a relative error in its entry `place`, counted in memory order."""
 

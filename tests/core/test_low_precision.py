@@ -11,20 +11,9 @@ from torch import Tensor
 from torch.nn.functional import batch_norm, layer_norm
 
 from gradverify.result import Verdict
-from tests.core.support import claimed, gradcheck, gradgradcheck, with_backward
+from tests.core.support import claimed, gradcheck, gradgradcheck, normal, with_backward, with_scaled_gradient
 
 LOW_PRECISION = [torch.bfloat16, torch.float16, torch.float32]
-
-
-def drawn(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
-    values = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return values.to(dtype).requires_grad_()
-
-
-def scaled(function: Callable[[Tensor], Tensor], factor: float) -> Callable[[Tensor], Tensor]:
-    """Return the function with its gradient multiplied by a factor."""
-    wrong = with_backward(torch.clone, lambda grad, _: grad * factor)
-    return lambda x: function(wrong(x))
 
 
 @pytest.mark.parametrize("dtype", LOW_PRECISION)
@@ -33,7 +22,7 @@ def scaled(function: Callable[[Tensor], Tensor], factor: float) -> Callable[[Ten
 )
 def test_right_gradients_pass(function: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
     for check in (gradcheck, gradgradcheck):
-        result = check(function, drawn(5, dtype=dtype))
+        result = check(function, normal(5, dtype=dtype))
         assert result.verdict is Verdict.PASS, result
         assert result.message.endswith("differences are those of the same numbers in float64")
 
@@ -55,7 +44,7 @@ def test_all_of_many_wrong_entries_are_reported() -> None:
 
 @pytest.mark.parametrize("dtype", LOW_PRECISION)
 def test_large_right_jacobian_passes(dtype: torch.dtype) -> None:
-    result = gradgradcheck(torch.sin, drawn(1000, dtype=dtype))  # two million entries
+    result = gradgradcheck(torch.sin, normal(1000, dtype=dtype))  # two million entries
     assert result.verdict is Verdict.PASS
     assert result.findings == ()
 
@@ -79,7 +68,7 @@ def test_branch_that_depends_on_rounding_is_a_kink(factor: float, verdict: Verdi
 
 @pytest.mark.slow
 def test_error_slightly_above_tolerance_is_no_kink() -> None:
-    factor, weights = torch.linspace(1.0005, 1.0015, 500), drawn(12, 500, dtype=torch.float32).detach()
+    factor, weights = torch.linspace(1.0005, 1.0015, 500), normal(12, 500, dtype=torch.float32).detach()
 
     def slightly_wrong(grad: Tensor, x: Tensor) -> Tensor:
         return (weights.T @ grad) * x.exp() * factor
@@ -95,7 +84,7 @@ def test_forward_that_rejects_float64_is_sampled_in_its_own_dtype() -> None:
             raise TypeError("float32 only")
         return x.sin()
 
-    result = gradcheck(claimed(float32_only, torch.cos), drawn(5, dtype=torch.float32))
+    result = gradcheck(claimed(float32_only, torch.cos), normal(5, dtype=torch.float32))
     assert result.verdict is Verdict.PASS
     assert "float64" not in result.message
 
@@ -104,7 +93,7 @@ def test_forward_that_differs_in_float64_is_sampled_in_its_own_dtype() -> None:
     def forward(x: Any) -> Tensor:
         return x.sin() if x.dtype is torch.float32 else 2 * x.sin()
 
-    result = gradcheck(claimed(forward, torch.cos), drawn(5, dtype=torch.float32))
+    result = gradcheck(claimed(forward, torch.cos), normal(5, dtype=torch.float32))
     assert result.verdict is Verdict.PASS
     assert "float64" not in result.message
 
@@ -118,7 +107,9 @@ def test_norm_of_two_elements_does_not_fail_although_backward_is_mostly_rounding
     point = torch.tensor([[0.6, 0.6 + apart], [0.6 - apart, 0.6]], dtype=dtype, requires_grad=True)
     for norm in (lambda x: layer_norm(x, (2,)), lambda x: batch_norm(x.mT, None, None, training=True)):
         assert gradcheck(norm, point).verdict in ("pass", "inconclusive")
-    assert gradcheck(scaled(lambda x: layer_norm(x, (3,)), 1.5), drawn(2, 3, dtype=dtype)).verdict == "fail"
+    assert (
+        gradcheck(with_scaled_gradient(lambda x: layer_norm(x, (3,)), 1.5), normal(2, 3, dtype=dtype)).verdict == "fail"
+    )
 
 
 @pytest.mark.parametrize("dtype", LOW_PRECISION)
@@ -158,7 +149,7 @@ def test_right_formula_that_loses_last_digits_passes(name: str) -> None:
 def test_wrong_formula_in_saturated_region_fails(name: str, factor: float) -> None:
     function, values = SATURATED[name]
     x = torch.tensor(values, dtype=torch.float32, requires_grad=True)
-    assert gradcheck(scaled(function, factor), x).verdict is Verdict.FAIL
+    assert gradcheck(with_scaled_gradient(function, factor), x).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("dtype", LOW_PRECISION)
@@ -168,7 +159,7 @@ def test_zero_claimed_only_in_low_precision_fails(dtype: torch.dtype) -> None:
         return grad * (slope if x.dtype is torch.float64 else torch.zeros_like(slope))
 
     cube = with_backward(lambda x: x**3, backward)
-    assert gradcheck(cube, (drawn(8, dtype=torch.float32).detach() / 100).to(dtype).requires_grad_()).verdict == "fail"
+    assert gradcheck(cube, (normal(8, dtype=torch.float32).detach() / 100).to(dtype).requires_grad_()).verdict == "fail"
 
 
 @pytest.mark.parametrize("size", [40, 2000])

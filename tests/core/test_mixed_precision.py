@@ -72,18 +72,6 @@ def test_stair_height_grows_with_the_sampled_magnitude(seed: int) -> None:
     assert result.verdict is Verdict.PASS
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("x", [4.745931004809948, 3.3, 0.61, 1.7, 8.4, 33.3])
-def test_quick_variation_is_not_taken_for_rounding(x: float) -> None:
-    """The fractional part looks like noise at many distances, a million times that of float32's stairs."""
-    point = torch.tensor([x], dtype=torch.float64, requires_grad=True)
-    for sawtooth in (lambda x: x.square().float().double().frac(), lambda x: (19.3 * x).float().double().frac()):
-        assert gradcheck(sawtooth, point).mismatched == 0
-        (right,) = torch.autograd.grad(sawtooth(point), point)
-        twice = gradcheck(claimed(sawtooth, lambda x: 2 * right), point)  # noqa: B023
-        assert twice.verdict is not Verdict.PASS
-
-
 @pytest.mark.parametrize("size", [1, 4])
 @pytest.mark.parametrize("offset", [1e4, 1e5])
 def test_gradient_without_a_term_with_cancellation_fails(offset: float, size: int) -> None:

@@ -1,4 +1,4 @@
-"""nan claims where backward multiplies a zero cotangent by an infinite derivative."""
+"""NaN and infinite numbers: in outputs, in derivatives, and in claims."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ import torch
 from torch import Tensor
 
 from gradverify.result import Verdict
-from tests.core.support import claimed, double, gradcheck, gradgradcheck, with_backward
+from tests.core.support import (
+    claimed,
+    double,
+    gradcheck,
+    gradgradcheck,
+    with_backward,
+)
 
 SMALL = [0.0, 1.0, 2.0]
+
+
 LARGE = [0.0, *(0.1 * k for k in range(1, 60))]  # enough inputs to search for a sparsity structure
 
 
@@ -76,3 +84,24 @@ def test_nan_claimed_for_every_entry_fails() -> None:
         return grad[1] * 2 * x * torch.nan
 
     assert gradcheck(with_backward(function, backward), double([1.0, 2.0])).verdict is Verdict.FAIL
+
+
+def test_point_outside_domain_is_inconclusive() -> None:
+    result = gradcheck(torch.log, double([-1.0, 2.0]))
+    assert result.verdict == "inconclusive"
+    assert "the forward is not finite at the point" in result.findings[0].message
+
+
+def test_minus_infinity_in_intermediate_passes_and_in_output_is_inconclusive() -> None:
+    mask = torch.tensor([True, False, False])
+    masked = [lambda x, of=of: of(x.masked_fill(mask, -torch.inf), 0) for of in (torch.softmax, torch.log_softmax)]
+    inside, outside = (gradcheck(function, double([1.0, 2.0, 3.0])) for function in masked)
+    assert inside.verdict == "pass"
+    assert (outside.verdict, outside.undetermined) == ("inconclusive", 2)  # it is constant in the masked input
+
+
+def test_dead_zone_beside_infinity_has_zero_derivative() -> None:
+    x = torch.tensor([0.4, 0.5, 0.6], dtype=torch.float64, requires_grad=True)
+    barrier = lambda x: -torch.log(1 - (x - 0.7).relu() * 2.5)  # noqa: E731
+    assert gradcheck(barrier, x).verdict is Verdict.PASS
+    assert gradcheck(claimed(barrier, torch.ones_like), x).verdict is Verdict.FAIL

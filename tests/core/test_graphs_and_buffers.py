@@ -1,16 +1,17 @@
-"""Reverse mode: gradients that autograd rejects, and graphs that cannot be reused or differentiated twice."""
+"""Gradients that autograd rejects, and forwards and backwards that overwrite tensors or return one buffer."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gradverify.result import Verdict
-from tests.core.support import double, gradcheck, gradgradcheck, with_backward
+from tests.core.support import claimed, double, gradcheck, gradgradcheck, with_backward
 
 
 class WrongShape(torch.autograd.Function):
@@ -125,3 +126,33 @@ def test_every_cotangent_has_storage_offset_zero() -> None:
 
     for check in (gradcheck, gradgradcheck):  # view_as_complex refuses odd storage offsets
         assert check(parts, double([0.5, 1.0, -2.0])).verdict == "pass"
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (50,)])
+def test_forward_that_resizes_and_returns_one_buffer_passes(shape: tuple[int, ...]) -> None:
+    buffer = torch.empty(0, dtype=torch.float64)
+
+    class Sin(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return torch.sin(x.detach(), out=buffer)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return grad * x.cos()
+
+    point = torch.rand(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert gradcheck(Sin.apply, point.requires_grad_()).verdict is Verdict.PASS
+
+
+def test_forward_that_returns_one_buffer_passes() -> None:
+    buffer = numpy.zeros(2)
+
+    def reused(x: Tensor) -> Tensor:
+        buffer[:] = torch.sin(x).numpy()
+        return torch.from_numpy(buffer)
+
+    assert gradcheck(claimed(reused, torch.cos), double([0.5, 1.0])).verdict == "pass"
