@@ -75,11 +75,12 @@ class Reason(IntEnum):
     TOO_STEEP = 27
     RIPPLE = 28
     ROUNDING_OF_ROW = 29
-    BACKWARD_NOISE = 30
-    POSSIBLE_OBLIQUE_KINK = 31
-    LARGER_STEPS_AGREE = 32
-    STAIRS_INSIDE = 33
-    BACKWARD_UNRESOLVED = 34
+    NOT_EXAMINED = 30
+    BACKWARD_NOISE = 31
+    POSSIBLE_OBLIQUE_KINK = 32
+    LARGER_STEPS_AGREE = 33
+    STAIRS_INSIDE = 34
+    BACKWARD_UNRESOLVED = 35
 
 
 # The verdict that goes with each reason, and the sentence of the report.
@@ -114,6 +115,7 @@ REASONS: dict[Reason, tuple[Code, str]] = {
     Reason.TOO_STEEP: (Code.UNDETERMINED, "a slope as steep as claimed would show at no step above the noise"),
     Reason.RIPPLE: (Code.UNDETERMINED, "only the finest steps agree, and the outputs are in low precision"),
     Reason.ROUNDING_OF_ROW: (Code.UNDETERMINED, "small beside its row: sums in low precision may explain the error"),
+    Reason.NOT_EXAMINED: (Code.UNDETERMINED, "not examined: other errors of this kind turned out to be rounding"),
     Reason.BACKWARD_NOISE: (Code.UNDETERMINED, "backward in low precision scatters by as much as the error"),
     Reason.POSSIBLE_OBLIQUE_KINK: (Code.UNDETERMINED, "a kink that no single input shows may explain the error"),
     Reason.LARGER_STEPS_AGREE: (Code.UNDETERMINED, "larger steps agree; the finest may lie on one stair of rounding"),

@@ -62,6 +62,10 @@ def excuse_grain(trial: ExcuseContext, judged: Judged) -> Judged:
     allowance = of_column_groups(context.allowance, chosen)
     resolved = is_resolved(noise, torch.maximum(claimed.abs(), magnitude), allowance)
     rules = [(excused, Reason.BACKWARD_RESOLUTION), (excused & ~resolved, Reason.BACKWARD_UNRESOLVED)]
+    if any_set(excused):  # rows beyond the limit may have the same explanation
+        not_examined = torch.zeros_like(small[0])
+        not_examined[groups.left_out] = True
+        rules.append((small & not_examined, Reason.NOT_EXAMINED))
     return decide(judged, rules, allowed=torch.where(excused, allowed, judged.allowed))
 
 

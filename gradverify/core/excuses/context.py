@@ -42,6 +42,11 @@ class RowGroups:
     group_of: Tensor  # (k,) the group of each row; -1 for rows in no group
     cotangents: Tensor  # (K, m) of each group: the sum of the unit vectors of its outputs
 
+    @property
+    def left_out(self) -> Tensor:
+        """The outputs whose rows are in no group, because of the limit."""
+        return self.outputs[self.group_of < 0]
+
 
 def group_rows(trial: ExcuseContext, wanted: Tensor, limit: int = ROW_GROUPS) -> RowGroups:
     """Return at most `limit` groups of the rows with entries in the mask `wanted` (C, m), fewer if vjps are long.

@@ -91,9 +91,9 @@ def excuse_coarse(trial: ExcuseContext, judged: Judged) -> Judged:
     allowed = judged.allowed.clone()
     row_size = context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     accumulated = wrong & (judged.error <= _ACCUMULATED_UNITS * context.sampled.backward_eps * row_size)
-    columns = torch.unique(column_of[wrong])[:COLUMNS_EXAMINED]
+    columns = torch.unique(column_of[wrong])
     excused, at_kink = torch.zeros_like(wrong), torch.zeros_like(wrong)
-    for column in columns.tolist():
+    for column in columns[:COLUMNS_EXAMINED].tolist():
         direction = torch.zeros_like(length)
         direction[column] = length[column]
         at_points = directional_derivatives_at(context.sampled, displacements, [direction]).squeeze(1) / length[column]
@@ -111,6 +111,8 @@ def excuse_coarse(trial: ExcuseContext, judged: Judged) -> Judged:
         (excused, Reason.OTHER_BRANCH),
         (at_kink, Reason.KINK_OF_OTHER_BRANCH),
     ]
+    if any_set(excused):  # columns beyond the limit may have the same explanation
+        rules.append((wrong & torch.isin(column_of, columns[COLUMNS_EXAMINED:]), Reason.NOT_EXAMINED))
     return decide(judged, rules, allowed=allowed)
 
 
