@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.result import Verdict
-from tests.core.support import gradcheck, gradgradcheck, normal
+from tests.core.support import gradcheck, gradgradcheck, normal, with_backward
 
 
 class StepVjp(torch.autograd.Function):
@@ -53,7 +53,9 @@ def test_wrong_derivative_by_the_cotangent_fails_at_a_jump_of_the_gradient(value
 
 @pytest.mark.parametrize("function", [lambda x: x.sort().values, lambda x: (x - x.flip(0)).abs(), torch.linalg.norm])
 def test_right_gradients_pass_at_oblique_kinks(function: Callable[..., Any]) -> None:
-    assert gradcheck(function, torch.ones(6, dtype=torch.float64, requires_grad=True)).verdict is Verdict.PASS
+    x = torch.ones(6, dtype=torch.float64, requires_grad=True)
+    assert gradcheck(function, x).verdict is Verdict.PASS
+    assert gradcheck(with_backward(function, lambda g, x: 3 * g.expand_as(x)), x).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("rows", [[[1.0, 0.0]], [[1.0, 0.0], [3.0, 4.0]], [[0.6, 0.8], [1.0, 0.0], [3.0, 4.0]]])

@@ -18,6 +18,7 @@ from tests.core.support import (
     gradgradcheck,
     normal,
     with_backward,
+    with_scaled_gradient,
 )
 
 
@@ -56,6 +57,7 @@ def test_imaginary_part_that_is_pure_rounding_passes_beside_real_part(function: 
         assert (result.verdict, result.undetermined) == ("pass", 0)
         assert result.detection_limit is not None
         assert result.detection_limit < 1e-6
+        assert gradcheck(with_scaled_gradient(function, 1 + 1e-5), z).verdict is Verdict.FAIL
 
 
 @pytest.mark.slow

@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from gradverify.result import Verdict
 from tests.core.support import (
     claimed,
     double,
     gradcheck,
+    wrong_at,
 )
 
 
@@ -64,14 +66,18 @@ STAIRS = {
 @pytest.mark.parametrize("name", STAIRS)
 def test_slope_within_stair_of_rounding_does_not_fail(name: str) -> None:
     function, place = STAIRS[name]
-    assert gradcheck(function, double([place])).verdict in ("pass", "inconclusive")
+    assert gradcheck(function, double([place])).verdict in (Verdict.PASS, Verdict.INCONCLUSIVE)
+    wrong = claimed(function, lambda x: torch.full_like(x, 0.1))
+    assert gradcheck(wrong, double([place])).verdict is not Verdict.PASS
 
 
 @pytest.mark.parametrize("seed", [2, 4, 8, 9, 11])
 def test_gelu_passes_far_from_zero(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = 20 * torch.rand(100, generator=generator, dtype=torch.float64) - 10
-    assert gradcheck(torch.nn.functional.gelu, x.requires_grad_()).verdict == "pass"
+    assert gradcheck(torch.nn.functional.gelu, x.requires_grad_()).verdict is Verdict.PASS
+    nearest = int(x.abs().argmin())
+    assert gradcheck(wrong_at(torch.nn.functional.gelu, nearest, 1e-6), x).mismatched == 1
 
 
 SATURATED: dict[str, Callable[[Tensor], Tensor]] = {
@@ -86,3 +92,4 @@ SATURATED: dict[str, Callable[[Tensor], Tensor]] = {
 def test_last_stairs_before_infinity_do_not_fail(name: str, point: float) -> None:
     x = torch.tensor([point, 3.0, point], dtype=torch.float64, requires_grad=True)
     assert gradcheck(SATURATED[name], x).mismatched == 0
+    assert gradcheck(wrong_at(SATURATED[name], 1, 1e-4), x).mismatched == 1

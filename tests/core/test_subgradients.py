@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gradverify.result import CheckResult
-from tests.core.support import double, gradcheck, with_backward
+from tests.core.support import double, gradcheck, with_backward, with_scaled_gradient
 
 
 def tied(*shape: int, seed: int = 0) -> Tensor:
@@ -120,11 +120,18 @@ RIGHT: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
 }
 
 
+# Torch returns the subgradient zero, which stays right when it is doubled.
+ZERO = {"norm at zero", "|x| - |y|", "relu of one sum of zeros", "range", "size of a complex number"}
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_subgradients_of_torch_functions_pass(name: str) -> None:
     function, inputs = RIGHT[name]
     result = gradcheck(function, *inputs)
     assert (result.verdict, result.kinks > 0) == ("pass", True), messages(result)
+    doubled = with_scaled_gradient(torch.clone, 2.0)
+    wrong = gradcheck(lambda x, *others: function(doubled(x), *others), *inputs)
+    assert wrong.verdict == ("pass" if name in ZERO else "fail")
 
 
 def test_only_rows_with_two_kinks_take_samples_of_the_pieces_nearby() -> None:

@@ -30,7 +30,8 @@ def test_ties_of_many_inputs_are_kinks_for_any_seed(seed: int) -> None:
         (lambda x: x.topk(3).values, double([1.0] * 5)),
     ):
         result = run_check("gradcheck", problem_of(function, x), replace(ALONE, seed=seed))
-        assert (result.verdict, result.kinks > 0) == ("pass", True)
+        assert (result.verdict, result.kinks > 0) == (Verdict.PASS, True)
+        assert gradcheck(with_scaled_gradient(function, 2.0), x).verdict is Verdict.FAIL
 
 
 def test_pieces_reached_by_several_inputs_together_are_found() -> None:
@@ -40,7 +41,8 @@ def test_pieces_reached_by_several_inputs_together_are_found() -> None:
         (lambda x: torch.maximum(x.amin(), x.new_zeros(())), double([0.0] * 8)),
     ):
         result = gradcheck(function, x)
-        assert (result.verdict, result.kinks > 0) == ("pass", True)
+        assert (result.verdict, result.kinks > 0) == (Verdict.PASS, True)
+        assert gradcheck(with_scaled_gradient(function, -1.0), x).verdict is Verdict.FAIL
 
 
 def test_value_of_no_piece_fails_at_tie() -> None:
@@ -59,8 +61,13 @@ def test_value_of_no_piece_fails_at_tie() -> None:
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("function", [torch.linalg.eigvalsh, torch.linalg.svdvals])
 def test_repeated_eigenvalues_accept_gradient_of_any_order(function: Any, size: int) -> None:
+    def values(a: Tensor) -> Tensor:
+        return function((a + a.mT) / 2)  # type: ignore[no-any-return]
+
     point = torch.eye(size, dtype=torch.float64, requires_grad=True)
-    assert gradcheck(lambda a: function((a + a.mT) / 2), point).verdict == "pass"
+    assert gradcheck(values, point).verdict is Verdict.PASS
+    for factor in (-1.0, 1.5):
+        assert gradcheck(with_scaled_gradient(values, factor), point).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("near", [1e-6, 1e-7])
@@ -68,7 +75,9 @@ def test_sort_of_nearly_equal_numbers_passes(near: float) -> None:
     generator = torch.Generator().manual_seed(1)
     x, weights = (torch.randn(8, generator=generator, dtype=torch.float64) for _ in range(2))
     point = (1 + near * x).requires_grad_()
-    assert gradcheck(lambda x: (x.sort().values * weights).sum(), point).verdict == "pass"
+    ranked = lambda x: (x.sort().values * weights).sum()  # noqa: E731
+    assert gradcheck(ranked, point).verdict is Verdict.PASS
+    assert gradcheck(with_scaled_gradient(ranked, 1.01), point).verdict is Verdict.FAIL
 
 
 @pytest.mark.slow
