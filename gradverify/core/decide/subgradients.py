@@ -63,8 +63,7 @@ def judge_subgradients(context: JudgingContext, parts: Parts, seed: int) -> tupl
     """
     if context.sampled.problem.order > 1 or not _is_double(context) or all(agrees(judged) for _, judged in parts):
         return parts, ()
-    kinked = _accepted_at_kink(context, parts)
-    rows = _rows(context, parts, kinked)
+    kinked, rows = _rows_at_kinks(context, parts)
     if not len(rows):
         return parts, ()
     generator = torch.Generator().manual_seed(seed + 5)
@@ -78,20 +77,14 @@ def judge_subgradients(context: JudgingContext, parts: Parts, seed: int) -> tupl
     return marked, tuple(_reported(near, wrong_row) for wrong_row in wrong_rows)
 
 
-def _accepted_at_kink(context: JudgingContext, parts: Parts) -> Tensor:
-    """Mask of entries accepted at a kink, (M, m)."""
-    return (torch.cat([judged.code for _, judged in parts]) == Code.KINK) & (context.column_groups.column_of >= 0)
-
-
-def _rows(context: JudgingContext, parts: Parts, kinked: Tensor) -> Tensor:
-    """Return the outputs with several inputs at a kink and no mismatch, (k,)."""
+def _rows_at_kinks(context: JudgingContext, parts: Parts) -> tuple[Tensor, Tensor]:
+    """Return the mask of entries accepted at a kink, (M, m), and the outputs with several of them and no mismatch."""
+    code, present = torch.cat([judged.code for _, judged in parts]), context.column_groups.column_of >= 0
+    kinked = (code == Code.KINK) & present
     several = kinked.sum(dim=0) > 1
-    if not any_set(several):
-        return several.nonzero().squeeze(1)
-    right = (
-        kinked | (torch.cat([judged.code for _, judged in parts]) == Code.MATCH) | (context.column_groups.column_of < 0)
-    )
-    return (several & right.all(dim=0)).nonzero().squeeze(1)[:_ROWS]
+    if any_set(several):
+        several &= (kinked | (code == Code.MATCH) | ~present).all(dim=0)
+    return kinked, several.nonzero().squeeze(1)[:_ROWS]
 
 
 def _is_double(context: JudgingContext) -> bool:

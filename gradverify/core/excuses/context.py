@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +13,10 @@ from gradverify.core.backward.vjps import Backward
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.verdict import Judged
 from gradverify.core.estimate.column_groups import GroupKind
+from gradverify.core.estimate.directional import STEP, directional_derivatives_at
+from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import output_indices as standing
+from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import any_set
 
 COLUMNS_EXAMINED = 96  # columns, or column groups, that an excuse examines
@@ -83,6 +86,13 @@ def entries_from_vjps(vjps: Tensor, groups: RowGroups, column_of: Tensor) -> Ten
     entries = torch.zeros(column_of.shape, dtype=vjps.dtype, device=vjps.device)
     entries[:, groups.outputs] = torch.where(present, vjps[groups.group_of.clamp(min=0), columns.clamp(min=0)], 0.0)
     return entries
+
+
+def derivatives_by(context: JudgingContext, column: int, displacements: Iterable[Tensor], step: float = STEP) -> Tensor:
+    """Return the derivatives by one input coordinate at displaced points, (N, m), by differences with this step."""
+    length = own_or_shared(context.lengths)
+    found = directional_derivatives_at(context.sampled, displacements, [zero_outside(length, column)], step)
+    return found.squeeze(1) / length[column]
 
 
 def _group_rows(reach: Tensor, no_input: int, limit: int) -> Tensor:

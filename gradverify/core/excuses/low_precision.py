@@ -12,12 +12,13 @@ from gradverify.core.backward.batched_vjp import rows
 from gradverify.core.backward.vjps import Backward, Batched, Graph, Reuse
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
-from gradverify.core.estimate.directional import STEP, directional_derivatives_at
+from gradverify.core.estimate.directional import STEP
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.excuses.backward_rounding import backward_at, small_error
 from gradverify.core.excuses.context import (
     COLUMNS_EXAMINED,
     ExcuseContext,
+    derivatives_by,
     entries_from_vjps,
     group_rows,
     vjps_of_groups,
@@ -94,9 +95,7 @@ def excuse_coarse(trial: ExcuseContext, judged: Judged) -> Judged:
     columns = torch.unique(column_of[wrong])
     excused, at_kink = torch.zeros_like(wrong), torch.zeros_like(wrong)
     for column in columns[:COLUMNS_EXAMINED].tolist():
-        direction = torch.zeros_like(length)
-        direction[column] = length[column]
-        at_points = directional_derivatives_at(context.sampled, displacements, [direction]).squeeze(1) / length[column]
+        at_points = derivatives_by(context, column, displacements)
         low, high = at_points.amin(dim=0), at_points.amax(dim=0)
         between = (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)
         # A forward in the same low precision shows only noise at such steps.
@@ -133,7 +132,8 @@ def excuse_unstable(trial: ExcuseContext, judged: Judged) -> Judged:
     size, length = context.sampled.size[outputs], own_or_shared(context.lengths)
     for column in columns.tolist():
         in_column = wrong & (column_of == column)
-        errors = vjps[:, :, column] - _slopes_at(context, points, column)[:, outputs]
+        displacements = (point - context.sampled.point for point in points)
+        errors = vjps[:, :, column] - derivatives_by(context, column, displacements)[:, outputs]
         scatter = judged.error.new_zeros(judged.error.shape[1])
         scatter[outputs] = _scatter(errors, _BRANCH_STEP * context.sampled.backward_eps * size / length[column])
         excused = in_column & (judged.error <= _WITHIN * scatter)
@@ -167,14 +167,6 @@ def _rows_at(context: JudgingContext, backward: Backward, points: list[Tensor], 
         return torch.stack([torch.stack(list(rows(backward_at(backward, point), coordinates))) for point in points])
     except EvaluationError:
         return None
-
-
-def _slopes_at(context: JudgingContext, points: list[Tensor], column: int) -> Tensor:
-    """Return difference quotients for one input coordinate at each point, (N, m)."""
-    direction = torch.zeros_like(context.sampled.point)
-    direction[column] = own_or_shared(context.lengths)[column]
-    displacements = (point - context.sampled.point for point in points)
-    return directional_derivatives_at(context.sampled, displacements, [direction]).squeeze(1) / direction[column]
 
 
 def _scatter(errors: Tensor, step: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.misfit import ABOVE_NOISE
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import GroupKind, sum_by_column, value_of_column
-from gradverify.core.estimate.directional import directional_derivatives_at, spread_evenly
-from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext
+from gradverify.core.estimate.directional import spread_evenly
+from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext, derivatives_by
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.magnitudes import all_set, any_set
@@ -151,9 +151,7 @@ def _gaps(context: JudgingContext, one: Tensor, other: Tensor, step: float) -> T
         forth.append((outputs_near(context.sampled, direction * step) - context.sampled.value) / step)
         back.append((context.sampled.value - outputs_near(context.sampled, direction * -step)) / step)
     both = [(right + left) / 2 for right, left in zip(forth, back, strict=True)]
-    return torch.stack(
-        [_gap(context, directional_derivatives_at, step) for directional_derivatives_at in (both, forth, back)]
-    )
+    return torch.stack([_gap(context, slopes, step) for slopes in (both, forth, back)])
 
 
 def _gap(context: JudgingContext, slopes: list[Tensor], step: float) -> Tensor:
@@ -193,12 +191,8 @@ def _range_of_slopes(
     context: JudgingContext, column: int, neighbours: Iterable[Tensor], factor: float
 ) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest derivative by one coordinate at nearby points, each (m,)."""
-    direction = torch.zeros_like(context.sampled.point)
-    direction[column] = own_or_shared(context.lengths)[column]
     around = (neighbour * (_DISTANCE * factor) for neighbour in neighbours)
-    derivatives = (
-        directional_derivatives_at(context.sampled, around, [direction], _STEP * factor).squeeze(1) / direction[column]
-    )
+    derivatives = derivatives_by(context, column, around, _STEP * factor)
     return derivatives.amin(dim=0), derivatives.amax(dim=0)
 
 
