@@ -25,7 +25,7 @@ from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.magnitudes import any_set
 
-KEPT = 4_000_000  # entries up to which the whole Jacobian is kept, for the diagnosis
+KEPT = 4_000_000  # entries up to which the whole Jacobian is held: if compared densely, and for the diagnosis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core.backward.batched_vjp import jacobian
 from gradverify.core.decide.columns import KnownVerdicts, is_complete, judge_all
-from gradverify.core.decide.comparison import Comparison, compare_verdicts
+from gradverify.core.decide.comparison import KEPT, Comparison, compare_verdicts
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem, Reconsider, judging_context
 from gradverify.core.decide.subgradients import Parts
 from gradverify.core.estimate.column_groups import single_columns
@@ -26,7 +26,6 @@ from gradverify.core.strategy.verify import (
     pattern_holds,
 )
 
-DENSE_ENTRIES_LIMIT = 4_000_000  # entries of a Jacobian that is compared densely
 _MOST_COLUMNS = 3_000  # input coordinates that are perturbed one by one
 _MOST_GROUPS = 64  # column groups up to which a structure is preferred to random sums
 _NUMBERS = 1 << 23  # in the points and outputs of all column groups, if random sums agree; see `compare_after_sums`
@@ -86,7 +85,7 @@ def compare_by_given_structure(
 
 def fits_dense_comparison(measured: MeasuredProblem) -> bool:
     """True if the Jacobian is small enough to be held densely, with its input coordinates perturbed one by one."""
-    return measured.entries <= DENSE_ENTRIES_LIMIT and measured.sampled.point.numel() <= _MOST_COLUMNS
+    return measured.entries <= KEPT and measured.sampled.point.numel() <= _MOST_COLUMNS
 
 
 def compare_densely(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison:
@@ -132,7 +131,7 @@ def _claimed_entries(measured: MeasuredProblem, structure: Structure) -> Tensor 
     claimed = claimed_entries(measured.backward, structure)
     if claimed is not None:
         return claimed
-    if measured.entries > DENSE_ENTRIES_LIMIT:
+    if measured.entries > KEPT:
         return None
     rows, column_of = jacobian(measured.backward), structure.column_groups.column_of
     return torch.where(column_of >= 0, rows.T.gather(0, column_of.clamp(min=0)), 0.0)
