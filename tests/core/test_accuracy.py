@@ -60,7 +60,7 @@ def test_single_wrong_element_is_found_and_located(name: str, size: float) -> No
     if size < result.detection_limit < 1e-4:  # the forward has noise of 1e-8, and the limit shows it
         assert name == "1e8 + sin"
         return
-    assert result.verdict == "fail"
+    assert result.verdict is Verdict.FAIL
     assert [(finding.code, finding.total) for finding in result.findings] == [("GV101", 1)]
     assert result.findings[0].elements[0].input_index == (0,)
 
@@ -77,14 +77,14 @@ def test_function_that_varies_within_first_steps_is_resolved_by_closer_ones(name
 
 def test_zero_claimed_for_slope_of_1e_6_fails() -> None:
     result = gradcheck(claimed(lambda x: 1e-6 * x, torch.zeros_like), double([1.0, 2.0]))
-    assert (result.verdict, result.mismatched) == ("fail", 2)
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 2)
 
 
 def test_claim_of_1e_17_for_zero_slope_passes() -> None:
-    assert gradcheck(claimed(torch.zeros_like, lambda x: 0 * x + 1e-17), double([1.0])).verdict == "pass"
-    assert gradcheck(claimed(torch.zeros_like, lambda x: 0 * x + 1e-12), double([1.0])).verdict == "fail"
+    assert gradcheck(claimed(torch.zeros_like, lambda x: 0 * x + 1e-17), double([1.0])).verdict is Verdict.PASS
+    assert gradcheck(claimed(torch.zeros_like, lambda x: 0 * x + 1e-12), double([1.0])).verdict is Verdict.FAIL
     function = claimed(torch.sin, torch.cos)
-    assert gradcheck(lambda x: function(x) + 1e-17 * x.sum().detach(), double([1.0, 2.0])).verdict == "pass"
+    assert gradcheck(lambda x: function(x) + 1e-17 * x.sum().detach(), double([1.0, 2.0])).verdict is Verdict.PASS
 
 
 def test_error_of_twice_the_detection_limit_is_found() -> None:
@@ -96,7 +96,7 @@ def test_error_of_twice_the_detection_limit_is_found() -> None:
         bump = torch.zeros(3, dtype=torch.float64)
         bump[place] = 2 * limit
         wrong = gradcheck(claimed(torch.sin, lambda x, bump=bump: torch.cos(x) * (1 + bump)), double(points))
-        assert (wrong.verdict, wrong.mismatched) == ("fail", 1)
+        assert (wrong.verdict, wrong.mismatched) == (Verdict.FAIL, 1)
 
 
 @pytest.mark.parametrize("share", [-1.0, 1.01, 1 + 1e-6])
@@ -111,7 +111,7 @@ def test_error_of_twice_the_detection_limit_is_found() -> None:
 )
 def test_steep_slope_at_largest_steps_hides_no_error(function: Any, slope: Any, place: float, share: float) -> None:
     assert gradcheck(claimed(function, slope), double([place])).detection_limit < 2e-7
-    assert gradcheck(claimed(function, lambda x: share * slope(x)), double([place])).verdict == "fail"
+    assert gradcheck(claimed(function, lambda x: share * slope(x)), double([place])).verdict is Verdict.FAIL
 
 
 SMALL = [1e-6, 1e-8, 1e-10, 1e-14, 1e-20]
@@ -132,7 +132,7 @@ def test_tolerance_scales_with_small_values(small: float) -> None:
     def slope(x: Tensor) -> Tensor:
         return small * x.cos()
 
-    assert gradcheck(claimed(sine, slope), double(SOME)).verdict == "pass"
+    assert gradcheck(claimed(sine, slope), double(SOME)).verdict is Verdict.PASS
     for error in (1e-6, 1e-5, 1e-4):
         wrong = claimed(sine, lambda x, error=error: slope(x) * (1 + error * SECOND))  # type: ignore[misc]
         assert gradcheck(wrong, double(SOME)).mismatched == 1
@@ -148,7 +148,7 @@ def test_tolerance_scales_with_small_values_at_order_2(small: float) -> None:
         )
         return with_backward(lambda x: small * x.sin(), lambda g, x: inner(g, x))
 
-    assert gradgradcheck(vjp(0.0), double(SOME)).verdict == "pass"  # type: ignore[arg-type]
+    assert gradgradcheck(vjp(0.0), double(SOME)).verdict is Verdict.PASS  # type: ignore[arg-type]
     for error in (1e-6, 1e-3, -2.0):
         assert gradgradcheck(vjp(error), double(SOME)).mismatched == 1  # type: ignore[arg-type]
 
@@ -156,7 +156,7 @@ def test_tolerance_scales_with_small_values_at_order_2(small: float) -> None:
 def test_a_much_steeper_slope_does_not_loosen_the_tolerance_of_another() -> None:
     steep = double([28.4, 50.7])
     wrong = claimed(torch.expm1, lambda x: x.exp() * (1 + 1e-6 * double([1.0, 0.0])))
-    assert gradcheck(claimed(torch.expm1, torch.exp), steep).verdict == "pass"
+    assert gradcheck(claimed(torch.expm1, torch.exp), steep).verdict is Verdict.PASS
     assert gradcheck(wrong, steep).mismatched == 1
 
 
@@ -169,13 +169,13 @@ def test_multiples_of_the_last_digit_are_not_excused_if_no_gradient_is_larger(sh
 
 @pytest.mark.parametrize("point", [[1e150, 1e-160], [1e153, 1e-300, 1.0], [1e150, 5e-324], [1e150, 0.0]])
 def test_ladder_reaches_smallest_and_largest_floats(point: list[float]) -> None:
-    assert gradcheck(claimed(torch.square, lambda x: 2.02 * x), double(point)).verdict == "fail"
+    assert gradcheck(claimed(torch.square, lambda x: 2.02 * x), double(point)).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("factor", [0.0, 0.5, 2.0])
 def test_wrong_claim_for_tiny_slope_fails(factor: float) -> None:
     tiny = claimed(lambda x: 1e-20 * x.sin(), lambda x: factor * 1e-20 * x.cos())
-    assert gradcheck(tiny, double([0.7, 1.1])).verdict == "fail"
+    assert gradcheck(tiny, double([0.7, 1.1])).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("share", [1 + 1e-6, 1 + 1e-4])

@@ -221,7 +221,7 @@ def test_a_function_with_a_lengths_tensor_is_called_with_no_other_batch_size() -
 def test_a_maximum_over_the_batch_is_not_stacked(shape: tuple[int, ...]) -> None:
     scaled = with_backward(lambda x: x / x.abs().max(), lambda grad, x: grad / x.abs().max())
     for seed in range(12):
-        assert gradcheck(scaled, normal(*shape, seed=seed)).verdict == "fail"
+        assert gradcheck(scaled, normal(*shape, seed=seed)).verdict is Verdict.FAIL
 
 
 def square_rounded_by_length(x: Tensor, by: float = 2.0**-52) -> Tensor:

@@ -91,13 +91,13 @@ def test_once_differentiable_is_found_in_the_graph_and_skips_order_2() -> None:
 
 def test_a_forward_that_overwrites_its_input_is_run_on_copies() -> None:
     x = double([1.0, 2.0])
-    assert gradcheck(Doubling.apply, x).verdict == "pass"
-    assert gradgradcheck(Doubling.apply, x).verdict == "pass"
+    assert gradcheck(Doubling.apply, x).verdict is Verdict.PASS
+    assert gradgradcheck(Doubling.apply, x).verdict is Verdict.PASS
     assert x.tolist() == [1.0, 2.0]
 
 
 def test_a_backward_that_overwrites_its_saved_tensors_gets_a_new_graph_for_each_vjp() -> None:
-    assert gradcheck(SingleUse.apply, double([1.0, 2.0])).verdict == "pass"
+    assert gradcheck(SingleUse.apply, double([1.0, 2.0])).verdict is Verdict.PASS
 
 
 def test_user_errors_name_their_stage() -> None:
@@ -115,9 +115,9 @@ def test_a_backward_that_ignores_its_cotangent_fails(size: int) -> None:
     ignoring = with_backward(lambda x: (x * x).sum(), lambda g, x: 2 * x)
     x = torch.linspace(-2.0, 3.0, size, dtype=torch.float64).add(0.1).requires_grad_()
     result = gradcheck(ignoring, x)
-    assert result.verdict == "fail"
+    assert result.verdict is Verdict.FAIL
     assert result.mismatched == (size if result.method == "dense" else result.mismatched) > 0
-    assert gradcheck(with_backward(lambda x: (x * x).sum(), lambda g, x: g * 2 * x), x).verdict == "pass"
+    assert gradcheck(with_backward(lambda x: (x * x).sum(), lambda g, x: g * 2 * x), x).verdict is Verdict.PASS
 
 
 def test_every_cotangent_has_storage_offset_zero() -> None:
@@ -125,7 +125,7 @@ def test_every_cotangent_has_storage_offset_zero() -> None:
         return x.sum(), torch.view_as_real(torch.complex(x, 2 * x))
 
     for check in (gradcheck, gradgradcheck):  # view_as_complex refuses odd storage offsets
-        assert check(parts, double([0.5, 1.0, -2.0])).verdict == "pass"
+        assert check(parts, double([0.5, 1.0, -2.0])).verdict is Verdict.PASS
 
 
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
@@ -155,4 +155,4 @@ def test_forward_that_returns_one_buffer_passes() -> None:
         buffer[:] = torch.sin(x).numpy()
         return torch.from_numpy(buffer)
 
-    assert gradcheck(claimed(reused, torch.cos), double([0.5, 1.0])).verdict == "pass"
+    assert gradcheck(claimed(reused, torch.cos), double([0.5, 1.0])).verdict is Verdict.PASS

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.result import ElementVerdict
+from gradverify.result import ElementVerdict, Verdict
 from tests.core.support import (
     claimed,
     double,
@@ -29,7 +29,7 @@ def step(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("side", [-1, 1])
 def test_correct_gradient_close_to_kink_passes(distance: float, side: int) -> None:
     ramp = claimed(lambda x: (x - 1).clamp(min=0), step)
-    assert gradcheck(ramp, double([1 + side * distance, 3.0])).verdict == "pass"
+    assert gradcheck(ramp, double([1 + side * distance, 3.0])).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("distance", [1e-8, 1e-5, 1e-3])
@@ -37,19 +37,19 @@ def test_correct_gradient_close_to_kink_passes(distance: float, side: int) -> No
 def test_derivative_of_other_side_close_to_kink_fails(distance: float, side: int) -> None:
     ramp = claimed(lambda x: (x - 1).clamp(min=0), lambda x: 1 - step(x))
     result = gradcheck(ramp, double([1 + side * distance]))
-    assert result.verdict == "fail"
+    assert result.verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("value", [0.0, 0.25, 0.5, 1.0])
 def test_kink_at_point_accepts_value_between_slopes(value: float) -> None:
     result = gradcheck(claimed(torch.relu, lambda x: torch.full_like(x, value)), double([0.0]))
-    assert (result.verdict, result.kinks) == ("pass", 1)
+    assert (result.verdict, result.kinks) == (Verdict.PASS, 1)
 
 
 @pytest.mark.parametrize("value", [-1e-5, 1 + 1e-5, -0.5, 2.0])
 def test_kink_at_point_rejects_value_outside_slopes(value: float) -> None:
     result = gradcheck(claimed(torch.relu, lambda x: torch.full_like(x, value)), double([0.0]))
-    assert (result.verdict, result.mismatched) == ("fail", 1)
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_kink_at_point_rejects_value_outside_slopes(value: float) -> None:
 def test_kinks_at_zero_and_at_ties_pass(function: object) -> None:
     assert callable(function)
     result = gradcheck(function, double([0.0, 0.0, 0.0]))
-    assert result.verdict == "pass"
+    assert result.verdict is Verdict.PASS
     assert result.kinks > 0
 
 
 def test_vjp_jump_at_kink_of_forward_counts_as_kink_at_order_2() -> None:
     result = gradgradcheck(torch.relu, double([-1.0, 0.0, 2.0]))
-    assert result.verdict == "pass"
+    assert result.verdict is Verdict.PASS
     assert result.kinks > 0
 
 
@@ -72,8 +72,8 @@ def test_vjp_jump_at_kink_of_forward_counts_as_kink_at_order_2() -> None:
 @pytest.mark.parametrize("function", [torch.relu, torch.abs, torch.nn.functional.selu])
 def test_kink_next_to_point_passes_beside_large_inputs(function: Any, size: float) -> None:
     for point in ([size, -2.3, 0.31], [-size, -2.3, 0.31]):
-        assert gradcheck(function, double(point)).verdict == "pass"
-        assert gradgradcheck(function, double(point)).verdict == "pass"
+        assert gradcheck(function, double(point)).verdict is Verdict.PASS
+        assert gradgradcheck(function, double(point)).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("distance", [1e-12, -1e-12, 1e-10])
@@ -82,7 +82,7 @@ def test_value_just_outside_slopes_close_to_kink_fails(distance: float) -> None:
     for share in (1.01, 1 + 1e-6):
         wrong = claimed(lambda x: (x - 3).abs(), lambda x, share=share: (x - 3).sign() * share)
         result = gradcheck(wrong, point)
-        assert (result.verdict, result.mismatched) == ("fail", 2)
+        assert (result.verdict, result.mismatched) == (Verdict.FAIL, 2)
 
 
 def test_straight_through_gradient_in_dead_zone_fails() -> None:
@@ -108,8 +108,8 @@ def test_single_dead_zone_is_not_a_staircase(shrink: Any, width: float) -> None:
 )
 def test_zero_gradient_of_function_rising_through_zero_fails(function: Any) -> None:
     result = gradcheck(claimed(function, torch.zeros_like), double([0.0, 0.0]))
-    assert (result.verdict, result.mismatched) == ("fail", 2)
-    assert gradcheck(claimed(function, torch.ones_like), double([0.0, 0.0])).verdict == "pass"
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 2)
+    assert gradcheck(claimed(function, torch.ones_like), double([0.0, 0.0])).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("share", [1e-3, 1e-4])
@@ -124,7 +124,7 @@ def test_kinks_in_one_input_hide_no_error_in_another(share: float) -> None:
     for seed in range(5):
         generator = torch.Generator().manual_seed(seed)
         x = (1 + 1e-5 * torch.randn(8, generator=generator, dtype=torch.float64)).requires_grad_()
-        assert gradcheck(ranked, x, double(0.7)).verdict == "fail"
+        assert gradcheck(ranked, x, double(0.7)).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("function", [torch.norm, torch.std, lambda x: torch.dist(x, x.flip(0))])
@@ -135,7 +135,7 @@ def test_all_zero_gradient_at_kink_is_compared(function: Any) -> None:
 def test_nan_claimed_at_kink_is_compared_with_midpoint_of_slopes() -> None:
     wrong = claimed(torch.abs, lambda x: x / x.abs())
     result = gradcheck(wrong, double([0.0]))
-    assert result.verdict == "fail"
+    assert result.verdict is Verdict.FAIL
     (element,) = elements(result, ElementVerdict.MISMATCH)
     assert element.numeric == pytest.approx(0.0, abs=1e-9)
 
@@ -146,4 +146,4 @@ def test_gradient_of_relu_network_passes_at_order_2(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     shapes = ((16, 10), (10, 20), (20, 4))
     inputs = [torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_() for shape in shapes]
-    assert gradgradcheck(lambda x, w, v: (x @ w).relu() @ v, *inputs).verdict == "pass"
+    assert gradgradcheck(lambda x, w, v: (x @ w).relu() @ v, *inputs).verdict is Verdict.PASS

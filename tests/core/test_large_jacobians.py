@@ -144,7 +144,7 @@ def test_sums_drowned_by_noise_are_inconclusive() -> None:
         return x.sin().cumsum(0) + 1e3 * (1e13 * x).sin()
 
     result = gradcheck(with_backward(noisy, lambda grad, x: grad.flip(0).cumsum(0).flip(0) * x.cos()), point())
-    assert result.verdict == Verdict.INCONCLUSIVE
+    assert result.verdict is Verdict.INCONCLUSIVE
     assert "too noisy" in result.message
 
 

@@ -106,9 +106,10 @@ def test_norm_of_two_elements_does_not_fail_although_backward_is_mostly_rounding
 ) -> None:
     point = torch.tensor([[0.6, 0.6 + apart], [0.6 - apart, 0.6]], dtype=dtype, requires_grad=True)
     for norm in (lambda x: layer_norm(x, (2,)), lambda x: batch_norm(x.mT, None, None, training=True)):
-        assert gradcheck(norm, point).verdict in ("pass", "inconclusive")
+        assert gradcheck(norm, point).verdict in (Verdict.PASS, Verdict.INCONCLUSIVE)
     assert (
-        gradcheck(with_scaled_gradient(lambda x: layer_norm(x, (3,)), 1.5), normal(2, 3, dtype=dtype)).verdict == "fail"
+        gradcheck(with_scaled_gradient(lambda x: layer_norm(x, (3,)), 1.5), normal(2, 3, dtype=dtype)).verdict
+        is Verdict.FAIL
     )
 
 
@@ -159,7 +160,10 @@ def test_zero_claimed_only_in_low_precision_fails(dtype: torch.dtype) -> None:
         return grad * (slope if x.dtype is torch.float64 else torch.zeros_like(slope))
 
     cube = with_backward(lambda x: x**3, backward)
-    assert gradcheck(cube, (normal(8, dtype=torch.float32).detach() / 100).to(dtype).requires_grad_()).verdict == "fail"
+    assert (
+        gradcheck(cube, (normal(8, dtype=torch.float32).detach() / 100).to(dtype).requires_grad_()).verdict
+        is Verdict.FAIL
+    )
 
 
 @pytest.mark.parametrize("size", [40, 2000])

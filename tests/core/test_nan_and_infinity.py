@@ -88,7 +88,7 @@ def test_nan_claimed_for_every_entry_fails() -> None:
 
 def test_point_outside_domain_is_inconclusive() -> None:
     result = gradcheck(torch.log, double([-1.0, 2.0]))
-    assert result.verdict == "inconclusive"
+    assert result.verdict is Verdict.INCONCLUSIVE
     assert "the forward is not finite at the point" in result.findings[0].message
 
 
@@ -96,8 +96,8 @@ def test_minus_infinity_in_intermediate_passes_and_in_output_is_inconclusive() -
     mask = torch.tensor([True, False, False])
     masked = [lambda x, of=of: of(x.masked_fill(mask, -torch.inf), 0) for of in (torch.softmax, torch.log_softmax)]
     inside, outside = (gradcheck(function, double([1.0, 2.0, 3.0])) for function in masked)
-    assert inside.verdict == "pass"
-    assert (outside.verdict, outside.undetermined) == ("inconclusive", 2)  # it is constant in the masked input
+    assert inside.verdict is Verdict.PASS
+    assert (outside.verdict, outside.undetermined) == (Verdict.INCONCLUSIVE, 2)  # it is constant in the masked input
 
 
 def test_dead_zone_beside_infinity_has_zero_derivative() -> None:

@@ -17,7 +17,7 @@ def test_function_that_varies_too_quickly_for_any_step_is_inconclusive(speed: fl
     fast = claimed(lambda x: torch.sin(1e3 * torch.sin(speed * x)), lambda x: _slope_of_waves(x, speed))
     for seed in range(5):
         x = torch.randn(3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        assert gradcheck(fast, x.requires_grad_()).verdict == "inconclusive"
+        assert gradcheck(fast, x.requires_grad_()).verdict is Verdict.INCONCLUSIVE
 
 
 @pytest.mark.slow
@@ -37,7 +37,7 @@ def test_zero_claimed_for_quickly_varying_function_is_found(speed: float, place:
 @pytest.mark.parametrize("share", [-1.0, 1.001, 2.0])
 def test_wrong_slope_of_step_steep_only_at_the_point_fails(share: float) -> None:
     wrong = claimed(lambda x: x / x.abs().clamp(min=1e-12), lambda x: share * 1e12 * (x.abs() < 1e-12))
-    assert gradcheck(wrong, double([0.0])).verdict == "fail"
+    assert gradcheck(wrong, double([0.0])).verdict is Verdict.FAIL
 
 
 def _slope_of_waves(x: Tensor, speed: float) -> Tensor:
@@ -54,10 +54,10 @@ def test_ripple_on_a_slope_does_not_count_as_noise(place: float, rise: float) ->
     def rippled(x: Tensor) -> Tensor:
         return rise * x + (100 * x).sin().square() / 100
 
-    assert gradcheck(claimed(rippled, slope), double([place])).verdict != "fail"
+    assert gradcheck(claimed(rippled, slope), double([place])).verdict is not Verdict.FAIL
     for share in (0.0, 0.99, 1.01, -1.0):
         wrong = claimed(rippled, lambda x, share=share: share * slope(x))  # type: ignore[misc]
-        assert gradcheck(wrong, double([place])).verdict == "fail"
+        assert gradcheck(wrong, double([place])).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(

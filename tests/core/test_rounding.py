@@ -36,8 +36,8 @@ def test_evenly_growing_rounding_is_measured_as_noise(function: Any, scale: floa
     for seed in range(5):
         generator = torch.Generator().manual_seed(seed)
         x = scale * (2 * torch.rand(5, generator=generator, dtype=torch.float64) - 1)
-        assert gradcheck(function, x.requires_grad_()).verdict != "fail"
-        assert gradgradcheck(function, x).verdict != "fail"
+        assert gradcheck(function, x.requires_grad_()).verdict is not Verdict.FAIL
+        assert gradgradcheck(function, x).verdict is not Verdict.FAIL
 
 
 def test_error_larger_than_evenly_growing_rounding_is_found() -> None:
@@ -54,7 +54,7 @@ def test_imaginary_part_that_is_pure_rounding_passes_beside_real_part(function: 
         generator = torch.Generator().manual_seed(seed)
         z = torch.randn(count, generator=generator, dtype=torch.complex128).requires_grad_()
         result = gradcheck(function, z)
-        assert (result.verdict, result.undetermined) == ("pass", 0)
+        assert (result.verdict, result.undetermined) == (Verdict.PASS, 0)
         assert result.detection_limit is not None
         assert result.detection_limit < 1e-6
         assert gradcheck(with_scaled_gradient(function, 1 + 1e-5), z).verdict is Verdict.FAIL
@@ -96,8 +96,8 @@ def test_rounding_error_claimed_for_zero_gradient_passes() -> None:
     def of_one(x: Tensor, weight: Tensor) -> Tensor:
         return torch.native_layer_norm(x, (1,), weight, None, 1e-5)[0]
 
-    assert gradcheck(of_one, double([-4.8270]), double([-4.8270])).verdict == "pass"
-    assert gradcheck(claimed(torch.zeros_like, lambda x: x * 1e-9), double([1.5])).verdict == "fail"
+    assert gradcheck(of_one, double([-4.8270]), double([-4.8270])).verdict is Verdict.PASS
+    assert gradcheck(claimed(torch.zeros_like, lambda x: x * 1e-9), double([1.5])).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("off", [1e-16, 2e-16])

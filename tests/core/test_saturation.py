@@ -23,7 +23,7 @@ def test_a_saturated_slope_is_verified_to_the_same_tolerance() -> None:
         return x.sigmoid() * (1 + x * (-x).sigmoid())
 
     far = double([-33.4, 1.0, 0.3, -24.0, 2.0])
-    assert gradcheck(claimed(torch.nn.functional.silu, slope), far).verdict == "pass"
+    assert gradcheck(claimed(torch.nn.functional.silu, slope), far).verdict is Verdict.PASS
     for error in (1e-6, 1e-4):
         for place in torch.eye(5, dtype=torch.float64)[[0, 3]]:
             wrong = claimed(torch.nn.functional.silu, lambda x, by=1 + error * place: slope(x) * by)  # type: ignore[misc]
@@ -36,9 +36,9 @@ def test_cancellation_in_backward_is_within_its_rounding(logit: float) -> None:
         return x.clamp(min=0) - x + (-x.abs()).exp().log1p()
 
     for point in ([logit], [logit, 0.3, -1.2]):
-        assert gradcheck(claimed(loss, lambda x: x.sigmoid() - 1), double(point)).verdict == "pass"
+        assert gradcheck(claimed(loss, lambda x: x.sigmoid() - 1), double(point)).verdict is Verdict.PASS
     accurate = claimed(loss, lambda x: -(-x).sigmoid())
-    assert gradcheck(accurate, double([logit])).verdict == "pass"
+    assert gradcheck(accurate, double([logit])).verdict is Verdict.PASS
     for factor in (1 + 1e-6, 2.0) if logit < 36 else ():
         wrong = claimed(loss, lambda x, factor=factor: -(-x).sigmoid() * factor)  # type: ignore[misc]
         assert gradcheck(wrong, double([logit])).mismatched == 1
@@ -49,7 +49,7 @@ def test_cancellation_in_many_rows_of_backward_is_within_its_rounding(count: int
     generator = torch.Generator().manual_seed(count)
     x = scale * torch.randn(count, generator=generator, dtype=torch.float64)
     loss = torch.nn.functional.logsigmoid
-    assert gradcheck(claimed(loss, lambda x: 1 - x.sigmoid()), x.requires_grad_()).verdict == "pass"
+    assert gradcheck(claimed(loss, lambda x: 1 - x.sigmoid()), x.requires_grad_()).verdict is Verdict.PASS
     for factor in (1 + 1e-6, 1 - 1e-3):
         wrong = claimed(loss, lambda x, factor=factor: (-x).sigmoid() * factor)  # type: ignore[misc]
         assert gradcheck(wrong, x).mismatched == count

@@ -64,7 +64,7 @@ def test_cross_entropy_of_a_confident_prediction_passes_at_order_2() -> None:
         return torch.nn.functional.cross_entropy(torch.stack([x, -x], 1), torch.zeros(len(x), dtype=torch.long))
 
     for logit in (19.2, 21.3, 24.0):
-        assert gradgradcheck(loss, double([logit, 0.3])).verdict == "pass"
+        assert gradgradcheck(loss, double([logit, 0.3])).verdict is Verdict.PASS
 
 
 def written_out_gelu(error: float) -> Callable[[Tensor], Tensor]:
@@ -85,20 +85,20 @@ def written_out_gelu(error: float) -> Callable[[Tensor], Tensor]:
 
 def test_a_saturated_term_in_backward_passes_at_order_2() -> None:
     for place in (-8.5, -10.0, -16.0):
-        assert gradgradcheck(written_out_gelu(0.0), double([place])).verdict == "pass"
-        assert gradgradcheck(written_out_gelu(0.0), double([place, 0.3])).verdict == "pass"
+        assert gradgradcheck(written_out_gelu(0.0), double([place])).verdict is Verdict.PASS
+        assert gradgradcheck(written_out_gelu(0.0), double([place, 0.3])).verdict is Verdict.PASS
     for place in (-2.0, -4.0):
-        assert gradgradcheck(written_out_gelu(1e-6), double([place, 0.3])).verdict == "fail"
+        assert gradgradcheck(written_out_gelu(1e-6), double([place, 0.3])).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("seed", [105, 107, 116, 127, 128])
 def test_rounding_stairs_of_backward_pass_at_order_2(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = 4 * torch.randn(64, generator=generator, dtype=torch.float64)
-    assert gradgradcheck(written_out_gelu(0.0), x.requires_grad_()).verdict == "pass"
+    assert gradgradcheck(written_out_gelu(0.0), x.requires_grad_()).verdict is Verdict.PASS
     for error in (1e-6, -1e-3):
         x = torch.cat([x.detach(), torch.tensor([-5.0])])
-        assert gradgradcheck(written_out_gelu(error), x.requires_grad_()).verdict == "fail"
+        assert gradgradcheck(written_out_gelu(error), x.requires_grad_()).verdict is Verdict.FAIL
 
 
 def test_saturation_in_one_input_does_not_fail_another_at_order_2() -> None:
@@ -110,15 +110,15 @@ def test_saturation_in_one_input_does_not_fail_another_at_order_2() -> None:
         return torch.tensor(places, dtype=torch.complex128, requires_grad=True)
 
     for place in (26 + 17j, 30 + 0.3j):
-        assert gradgradcheck(tanh(0.0), at(place)).verdict in ("pass", "inconclusive")
+        assert gradgradcheck(tanh(0.0), at(place)).verdict in (Verdict.PASS, Verdict.INCONCLUSIVE)
     for place in (5 + 1j, 0.3 + 17j):
-        assert gradgradcheck(tanh(0.0), at(place)).verdict == "pass"
-        assert gradgradcheck(tanh(1e-6), at(place)).verdict == "fail"
+        assert gradgradcheck(tanh(0.0), at(place)).verdict is Verdict.PASS
+        assert gradgradcheck(tanh(1e-6), at(place)).verdict is Verdict.FAIL
 
 
 def test_cancellation_in_backward_does_not_fail_at_order_2() -> None:
     for function, x in ((lambda x: x.softmax(-1), double([0.0, 35.0])), (torch.tanh, double([17.54]))):
-        assert gradgradcheck(function, x).verdict in ("pass", "inconclusive")
+        assert gradgradcheck(function, x).verdict in (Verdict.PASS, Verdict.INCONCLUSIVE)
 
 
 class ScaledSlope(torch.autograd.Function):

@@ -22,12 +22,12 @@ from tests.core.support import (
 @pytest.mark.parametrize("width", [0.1, 1e-3])
 def test_zero_gradient_on_narrow_stair_does_not_fail(width: float) -> None:
     stairs = claimed(lambda x: torch.trunc(x / width), torch.zeros_like)
-    assert gradcheck(stairs, double([1.234567, -3.1415926])).verdict in ("pass", "inconclusive")
+    assert gradcheck(stairs, double([1.234567, -3.1415926])).verdict in (Verdict.PASS, Verdict.INCONCLUSIVE)
 
 
 def test_zero_gradient_of_float32_forward_fails() -> None:
     result = gradcheck(claimed(lambda x: x.float().sin().double(), torch.zeros_like), double([0.7, 1.1]))
-    assert (result.verdict, result.mismatched) == ("fail", 2)
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 2)
 
 
 @pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
@@ -39,7 +39,7 @@ def test_half_precision_intermediate_is_inconclusive(precision: torch.dtype) -> 
     for seed in range(4):
         generator = torch.Generator().manual_seed(seed)
         inputs = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((3, 4), (5, 4), (5, 2))]
-        assert gradcheck(attention, *(each.requires_grad_() for each in inputs)).verdict == "inconclusive"
+        assert gradcheck(attention, *(each.requires_grad_() for each in inputs)).verdict is Verdict.INCONCLUSIVE
 
 
 def test_point_on_float32_stair_is_not_in_dead_zone() -> None:
@@ -47,22 +47,25 @@ def test_point_on_float32_stair_is_not_in_dead_zone() -> None:
         return torch.nn.functional.binary_cross_entropy_with_logits(x, torch.ones_like(x), reduction="none")
 
     for value in (4.0, 8.0, 10.0):
-        assert gradgradcheck(loss, torch.tensor([value], requires_grad=True)).verdict == "pass"
+        assert gradgradcheck(loss, torch.tensor([value], requires_grad=True)).verdict is Verdict.PASS
 
 
 def test_zero_gradient_of_stairs_does_not_fail() -> None:
     def stairs(x: Tensor) -> Tensor:
         return torch.round(2**12 * x) / 2**12
 
-    assert gradcheck(claimed(stairs, torch.zeros_like), double([0.0, 0.0])).verdict in ("pass", "inconclusive")
+    assert gradcheck(claimed(stairs, torch.zeros_like), double([0.0, 0.0])).verdict in (
+        Verdict.PASS,
+        Verdict.INCONCLUSIVE,
+    )
 
 
-@pytest.mark.parametrize(("step", "verdict"), [(1.0, "fail"), (0.3, "fail"), (0.02, "inconclusive")])
+@pytest.mark.parametrize(("step", "verdict"), [(1.0, Verdict.FAIL), (0.3, Verdict.FAIL), (0.02, Verdict.INCONCLUSIVE)])
 @pytest.mark.parametrize("seed", range(6))
-def test_verdict_on_stairs_does_not_depend_on_the_point(step: float, verdict: str, seed: int) -> None:
+def test_verdict_on_stairs_does_not_depend_on_the_point(step: float, verdict: Verdict, seed: int) -> None:
     x = torch.randn(4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
     for stairs in (lambda x: (x / step).round() * step, lambda x: (x / step).floor() * step):
-        assert gradcheck(claimed(stairs, torch.ones_like), x).verdict == verdict
+        assert gradcheck(claimed(stairs, torch.ones_like), x).verdict is verdict
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -73,7 +76,7 @@ def test_zero_gradient_of_hidden_half_precision_does_not_pass(function: Callable
     def rounded(x: Tensor) -> Tensor:
         return torch.from_numpy(function(x.detach().numpy().astype("float16").astype("float64")).cumsum())
 
-    assert gradcheck(claimed(rounded, torch.zeros_like), x).verdict != "pass"
+    assert gradcheck(claimed(rounded, torch.zeros_like), x).verdict is not Verdict.PASS
 
 
 @pytest.mark.slow

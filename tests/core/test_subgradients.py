@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradverify.result import CheckResult
+from gradverify.result import CheckResult, Verdict
 from tests.core.support import double, gradcheck, with_backward, with_scaled_gradient
 
 
@@ -20,7 +20,7 @@ def tied(*shape: int, seed: int = 0) -> Tensor:
 
 
 def messages(result: CheckResult) -> list[str]:
-    return [finding.message for finding in result.findings if finding.verdict == "fail"]
+    return [finding.message for finding in result.findings if finding.verdict is Verdict.FAIL]
 
 
 ALL_OF_THEM = with_backward(torch.amax, lambda g, x: g * (x == x.amax()))
@@ -29,7 +29,7 @@ ONE_SIDED = with_backward(lambda x, y: (x - y).relu(), lambda g, x, y: (g * (x >
 
 def test_maximum_with_the_whole_gradient_for_each_of_two_tied_inputs_fails() -> None:
     result = gradcheck(ALL_OF_THEM, double([1.0, 3.0, 3.0]))
-    assert (result.verdict, result.mismatched) == ("fail", 2)
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 2)
     assert messages(result) == [
         "2 entries of d output / d x lie between their one-sided derivatives, but the row as a whole is the gradient of"
         " no piece nearby: along x[1] + x[2], output changes by 1, backward says 2"
@@ -43,7 +43,7 @@ def test_maximum_with_the_whole_gradient_for_each_of_two_tied_inputs_fails() -> 
 @pytest.mark.parametrize("count", [5, 50])
 def test_maximum_with_the_whole_gradient_for_each_of_many_tied_inputs_fails(count: int) -> None:
     result = gradcheck(ALL_OF_THEM, double([1.0] * count))
-    assert (result.verdict, result.mismatched) == ("fail", count)
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, count)
     assert messages(result)[0].endswith(
         f"along x[0] + x[1] + x[2] + x[3] + … ({count} inputs), output changes by 1, backward says {count}"
     )
@@ -51,15 +51,15 @@ def test_maximum_with_the_whole_gradient_for_each_of_many_tied_inputs_fails(coun
 
 def test_relu_of_a_difference_with_inconsistent_branches_fails() -> None:
     result = gradcheck(ONE_SIDED, double([1.0, 2.0]), double([1.0, 3.0]))
-    assert (result.verdict, result.mismatched) == ("fail", 2)
-    assert [finding.wrt for finding in result.findings if finding.verdict == "fail"] == ["x", "y"]
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 2)
+    assert [finding.wrt for finding in result.findings if finding.verdict is Verdict.FAIL] == ["x", "y"]
     for message in messages(result):
         assert message.endswith("along x[0] + y[0], output[0] changes by 0, backward says 1")
 
 
 def test_thousands_of_inconsistent_branches_fail() -> None:
     result = gradcheck(ONE_SIDED, double([1.0, 2.0] * 500), double([1.0, 3.0] * 500))
-    assert (result.verdict, result.mismatched) == ("fail", 1000)
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1000)
 
 
 def test_wrong_rows_in_directions_with_unequal_entries_fail() -> None:
@@ -67,8 +67,8 @@ def test_wrong_rows_in_directions_with_unequal_entries_fail() -> None:
         lambda x, w: (x @ w).relu(), lambda g, x, w: (g * w * (x @ w >= 0), g * x * (x @ w > 0).double())
     )
     weighted = with_backward(lambda x, y: (2 * x - y).relu(), lambda g, x, y: (2 * g * (2 * x >= y), -g * (2 * x > y)))
-    assert gradcheck(hinge, double([1.0, -1.0, 2.0]), double([3.0, 1.0, -1.0])).verdict == "fail"
-    assert gradcheck(weighted, double([1.0, 2.0]), double([2.0, 3.0])).verdict == "fail"
+    assert gradcheck(hinge, double([1.0, -1.0, 2.0]), double([3.0, 1.0, -1.0])).verdict is Verdict.FAIL
+    assert gradcheck(weighted, double([1.0, 2.0]), double([2.0, 3.0])).verdict is Verdict.FAIL
 
 
 def test_missing_gradient_is_reported_as_missing() -> None:
@@ -84,7 +84,7 @@ def test_any_convex_combination_of_tied_gradients_passes(share: float) -> None:
         lambda g, x, y: (g * ((x > y) + share * (x == y)), g * ((x < y) + (1 - share) * (x == y))),
     )
     result = gradcheck(divided, double([1.0, 2.0]), double([1.0, 3.0]))
-    assert (result.verdict, result.kinks) == ("pass", 2)
+    assert (result.verdict, result.kinks) == (Verdict.PASS, 2)
 
 
 RIGHT: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
@@ -128,10 +128,10 @@ ZERO = {"norm at zero", "|x| - |y|", "relu of one sum of zeros", "range", "size 
 def test_subgradients_of_torch_functions_pass(name: str) -> None:
     function, inputs = RIGHT[name]
     result = gradcheck(function, *inputs)
-    assert (result.verdict, result.kinks > 0) == ("pass", True), messages(result)
+    assert (result.verdict, result.kinks > 0) == (Verdict.PASS, True), messages(result)
     doubled = with_scaled_gradient(torch.clone, 2.0)
     wrong = gradcheck(lambda x, *others: function(doubled(x), *others), *inputs)
-    assert wrong.verdict == ("pass" if name in ZERO else "fail")
+    assert wrong.verdict is (Verdict.PASS if name in ZERO else Verdict.FAIL)
 
 
 def test_only_rows_with_two_kinks_take_samples_of_the_pieces_nearby() -> None:
@@ -146,24 +146,24 @@ def test_only_rows_with_two_kinks_take_samples_of_the_pieces_nearby() -> None:
 )  # which of the tied inputs it is depends on the torch version
 @pytest.mark.parametrize(
     ("claims", "verdict"),
-    [((0.7, 0.3), "pass"), ((0.5, 0.5), "pass"), ((0.35, 0.15), "fail"), ((0.7, 0.6), "fail")],
+    [((0.7, 0.3), Verdict.PASS), ((0.5, 0.5), Verdict.PASS), ((0.35, 0.15), Verdict.FAIL), ((0.7, 0.6), Verdict.FAIL)],
 )
 def test_quantile_of_tied_inputs_passes_if_its_claims_sum_to_one(
-    places: tuple[int, int], claims: tuple[float, float], verdict: str
+    places: tuple[int, int], claims: tuple[float, float], verdict: Verdict
 ) -> None:
     slope = torch.zeros(20, dtype=torch.float64)
     slope[list(places)] = torch.tensor(claims, dtype=torch.float64)
     result = gradcheck(with_backward(lambda x: x.quantile(0.3), lambda g, x: g * slope), double([1.5] * 20))
-    assert result.verdict == verdict
-    if verdict == "fail":
+    assert result.verdict is verdict
+    if verdict is Verdict.FAIL:
         assert messages(result)[0].endswith(f"(20 inputs), output changes by 1, backward says {sum(claims):.4g}")
 
 
-@pytest.mark.parametrize(("claim", "verdict"), [(1e-11, "pass"), (0.1, "fail")])
-def test_claim_of_rounding_size_passes_at_a_cone_that_rounding_flattens(claim: float, verdict: str) -> None:
+@pytest.mark.parametrize(("claim", "verdict"), [(1e-11, Verdict.PASS), (0.1, Verdict.FAIL)])
+def test_claim_of_rounding_size_passes_at_a_cone_that_rounding_flattens(claim: float, verdict: Verdict) -> None:
     def distance(x: Tensor, y: Tensor) -> Tensor:
         return torch.acosh(1 + 2 * (x - y).square().sum(-1))  # is 0 for points up to 1e-8 apart
 
     u = double([0.1, 0.2])
     function = with_backward(distance, lambda g, x, y: (torch.full_like(x, claim), torch.full_like(y, 2 * claim)))
-    assert gradcheck(function, u, u.detach().clone().requires_grad_()).verdict == verdict
+    assert gradcheck(function, u, u.detach().clone().requires_grad_()).verdict is verdict

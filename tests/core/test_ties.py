@@ -55,7 +55,7 @@ def test_value_of_no_piece_fails_at_tie() -> None:
         def backward(ctx: Any, grad: Tensor) -> Tensor:
             return 2 * grad
 
-    assert gradcheck(Greedy.apply, double([1.0] * 5)).verdict == "fail"
+    assert gradcheck(Greedy.apply, double([1.0] * 5)).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
@@ -85,8 +85,8 @@ def test_sort_of_nearly_equal_numbers_passes(near: float) -> None:
 def test_maxima_over_different_subsets_of_ties_pass(count: int) -> None:
     ties = double([1.0] * count)
     for fewer in range(1, count):
-        assert gradcheck(lambda x, fewer=fewer: x.amax() - x[:fewer].amax(), ties).verdict == "pass"
-        assert gradcheck(lambda x, fewer=fewer: x[fewer:].amax() - x[: fewer + 1].amax(), ties).verdict == "pass"
+        assert gradcheck(lambda x, fewer=fewer: x.amax() - x[:fewer].amax(), ties).verdict is Verdict.PASS
+        assert gradcheck(lambda x, fewer=fewer: x[fewer:].amax() - x[: fewer + 1].amax(), ties).verdict is Verdict.PASS
 
 
 def all_equal(*shape: int) -> Tensor:

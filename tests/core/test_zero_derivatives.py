@@ -110,7 +110,7 @@ def test_missing_term_below_the_noise_at_small_steps_fails(entries: int, size: f
 def test_term_lost_to_rounding_in_a_sum_is_inconclusive() -> None:
     logits = double([[0.0, 22.0, -22.0]])  # the last one contributes 8e-20 to a sum of 1
     result = gradcheck(lambda x: torch.nn.functional.cross_entropy(x, torch.tensor([1])), logits)
-    assert result.verdict == "inconclusive"
+    assert result.verdict is Verdict.INCONCLUSIVE
 
 
 def test_error_above_the_rounding_of_a_sum_fails() -> None:
@@ -121,7 +121,7 @@ def test_error_above_the_rounding_of_a_sum_fails() -> None:
         return grad * probabilities
 
     loss = with_backward(lambda x: torch.nn.functional.cross_entropy(x, torch.tensor([1])), backward)
-    assert gradcheck(loss, double([[0.0, 22.0, -22.0]])).verdict == "fail"
+    assert gradcheck(loss, double([[0.0, 22.0, -22.0]])).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("fill", [-1e9, -1e16, torch.finfo(torch.float64).min, -torch.inf])
