@@ -45,6 +45,7 @@ def _slope_of_waves(x: Tensor, speed: float) -> Tensor:
 
 
 @pytest.mark.slow
+# Far from zero, where the samples of noise lie many periods of the ripple apart.
 @pytest.mark.parametrize("place", [-1.39051e6, 1.18743e6, 1772.06, 49965.3])
 @pytest.mark.parametrize("rise", [0.01, 30.0])
 def test_ripple_on_a_slope_does_not_count_as_noise(place: float, rise: float) -> None:

@@ -20,7 +20,10 @@ from tests.core.support import (
 from tests.zoo.saturation import Logit
 
 
-@pytest.mark.parametrize("point", [-0.0345158688, 0.04])
+ON_A_STAIR = -0.0345158688  # where small steps see a stair of the sigmoid, which is 1 - 3e-13
+
+
+@pytest.mark.parametrize("point", [ON_A_STAIR, 0.04])
 @pytest.mark.parametrize("others", [(), (0.5, 1.0, 2.0)], ids=["alone", "beside others"])
 def test_claim_that_larger_steps_agree_with_does_not_fail(point: float, others: tuple[float, ...]) -> None:
     assert gradgradcheck(Logit.apply, double([point, *others]), 1.0).verdict is not Verdict.FAIL
@@ -28,8 +31,8 @@ def test_claim_that_larger_steps_agree_with_does_not_fail(point: float, others: 
 
 @pytest.mark.parametrize("factor", [1.5, 0.5, -1.0, 0.0])
 def test_claim_that_larger_steps_contradict_fails(factor: float) -> None:
-    assert gradgradcheck(Logit.apply, double([-0.0345158688]), factor).verdict is Verdict.FAIL
-    assert gradgradcheck(Logit.apply, double([-0.0345158688]), 1.0).verdict is Verdict.INCONCLUSIVE
+    assert gradgradcheck(Logit.apply, double([ON_A_STAIR]), factor).verdict is Verdict.FAIL
+    assert gradgradcheck(Logit.apply, double([ON_A_STAIR]), 1.0).verdict is Verdict.INCONCLUSIVE
 
 
 def test_wrong_branch_in_a_narrow_region_fails() -> None:
@@ -91,6 +94,7 @@ def test_a_saturated_term_in_backward_passes_at_order_2() -> None:
         assert gradgradcheck(written_out_gelu(1e-6), double([place, 0.3])).verdict is Verdict.FAIL
 
 
+# Draws with an entry on whose stair the second derivative is the slope of the other term.
 @pytest.mark.parametrize("seed", [105, 107, 116, 127, 128])
 def test_rounding_stairs_of_backward_pass_at_order_2(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)

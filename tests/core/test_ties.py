@@ -116,6 +116,7 @@ def test_too_many_tied_ranks_are_inconclusive() -> None:
 
 
 @pytest.mark.slow
+# Draws with a median of which several inputs are copies.
 @pytest.mark.parametrize("seed", [2, 7, 9])
 def test_median_of_tied_inputs_in_a_saturated_output(seed: int) -> None:
     """An output of 1 - 1e-5 hides a slope of 1e-5 in noise at the steps that separate the pieces."""
