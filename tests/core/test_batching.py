@@ -236,7 +236,7 @@ def test_outputs_that_differ_by_rounding_are_stacked_and_others_are_not() -> Non
         gradcheck(lambda x, by=by: square_rounded_by_length(x, by), normal(3)) for by in (0.0, 2.0**-52, 1e-9)
     )
     assert equal.verdict is rounded.verdict is different.verdict is Verdict.PASS
-    assert equal.evaluations.forward == rounded.evaluations.forward < different.evaluations.forward
+    assert max(equal.evaluations.forward, rounded.evaluations.forward) < different.evaluations.forward
     assert equal.detection_limit is not None and rounded.detection_limit is not None
     assert equal.detection_limit < rounded.detection_limit < 1e-6
 

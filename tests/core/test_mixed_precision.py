@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gradverify.result import Verdict
-from tests.core.support import claimed, double, gradcheck, with_backward, with_changed_gradient
+from tests.core.support import claimed, double, gradcheck, normal, with_backward, with_changed_gradient
 
 
 @pytest.mark.parametrize("size", [1, 3, 40])
@@ -34,7 +34,7 @@ def test_gradient_without_the_low_precision_term_fails(size: int, outside: torch
 
 @pytest.mark.parametrize("seed", range(8))
 def test_gradient_without_the_float32_term_fails(seed: int) -> None:
-    x = torch.randn(3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    x = normal(3, seed=seed)
     both = lambda x: x.sin() + (x.float() ** 2).double()  # noqa: E731
     assert gradcheck(claimed(both, lambda x: x.cos() + 2 * x), x).verdict is Verdict.PASS
     assert gradcheck(claimed(both, torch.cos), x).verdict is Verdict.FAIL
@@ -47,7 +47,7 @@ def test_normalisation_with_low_precision_statistics_does_not_fail(inside: torch
     def normalised(x: Tensor) -> Tensor:
         return x * torch.rsqrt(x.to(inside).square().mean(-1, keepdim=True)).to(x.dtype)
 
-    x = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(36)).requires_grad_()
+    x = normal(*shape, seed=36)
     right = gradcheck(normalised, x)
     assert right.verdict is (Verdict.PASS if inside is torch.float32 else Verdict.INCONCLUSIVE)
     detached = gradcheck(
@@ -67,7 +67,7 @@ def test_output_constant_on_one_stair_is_undetermined() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_stair_height_grows_with_the_sampled_magnitude(seed: int) -> None:
-    x = torch.randn(60, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    x = normal(60, seed=seed)
     result = gradcheck(lambda x: x + 1e-3 * x.half().double(), x)
     assert result.verdict is Verdict.PASS
 
@@ -76,7 +76,7 @@ def test_stair_height_grows_with_the_sampled_magnitude(seed: int) -> None:
 @pytest.mark.parametrize("offset", [1e4, 1e5])
 def test_gradient_without_a_term_with_cancellation_fails(offset: float, size: int) -> None:
     """The stairs are hundreds of times the rounding of the output; within one stair only the other term changes."""
-    x = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    x = normal(size, seed=1)
     both = lambda x: ((x + offset).float() - offset).double() + 0.1 * x  # noqa: E731
     assert gradcheck(claimed(both, lambda x: torch.full_like(x, 0.1)), x).verdict is Verdict.FAIL
     assert gradcheck(both, x).mismatched == 0

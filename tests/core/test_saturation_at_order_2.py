@@ -19,7 +19,6 @@ from tests.core.support import (
 )
 from tests.zoo.saturation import Logit
 
-
 ON_A_STAIR = -0.0345158688  # where small steps see a stair of the sigmoid, which is 1 - 3e-13
 
 

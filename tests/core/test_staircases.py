@@ -16,6 +16,7 @@ from tests.core.support import (
     double,
     gradcheck,
     gradgradcheck,
+    normal,
 )
 
 
@@ -63,7 +64,7 @@ def test_zero_gradient_of_stairs_does_not_fail() -> None:
 @pytest.mark.parametrize(("step", "verdict"), [(1.0, Verdict.FAIL), (0.3, Verdict.FAIL), (0.02, Verdict.INCONCLUSIVE)])
 @pytest.mark.parametrize("seed", range(6))
 def test_verdict_on_stairs_does_not_depend_on_the_point(step: float, verdict: Verdict, seed: int) -> None:
-    x = torch.randn(4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    x = normal(4, 5, seed=seed)
     for stairs in (lambda x: (x / step).round() * step, lambda x: (x / step).floor() * step):
         assert gradcheck(claimed(stairs, torch.ones_like), x).verdict is verdict
 
@@ -71,7 +72,7 @@ def test_verdict_on_stairs_does_not_depend_on_the_point(step: float, verdict: Ve
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("function", [np.exp, np.tanh, lambda x: x**3])
 def test_zero_gradient_of_hidden_half_precision_does_not_pass(function: Callable[..., Any], seed: int) -> None:
-    x = torch.randn(3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    x = normal(3, seed=seed)
 
     def rounded(x: Tensor) -> Tensor:
         return torch.from_numpy(function(x.detach().numpy().astype("float16").astype("float64")).cumsum())

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.result import Verdict
-from tests.core.support import double, gradcheck, with_backward
+from tests.core.support import double, gradcheck, normal, with_backward
 
 
 class WeightedMean(torch.autograd.Function):
@@ -159,7 +159,7 @@ def test_mask_missing_in_backward_fails_beside_the_least_number() -> None:
         def backward(ctx: Any, grad: Tensor) -> Tensor:
             return grad[groups]
 
-    x = torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    x = normal(6, seed=1)
     assert gradcheck(Largest.apply, x).verdict is Verdict.FAIL
 
 
