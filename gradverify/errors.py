@@ -55,7 +55,7 @@ class SurrogateError(GradverifyError):
 class EvaluationError(GradverifyError):
     """User code raised while it was being evaluated; the original exception is the cause.
 
-    `stage` is "forward", "backward" or "surrogate".
+    `stage` is "forward", "backward", "surrogate" or "reference".
     """
 
     def __init__(self, stage: str, original: BaseException) -> None:

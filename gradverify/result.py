@@ -36,6 +36,13 @@ class ElementVerdict(StrEnum):
     UNDETERMINED = "undetermined"  # the numeric error bar is larger than what is allowed
 
 
+class Against(StrEnum):
+    """What the elements of a finding are held against; it decides how a report names their numbers."""
+
+    DIFFERENCES = "differences"  # `analytic` is what backward says, `numeric` what finite differences say
+    REFERENCE = "reference"  # `analytic` is what the function says, `numeric` what a reference in float64 says
+
+
 class Method(StrEnum):
     """How the entries of a Jacobian were reached."""
 
@@ -46,18 +53,23 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """One entry d output[output_index] / d input[input_index], as claimed and as measured."""
+    """One entry d output[output_index] / d input[input_index], as claimed and as measured.
+
+    A finding without `wrt` is about entries of the output itself, one without `of` about entries of a gradient for one
+    cotangent: their elements have an index () for the tensor that does not apply.
+    """
 
     output_index: Index  # place in the output tensor
     input_index: Index  # place in the input tensor
     value: float  # the input's value there
-    analytic: float  # what backward says
-    numeric: float  # what finite differences say
+    analytic: float  # what backward says, or the function
+    numeric: float  # what finite differences say, or the reference
     error_bar: float  # bound on the numeric value's own error
     error: float  # |analytic - numeric|
     allowed: float  # largest error that would have been accepted
     verdict: ElementVerdict
     reason: str = ""  # why it has this verdict
+    ulps: float | None = field(default=None, metadata=LATER)  # error in units of the dtype's last place at `numeric`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +84,7 @@ class Finding:
     cause: str | None = None  # named pattern, only when measured to explain the error
     total: int = 0  # how many elements are concerned
     elements: tuple[Element, ...] = ()  # the worst of them, worst first
+    against: Against = field(default=Against.DIFFERENCES, metadata=LATER)  # what the elements are held against
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

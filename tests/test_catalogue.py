@@ -16,7 +16,7 @@ from gradverify.checks.registry import CHECKS
 ROOT = Path(__file__).parent.parent
 PAGE = """# outputs
 
-## GV701 — an output is negative
+## GV790 — an output is negative
 
 The forward returned a negative number.
 """
@@ -30,7 +30,7 @@ NAME = "positive"
 
 def run(problem, settings):
     record(problem)
-    finding = Finding(code="GV701", verdict=Verdict.FAIL, message="y is negative")
+    finding = Finding(code="GV790", verdict=Verdict.FAIL, message="y is negative")
     return CheckResult(
         check=NAME,
         verdict=Verdict.FAIL,
@@ -44,7 +44,7 @@ function: ops.py:negated
 checks: [positive]
 positive: {rtol: 0.1}
 inputs: {x: {shape: [2]}}
-expect: {positive: {verdict: fail, codes: [GV701]}}
+expect: {positive: {verdict: fail, codes: [GV790]}}
 """
 
 
@@ -72,10 +72,10 @@ def test_a_new_check_is_its_own_files_and_a_line_in_the_registry(tmp_path: Path)
     (tmp_path / "ops.py").write_text("def negated(x):\n    return -x.exp()\n", encoding="utf-8")
     (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
 
-    assert "GV701 — an output is negative\n\nThe forward returned" in gradverify(tmp_path, "explain", "gv701")
-    assert "precision, positive)" in " ".join(gradverify(tmp_path, "run", "--help").split())
+    assert "GV790 — an output is negative\n\nThe forward returned" in gradverify(tmp_path, "explain", "gv790")
+    assert "reference, positive)" in " ".join(gradverify(tmp_path, "run", "--help").split())
     ran = gradverify(tmp_path, "run", "spec.yaml", "--jobs", "1", "--verbose")
-    assert "GV701  y is negative" in ran
+    assert "GV790  y is negative" in ran
     assert "1 case as expected" in ran
 
 

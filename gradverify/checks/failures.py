@@ -16,7 +16,7 @@ from gradverify.errors import EvaluationError, SurrogateError
 from gradverify.problem import broken_off
 from gradverify.result import CheckResult, Evaluations, Finding, Verdict
 
-_CODES = {"forward": "GV902", "backward": "GV903", "surrogate": "GV908"}
+_CODES = {"forward": "GV902", "backward": "GV903", "surrogate": "GV908", "reference": "GV704"}
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
 _LONGEST = 500  # characters of an exception's text that are shown, at most
 _OURS = ("gradverify", "torch")  # packages whose frames do not help the author of a Function

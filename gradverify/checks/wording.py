@@ -53,12 +53,12 @@ def summary_of(comparison: Comparison, verdict: Verdict) -> str:
     count = comparison.counts
     if verdict is Verdict.FAIL:
         least, wrong = "at least " if comparison.at_least else "", comparison.wrong
-        return f"{least}{wrong:,} of {_entries(comparison.entries)} {'differs' if wrong == 1 else 'differ'}"
+        return f"{least}{wrong:,} of {entries_text(comparison.entries)} {'differs' if wrong == 1 else 'differ'}"
     words = _UNJUDGED if verdict is Verdict.INCONCLUSIVE else _ACCEPTED
     parts = [f"{count[code]:,} {text}" for code, text in words.items() if count[code]]
     if verdict is Verdict.INCONCLUSIVE:
-        return f"{', '.join(parts)}, of {_entries(comparison.entries)}"
-    agree = f"{_entries(comparison.entries)} {'agrees' if comparison.entries == 1 else 'agree'}"
+        return f"{', '.join(parts)}, of {entries_text(comparison.entries)}"
+    agree = f"{entries_text(comparison.entries)} {'agrees' if comparison.entries == 1 else 'agree'}"
     if comparison.sums:
         agree = f"{agree} in {comparison.sums:,} random {'sum' if comparison.sums == 1 else 'sums'}"
     return f"{agree}, {', '.join(parts)}" if parts else agree
@@ -81,7 +81,7 @@ def along(group: Entries, ties: Sequence[WrongDirection], sampled: Sampler) -> s
     """Return the direction along which the row of the worst entry is wrong, with both derivatives."""
     worst = int(group.output[0])
     tie = next(tie for tie in ties if tie.output == group.of.start + group.of.step * worst)
-    place = f"{group.of.name}{_index(group.of.index(worst))}"
+    place = f"{group.of.name}{index_text(group.of.index(worst))}"
     return (
         f"along {_direction(tie, sampled.inputs)}, {place} changes by {tie.rise:.4g}, backward says {tie.claimed:.4g}"
     )
@@ -109,6 +109,16 @@ def distinguishable(one: float, other: float) -> tuple[str, str]:
     return f"{one:.17g}", f"{other:.17g}"
 
 
+def entries_text(count: int) -> str:
+    """Return "1 entry", "12 entries"."""
+    return f"{count:,} {'entry' if count == 1 else 'entries'}"
+
+
+def index_text(index: tuple[int, ...]) -> str:
+    """Return the index as in Python, "[0, 1]"; "" for a scalar."""
+    return f"[{', '.join(map(str, index))}]" if index else ""
+
+
 _STILL = 0.5  # relative to backward's value: an error bar around zero this wide is that of stairs
 _NARROW = 1e-5  # relative to the entry: an error bar narrow enough to judge it
 _TERMS = 4  # of a direction that are written out, at most
@@ -129,12 +139,8 @@ def _named(blocks: Sequence[Block], coordinate: int) -> str:
     for block in blocks:
         offset = coordinate - block.start
         if block.start <= coordinate < block.stop and offset % block.step == 0:
-            return f"{block.name}{_index(block.index(offset // block.step))}"
+            return f"{block.name}{index_text(block.index(offset // block.step))}"
     raise AssertionError(f"no block holds coordinate {coordinate}")
-
-
-def _entries(count: int) -> str:
-    return f"{count:,} {'entry' if count == 1 else 'entries'}"
 
 
 def _code(group: Entries, *, missing: bool) -> tuple[int, Verdict]:
@@ -151,13 +157,13 @@ def _code(group: Entries, *, missing: bool) -> tuple[int, Verdict]:
 
 def _message(group: Entries, worst: Element, series: int, code: int) -> str:
     block = f"d {group.of.name} / d {group.wrt.name}"
-    place = f"{group.of.name}{_index(worst.output_index)} by {group.wrt.name}{_index(worst.input_index)}"
+    place = f"{group.of.name}{index_text(worst.output_index)} by {group.wrt.name}{index_text(worst.input_index)}"
     wrong = group.code is Code.MISMATCH
     numbers = (
         distinguishable(worst.analytic, worst.numeric) if wrong else (f"{worst.analytic:.6g}", f"{worst.numeric:.6g}")
     )
     found = f"backward says {numbers[0]}, differences say {numbers[1]} ± {_bar(worst.error_bar)}"
-    count = f"{_entries(group.total)} of {block}"
+    count = f"{entries_text(group.total)} of {block}"
     if code == 2 and series == 200:
         by = group.wrt.name
         return f"the derivative of backward by {by} is silently zero, but {group.of.name} depends on it in {count}"
@@ -211,10 +217,6 @@ def _bar(bar: float) -> str:
 
 def _each(count: int) -> str:
     return "lies between its one-sided derivatives" if count == 1 else "lie between their one-sided derivatives"
-
-
-def _index(index: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, index))}]" if index else ""
 
 
 def _elements(group: Entries) -> tuple[Element, ...]:

@@ -68,6 +68,7 @@ class Problem:
     order: int = 1  # 2 if `function` is itself a vjp
     cotangents: int = 0  # number of primals, the last ones, that are cotangents of that vjp
     finer: Callable[..., Any] | None = None  # `function` with its low-precision fixed tensors in float64, if any
+    reference: Problem | None = None  # plain code for the same outputs, whose gradient is held against this one's
     output: str = "output"  # name of a single output; "" if the function names its outputs itself
     meter: Meter = field(default_factory=Meter)
     deadline: Deadline | None = None  # user code is not called after it; None for no limit
@@ -109,7 +110,7 @@ def bind(
     def with_arguments(given: Sequence[Any]) -> Callable[..., Any]:
         def call(*tensors: Tensor) -> Any:
             replacements = iter(tensors)
-            filled = [_map_tensors(value, lambda tensor: _argument_for(tensor, replacements)) for value in given]
+            filled = [map_tensors(value, lambda tensor: _argument_for(tensor, replacements)) for value in given]
             return function(*filled[: len(args)], **dict(zip(keywords, filled[len(args) :], strict=True)))
 
         return call
@@ -118,7 +119,7 @@ def bind(
     function = _late_bound(function)
     of_primals = function if plain else with_arguments(values)  # the arguments are the primals, in order
     coarse = any(isinstance(entry.value, Tensor) and entry.value.dtype in _COARSE for entry in bound)
-    finer = with_arguments([_map_tensors(value, _in_float64) for value in values]) if coarse else None
+    finer = with_arguments([map_tensors(value, _in_float64) for value in values]) if coarse else None
     return Problem(
         name=called, function=of_primals, primals=primals, bound=bound, outputs=outputs, seed=seed, finer=finer
     )
@@ -169,6 +170,19 @@ def named_tensors(name: str, value: Any) -> list[Named]:
     return result
 
 
+def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return `value` with `change` applied to every tensor in nested lists, tuples and dicts."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_tensors(entry, change) for entry in value))
+    if type(value) in (list, tuple):
+        return type(value)(map_tensors(entry, change) for entry in value)
+    if type(value) is dict:
+        return {key: map_tensors(entry, change) for key, entry in value.items()}
+    return value
+
+
 def gpus_of(problem: Problem) -> tuple[int, ...]:
     """Return the sorted indices of the CUDA devices that hold primals."""
     return tuple(sorted({primal.tensor.device.index or 0 for primal in problem.primals if primal.tensor.is_cuda}))
@@ -214,19 +228,6 @@ def _bound(name: str, value: Any) -> list[Bound]:
         return [Bound(name=name, value=float(value))] if abs(value) <= sys.float_info.max else []
     found = named_tensors(name, value)
     return [Bound(name=each.name, value=readable(each.tensor)) for each in found if not each.tensor.requires_grad]
-
-
-def _map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return `value` with `change` applied to every tensor in nested lists, tuples and dicts."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_map_tensors(entry, change) for entry in value))
-    if type(value) in (list, tuple):
-        return type(value)(_map_tensors(entry, change) for entry in value)
-    if type(value) is dict:
-        return {key: _map_tensors(entry, change) for key, entry in value.items()}
-    return value
 
 
 def _argument_for(tensor: Tensor, replacements: Iterator[Tensor]) -> Tensor:

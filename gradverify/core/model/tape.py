@@ -57,19 +57,18 @@ def record(problem: Problem) -> Tape:
     An output without a graph is taken for declared non-differentiable and left out, unless no output has a graph. At
     order 2 it is kept: it is a gradient that depends on nothing, and backward claims zero for its derivative.
     """
+    tape = record_all(problem)
+    connected = tuple(output for output in tape.outputs if output.tensor.requires_grad)
+    if not connected or problem.order != 1 or len(connected) == len(tape.outputs):
+        return tape
+    cut_off = tuple(output.name for output in tape.outputs if not output.tensor.requires_grad)
+    return _with_outputs(replace(tape, cut_off=cut_off), connected)
+
+
+def record_all(problem: Problem) -> Tape:
+    """Run the forward as `record` does and keep every output, with or without a graph; raises EvaluationError."""
     leaves, outputs, passing = _run(problem)
-    connected = tuple(output for output in outputs if output.tensor.requires_grad)
-    judged = connected if connected and problem.order == 1 else outputs
-    names = {output.name for output in judged}
-    cut_off = tuple(output.name for output in outputs if output.name not in names)
-    return Tape(
-        leaves=leaves,
-        outputs=judged,
-        cut_off=cut_off,
-        passing=passing,
-        shapes=tuple(torch.Size() if output.tensor.is_nested else output.tensor.shape for output in judged),
-        nodes=tuple(output.tensor.grad_fn for output in judged),
-    )
+    return _with_outputs(Tape(leaves=leaves, outputs=(), passing=passing), outputs)
 
 
 def is_intact(tape: Tape) -> bool:
@@ -190,6 +189,15 @@ def _run(problem: Problem) -> tuple[tuple[Tensor, ...], tuple[Named, ...], Passi
             if passing is Passing.COPIES or not _overwrites_leaf(error.original):
                 raise
     raise AssertionError("the last way of passing leaves returns or raises")
+
+
+def _with_outputs(tape: Tape, outputs: tuple[Named, ...]) -> Tape:
+    return replace(
+        tape,
+        outputs=outputs,
+        shapes=tuple(torch.Size() if output.tensor.is_nested else output.tensor.shape for output in outputs),
+        nodes=tuple(output.tensor.grad_fn for output in outputs),
+    )
 
 
 def _overwrites_leaf(error: BaseException) -> bool:

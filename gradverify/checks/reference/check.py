@@ -1,0 +1,118 @@
+"""GV701 to GV706: outputs and gradients are those of plain code, to the precision of the dtype.
+
+The function runs in its own dtype, the reference in float64 at the same numbers. How far the two may be apart follows
+from the inputs, the cotangents and the dtype (`error_model`), so there is no tolerance to choose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gradverify.case import Settings
+from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
+from gradverify.checks.reference.compare import Compared, compared_gradients, compared_outputs
+from gradverify.checks.reference.cotangents import Cotangent, cotangents_for
+from gradverify.checks.reference.error_model import precision_of
+from gradverify.checks.reference.evaluate import (
+    answers_of,
+    connected_outputs,
+    recorded_reference,
+    reference_answers,
+    with_wide_inputs,
+)
+from gradverify.checks.reference.findings import agreement, entry_limit, gradient_findings, limits, output_findings
+from gradverify.checks.reference.outputs import incomparable, wrong_kind
+from gradverify.checks.reference.own_gradient import wrong_gradient
+from gradverify.checks.wording import entries_text
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import Tape, record_all
+from gradverify.result import CheckResult, Finding, Method, Verdict, worst
+
+NAME = "reference"
+_NONE = "there is no reference to compare with: `reference` names plain code for the same function"
+
+
+def run(problem: Problem, settings: Settings) -> CheckResult:
+    """Compare outputs and gradients with those of the problem's reference. Raises EvaluationError."""
+    if problem.reference is None:
+        return skipped(NAME, problem, _NONE)
+    if not problem.primals:
+        return nothing_to_differentiate(NAME, problem, "no input is a floating or complex tensor that requires grad")
+    tape = record_all(problem)
+    if not tape.outputs:
+        return nothing_to_differentiate(NAME, problem, "forward returns no floating or complex tensor")
+    reason = not_dense(tape.outputs)
+    if reason:
+        return skipped(NAME, problem, reason)
+    return _against(problem, problem.reference, tape, settings)
+
+
+def _against(problem: Problem, reference: Problem, tape: Tape, settings: Settings) -> CheckResult:
+    reference = replace(reference, seed=problem.seed, deadline=problem.deadline)
+    double = with_wide_inputs(reference)
+    wide = recorded_reference(double)
+    tensors = [*(primal.tensor for primal in problem.primals), *(output.tensor for output in tape.outputs)]
+    precision = precision_of([tensor.dtype for tensor in tensors])
+    names = [primal.name for primal in problem.primals]
+    found = tuple(incomparable(tape, wide, reference.name, precision))
+    if not found and (why := wrong_gradient(double, names, precision, settings.seed)):
+        text = f"{reference.name} has a wrong gradient of its own, and nothing can be compared with it: {why}"
+        found = (Finding(code="GV703", verdict=Verdict.ERROR, message=text),)
+    if found:
+        return _result(problem, found, found[0].message, ())
+    connected = connected_outputs(tape)
+    given = cotangents_for([tape.outputs[number].tensor for number in connected], settings.seed)
+    own = answers_of(problem, tape, connected, given)
+    theirs = reference_answers(problem, double, wide, connected, given, precision, settings.seed)
+    outputs = compared_outputs(tape.outputs, [primal.tensor for primal in problem.primals], own, theirs, precision)
+    gradients = compared_gradients(problem, [output.tensor for output in tape.outputs], own, theirs, precision)
+    found = (
+        *wrong_kind(problem, reference, tape),
+        *_worst_first(outputs, gradients, given, settings),
+    )
+    compared = (*outputs, *gradients)
+    message = _summary(found, compared, reference.name, given)
+    return _result(problem, found, message, compared)
+
+
+def _worst_first(
+    outputs: Sequence[Compared], gradients: Sequence[Compared], given: Sequence[Cotangent], settings: Settings
+) -> list[Finding]:
+    """Return the findings: outputs before gradients, which follow from them, each with the largest errors first."""
+    keep = settings.max_elements
+    of_outputs = [finding for each in outputs for finding in output_findings(each, keep)]
+    of_gradients = [finding for each in gradients for finding in gradient_findings(each, given, keep)]
+    return [*sorted(of_outputs, key=_excess), *sorted(of_gradients, key=_excess)]
+
+
+def _excess(finding: Finding) -> float:
+    first = finding.elements[0]
+    return -first.error / first.allowed if first.allowed else -math.inf
+
+
+def _summary(found: Sequence[Finding], compared: Sequence[Compared], name: str, given: Sequence[Cotangent]) -> str:
+    if not found:
+        return agreement(compared, name, len(given))
+    wrong = sum(int(each.wrong.sum()) for each in compared)
+    total = sum(each.wrong.numel() for each in compared)
+    if not wrong:
+        return found[0].message
+    return f"{wrong:,} of {entries_text(total)} {'differs' if wrong == 1 else 'differ'} from {name}{limits(compared)}"
+
+
+def _result(problem: Problem, found: Sequence[Finding], message: str, compared: Sequence[Compared]) -> CheckResult:
+    limit = entry_limit(compared)
+    return CheckResult(
+        check=NAME,
+        verdict=worst([finding.verdict for finding in found] or [Verdict.PASS]),
+        message=message,
+        method=Method.DENSE if compared else None,
+        entries=sum(each.wrong.numel() for each in compared),
+        mismatched=sum(int(each.wrong.sum()) for each in compared),
+        max_error=max((float(each.error.max()) for each in compared if each.error.numel()), default=0.0),
+        detection_limit=limit if compared and math.isfinite(limit) else None,
+        evaluations=evaluations(problem),
+        findings=tuple(found),
+    )

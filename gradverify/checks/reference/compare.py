@@ -1,0 +1,160 @@
+"""Answers of a function and of its reference, judged tensor by tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from gradverify.checks.reference.error_model import Precision, Sample, Verified, verified
+from gradverify.checks.reference.evaluate import Answers, ReferenceAnswers
+from gradverify.checks.reference.noisy import NOISE_EPS
+from gradverify.core.model.coordinates import coordinates_in, flatten
+from gradverify.core.model.problem import Named, Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One output, or the gradient by one input, in all its entries; where several cotangents differ, the worst one."""
+
+    named: Named
+    value: Tensor  # (n,) by the function, as real coordinates
+    exact: Tensor  # (n,) by the reference
+    error: Tensor  # (n,)
+    allowed: Tensor  # (n,)
+    ulps: Tensor  # (n,) error in units in the last place of `exact`
+    wrong: Tensor  # (n,) bool
+    not_finite: Tensor  # (n,) bool, True where only the function's value is not finite
+    cotangent: Tensor  # (n,) number of the cotangent that each entry is shown for
+    factors: tuple[float, ...]  # common factor of the errors, for each cotangent
+    by_factor: bool  # True if nothing is wrong but the common factor
+    entry_limit: float  # relative error of an entry of median size that would be found; inf if unknown
+    factor_limit: float  # common factor that would be found
+    missing: bool = False  # True if backward returns no gradient
+
+
+def compared_outputs(
+    outputs: Sequence[Named], inputs: Sequence[Tensor], own: Answers, theirs: ReferenceAnswers, precision: Precision
+) -> tuple[Compared, ...]:
+    """Return the comparison of every output."""
+    tensors = [output.tensor for output in outputs]
+    nudged = [answers.outputs for answers in theirs.nudged]
+    noise = _noise(theirs.exact.outputs, theirs.noisy.outputs, theirs.jittered.outputs)
+    samples = _samples(tensors, own.outputs, theirs.exact.outputs, nudged, noise)
+    longest = _longest((*tensors, *inputs))
+    return tuple(
+        _compared(output, sample, verified(sample, precision, longest(sample.like), _rounding(sample.like)))
+        for output, sample in zip(outputs, samples, strict=True)
+    )
+
+
+def compared_gradients(
+    problem: Problem, outputs: Sequence[Tensor], own: Answers, theirs: ReferenceAnswers, precision: Precision
+) -> tuple[Compared, ...]:
+    """Return the comparison of the gradient by every primal, over all cotangents."""
+    tensors = [primal.tensor for primal in problem.primals]
+    longest = _longest((*tensors, *outputs))
+    per_primal: list[list[Compared]] = [[] for _ in tensors]
+    for number, value in enumerate(own.gradients):
+        nudged = [answers.gradients[number] for answers in theirs.nudged]
+        exact, noisy, jittered = (each.gradients[number] for each in (theirs.exact, theirs.noisy, theirs.jittered))
+        samples = _samples(tensors, value, exact, nudged, _noise(exact, noisy, jittered))
+        for place, sample in enumerate(samples):
+            named = Named(name=problem.primals[place].name, tensor=sample.like)
+            found = verified(sample, precision, longest(sample.like), _rounding(sample.like))
+            per_primal[place].append(_compared(named, sample, found, number, missing=own.missing[place]))
+    return tuple(reduce(_worse, found) for found in per_primal)
+
+
+def _noise(exact: Tensor, noisy: Tensor, jittered: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the changes of the reference by rounding, divided by the relative size of each rounding."""
+    return (noisy - exact) / NOISE_EPS, (jittered - exact) / torch.finfo(torch.float64).eps
+
+
+def _samples(
+    tensors: Sequence[Tensor], value: Tensor, exact: Tensor, nudged: Sequence[Tensor], noise: Sequence[Tensor]
+) -> Iterator[Sample]:
+    """Yield the parts of vectors over all tensors that belong to each."""
+    sizes = [coordinates_in(tensor) for tensor in tensors]
+    parts = [torch.split(vector, sizes) for vector in (value, exact, *nudged, *noise)]
+    for tensor, own, right, *others in zip(tensors, *parts, strict=True):
+        yield Sample(
+            value=own,
+            exact=right,
+            nudged=tuple(others[: len(nudged)]),
+            noise=tuple(others[len(nudged) :]),
+            like=tensor,
+        )
+
+
+def _compared(named: Named, sample: Sample, found: Verified, cotangent: int = 0, *, missing: bool = False) -> Compared:
+    return Compared(
+        named=named,
+        value=sample.value,
+        exact=sample.exact,
+        error=found.error,
+        allowed=found.allowed,
+        ulps=found.ulps,
+        wrong=found.wrong,
+        not_finite=found.not_finite,
+        cotangent=torch.full_like(found.wrong, cotangent, dtype=torch.int8),
+        factors=(found.factor,),
+        by_factor=found.by_factor,
+        entry_limit=found.entry_limit,
+        factor_limit=found.factor_limit,
+        missing=missing,
+    )
+
+
+def _worse(one: Compared, other: Compared) -> Compared:
+    """Return both comparisons as one, each entry as in the one where its error is larger beside what is allowed."""
+    worse = _badness(other) > _badness(one)
+
+    def pick(ours: Tensor, theirs: Tensor) -> Tensor:
+        return torch.where(worse, ours, theirs)
+
+    wrong = [each.by_factor for each in (one, other) if bool(each.wrong.any())]
+    return Compared(
+        named=one.named,
+        value=pick(other.value, one.value),
+        exact=pick(other.exact, one.exact),
+        error=pick(other.error, one.error),
+        allowed=pick(other.allowed, one.allowed),
+        ulps=pick(other.ulps, one.ulps),
+        wrong=one.wrong | other.wrong,
+        not_finite=one.not_finite | other.not_finite,
+        cotangent=pick(other.cotangent, one.cotangent),
+        factors=(*one.factors, *other.factors),
+        by_factor=bool(wrong) and all(wrong),
+        entry_limit=min(one.entry_limit, other.entry_limit),
+        factor_limit=min(one.factor_limit, other.factor_limit),
+        missing=one.missing,
+    )
+
+
+def _badness(found: Compared) -> Tensor:
+    """Return error / allowed (n,), with wrong entries before all others."""
+    ratio = (found.error / found.allowed).nan_to_num(math.inf)
+    return torch.where(found.wrong, ratio, ratio.clamp(max=1.0) - 1.0)
+
+
+def _longest(tensors: Sequence[Tensor]) -> Callable[[Tensor], int]:
+    """Return a bound on the number of terms that an entry of a tensor may be summed from."""
+    dimension = max((size for tensor in tensors for size in tensor.shape), default=1)
+    entries = max((tensor.numel() for tensor in tensors), default=1)
+    return lambda tensor: max(dimension, entries // max(1, tensor.numel()))
+
+
+def _rounding(like: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return the rounding of coordinates to the dtype of a tensor."""
+    dtype = torch.view_as_real(like.resolve_conj()).dtype if like.is_complex() else like.dtype
+    return lambda values: values.to(dtype).to(torch.float64)
+
+
+def point_of(named: Named) -> Tensor:
+    """Return the coordinates of a tensor; (n,)."""
+    return flatten([named.tensor])

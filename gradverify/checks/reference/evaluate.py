@@ -1,0 +1,152 @@
+"""Outputs and gradients of a function in its own precision, and of its reference in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gradverify.checks.reference.cotangents import Cotangent, in_float64
+from gradverify.checks.reference.error_model import Precision, ulp
+from gradverify.checks.reference.noisy import noisy_arithmetic
+from gradverify.core.model.coordinates import flatten, unflatten
+from gradverify.core.model.problem import Primal, Problem
+from gradverify.core.model.tape import Tape, record_all, vjp
+from gradverify.errors import EvaluationError
+
+NUDGES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Results at one point, as real coordinates in float64."""
+
+    outputs: Tensor  # (m,)
+    gradients: tuple[Tensor, ...]  # one per cotangent, (n,) over all primals of the function
+    missing: tuple[bool, ...]  # per primal: True if no cotangent has a gradient by it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceAnswers:
+    """Answers of the reference at the point, near it, and with more rounding."""
+
+    exact: Answers
+    nudged: tuple[Answers, ...]  # inputs and cotangents moved by up to half an ulp of the function's precision
+    noisy: Answers  # at the point, in noisy arithmetic
+    jittered: Answers  # inputs and cotangents moved by up to an ulp of float64, which shows the rounding of float64
+
+
+def connected_outputs(tape: Tape) -> tuple[int, ...]:
+    """Return the numbers of the outputs that have a graph; all of them if none has one."""
+    found = tuple(number for number, output in enumerate(tape.outputs) if output.tensor.requires_grad)
+    return found or tuple(range(len(tape.outputs)))
+
+
+def answers_of(problem: Problem, first: Tape, connected: Sequence[int], cotangents: Sequence[Cotangent]) -> Answers:
+    """Return the function's answers, with a new graph for every cotangent but the first; raises EvaluationError.
+
+    Cotangents are for the outputs numbered `connected`.
+    """
+    outputs = in_float64([output.tensor for output in first.outputs])  # backward may overwrite them
+    grads = [
+        vjp(problem, _only(connected, record_all(problem) if number else first), cotangent.tensors)
+        for number, cotangent in enumerate(cotangents)
+    ]
+    return _answers(outputs, grads, [primal.tensor for primal in problem.primals])
+
+
+def with_wide_inputs(reference: Problem) -> Problem:
+    """Return the reference with its inputs in float64 or complex128."""
+    return replace(reference, primals=tuple(replace(each, tensor=_wide(each.tensor)) for each in reference.primals))
+
+
+def reference_answers(
+    problem: Problem,
+    reference: Problem,
+    tape: Tape,
+    connected: Sequence[int],
+    cotangents: Sequence[Cotangent],
+    precision: Precision,
+    seed: int,
+) -> ReferenceAnswers:
+    """Return the answers of a reference in float64, `tape` its record; raises EvaluationError.
+
+    Gradients are those by the function's primals, for cotangents of the outputs numbered `connected`.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def at(primals: Sequence[Primal], weights: Sequence[Sequence[Tensor]], taped: Tape | None = None) -> Answers:
+        moved = replace(reference, primals=tuple(primals))
+        return _at(problem, moved, taped or recorded_reference(moved), connected, weights)
+
+    def near(precision: Precision) -> Answers:
+        primals = [replace(each, tensor=nudged(each.tensor, precision, generator)) for each in reference.primals]
+        return at(primals, [[nudged(each, precision, generator) for each in weights] for weights in given])
+
+    given = [[_wide(tensor) for tensor in cotangent.tensors] for cotangent in cotangents]
+    double = Precision(name="float64", eps=2 * torch.finfo(torch.float64).eps, least=0.0)
+    with noisy_arithmetic(generator):
+        noisy = at(reference.primals, given)
+    return ReferenceAnswers(
+        exact=at(reference.primals, given, tape),
+        nudged=tuple(near(precision) for _ in range(NUDGES)),
+        noisy=noisy,
+        jittered=near(double),
+    )
+
+
+def recorded_reference(reference: Problem) -> Tape:
+    """Record the reference; raises EvaluationError with the stage "reference"."""
+    try:
+        return record_all(reference)
+    except EvaluationError as error:
+        raise EvaluationError("reference", error.original) from error
+
+
+def nudged(tensor: Tensor, precision: Precision, generator: torch.Generator) -> Tensor:
+    """Return float64 values moved by up to half an ulp of `precision` at random; exact zeros stay."""
+    values = flatten([tensor])
+    sizes = values.abs()
+    moves = torch.rand(len(values), generator=generator, dtype=torch.float64).to(values.device) - 0.5
+    moved = values + (moves * ulp(sizes, precision)).masked_fill_(sizes == 0, 0.0)
+    (result,) = unflatten(moved, [tensor])
+    return result
+
+
+def _at(
+    problem: Problem, reference: Problem, tape: Tape, connected: Sequence[int], weights: Sequence[Sequence[Tensor]]
+) -> Answers:
+    outputs = in_float64([output.tensor for output in tape.outputs])
+    leaves = {primal.name: leaf for primal, leaf in zip(reference.primals, tape.leaves, strict=True)}
+    judged = replace(_only(connected, tape), leaves=tuple(leaves[primal.name] for primal in problem.primals))
+    try:
+        grads = [vjp(reference, judged, cotangent) for cotangent in weights]
+    except EvaluationError as error:
+        raise EvaluationError("reference", error.original) from error
+    return _answers(outputs, grads, [_wide(primal.tensor) for primal in problem.primals])
+
+
+def _only(connected: Sequence[int], tape: Tape) -> Tape:
+    return replace(tape, outputs=tuple(tape.outputs[number] for number in connected))
+
+
+def _answers(outputs: Tensor, grads: Sequence[Sequence[Tensor | None]], like: Sequence[Tensor]) -> Answers:
+    return Answers(
+        outputs=outputs,
+        gradients=tuple(_flat(grad, like) for grad in grads),
+        missing=tuple(all(grad[number] is None for grad in grads) for number in range(len(like))),
+    )
+
+
+def _flat(grads: Sequence[Tensor | None], like: Sequence[Tensor]) -> Tensor:
+    dense = [
+        torch.zeros_like(tensor) if grad is None else grad.to_dense() if grad.layout is not torch.strided else grad
+        for grad, tensor in zip(grads, like, strict=True)
+    ]
+    return in_float64(dense)
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)

@@ -1,0 +1,140 @@
+"""What a comparison with a reference has to say: findings with their elements, and sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from gradverify.checks.reference.compare import Compared
+from gradverify.checks.reference.cotangents import Cotangent
+from gradverify.checks.wording import distinguishable, entries_text, index_text
+from gradverify.core.model.coordinates import Block, blocks, flatten
+from gradverify.result import Against, Element, ElementVerdict, Finding, Verdict
+
+
+def output_findings(found: Compared, keep: int) -> Iterator[Finding]:
+    """Yield the findings on an output, one for each of its real blocks with wrong entries; keeps `keep` elements."""
+    for block in _wrong_blocks(found):
+        worst = _worst_first(found, block)
+        finite = not bool(found.not_finite[block.coordinates].any())
+        yield Finding(
+            code="GV701" if finite else "GV705",
+            verdict=Verdict.FAIL,
+            of=block.name,
+            message=f"{_count(found, block)} of {block.name} {_differ(found, block, finite)}; "
+            f"{_worst(found, block, int(worst[0]))}",
+            total=int(found.wrong[block.coordinates].sum()),
+            elements=tuple(_elements(found, block, worst[:keep], of_output=True)),
+            against=Against.REFERENCE,
+        )
+
+
+def gradient_findings(found: Compared, cotangents: Sequence[Cotangent], keep: int) -> Iterator[Finding]:
+    """Yield the findings on the gradient by an input, one for each of its real blocks with wrong entries."""
+    for block in _wrong_blocks(found):
+        worst = _worst_first(found, block)
+        finite = not bool(found.not_finite[block.coordinates].any())
+        given = cotangents[int(found.cotangent[block.coordinates][worst[0]])].name
+        gradient = f"the gradient by {block.name}"
+        message = (
+            f"{_count(found, block)} of {gradient} {_differ(found, block, finite)}; for {given}, "
+            f"{_worst(found, block, int(worst[0]))}"
+        )
+        if found.missing:
+            message = (
+                f"backward returns no gradient for {found.named.name}, but the reference has one that is not zero in "
+                f"{entries_text(int(found.wrong[block.coordinates].sum()))}"
+            )
+        yield Finding(
+            code="GV702" if finite else "GV705",
+            verdict=Verdict.FAIL,
+            wrt=block.name,
+            message=message,
+            total=int(found.wrong[block.coordinates].sum()),
+            elements=tuple(_elements(found, block, worst[:keep], of_output=False)),
+            against=Against.REFERENCE,
+        )
+
+
+def agreement(found: Sequence[Compared], name: str, cotangents: int) -> str:
+    """Return one sentence for a comparison without findings: what agrees, and how small an error would be found."""
+    total = sum(each.value.numel() for each in found)
+    return f"{entries_text(total)} agree with {name} for {cotangents} cotangents{limits(found)}"
+
+
+def limits(found: Sequence[Compared]) -> str:
+    """Return, to end a sentence, the relative errors that would be found; "" if they are unknown."""
+    entry, factor = entry_limit(found), max((each.factor_limit for each in found), default=math.inf)
+    if not math.isfinite(entry):
+        return ""
+    return f"; finds a relative error of {_up(entry)} in an entry of median size and {_up(factor)} in all of a tensor"
+
+
+def entry_limit(found: Sequence[Compared]) -> float:
+    """Return the relative error of an entry of median size that would be found in any tensor; inf if unknown."""
+    known = [each.entry_limit for each in found if math.isfinite(each.entry_limit)]
+    return max(known, default=math.inf)
+
+
+def _wrong_blocks(found: Compared) -> Iterator[Block]:
+    return (block for block in blocks([found.named]) if bool(found.wrong[block.coordinates].any()))
+
+
+def _worst_first(found: Compared, block: Block) -> Tensor:
+    """Return the positions in the block of its wrong entries; the largest error beside what is allowed first."""
+    part = block.coordinates
+    ratio = (found.error[part] / found.allowed[part]).nan_to_num(math.inf)
+    ratio = torch.where(found.wrong[part], ratio, -1.0)
+    return ratio.argsort(descending=True, stable=True)[: int(found.wrong[part].sum())]
+
+
+def _count(found: Compared, block: Block) -> str:
+    wrong = found.wrong[block.coordinates]
+    return f"{int(wrong.sum()):,} of {entries_text(wrong.numel())}"
+
+
+def _differ(found: Compared, block: Block, finite: bool) -> str:
+    one = int(found.wrong[block.coordinates].sum()) == 1
+    if not finite:
+        return f"{'is' if one else 'are'} not finite or {'differs' if one else 'differ'} where the reference is finite"
+    if found.by_factor:
+        factor, allowed = 1 + max(found.factors, key=abs), _up(found.factor_limit)
+        return f"{'differs' if one else 'differ'} by a common factor of {factor:.8g}, and 1 ± {allowed} is allowed"
+    return "differs" if one else "differ"
+
+
+def _worst(found: Compared, block: Block, position: int) -> str:
+    part = block.coordinates
+    own, right = distinguishable(float(found.value[part][position]), float(found.exact[part][position]))
+    place = f"{block.name}{index_text(block.index(position))}"
+    return f"{place} is {own}, by the reference {right} ({float(found.ulps[part][position]):.2g} ulps)"
+
+
+def _elements(found: Compared, block: Block, positions: Tensor, *, of_output: bool) -> Iterator[Element]:
+    part = block.coordinates
+    point = flatten([found.named.tensor])[part]
+    columns = (point, found.value[part], found.exact[part], found.error[part], found.allowed[part], found.ulps[part])
+    chosen = zip(positions.tolist(), *(column[positions].tolist() for column in columns), strict=True)
+    for position, value, own, right, error, allowed, ulps in chosen:
+        index = block.index(position)
+        yield Element(
+            output_index=index if of_output else (),
+            input_index=() if of_output else index,
+            value=math.nan if of_output else value,
+            analytic=own,
+            numeric=right,
+            error_bar=0.0,
+            error=error,
+            allowed=allowed,
+            verdict=ElementVerdict.MISMATCH,
+            ulps=ulps,
+        )
+
+
+def _up(bound: float) -> str:
+    """Return a bound with two digits, rounded up."""
+    digits = math.floor(math.log10(bound)) - 1 if bound > 0 else 0
+    return f"{math.ceil(bound / 10.0**digits - 1e-9) * 10.0**digits:.2g}"

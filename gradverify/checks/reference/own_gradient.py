@@ -1,0 +1,98 @@
+"""GV703: the reference's own gradient is the derivative of its forward, so that it can judge others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradverify.checks.reference.error_model import Precision
+from gradverify.checks.reference.evaluate import nudged
+from gradverify.core.model.coordinates import flatten, unflatten
+from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.model.problem import Meter, Problem, call, fresh
+from gradverify.core.model.tape import record, vjp
+
+_STEPS = (2.0**-11, 2.0**-16)  # of central differences, relative to the rms of each input: at both it has to differ
+_DIRECTIONS = 2  # along which it has to differ
+_BARS = 8.0  # times the change by extrapolation, that a directional derivative may be off by
+_RELATIVE = 1e-6  # of the derivative
+_ROUNDING = 2.0**-48  # of the outputs' sum of magnitudes: some eps for each entry
+
+
+def wrong_gradient(reference: Problem, names: Collection[str], precision: Precision, seed: int) -> str:
+    """Return what is wrong with the gradient of a reference in float64 by the named inputs, "" if nothing was found.
+
+    The gradient is compared with central differences along random directions, which any wrong entry changes. The point
+    is moved by up to half an ulp of `precision`, away from ties between rounded inputs. Raises EvaluationError.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    primals = tuple(replace(each, tensor=nudged(each.tensor, precision, generator)) for each in reference.primals)
+    moved = _by(names, replace(reference, primals=primals, meter=Meter()))
+    found = ""
+    for _ in range(_DIRECTIONS):
+        found = _wrong_along(moved, generator)
+        if not found:
+            return ""
+    return found
+
+
+def _by(names: Collection[str], problem: Problem) -> Problem:
+    """Return the problem of differentiating by the named inputs only."""
+
+    def function(*chosen: Tensor) -> Any:
+        given = iter(chosen)
+        return problem.function(
+            *(next(given) if primal.name in names else fresh(primal.tensor) for primal in problem.primals)
+        )
+
+    return replace(
+        problem, function=function, primals=tuple(primal for primal in problem.primals if primal.name in names)
+    )
+
+
+def _wrong_along(reference: Problem, generator: torch.Generator) -> str:
+    """Return the two numbers that differ along a random direction, "" if they agree with either step."""
+    tape = record(reference)
+    outputs, names = [output.tensor for output in tape.outputs], {output.name for output in tape.outputs}
+    values = flatten(outputs)
+    cotangent = random_magnitudes(torch.ones_like(values), generator)
+    tangents = [_tangent(primal.tensor, generator) for primal in reference.primals]
+    grads = vjp(reference, tape, unflatten(cotangent, outputs))
+    pairs = [(grad, tangent) for grad, tangent in zip(grads, tangents, strict=True) if grad is not None]
+    claimed = sum(float(flatten([grad]) @ flatten([tangent])) for grad, tangent in pairs)
+    rounding = _ROUNDING * float(cotangent.abs() @ values.abs())
+    found = ""
+    for step in _STEPS:
+        coarse, fine = (_difference(reference, names, tangents, cotangent, width) for width in (step, step / 2))
+        value = (4 * fine - coarse) / 3
+        allowed = _BARS * abs(value - fine) + _RELATIVE * (abs(claimed) + abs(value)) + rounding / step
+        if not abs(claimed - value) > allowed:
+            return ""
+        found = f"along a random direction its derivative is {value:.6g}, by its gradient {claimed:.6g}"
+    return found
+
+
+def _tangent(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    values = flatten([tensor])
+    size = values.square().mean().sqrt() if values.numel() else values.sum()
+    (tangent,) = unflatten(random_magnitudes(size.expand_as(values), generator), [tensor])
+    return tangent
+
+
+def _difference(
+    reference: Problem, names: Collection[str], tangents: Sequence[Tensor], cotangent: Tensor, step: float
+) -> float:
+    """Return the central difference of <cotangent, named outputs> along the tangents."""
+    above, below = (_at(reference, names, tangents, side * step) for side in (1.0, -1.0))
+    return float(cotangent @ (above - below)) / (2 * step)
+
+
+def _at(reference: Problem, names: Collection[str], tangents: Sequence[Tensor], step: float) -> Tensor:
+    points = [
+        fresh(primal.tensor) + step * tangent for primal, tangent in zip(reference.primals, tangents, strict=True)
+    ]
+    return flatten([output.tensor for output in call(reference, points) if output.name in names])

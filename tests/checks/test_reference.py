@@ -1,0 +1,168 @@
+"""GV701 to GV706: outputs and gradients held against plain code in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional
+
+from gradverify.case import Settings
+from gradverify.checks.registry import run_check
+from gradverify.core.model.problem import bind
+from gradverify.result import Against, CheckResult, Verdict
+from gradverify.run.call import Call
+from gradverify.run.reference import with_reference
+
+Change = Callable[[Tensor], Tensor]
+DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+COUNTS = (1, 3, 512, 4096)
+
+
+def held_against(function: Callable[..., Any], reference: Callable[..., Any], *inputs: Any) -> CheckResult:
+    names = ["x", "y", "z"][: len(inputs)]
+    problem = bind(function, inputs, names=names)
+    call = Call(names=tuple(names), args=inputs)
+    return run_check("reference", with_reference(problem, reference, call, name="plain"), Settings())
+
+
+def drawn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0, scale: float = 1.0) -> Tensor:
+    values = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return (scale * values).to(dtype).requires_grad_()
+
+
+def unchanged(tensor: Tensor) -> Tensor:
+    return tensor.clone()
+
+
+def kernel(plain: Callable[..., Tensor], forward: Change = unchanged, backward: Change = unchanged) -> Any:
+    """Return `plain` as a Function whose output and gradients are changed on purpose."""
+
+    class Kernel(Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+            ctx.inputs = [tensor.detach().requires_grad_() for tensor in inputs]
+            with torch.enable_grad():
+                ctx.output = plain(*ctx.inputs)
+            return forward(ctx.output.detach())
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            return tuple(map(backward, torch.autograd.grad(ctx.output, ctx.inputs, grad)))
+
+    return Kernel.apply
+
+
+def softmax(x: Tensor) -> Tensor:
+    return x.softmax(-1)
+
+
+def layer_norm(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    return functional.layer_norm(x, x.shape[-1:], y, z)
+
+
+def rms_norm(x: Tensor, y: Tensor) -> Tensor:
+    return functional.rms_norm(x, x.shape[-1:], y, 1e-6)
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    return x @ y
+
+
+def added_up(x: Tensor) -> Tensor:
+    return x.sum(-1)
+
+
+def one_after_another(x: Tensor) -> Tensor:
+    """Return sums over the last dimension, each term added in the tensor's own dtype."""
+    total = x[..., 0]
+    for column in x[..., 1:].unbind(-1):
+        total = total + column
+    return total
+
+
+def by_rows(x: Tensor) -> Tensor:
+    return (x.float() - x.float().amax(-1, keepdim=True)).softmax(-1).to(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", COUNTS)
+def test_right_functions_pass_in_every_dtype(count: int, dtype: torch.dtype) -> None:
+    x, y, z = drawn(3, count, dtype=dtype), drawn(count, dtype=dtype, seed=1), drawn(count, dtype=dtype, seed=2)
+    matrix = drawn(count, 2, dtype=dtype, seed=3)
+    for plain, inputs in (
+        (softmax, (x,)),
+        (layer_norm, (x, y, z)),
+        (rms_norm, (x, y)),
+        (product, (x, matrix)),
+        (added_up, (x,)),
+    ):
+        found = held_against(kernel(plain), plain, *inputs)
+        assert found.verdict is Verdict.PASS, found.message
+
+
+def last_entry_zero(tensor: Tensor) -> Tensor:
+    changed = tensor.clone()
+    changed.view(-1)[-1] = 0
+    return changed
+
+
+def shifted(tensor: Tensor) -> Tensor:
+    return tensor.roll(1, 0)
+
+
+def without_mask(tensor: Tensor) -> Tensor:
+    return torch.where(tensor > tensor.mean(), tensor, 0.5 * tensor)
+
+
+def times(factor: float) -> Change:
+    return lambda tensor: tensor * factor
+
+
+def with_nan(tensor: Tensor) -> Tensor:
+    changed = tensor.clone()
+    changed.view(-1)[0] = math.nan
+    return changed
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("change", [last_entry_zero, shifted, without_mask, times(1.05), with_nan])
+def test_planted_mistakes_are_found_in_every_dtype(change: Change, dtype: torch.dtype) -> None:
+    x = drawn(16, 64, dtype=dtype)
+    of_output, of_gradient = (
+        held_against(kernel(softmax, **{where: change}), softmax, x) for where in ("forward", "backward")
+    )
+    codes = ("GV705", "GV705") if change is with_nan else ("GV701", "GV702")
+    assert (of_output.findings[0].code, of_gradient.findings[0].code) == codes
+    assert (of_output.findings[0].of, of_gradient.findings[0].wrt) == ("output", "x")
+
+
+@pytest.mark.parametrize(("factor", "dtype"), [(1.0001, torch.float32), (1.01, torch.bfloat16), (1.001, torch.float64)])
+def test_common_factors_are_found(factor: float, dtype: torch.dtype) -> None:
+    x = drawn(64, 64, dtype=dtype)
+    found = held_against(kernel(softmax, backward=times(factor)), softmax, x)
+    assert found.verdict is Verdict.FAIL
+
+
+def test_the_finding_of_a_gradient_says_how_far_it_is_off() -> None:
+    found = held_against(kernel(softmax, backward=last_entry_zero), softmax, drawn(4, 8))
+    (finding,) = found.findings
+    (element,) = finding.elements
+    assert finding.against is Against.REFERENCE
+    assert (finding.of, finding.wrt, finding.total) == (None, "x", 1)
+    assert (element.output_index, element.input_index, element.analytic) == ((), (3, 7), 0.0)
+    assert element.error == abs(element.numeric) > element.allowed > 0
+    assert element.ulps is not None and element.ulps > 1e6
+    assert finding.message.startswith("1 of 32 entries of the gradient by x differs; for a ")
+    assert found.message.startswith("1 of 64 entries differs from plain; finds a relative error of ")
+
+
+def test_a_sum_in_its_own_dtype_is_right_in_float32_and_wrong_in_bfloat16() -> None:
+    for dtype, verdict in ((torch.float32, Verdict.PASS), (torch.bfloat16, Verdict.FAIL)):
+        found = held_against(kernel(one_after_another), added_up, drawn(2, 2048, dtype=dtype))
+        assert found.verdict is verdict
