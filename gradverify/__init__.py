@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gradverify.api import GradientMismatch, assert_gradients, verify
+    from gradverify.api import GradientMismatch, assert_gradients, assert_matches, verify
     from gradverify.errors import EvaluationError, GradverifyError, SpecError, TargetError
     from gradverify.result import CaseResult, CheckResult, Element, ElementVerdict, Finding, Report, Verdict
 
@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _HOME = {
     "verify": "gradverify.api",
     "assert_gradients": "gradverify.api",
+    "assert_matches": "gradverify.api",
     "GradientMismatch": "gradverify.api",
     "GradverifyError": "gradverify.errors",
     "SpecError": "gradverify.errors",
@@ -47,6 +48,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "assert_gradients",
+    "assert_matches",
     "verify",
 ]
 

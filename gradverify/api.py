@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gradverify.case import DEFAULT_CHECKS, Settings, TargetKind, Tolerances, TorchGradcheck
+from gradverify.case import Settings, TargetKind, Tolerances, TorchGradcheck, default_checks
 from gradverify.checks.registry import CHECKS
 from gradverify.core.model.deadline import Deadline, deadline_in
 from gradverify.core.model.generators import restored_generators
@@ -19,7 +19,9 @@ from gradverify.errors import InputError
 from gradverify.report.notebook import case_html, case_text
 from gradverify.result import CaseResult, Verdict, worst
 from gradverify.run.call import Call, arrange
+from gradverify.run.devices import tf32_switched
 from gradverify.run.module import as_function, has_plain_parameters
+from gradverify.run.reference import with_parameters, with_reference
 from gradverify.run.run_checks import run_checks
 from gradverify.run.signature import forward_parameters
 from gradverify.run.source import source_in_graph, source_of
@@ -50,12 +52,13 @@ def verify(
     function: Callable[..., Any] | type[torch.autograd.Function],
     inputs: Sequence[Any],
     *,
-    checks: Sequence[str] = DEFAULT_CHECKS,
+    checks: Sequence[str] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
     seed: int = 0,
     names: Sequence[str] | None = None,
     torch_gradcheck: str = "small",
+    reference: Callable[..., Any] | type[torch.autograd.Function] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     timeout: float | None = None,
 ) -> CaseResult:
@@ -68,7 +71,12 @@ def verify(
     Of a `torch.nn.Module`, as it is, the parameters that require grad are differentiated too, by their own names,
     unless it is a script or has parameters that are not there yet.
 
-    `checks` are names such as "gradcheck" and "contract"; the default is that of the command line. `rtol` is relative
+    `reference` is plain, differentiable code for the same outputs. It is called with the same arguments, in float64 if
+    it is compared with; of a module, a reference that is a module has parameters of the same names, and any other takes
+    them as keyword arguments. The check "reference" then judges outputs and gradients in the dtype of the inputs.
+
+    `checks` are names such as "gradcheck" and "contract"; the default is that of the command line: with a reference,
+    "reference" and "contract", and "gradcheck" too if all inputs are in float64 or complex128. `rtol` is relative
     to each entry and defaults to 1e-7 in float64; `atol` is in the gradient's own units and defaults to rounding.
     `names` are what the inputs are called in the result, by default what forward calls them. `timeout` is in seconds:
     when it has passed, the check that is running ends before its next call of forward or backward, with a finding
@@ -87,9 +95,11 @@ def verify(
     _require(function, inputs, checks)
     settings = _settings(rtol, atol, seed, torch_gradcheck)
     deadline = _deadline(timeout)
-    problem = replace(_problem(function, tuple(inputs), names, _keywords(kwargs)), deadline=deadline)
-    with restored_generators(gpus_of(problem)):
-        results = run_checks(problem, checks, dict.fromkeys(checks, settings))
+    problem = replace(_problem(function, tuple(inputs), names, _keywords(kwargs), reference), deadline=deadline)
+    dtype = _common(str(primal.tensor.dtype).removeprefix("torch.") for primal in problem.primals)
+    asked = default_checks(has_reference=reference is not None, dtype=dtype) if checks is None else tuple(checks)
+    with restored_generators(gpus_of(problem)), tf32_switched(on=settings.tf32):
+        results = run_checks(problem, asked, dict.fromkeys(asked, settings))
     verdict = worst(result.verdict for result in results)
     return Verified(
         id=problem.name,
@@ -98,7 +108,7 @@ def verify(
         function=problem.name,
         source=source_of(function) or source_in_graph(problem),
         device=_common(str(primal.tensor.device) for primal in problem.primals),
-        dtype=_common(str(primal.tensor.dtype).removeprefix("torch.") for primal in problem.primals),
+        dtype=dtype,
         sample=0,
         seed=seed,
         verdict=verdict,
@@ -122,10 +132,24 @@ def assert_gradients(
         raise GradientMismatch(result, f"{result.function}: {result.verdict.value}\n\n{result}")
 
 
+def assert_matches(
+    function: Callable[..., Any] | type[torch.autograd.Function],
+    reference: Callable[..., Any] | type[torch.autograd.Function],
+    inputs: Sequence[Any],
+    **options: Any,
+) -> None:
+    """Raise GradientMismatch with the table of elements unless outputs and gradients are those of `reference`.
+
+    Takes what `verify` takes. Of the checks, only "reference" runs unless others are asked for.
+    """
+    __tracebackhide__ = True
+    assert_gradients(function, inputs, **{"checks": ("reference",), **options, "reference": reference})
+
+
 def _require(function: Any, inputs: Any, checks: Any) -> None:
     known = [check.name for check in CHECKS]
     several = isinstance(checks, Collection) and not isinstance(checks, str)
-    if not several or not checks or any(name not in known for name in checks):
+    if checks is not None and (not several or not checks or any(name not in known for name in checks)):
         raise ValueError(f"checks: expected a tuple of {', '.join(known)}; found {checks!r}")
     if isinstance(inputs, torch.Tensor):
         raise TypeError("inputs: expected a tuple of forward's arguments, found a tensor; write (x,)")
@@ -147,7 +171,10 @@ def _settings(rtol: float | None, atol: float | None, seed: int, torch_gradcheck
     if torch_gradcheck not in tuple(TorchGradcheck):
         raise ValueError(f"torch_gradcheck: expected {', '.join(TorchGradcheck)}; found {torch_gradcheck!r}")
     return Settings(
-        tolerances=Tolerances(rtol=rtol, atol=atol), seed=seed, torch_gradcheck=TorchGradcheck(torch_gradcheck)
+        tolerances=Tolerances(rtol=rtol, atol=atol),
+        seed=seed,
+        torch_gradcheck=TorchGradcheck(torch_gradcheck),
+        tf32=bool(torch.backends.cuda.matmul.allow_tf32),
     )
 
 
@@ -178,20 +205,49 @@ def _problem(
     inputs: tuple[Any, ...],
     names: Sequence[str] | None,
     kwargs: Mapping[str, Any],
+    reference: Callable[..., Any] | type[torch.autograd.Function] | None,
 ) -> Problem:
     if isinstance(names, str):
         raise TypeError(f"names: expected a tuple of names, found text {names!r}")
     called = _names(function, len(inputs)) if names is None else tuple(names)
     if len(called) != len(inputs):
         raise ValueError(f"names: expected one per input, {len(inputs)} in all, found {len(called)}")
+    given = Call(names=called, args=inputs, kwargs=kwargs)
+    applied, call, name = _applied(function, given)
+    problem = bind(applied, call.args, names=call.names, kwargs=call.kwargs, name=name)
+    if reference is None:
+        return problem
+    if not callable(reference) or (isinstance(reference, type) and issubclass(reference, torch.nn.Module)):
+        raise TypeError(f"reference: expected a callable or a module, found {reference!r}")
+    parameters = dict(zip(call.names[len(inputs) :], call.args[len(inputs) :], strict=True))
+    try:
+        return _with_reference(problem, reference, given, parameters if _is_module(function) else {})
+    except InputError as error:
+        raise TypeError(f"reference: {error}") from error
+
+
+def _applied(function: Any, given: Call) -> tuple[Callable[..., Any], Call, str]:
+    """Return a function as it is called, its call with a module's parameters after the inputs, and its name."""
     if isinstance(function, type) and issubclass(function, torch.autograd.Function):
-        call = _by_position(function, Call(names=called, args=inputs, kwargs=kwargs))
-        return bind(function.apply, call.args, names=call.names, name=function.__name__)
-    call = Call(names=called, args=inputs, kwargs=kwargs)
-    if isinstance(function, torch.nn.Module) and has_plain_parameters(function):
-        applied, call = as_function(function, call)
-        return bind(applied, call.args, names=call.names, kwargs=call.kwargs, name=type(function).__name__)
-    return bind(function, call.args, names=call.names, kwargs=call.kwargs)
+        return function.apply, _by_position(function, given), function.__name__
+    if _is_module(function):
+        applied, call = as_function(function, given)
+        return applied, call, type(function).__name__
+    return function, given, ""
+
+
+def _with_reference(problem: Problem, reference: Any, given: Call, parameters: Mapping[str, Any]) -> Problem:
+    """Return the problem with its reference; raises InputError if their parameters differ."""
+    applied, call, name = _applied(reference, given)
+    if _is_module(reference):
+        call = with_parameters(call, len(given.args), parameters)
+    elif parameters:
+        call = replace(call, kwargs={**call.kwargs, **parameters})
+    return with_reference(problem, applied, call, name=name or str(getattr(reference, "__name__", "the reference")))
+
+
+def _is_module(function: Any) -> bool:
+    return isinstance(function, torch.nn.Module) and has_plain_parameters(function)
 
 
 def _by_position(function: type[torch.autograd.Function], call: Call) -> Call:

@@ -11,6 +11,8 @@ from gradverify.result import ExpectedCheck, Verdict
 
 # What a spec without `checks` asks for; where a Function defines jvp or vmap, `contract` looks at them too.
 DEFAULT_CHECKS = ("gradcheck", "gradgradcheck", "contract")
+DEFAULT_CHECKS_WITH_REFERENCE = ("reference", "contract")  # of a spec that names a reference
+DIFFERENCES_WITH_REFERENCE = "gradcheck"  # asked for beside them in float64 and complex128
 CASE_DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 DEVICE_KINDS = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia")  # each may carry an index, as cuda:1
 DEFAULT_DTYPES = ("float64",)
@@ -179,6 +181,7 @@ class Settings:
     torch_gradcheck: TorchGradcheck = TorchGradcheck.SMALL
     max_elements: int = 100  # elements kept per finding
     max_evaluations: int = 2000  # calls of forward and backward that the search for wrong entries may take
+    tf32: bool = False  # float32 matrix products may be computed in TF32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +203,7 @@ class Case:
     line: int  # line of the case in it
     target: Target
     surrogate: Target | None = None  # the function that gradcheck and gradgradcheck take differences of, in its place
+    reference: Target | None = None  # plain code that outputs and gradients are compared with
     init: Mapping[str, Any] | None = None  # arguments of an nn.Module's constructor
     inputs: Mapping[str, Input]  # forward's parameters in order
     outputs: tuple[int, ...] | None = None  # None: every differentiable one
@@ -215,7 +219,17 @@ class Case:
     torch_gradcheck: TorchGradcheck = TorchGradcheck.SMALL
     max_elements: int = 100
     max_evaluations: int = Settings().max_evaluations
+    tf32: bool = False  # float32 matrix products may be computed in TF32
+    interpret: bool = False  # run in a process in which Triton's interpreter is switched on
     expect: Expectation = Expectation()
+
+
+def default_checks(*, has_reference: bool, dtype: str) -> tuple[str, ...]:
+    """Return the checks of a case of this dtype whose spec names none."""
+    if not has_reference:
+        return DEFAULT_CHECKS
+    is_double = dtype in ("float64", "complex128")
+    return (*DEFAULT_CHECKS_WITH_REFERENCE, *((DIFFERENCES_WITH_REFERENCE,) if is_double else ()))
 
 
 class TargetKind(StrEnum):

@@ -6,20 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from gradverify.case import Case, TargetKind
 from gradverify.core.model.problem import Problem, Projection, bind, fresh, named_tensors
 from gradverify.errors import InputError
-from gradverify.run.arguments import make_argument, seed_everything
+from gradverify.run.arguments import make_argument
 from gradverify.run.call import arrange
-from gradverify.run.module import as_function
+from gradverify.run.module import as_function, instance_of
+from gradverify.run.reference import reference_call, with_reference
 from gradverify.run.signature import forward_parameters, kind_of
-from gradverify.sampling.dtypes import dtype_named
 from gradverify.sampling.seeding import derived_seed
 
 
-def build(case: Case, target: Any) -> Problem:
-    """Return the problem of differentiating `target` at the case's inputs.
+def build(case: Case, target: Any, reference: Any = None) -> Problem:
+    """Return the problem of differentiating `target` at the case's inputs, and its reference if there is one.
 
     Raises LoadError, InputError, and any exception of the user's factories and constructors.
     """
@@ -27,8 +28,11 @@ def build(case: Case, target: Any) -> Problem:
     kind = kind_of(target)
     call = arrange({argument.name: argument.value for argument in made}, forward_parameters(target), kind)
     function: Callable[..., Any] = target.apply if kind is TargetKind.FUNCTION else target
+    parameters: dict[str, Tensor] = {}
     if kind is TargetKind.MODULE:
-        function, call = as_function(_instance(case, target), call)
+        inputs = len(call.args)
+        function, call = as_function(instance_of(target, case), call)
+        parameters = dict(zip(call.names[inputs:], call.args[inputs:], strict=True))
     projections: dict[str, Projection] = {}
     for argument in made:
         projections |= argument.projections
@@ -43,7 +47,11 @@ def build(case: Case, target: Any) -> Problem:
         name=case.target.name,
     )
     _require_outputs(case, problem)
-    return problem
+    if reference is None or case.reference is None:
+        return problem
+    values = {argument.name: argument.value for argument in made}
+    function, call = reference_call(reference, case, values, parameters)
+    return with_reference(problem, function, call, name=case.reference.written, projections=projections)
 
 
 def _require_outputs(case: Case, problem: Problem) -> None:
@@ -66,10 +74,3 @@ def _require_outputs(case: Case, problem: Problem) -> None:
         place = f"{case.outputs_at}: " if case.outputs_at else ""
         there = "one tensor, number 0" if count == 1 else f"{count:,} tensors, counted from 0"
         raise InputError(f"{place}outputs: there is no {', '.join(map(str, absent))}; forward returns {there}")
-
-
-def _instance(case: Case, target: type[torch.nn.Module]) -> torch.nn.Module:
-    """Return a new module, in training mode, whose parameters depend only on the case."""
-    seed_everything(case.draw_key, case.seed, "init")
-    module = target(**dict(case.init or {}))
-    return module.to(device=case.device, dtype=dtype_named(case.dtype)).train()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -38,6 +40,23 @@ def why_unavailable(device: str) -> str | None:
     if index and int(index) >= count:
         return f"this machine has {count} {kind} device{'s' if count != 1 else ''}, so there is no {device}"
     return None
+
+
+@contextmanager
+def tf32_switched(*, on: bool) -> Iterator[None]:
+    """Switch TF32 in matrix products and convolutions on CUDA devices on or off; restored on exit."""
+    if _backend("cuda") is None:
+        yield
+        return
+    settings: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [setting.allow_tf32 for setting in settings]
+    try:
+        for setting in settings:
+            setting.allow_tf32 = on
+        yield
+    finally:
+        for setting, value in zip(settings, before, strict=True):
+            setting.allow_tf32 = value
 
 
 def _backend(kind: str) -> Any | None:

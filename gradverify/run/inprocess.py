@@ -32,7 +32,7 @@ class InProcess:
             from gradverify.run.run_work import run_work  # loads torch: only when a task runs
             from gradverify.run.state import current_state
 
-            answer = run_work(task.work, current_state())
+            answer = run_work(task.work, current_state(), task.environment)
         return TaskDone(key=task.key, answer=answer)
 
     def cancel(self) -> None:

@@ -8,7 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradverify.case import Case
+from gradverify.run.arguments import seed_everything
 from gradverify.run.call import Call
+from gradverify.sampling.dtypes import dtype_named
 
 
 def has_plain_parameters(module: torch.nn.Module) -> bool:
@@ -40,6 +43,13 @@ def as_function(module: torch.nn.Module, call: Call) -> tuple[Callable[..., Any]
 
     names = (*call.names, *_unique_names(parameters, (*call.names, *call.kwargs)))
     return function, Call(names=names, args=(*call.args, *parameters.values()), kwargs=call.kwargs)
+
+
+def instance_of(target: type[torch.nn.Module], case: Case) -> torch.nn.Module:
+    """Return a new module, in training mode, whose parameters depend only on the case."""
+    seed_everything(case.draw_key, case.seed, "init")
+    module = target(**dict(case.init or {}))
+    return module.to(device=case.device, dtype=dtype_named(case.dtype)).train()
 
 
 def _other_precision(values: Sequence[Any], usual: Sequence[Any]) -> torch.dtype | None:

@@ -99,14 +99,17 @@ class LocalPool:
             send_task(worker, task)
 
     def _worker_for(self, task: Task) -> WorkerHandle | None:
-        """Return an idle worker, else a new one, else None. A suspect task gets one that has run no task."""
+        """Return an idle worker, else a new one, else None.
+
+        A suspect task gets a worker that has run no task; any other task may get one that ran tasks of its environment.
+        """
         fresh = self._backlog.needs_fresh_worker(task)
         idle = [
             worker
             for worker in self._living
             if worker.task is None and worker.end_reason is None and worker.closed_since is None
         ]
-        fit = [worker for worker in idle if not (fresh and worker.served)]
+        fit = [worker for worker in idle if not worker.served or (not fresh and worker.environment == task.environment)]
         if fit:  # prefer one that has used the same GPU: it holds memory there
             return min(fit, key=lambda worker: worker.resource != task.resource)
         if len(self._living) < self._workers:

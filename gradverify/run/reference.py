@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
+from gradverify.case import Case, TargetKind
 from gradverify.core.model.problem import Problem, Projection, bind, map_tensors
 from gradverify.errors import InputError
-from gradverify.run.call import Call
+from gradverify.run.call import Call, arrange
+from gradverify.run.module import as_function, instance_of
+from gradverify.run.signature import forward_parameters, kind_of
 
 
 def with_reference(
@@ -40,6 +43,33 @@ def with_reference(
     if lacking:
         raise InputError(f"{name} does not take {', '.join(sorted(lacking))}, by which the function is differentiated")
     return replace(problem, reference=reference)
+
+
+def reference_call(
+    reference: Any, case: Case, values: Mapping[str, Any], parameters: Mapping[str, Tensor]
+) -> tuple[Callable[..., Any], Call]:
+    """Return the reference as a function, and its call with the inputs and a module's parameters by name.
+
+    A reference is a function that takes both, or a module class whose parameters have the same names: it gets their
+    values. Raises InputError.
+    """
+    kind = kind_of(reference)
+    if kind is not TargetKind.MODULE:
+        function = reference.apply if kind is TargetKind.FUNCTION else reference
+        return function, arrange({**values, **parameters}, forward_parameters(reference), kind)
+    call = arrange(values, forward_parameters(reference), kind)
+    inputs = len(call.args)
+    function, call = as_function(instance_of(reference, case), call)
+    return function, with_parameters(call, inputs, parameters)
+
+
+def with_parameters(call: Call, inputs: int, parameters: Mapping[str, Tensor]) -> Call:
+    """Return the call with these parameters in place of its own, which follow its inputs. Raises InputError."""
+    own = call.names[inputs:]
+    if set(own) != set(parameters):
+        there, here = ", ".join(sorted(own)) or "none", ", ".join(sorted(parameters)) or "none"
+        raise InputError(f"the reference has the parameters {there}, the function {here}")
+    return replace(call, args=(*call.args[:inputs], *(parameters[name] for name in own)))
 
 
 def _differentiated(tensor: Tensor) -> Tensor:

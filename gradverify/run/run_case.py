@@ -13,8 +13,8 @@ from gradverify.result import CaseResult, Source
 from gradverify.run.arguments import seed_everything
 from gradverify.run.build import build
 from gradverify.run.describe_exception import describe
-from gradverify.run.devices import why_unavailable
-from gradverify.run.load import LoadError, find
+from gradverify.run.devices import tf32_switched, why_unavailable
+from gradverify.run.load import LoadError, find, load
 from gradverify.run.memory import is_out_of_memory
 from gradverify.run.outcome import case_result, could_not_run, skipped
 from gradverify.run.run_checks import OnProgress, ignore_progress, run_checks, settings_of
@@ -52,14 +52,16 @@ def _run(case: Case, started: float, deadline: Deadline | None, on_progress: OnP
     try:
         # User code that draws random numbers gets the same ones whatever ran before in this process.
         seed_everything(case.draw_key, case.seed)
-        problem = replace(build(case, target), deadline=deadline)
+        reference = None if case.reference is None else load(case.reference)
+        problem = replace(build(case, target, reference), deadline=deadline)
         if not problem.primals:
             return could_not_run(
                 case, "GV907", _nothing_to_differentiate(case), source=source, seconds=time.perf_counter() - started
             )
         surrogate = surrogate_of(case, problem)
         seed_everything(case.draw_key, case.seed)
-        checks = run_checks(problem, case.checks, settings_of(case), on_progress, surrogate)
+        with tf32_switched(on=case.tf32):
+            checks = run_checks(problem, case.checks, settings_of(case), on_progress, surrogate)
     except (KeyboardInterrupt, LoadError):
         raise
     except BaseException as error:

@@ -60,6 +60,7 @@ def settings_of(case: Case) -> dict[str, Settings]:
             torch_gradcheck=case.torch_gradcheck,
             max_elements=case.max_elements,
             max_evaluations=case.max_evaluations,
+            tf32=case.tf32,
         )
         for name in case.checks
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from gradverify.case import Absence, Case, Target, TargetProblem
@@ -16,17 +18,23 @@ from gradverify.run.run_checks import OnProgress, ignore_progress
 from gradverify.run.signature import signature_of
 from gradverify.run.source import source_of
 from gradverify.run.state import State, state_restored
-from gradverify.run.task import Answer, Devices, Loaded, Work
+from gradverify.run.task import Answer, Devices, Environment, Loaded, Work
 
 
 def run_work(
-    work: Work, state: State, deadline: Deadline | None = None, on_progress: OnProgress = ignore_progress
+    work: Work,
+    state: State,
+    environment: Environment = (),
+    deadline: Deadline | None = None,
+    on_progress: OnProgress = ignore_progress,
 ) -> Answer:
     """Return the answer, and restore `state` afterwards. Raises nothing but KeyboardInterrupt.
 
+    The variables of `environment` are set before anything is imported, and nothing else has been run without them.
     The checks of a case stop at the deadline; `on_progress` is called with their results so far.
     """
     with state_restored(state):
+        os.environ.update(environment)
         torch.set_num_threads(1)  # sums round the same with and without workers
         seed_everything("import")  # so that a module draws the same numbers when the first case imports it
         if isinstance(work, Case):

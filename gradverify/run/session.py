@@ -19,7 +19,14 @@ from gradverify.run.interrupts import Interrupts, Waiting, held_interrupts
 from gradverify.run.no_answer import lost_case
 from gradverify.run.options import Event, Finished, Outcome, RunOptions, Started
 from gradverify.run.pool import LocalPool
-from gradverify.run.targets import LoadedTargets, load_targets, signatures, source_of_target, unloadable_result
+from gradverify.run.targets import (
+    LoadedTargets,
+    environment_of,
+    load_targets,
+    signatures,
+    source_of_target,
+    unloadable_result,
+)
 from gradverify.run.task import Engine, Task, TaskDone, TaskLost, TaskStarted
 from gradverify.spec.model import Spec
 from gradverify.spec.signature import check_signatures
@@ -124,9 +131,15 @@ def _results(cases: Sequence[Case], targets: LoadedTargets, context: _Context) -
         else:
             runnable[case.id] = case
     for case in runnable.values():
-        resource = _resource(case.device)
         context.engine.submit(
-            Task(key=case.id, work=case, timeout=case.timeout, memory=context.memory, resource=resource)
+            Task(
+                key=case.id,
+                work=case,
+                timeout=case.timeout,
+                memory=context.memory,
+                resource=_resource(case.device),
+                environment=environment_of(case),
+            )
         )
     while (event := context.engine.next_event(context.waiting)) is not None:
         if isinstance(event, TaskStarted):

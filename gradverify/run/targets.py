@@ -11,7 +11,17 @@ from gradverify.result import CaseResult, Source
 from gradverify.run.interrupts import Waiting
 from gradverify.run.no_answer import lost_target
 from gradverify.run.outcome import could_not_run
-from gradverify.run.task import DeviceQuery, Devices, Engine, Loaded, Task, TaskDone, TaskLost
+from gradverify.run.task import (
+    INTERPRETED,
+    DeviceQuery,
+    Devices,
+    Engine,
+    Environment,
+    Loaded,
+    Task,
+    TaskDone,
+    TaskLost,
+)
 from gradverify.spec.signature import targets_of
 
 _SURVEY_TIMEOUT = 60.0  # seconds for the drivers to list the devices
@@ -28,14 +38,16 @@ class LoadedTargets:
 def load_targets(cases: Sequence[Case], engine: Engine, waiting: Waiting = nullcontext) -> LoadedTargets:
     """Load every target of the cases, and list the devices."""
     limits: dict[Target, float] = {}
+    environments: dict[Target, Environment] = {}  # of the first case that names it
     for case in cases:
         for target in targets_of(case):
             limits[target] = max(case.timeout, limits.get(target, 0.0))
+            environments.setdefault(target, environment_of(case))
     tasks = {f"target {number}": target for number, target in enumerate(limits)}
     if cases:
         engine.submit(Task(key="survey", work=DeviceQuery(), timeout=_SURVEY_TIMEOUT))
     for key, target in tasks.items():
-        engine.submit(Task(key=key, work=target, timeout=limits[target]))
+        engine.submit(Task(key=key, work=target, timeout=limits[target], environment=environments[target]))
     devices: tuple[str, ...] = ("cpu",)
     found: dict[Target, Loaded | TargetProblem] = {}
     while (event := engine.next_event(waiting)) is not None:
@@ -47,6 +59,11 @@ def load_targets(cases: Sequence[Case], engine: Engine, waiting: Waiting = nullc
             target = tasks[event.key]
             found[target] = lost_target(target, event, limits[target])
     return LoadedTargets(devices=devices, targets=found)
+
+
+def environment_of(case: Case) -> Environment:
+    """Return the environment variables that the modules of a case need when they are imported."""
+    return INTERPRETED if case.interpret else ()
 
 
 def signatures(targets: LoadedTargets) -> dict[Target, Signature | TargetProblem]:

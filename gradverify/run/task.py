@@ -32,6 +32,8 @@ class Loaded:
     source: Source | None  # where its backward is defined
 
 
+Environment = tuple[tuple[str, str], ...]  # environment variables that modules read when they are imported
+INTERPRETED: Environment = (("TRITON_INTERPRET", "1"),)
 Work = Case | Target | DeviceQuery
 Answer = CaseResult | Loaded | TargetProblem | Devices
 
@@ -45,6 +47,7 @@ class Task:
     timeout: float  # seconds from its start
     memory: int | None = None  # bytes beyond those of an idle worker; None for no limit
     resource: str = ""  # tasks of one resource run one at a time, those of "" in parallel
+    environment: Environment = ()  # a worker runs tasks of one environment only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,7 @@ class Assignment:
     work: Work
     timeout: float  # seconds, as in Task
     memory: int | None  # bytes, as in Task
+    environment: Environment  # as in Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,6 +60,7 @@ def _run(assignment: Assignment, before: tuple[object, ...], state: State, send:
             answer = run_work(
                 assignment.work,
                 state,
+                assignment.environment,
                 deadline=deadline_before_kill(assignment.timeout),
                 on_progress=lambda finished: send(Progress(checks=finished)),
             )

@@ -13,7 +13,7 @@ from enum import StrEnum
 from gradverify.result import CheckResult
 from gradverify.run.framing import send_frame, take_frame
 from gradverify.run.server_protocol import CHANNEL_CLOSED_EXIT
-from gradverify.run.task import Assignment, Progress, Reply, Task, WorkStarted
+from gradverify.run.task import Assignment, Environment, Progress, Reply, Task, WorkStarted
 
 _BLOCK = 1 << 18
 _MAX_BLOCKS = 64  # read at a time, so that the output of one worker does not delay the others
@@ -41,6 +41,7 @@ class WorkerHandle:
     checks: tuple[CheckResult, ...] | None = None  # finished checks of a case; None before its first check
     served: int = 0  # tasks finished
     resource: str = ""  # of its last task
+    environment: Environment = ()  # of its tasks; any, as long as it has had none
     closed_since: float | None = None  # monotonic time at which its socket was closed
     end_reason: EndReason | None = None  # None until it is to be killed
     received: bytearray = field(default_factory=bytearray)  # bytes of an incomplete message
@@ -50,10 +51,12 @@ class WorkerHandle:
 def send_task(worker: WorkerHandle, task: Task) -> None:
     """Send a task to an idle worker. If it has died meanwhile, the server reports it."""
     worker.task, worker.begun, worker.checks, worker.resource = task, None, None, task.resource
+    worker.environment = task.environment
     worker.tail.clear()
     with contextlib.suppress(OSError):
         worker.channel.setblocking(True)
-        send_frame(worker.channel, Assignment(work=task.work, timeout=task.timeout, memory=task.memory))
+        assignment = Assignment(work=task.work, timeout=task.timeout, memory=task.memory, environment=task.environment)
+        send_frame(worker.channel, assignment)
     with contextlib.suppress(OSError):
         worker.channel.setblocking(False)
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gradverify.case import (
-    DEFAULT_CHECKS,
     DEFAULT_DEVICES,
     DEFAULT_DTYPES,
     Case,
     Expectation,
     Settings,
     TorchGradcheck,
+    default_checks,
 )
 from gradverify.errors import SpecError, Where
 from gradverify.result import Verdict, worst
@@ -60,10 +60,11 @@ def case_key(spec: Spec, case: SpecCase) -> str:
 
 
 def _cases(spec: Spec, case: SpecCase, asked: Overrides) -> Iterator[Case]:
-    checks = _narrowed(case.checks, DEFAULT_CHECKS, asked.checks)
-    if not checks:
-        return
     for device, dtype in itertools.product(_devices(case, asked), _dtypes(case, asked)):
+        default = default_checks(has_reference=case.reference is not None, dtype=dtype)
+        checks = _narrowed(case.checks, default, asked.checks)
+        if not checks:
+            return
         for sample in range(_samples(case, asked)):
             suffix = f"-sample{sample}" if _samples(case, asked) > 1 else ""
             yield Case(
@@ -73,6 +74,7 @@ def _cases(spec: Spec, case: SpecCase, asked: Overrides) -> Iterator[Case]:
                 line=case.line,
                 target=case.target,
                 surrogate=case.surrogate,
+                reference=case.reference,
                 init=case.init,
                 inputs=case.inputs,
                 outputs=case.outputs,
@@ -86,6 +88,8 @@ def _cases(spec: Spec, case: SpecCase, asked: Overrides) -> Iterator[Case]:
                 seed=case.seed if asked.seed is None else asked.seed,
                 timeout=case.timeout if asked.timeout is None else asked.timeout,
                 torch_gradcheck=case.torch_gradcheck if asked.torch_gradcheck is None else asked.torch_gradcheck,
+                tf32=case.tf32,
+                interpret=case.interpret and device == "cpu",
                 max_elements=asked.max_elements,
                 max_evaluations=asked.max_evaluations,
                 expect=_expectation(case.expect, checks),

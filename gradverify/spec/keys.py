@@ -87,6 +87,21 @@ _SURROGATE = Read(
         "description": "the smooth function whose derivative backward is meant to be; it takes the same arguments",
     },
 )
+_REFERENCE = Read(
+    text,
+    {
+        "type": "string",
+        "pattern": ":[^:]+$",
+        "description": "plain code for the same outputs, compared with in float64; it takes the same arguments by name",
+    },
+)
+_TF32 = Read(
+    true_or_false, {"type": "boolean", "description": "compute float32 matrix products in TF32, and allow its rounding"}
+)
+_INTERPRET = Read(
+    true_or_false,
+    {"type": "boolean", "description": "run cases on the CPU with Triton's interpreter (TRITON_INTERPRET=1)"},
+)
 _INPUTS = Read(
     mapping_of_names,
     {"type": "object", "description": "the parameters of forward in order, ctx left out"},
@@ -131,17 +146,25 @@ class DocumentModel(BaseModel):
     atol: Annotated[float | None, _TOLERANCE] = None
     torch_gradcheck: Annotated[TorchGradcheck, _TORCH] = TorchGradcheck.SMALL
     surrogate: Annotated[str | None, _SURROGATE] = None
+    reference: Annotated[str | None, _REFERENCE] = None
+    tf32: Annotated[bool, _TF32] = False
+    interpret: Annotated[bool, _INTERPRET] = False
     expect: Annotated[Expectation, _EXPECT] = Expectation()
 
 
-_check_fields: dict[str, Any] = dict.fromkeys(known_checks(), (Annotated[Tolerances | None, _CHECK_TOLERANCES], None))
-# Every known check may have tolerances of its own, under its name.
+# Every known check may have tolerances of its own, under its name, unless that is a key already.
+_check_fields: dict[str, Any] = {
+    check: (Annotated[Tolerances | None, _CHECK_TOLERANCES], None)
+    for check in known_checks()
+    if check not in DocumentModel.model_fields
+}
 Document: type[DocumentModel] = create_model("Document", __base__=DocumentModel, **_check_fields)
 
 
 def check_tolerances(document: DocumentModel) -> dict[str, Tolerances]:
     """Return the tolerances of every known check: its own, and for the rest those of the document."""
-    own = {check: getattr(document, check) or Tolerances() for check in known_checks()}
+    given = {check: getattr(document, check) for check in _check_fields}
+    own = {check: given.get(check) or Tolerances() for check in known_checks()}
     return {
         check: Tolerances(
             rtol=document.rtol if tolerance.rtol is None else tolerance.rtol,

@@ -18,6 +18,7 @@ class SpecCase:
     line: int  # of its key, or of the document
     target: Target
     surrogate: Target | None
+    reference: Target | None
     init: Mapping[str, Any] | None
     inputs: Mapping[str, Input]
     outputs: tuple[int, ...] | None
@@ -30,6 +31,8 @@ class SpecCase:
     timeout: float
     tolerances: Mapping[str, Tolerances]  # of every known check
     torch_gradcheck: TorchGradcheck
+    tf32: bool
+    interpret: bool
     expect: Expectation  # `verdict` is of the case only where `checks` is empty
     places: Mapping[str, Place]  # of keys: `init`, `init.NAME`, `inputs.NAME`, `inputs.NAME.args.NAME`, …
 

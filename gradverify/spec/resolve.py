@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gradverify.case import DEFAULT_CHECKS, Factory, Input, ListInput, Target, TensorInput
+from gradverify.case import DEFAULT_DTYPES, Factory, Input, ListInput, Target, TensorInput, default_checks
 from gradverify.spec.cases import RawCase
 from gradverify.spec.inputs import read_input
 from gradverify.spec.keys import Document, DocumentModel, check_tolerances
@@ -18,6 +18,7 @@ from gradverify.spec.target import read_target
 from gradverify.spec.validate import validate
 
 _DIFFERENCES = ("gradcheck", "gradgradcheck")  # checks that a surrogate is for
+_COMPARISON = "reference"  # the check that a reference is for
 # What was read before: cases share most of their inputs, and a large one is to be checked once.
 Remembered = dict[Node, Input | BadValueError]
 
@@ -28,12 +29,14 @@ def read_case(raw: RawCase, folder: Path, remembered: Remembered) -> SpecCase:
     document = _collect(issues, lambda: validate(Document, _without_input_values(raw.node)))
     target = _collect(issues, lambda: _read_target("function", raw.node, folder))
     surrogate = _collect(issues, lambda: _read_target("surrogate", raw.node, folder))
+    reference = _collect(issues, lambda: _read_target("reference", raw.node, folder))
     inputs = _read_inputs(raw.node, folder, issues, remembered)
     if document is not None:
         issues += _document_issues(document)
     if issues or document is None or target is None:
         raise BadValueError(*issues)
-    return _spec_case(raw, document, target, surrogate, inputs)
+    others = {"surrogate": surrogate, "reference": reference}
+    return _spec_case(raw, document, target, others, inputs)
 
 
 def _collect(issues: list[Issue], read: Callable[[], Any]) -> Any:
@@ -85,7 +88,7 @@ def _read_once(node: Node, folder: Path, remembered: Remembered) -> Input | BadV
 
 
 def _document_issues(document: DocumentModel) -> Iterator[Issue]:
-    checks = document.checks or DEFAULT_CHECKS
+    checks = document.checks or _all_default_checks(document)
     for check in document.expect.checks:
         if check not in checks:
             hint = f"checks: {', '.join(checks)}"
@@ -93,18 +96,33 @@ def _document_issues(document: DocumentModel) -> Iterator[Issue]:
     if document.surrogate is not None and not set(checks) & set(_DIFFERENCES):
         problem = f"only {' and '.join(_DIFFERENCES)} use it, and neither is among the checks"
         yield Issue(at=("surrogate",), on_key=True, problem=problem, hint=f"checks: {', '.join(checks)}")
+    if document.reference is not None and _COMPARISON not in checks:
+        problem = f"only `{_COMPARISON}` uses it, and it is not among the checks"
+        yield Issue(at=("reference",), on_key=True, problem=problem, hint=f"checks: {', '.join(checks)}")
     if not document.inputs and document.init is None:
         yield Issue(at=("inputs",), problem="there is no input")
 
 
+def _all_default_checks(document: DocumentModel) -> tuple[str, ...]:
+    """Return the default checks of the document's dtypes, each once."""
+    has_reference = document.reference is not None
+    found = (default_checks(has_reference=has_reference, dtype=dtype) for dtype in document.dtypes or DEFAULT_DTYPES)
+    return tuple(dict.fromkeys(check for checks in found for check in checks))
+
+
 def _spec_case(
-    raw: RawCase, document: DocumentModel, target: Target, surrogate: Target | None, inputs: Mapping[str, Input]
+    raw: RawCase,
+    document: DocumentModel,
+    target: Target,
+    others: Mapping[str, Target | None],
+    inputs: Mapping[str, Input],
 ) -> SpecCase:
     return SpecCase(
         name=raw.name or "",
         line=raw.line,
         target=target,
-        surrogate=surrogate,
+        surrogate=others["surrogate"],
+        reference=others["reference"],
         init=document.init,
         inputs=inputs,
         outputs=document.outputs,
@@ -117,13 +135,15 @@ def _spec_case(
         timeout=document.timeout,
         tolerances=check_tolerances(document),
         torch_gradcheck=document.torch_gradcheck,
+        tf32=document.tf32,
+        interpret=document.interpret,
         expect=document.expect,
         places=_places(raw.node, document.init or {}, inputs),
     )
 
 
 def _places(root: Node, init: Mapping[str, Any], inputs: Mapping[str, Input]) -> dict[str, Place]:
-    places = {key: value_place(root, (key,)) for key in ("function", "surrogate")}
+    places = {key: value_place(root, (key,)) for key in ("function", "surrogate", "reference")}
     places |= {key: key_place(root, (key,)) for key in ("init", "inputs", "outputs")}
     places |= {f"init.{name}": key_place(root, ("init", name)) for name in init}
     for name, value in inputs.items():

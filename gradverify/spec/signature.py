@@ -31,10 +31,10 @@ _NAMED = (ParameterKind.POSITIONAL, ParameterKind.KEYWORD_ONLY)
 
 
 def targets_of(case: Case) -> tuple[Target, ...]:
-    """Return every target that has to be loaded: the function, the surrogate if any, the factories of the inputs."""
+    """Return every target that has to be loaded: the function, its surrogate and reference, factories of inputs."""
     factories = (item.target for item in _factories(case.inputs).values())
-    surrogate = () if case.surrogate is None else (case.surrogate,)
-    return tuple(dict.fromkeys((case.target, *surrogate, *factories)))
+    others = (target for target in (case.surrogate, case.reference) if target is not None)
+    return tuple(dict.fromkeys((case.target, *others, *factories)))
 
 
 def check_signatures(specs: Sequence[Spec], cases: Sequence[Case], loaded: Loaded) -> tuple[SpecError, ...]:
@@ -58,6 +58,8 @@ def _errors(case: SpecCase, loaded: Loaded) -> Iterator[SpecError]:
         yield from _wrong_init(case, found)
     if case.surrogate is not None:
         yield from _wrong_surrogate(case, case.surrogate, found, loaded.get(case.surrogate))
+    if case.reference is not None:
+        yield from _wrong_reference(case, case.reference, found, loaded.get(case.reference))
     for key, factory in _factories(case.inputs).items():
         made = loaded.get(factory.target)
         if isinstance(made, TargetProblem):
@@ -118,6 +120,26 @@ def _wrong_surrogate(
     elif found is not None:
         call = _Call(word=f"the surrogate `{target.name}`", given=dict.fromkeys(case.inputs, place), place=place)
         yield from _wrong_arguments(call, found.parameters)
+
+
+def _wrong_reference(
+    case: SpecCase,
+    target: Target,
+    function: Signature | TargetProblem | None,
+    found: Signature | TargetProblem | None,
+) -> Iterator[SpecError]:
+    """Yield the arguments that a reference lacks; those beside the inputs may be parameters of a module."""
+    place = case.places["reference"]
+    if isinstance(found, TargetProblem):
+        yield from _absent(place, target, found)
+        return
+    if found is None or found.parameters is None:
+        return
+    call = _Call(word=f"the reference `{target.name}`", given=dict.fromkeys(case.inputs, place), place=place)
+    yield from _unknown(call, found.parameters)
+    of_module = isinstance(function, Signature) and function.kind is TargetKind.MODULE
+    if not (of_module and found.kind is not TargetKind.MODULE):
+        yield from _missing(call, found.parameters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,3 +172,35 @@ def test_neither_a_surrogate_nor_its_function_is_a_module(folder: Folder) -> Non
         "5:12: surrogate: `ops/relu.py:F` is an nn.Module class, and a surrogate has no parameters "
         "(write a function that takes them as arguments)"
     ]
+
+
+REFERENCE = TEXT + "reference: ops/relu.py:plain\n"
+
+
+def test_a_reference_takes_the_arguments_of_forward_by_name(folder: Folder) -> None:
+    found = signature(parameter("x"), parameter("clip_val"), kind=TargetKind.CALLABLE)
+    assert errors(folder, REFERENCE, found, "plain") == [
+        "5:12: reference: `clip_val` is missing, the reference `plain` has no default for it",
+        "5:12: reference: the reference `plain` has no parameter `clip` (did you mean `clip_val`?)",
+    ]
+    fitting = signature(parameter("x"), parameter("clip"), kind=TargetKind.CALLABLE)
+    assert errors(folder, REFERENCE, fitting, "plain") == []
+
+
+def test_a_reference_that_is_not_there(folder: Folder) -> None:
+    absent = TargetProblem(absence=Absence.MISSING, message="ops/relu.py has no `plain`", names=("plane",))
+    assert errors(folder, REFERENCE, absent, "plain") == [
+        "5:12: reference: ops/relu.py has no `plain` (did you mean `plane`?)"
+    ]
+
+
+def test_checks_are_chosen_by_dtype_if_there_is_a_reference(folder: Folder) -> None:
+    folder.write("s.yaml", REFERENCE + "dtypes: [float64, bfloat16]\n")
+    double, low = expand(read_paths(["s.yaml"]).specs)
+    assert double.checks == ("reference", "contract", "gradcheck")
+    assert low.checks == ("reference", "contract")
+
+
+def test_only_cases_on_the_cpu_are_interpreted(folder: Folder) -> None:
+    folder.write("s.yaml", REFERENCE + "devices: [cpu, cuda]\ninterpret: true\n")
+    assert [case.interpret for case in expand(read_paths(["s.yaml"]).specs)] == [True, False]

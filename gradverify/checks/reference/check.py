@@ -54,7 +54,7 @@ def _against(problem: Problem, reference: Problem, tape: Tape, settings: Setting
     double = with_wide_inputs(reference)
     wide = recorded_reference(double)
     tensors = [*(primal.tensor for primal in problem.primals), *(output.tensor for output in tape.outputs)]
-    precision = precision_of([tensor.dtype for tensor in tensors])
+    precision = precision_of([tensor.dtype for tensor in tensors], tf32=settings.tf32)
     names = [primal.name for primal in problem.primals]
     found = tuple(incomparable(tape, wide, reference.name, precision))
     if not found and (why := wrong_gradient(double, names, precision, settings.seed)):
