@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gradverify.report import numbers
+from gradverify.report.headings import compared_names
 from gradverify.report.lines import BAD, DIM, GOOD, HEAD, Line, line, pad, pad_left, span, widest
 from gradverify.report.safe import safe
 from gradverify.report.screen import Screen
-from gradverify.result import Element, ElementVerdict, Finding, Index
+from gradverify.result import Against, Element, ElementVerdict, Finding, Index
 
 _GAP = "  "
 _SAMPLE = 50  # elements that tell early that a table is too wide
@@ -27,6 +28,7 @@ class Kind(StrEnum):
     ERROR = "error"
     ALLOWED = "allowed"
     RATIO = "ratio"
+    ULPS = "ulps"
     VERDICT = "verdict"
 
 
@@ -94,22 +96,36 @@ def named(name: str, index: Index) -> str:
 def columns_of(finding: Finding, elements: Sequence[Element], screen: Screen, layout: Layout) -> list[Column]:
     """Return the columns of a table of at least one element; that of verdicts only where they differ."""
     names = safe(finding.wrt or "input"), safe(finding.of or "output")
-    texts = [_texts(names, element, screen.glyphs.plus_minus, layout) for element in elements]
-    titles = _titles(names, screen, layout)
-    columns = [_column(*parts) for parts in zip(Kind, titles, zip(*texts, strict=True), strict=True)]
-    if all(element.verdict is ElementVerdict.MISMATCH for element in elements):
-        return columns[:-1]
-    return columns
+    bars = screen.glyphs.plus_minus if finding.against is Against.DIFFERENCES else ""
+    texts = [_texts(names, element, bars, layout) for element in elements]
+    titles = _titles(finding, names, bars, layout)
+    left_out = _left_out(finding, elements)
+    return [
+        _column(kind, titles[kind], column)
+        for kind, column in zip(Kind, zip(*texts, strict=True), strict=True)
+        if kind not in left_out
+    ]
 
 
-def _titles(names: tuple[str, str], screen: Screen, layout: Layout) -> list[str]:
-    titles = {kind: kind.value for kind in Kind} | {Kind.NUMERIC: f"numeric {screen.glyphs.plus_minus} bar"}
+def _left_out(finding: Finding, elements: Sequence[Element]) -> set[Kind]:
+    """Return the columns that say nothing of these elements."""
+    left_out = {Kind.VERDICT} if all(each.verdict is ElementVerdict.MISMATCH for each in elements) else set()
+    if finding.against is Against.DIFFERENCES:
+        return left_out | {Kind.ULPS}
+    return left_out | (set() if finding.wrt else {Kind.INPUT, Kind.VALUE}) | (set() if finding.of else {Kind.OUTPUT})
+
+
+def _titles(finding: Finding, names: tuple[str, str], bars: str, layout: Layout) -> dict[Kind, str]:
+    analytic, numeric = compared_names(finding)
+    titles = {kind: kind.value for kind in Kind}
+    titles |= {Kind.ANALYTIC: analytic, Kind.NUMERIC: f"{numeric} {bars} bar" if bars else numeric}
     if layout.naming is Naming.TITLES:
         titles |= {Kind.INPUT: names[0], Kind.OUTPUT: names[1]}
-    return list(titles.values())
+    return titles
 
 
-def _texts(names: tuple[str, str], element: Element, pm: str, layout: Layout) -> tuple[str, ...]:
+def _texts(names: tuple[str, str], element: Element, bars: str, layout: Layout) -> tuple[str, ...]:
+    """Return the texts of all columns; `bars` is the sign in front of error bars, "" if the values have none."""
     of_cell = names if layout.naming is Naming.CELLS else ("", "")
     over = numbers.ratio(element.error, element.allowed)
     analytic = max(layout.analytic, numbers.digits_to_show(element.analytic, element.error))
@@ -119,10 +135,13 @@ def _texts(names: tuple[str, str], element: Element, pm: str, layout: Layout) ->
         numbers.compact(element.value, layout.value),
         named(of_cell[1], element.output_index),
         numbers.compact(element.analytic, analytic),
-        numbers.with_bar(element.numeric, element.error_bar, pm, numeric),
+        numbers.with_bar(element.numeric, element.error_bar, bars, numeric)
+        if bars
+        else numbers.compact(element.numeric, max(analytic, numbers.digits_to_show(element.numeric, element.error))),
         numbers.compact(element.error, layout.error),
         numbers.at_most(element.allowed, layout.allowed),
         numbers.at_least(over, 2),
+        "" if element.ulps is None else numbers.compact(element.ulps, 2),
         element.verdict.value,
     )
 

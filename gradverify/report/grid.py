@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gradverify.report.headings import Axes, jacobian_axes
 from gradverify.result import Element, Index
 
 
@@ -27,18 +28,19 @@ class Axis:
 class Grid:
     """The worst element in each cell."""
 
-    rows: Axis  # outputs
-    columns: Axis  # inputs
+    rows: Axis  # outputs, or all dimensions of one tensor but the last
+    columns: Axis  # inputs, or the last dimension
     worst: dict[tuple[int, int], Element]  # by row and column; cells without an element are left out
 
 
-def grid_of(elements: Sequence[Element], most_rows: int, most_columns: int) -> Grid:
+def grid_of(elements: Sequence[Element], most_rows: int, most_columns: int, axes: Axes = jacobian_axes) -> Grid:
     """Lay the elements out on at most so many cells; at least one element is needed."""
-    rows = _axis([element.output_index for element in elements], most_rows)
-    columns = _axis([element.input_index for element in elements], most_columns)
+    places = [axes(element) for element in elements]
+    rows = _axis([row for row, _ in places], most_rows)
+    columns = _axis([column for _, column in places], most_columns)
     worst: dict[tuple[int, int], Element] = {}
-    for element in elements:
-        cell = _cell(rows, element.output_index), _cell(columns, element.input_index)
+    for element, (row, column) in zip(elements, places, strict=True):
+        cell = _cell(rows, row), _cell(columns, column)
         if cell not in worst or _size(element) > _size(worst[cell]):
             worst[cell] = element
     return Grid(rows=rows, columns=columns, worst=worst)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from gradverify.report import numbers
 from gradverify.report.element_table import named
 from gradverify.report.grid import Axis, Grid, grid_of, index_at
+from gradverify.report.headings import axes_of, axis_names, compared_names
 from gradverify.report.lines import DIM, EMPTY, HEAD, Line, Span, line, pad, pad_left, span, widest
-from gradverify.report.safe import fold, safe
+from gradverify.report.safe import fold
 from gradverify.report.screen import Screen
 from gradverify.result import Element, Finding
 
@@ -37,14 +38,15 @@ def heatmap(finding: Finding, screen: Screen) -> list[Line]:
     """Return three panels and their legend, beside each other where they fit; nothing without elements."""
     if not finding.elements:
         return []
-    of, wrt = safe(finding.of or "output"), safe(finding.wrt or "input")
-    label = widest(named(of, element.output_index) for element in finding.elements)
+    (of, wrt), axes = axis_names(finding), axes_of(finding)
+    label = widest(named(of, axes(element)[0]) for element in finding.elements)
     beside = _room(screen.width - label - 2, panels=3)
-    grid = grid_of(finding.elements, _MOST_ROWS, _room(screen.width - label - 2, panels=1))
+    grid = grid_of(finding.elements, _MOST_ROWS, _room(screen.width - label - 2, panels=1), axes)
     side_by_side = grid.columns.cells <= beside or screen.width >= 120
     if side_by_side:
-        grid = grid_of(finding.elements, _MOST_ROWS, beside)
-    groups = [_panels(finding.elements)] if side_by_side else [[panel] for panel in _panels(finding.elements)]
+        grid = grid_of(finding.elements, _MOST_ROWS, beside, axes)
+    panels = _panels(finding)
+    groups = [panels] if side_by_side else [[panel] for panel in panels]
     rows: list[Line] = []
     for group in groups:
         rows += [*_drawn(grid, group, of, label, screen), EMPTY]
@@ -55,13 +57,13 @@ def _room(width: int, panels: int) -> int:
     return max(1, (width - len(_GAP) * (panels - 1)) // panels // _CELL)
 
 
-def _panels(elements: Iterable[Element]) -> list[Panel]:
-    found = list(elements)
+def _panels(finding: Finding) -> list[Panel]:
+    found, names = finding.elements, compared_names(finding)
     largest = _largest(value for element in found for value in (element.analytic, element.numeric))
     error = _largest(element.error for element in found)
     return [
-        Panel(title="analytic", cell=lambda element: _signed(element.analytic, largest)),
-        Panel(title="numeric", cell=lambda element: _signed(element.numeric, largest)),
+        Panel(title=names[0], cell=lambda element: _signed(element.analytic, largest)),
+        Panel(title=names[1], cell=lambda element: _signed(element.numeric, largest)),
         Panel(title="error", cell=lambda element: _decades(element.error, error)),
     ]
 
@@ -90,7 +92,7 @@ def _legend(finding: Finding, grid: Grid, names: tuple[str, str], screen: Screen
     covers = "one entry" if steps == (1, 1) else f"{steps[0]} x {steps[1]} entries and shows the worst of them"
     texts = [
         f"rows {_range(names[0], grid.rows)}, columns {_range(names[1], grid.columns)}; a cell covers {covers}",
-        f"analytic, numeric: sign and size, 9 = {numbers.compact(largest)}",
+        f"{', '.join(compared_names(finding))}: sign and size, 9 = {numbers.compact(largest)}",
         f"error: 9 = {numbers.compact(error)}, each digit less a factor of 10; !! not finite",
         f"{screen.glyphs.blank} no element among those saved; showing {saved:,} of {total:,}"
         + (f" (gradverify run --elements {total} saves all)" if saved < total else ""),

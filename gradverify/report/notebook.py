@@ -61,8 +61,8 @@ def panels_of(picture: Picture) -> tuple[Panel, ...]:
     rows, columns = len(picture.rows), len(picture.columns)
     size = max(_SMALLEST, min(_LARGEST, _WIDEST // max(rows, columns)))
     strengths = (
-        ("analytic", [_signed(cell.analytic) for cell in picture.cells]),
-        ("numeric", [_signed(cell.numeric) for cell in picture.cells]),
+        (picture.names[0], [_signed(cell.analytic) for cell in picture.cells]),
+        (picture.names[1], [_signed(cell.numeric) for cell in picture.cells]),
         ("difference, by decades", [_mixed("#efe6f3", "#4b1369", cell.error) for cell in picture.cells]),
     )
     return tuple(

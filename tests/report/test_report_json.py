@@ -50,9 +50,9 @@ def test_field_names() -> None:
     names = ["cases", "as_expected", "unexpected", "pass", "fail", "inconclusive", "error", "skip", "seconds"]
     assert list(plain["summary"]) == names
     finding = plain["cases"][3]["checks"][0]["findings"][0]
-    assert list(finding) == ["code", "verdict", "of", "wrt", "message", "cause", "total", "elements"]
+    assert list(finding) == ["code", "verdict", "of", "wrt", "message", "cause", "total", "elements", "against"]
     numbers = ["value", "analytic", "numeric", "error_bar", "error", "allowed"]
-    assert list(finding["elements"][0]) == ["output_index", "input_index", *numbers, "verdict", "reason"]
+    assert list(finding["elements"][0]) == ["output_index", "input_index", *numbers, "verdict", "reason", "ulps"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gradverify.report.checks_text import check_cost, check_counts, torch_differs
 from gradverify.report.page.picture import Picture, picture_of
-from gradverify.report.page.rows import Row, element_rows
+from gradverify.report.page.rows import Row, element_rows, row_names
 from gradverify.report.page.texts import one_line, readable
 from gradverify.report.reproduce import reproduce_command
 from gradverify.report.words import counted
@@ -21,6 +21,7 @@ class FindingDetails:
     rest: str  # what else was said, line by line; output and tracebacks stand here
     cause: str
     why: str  # what was measured of the cause
+    columns: Row  # titles of the table
     rows: tuple[Row, ...]
     more: str  # how many elements are not shown, and where they are
     picture: Picture | None
@@ -93,6 +94,7 @@ def _finding(finding: Finding, most_rows: int) -> FindingDetails:
         rest="" if finding.cause else rest,
         cause=one_line(finding.cause or ""),
         why=rest if finding.cause else "",
+        columns=row_names(finding),
         rows=element_rows(finding, shown),
         more=_more(finding, len(shown)),
         picture=picture_of(finding, shown),

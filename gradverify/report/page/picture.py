@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gradverify.report import numbers
 from gradverify.report.element_table import named
 from gradverify.report.grid import Axis, grid_of, index_at
-from gradverify.report.safe import safe
+from gradverify.report.headings import axes_of, axis_names, compared_names, is_jacobian
 from gradverify.result import Element, Finding
 
 _MOST_ROWS, _MOST_COLUMNS = 40, 60
@@ -36,8 +36,10 @@ class Cell:
 class Picture:
     """Three panels that share their axes."""
 
-    rows: tuple[str, ...]  # name of the output entry at each row
-    columns: tuple[str, ...]  # name of the input entry at each column
+    rows: tuple[str, ...]  # name of the output entry at each row, or of a row of one tensor
+    columns: tuple[str, ...]  # name of the input entry at each column, or the last index in one tensor
+    names: tuple[str, str]  # titles of the first two panels
+    is_jacobian: bool  # False if the picture is of one tensor
     covers: str  # what one cell stands for
     value_scale: str  # what the strongest colour of the values stands for
     by_decades: bool  # whether sizes of values are drawn by their logarithm, as those of errors always are
@@ -49,15 +51,18 @@ def picture_of(finding: Finding, elements: Sequence[Element]) -> Picture | None:
     """Return the picture of some elements, None where there is none to draw."""
     if not elements:
         return None
-    grid = grid_of(elements, _MOST_ROWS, _MOST_COLUMNS)
+    names = axis_names(finding)
+    grid = grid_of(elements, _MOST_ROWS, _MOST_COLUMNS, axes_of(finding))
     numbered = {id(element): number for number, element in enumerate(elements)}
     values = [value for element in elements for value in (element.analytic, element.numeric)]
     errors = [element.error for element in elements]
     by_value, by_error = _signed(values), _decades(errors)
     low, high = _range(errors)
     return Picture(
-        rows=_labels(safe(finding.of or "output"), grid.rows),
-        columns=_labels(safe(finding.wrt or "input"), grid.columns),
+        rows=_labels(names[0], grid.rows),
+        columns=_labels(names[1], grid.columns),
+        names=compared_names(finding),
+        is_jacobian=is_jacobian(finding),
         covers=_covers(grid.rows, grid.columns),
         value_scale=numbers.compact(_range(values)[1]),
         by_decades=_is_wide(values),

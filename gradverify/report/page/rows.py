@@ -6,15 +6,17 @@ from collections.abc import Sequence
 
 from gradverify.report import numbers
 from gradverify.report.element_table import named
+from gradverify.report.headings import compared_names
 from gradverify.report.safe import safe
-from gradverify.result import Element, Finding, Report
+from gradverify.result import Against, Element, Finding, Report
 
 _MOST_ROWS = 1000  # of one finding
 _MOST_IN_ALL = 30_000  # of one page; around 200 bytes each
 _PM = "±"
-_ALIGNED = (2, 3, 4)  # columns aligned on the decimal point
+_ERRORS = ("difference", "allowed", "ratio")
+_ALIGNED = ("input value", "analytic", "numeric ± bar", "kernel", "reference")  # on the decimal point
 
-Row = tuple[str, ...]  # output, input, value, analytic, numeric ± bar, difference, allowed, ratio, verdict
+Row = tuple[str, ...]
 
 
 def rows_per_finding(report: Report, most: int = _MOST_IN_ALL) -> int:
@@ -27,27 +29,44 @@ def rows_per_finding(report: Report, most: int = _MOST_IN_ALL) -> int:
     return max(low, 1)
 
 
+def row_names(finding: Finding) -> Row:
+    """Return the titles of the columns of a finding's table; the verdict is the last."""
+    analytic, numeric = compared_names(finding)
+    if finding.against is Against.DIFFERENCES:
+        return ("output", "input", "input value", analytic, f"{numeric} {_PM} bar", *_ERRORS, "verdict")
+    of = ("output",) if finding.of else ()
+    wrt = ("input", "input value") if finding.wrt else ()
+    return (*of, *wrt, analytic, numeric, *_ERRORS, "ulps", "verdict")
+
+
 def element_rows(finding: Finding, elements: Sequence[Element]) -> tuple[Row, ...]:
-    """Return the texts of each element."""
+    """Return the texts of each element, in the order of `row_names`."""
     if not elements:
         return ()
-    names = safe(finding.of or "output"), safe(finding.wrt or "input")
-    columns = [list(column) for column in zip(*(_texts(names, element) for element in elements), strict=True)]
-    for number in _ALIGNED:
-        columns[number] = numbers.align_points(columns[number])
-    return tuple(zip(*columns, strict=True))
+    titles = row_names(finding)
+    texts = [_texts(finding, element) for element in elements]
+    columns = [[text[title] for text in texts] for title in titles]
+    aligned = [
+        numbers.align_points(column) if title in _ALIGNED else column
+        for title, column in zip(titles, columns, strict=True)
+    ]
+    return tuple(zip(*aligned, strict=True))
 
 
-def _texts(names: tuple[str, str], element: Element) -> Row:
-    analytic = max(8, numbers.digits_to_show(element.analytic, element.error))
-    return (
-        named(names[0], element.output_index),
-        named(names[1], element.input_index),
-        numbers.compact(element.value, 10),
-        numbers.compact(element.analytic, analytic),
-        numbers.with_bar(element.numeric, element.error_bar, _PM),
-        numbers.compact(element.error, 3),
-        numbers.at_most(element.allowed, 2),
-        numbers.at_least(numbers.ratio(element.error, element.allowed), 2),
-        element.verdict.value,
-    )
+def _texts(finding: Finding, element: Element) -> dict[str, str]:
+    """Return the texts of an element by the titles of their columns."""
+    analytic, numeric = compared_names(finding)
+    digits = [max(8, numbers.digits_to_show(value, element.error)) for value in (element.analytic, element.numeric)]
+    return {
+        "output": named(safe(finding.of or "output"), element.output_index),
+        "input": named(safe(finding.wrt or "input"), element.input_index),
+        "input value": numbers.compact(element.value, 10),
+        f"{numeric} {_PM} bar": numbers.with_bar(element.numeric, element.error_bar, _PM),
+        numeric: numbers.compact(element.numeric, digits[1]),
+        analytic: numbers.compact(element.analytic, digits[0]),
+        "difference": numbers.compact(element.error, 3),
+        "allowed": numbers.at_most(element.allowed, 2),
+        "ratio": numbers.at_least(numbers.ratio(element.error, element.allowed), 2),
+        "ulps": "" if element.ulps is None else numbers.compact(element.ulps, 2),
+        "verdict": element.verdict.value,
+    }

@@ -1,9 +1,9 @@
 // A finding's picture: three panels on the same axes. How strong a colour is was decided before; here it is painted.
 
 const PANELS = [
-  ["analytic", "analytic", (cell) => cell.analytic],
-  ["numeric", "numeric", (cell) => cell.numeric],
-  ["error", "log10 of the difference", (cell) => cell.error],
+  ["analytic", (picture) => picture.names[0], (cell) => cell.analytic],
+  ["numeric", (picture) => picture.names[1], (cell) => cell.numeric],
+  ["error", () => "log10 of the difference", (cell) => cell.error],
 ];
 const WIDEST_PANEL = 250; // pixels of cells
 const LARGEST_CELL = 26;
@@ -16,7 +16,7 @@ function pictureOf(finding) {
   const size = Math.max(SMALLEST_CELL, Math.min(LARGEST_CELL, Math.floor(WIDEST_PANEL / Math.max(picture.columns.length, picture.rows.length))));
   const readout = el("p", { class: "readout", role: "status" }, "Point at a square, or focus a panel and use the arrow keys.");
   const panels = PANELS.map(([kind, title, strength]) =>
-    el("div", { class: "panel" }, el("h5", {}, title), drawing(picture, size, kind, title, strength), legend(picture, kind))
+    el("div", { class: "panel" }, el("h5", {}, title(picture)), drawing(picture, size, kind, title(picture), strength), legend(picture, kind))
   );
   const note = [
     `rows ${span(picture.rows)}, columns ${span(picture.columns)}`,

@@ -12,8 +12,8 @@ function pointAt(figure, finding, readout) {
   function show(drawing, row, column) {
     const number = found.get(`${row} ${column}`);
     const lines = number === undefined
-      ? [`d ${picture.rows[row]} / d ${picture.columns[column]}`, "not among the elements listed"]
-      : elementText(finding.rows[picture.cells[number].element]);
+      ? [picture.is_jacobian ? `d ${picture.rows[row]} / d ${picture.columns[column]}` : picture.rows[row] + picture.columns[column], "not among the elements listed"]
+      : elementText(finding, finding.rows[picture.cells[number].element]);
     current = { row, column };
     moveCursors(figure, row, column);
     readout.textContent = lines.join(" · ");
