@@ -13,7 +13,7 @@ from torch import Tensor
 from gradverify.checks.reference.error_model import Precision, Sample, Verified, verified
 from gradverify.checks.reference.evaluate import Answers, ReferenceAnswers
 from gradverify.checks.reference.noisy import NOISE_EPS
-from gradverify.core.model.coordinates import coordinates_in, flatten
+from gradverify.core.model.coordinates import coordinates_in
 from gradverify.core.model.problem import Named, Problem
 
 
@@ -47,7 +47,7 @@ def compared_outputs(
     samples = _samples(tensors, own.outputs, theirs.exact.outputs, nudged, noise)
     longest = _longest((*tensors, *inputs))
     return tuple(
-        _compared(output, sample, verified(sample, precision, longest(sample.like), _rounding(sample.like)))
+        _compared(output, sample, verified(sample, precision, longest(sample.like)))
         for output, sample in zip(outputs, samples, strict=True)
     )
 
@@ -65,7 +65,7 @@ def compared_gradients(
         samples = _samples(tensors, value, exact, nudged, _noise(exact, noisy, jittered))
         for place, sample in enumerate(samples):
             named = Named(name=problem.primals[place].name, tensor=sample.like)
-            found = verified(sample, precision, longest(sample.like), _rounding(sample.like))
+            found = verified(sample, precision, longest(sample.like))
             per_primal[place].append(_compared(named, sample, found, number, missing=own.missing[place]))
     return tuple(reduce(_worse, found) for found in per_primal)
 
@@ -147,14 +147,3 @@ def _longest(tensors: Sequence[Tensor]) -> Callable[[Tensor], int]:
     dimension = max((size for tensor in tensors for size in tensor.shape), default=1)
     entries = max((tensor.numel() for tensor in tensors), default=1)
     return lambda tensor: max(dimension, entries // max(1, tensor.numel()))
-
-
-def _rounding(like: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return the rounding of coordinates to the dtype of a tensor."""
-    dtype = torch.view_as_real(like.resolve_conj()).dtype if like.is_complex() else like.dtype
-    return lambda values: values.to(dtype).to(torch.float64)
-
-
-def point_of(named: Named) -> Tensor:
-    """Return the coordinates of a tensor; (n,)."""
-    return flatten([named.tensor])

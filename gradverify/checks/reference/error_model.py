@@ -1,22 +1,22 @@
-"""How far a right function may be from its reference, without a tolerance to guess.
+"""How far a right function may be from its reference, without a tolerance to choose.
 
 The reference is evaluated in float64 at the numbers that the function gets. Its conditioning is measured: every input
 and cotangent is moved by up to half an ulp of the function's dtype, at random, and the reference is evaluated again.
 The scale of an entry's rounding error is
 
-    s = ½ ulp(entry) + rms of its changes under these nudges + ¼ eps · largest entry of the tensor.
+    s = ½ ulp(entry) + rms of its changes under these nudges + ¼ eps · largest entry of the tensor + rounding inside,
 
-A tensor is wrong if its largest error in units of s, the rms of all errors in units of s, or the common factor
-<error, reference> / <reference, reference> is more than F times what the nudged reference itself shows once it is
-rounded to the dtype. F is 4 for dtypes whose sums are accumulated in float32 and 64 for those accumulated in their own
-precision, where rounding grows as the square root of the number of terms.
+where the rounding of intermediate results is measured in noisy arithmetic. A tensor is wrong if its largest error in
+units of s, the rms of all errors in units of s, or the common factor <error, reference> / <reference, reference> is
+more than F times what the nudges show. F is 4 for dtypes whose sums are accumulated in float32 and 64 for those
+accumulated in their own precision, where rounding grows as the square root of the number of terms.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ _TERMS = 2048  # terms of a sum up to which 64 was measured; beyond, rounding of
 _LOW = 2.0**-10  # eps from which on sums are accumulated in float32
 _LARGEST = 0.25  # eps of the tensor's largest entry that every entry may be off by
 _POOLED = 0.25  # rms of a row's nudges that each of its entries has at least: four nudges may be small by accident
-_RMS = 0.5  # rms of errors in units of s that are always allowed, times F: rounding alone shows up to 0.58
+_RMS = 0.5  # rms of errors in units of s that are allowed, times F: rounding to the dtype alone shows 0.58 at most
 TF32_EPS = 2.0**-10  # of the inputs of a matrix product in TF32
 _EPS32 = torch.finfo(torch.float32).eps
 
@@ -67,6 +67,16 @@ class Verified:
     factor_limit: float  # common factor that would be found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    """What is accepted of one tensor."""
+
+    scale: Tensor  # (n,) s
+    largest: float  # error of an entry in units of s
+    rms: float  # of all errors in units of s
+    factor: float  # common factor of the errors
+
+
 def precision_of(dtypes: Sequence[torch.dtype], *, tf32: bool = False) -> Precision:
     """Return the coarsest precision among the dtypes; float32 counts as TF32 if that is switched on."""
     coarsest = max(dtypes, key=lambda dtype: torch.finfo(dtype).eps)
@@ -82,64 +92,93 @@ def precision_of(dtypes: Sequence[torch.dtype], *, tf32: bool = False) -> Precis
 def ulp(sizes: Tensor, precision: Precision) -> Tensor:
     """Return the distance from each magnitude to the next number of this precision; at least `least`."""
     _, exponent = torch.frexp(sizes)
-    return (precision.eps / 2 * torch.exp2(exponent.to(torch.float64))).clamp_(min=precision.least)
+    return torch.exp2(exponent.to(torch.float64)).mul_(precision.eps / 2).clamp_(min=precision.least)
 
 
-def verified(sample: Sample, precision: Precision, terms: int, rounded: Callable[[Tensor], Tensor]) -> Verified:
-    """Judge one tensor; `terms` bounds the number of terms of its sums, `rounded` rounds to its dtype."""
-    exact, factor = sample.exact, error_factor(precision, terms)
-    judged = exact.isfinite() & (rounded(exact).isfinite())
-    exact = exact.masked_fill(~judged, 0.0)
-    size = _modulus(exact, sample.like)
-    scale = _scale(sample, exact, size, judged, precision)
-    ideal = [
-        (rounded(each) - exact).nan_to_num(0.0, 0.0, 0.0).masked_fill(~judged | ~scale.isfinite(), 0.0)
-        for each in sample.nudged
-    ]
-    not_finite = judged & ~sample.value.isfinite()
-    error = (sample.value - exact).masked_fill(~judged, 0.0).nan_to_num(math.inf, math.inf, -math.inf)
-    ratio = (error / scale).abs()
-    largest = factor * max([1.0, *(_largest(each / scale) for each in ideal)])
-    spread = factor * max([_RMS, *(_rms(each / scale) for each in ideal)])
-    common, common_limit = _common(error, exact, scale), _common_limit(ideal, exact, scale, precision, terms)
-    allowed = largest * scale
-    wrong = ratio > largest
+def verified(sample: Sample, precision: Precision, terms: int) -> Verified:
+    """Judge one tensor; `terms` bounds the number of terms of its sums."""
+    expected = sample.exact.abs() <= torch.finfo(sample.like.dtype).max
+    not_finite = expected & ~sample.value.isfinite()
+    sample = _judged_only(sample, expected)
+    size = _modulus(sample.exact, sample.like)
+    limits = _limits(sample, size, precision, terms)
+    error = sample.value - sample.exact
+    factor = _common(error, sample.exact)
+    error = error.abs()
+    ratio = error / limits.scale
+    wrong, allowed = ratio > limits.largest, limits.largest * limits.scale
     by_factor = False
-    if not bool(wrong.any()) and _rms(ratio) > spread:
-        wrong, allowed = ratio > spread, spread * scale
-    elif not bool(wrong.any()) and abs(common) > common_limit:
-        by_factor, allowed = True, common_limit * size
-        wrong = error.abs() > allowed
+    if not bool(wrong.any()):
+        by_factor = abs(factor) > limits.factor
+        if _rms(ratio) > limits.rms:
+            wrong, allowed = ratio > limits.rms, limits.rms * limits.scale
+        elif by_factor:
+            allowed = limits.factor * size
+            wrong = error > allowed
+    nonzero = size > 0
     return Verified(
-        error=error.abs(),
+        error=error.masked_fill_(not_finite, math.inf),
         allowed=allowed,
-        ulps=error.abs() / ulp(size, precision),
+        ulps=error / ulp(size, precision),
         wrong=wrong | not_finite,
         not_finite=not_finite,
-        factor=common,
+        factor=factor,
         by_factor=by_factor,
-        entry_limit=_median((largest * scale / size)[judged & (size > 0)]),
-        factor_limit=common_limit,
+        entry_limit=_median(limits.largest * limits.scale[nonzero] / size[nonzero]),
+        factor_limit=limits.factor,
     )
 
 
 def error_factor(precision: Precision, terms: int) -> float:
     """Return F: how many times the errors that nudges show a right function may have."""
-    if precision.eps >= _LOW:
-        return _FACTOR_LOW
+    return _FACTOR_LOW if precision.eps >= _LOW else _accumulated(terms)
+
+
+def _accumulated(terms: int) -> float:
+    """Return F for sums of so many terms that are accumulated in the precision of the errors."""
     return _FACTOR * math.sqrt(max(1.0, terms / _TERMS))
 
 
-def _scale(sample: Sample, exact: Tensor, size: Tensor, judged: Tensor, precision: Precision) -> Tensor:
-    """Return s, (n,); inf where a nudged reference is not finite, as at the edge of a domain."""
-    changes = torch.stack([each - exact for each in sample.nudged])
-    squares = changes.square().mean(dim=0).masked_fill(~judged, 0.0).nan_to_num(math.inf, math.inf)
-    pooled = _row_mean(squares.masked_fill(squares.isinf(), 0.0), sample.like)
-    nudges = torch.maximum(squares, _POOLED**2 * pooled).sqrt()
-    return ulp(size, precision) / 2 + nudges + _floor(sample, size, judged, precision)
+def _judged_only(sample: Sample, expected: Tensor) -> Sample:
+    """Return the sample with zeros for entries that cannot be judged.
+
+    These are entries that the dtype cannot hold, and those at the edge of a domain, where a nudge leaves it.
+    """
+    near = torch.stack([sample.exact, *sample.nudged, *sample.noise]).isfinite().all(dim=0)
+    unknown = ~(expected & near & sample.value.isfinite())
+    if not bool(unknown.any()):
+        return sample
+    return replace(
+        sample,
+        value=sample.value.masked_fill(unknown, 0.0),
+        exact=sample.exact.masked_fill(unknown, 0.0),
+        nudged=tuple(each.masked_fill(unknown, 0.0) for each in sample.nudged),
+        noise=tuple(each.masked_fill(unknown, 0.0) for each in sample.noise),
+    )
 
 
-def _floor(sample: Sample, size: Tensor, judged: Tensor, precision: Precision) -> float:
+def _limits(sample: Sample, size: Tensor, precision: Precision, terms: int) -> _Limits:
+    factor = error_factor(precision, terms)
+    changes = torch.stack(sample.nudged).sub_(sample.exact)
+    shown = max(abs(_common(change, sample.exact)) for change in changes)
+    squares = changes.square_().mean(dim=0)
+    scale = _scale(sample, squares, size, precision)
+    return _Limits(
+        scale=scale,
+        largest=factor * max(1.0, *(_largest(square.sqrt() / scale) for square in changes)),
+        rms=factor * max(_RMS, *(float((square / scale.square()).mean().sqrt()) for square in changes)),
+        factor=_factor_limit(sample.exact, scale, shown, precision, terms),
+    )
+
+
+def _scale(sample: Sample, squares: Tensor, size: Tensor, precision: Precision) -> Tensor:
+    """Return s, (n,); `squares` is the mean of the squared changes under nudges."""
+    pooled = _row_mean(squares, sample.like)
+    nudges = torch.maximum(squares, _POOLED**2 * pooled).sqrt_()
+    return nudges.add_(ulp(size, precision), alpha=0.5).add_(_floor(sample, size, precision))
+
+
+def _floor(sample: Sample, size: Tensor, precision: Precision) -> float:
     """Return the part of s that all entries of a tensor share.
 
     Beside the rounding of the largest entry it is the rounding of intermediate results, which nudges of inputs do not
@@ -147,34 +186,28 @@ def _floor(sample: Sample, size: Tensor, judged: Tensor, precision: Precision) -
     precision of accumulation, and intermediate results in the function's own, as far as that leaves no digit.
     """
     largest = _largest(size)
-    noise = [each.masked_fill(~judged, 0.0).nan_to_num(0.0, 0.0, 0.0) for each in sample.noise]
-    accumulated = max(map(_rms, noise)) * min(precision.eps, _EPS32)
-    stored = max(map(_largest, noise)) * precision.eps
+    accumulated = max(map(_rms, sample.noise)) * min(precision.eps, _EPS32)
+    stored = max(map(_largest, sample.noise)) * precision.eps
     lost = min(1.0, stored / largest) if largest else 1.0
     return _LARGEST * precision.eps * largest + max(accumulated, stored * lost)
 
 
-def _common(error: Tensor, exact: Tensor, scale: Tensor) -> float:
-    """Return <error, exact> / <exact, exact>, without entries that cannot be judged; 0 if there are none."""
-    known = scale.isfinite() & error.isfinite()
-    weights = exact.masked_fill(~known, 0.0)
-    square = float(weights.square().sum())
-    return float((error.masked_fill(~known, 0.0) * weights).sum()) / square if square else 0.0
+def _common(error: Tensor, exact: Tensor) -> float:
+    """Return <error, exact> / <exact, exact>, 0 if the reference is zero."""
+    square = float(exact @ exact)
+    return float(error @ exact) / square if square else 0.0
 
 
-def _common_limit(ideal: Sequence[Tensor], exact: Tensor, scale: Tensor, precision: Precision, terms: int) -> float:
-    """Return the common factor up to which errors are accepted.
+def _factor_limit(exact: Tensor, scale: Tensor, shown: float, precision: Precision, terms: int) -> float:
+    """Return the common factor up to which errors are accepted; `shown` is the one that nudges show.
 
-    Nudges and independent errors of size s show some. Beside them, a number that all entries share, as the statistic
-    of a single row, may be rounded in the dtype and summed in the precision of accumulation.
+    Independent errors of size s show one too. Beside them, a number that all entries share, as the statistic of a
+    single row, may be rounded in the dtype and summed in the precision of accumulation.
     """
-    known = scale.isfinite()
-    weights = exact.masked_fill(~known, 0.0)
-    square = float(weights.square().sum())
-    independent = float((scale.masked_fill(~known, 0.0) * weights).square().sum()) ** 0.5 / square if square else 0.0
-    shown = max([independent, *(abs(_common(each, exact, scale)) for each in ideal)])
-    accumulated = _FACTOR * math.sqrt(max(1.0, terms / _TERMS)) * min(precision.eps, _EPS32)
-    return max(precision.eps, accumulated, error_factor(precision, terms) * shown)
+    square = float(exact @ exact)
+    independent = float((scale * exact).square_().sum()) ** 0.5 / square if square else 0.0
+    accumulated = _accumulated(terms) * min(precision.eps, _EPS32)
+    return max(precision.eps, accumulated, error_factor(precision, terms) * max(shown, independent))
 
 
 def _modulus(values: Tensor, like: Tensor) -> Tensor:
@@ -195,12 +228,11 @@ def _row_mean(values: Tensor, like: Tensor) -> Tensor:
 
 
 def _largest(values: Tensor) -> float:
-    finite = values.abs().nan_to_num(0.0, 0.0, 0.0)
-    return float(finite.max()) if finite.numel() else 0.0
+    return float(values.abs().max()) if values.numel() else 0.0
 
 
 def _rms(values: Tensor) -> float:
-    return float(values.square().mean().sqrt()) if values.numel() else 0.0
+    return float((values @ values) / values.numel()) ** 0.5 if values.numel() else 0.0
 
 
 def _median(values: Tensor) -> float:

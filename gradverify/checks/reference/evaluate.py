@@ -75,7 +75,7 @@ def reference_answers(
 
     Gradients are those by the function's primals, for cotangents of the outputs numbered `connected`.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(reference.primals[0].tensor.device).manual_seed(seed)
 
     def at(primals: Sequence[Primal], weights: Sequence[Sequence[Tensor]], taped: Tape | None = None) -> Answers:
         moved = replace(reference, primals=tuple(primals))
@@ -106,11 +106,15 @@ def recorded_reference(reference: Problem) -> Tape:
 
 
 def nudged(tensor: Tensor, precision: Precision, generator: torch.Generator) -> Tensor:
-    """Return float64 values moved by up to half an ulp of `precision` at random; exact zeros stay."""
+    """Return float64 values moved by up to half an ulp of `precision` at random; exact zeros stay.
+
+    The generator is of the tensor's device.
+    """
     values = flatten([tensor])
     sizes = values.abs()
-    moves = torch.rand(len(values), generator=generator, dtype=torch.float64).to(values.device) - 0.5
-    moved = values + (moves * ulp(sizes, precision)).masked_fill_(sizes == 0, 0.0)
+    moves = torch.rand(len(values), generator=generator, dtype=torch.float64, device=generator.device)
+    steps = ulp(sizes, precision).masked_fill_(sizes == 0, 0.0)
+    moved = torch.addcmul(values, moves.to(values.device).sub_(0.5), steps)
     (result,) = unflatten(moved, [tensor])
     return result
 

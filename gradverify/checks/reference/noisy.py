@@ -44,8 +44,10 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
         noise = self._noise(value.shape, value.device)
         for dimension in range(value.dim()):
             line = [1 if place == dimension else size for place, size in enumerate(value.shape)]
-            noise = noise + self._noise(line, value.device)
-        return value * (1 + NOISE_EPS * noise)
+            noise = noise.add_(self._noise(line, value.device))
+        return torch.addcmul(value, value, noise.to(value.dtype), value=NOISE_EPS)
 
     def _noise(self, shape: Sequence[int], device: torch.device) -> Tensor:
-        return torch.rand(list(shape), generator=self.generator, dtype=torch.float64).to(device) - 0.5
+        source = self.generator.device
+        found = torch.rand(list(shape), generator=self.generator, dtype=torch.float64, device=source)
+        return found.to(device).sub_(0.5)
