@@ -1,15 +1,14 @@
 """GV602: in low precision, a gradient is as accurate as its dtype allows.
 
-Backward is called in its own dtype. The reference, at the same numbers in float64, is torch's own derivative of the
-same forward if there is one, else backward itself. An error is accepted if rounding of inputs and cotangents explains
-it, or if torch's own derivative in that dtype is not much better.
+The reference is the function itself in float64, at the same numbers: torch's own derivative of its forward if there is
+one, else its own backward. How far the two may be apart is the error model of the check `reference`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -17,28 +16,30 @@ from torch import Tensor
 from gradverify.case import Settings, Tolerances
 from gradverify.checks.contract.nodes import custom_nodes
 from gradverify.checks.contract.noise import largest
-from gradverify.checks.contract.subject import Coordinates, as_coordinates
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
-from gradverify.checks.wording import distinguishable
+from gradverify.checks.reference.compare import Compared, compared_gradients
+from gradverify.checks.reference.cotangents import Cotangent, cotangents_for
+from gradverify.checks.reference.error_model import precision_of
+from gradverify.checks.reference.evaluate import (
+    answers_of,
+    connected_outputs,
+    exact_answers,
+    reference_answers,
+)
+from gradverify.checks.reference.findings import excess, gradient_findings
 from gradverify.core.forward.repeatable import in_double, made_repeatable
-from gradverify.core.model.coordinates import flatten, unflatten, unravel
+from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.interception import plain_forwards
-from gradverify.core.model.problem import Primal, Problem
-from gradverify.core.model.tape import Tape, record, vjp
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import record, record_all
 from gradverify.errors import EvaluationError
-from gradverify.result import CheckResult, Finding, Verdict
+from gradverify.result import CheckResult, Finding, Method, Verdict
 
 NAME = "precision"
 _NARROW = {"float16", "bfloat16", "float32"}
-_POINTS = 6  # at which backward is called: one gradient may be right by luck
-_OFTEN = 3  # points at which an entry has to be wrong: at fewer, it may be a tie or another branch
+_POINTS = 3  # at which an entry has to be wrong: at one alone it may be a tie or another branch
 _ASIDE = 2.0**-6  # distance of the other points from the first, relative to each input
-_SHAKES = 2  # perturbations of inputs and cotangents at each point
-_ULPS = 1.0  # size of a perturbation in eps: twice the largest rounding error
-_UNITS = 8.0  # times the effect of perturbations plus rounding of the largest entry: larger errors are unexplained
-_ALONE = 8.0  # times as much, if torch's own derivative is not known
-_BETTER = 16.0  # times the error of torch's own derivative: up to here, an error is accepted
 _SAME = 2.0**-6  # relative to the largest entry: difference of two float64 derivatives that count as equal
 
 
@@ -66,166 +67,104 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     if not sampled.backward_eps:
         reason = "forward does not take these inputs in float64, or computes something else there"
         return skipped(NAME, problem, reason)
-    trials = _trials(problem, sampled.problem, tape)
-    found = tuple(_findings(problem, trials, settings.tolerances))
-    remark = (
-        "" if trials[0].plain is not None else "; torch's own derivative of this forward is not there to compare with"
-    )
+    return _against_float64(problem, sampled.problem, " and ".join(dtypes), settings)
+
+
+def _against_float64(problem: Problem, wide: Problem, dtypes: str, settings: Settings) -> CheckResult:
+    is_plain = _has_plain_derivative(problem, wide, settings)
+    given, compared = _compared(problem, wide, is_plain, settings)
+    compared = [_within_tolerances(each, settings.tolerances) for each in compared]
+    for number in range(1, _POINTS):
+        if any(bool(each.wrong.any()) for each in compared):
+            aside = _moved(problem, number)
+            tensors = [primal.tensor for primal in aside.primals]
+            _, others = _compared(
+                aside, _at([primal.name for primal in aside.primals], tensors, wide), is_plain, settings
+            )
+            tolerated = [_within_tolerances(each, settings.tolerances) for each in others]
+            compared = [_wrong_in_both(*pair) for pair in zip(compared, tolerated, strict=True)]
+    found = sorted(_findings(compared, given, dtypes, settings), key=excess)
+    remark = "" if is_plain else "; torch's own derivative of this forward is not there to compare with"
     return CheckResult(
         check=NAME,
         verdict=Verdict.FAIL if found else Verdict.PASS,
-        message=found[0].message if found else f"as exact as {' and '.join(dtypes)} can be{remark}",
+        message=found[0].message if found else f"as exact as {dtypes} can be{remark}",
+        method=Method.DENSE,
+        entries=sum(each.wrong.numel() for each in compared),
+        mismatched=sum(int(each.wrong.sum()) for each in compared),
+        max_error=max((float(each.error.max()) for each in compared if each.error.numel()), default=0.0),
         evaluations=evaluations(problem),
-        findings=found,
+        findings=tuple(found),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """A point and a cotangent, both representable in low precision."""
-
-    point: Tensor  # (n,) float64
-    cotangent: Tensor  # (m,) float64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Trials:
-    """Gradients by one primal at several places, (places, entries)."""
-
-    own: Tensor  # in low precision
-    exact: Tensor  # in float64, by torch's own derivative if it is known
-    explained: Tensor  # (entries,) largest change by perturbed inputs and cotangents, at any place
-    plain: Tensor | None  # (entries,) largest error of torch's own derivative in low precision
+def _compared(
+    problem: Problem, wide: Problem, is_plain: bool, settings: Settings
+) -> tuple[tuple[Cotangent, ...], list[Compared]]:
+    """Return the cotangents and the comparison of the gradients at the problem's point; raises EvaluationError."""
+    tape = record_all(problem)
+    outputs, connected = [output.tensor for output in tape.outputs], connected_outputs(tape)
+    given = cotangents_for([outputs[number] for number in connected], settings.seed)
+    precision = precision_of([tensor.dtype for tensor in (*outputs, *(primal.tensor for primal in problem.primals))])
+    own = answers_of(problem, tape, connected, given)
+    with _as_reference(is_plain):
+        theirs = reference_answers(problem, wide, record_all(wide), connected, given, precision, settings.seed)
+    if not is_plain:  # its own rounding is what is judged
+        theirs = replace(theirs, noisy=theirs.exact, jittered=theirs.exact)
+    return given, list(compared_gradients(problem, outputs, own, theirs, precision))
 
 
-def _trials(problem: Problem, wide: Problem, tape: Tape) -> list[_Trials]:
-    """Return the gradients by each primal, also those of the problem `wide` in float64; raises EvaluationError."""
-    places = [_place(problem, tape, number) for number in range(_POINTS)]
-    own, finer = _answers(problem, places), _answers(wide, places)
-    plain = _plain(problem, wide, places, finer)
-    exact = finer if plain is None else plain.finer
-    shaken = [_answers(wide, [_shaken(problem, place, time) for place in places]) for time in range(_SHAKES)]
-    return [
-        _Trials(
-            own=own[number],
-            exact=exact[number],
-            explained=torch.stack([_difference(again[number], reference).amax(dim=0) for again in shaken]).amax(dim=0),
-            plain=None if plain is None else _difference(plain.own[number], plain.finer[number]).amax(dim=0),
-        )
-        for number, reference in enumerate(finer)
-    ]
-
-
-def _findings(problem: Problem, trials: Sequence[_Trials], tolerances: Tolerances) -> Iterator[Finding]:
-    """Yield a GV602 finding per primal with entries less accurate than its dtype, torch and the tolerances explain."""
-    for primal, trial in zip(problem.primals, trials, strict=True):
-        limits = torch.finfo(primal.tensor.dtype)
-        errors = _difference(trial.own, trial.exact).masked_fill(trial.exact.abs() > limits.max / _UNITS, 0.0)
-        explained = limits.eps * largest(trial.exact) + trial.explained
-        allowed = (_UNITS * explained + limits.smallest_normal) * (1.0 if trial.plain is not None else _ALONE)
-        if trial.plain is not None:
-            allowed = torch.maximum(allowed, _BETTER * trial.plain)
-        tolerated = (tolerances.atol or 0.0) + (tolerances.rtol or 0.0) * trial.exact.abs()
-        wrong = errors > torch.maximum(allowed, tolerated)
-        wrong &= wrong.sum(dim=0, keepdim=True) >= _OFTEN
-        if bool(wrong.any()):
-            yield Finding(
-                code="GV602",
-                verdict=Verdict.FAIL,
-                wrt=primal.name,
-                message=_worded(primal, trial, errors.masked_fill(~wrong, -1.0), explained),
-                total=int(wrong.any(dim=0).sum()),
-            )
-
-
-def _worded(primal: Primal, trial: _Trials, errors: Tensor, explained: Tensor) -> str:
-    """Return the message for the worst entry: of those at the given point, if any is wrong there."""
-    number = 0 if bool((errors[0] >= 0).any()) else int(errors.amax(dim=1).argmax())
-    place = int((errors[number] / explained).argmax())
-    dtype = str(primal.tensor.dtype).removeprefix("torch.")
-    count, entries = int((errors >= 0).any(dim=0).sum()), errors.shape[1]
-    index = ", ".join(map(str, unravel(place, primal.tensor.shape)))
-    got, right = distinguishable(float(trial.own[number, place]), float(trial.exact[number, place]))
-    where = f"{primal.name}[{index}]" if index else primal.name
-    near = "" if number == 0 else " close by"
-    plain = "" if trial.plain is None else f", and torch's own derivative of this forward {_off_by(trial.plain[place])}"
-    noun = f"{'entry' if entries == 1 else 'entries'} by {primal.name} {'is' if count == 1 else 'are'}"
-    return (
-        f"{count:,} of {entries:,} {noun} worse than {dtype} explains: for a random cotangent {where}{near} is {got}, "
-        f"in float64 {right}; rounding of inputs and cotangents makes {float(explained[place]):.0e}{plain}"
-    )
-
-
-def _off_by(error: Tensor) -> str:
-    return f"is off by {float(error):.0e}" if float(error) else "is exact"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plain:
-    """Gradients by torch's own derivative."""
-
-    own: Coordinates  # in low precision
-    finer: Coordinates  # in float64
-
-
-def _plain(problem: Problem, wide: Problem, places: Sequence[_Place], backwards: Coordinates) -> _Plain | None:
-    """Return torch's own derivative; None if there is none, or if it differs from backward's in float64."""
+def _has_plain_derivative(problem: Problem, wide: Problem, settings: Settings) -> bool:
+    """Return True if torch can differentiate the forward as plain code and finds what backward says in float64."""
+    tape = record_all(wide)
+    connected = connected_outputs(tape)
+    given = cotangents_for([tape.outputs[number].tensor for number in connected], settings.seed)
+    backwards = exact_answers(problem, wide, tape, connected, given)
     with plain_forwards():
         try:
-            if custom_nodes(record(wide)):
-                return None  # some call of `apply` cannot be replaced
-            finer = _answers(wide, places)
-            if all(map(_alike, finer, backwards)):
-                return _Plain(own=_answers(problem, places), finer=finer)
+            plain = record_all(wide)
+            if custom_nodes(plain):
+                return False  # some call of `apply` cannot be replaced
+            torchs = exact_answers(problem, wide, plain, connected, given)
         except EvaluationError:
-            pass
-    return None
+            return False
+    one, other = torch.cat(backwards.gradients), torch.cat(torchs.gradients)
+    return torch.allclose(one, other, rtol=0.0, atol=_SAME * largest(other), equal_nan=True)
 
 
-def _alike(one: Tensor, other: Tensor) -> bool:
-    return bool((_difference(one, other) <= _SAME * largest(other)).all()) and torch.equal(
-        one.isfinite(), other.isfinite()
-    )
+def _as_reference(is_plain: bool) -> AbstractContextManager[None]:
+    return plain_forwards() if is_plain else nullcontext()
 
 
-def _answers(problem: Problem, places: Sequence[_Place]) -> Coordinates:
-    """Return backward's gradients at each place, per primal: (places, entries); raises EvaluationError."""
-    found = [_answered(problem, place) for place in places]
-    return tuple(torch.stack(column) for column in zip(*found, strict=True))
-
-
-def _answered(problem: Problem, place: _Place) -> Coordinates:
-    tensors = unflatten(place.point, [primal.tensor for primal in problem.primals])
-    primals = [replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True)]
-    tape = record(replace(problem, primals=tuple(primals)))
-    cotangents = unflatten(place.cotangent, [output.tensor for output in tape.outputs])
-    with torch.no_grad():
-        grads = vjp(problem, tape, cotangents)
-    return tuple(as_coordinates(grad, leaf) for grad, leaf in zip(grads, tape.leaves, strict=True))
-
-
-def _place(problem: Problem, tape: Tape, number: int) -> _Place:
-    """Return random cotangents at the given point, for number 0, or at one nearby; all held by low precision."""
+def _moved(problem: Problem, number: int) -> Problem:
+    """Return the problem at a point close by, which its dtypes hold."""
     tensors = [primal.tensor for primal in problem.primals]
-    outputs = [output.tensor for output in tape.outputs]
     point = flatten(tensors)
-    if number:
-        point = flatten(unflatten(point + random_magnitudes_from(_ASIDE * point.abs(), number), tensors))
-    ones = torch.ones_like(flatten(outputs))
-    return _Place(
-        point=point.clone(), cotangent=flatten(unflatten(random_magnitudes_from(ones, 100 + number), outputs))
-    )
+    point = point + random_magnitudes_from(_ASIDE * point.abs(), number)
+    return _at([primal.name for primal in problem.primals], unflatten(point, tensors), problem)
 
 
-def _shaken(problem: Problem, place: _Place, time: int) -> _Place:
-    """Return the place with every number perturbed by about its rounding error."""
-    eps = _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in problem.primals)
-    point = place.point + random_magnitudes_from(eps * place.point.abs(), 200 + time)
-    return _Place(
-        point=point, cotangent=place.cotangent + random_magnitudes_from(eps * place.cotangent.abs(), 300 + time)
-    )
+def _at(names: Sequence[str], tensors: Sequence[Tensor], problem: Problem) -> Problem:
+    """Return the problem at the values of these tensors, by the names of its primals, in its own dtypes."""
+    values = dict(zip(names, tensors, strict=True))
+    primals = [replace(each, tensor=values[each.name].to(each.tensor.dtype)) for each in problem.primals]
+    return replace(problem, primals=tuple(primals))
 
 
-def _difference(one: Tensor, other: Tensor) -> Tensor:
-    """Return |one - other|: 0 where `other` is not finite, inf where only `one` is not."""
-    return (one - other).abs().nan_to_num(math.inf, math.inf).masked_fill(~other.isfinite(), 0.0)
+def _within_tolerances(found: Compared, tolerances: Tolerances) -> Compared:
+    """Return the comparison with errors accepted that the case's own tolerances accept."""
+    tolerated = (tolerances.atol or 0.0) + (tolerances.rtol or 0.0) * found.exact.abs()
+    return replace(found, wrong=found.wrong & (found.error > tolerated))
+
+
+def _wrong_in_both(one: Compared, other: Compared) -> Compared:
+    return replace(one, wrong=one.wrong & other.wrong, not_finite=one.not_finite & other.not_finite)
+
+
+def _findings(
+    compared: Sequence[Compared], given: Sequence[Cotangent], dtypes: str, settings: Settings
+) -> Iterator[Finding]:
+    for each in compared:
+        for finding in gradient_findings(each, given, settings.max_elements, "in float64"):
+            message = f"worse than {dtypes} explains: {finding.message}"
+            yield replace(finding, code="GV602", message=message)

@@ -71,8 +71,10 @@ def test_digits_that_cancel(dtype: torch.dtype) -> None:
     result = precision(written(functional.softplus, cancelling).apply, NEGATIVE.to(dtype))
     (finding,) = result.findings
     assert (result.verdict, finding.code, finding.wrt) == (Verdict.FAIL, "GV602", "x")
-    assert f"worse than {str(dtype).removeprefix('torch.')} explains: for a random cotangent x[" in result.message
-    assert "and torch's own derivative of this forward is off by" in result.message
+    assert result.message.startswith(f"worse than {str(dtype).removeprefix('torch.')} explains: ")
+    assert " entries of the gradient by x differ; for a " in result.message
+    assert ", in float64 " in result.message
+    assert finding.elements[0].error > finding.elements[0].allowed
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_digits_that_cancel(dtype: torch.dtype) -> None:
         ({"rtol": 1e-4}, Verdict.FAIL),
         ({"rtol": 1e-1}, Verdict.PASS),
         ({"atol": 1e-9}, Verdict.FAIL),
-        ({"atol": 1e-6}, Verdict.PASS),
+        ({"atol": 1e-5}, Verdict.PASS),
     ],
 )
 def test_tolerances(tolerances: dict[str, float], verdict: Verdict) -> None:
@@ -166,7 +168,7 @@ class Reused(Function):
 def test_several_inputs_and_outputs_of_which_one_has_no_gradient() -> None:
     result = precision(lambda x, y: Reused.apply(x, y), ROWS[0] / 30, ROWS[1] / 30)
     assert [finding.wrt for finding in result.findings] == ["y"]
-    assert result.findings[0].total == 64
+    assert result.findings[0].total > 48  # at all of three points: some are right by luck at one
 
 
 class InPlace(Function):

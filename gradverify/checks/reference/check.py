@@ -22,7 +22,14 @@ from gradverify.checks.reference.evaluate import (
     reference_answers,
     with_wide_inputs,
 )
-from gradverify.checks.reference.findings import agreement, entry_limit, gradient_findings, limits, output_findings
+from gradverify.checks.reference.findings import (
+    agreement,
+    entry_limit,
+    excess,
+    gradient_findings,
+    limits,
+    output_findings,
+)
 from gradverify.checks.reference.outputs import incomparable, wrong_kind
 from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.wording import entries_text
@@ -84,12 +91,7 @@ def _worst_first(
     keep = settings.max_elements
     of_outputs = [finding for each in outputs for finding in output_findings(each, keep)]
     of_gradients = [finding for each in gradients for finding in gradient_findings(each, given, keep)]
-    return [*sorted(of_outputs, key=_excess), *sorted(of_gradients, key=_excess)]
-
-
-def _excess(finding: Finding) -> float:
-    first = finding.elements[0]
-    return -first.error / first.allowed if first.allowed else -math.inf
+    return [*sorted(of_outputs, key=excess), *sorted(of_gradients, key=excess)]
 
 
 def _summary(found: Sequence[Finding], compared: Sequence[Compared], name: str, given: Sequence[Cotangent]) -> str:

@@ -97,6 +97,13 @@ def reference_answers(
     )
 
 
+def exact_answers(
+    problem: Problem, reference: Problem, tape: Tape, connected: Sequence[int], cotangents: Sequence[Cotangent]
+) -> Answers:
+    """Return the answers of a reference in float64 at its point, from its record; raises EvaluationError."""
+    return _at(problem, reference, tape, connected, [list(map(_wide, each.tensors)) for each in cotangents])
+
+
 def recorded_reference(reference: Problem) -> Tape:
     """Record the reference; raises EvaluationError with the stage "reference"."""
     try:

@@ -32,8 +32,13 @@ def output_findings(found: Compared, keep: int) -> Iterator[Finding]:
         )
 
 
-def gradient_findings(found: Compared, cotangents: Sequence[Cotangent], keep: int) -> Iterator[Finding]:
-    """Yield the findings on the gradient by an input, one for each of its real blocks with wrong entries."""
+def gradient_findings(
+    found: Compared, cotangents: Sequence[Cotangent], keep: int, right: str = "by the reference"
+) -> Iterator[Finding]:
+    """Yield the findings on the gradient by an input, one for each of its real blocks with wrong entries.
+
+    `right` says in a message whose value the right one is.
+    """
     for block in _wrong_blocks(found):
         worst = _worst_first(found, block)
         finite = not bool(found.not_finite[block.coordinates].any())
@@ -41,7 +46,7 @@ def gradient_findings(found: Compared, cotangents: Sequence[Cotangent], keep: in
         gradient = f"the gradient by {block.name}"
         message = (
             f"{_count(found, block)} of {gradient} {_differ(found, block, finite)}; for {given}, "
-            f"{_worst(found, block, int(worst[0]))}"
+            f"{_worst(found, block, int(worst[0]), right)}"
         )
         if found.missing:
             message = (
@@ -57,6 +62,12 @@ def gradient_findings(found: Compared, cotangents: Sequence[Cotangent], keep: in
             elements=tuple(_elements(found, block, worst[:keep], of_output=False)),
             against=Against.REFERENCE,
         )
+
+
+def excess(finding: Finding) -> float:
+    """Sort key: the finding with the largest error beside what is allowed first."""
+    first = finding.elements[0]
+    return -first.error / first.allowed if first.allowed else -math.inf
 
 
 def agreement(found: Sequence[Compared], name: str, cotangents: int) -> str:
@@ -106,11 +117,11 @@ def _differ(found: Compared, block: Block, finite: bool) -> str:
     return "differs" if one else "differ"
 
 
-def _worst(found: Compared, block: Block, position: int) -> str:
+def _worst(found: Compared, block: Block, position: int, by: str = "by the reference") -> str:
     part = block.coordinates
     own, right = distinguishable(float(found.value[part][position]), float(found.exact[part][position]))
     place = f"{block.name}{index_text(block.index(position))}"
-    return f"{place} is {own}, by the reference {right} ({float(found.ulps[part][position]):.2g} ulps)"
+    return f"{place} is {own}, {by} {right} ({float(found.ulps[part][position]):.2g} ulps)"
 
 
 def _elements(found: Compared, block: Block, positions: Tensor, *, of_output: bool) -> Iterator[Element]:
