@@ -22,6 +22,7 @@ from gradverify.run.reference import with_reference
 Change = Callable[[Tensor], Tensor]
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 COUNTS = (1, 3, 512, 4096)
+SEED_OF_LARGE_LAST = 3  # the last of the numbers drawn is not small: in bfloat16, an entry far below others may be zero
 
 
 def held_against(function: Callable[..., Any], reference: Callable[..., Any], *inputs: Any) -> CheckResult:
@@ -133,7 +134,7 @@ def with_nan(tensor: Tensor) -> Tensor:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("change", [last_entry_zero, shifted, without_mask, times(1.05), with_nan])
 def test_planted_mistakes_are_found_in_every_dtype(change: Change, dtype: torch.dtype) -> None:
-    x = drawn(16, 64, dtype=dtype)
+    x = drawn(16, 64, dtype=dtype, seed=SEED_OF_LARGE_LAST)
     of_output, of_gradient = (
         held_against(kernel(softmax, **{where: change}), softmax, x) for where in ("forward", "backward")
     )

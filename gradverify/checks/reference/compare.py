@@ -42,9 +42,8 @@ def compared_outputs(
 ) -> tuple[Compared, ...]:
     """Return the comparison of every output."""
     tensors = [output.tensor for output in outputs]
-    nudged = [answers.outputs for answers in theirs.nudged]
-    noise = _noise(theirs.exact.outputs, theirs.noisy.outputs, theirs.jittered.outputs)
-    samples = _samples(tensors, own.outputs, theirs.exact.outputs, nudged, noise)
+    others = (theirs.exact, theirs.noisy, theirs.jittered, *theirs.nudged)
+    samples = _samples(tensors, own.outputs, *(answers.outputs for answers in others))
     longest = _longest((*tensors, *inputs))
     return tuple(
         _compared(output, sample, verified(sample, precision, longest(sample.like)))
@@ -58,11 +57,10 @@ def compared_gradients(
     """Return the comparison of the gradient by every primal, over all cotangents."""
     tensors = [primal.tensor for primal in problem.primals]
     longest = _longest((*tensors, *outputs))
+    others = (theirs.exact, theirs.noisy, theirs.jittered, *theirs.nudged)
     per_primal: list[list[Compared]] = [[] for _ in tensors]
     for number, value in enumerate(own.gradients):
-        nudged = [answers.gradients[number] for answers in theirs.nudged]
-        exact, noisy, jittered = (each.gradients[number] for each in (theirs.exact, theirs.noisy, theirs.jittered))
-        samples = _samples(tensors, value, exact, nudged, _noise(exact, noisy, jittered))
+        samples = _samples(tensors, value, *(answers.gradients[number] for answers in others))
         for place, sample in enumerate(samples):
             named = Named(name=problem.primals[place].name, tensor=sample.like)
             found = verified(sample, precision, longest(sample.like))
@@ -70,25 +68,15 @@ def compared_gradients(
     return tuple(reduce(_worse, found) for found in per_primal)
 
 
-def _noise(exact: Tensor, noisy: Tensor, jittered: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the changes of the reference by rounding, divided by the relative size of each rounding."""
-    return (noisy - exact) / NOISE_EPS, (jittered - exact) / torch.finfo(torch.float64).eps
-
-
 def _samples(
-    tensors: Sequence[Tensor], value: Tensor, exact: Tensor, nudged: Sequence[Tensor], noise: Sequence[Tensor]
+    tensors: Sequence[Tensor], value: Tensor, exact: Tensor, noisy: Tensor, jittered: Tensor, *nudged: Tensor
 ) -> Iterator[Sample]:
     """Yield the parts of vectors over all tensors that belong to each."""
     sizes = [coordinates_in(tensor) for tensor in tensors]
-    parts = [torch.split(vector, sizes) for vector in (value, exact, *nudged, *noise)]
-    for tensor, own, right, *others in zip(tensors, *parts, strict=True):
-        yield Sample(
-            value=own,
-            exact=right,
-            nudged=tuple(others[: len(nudged)]),
-            noise=tuple(others[len(nudged) :]),
-            like=tensor,
-        )
+    changes = (noisy - exact) / NOISE_EPS, (jittered - exact) / torch.finfo(torch.float64).eps
+    parts = [torch.split(vector, sizes) for vector in (value, exact, *changes, *nudged)]
+    for tensor, own, right, noise, jitter, *near in zip(tensors, *parts, strict=True):
+        yield Sample(value=own, exact=right, noisy=noise, jittered=jitter, nudged=tuple(near), like=tensor)
 
 
 def _compared(named: Named, sample: Sample, found: Verified, cotangent: int = 0, *, missing: bool = False) -> Compared:

@@ -26,7 +26,7 @@ _FACTOR, _FACTOR_LOW = 64.0, 4.0
 _TERMS = 2048  # terms of a sum up to which 64 was measured; beyond, rounding of a sequential sum grows as their root
 _LOW = 2.0**-10  # eps from which on sums are accumulated in float32
 _LARGEST = 0.25  # eps of the tensor's largest entry that every entry may be off by
-_POOLED = 0.25  # rms of a row's nudges that each of its entries has at least: four nudges may be small by accident
+_POOLED = 0.25  # of a row's rms that each of its entries has at least: a few samples may be small by accident
 _RMS = 0.5  # rms of errors in units of s that are allowed, times F: rounding to the dtype alone shows 0.58 at most
 TF32_EPS = 2.0**-10  # of the inputs of a matrix product in TF32
 _EPS32 = torch.finfo(torch.float32).eps
@@ -48,7 +48,8 @@ class Sample:
     value: Tensor  # (n,) by the function
     exact: Tensor  # (n,) by the reference
     nudged: tuple[Tensor, ...]  # each (n,), by the reference at nudged inputs and cotangents
-    noise: tuple[Tensor, ...]  # each (n,), changes of the reference by rounding alone, relative to its unit of rounding
+    noisy: Tensor  # (n,) change of the reference in noisy arithmetic, divided by the size of the noise
+    jittered: Tensor  # (n,) change by the rounding of float64 alone, divided by its eps
     like: Tensor  # the function's tensor: shape, dtype
 
 
@@ -144,7 +145,7 @@ def _judged_only(sample: Sample, expected: Tensor) -> Sample:
 
     These are entries that the dtype cannot hold, and those at the edge of a domain, where a nudge leaves it.
     """
-    near = torch.stack([sample.exact, *sample.nudged, *sample.noise]).isfinite().all(dim=0)
+    near = torch.stack([sample.exact, *sample.nudged, sample.noisy, sample.jittered]).isfinite().all(dim=0)
     unknown = ~(expected & near & sample.value.isfinite())
     if not bool(unknown.any()):
         return sample
@@ -153,14 +154,15 @@ def _judged_only(sample: Sample, expected: Tensor) -> Sample:
         value=sample.value.masked_fill(unknown, 0.0),
         exact=sample.exact.masked_fill(unknown, 0.0),
         nudged=tuple(each.masked_fill(unknown, 0.0) for each in sample.nudged),
-        noise=tuple(each.masked_fill(unknown, 0.0) for each in sample.noise),
+        noisy=sample.noisy.masked_fill(unknown, 0.0),
+        jittered=sample.jittered.masked_fill(unknown, 0.0),
     )
 
 
 def _limits(sample: Sample, size: Tensor, precision: Precision, terms: int) -> _Limits:
     factor = error_factor(precision, terms)
     changes = torch.stack(sample.nudged).sub_(sample.exact)
-    shown = max(abs(_common(change, sample.exact)) for change in changes)
+    shown = max(abs(_common(change, sample.exact)) for change in (*changes, precision.eps * sample.noisy))
     squares = changes.square_().mean(dim=0)
     scale = _scale(sample, squares, size, precision)
     return _Limits(
@@ -173,21 +175,22 @@ def _limits(sample: Sample, size: Tensor, precision: Precision, terms: int) -> _
 
 def _scale(sample: Sample, squares: Tensor, size: Tensor, precision: Precision) -> Tensor:
     """Return s, (n,); `squares` is the mean of the squared changes under nudges."""
-    pooled = _row_mean(squares, sample.like)
-    nudges = torch.maximum(squares, _POOLED**2 * pooled).sqrt_()
-    return nudges.add_(ulp(size, precision), alpha=0.5).add_(_floor(sample, size, precision))
+    scale = _pooled(squares, sample.like).add_(ulp(size, precision), alpha=0.5)
+    if precision.eps >= _LOW:  # beside F = 64, the rounding of single results is small
+        scale.add_(_pooled(sample.noisy.square(), sample.like), alpha=precision.eps)
+    return scale.add_(_floor(sample, size, precision))
 
 
 def _floor(sample: Sample, size: Tensor, precision: Precision) -> float:
     """Return the part of s that all entries of a tensor share.
 
-    Beside the rounding of the largest entry it is the rounding of intermediate results, which nudges of inputs do not
-    show if it cancels: the gradient of a bias in front of a normalisation is zero at any point. Sums are rounded in the
-    precision of accumulation, and intermediate results in the function's own, as far as that leaves no digit.
+    Beside the rounding of the largest entry it is rounding that cancels, which nudges of inputs do not show: the
+    gradient of a bias in front of a normalisation is zero at any point. Sums are rounded in the precision of
+    accumulation, and intermediate results in the function's own, as far as that leaves no digit.
     """
-    largest = _largest(size)
-    accumulated = max(map(_rms, sample.noise)) * min(precision.eps, _EPS32)
-    stored = max(map(_largest, sample.noise)) * precision.eps
+    largest, noise = _largest(size), (sample.noisy, sample.jittered)
+    accumulated = max(map(_rms, noise)) * min(precision.eps, _EPS32)
+    stored = max(map(_largest, noise)) * precision.eps
     lost = min(1.0, stored / largest) if largest else 1.0
     return _LARGEST * precision.eps * largest + max(accumulated, stored * lost)
 
@@ -218,13 +221,13 @@ def _modulus(values: Tensor, like: Tensor) -> Tensor:
     return pairs.square().sum(dim=1, keepdim=True).sqrt().expand_as(pairs).reshape(-1)
 
 
-def _row_mean(values: Tensor, like: Tensor) -> Tensor:
-    """Return for each value the mean over the last dimension of its tensor; (n,)."""
-    if not values.numel():
-        return values
+def _pooled(squares: Tensor, like: Tensor) -> Tensor:
+    """Return the roots of squares (n,), each at least _POOLED times the rms over the last dimension of its tensor."""
+    if not squares.numel():
+        return squares.clone()
     width = (like.shape[-1] if like.dim() else 1) * (2 if like.is_complex() else 1)
-    rows = values.reshape(-1, width)
-    return rows.mean(dim=1, keepdim=True).expand_as(rows).reshape(-1)
+    rows = squares.reshape(-1, width)
+    return torch.maximum(rows, _POOLED**2 * rows.mean(dim=1, keepdim=True)).sqrt_().reshape(-1)
 
 
 def _largest(values: Tensor) -> float:

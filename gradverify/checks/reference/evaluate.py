@@ -75,7 +75,8 @@ def reference_answers(
 
     Gradients are those by the function's primals, for cotangents of the outputs numbered `connected`.
     """
-    generator = torch.Generator(reference.primals[0].tensor.device).manual_seed(seed)
+    device = reference.primals[0].tensor.device
+    generator = torch.Generator(device if device.type == "cuda" else "cpu").manual_seed(seed)
 
     def at(primals: Sequence[Primal], weights: Sequence[Sequence[Tensor]], taped: Tape | None = None) -> Answers:
         moved = replace(reference, primals=tuple(primals))
@@ -113,10 +114,7 @@ def recorded_reference(reference: Problem) -> Tape:
 
 
 def nudged(tensor: Tensor, precision: Precision, generator: torch.Generator) -> Tensor:
-    """Return float64 values moved by up to half an ulp of `precision` at random; exact zeros stay.
-
-    The generator is of the tensor's device.
-    """
+    """Return float64 values moved by up to half an ulp of `precision` at random; exact zeros stay."""
     values = flatten([tensor])
     sizes = values.abs()
     moves = torch.rand(len(values), generator=generator, dtype=torch.float64, device=generator.device)

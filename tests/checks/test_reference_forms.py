@@ -1,0 +1,228 @@
+"""The check `reference` for every form of function, and what it says if there is nothing to compare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+import gradverify
+from gradverify.case import Settings
+from gradverify.checks.registry import run_check
+from gradverify.core.model.problem import bind
+from gradverify.result import CheckResult, Verdict
+from gradverify.run.call import Call
+from gradverify.run.reference import with_reference
+from tests.checks.test_reference import drawn, held_against, kernel, softmax
+
+
+def codes(result: CheckResult) -> list[str]:
+    return [finding.code for finding in result.findings]
+
+
+def two_outputs(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.sin(), x.exp().sum()
+
+
+class TwoOutputs(Function):
+    """The second output has no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(x)
+        return x.sin(), x.exp().sum()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, h: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return g * x.cos()
+
+
+def test_the_gradient_through_every_output_is_compared() -> None:
+    assert held_against(two_outputs, two_outputs, drawn(5)).verdict is Verdict.PASS
+    assert codes(held_against(TwoOutputs.apply, two_outputs, drawn(5))) == ["GV702"]
+
+
+def test_outputs_can_be_chosen() -> None:
+    x = drawn(5)
+    problem = bind(TwoOutputs.apply, (x,), names=["x"], outputs=(0,))
+    chosen = with_reference(problem, two_outputs, Call(names=("x",), args=(x,)), name="plain")
+    assert run_check("reference", chosen, Settings()).verdict is Verdict.PASS
+
+
+def test_integers_and_masks_are_passed_as_they_are() -> None:
+    def chosen(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        assert (y.dtype, z.dtype) == (torch.int64, torch.bool)
+        return x[y].masked_fill(z, 0.0)
+
+    index, mask = torch.tensor([2, 0, 0]), torch.tensor([True, False, False])
+    assert held_against(chosen, chosen, drawn(4, dtype=torch.bfloat16), index, mask).verdict is Verdict.PASS
+    found = held_against(chosen, lambda x, y, z: x[y] + 0 * z, drawn(4), index, mask)
+    assert codes(found) == ["GV701", "GV702"]
+
+
+def test_broadcast_inputs() -> None:
+    def scaled(x: Tensor, y: Tensor) -> Tensor:
+        return x * y
+
+    def last_row_only(grad: Tensor) -> Tensor:
+        return grad if grad.dim() > 1 else 0.5 * grad
+
+    x, y = drawn(6, 8, dtype=torch.bfloat16), drawn(8, dtype=torch.bfloat16, seed=1)
+    assert held_against(kernel(scaled), scaled, x, y).verdict is Verdict.PASS
+    found = held_against(kernel(scaled, backward=last_row_only), scaled, x, y)
+    assert [(finding.code, finding.wrt) for finding in found.findings] == [("GV702", "y")]
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_tensors(dtype: torch.dtype) -> None:
+    z = torch.complex(drawn(6).detach(), drawn(6, seed=1).detach()).to(dtype).requires_grad_()
+
+    def squared(x: Tensor) -> Tensor:
+        return x * x + 1j * x.conj()
+
+    assert held_against(squared, squared, z).verdict is Verdict.PASS
+    found = held_against(kernel(squared, backward=torch.conj), squared, z)
+    assert [(finding.code, finding.wrt) for finding in found.findings] == [("GV702", "x.imag")]
+
+
+def test_a_gradient_that_is_none() -> None:
+    class Forgets(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+            ctx.save_for_backward(y)
+            return x * y
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+            return g * ctx.saved_tensors[0], None
+
+    found = held_against(Forgets.apply, lambda x, y: x * y, drawn(4), drawn(4, seed=1))
+    (finding,) = found.findings
+    assert (finding.code, finding.wrt, finding.total) == ("GV702", "y", 4)
+    assert finding.message == (
+        "backward returns no gradient for y, but the reference has one that is not zero in 4 entries"
+    )
+    unused = held_against(lambda x, y: x.sin(), lambda x, y: x.sin() + 0 * y, drawn(4), drawn(4, seed=1))
+    assert unused.verdict is Verdict.PASS
+
+
+def test_exact_zeros_by_cancellation() -> None:
+    def total(x: Tensor) -> Tensor:
+        return x.softmax(-1).sum(-1)
+
+    def kernel_of_rows(x: Tensor) -> Tensor:
+        y = (x.float() - x.float().amax(-1, keepdim=True)).exp()
+        return (y / y.sum(-1, keepdim=True)).to(x.dtype).sum(-1)
+
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        assert held_against(kernel_of_rows, total, drawn(4, 64, dtype=dtype)).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_saturated_inputs(dtype: torch.dtype) -> None:
+    x = drawn(4, 16, dtype=dtype, scale=30.0)
+    for plain in (softmax, torch.sigmoid, torch.tanh):
+        assert held_against(kernel(plain), plain, x).verdict is Verdict.PASS
+
+
+def test_an_overflow_that_the_reference_does_not_have() -> None:
+    def naive(x: Tensor) -> Tensor:
+        return x.exp() / x.exp().sum(-1, keepdim=True)
+
+    x = torch.tensor([[12.0, 3.0]], dtype=torch.float16, requires_grad=True)
+    found = held_against(naive, softmax, x)
+    assert set(codes(found)) == {"GV705"}
+
+
+def test_a_number_that_the_dtype_cannot_hold_may_be_infinite() -> None:
+    x = torch.tensor([12.0, 3.0], dtype=torch.float16, requires_grad=True)
+    assert held_against(torch.exp, torch.exp, x).verdict is Verdict.PASS
+
+
+def detached(x: Tensor) -> Tensor:
+    return x / x.detach().norm()
+
+
+def test_a_reference_with_a_wrong_gradient() -> None:
+    found = held_against(detached, detached, drawn(8))
+    assert (found.verdict, codes(found)) == (Verdict.ERROR, ["GV703"])
+    assert found.message.startswith("plain has a wrong gradient of its own, and nothing can be compared with it: along")
+    assert held_against(torch.relu, torch.relu, drawn(1000)).verdict is Verdict.PASS
+
+
+def test_references_that_cannot_be_used() -> None:
+    def raises(x: Tensor) -> Tensor:
+        raise ValueError("no")
+
+    raised = held_against(torch.sin, raises, drawn(3))
+    assert (raised.verdict, codes(raised)) == (Verdict.ERROR, ["GV704"])
+    assert raised.message.startswith("reference raised ValueError: no (")
+    other = held_against(torch.sin, two_outputs, drawn(3))
+    assert codes(other) == ["GV704"]
+    assert other.message == "plain returns 2 tensors, the function one tensor; `outputs` can choose among them"
+    coarse = held_against(torch.sin, lambda x: x.float().sin(), drawn(3))
+    assert coarse.message == "plain returns float32 for inputs in float64, too coarse to compare float32 with"
+    fine = held_against(torch.sin, lambda x: x.float().sin().to(x.dtype), drawn(3, dtype=torch.bfloat16))
+    assert fine.verdict is Verdict.PASS
+
+
+def test_shapes_and_dtypes_of_outputs() -> None:
+    shape = held_against(torch.sin, lambda x: x.sin()[None], drawn(3))
+    assert (codes(shape), shape.message) == (["GV706"], "output has shape [3], by plain [1, 3]")
+    dtype = held_against(lambda x: x.float().sin(), torch.sin, drawn(3, dtype=torch.bfloat16))
+    assert (dtype.verdict, codes(dtype)) == (Verdict.FAIL, ["GV706"])
+    assert dtype.message == "output is float32, by plain bfloat16"
+    promoted = held_against(
+        lambda x: x.float().sin(), lambda x: x.sin() * torch.ones(3), drawn(3, dtype=torch.bfloat16)
+    )
+    assert promoted.verdict is Verdict.PASS
+
+
+def test_without_a_reference_the_check_is_skipped() -> None:
+    found = run_check("reference", bind(torch.sin, (drawn(3),), names=["x"]), Settings())
+    assert found.verdict is Verdict.SKIP
+    assert "`reference` names plain code" in found.message
+
+
+class Linear(torch.nn.Module):
+    def __init__(self, factor: float = 1.0) -> None:
+        super().__init__()
+        self.linear, self.factor = torch.nn.Linear(4, 3), factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.factor * self.linear(x).relu()
+        return result
+
+
+def plain_linear(x: Tensor, **parameters: Tensor) -> Tensor:
+    return torch.nn.functional.linear(x, parameters["linear.weight"], parameters["linear.bias"]).relu()
+
+
+def test_modules_are_compared_with_modules_and_with_functions_of_their_parameters() -> None:
+    x = drawn(5, 4)
+    gradverify.assert_matches(Linear(), Linear(), (x,))  # with other values at first
+    gradverify.assert_matches(Linear(), plain_linear, (x,))
+    result = gradverify.verify(Linear(), (x,), reference=Linear(1.01))
+    assert [check.check for check in result.checks] == ["reference", "contract"]
+    assert {finding.of or finding.wrt for finding in result.checks[0].findings} == {
+        "output",
+        "x",
+        "linear.weight",
+        "linear.bias",
+    }
+    with pytest.raises(TypeError, match=r"^reference: the reference has the parameters bias, weight, the function"):
+        gradverify.verify(Linear(), (x,), reference=torch.nn.Linear(4, 3))
+
+
+def test_in_python_a_mismatch_raises_with_the_table() -> None:
+    wrong = kernel(softmax, backward=lambda grad: 1.01 * grad)
+    with pytest.raises(gradverify.GradientMismatch, match=r"kernel +reference +error +allowed +ratio +ulps"):
+        gradverify.assert_matches(wrong, softmax, (drawn(3, 4),))
+    double = gradverify.verify(softmax, (drawn(3, 4, dtype=torch.float64),), reference=softmax)
+    assert [check.check for check in double.checks] == ["reference", "contract", "gradcheck"]
+    with pytest.raises(TypeError, match="reference: expected a callable or a module, found 3"):
+        gradverify.verify(softmax, (drawn(3, 4),), reference=3)  # type: ignore[arg-type]
