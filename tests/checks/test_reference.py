@@ -15,6 +15,7 @@ from torch.nn import functional
 from gradverify.case import Settings
 from gradverify.checks.registry import run_check
 from gradverify.core.model.problem import bind
+from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import Against, CheckResult, Verdict
 from gradverify.run.call import Call
 from gradverify.run.reference import with_reference
@@ -29,7 +30,7 @@ def held_against(function: Callable[..., Any], reference: Callable[..., Any], *i
     names = ["x", "y", "z"][: len(inputs)]
     problem = bind(function, inputs, names=names)
     call = Call(names=tuple(names), args=inputs)
-    return run_check("reference", with_reference(problem, reference, call, name="plain"), Settings())
+    return run_check("reference", with_reference(problem, reference, call, name="plain"), Settings(), diagnose)
 
 
 def drawn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0, scale: float = 1.0) -> Tensor:
@@ -167,3 +168,21 @@ def test_a_sum_in_its_own_dtype_is_right_in_float32_and_wrong_in_bfloat16() -> N
     for dtype, verdict in ((torch.float32, Verdict.PASS), (torch.bfloat16, Verdict.FAIL)):
         found = held_against(kernel(one_after_another), added_up, drawn(2, 2048, dtype=dtype))
         assert found.verdict is verdict
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("change", "cause", "explanation"),
+    [
+        (times(-1.0), "sign-flip", "analytic = -numeric in every entry"),
+        (times(0.5), "constant-factor", "analytic = 1/2 × numeric in every entry: a factor of 2 is missing"),
+        (last_entry_zero, "single-elements", "1 of 32 elements differs, in all entries: x[3, 7], where analytic = 0"),
+        (shifted, "shifted", "the gradient by x is rolled by 1 along dimension 0"),
+    ],
+)
+def test_causes_are_named_with_the_reference_in_place_of_differences(
+    change: Change, cause: str, explanation: str, dtype: torch.dtype
+) -> None:
+    x = drawn(4, 8, dtype=dtype, seed=SEED_OF_LARGE_LAST)
+    (finding,) = held_against(kernel(softmax, backward=change), softmax, x).findings
+    assert (finding.cause, finding.message.partition("\n")[2]) == (cause, explanation)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from gradverify.case import Settings
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
+from gradverify.checks.reference.causes import with_causes
 from gradverify.checks.reference.compare import Compared, compared_gradients, compared_outputs
 from gradverify.checks.reference.cotangents import Cotangent, cotangents_for
 from gradverify.checks.reference.error_model import precision_of
@@ -33,15 +34,17 @@ from gradverify.checks.reference.findings import (
 from gradverify.checks.reference.outputs import incomparable, wrong_kind
 from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.wording import entries_text
+from gradverify.core.model.deadline import keeping
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record_all
+from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.result import CheckResult, Finding, Method, Verdict, worst
 
 NAME = "reference"
 _NONE = "there is no reference to compare with: `reference` names plain code for the same function"
 
 
-def run(problem: Problem, settings: Settings) -> CheckResult:
+def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
     """Compare outputs and gradients with those of the problem's reference. Raises EvaluationError."""
     if problem.reference is None:
         return skipped(NAME, problem, _NONE)
@@ -53,18 +56,17 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     reason = not_dense(tape.outputs)
     if reason:
         return skipped(NAME, problem, reason)
-    return _against(problem, problem.reference, tape, settings)
+    return _against(problem, problem.reference, tape, settings, diagnose)
 
 
-def _against(problem: Problem, reference: Problem, tape: Tape, settings: Settings) -> CheckResult:
+def _against(problem: Problem, reference: Problem, tape: Tape, settings: Settings, diagnose: Diagnose) -> CheckResult:
     reference = replace(reference, seed=problem.seed, deadline=problem.deadline)
     double = with_wide_inputs(reference)
     wide = recorded_reference(double)
     tensors = [*(primal.tensor for primal in problem.primals), *(output.tensor for output in tape.outputs)]
     precision = precision_of([tensor.dtype for tensor in tensors], tf32=settings.tf32)
-    names = [primal.name for primal in problem.primals]
     found = tuple(incomparable(tape, wide, reference.name, precision))
-    if not found and (why := wrong_gradient(double, names, precision, settings.seed)):
+    if not found and (why := wrong_gradient(problem, double, precision, settings.seed)):
         text = f"{reference.name} has a wrong gradient of its own, and nothing can be compared with it: {why}"
         found = (Finding(code="GV703", verdict=Verdict.ERROR, message=text),)
     if found:
@@ -81,6 +83,8 @@ def _against(problem: Problem, reference: Problem, tape: Tape, settings: Setting
     )
     compared = (*outputs, *gradients)
     message = _summary(found, compared, reference.name, given)
+    with keeping(_result(problem, found, message, compared)):
+        found = with_causes(found, problem, double, precision, settings.seed, diagnose)
     return _result(problem, found, message, compared)
 
 

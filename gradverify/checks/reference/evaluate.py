@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -103,6 +104,18 @@ def exact_answers(
 ) -> Answers:
     """Return the answers of a reference in float64 at its point, from its record; raises EvaluationError."""
     return _at(problem, reference, tape, connected, [list(map(_wide, each.tensors)) for each in cotangents])
+
+
+def by_inputs_of(problem: Problem, reference: Problem) -> Problem:
+    """Return the reference as a function of the function's primals alone, in their order."""
+    own = {primal.name: primal for primal in reference.primals}
+    names = [primal.name for primal in problem.primals]
+
+    def function(*given: Tensor) -> Any:
+        values = dict(zip(names, given, strict=True))
+        return reference.function(*(values.get(name, primal.tensor) for name, primal in own.items()))
+
+    return replace(reference, function=function, primals=tuple(own[name] for name in names))
 
 
 def recorded_reference(reference: Problem) -> Tape:

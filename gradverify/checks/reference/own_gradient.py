@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from gradverify.checks.reference.error_model import Precision
-from gradverify.checks.reference.evaluate import nudged
+from gradverify.checks.reference.evaluate import by_inputs_of, nudged
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.problem import Meter, Problem, call, fresh
@@ -23,35 +22,21 @@ _RELATIVE = 1e-6  # of the derivative
 _ROUNDING = 2.0**-48  # of the outputs' sum of magnitudes: some eps for each entry
 
 
-def wrong_gradient(reference: Problem, names: Collection[str], precision: Precision, seed: int) -> str:
-    """Return what is wrong with the gradient of a reference in float64 by the named inputs, "" if nothing was found.
+def wrong_gradient(problem: Problem, reference: Problem, precision: Precision, seed: int) -> str:
+    """Return what is wrong with the gradient of a reference in float64 by the function's inputs, "" if it is right.
 
     The gradient is compared with central differences along random directions, which any wrong entry changes. The point
     is moved by up to half an ulp of `precision`, away from ties between rounded inputs. Raises EvaluationError.
     """
     generator = torch.Generator().manual_seed(seed)
     primals = tuple(replace(each, tensor=nudged(each.tensor, precision, generator)) for each in reference.primals)
-    moved = _by(names, replace(reference, primals=primals, meter=Meter()))
+    moved = by_inputs_of(problem, replace(reference, primals=primals, meter=Meter()))
     found = ""
     for _ in range(_DIRECTIONS):
         found = _wrong_along(moved, generator)
         if not found:
             return ""
     return found
-
-
-def _by(names: Collection[str], problem: Problem) -> Problem:
-    """Return the problem of differentiating by the named inputs only."""
-
-    def function(*chosen: Tensor) -> Any:
-        given = iter(chosen)
-        return problem.function(
-            *(next(given) if primal.name in names else fresh(primal.tensor) for primal in problem.primals)
-        )
-
-    return replace(
-        problem, function=function, primals=tuple(primal for primal in problem.primals if primal.name in names)
-    )
 
 
 def _wrong_along(reference: Problem, generator: torch.Generator) -> str:
