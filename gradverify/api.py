@@ -25,6 +25,7 @@ from gradverify.run.reference import with_parameters, with_reference
 from gradverify.run.run_checks import run_checks
 from gradverify.run.signature import forward_parameters
 from gradverify.run.source import source_in_graph, source_of
+from gradverify.run.usage.measure import measure
 
 _WIDEST = 100  # columns of a printed result, at most; fewer where the terminal has fewer
 
@@ -100,6 +101,7 @@ def verify(
     asked = default_checks(has_reference=reference is not None, dtype=dtype) if checks is None else tuple(checks)
     with restored_generators(gpus_of(problem)), tf32_switched(on=settings.tf32):
         results = run_checks(problem, asked, dict.fromkeys(asked, settings))
+        measured = measure(problem)
     verdict = worst(result.verdict for result in results)
     return Verified(
         id=problem.name,
@@ -116,6 +118,7 @@ def verify(
         as_expected=verdict in (Verdict.PASS, Verdict.SKIP),
         seconds=time.perf_counter() - started,
         checks=results,
+        measured=measured,
     )
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from gradverify.result import ExpectedCheck, Verdict
+from gradverify.usage import BytesClaim
 
 # What a spec without `checks` asks for; where a Function defines jvp or vmap, `contract` looks at them too.
 DEFAULT_CHECKS = ("gradcheck", "gradgradcheck", "contract")
@@ -191,6 +192,7 @@ class Expectation:
     verdict: Verdict = Verdict.PASS  # of the case
     checks: Mapping[str, ExpectedCheck] = field(default_factory=dict)  # where given, of single checks, by name
     cause: str | None = None  # where given, named by some finding
+    saved_bytes: BytesClaim | None = None  # where given, a limit on the bytes kept for backward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

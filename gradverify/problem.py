@@ -74,6 +74,8 @@ def _of_case(case: CaseResult) -> Problem:
     coded = _CODED.fullmatch(case.message)
     if coded:
         return Problem(code=coded[1], verdict=case.verdict, message=coded[2])
+    if case.message and case.verdict is case.expected:  # every check is as expected, a claim is not
+        return Problem(verdict=case.verdict, message=case.message)
     surprise = f"expected {case.expected.value}, found {case.verdict.value}"
     more = case.message.removeprefix(f"expected {case.expected.value}").strip(" ,;")
     return Problem(verdict=case.verdict, message=f"{surprise}: {more}" if more else surprise)

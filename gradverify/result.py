@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from gradverify.serial import LATER, to_plain
+from gradverify.usage import Measured
 
 SCHEMA_VERSION = 1
 BLUNT = 1e-4  # a detection limit above this is told to the user
@@ -163,6 +164,7 @@ class CaseResult:
     checks: tuple[CheckResult, ...] = ()
     known: str | None = field(default=None, metadata=LATER)  # why it may fail, where a baseline knows that it does
     expected_checks: tuple[ExpectedCheck, ...] = field(default=(), metadata=LATER)  # those that the spec mentions
+    measured: Measured | None = field(default=None, metadata=LATER)  # memory and time, beside a reference
     rerun: tuple[str, ...] = field(default=(), metadata=LATER)  # options of its run that the command to repeat it needs
 
     def __bool__(self) -> bool:

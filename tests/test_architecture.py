@@ -11,13 +11,15 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "gradverify"
 
 # Each room and the rooms it may import from; everything may import the ground floor.
-GROUND = {"errors", "result", "case", "serial", "catalogue", "problem"}
+GROUND = {"errors", "result", "case", "serial", "catalogue", "problem", "size", "usage"}
 MAY_IMPORT = {
     "errors": set(),
     "catalogue": set(),
     "serial": {"errors"},
-    "result": {"serial", "errors"},
-    "case": {"result", "errors"},
+    "size": set(),
+    "usage": set(),
+    "result": {"serial", "errors", "usage"},
+    "case": {"result", "errors", "usage"},
     "problem": {"result"},
     "core": GROUND,
     "sampling": GROUND | {"core"},

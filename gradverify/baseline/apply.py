@@ -58,9 +58,11 @@ def findings_of(case: CaseResult) -> tuple[Entry, ...]:
     """Return the findings of a case as entries; () if a baseline cannot cover the case.
 
     A baseline covers failures of cases that should pass. An unexpected pass or skip has no code, and a case whose spec
-    has an `expect` is described there. Findings with the same key become one entry.
+    has an `expect` is described there, as is a claim about bytes that does not hold. Findings with the same key become
+    one entry.
     """
-    if case.verdict not in _FAILING or case.expected is not Verdict.PASS:
+    claim_holds = case.measured is None or case.measured.claim_holds
+    if case.verdict not in _FAILING or case.expected is not Verdict.PASS or not claim_holds:
         return ()
     found: dict[Key, Entry] = {}
     for problem in problems_of(case):

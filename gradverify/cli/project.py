@@ -13,7 +13,7 @@ from gradverify.case import CASE_DTYPES, TorchGradcheck
 from gradverify.catalogue import known_checks
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.request import Request
-from gradverify.run.size import MOST_MEMORY, size_of, size_text
+from gradverify.size import MOST_MEMORY, size_of, size_text
 from gradverify.spec.limits import MAX_SAMPLES
 from gradverify.spec.node import dotted
 from gradverify.spec.readers import (

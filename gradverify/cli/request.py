@@ -17,7 +17,7 @@ from gradverify.cli.exits import UsageProblem
 from gradverify.cli.options import CaseFilter, CaseSettings, Execution, Selection
 from gradverify.cli.shard import shard_of
 from gradverify.result import Shard
-from gradverify.run.size import MOST_MEMORY, size_of, size_text
+from gradverify.size import MOST_MEMORY, size_of, size_text
 from gradverify.spec.limits import MAX_TIMEOUT
 
 _DEVICE = re.compile(rf"(?:{'|'.join(DEVICE_KINDS)})(?::[0-9]{{1,3}})?")

@@ -11,6 +11,7 @@ from gradverify.report.lines import BAD, DIM, EMPTY, HEAD, WARN, Line, cells, in
 from gradverify.report.reproduce import always_quoted, command_lines, reproduce_command
 from gradverify.report.safe import fold, safe
 from gradverify.report.screen import Detail, Screen, narrowed
+from gradverify.report.usage_text import usage_lines
 from gradverify.report.words import badge_of, badge_span, counted, heading
 from gradverify.result import CaseResult, CheckResult, Element, Finding, Verdict
 
@@ -35,6 +36,8 @@ def case_detail(case: CaseResult, screen: Screen, options: DetailOptions) -> lis
         rows += indented(_prose(case.message, screen.width - _INDENT), _INDENT)
     for group in alike([check for check in case.checks if _speaks(check, options.detail)]):
         rows += [EMPTY, *indented(_check(case, group, screen, options), _INDENT)]
+    usage = usage_lines(case, screen.width - _INDENT)
+    rows += [EMPTY, *indented(usage, _INDENT)] if usage else []
     command = reproduce_command(case)
     if command and not case.as_expected:
         rows += [EMPTY, *indented(command_lines("reproduce:", command, screen.width - _INDENT), _INDENT)]

@@ -14,6 +14,7 @@ from gradverify.report.lines import EMPTY, HEAD, Line, indented, line, span
 from gradverify.report.reproduce import command_lines, reproduce_command
 from gradverify.report.safe import fold, safe
 from gradverify.report.screen import Screen, narrowed
+from gradverify.report.usage_text import usage_lines
 from gradverify.report.words import badge_of, badge_span, heading
 from gradverify.result import WORST_FIRST, CaseResult, CheckResult, Element
 
@@ -71,6 +72,8 @@ def _case(case: CaseResult, screen: Screen, options: InspectOptions) -> list[Lin
         rows.append(line("  no finding: there are no elements to look at"))
     for group in alike(shown):
         rows += [EMPTY, *indented(_check(case, group, screen, options), _INDENT)]
+    usage = usage_lines(case, width)
+    rows += [EMPTY, *indented(usage, _INDENT)] if usage else []
     command = reproduce_command(case)
     if not command:
         return rows

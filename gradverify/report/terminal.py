@@ -9,6 +9,7 @@ from gradverify.report.durations import duration_lines
 from gradverify.report.lines import EMPTY, Line
 from gradverify.report.screen import Detail, Screen
 from gradverify.report.summary import blunt_lines, known_lines, not_run_lines, skip_lines, summary_lines
+from gradverify.report.usage_text import asked_usage_lines
 from gradverify.result import Report
 
 
@@ -20,13 +21,15 @@ def report_lines(report: Report, screen: Screen, options: DetailOptions, slowest
 
 
 def lines_after_listing(report: Report, screen: Screen, options: DetailOptions, slowest: int = 0) -> list[Line]:
-    """Return what stands under the listing: what is not as expected, the `slowest` cases, the summary."""
+    """Return what stands under the listing: what is not as expected, the `slowest` cases, usage, the summary."""
     rows: list[Line] = []
     for case in speaking(report.cases, options.detail):
         told = case_detail(case, screen, options) if options.detail is Detail.VERBOSE else case_brief(case, screen)
         rows += [*([EMPTY] if rows else []), *told]
     if durations := duration_lines(report, slowest):
         rows += [*([EMPTY] if rows else []), *durations]
+    usage = asked_usage_lines(report.cases, screen.width) if options.detail is Detail.NORMAL else []
+    rows += [*([EMPTY] if rows else []), *usage] if usage else []
     rows += [*([EMPTY] if rows else []), *skip_lines(report, screen), *known_lines(report, screen)]
     rows += [*blunt_lines(report, screen), *not_run_lines(report, screen)]
     rows += [*summary_lines(report, screen)]

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from gradverify.case import Case, Expectation
 from gradverify.result import CheckResult, ExpectedCheck, Finding, Verdict, worst
+from gradverify.size import bytes_text
+from gradverify.usage import BytesClaim, Comparison, Measured
+
+_HOLDS = MappingProxyType(
+    {
+        Comparison.AT_MOST: operator.le,
+        Comparison.LESS: operator.lt,
+        Comparison.EQUAL: operator.eq,
+        Comparison.AT_LEAST: operator.ge,
+        Comparison.MORE: operator.gt,
+    }
+)
 
 
 def expected_verdict(case: Case) -> Verdict:
@@ -16,21 +31,23 @@ def expected_verdict(case: Case) -> Verdict:
     return worst(_expected(expect, name).verdict for name in case.checks)
 
 
-def is_as_expected(case: Case, verdict: Verdict, checks: Sequence[CheckResult]) -> bool:
-    """True if the verdicts, causes and codes are those that the spec expects. A skipped case always is as expected."""
+def is_as_expected(
+    case: Case, verdict: Verdict, checks: Sequence[CheckResult], measured: Measured | None = None
+) -> bool:
+    """True if verdicts, causes, codes and bytes are as the spec expects. A skipped case always is as expected."""
     if verdict is Verdict.SKIP:
         return True
     expect = case.expect
     if not checks:
         return verdict is expected_verdict(case) and not expect.checks and expect.cause is None
     met = not any(_deviations(expect, checks)) if expect.checks else verdict is expect.verdict
-    return met and _has_cause(expect, checks)
+    return met and _has_cause(expect, checks) and not any(_bytes_deviations(expect.saved_bytes, measured))
 
 
-def unmet_expectation(case: Case, checks: Sequence[CheckResult]) -> str:
+def unmet_expectation(case: Case, checks: Sequence[CheckResult], measured: Measured | None = None) -> str:
     """Return the message `expected …, found …` for a spec with `expect`; "" without one, or if nothing deviates."""
     expect = case.expect
-    if not expect.checks and expect.verdict is Verdict.PASS and expect.cause is None:
+    if expect == Expectation():
         return ""
     wrong = [*_deviations(expect, checks)] if expect.checks else []
     if not expect.checks and all(result.verdict is not expect.verdict for result in checks):
@@ -38,7 +55,14 @@ def unmet_expectation(case: Case, checks: Sequence[CheckResult]) -> str:
     if expect.cause is not None and not _has_cause(expect, checks):
         named = sorted({finding.cause for result in checks for finding in result.findings if finding.cause})
         wrong.append(f"cause {expect.cause}, found {' and '.join(named) or 'none'}")
+    wrong += _bytes_deviations(expect.saved_bytes, measured)
     return f"expected {'; '.join(wrong)}" if wrong else ""
+
+
+def with_claim(measured: Measured, claim: BytesClaim | None) -> Measured:
+    """Return the measured values with the claim and whether it holds."""
+    holds = not any(_bytes_deviations(claim, measured))
+    return measured if claim is None else replace(measured, claim=claim.written, claim_holds=holds)
 
 
 def _expected(expect: Expectation, check: str) -> ExpectedCheck:
@@ -79,6 +103,23 @@ def _code_deviations(expectation: ExpectedCheck, result: CheckResult) -> Iterato
     codes = sorted({finding.code for finding in counted})
     if expectation.codes and codes != sorted(expectation.codes):
         yield f"{result.check} to find {' and '.join(expectation.codes)} alone, found {' and '.join(codes) or 'none'}"
+
+
+def _bytes_deviations(claim: BytesClaim | None, measured: Measured | None) -> Iterator[str]:
+    """Yield a message if the claim about saved bytes does not hold, or cannot be judged."""
+    if claim is None:
+        return
+    own = None if measured is None else measured.function
+    other = None if measured is None else measured.other
+    limit: float | None = claim.size
+    if claim.factor is not None:
+        limit = None if other is None else claim.factor * other.saved_bytes
+    if measured is None or own is None or limit is None:
+        why = f": {measured.missing}" if measured is not None else ""
+        yield f"saved_bytes {claim.written}, which could not be judged{why}"
+    elif not _HOLDS[claim.comparison](own.saved_bytes, limit):
+        beside = f", {measured.compared_with.value} {bytes_text(other.saved_bytes)}" if other is not None else ""
+        yield f"saved_bytes {claim.written}, found {bytes_text(own.saved_bytes)}{beside}"
 
 
 def _has_cause(expect: Expectation, checks: Iterable[CheckResult]) -> bool:

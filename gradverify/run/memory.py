@@ -12,7 +12,7 @@ import torch
 
 from gradverify.result import CaseResult, CheckResult, Finding, Verdict
 from gradverify.run.describe_exception import describe
-from gradverify.run.size import size_text
+from gradverify.size import size_text
 
 _CODE = "GV906"
 _PHRASES = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "bad_alloc")

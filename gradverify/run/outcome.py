@@ -6,14 +6,25 @@ from collections.abc import Sequence
 
 from gradverify.case import Case
 from gradverify.result import CaseResult, CheckResult, Source, Verdict, worst
-from gradverify.run.expectations import expected_verdict, is_as_expected, unmet_expectation
+from gradverify.run.expectations import expected_verdict, is_as_expected, unmet_expectation, with_claim
+from gradverify.usage import Measured
 
 
-def case_result(case: Case, checks: Sequence[CheckResult], *, source: Source | None, seconds: float) -> CaseResult:
+def case_result(
+    case: Case,
+    checks: Sequence[CheckResult],
+    *,
+    source: Source | None,
+    seconds: float,
+    measured: Measured | None = None,
+) -> CaseResult:
     """Return the result of a case whose checks have been run."""
     verdict = worst(result.verdict for result in checks)
-    message = "" if is_as_expected(case, verdict, checks) else unmet_expectation(case, checks)
-    return _result(case, verdict, source=source, seconds=seconds, message=message, checks=tuple(checks))
+    met = is_as_expected(case, verdict, checks, measured)
+    message = "" if met else unmet_expectation(case, checks, measured)
+    return _result(
+        case, verdict, source=source, seconds=seconds, message=message, checks=tuple(checks), measured=measured
+    )
 
 
 def could_not_run(
@@ -36,6 +47,7 @@ def _result(
     seconds: float,
     message: str = "",
     checks: tuple[CheckResult, ...] = (),
+    measured: Measured | None = None,
 ) -> CaseResult:
     return CaseResult(
         id=case.id,
@@ -49,9 +61,10 @@ def _result(
         seed=case.seed,
         verdict=verdict,
         expected=expected_verdict(case),
-        as_expected=is_as_expected(case, verdict, checks),
+        as_expected=is_as_expected(case, verdict, checks, measured),
         seconds=seconds,
         message=message,
         checks=checks,
         expected_checks=tuple(case.expect.checks.values()),
+        measured=measured and with_claim(measured, case.expect.saved_bytes),
     )

@@ -21,6 +21,7 @@ from gradverify.run.run_checks import OnProgress, ignore_progress, run_checks, s
 from gradverify.run.siblings import importable
 from gradverify.run.source import source_in_graph, source_of
 from gradverify.run.surrogate import surrogate_of
+from gradverify.run.usage.measure import measure
 
 
 def run_case(case: Case, deadline: Deadline | None = None, on_progress: OnProgress = ignore_progress) -> CaseResult:
@@ -62,12 +63,13 @@ def _run(case: Case, started: float, deadline: Deadline | None, on_progress: OnP
         seed_everything(case.draw_key, case.seed)
         with tf32_switched(on=case.tf32):
             checks = run_checks(problem, case.checks, settings_of(case), on_progress, surrogate)
+            measured = measure(problem)
     except (KeyboardInterrupt, LoadError):
         raise
     except BaseException as error:
         return _raised(case, error, source, started)
     source = source or source_in_graph(problem)
-    return case_result(case, checks, source=source, seconds=time.perf_counter() - started)
+    return case_result(case, checks, source=source, seconds=time.perf_counter() - started, measured=measured)
 
 
 _NOTHING = "nothing to differentiate: no input is a floating or complex tensor that requires grad"

@@ -103,7 +103,7 @@ def _expectation(written: Expectation, checks: tuple[str, ...]) -> Expectation:
     named = {check: written.checks[check] for check in checks if check in written.checks}
     verdict = worst(named[check].verdict if check in named else Verdict.PASS for check in checks)
     cause = written.cause if verdict is Verdict.FAIL else None
-    return Expectation(verdict=verdict, checks=named, cause=cause)
+    return Expectation(verdict=verdict, checks=named, cause=cause, saved_bytes=written.saved_bytes)
 
 
 def _narrowed(

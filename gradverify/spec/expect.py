@@ -7,6 +7,7 @@ from typing import Any
 from gradverify.case import Expectation
 from gradverify.catalogue import causes, codes, known_checks
 from gradverify.result import ExpectedCheck, Verdict
+from gradverify.spec.claim import BYTES_CLAIM_SCHEMA, bytes_claim
 from gradverify.spec.field import list_schema, mapping_schema, one_of_schema
 from gradverify.spec.readers import BadValueError, Issue, Reader, bad, distinct_list_of, expected, keyed, one_of, text
 from gradverify.spec.wording import found, meant, shortened
@@ -26,7 +27,13 @@ _CHECK_SCHEMA = {"oneOf": [one_of_schema(Verdict), _EXACT_SCHEMA]}
 EXPECT_SCHEMA = {
     "oneOf": [
         one_of_schema(_OF_A_CASE),
-        mapping_schema({**dict.fromkeys(known_checks(), _CHECK_SCHEMA), "cause": one_of_schema(causes())}),
+        mapping_schema(
+            {
+                **dict.fromkeys(known_checks(), _CHECK_SCHEMA),
+                "cause": one_of_schema(causes()),
+                "saved_bytes": BYTES_CLAIM_SCHEMA,
+            }
+        ),
     ]
 }
 
@@ -37,10 +44,12 @@ def expectation(value: Any) -> Expectation:
         return Expectation(verdict=one_of(_OF_A_CASE)(value))
     if not value:
         raise bad("expected a verdict, or a mapping of checks to verdicts, found an empty mapping")
-    parts = keyed(value, {**{check: _of_check(check) for check in known_checks()}, "cause": _cause})
-    cause = parts.pop("cause", None)
+    readers = {**{check: _of_check(check) for check in known_checks()}, "cause": _cause, "saved_bytes": bytes_claim}
+    parts = keyed(value, readers)
+    cause, saved_bytes = parts.pop("cause", None), parts.pop("saved_bytes", None)
     # Only a check that fails names a cause.
-    return Expectation(verdict=Verdict.PASS if parts else Verdict.FAIL, checks=parts, cause=cause)
+    verdict = Verdict.FAIL if cause is not None and not parts else Verdict.PASS
+    return Expectation(verdict=verdict, checks=parts, cause=cause, saved_bytes=saved_bytes)
 
 
 def _of_check(check: str) -> Reader[ExpectedCheck]:

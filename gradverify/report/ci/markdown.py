@@ -12,6 +12,7 @@ from gradverify.report.element_table import FULL, columns_of
 from gradverify.report.reproduce import reproduce_command
 from gradverify.report.screen import Screen
 from gradverify.report.shards import missing_text
+from gradverify.report.usage_text import asked_for_usage, usage_facts
 from gradverify.report.words import counted
 from gradverify.result import PRINTED, CaseResult, Finding, Report, Verdict
 
@@ -22,7 +23,7 @@ _LONGEST = 1000  # characters of a message, and of what was printed
 
 
 def to_markdown(report: Report) -> str:
-    """Return a summary: counts, then each case that is not as expected; what is as expected is only counted."""
+    """Return a summary: counts, each case that is not as expected, and memory and time where they were asked for."""
     unexpected = [case for case in report.cases if not case.as_expected]
     rows = [f"## {_headline(report)}", "", *_counts(report.cases)]
     known = sum(case.known is not None for case in report.cases)
@@ -31,7 +32,13 @@ def to_markdown(report: Report) -> str:
         rows += ["", *_case(case)]
     if len(unexpected) > _CASES:
         rows += ["", f"… and {len(unexpected) - _CASES:,} more that are not as expected."]
+    asked = asked_for_usage(report.cases)[:_CASES]
+    rows += ["", "### Memory and time", "", *(f"- {code(case.id)}: {_usage(case)}" for case in asked)] if asked else []
     return "\n".join(rows) + "\n"
+
+
+def _usage(case: CaseResult) -> str:
+    return prose("; ".join(text for _, text in usage_facts(case)))
 
 
 def _headline(report: Report) -> str:

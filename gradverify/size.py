@@ -1,4 +1,4 @@
-"""Sizes in bytes, read and written with units."""
+"""Sizes in bytes, read and written with units, which are powers of 1024."""
 
 from __future__ import annotations
 
@@ -21,3 +21,11 @@ def size_text(size: int) -> str:
     """Return the shortest text for which `size_of` returns exactly this size."""
     unit, factor = next((unit, factor) for unit, factor in reversed(tuple(_UNITS.items())) if size % factor == 0)
     return f"{size // factor}{unit}"
+
+
+def bytes_text(size: int) -> str:
+    """Return bytes as `24 B` or `1.5 MiB`, with four significant digits from 1 KiB on."""
+    if size < 1 << 10:
+        return f"{size} B"
+    unit, factor = next((unit, factor) for unit, factor in reversed(tuple(_UNITS.items())) if size >= factor)
+    return f"{size / factor:.4g} {unit}iB"

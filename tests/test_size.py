@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradverify.run.size import size_of, size_text
+from gradverify.size import size_of, size_text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,59 @@
+"""Measure a function beside its reference or, without one, its forward as plain code. No verdict depends on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from gradverify.core.model.deadline import Deadline, OutOfTime
+from gradverify.core.model.problem import Problem
+from gradverify.errors import InputError
+from gradverify.run.describe_exception import describe
+from gradverify.run.usage.memory import MemoryUse, memory_of
+from gradverify.run.usage.sides import function_side, other_side
+from gradverify.usage import ComparedWith, Measured
+
+_HIDDEN = "its forward hides operations from torch; name a `reference`"
+_NOTHING = "there is nothing to differentiate"
+_LATE = "the checks took more than half of the time limit"
+
+
+def measure(problem: Problem) -> Measured:
+    """Return the memory of one forward and backward of both; `missing` says why a number is missing.
+
+    Raises nothing but KeyboardInterrupt. Past half of the time limit nothing is measured, so that a case that was
+    verified in time does not run out of it.
+    """
+    compared_with = ComparedWith.PLAIN_TORCH if problem.reference is None else ComparedWith.REFERENCE
+    if not problem.primals or _is_late(problem.deadline):
+        return Measured(compared_with=compared_with, missing=_LATE if problem.primals else _NOTHING)
+    own = _attempt(lambda: memory_of(function_side(problem)))
+    if isinstance(own, str):
+        return Measured(compared_with=compared_with, missing=own)
+    other = _attempt(lambda: _comparable(memory_of(other_side(problem)), own))
+    if isinstance(other, str):
+        return Measured(function=own.usage, compared_with=compared_with, missing=f"{compared_with.value}: {other}")
+    return Measured(function=own.usage, other=other.usage, compared_with=compared_with)
+
+
+def _comparable(other: MemoryUse, own: MemoryUse) -> MemoryUse:
+    """Return `other`; raises InputError if it has no gradient by an input by which the function has one."""
+    if not other.without_gradient <= own.without_gradient:
+        raise InputError(_HIDDEN)
+    return other
+
+
+def _is_late(deadline: Deadline | None) -> bool:
+    return deadline is not None and time.monotonic() > deadline.at - deadline.seconds / 2
+
+
+def _attempt(run: Callable[[], MemoryUse]) -> MemoryUse | str:
+    """Return the result, or why there is none."""
+    try:
+        return run()
+    except (OutOfTime, InputError) as error:
+        return str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return describe(error)
