@@ -223,6 +223,7 @@ class Case:
     max_evaluations: int = Settings().max_evaluations
     tf32: bool = False  # float32 matrix products may be computed in TF32
     interpret: bool = False  # run in a process in which Triton's interpreter is switched on
+    timed: bool = False  # forward and backward are timed too
     expect: Expectation = Expectation()
 
 

@@ -12,9 +12,15 @@ MOST_MEMORY = 1 << 60  # bytes, the largest limit: the kernel counts in 64 bits
 
 
 def size_of(text: str) -> int | None:
-    """Return the bytes of `512M`, `1.5G` or `2GiB` (units are powers of 1024), None if the text is no size."""
+    """Return the bytes of `512M`, `1.5G` or `2GiB`, rounded down to whole ones; None if the text is no size."""
+    size = exact_size_of(text)
+    return None if size is None else int(size)
+
+
+def exact_size_of(text: str) -> float | None:
+    """Return the bytes of a size that may be no whole number of them, None if the text is no size."""
     match = _SIZE.fullmatch(text.strip())
-    return int(float(match[1]) * _UNITS[match[2].upper()]) if match else None
+    return float(match[1]) * _UNITS[match[2].upper()] if match else None
 
 
 def size_text(size: int) -> str:

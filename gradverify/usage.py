@@ -51,5 +51,5 @@ class BytesClaim:
 
     written: str  # as in the spec
     comparison: Comparison
-    size: int | None = None  # bytes
+    size: float | None = None  # bytes
     factor: float | None = None  # times the bytes of the reference or, without one, of plain torch

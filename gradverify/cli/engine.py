@@ -53,6 +53,7 @@ def expand(specs: Sequence[Spec], request: Request) -> tuple[Case, ...]:
         torch_gradcheck=request.torch_gradcheck,
         max_elements=request.max_elements or Settings().max_elements,
         max_evaluations=request.max_evaluations or Settings().max_evaluations,
+        timed=request.timed,
     )
     return expand_specs(specs, overrides)
 

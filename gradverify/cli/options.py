@@ -41,6 +41,7 @@ _JOBS = (
     "Worker processes; 0 runs in this one, for a debugger: without time limits, and a crash ends it all."
     "  [default: cores]"
 )
+_TIME = "Time forward and backward too, beside those of the reference or plain torch; best with -j 1."
 _EVALUATIONS = (
     "Calls of forward and backward that the search for wrong entries may take in a Jacobian too large to write down."
     f"  [default: {Settings().max_evaluations:,}]"
@@ -163,6 +164,7 @@ class Execution:
     """How cases are run."""
 
     workers: Annotated[int | None, _number("-j", "--jobs", least=0, text=_JOBS, heading=Heading.RUNNING)] = None
+    time: Annotated[bool, _option("--time", help=_TIME, heading=Heading.RUNNING)] = False
     memory: Annotated[
         str | None,
         _option(

@@ -38,6 +38,7 @@ class Request:
     torch_gradcheck: TorchGradcheck | None = None
     max_elements: int | None = None  # saved per finding
     max_evaluations: int | None = None  # calls of forward and backward in the search for wrong entries
+    timed: bool = False
     workers: int | None = None  # None: as many as there are cores; 0: in this process
     fail_fast: bool = False
     keep_going: bool = False
@@ -77,6 +78,7 @@ def requested(
         torch_gradcheck=case_settings.torch_gradcheck,
         max_elements=case_settings.elements,
         max_evaluations=case_settings.max_evaluations,
+        timed=execution.time,
         workers=execution.workers,
         fail_fast=execution.fail_fast,
         keep_going=selection.keep_going,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from types import MappingProxyType
 
 from gradverify.case import Case, Expectation
 from gradverify.result import CheckResult, ExpectedCheck, Finding, Verdict, worst
-from gradverify.size import bytes_text
 from gradverify.usage import BytesClaim, Comparison, Measured
 
 _HOLDS = MappingProxyType(
@@ -111,15 +111,19 @@ def _bytes_deviations(claim: BytesClaim | None, measured: Measured | None) -> It
         return
     own = None if measured is None else measured.function
     other = None if measured is None else measured.other
-    limit: float | None = claim.size
+    limit: float | Fraction | None = claim.size
     if claim.factor is not None:
-        limit = None if other is None else claim.factor * other.saved_bytes
+        limit = None if other is None else Fraction(str(claim.factor)) * other.saved_bytes
     if measured is None or own is None or limit is None:
         why = f": {measured.missing}" if measured is not None else ""
         yield f"saved_bytes {claim.written}, which could not be judged{why}"
     elif not _HOLDS[claim.comparison](own.saved_bytes, limit):
-        beside = f", {measured.compared_with.value} {bytes_text(other.saved_bytes)}" if other is not None else ""
-        yield f"saved_bytes {claim.written}, found {bytes_text(own.saved_bytes)}{beside}"
+        beside = f", {measured.compared_with.value} {_exactly(other.saved_bytes)}" if other is not None else ""
+        yield f"saved_bytes {claim.written}, found {_exactly(own.saved_bytes)}{beside}"
+
+
+def _exactly(size: int) -> str:
+    return f"{size:,} B"
 
 
 def _has_cause(expect: Expectation, checks: Iterable[CheckResult]) -> bool:

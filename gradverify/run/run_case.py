@@ -21,7 +21,7 @@ from gradverify.run.run_checks import OnProgress, ignore_progress, run_checks, s
 from gradverify.run.siblings import importable
 from gradverify.run.source import source_in_graph, source_of
 from gradverify.run.surrogate import surrogate_of
-from gradverify.run.usage.measure import measure
+from gradverify.run.usage.measure import measure, with_times
 
 
 def run_case(case: Case, deadline: Deadline | None = None, on_progress: OnProgress = ignore_progress) -> CaseResult:
@@ -64,6 +64,7 @@ def _run(case: Case, started: float, deadline: Deadline | None, on_progress: OnP
         with tf32_switched(on=case.tf32):
             checks = run_checks(problem, case.checks, settings_of(case), on_progress, surrogate)
             measured = measure(problem)
+            measured = with_times(measured, problem) if case.timed else measured
     except (KeyboardInterrupt, LoadError):
         raise
     except BaseException as error:

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from gradverify.size import MOST_MEMORY, size_of
+from gradverify.size import MOST_MEMORY, exact_size_of
 from gradverify.spec.readers import BadValueError, Issue, expected
 from gradverify.spec.wording import meant_or_known, shortened
 from gradverify.usage import BytesClaim, Comparison
@@ -36,7 +36,7 @@ def bytes_claim(value: Any) -> BytesClaim:
         raise expected(_FORMS, value)
     issues = [] if sign in tuple(Comparison) else [_no_operator(sign)]
     issues += [] if product is None or name == _OTHER else [_not_reference(name)]
-    factor, size = (_factor(amount), None) if product is not None else (None, size_of(amount))
+    factor, size = (_factor(amount), None) if product is not None else (None, exact_size_of(amount))
     if not _is_limit(factor if product is not None else size):
         issues.append(_no_amount(amount, product))
     if issues:

@@ -39,6 +39,7 @@ class Overrides:
     torch_gradcheck: TorchGradcheck | None = None
     max_elements: int = Settings().max_elements  # kept per finding
     max_evaluations: int = Settings().max_evaluations  # calls that the search for wrong entries may take
+    timed: bool = False
 
 
 def expand(specs: Sequence[Spec], overrides: Overrides | None = None) -> tuple[Case, ...]:
@@ -92,6 +93,7 @@ def _cases(spec: Spec, case: SpecCase, asked: Overrides) -> Iterator[Case]:
                 interpret=case.interpret and device == "cpu",
                 max_elements=asked.max_elements,
                 max_evaluations=asked.max_evaluations,
+                timed=asked.timed,
                 expect=_expectation(case.expect, checks),
             )
 

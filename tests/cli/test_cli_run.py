@@ -426,3 +426,11 @@ def test_workers_get_ready_while_specs_are_read_and_are_gone_after_a_mistake(fak
     fake.closed = None
     assert call("run", "a.yaml", "--shard", "9").exit_code == 2
     assert fake.closed is None  # a wrong option starts no engine
+
+
+def test_time_is_asked_for(fake, call) -> None:
+    fake.results = [case()]
+    call("run", "a.yaml")
+    assert not fake.request.timed
+    call("run", "a.yaml", "--time")
+    assert fake.request.timed

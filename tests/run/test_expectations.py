@@ -6,7 +6,8 @@ import pytest
 
 from gradverify.case import Expectation
 from gradverify.result import CheckResult, ExpectedCheck, Finding, Verdict, worst
-from gradverify.run.expectations import expected_verdict, is_as_expected, unmet_expectation
+from gradverify.run.expectations import expected_verdict, is_as_expected, unmet_expectation, with_claim
+from gradverify.usage import BytesClaim, Comparison, Measured, Usage
 from tests.run.making import case
 
 PASS, FAIL, SKIP, ERROR = Verdict.PASS, Verdict.FAIL, Verdict.SKIP, Verdict.ERROR
@@ -111,3 +112,27 @@ def test_a_case_that_could_not_be_run_is_expected_only_with_expect_error() -> No
     assert not is_as_expected(case("Square"), ERROR, [])
     assert not is_as_expected(case("Square", expect=Expectation(checks=expected(gradcheck=FAIL))), ERROR, [])
     assert is_as_expected(case("Square", expect=Expectation(verdict=ERROR)), ERROR, [])
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "factor", "met"),
+    [(29, 100, 0.29, True), (7, 70, 0.1, True), (30, 100, 0.29, False), (0, 0, 0.5, True)],
+)
+def test_claims_are_compared_exactly(own: int, other: int, factor: float, met: bool) -> None:
+    claim = BytesClaim(written="<= …", comparison=Comparison.AT_MOST, factor=factor)
+    found = Measured(
+        function=Usage(saved_bytes=own, peak_bytes=0), other=Usage(saved_bytes=other, peak_bytes=0), claim=claim.written
+    )
+    asked = case("Square", expect=Expectation(saved_bytes=claim))
+    assert is_as_expected(asked, PASS, checks(gradcheck=PASS), found) is met
+    assert with_claim(found, claim).claim_holds is met
+
+
+def test_claim_that_was_not_measured_is_not_met() -> None:
+    claim = BytesClaim(written="<= 24 B", comparison=Comparison.AT_MOST, size=24.0)
+    asked = case("Square", expect=Expectation(saved_bytes=claim))
+    assert not is_as_expected(asked, PASS, checks(gradcheck=PASS), None)
+    text = "expected saved_bytes <= 24 B, which could not be judged"
+    assert unmet_expectation(asked, checks(gradcheck=PASS), None) == text
+    assert unmet_expectation(asked, checks(gradcheck=PASS), Measured(missing="no time")) == f"{text}: no time"
+    assert is_as_expected(asked, SKIP, checks(gradcheck=SKIP), None)

@@ -36,6 +36,11 @@ def test_what_is_expected_of_a_check(text: str) -> None:
     VALIDATOR.validate(*documents(f"{TENSOR}expect: {{gradcheck: {text}}}\n"))
 
 
+@pytest.mark.parametrize("text", ["<= 0.5 * reference", "< 64 KiB", "==0"])
+def test_claims_about_bytes(text: str) -> None:
+    VALIDATOR.validate(*documents(f"{TENSOR}expect: {{saved_bytes: {text}}}\n"))
+
+
 @pytest.mark.parametrize("text", [text for text, _ in FORMS])
 def test_every_form_of_input(text: str) -> None:
     VALIDATOR.validate(*documents(f"{FUNCTION}inputs:\n  x: {text}\n"))
@@ -49,6 +54,8 @@ BAD = [
     "samples: 0",
     "expect: {gradchek: fail}",
     "expect: {gradcheck: {}}",
+    "expect: {saved_bytes: 24}",
+    "expect: {saved_bytes: 0.5 * reference}",
     "expect: {gradcheck: {cause: straight-trough}}",
     "expect: {gradcheck: {codes: [GV999]}}",
     "gradcheck: {rtl: 1.0}",

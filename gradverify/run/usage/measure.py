@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
 
 from gradverify.core.model.deadline import Deadline, OutOfTime
 from gradverify.core.model.problem import Problem
@@ -11,8 +13,10 @@ from gradverify.errors import InputError
 from gradverify.run.describe_exception import describe
 from gradverify.run.usage.memory import MemoryUse, memory_of
 from gradverify.run.usage.sides import function_side, other_side
-from gradverify.usage import ComparedWith, Measured
+from gradverify.run.usage.times import Times, times_of
+from gradverify.usage import ComparedWith, Measured, Usage
 
+T = TypeVar("T")
 _HIDDEN = "its forward hides operations from torch; name a `reference`"
 _NOTHING = "there is nothing to differentiate"
 _LATE = "the checks took more than half of the time limit"
@@ -36,6 +40,25 @@ def measure(problem: Problem) -> Measured:
     return Measured(function=own.usage, other=other.usage, compared_with=compared_with)
 
 
+def with_times(measured: Measured, problem: Problem) -> Measured:
+    """Return the measured values with median times; unchanged if they cannot be taken.
+
+    Raises nothing but KeyboardInterrupt.
+    """
+    own, other = measured.function, measured.other
+    if own is None:
+        return measured
+    sides = (function_side,) if other is None else (function_side, other_side)
+    found = _attempt(lambda: times_of([make(problem) for make in sides]))
+    if isinstance(found, str):
+        return measured
+    return replace(measured, function=_timed(own, found[0]), other=None if other is None else _timed(other, found[-1]))
+
+
+def _timed(usage: Usage, times: Times) -> Usage:
+    return replace(usage, forward_seconds=times.forward, backward_seconds=times.backward)
+
+
 def _comparable(other: MemoryUse, own: MemoryUse) -> MemoryUse:
     """Return `other`; raises InputError if it has no gradient by an input by which the function has one."""
     if not other.without_gradient <= own.without_gradient:
@@ -47,7 +70,7 @@ def _is_late(deadline: Deadline | None) -> bool:
     return deadline is not None and time.monotonic() > deadline.at - deadline.seconds / 2
 
 
-def _attempt(run: Callable[[], MemoryUse]) -> MemoryUse | str:
+def _attempt(run: Callable[[], T]) -> T | str:
     """Return the result, or why there is none."""
     try:
         return run()
