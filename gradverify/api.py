@@ -83,6 +83,9 @@ def verify(
     when it has passed, the check that is running ends before its next call of forward or backward, with a finding
     GV904, and checks after it are skipped. A single call of forward that hangs is not interrupted.
 
+    The result's `measured` has the bytes kept for backward and the peak of forward and backward, beside those of the
+    reference or plain torch. On CUDA, torch's peak memory statistics are reset for it.
+
     The same numbers come out as from a spec with these inputs. What user code raises becomes an `error` finding. The
     result is true if every check passed or was skipped, so that `assert verify(f, (x,))` tests a gradient. `print`
     shows it as the screen does, a notebook as a table with heat maps.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -34,7 +35,9 @@ def measure(problem: Problem) -> Measured:
     own = _attempt(lambda: memory_of(function_side(problem)))
     if isinstance(own, str):
         return Measured(compared_with=compared_with, missing=own)
-    other = _attempt(lambda: _comparable(memory_of(other_side(problem)), own))
+    other = _attempt(lambda: memory_of(other_side(problem)))
+    if problem.reference is None and isinstance(other, MemoryUse) and not _has_gradients_of(other, own):
+        other = _HIDDEN
     if isinstance(other, str):
         return Measured(function=own.usage, compared_with=compared_with, missing=f"{compared_with.value}: {other}")
     return Measured(function=own.usage, other=other.usage, compared_with=compared_with)
@@ -59,11 +62,9 @@ def _timed(usage: Usage, times: Times) -> Usage:
     return replace(usage, forward_seconds=times.forward, backward_seconds=times.backward)
 
 
-def _comparable(other: MemoryUse, own: MemoryUse) -> MemoryUse:
-    """Return `other`; raises InputError if it has no gradient by an input by which the function has one."""
-    if not other.without_gradient <= own.without_gradient:
-        raise InputError(_HIDDEN)
-    return other
+def _has_gradients_of(plain: MemoryUse, own: MemoryUse) -> bool:
+    """Return True if torch's own derivative has a gradient by every input by which the function has one."""
+    return plain.without_gradient <= own.without_gradient
 
 
 def _is_late(deadline: Deadline | None) -> bool:
@@ -71,9 +72,11 @@ def _is_late(deadline: Deadline | None) -> bool:
 
 
 def _attempt(run: Callable[[], T]) -> T | str:
-    """Return the result, or why there is none."""
+    """Return the result, or why there is none. Warnings of user code have been given during the checks."""
     try:
-        return run()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return run()
     except (OutOfTime, InputError) as error:
         return str(error)
     except KeyboardInterrupt:
