@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.contract.nodes import custom_nodes
-from gradverify.core.model.decomposed import plain_forwards
+from gradverify.core.model.interception import plain_forwards
 from gradverify.core.model.problem import Meter, Problem, fresh
 from gradverify.core.model.tape import Passing, Tape, call_on_leaves, record_all
 from gradverify.errors import InputError
