@@ -276,6 +276,7 @@ class Absence(StrEnum):
     MISSING = "missing"  # no such file, module or name: a mistake in the spec
     UNSUITABLE = "unsuitable"  # it is there, but is nothing that can be called: a mistake in the spec
     RAISED = "raised"  # the module raised, hung or crashed while it was imported: not the spec's mistake
+    UNAVAILABLE = "unavailable"  # the module needs something that this machine lacks: its cases are skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

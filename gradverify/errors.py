@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 
@@ -52,6 +53,10 @@ class SurrogateError(GradverifyError):
     """A surrogate does not return what the function returns."""
 
 
+class NotOnThisMachine(GradverifyError):
+    """User code needs something that this machine lacks; the message names it. Its case is skipped."""
+
+
 class EvaluationError(GradverifyError):
     """User code raised while it was being evaluated; the original exception is the cause.
 
@@ -62,6 +67,22 @@ class EvaluationError(GradverifyError):
         self.stage = stage
         self.original = original
         super().__init__(f"{stage} raised {type(original).__name__}: {_text_of(original)}")
+
+
+def what_is_lacking(error: BaseException) -> str | None:
+    """Return what this machine lacks, if that is why an exception was raised, else None.
+
+    It is the text of the first NotOnThisMachine or `unittest.SkipTest` among the exception and what it was raised from.
+    """
+    skip = getattr(sys.modules.get("unittest"), "SkipTest", NotOnThisMachine)
+    seen: list[BaseException] = []
+    raised: BaseException | None = error
+    while raised is not None and raised not in seen:
+        if isinstance(raised, NotOnThisMachine | skip):
+            return _text_of(raised)
+        seen.append(raised)
+        raised = raised.__cause__ or (None if raised.__suppress_context__ else raised.__context__)
+    return None
 
 
 def _text_of(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from gradverify.core.model.deadline import OutOfTime
 from gradverify.core.model.problem import Named, Primal, Problem
 from gradverify.core.model.tape import Rejected
 from gradverify.core.model.tensor_kinds import why_unreadable
-from gradverify.errors import EvaluationError, SurrogateError
+from gradverify.errors import EvaluationError, SurrogateError, what_is_lacking
 from gradverify.problem import broken_off
 from gradverify.result import CheckResult, Evaluations, Finding, Verdict
 
@@ -25,6 +25,9 @@ _OURS = ("gradverify", "torch")  # packages whose frames do not help the author 
 def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckResult:
     """Return the result of a check whose user code raised; autograd's rejection of a gradient is a fail."""
     original = error.original
+    lacking = what_is_lacking(original)
+    if lacking is not None:
+        return skipped(check, problem, lacking)
     if isinstance(original, MemoryError) or any(words in first_line(original).lower() for words in _OUT_OF_MEMORY):
         text = f"out of memory in {error.stage}: {first_line(original)}"
         return _single(check, problem, "GV906", Verdict.ERROR, text)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gradverify.case import Absence, Target, TargetProblem
-from gradverify.errors import TargetError
+from gradverify.errors import TargetError, what_is_lacking
 from gradverify.run.describe_exception import describe, shown_path
 from gradverify.run.siblings import importable, private_name, resolved
 
@@ -92,6 +92,9 @@ def _imported(run: Callable[[], Any], what: str) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
+        lacking = what_is_lacking(error)
+        if lacking is not None:
+            raise LoadError(TargetProblem(absence=Absence.UNAVAILABLE, message=lacking)) from error
         hint = ""
         if isinstance(error, ImportError) and "relative import" in str(error):
             hint = "; a module with relative imports is named as package.module:Name"

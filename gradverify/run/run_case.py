@@ -6,9 +6,9 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from gradverify.case import Case, Literal
+from gradverify.case import Absence, Case, Literal
 from gradverify.core.model.deadline import Deadline
-from gradverify.errors import InputError
+from gradverify.errors import InputError, what_is_lacking
 from gradverify.result import CaseResult, Source
 from gradverify.run.arguments import seed_everything
 from gradverify.run.build import build
@@ -36,6 +36,8 @@ def run_case(case: Case, deadline: Deadline | None = None, on_progress: OnProgre
     except KeyboardInterrupt:
         raise
     except LoadError as error:
+        if error.problem.absence is Absence.UNAVAILABLE:
+            return skipped(case, error.problem.message)
         return could_not_run(case, error.problem.code, describe_load(error), seconds=time.perf_counter() - started)
     except BaseException as error:
         return _raised(case, error, None, started)
@@ -89,6 +91,9 @@ def _is_like_a_shape(value: Any) -> bool:
 
 
 def _raised(case: Case, error: BaseException, source: Source | None, started: float) -> CaseResult:
+    lacking = what_is_lacking(error)
+    if lacking is not None:
+        return skipped(case, lacking)
     code = "GV906" if is_out_of_memory(error) else "GV902"
     message = str(error) if isinstance(error, InputError) else describe(error)
     return could_not_run(case, code, message, source=source, seconds=time.perf_counter() - started)

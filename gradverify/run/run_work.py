@@ -8,17 +8,19 @@ import torch
 
 from gradverify.case import Absence, Case, Target, TargetProblem
 from gradverify.core.model.deadline import Deadline
+from gradverify.errors import NotOnThisMachine
 from gradverify.run.arguments import seed_everything
 from gradverify.run.describe_exception import describe
 from gradverify.run.devices import available_devices
 from gradverify.run.load import LoadError, load
-from gradverify.run.outcome import could_not_run
+from gradverify.run.outcome import could_not_run, skipped
 from gradverify.run.run_case import run_case
 from gradverify.run.run_checks import OnProgress, ignore_progress
 from gradverify.run.signature import signature_of
 from gradverify.run.source import source_of
 from gradverify.run.state import State, state_restored
-from gradverify.run.task import Answer, Devices, Environment, Loaded, Work
+from gradverify.run.task import INTERPRETED, Answer, Devices, Environment, Loaded, Work
+from gradverify.run.triton_interpreter import set_up
 
 
 def run_work(
@@ -35,12 +37,13 @@ def run_work(
     """
     with state_restored(state):
         os.environ.update(environment)
+        lacking = _why_not_prepared(environment)
         torch.set_num_threads(1)  # sums round the same with and without workers
         seed_everything("import")  # so that a module draws the same numbers when the first case imports it
         if isinstance(work, Case):
-            return run_case(work, deadline, on_progress)
+            return run_case(work, deadline, on_progress) if lacking is None else skipped(work, lacking)
         if isinstance(work, Target):
-            return inspect_target(work)
+            return inspect_target(work) if lacking is None else _unavailable(lacking)
         return Devices(names=available_devices())
 
 
@@ -60,3 +63,18 @@ def interrupted_by_itself(work: Work, error: BaseException) -> Answer:
     if isinstance(work, Target):
         return TargetProblem(absence=Absence.RAISED, message=f"importing it raised {describe(error)}")
     return Devices(names=("cpu",))
+
+
+def _why_not_prepared(environment: Environment) -> str | None:
+    """Prepare Triton's interpreter if it is switched on; return what this machine lacks for it, None if nothing."""
+    if environment != INTERPRETED:
+        return None
+    try:
+        set_up()
+    except NotOnThisMachine as error:
+        return str(error)
+    return None
+
+
+def _unavailable(reason: str) -> TargetProblem:
+    return TargetProblem(absence=Absence.UNAVAILABLE, message=reason)

@@ -57,10 +57,28 @@ def takes_ctx(function: type[torch.autograd.Function]) -> bool:
 
 
 def _parameters_of(called: Any) -> list[inspect.Parameter] | None:
+    operator = _operator_of(called)
+    if operator is not None:
+        return [_parameter_of(argument) for argument in operator._schema.arguments]
     try:
         return list(inspect.signature(called).parameters.values())
     except (ValueError, TypeError):
         return None
+
+
+def _operator_of(called: Any) -> torch._ops.OpOverload | None:
+    """Return the operator that a `torch.library.custom_op` or an entry of `torch.ops` stands for, None for others."""
+    found = getattr(called, "_opoverload", called)
+    if isinstance(found, torch._ops.OpOverloadPacket):
+        found = getattr(found, found.overloads()[0])  # type: ignore[no-untyped-call]
+    return found if isinstance(found, torch._ops.OpOverload) else None
+
+
+def _parameter_of(argument: Any) -> inspect.Parameter:
+    """Return the parameter of an argument in an operator's schema."""
+    kind = inspect.Parameter.KEYWORD_ONLY if argument.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+    default = argument.default_value if argument.has_default_value() else inspect.Parameter.empty
+    return inspect.Parameter(argument.name, kind, default=default)
 
 
 def _described(parameters: list[inspect.Parameter] | None) -> tuple[Parameter, ...] | None:

@@ -10,7 +10,7 @@ from gradverify.case import Absence, Case, Signature, Target, TargetProblem
 from gradverify.result import CaseResult, Source
 from gradverify.run.interrupts import Waiting
 from gradverify.run.no_answer import lost_target
-from gradverify.run.outcome import could_not_run
+from gradverify.run.outcome import could_not_run, skipped
 from gradverify.run.task import (
     INTERPRETED,
     DeviceQuery,
@@ -84,6 +84,8 @@ def unloadable_result(targets: LoadedTargets, case: Case) -> CaseResult | None:
     for target in targets_of(case):
         found = targets.targets.get(target)
         if isinstance(found, TargetProblem):
+            if found.absence is Absence.UNAVAILABLE:
+                return skipped(case, found.message)
             names = f"; there are {', '.join(found.names)}" if found.names else ""
             own = found.absence is Absence.RAISED or target == case.target
             message = found.message if own else f"{target.written}: {found.message}"

@@ -71,7 +71,7 @@ def _errors(case: SpecCase, loaded: Loaded) -> Iterator[SpecError]:
 
 
 def _absent(place: Place, target: Target, problem: TargetProblem) -> Iterator[SpecError]:
-    if problem.absence is Absence.RAISED:
+    if problem.absence in (Absence.RAISED, Absence.UNAVAILABLE):
         return
     there = f"there is: {listed(problem.names)}" if problem.names else ""
     yield error(place, problem.message, meant(target.name, problem.names) or there)

@@ -1,4 +1,4 @@
-"""GV701 to GV706: outputs and gradients are those of plain code, to the precision of the dtype.
+"""GV701 to GV706, GV708: outputs and gradients are those of plain code, to the precision of the dtype.
 
 The function runs in its own dtype, the reference in float64 at the same numbers. How far the two may be apart follows
 from the inputs, the cotangents and the dtype (`error_model`), so there is no tolerance to choose.
@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from gradverify.case import Settings
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
+from gradverify.checks.operators import operator_findings
 from gradverify.checks.reference.causes import with_causes
 from gradverify.checks.reference.compare import Compared, compared_gradients, compared_outputs
 from gradverify.checks.reference.cotangents import Cotangent, cotangents_for
@@ -80,6 +81,7 @@ def _against(problem: Problem, reference: Problem, tape: Tape, settings: Setting
     found = (
         *wrong_kind(problem, reference, tape),
         *_worst_first(outputs, gradients, given, settings),
+        *operator_findings(problem),
     )
     compared = (*outputs, *gradients)
     message = _summary(found, compared, reference.name, given)

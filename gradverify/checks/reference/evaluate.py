@@ -13,7 +13,7 @@ from gradverify.checks.reference.cotangents import Cotangent, in_float64
 from gradverify.checks.reference.error_model import Precision, ulp
 from gradverify.checks.reference.noisy import noisy_arithmetic
 from gradverify.core.model.coordinates import flatten, unflatten
-from gradverify.core.model.problem import Primal, Problem
+from gradverify.core.model.problem import Primal, Problem, fresh
 from gradverify.core.model.tape import Tape, record_all, vjp
 from gradverify.errors import EvaluationError
 
@@ -48,11 +48,15 @@ def connected_outputs(tape: Tape) -> tuple[int, ...]:
 def answers_of(problem: Problem, first: Tape, connected: Sequence[int], cotangents: Sequence[Cotangent]) -> Answers:
     """Return the function's answers, with a new graph for every cotangent but the first; raises EvaluationError.
 
-    Cotangents are for the outputs numbered `connected`.
+    Cotangents are for the outputs numbered `connected`. Backward gets copies, since it may overwrite them.
     """
     outputs = in_float64([output.tensor for output in first.outputs])  # backward may overwrite them
     grads = [
-        vjp(problem, _only(connected, record_all(problem) if number else first), cotangent.tensors)
+        vjp(
+            problem,
+            _only(connected, record_all(problem) if number else first),
+            [fresh(each) for each in cotangent.tensors],
+        )
         for number, cotangent in enumerate(cotangents)
     ]
     return _answers(outputs, grads, [primal.tensor for primal in problem.primals])

@@ -45,7 +45,7 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for dimension in range(value.dim()):
             line = [1 if place == dimension else size for place, size in enumerate(value.shape)]
             noise = noise.add_(self._noise(line, value.device))
-        return torch.addcmul(value, value, noise.to(value.dtype), value=NOISE_EPS)
+        return value * noise.mul_(NOISE_EPS).add_(1)  # not value + value * noise: -inf stays -inf
 
     def _noise(self, shape: Sequence[int], device: torch.device) -> Tensor:
         source = self.generator.device

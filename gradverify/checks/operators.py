@@ -1,0 +1,98 @@
+"""GV708: what `torch.library.opcheck` finds in the custom operators that forward calls.
+
+A custom operator makes promises that its gradient does not show: that it changes no argument which its schema does not
+mark, that its fake implementation gives the shape of the real one, that autograd is registered at the right key.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gradverify.checks.failures import first_line
+from gradverify.core.model.problem import Problem, call, fresh
+from gradverify.errors import EvaluationError
+from gradverify.result import Finding, Verdict
+
+_OF_TORCH = {"aten", "prim", "prims", "c10d", "_c10d_functional", "profiler", "rngprims", "inductor", "higher_order"}
+_PASSED = "SUCCESS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorCall:
+    """One call of a custom operator."""
+
+    operator: torch._ops.OpOverload
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+def operator_findings(problem: Problem) -> tuple[Finding, ...]:
+    """Return a finding per custom operator and failing test of opcheck; none if forward cannot be watched.
+
+    Takes one forward of the problem.
+    """
+    try:
+        calls = operator_calls(problem)
+    except EvaluationError:
+        return ()
+    return tuple(finding for made in calls for finding in _findings(made))
+
+
+def operator_calls(problem: Problem) -> tuple[OperatorCall, ...]:
+    """Return the first call of each custom operator in a forward of the problem. Raises EvaluationError."""
+    leaves = [fresh(primal.tensor).requires_grad_() for primal in problem.primals]
+    recorder = _Recorder()
+    with recorder:
+        call(problem, leaves)
+    first: dict[torch._ops.OpOverload, OperatorCall] = {}
+    for made in recorder.calls:
+        first.setdefault(made.operator, made)
+    return tuple(first.values())
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Keeps the calls of custom operators."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.calls: list[OperatorCall] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if isinstance(func, torch._ops.OpOverload) and func.namespace not in _OF_TORCH:
+            copies = tuple(_copied(arg) for arg in args)
+            kept = {name: _copied(value) for name, value in given.items()}
+            self.calls.append(OperatorCall(operator=func, args=copies, kwargs=kept))
+        return func(*args, **given)
+
+
+def _findings(made: OperatorCall) -> Iterator[Finding]:
+    name = str(made.operator).removesuffix(".default").replace(".", "::", 1)
+    for test, found in _opcheck(made.operator, made.args, made.kwargs).items():
+        if found != _PASSED:
+            text = first_line(found) if isinstance(found, BaseException) else str(found)
+            message = f"torch.library.opcheck({name}) fails {test}: {text}"
+            yield Finding(code="GV708", verdict=Verdict.FAIL, message=message)
+
+
+def _opcheck(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the answer of opcheck by test; it is empty if opcheck itself raises."""
+    with warnings.catch_warnings(), suppress(Exception):
+        warnings.simplefilter("ignore")
+        found: Mapping[str, Any] = torch.library.opcheck(operator, tuple(args), dict(kwargs), raise_exception=False)
+        return found
+    return {}
+
+
+def _copied(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    return fresh(value).requires_grad_(value.requires_grad)

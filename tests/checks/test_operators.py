@@ -1,0 +1,77 @@
+"""GV708: what torch.library.opcheck says about the custom operators that forward calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.case import Settings
+from gradverify.checks.operators import operator_calls, operator_findings
+from gradverify.checks.registry import run_check
+from gradverify.core.model.problem import Problem, bind
+from gradverify.result import Verdict
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+_NAMESPACE = "gradverify_tests"
+
+
+@pytest.fixture(scope="module")
+def library() -> Iterator[dict[str, Callable[..., Any]]]:
+    """Operators: `double` is right, `wrong_fake` has another shape without data, `careless` overwrites its input."""
+
+    def registered(name: str, run: Callable[[Tensor], Tensor], fake: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+        def of_input(x: Tensor) -> Tensor:
+            return run(x)
+
+        operator = torch.library.custom_op(f"{_NAMESPACE}::{name}", of_input, mutates_args=())
+        operator.register_fake(lambda x: fake(x))
+        operator.register_autograd(lambda ctx, grad: 2 * grad)
+        return operator
+
+    yield {
+        "double": registered("double", lambda x: 2 * x, torch.empty_like),
+        "wrong_fake": registered("wrong_fake", lambda x: 2 * x, lambda x: torch.empty_like(x[:1])),
+        "careless": registered("careless", lambda x: 2 * x.add_(1), torch.empty_like),
+    }
+
+
+def problem_of(function: Callable[..., Any]) -> Problem:
+    return bind(function, [torch.randn(4, generator=torch.Generator().manual_seed(0), requires_grad=True)], names=["x"])
+
+
+def test_operator_without_mistakes_has_no_finding(library: dict[str, Callable[..., Any]]) -> None:
+    assert operator_findings(problem_of(library["double"])) == ()
+
+
+def test_wrong_fake_implementation_is_found_in_the_words_of_opcheck(library: dict[str, Callable[..., Any]]) -> None:
+    found = operator_findings(problem_of(library["wrong_fake"]))
+    assert {(finding.code, finding.verdict) for finding in found} == {("GV708", Verdict.FAIL)}
+    assert found[0].message.startswith("torch.library.opcheck(gradverify_tests::wrong_fake) fails test_faketensor: ")
+
+
+def test_operator_that_overwrites_its_input_fails_test_schema(library: dict[str, Callable[..., Any]]) -> None:
+    found = operator_findings(problem_of(library["careless"]))
+    assert any("fails test_schema: Argument x is not defined as mutable" in finding.message for finding in found)
+
+
+def test_operator_is_found_inside_other_code_and_once(library: dict[str, Callable[..., Any]]) -> None:
+    double = library["double"]
+    found = operator_calls(problem_of(lambda x: double(double(x.sin())).sum()))
+    assert [str(made.operator) for made in found] == ["gradverify_tests.double.default"]
+
+
+def test_plain_code_has_no_custom_operators() -> None:
+    assert operator_calls(problem_of(lambda x: torch.softmax(x, 0) @ x)) == ()
+
+
+def test_reference_reports_operators_beside_right_gradients(library: dict[str, Callable[..., Any]]) -> None:
+    problem = problem_of(library["wrong_fake"])
+    compared = replace(problem, reference=problem_of(lambda x: 2 * x))
+    result = run_check("reference", compared, Settings())
+    assert result.verdict is Verdict.FAIL
+    assert {finding.code for finding in result.findings} == {"GV708"}

@@ -1,0 +1,5 @@
+"""A module that cannot be imported here."""
+
+import unittest
+
+raise unittest.SkipTest("there is no compiler")
