@@ -29,6 +29,13 @@ class TorchGradcheck(StrEnum):
     NEVER = "never"
 
 
+class Float32Products(StrEnum):
+    """How float32 matrix products and convolutions are computed on CUDA devices."""
+
+    FULL = "full"  # in float32
+    TF32 = "tf32"  # inputs rounded to 10 bits of mantissa
+
+
 class Layout(StrEnum):
     """How a tensor lies in memory."""
 

@@ -12,6 +12,7 @@ from gradverify.case import (
     DEFAULT_TIMEOUT,
     DEVICE_KINDS,
     Expectation,
+    Float32Products,
     Tolerances,
     TorchGradcheck,
 )
@@ -95,8 +96,8 @@ _REFERENCE = Read(
         "description": "plain code for the same outputs, compared with in float64; it takes the same arguments by name",
     },
 )
-_TF32 = Read(
-    true_or_false, {"type": "boolean", "description": "compute float32 matrix products in TF32, and allow its rounding"}
+_PRECISION = Read(
+    one_of(Float32Products), one_of_schema(Float32Products, "of float32 matrix products; reference allows for tf32")
 )
 _INTERPRET = Read(
     true_or_false,
@@ -147,7 +148,7 @@ class DocumentModel(BaseModel):
     torch_gradcheck: Annotated[TorchGradcheck, _TORCH] = TorchGradcheck.SMALL
     surrogate: Annotated[str | None, _SURROGATE] = None
     reference: Annotated[str | None, _REFERENCE] = None
-    tf32: Annotated[bool, _TF32] = False
+    precision: Annotated[Float32Products, _PRECISION] = Float32Products.FULL
     interpret: Annotated[bool, _INTERPRET] = False
     expect: Annotated[Expectation, _EXPECT] = Expectation()
 

@@ -7,7 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gradverify.case import DEFAULT_DTYPES, Factory, Input, ListInput, Target, TensorInput, default_checks
+from gradverify.case import (
+    DEFAULT_DTYPES,
+    Factory,
+    Float32Products,
+    Input,
+    ListInput,
+    Target,
+    TensorInput,
+    default_checks,
+)
 from gradverify.spec.cases import RawCase
 from gradverify.spec.inputs import read_input
 from gradverify.spec.keys import Document, DocumentModel, check_tolerances
@@ -135,7 +144,7 @@ def _spec_case(
         timeout=document.timeout,
         tolerances=check_tolerances(document),
         torch_gradcheck=document.torch_gradcheck,
-        tf32=document.tf32,
+        tf32=document.precision is Float32Products.TF32,
         interpret=document.interpret,
         expect=document.expect,
         places=_places(raw.node, document.init or {}, inputs),

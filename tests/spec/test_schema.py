@@ -76,7 +76,7 @@ def test_the_documentation_lists_every_key() -> None:
     page = (Path(__file__).parents[2] / "docs" / "spec.md").read_text(encoding="utf-8")
     rows = [row.split("|")[1] for row in page.partition("## Inputs")[0].splitlines() if row.startswith("| `")]
     listed = {name.strip(" `") for row in rows for name in row.split(",")}
-    assert listed == set(json_schema()["properties"]) - (set(known_checks()) - {"reference"})
+    assert listed == set(json_schema()["properties"]) - (set(known_checks()) - {"precision", "reference"})
 
 
 def test_every_known_check_may_have_tolerances() -> None:
