@@ -27,6 +27,7 @@ _TERMS = 2048  # terms of a sum up to which 64 was measured; beyond, rounding of
 _LOW = 2.0**-10  # eps from which on sums are accumulated in float32
 _LARGEST = 0.25  # eps of the tensor's largest entry that every entry may be off by
 _POOLED = 0.25  # of a row's rms that each of its entries has at least: a few samples may be small by accident
+_SHARED = 2.0  # times the common factor that noisy arithmetic shows: it is a single sample
 _RMS = 0.5  # rms of errors in units of s that are allowed, times F: rounding to the dtype alone shows 0.58 at most
 TF32_EPS = 2.0**-10  # of the inputs of a matrix product in TF32
 _EPS32 = torch.finfo(torch.float32).eps
@@ -162,14 +163,15 @@ def _judged_only(sample: Sample, expected: Tensor) -> Sample:
 def _limits(sample: Sample, size: Tensor, precision: Precision, terms: int) -> _Limits:
     factor = error_factor(precision, terms)
     changes = torch.stack(sample.nudged).sub_(sample.exact)
-    shown = max(abs(_common(change, sample.exact)) for change in (*changes, precision.eps * sample.noisy))
+    shown = max(abs(_common(change, sample.exact)) for change in changes)
+    rounded = _SHARED * precision.eps * abs(_common(sample.noisy, sample.exact))
     squares = changes.square_().mean(dim=0)
     scale = _scale(sample, squares, size, precision)
     return _Limits(
         scale=scale,
         largest=factor * max(1.0, *(_largest(square.sqrt() / scale) for square in changes)),
         rms=factor * max(_RMS, *(float((square / scale.square()).mean().sqrt()) for square in changes)),
-        factor=_factor_limit(sample.exact, scale, shown, precision, terms),
+        factor=max(rounded, _factor_limit(sample.exact, scale, shown, precision, terms)),
     )
 
 
