@@ -74,6 +74,7 @@ class _Limits:
     """What is accepted of one tensor."""
 
     scale: Tensor  # (n,) s
+    scale_of_zeros: Tensor  # (n,) s without the rounding of the largest entry, which makes no other entry zero
     largest: float  # error of an entry in units of s
     rms: float  # of all errors in units of s
     factor: float  # common factor of the errors
@@ -108,7 +109,8 @@ def verified(sample: Sample, precision: Precision, terms: int) -> Verified:
     factor = _common(error, sample.exact)
     error = error.abs()
     ratio = error / limits.scale
-    wrong, allowed = ratio > limits.largest, limits.largest * limits.scale
+    allowed = limits.largest * torch.where(sample.value == 0, limits.scale_of_zeros, limits.scale)
+    wrong = error > allowed
     by_factor = False
     if not bool(wrong.any()):
         by_factor = abs(factor) > limits.factor
@@ -169,6 +171,7 @@ def _limits(sample: Sample, size: Tensor, precision: Precision, terms: int) -> _
     scale = _scale(sample, squares, size, precision)
     return _Limits(
         scale=scale,
+        scale_of_zeros=scale - _LARGEST * precision.eps * _largest(size),
         largest=factor * max(1.0, *(_largest(square.sqrt() / scale) for square in changes)),
         rms=factor * max(_RMS, *(float((square / scale.square()).mean().sqrt()) for square in changes)),
         factor=max(rounded, _factor_limit(sample.exact, scale, shown, precision, terms)),
