@@ -182,6 +182,44 @@ def test_shapes_and_dtypes_of_outputs() -> None:
     assert promoted.verdict is Verdict.PASS
 
 
+class Cube(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return ctx.factor * g * x * x, None
+
+
+class Hidden(Function):
+    """torch cannot differentiate this forward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.detach() * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return 2 * g
+
+
+def test_without_a_reference_a_plain_forward_is_differentiated_by_torch() -> None:
+    x = drawn(6, dtype=torch.bfloat16)
+    right, wrong = (
+        run_check("reference", bind(Cube.apply, (x, factor), names=["x", "factor"]), Settings())
+        for factor in (3.0, 2.0)
+    )
+    assert right.verdict is Verdict.PASS
+    assert right.message.startswith("12 entries agree with torch's own derivative of its forward for 5 cotangents; ")
+    assert right.message.endswith("; no reference was given")
+    assert (wrong.verdict, codes(wrong)) == (Verdict.FAIL, ["GV702"])
+    assert run_check("reference", bind(Hidden.apply, (x,), names=["x"]), Settings()).verdict is Verdict.SKIP
+
+
 def test_without_a_reference_the_check_is_skipped() -> None:
     found = run_check("reference", bind(torch.sin, (drawn(3),), names=["x"]), Settings())
     assert found.verdict is Verdict.SKIP

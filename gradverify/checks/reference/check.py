@@ -9,8 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
 
 from gradverify.case import Settings
+from gradverify.checks.contract.nodes import custom_nodes
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
 from gradverify.checks.operators import operator_findings
 from gradverify.checks.reference.causes import with_causes
@@ -36,6 +40,7 @@ from gradverify.checks.reference.outputs import incomparable, wrong_kind
 from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.wording import entries_text
 from gradverify.core.model.deadline import keeping
+from gradverify.core.model.decomposed import plain_forwards
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
@@ -46,9 +51,10 @@ _NONE = "there is no reference to compare with: `reference` names plain code for
 
 
 def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
-    """Compare outputs and gradients with those of the problem's reference. Raises EvaluationError."""
-    if problem.reference is None:
-        return skipped(NAME, problem, _NONE)
+    """Compare outputs and gradients with those of the problem's reference. Raises EvaluationError.
+
+    Without a reference, the gradient of a hand-written Function is compared with torch's own derivative of its forward.
+    """
     if not problem.primals:
         return nothing_to_differentiate(NAME, problem, "no input is a floating or complex tensor that requires grad")
     tape = record_all(problem)
@@ -57,7 +63,25 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     reason = not_dense(tape.outputs)
     if reason:
         return skipped(NAME, problem, reason)
-    return _against(problem, problem.reference, tape, settings, diagnose)
+    if problem.reference is not None:
+        return _against(problem, problem.reference, tape, settings, diagnose)
+    if not custom_nodes(tape):
+        return skipped(NAME, problem, _NONE)
+    found = _against(problem, _own_forward(problem), tape, settings, diagnose)
+    if found.verdict is Verdict.ERROR:  # torch cannot differentiate the forward
+        return skipped(NAME, problem, _NONE)
+    return replace(found, message=f"{found.message}; no reference was given")
+
+
+def _own_forward(problem: Problem) -> Problem:
+    """Return the problem with the forwards of its Functions as plain code, which torch differentiates."""
+    own = problem.finer or problem.function
+
+    def function(*tensors: Tensor) -> Any:
+        with plain_forwards():
+            return own(*tensors)
+
+    return replace(problem, function=function, name="torch's own derivative of its forward")
 
 
 def _against(problem: Problem, reference: Problem, tape: Tape, settings: Settings, diagnose: Diagnose) -> CheckResult:
