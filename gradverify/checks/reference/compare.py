@@ -10,7 +10,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from gradverify.checks.reference.error_model import Precision, Sample, Verified, verified
+from gradverify.checks.reference.error_model import JudgedTensor, Precision, Sample, judge_tensor
 from gradverify.checks.reference.evaluate import Answers, ReferenceAnswers
 from gradverify.checks.reference.noisy import NOISE_EPS
 from gradverify.core.model.coordinates import coordinates_in
@@ -46,7 +46,7 @@ def compared_outputs(
     samples = _samples(tensors, own.outputs, *(answers.outputs for answers in others))
     longest = _longest((*tensors, *inputs))
     return tuple(
-        _compared(output, sample, verified(sample, precision, longest(sample.like)))
+        _compared(output, sample, judge_tensor(sample, precision, longest(sample.like)))
         for output, sample in zip(outputs, samples, strict=True)
     )
 
@@ -63,7 +63,7 @@ def compared_gradients(
         samples = _samples(tensors, value, *(answers.gradients[number] for answers in others))
         for place, sample in enumerate(samples):
             named = Named(name=problem.primals[place].name, tensor=sample.like)
-            found = verified(sample, precision, longest(sample.like))
+            found = judge_tensor(sample, precision, longest(sample.like))
             per_primal[place].append(_compared(named, sample, found, number, missing=own.missing[place]))
     return tuple(reduce(_worse, found) for found in per_primal)
 
@@ -79,7 +79,9 @@ def _samples(
         yield Sample(value=own, exact=right, noisy=noise, jittered=jitter, nudged=tuple(near), like=tensor)
 
 
-def _compared(named: Named, sample: Sample, found: Verified, cotangent: int = 0, *, missing: bool = False) -> Compared:
+def _compared(
+    named: Named, sample: Sample, found: JudgedTensor, cotangent: int = 0, *, missing: bool = False
+) -> Compared:
     return Compared(
         named=named,
         value=sample.value,

@@ -55,7 +55,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class JudgedTensor:
     """The judgement on one tensor."""
 
     error: Tensor  # (n,) |value - exact|; inf where only the value is not finite
@@ -98,7 +98,7 @@ def ulp(sizes: Tensor, precision: Precision) -> Tensor:
     return torch.exp2(exponent.to(torch.float64)).mul_(precision.eps / 2).clamp_(min=precision.least)
 
 
-def verified(sample: Sample, precision: Precision, terms: int) -> Verified:
+def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTensor:
     """Judge one tensor; `terms` bounds the number of terms of its sums."""
     expected = sample.exact.abs() <= torch.finfo(sample.like.dtype).max
     not_finite = expected & ~sample.value.isfinite()
@@ -120,7 +120,7 @@ def verified(sample: Sample, precision: Precision, terms: int) -> Verified:
             allowed = limits.factor * size
             wrong = error > allowed
     nonzero = size > 0
-    return Verified(
+    return JudgedTensor(
         error=error.masked_fill_(not_finite, math.inf),
         allowed=allowed,
         ulps=error / ulp(size, precision),
