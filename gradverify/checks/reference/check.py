@@ -40,7 +40,7 @@ from gradverify.checks.reference.outputs import incomparable, wrong_kind
 from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.wording import entries_text
 from gradverify.core.model.deadline import keeping
-from gradverify.core.model.decomposed import plain_forwards
+from gradverify.core.model.interception import plain_forwards
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
