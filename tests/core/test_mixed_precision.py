@@ -56,6 +56,20 @@ def test_normalisation_with_low_precision_statistics_does_not_fail(inside: torch
     assert detached.verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_error_bars_below_the_float32_tolerance_leave_few_entries_undetermined(seed: int) -> None:
+    def norm(x: Tensor, weight: Tensor) -> Tensor:
+        wide = x.float()
+        return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6) * weight).to(x.dtype)
+
+    x, weight = normal(3, 6, seed=seed, dtype=torch.float32), normal(6, seed=seed + 1, dtype=torch.float32)
+    right = gradcheck(norm, x, weight)
+    assert right.mismatched == 0
+    assert right.undetermined <= 0.01 * right.entries
+    wrong = with_changed_gradient(lambda x: norm(x, weight.detach()), lambda grad: 1.1 * grad)
+    assert gradcheck(wrong, x).verdict is Verdict.FAIL
+
+
 def test_output_constant_on_one_stair_is_undetermined() -> None:
     def loss(x: Tensor) -> Tensor:
         return torch.nn.functional.softplus(x.bfloat16()).to(x.dtype)

@@ -104,11 +104,12 @@ def judge_local(claimed: Tensor, local: LadderResult, allowance: EntryTolerance,
 def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: EntryTolerance) -> Tensor:
     """Mask of entries (C, m) to judge again: those that do not match, are suspicious, or have a wide error bar.
 
-    The bar of a significant entry must not hide a small relative error, and the bar of a negligible entry must not hide
-    a number as large as others in its row or column. `own` (C, m) is the magnitude of the claims.
+    The bar of a significant entry must not hide a relative error that is small but above rtol, and the bar of a
+    negligible entry must not hide a number as large as others in its row or column. `own` (C, m) is the magnitude of
+    the claims.
     """
     bar, doubt = BAR_FACTOR * judged.bar, (judged.code != Code.MATCH).logical_or_(suspicious)
-    unsure = bar > DOUBT * own
+    unsure = bar > max(DOUBT, allowance.rtol) * own
     if not any_set(unsure):
         return doubt
     unsure &= is_significant(own, allowance.row_column_size)
