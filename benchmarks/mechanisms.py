@@ -129,7 +129,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _look("all matching", "strategy.elementwise", "_all_matching", _nothing),
     _look("smaller steps", "strategy.elementwise", "_judged_by_smaller_steps", _argument(3)),
     _look("first look", "decide.screen", "screened", _all_in_doubt),
-    _look("other steps", "decide.columns", "_left_by_other_steps", _first_doubt),
+    _look("closer steps", "decide.columns", "_left_by_closer_steps", _first_doubt),
     _look("affine inputs", "strategy.affine_inputs", "affine_column_groups", _nothing),
     _other("finer steps", "decide.ladder", "_by_finer_steps", _argument(3)),
     _other("constant between jumps", "decide.ladder", "_on_level_ground", _argument(3)),

@@ -15,7 +15,7 @@ from gradverify.core.decide.screen import Screened, screen
 from gradverify.core.decide.verdict import Code, Judged, copy_of, of_rows, put, span, stacked
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import value_of_column
-from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Steps
+from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import chunks
@@ -129,7 +129,7 @@ def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState
     if not any_set(first.doubt):
         return first.judged
     judged = copy_of(first.judged)
-    in_doubt = _left_by_other_steps(context, chosen, first, judged)
+    in_doubt = _left_by_closer_steps(context, chosen, first, judged)
     accused = [in_doubt & size_class for size_class in _clear_mismatches(context, first)]
     sampled = [size_class.sample(mask) for size_class, mask in zip(history.size_classes, accused, strict=True)]
     remaining = [mask & ~sample for mask, sample in zip(accused, sampled, strict=True)]
@@ -165,32 +165,29 @@ def _apply_ladder(context: JudgingContext, chosen: Tensor, doubt: Tensor, judged
         put(judged, doubt, part, outputs, judge_by_ladder(focused(context, outputs), chosen[part]))
 
 
-def _left_by_other_steps(context: JudgingContext, chosen: Tensor, first: Screened, judged: Judged) -> Tensor:
-    """Return the mask of entries still in doubt at other steps, (C, m); write the verdicts on the rest to `judged`.
+def _left_by_closer_steps(context: JudgingContext, chosen: Tensor, first: Screened, judged: Judged) -> Tensor:
+    """Return the mask of entries still in doubt at closer steps, (C, m); write the verdicts on the rest to `judged`.
 
-    Most functions in doubt vary, or have a kink, within the first steps: these are sampled at closer steps, unless
-    noise would dominate them. Noise dominates most other entries in doubt: these are sampled at larger steps.
+    Most functions in doubt vary, or have a kink, within the first steps. Entries whose noise would dominate the closer
+    steps are left to the ladder, as are mismatches of a function that does not bend.
     """
-    closer, larger = richardson.closer_steps(context.lengths), richardson.larger_steps(context.lengths)
-    finest = value_of_column(context.column_groups, chosen, closer.base * closer.factors[-1])
-    noisy = is_noise_limited(NOISE_FACTOR * context.noise.level / finest, context.claimed[chosen].abs())
-    may_vary = (first.bends | (first.judged.code != Code.MISMATCH)) & ~noisy
-    is_noise = (first.judged.code == Code.MATCH) & noisy & ~first.bends
-    settled = _settled(context, chosen, closer, first.doubt & may_vary, judged)
-    settled |= _settled(context, chosen, larger, first.doubt & is_noise, judged)
+    rows, outputs = span(first.doubt)
+    place = (rows.unsqueeze(1), outputs.unsqueeze(0))
+    near, near_chosen, closer = focused(context, outputs), chosen[rows], richardson.closer_steps(context.lengths)
+    finest = value_of_column(near.column_groups, near_chosen, closer.base * closer.factors[-1])
+    noisy = is_noise_limited(NOISE_FACTOR * near.noise.level / finest, near.claimed[near_chosen].abs())
+    selected = first.doubt[place] & (first.bends[place] | (first.judged.code[place] != Code.MISMATCH)) & ~noisy
+    if not any_set(selected):
+        return first.doubt
+    picked, picked_outputs = span(selected)
+    nearest = focused(near, picked_outputs)
+    again = screen(nearest, sample_stencil(nearest.sampled, nearest.column_groups, near_chosen[picked], closer))
+    settled = torch.zeros_like(first.doubt)
+    settled[rows[picked].unsqueeze(1), outputs[picked_outputs]] = (
+        selected[picked.unsqueeze(1), picked_outputs] & ~again.doubt
+    )
+    put(judged, settled, rows[picked], outputs[picked_outputs], again.judged)
     return first.doubt & ~settled
-
-
-def _settled(context: JudgingContext, chosen: Tensor, steps: Steps, selected: Tensor, judged: Judged) -> Tensor:
-    """Mask of the selected entries (C, m) that other steps leave no doubt about; their verdicts go to `judged`."""
-    settled = torch.zeros_like(selected)
-    if any_set(selected):
-        rows, outputs = span(selected)
-        near, place = focused(context, outputs), (rows.unsqueeze(1), outputs)
-        again = screen(near, sample_stencil(near.sampled, near.column_groups, chosen[rows], steps))
-        settled[place] = selected[place] & ~again.doubt
-        put(judged, settled, rows, outputs, again.judged)
-    return settled
 
 
 def _clear_mismatches(context: JudgingContext, first: Screened) -> list[Tensor]:

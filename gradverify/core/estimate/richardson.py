@@ -23,7 +23,6 @@ from gradverify.core.forward.sampler import Sampler
 DEPTH = 3  # number of steps
 FIRST = 2.0**-7  # largest step, relative to the length scale
 _CLOSER = 2.0**-15  # largest closer step, relative to the length: rounding then contributes about 1e-10 of f/x
-_LARGER = 2.0**-3  # largest larger step, relative to the length scale: 16 times the first one, and as much less noise
 _MIDDLE = 2.0**-6  # relative to the coordinate itself, so that no step reaches zero
 PLACES = (1.0, 0.5, 0.25, -1.0, -0.5, -0.25)  # of the samples, in units of the largest step
 _FINEST = 0.25  # the smallest step, in these units
@@ -47,11 +46,6 @@ def closer_steps(lengths: LengthScales) -> Steps:
 def middle_steps(lengths: LengthScales) -> Steps:
     """Return steps between `steps` and `closer_steps`, for functions whose rounding dominates the closer ones."""
     return _halving(torch.minimum(lengths.step * (FIRST / 16), own_or_shared(lengths) * _MIDDLE))
-
-
-def larger_steps(lengths: LengthScales) -> Steps:
-    """Return steps for functions whose rounding dominates `steps`."""
-    return _halving(lengths.step * _LARGER)
 
 
 def _halving(largest: Tensor) -> Steps:
