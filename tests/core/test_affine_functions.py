@@ -49,7 +49,7 @@ def test_input_in_which_a_function_is_affine_takes_fewer_forwards() -> None:
     curved, affine = normal(SIZE), normal(SIZE, seed=1)
     result = gradcheck(one_by_one(lambda x, w: (0.05 * x @ DENSE).tanh() * (w @ DENSE)), curved, affine)
     assert result.verdict is Verdict.PASS
-    assert 6 * SIZE < result.evaluations.forward <= 9 * SIZE
+    assert 6 * SIZE < result.evaluations.forward <= 10 * SIZE
 
 
 @pytest.mark.parametrize(("error", "verdict"), [(1e-9, Verdict.PASS), (1e-6, Verdict.FAIL)])

@@ -41,6 +41,7 @@ def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
         noise,
         level=level,
         upper_level=torch.maximum(noise.upper_level, height),
+        persistent=noise.persistent | (height > 0),
         rounding=torch.maximum(noise.rounding, low),
         relative_level=torch.maximum(sampled.unit, share_of(sampled, level)),
     )
