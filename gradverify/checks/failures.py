@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,9 @@ from gradverify.result import CheckResult, Evaluations, Finding, Verdict
 _CODES = {"forward": "GV902", "backward": "GV903", "surrogate": "GV908", "reference": "GV704"}
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
 _LONGEST = 500  # characters of an exception's text that are shown, at most
-_OURS = ("gradverify", "torch")  # packages whose frames do not help the author of a Function
+_OURS = ("gradverify", "torch", "triton")  # packages whose frames do not help the author of a Function
+_NO_DRIVER = "0 active drivers"  # Triton's words if there is no GPU
+_INTERPRET = "; without a GPU, `interpret: true` in a spec runs Triton kernels on the CPU"
 
 
 def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckResult:
@@ -38,7 +41,8 @@ def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckRe
         return _single(check, problem, _CODES[error.stage], Verdict.ERROR, str(original))
     place = _place(original.__traceback__)
     name, description = type(original).__name__, first_line(original)
-    text = f"{error.stage} raised {name if description == name else f'{name}: {description}'}{place}"
+    hint = _INTERPRET if description.startswith(_NO_DRIVER) else ""
+    text = f"{error.stage} raised {name if description == name else f'{name}: {description}'}{place}{hint}"
     return _single(check, problem, _CODES[error.stage], Verdict.ERROR, text)
 
 
@@ -106,7 +110,8 @@ def first_line(error: BaseException) -> str:
 
 def _place(trace: TracebackType | None) -> str:
     """Return ` (file:line in function)` of the innermost frame in the user's own code."""
-    frames = [frame for frame in traceback.extract_tb(trace) if not _is_ours(frame.filename)]
+    ours = tuple(_folders(_OURS))
+    frames = [frame for frame in traceback.extract_tb(trace) if not _is_below(frame.filename, ours)]
     return f" ({_shown(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
 
 
@@ -118,6 +123,13 @@ def _shown(filename: str) -> str:
         return filename
 
 
-def _is_ours(filename: str) -> bool:
-    parts = filename.replace("\\", "/").split("/")
-    return any(package in parts[:-1] for package in _OURS)
+def _folders(packages: Iterable[str]) -> Iterator[Path]:
+    """Yield the folders of the packages that are imported."""
+    for package in packages:
+        file = getattr(sys.modules.get(package), "__file__", None)
+        if file:
+            yield Path(file).parent
+
+
+def _is_below(filename: str, folders: Iterable[Path]) -> bool:
+    return any(Path(filename).is_relative_to(folder) for folder in folders)

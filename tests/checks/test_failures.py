@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -43,3 +46,17 @@ def test_so_it_is_in_backward() -> None:
 
 def test_of_a_long_text_only_so_much_is_told_as_one_reads() -> None:
     assert said(ValueError("x" * 5000)).startswith(f"forward raised ValueError: {'x' * 500} … (")
+
+
+def test_a_kernel_without_a_gpu_is_answered_with_how_to_interpret_it() -> None:
+    message = said(RuntimeError("0 active drivers ([]). There should only be one."))
+    assert message.endswith("; without a GPU, `interpret: true` in a spec runs Triton kernels on the CPU")
+
+
+def test_the_place_is_in_the_users_own_code_even_in_a_folder_called_torch(tmp_path: Path) -> None:
+    file = tmp_path / "torch" / "kernels.py"
+    names: dict[str, Any] = {}
+    code = "import torch\ndef forward(x):\n    return torch.cat([x, torch.zeros(2, 2)])\n"
+    exec(compile(code, str(file), "exec"), names)
+    message = run_check("gradcheck", problem_of(names["forward"], double([1.0])), Settings()).message
+    assert message.endswith(f"({file}:3 in forward)")
