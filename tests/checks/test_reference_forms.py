@@ -172,10 +172,10 @@ def test_references_that_cannot_be_used() -> None:
 
 def test_shapes_and_dtypes_of_outputs() -> None:
     shape = held_against(torch.sin, lambda x: x.sin()[None], drawn(3))
-    assert (codes(shape), shape.message) == (["GV706"], "output has shape [3], by plain [1, 3]")
+    assert (codes(shape), shape.message) == (["GV706"], "output has shape [3], but plain returns [1, 3]")
     dtype = held_against(lambda x: x.float().sin(), torch.sin, drawn(3, dtype=torch.bfloat16))
     assert (dtype.verdict, codes(dtype)) == (Verdict.FAIL, ["GV706"])
-    assert dtype.message == "output is float32, by plain bfloat16"
+    assert dtype.message == "output is float32, but plain returns bfloat16"
     promoted = held_against(
         lambda x: x.float().sin(), lambda x: x.sin() * torch.ones(3), drawn(3, dtype=torch.bfloat16)
     )
@@ -264,3 +264,10 @@ def test_in_python_a_mismatch_raises_with_the_table() -> None:
     assert [check.check for check in double.checks] == ["reference", "contract", "gradcheck"]
     with pytest.raises(TypeError, match="reference: expected a callable or a module, found 3"):
         gradverify.verify(softmax, (drawn(3, 4),), reference=3)  # type: ignore[arg-type]
+
+
+def test_tf32_is_not_allowed_for_on_the_cpu() -> None:
+    tensor = drawn(5, 7)
+    problem = bind(kernel(softmax, lambda output: output * 1.0003), [tensor], names=["x"])
+    compared = with_reference(problem, softmax, Call(names=("x",), args=(tensor,)), name="plain")
+    assert run_check("reference", compared, Settings(tf32=True)).verdict is Verdict.FAIL

@@ -89,7 +89,8 @@ def _against(problem: Problem, reference: Problem, tape: Tape, settings: Setting
     double = with_wide_inputs(reference)
     wide = recorded_reference(double)
     tensors = [*(primal.tensor for primal in problem.primals), *(output.tensor for output in tape.outputs)]
-    precision = precision_of([tensor.dtype for tensor in tensors], tf32=settings.tf32)
+    tf32 = settings.tf32 and any(tensor.is_cuda for tensor in tensors)  # on the CPU, products are in full precision
+    precision = precision_of([tensor.dtype for tensor in tensors], tf32=tf32)
     found = tuple(incomparable(tape, wide, reference.name, precision))
     if not found and (why := wrong_gradient(problem, double, precision, settings.seed)):
         text = f"{reference.name} has a wrong gradient of its own, and nothing can be compared with it: {why}"

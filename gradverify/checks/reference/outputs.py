@@ -23,9 +23,9 @@ def incomparable(tape: Tape, wide: Tape, name: str, precision: Precision) -> Ite
     for own, reference in zip(tape.outputs, wide.outputs, strict=True):
         one, other = own.tensor, reference.tensor
         if one.shape != other.shape:
-            yield _wrong(own.name, f"has shape {list(one.shape)}, by {name} {list(other.shape)}")
+            yield _wrong(own.name, f"has shape {list(one.shape)}, but {name} returns {list(other.shape)}")
         elif one.is_complex() != other.is_complex():
-            yield _wrong(own.name, f"is {_dtype(one)}, by {name} {_dtype(other)}")
+            yield _wrong(own.name, f"is {_dtype(one)}, but {name} returns {_dtype(other)}")
         elif torch.finfo(other.dtype).eps > max(precision.eps**2, torch.finfo(torch.float64).eps):
             text = f"{name} returns {_dtype(other)} for inputs in float64, too coarse to compare {precision.name} with"
             yield Finding(code="GV704", verdict=Verdict.ERROR, message=text)
@@ -42,9 +42,9 @@ def wrong_kind(problem: Problem, reference: Problem, tape: Tape) -> Iterator[Fin
     for own, expected in zip(tape.outputs, found, strict=False):
         one = own.tensor
         if all(one.dtype != each.dtype for each in (expected, *accepted)):
-            yield _wrong(own.name, f"is {_dtype(one)}, by {reference.name} {_dtype(expected)}")
+            yield _wrong(own.name, f"is {_dtype(one)}, but {reference.name} returns {_dtype(expected)}")
         if all(one.device != each.device for each in (expected, *accepted)):
-            yield _wrong(own.name, f"is on {one.device}, by {reference.name} on {expected.device}")
+            yield _wrong(own.name, f"is on {one.device}, but {reference.name} returns one on {expected.device}")
 
 
 def _outputs_in_own_dtype(reference: Problem) -> Sequence[Tensor]:
