@@ -36,6 +36,7 @@ from gradverify.checks.reference.findings import (
     limits,
     output_findings,
 )
+from gradverify.checks.reference.narrow import with_advice
 from gradverify.checks.reference.outputs import incomparable, wrong_kind
 from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.wording import entries_text
@@ -105,7 +106,7 @@ def _against(problem: Problem, reference: Problem, tape: Tape, settings: Setting
     gradients = compared_gradients(problem, [output.tensor for output in tape.outputs], own, theirs, precision)
     found = (
         *wrong_kind(problem, reference, tape),
-        *_worst_first(outputs, gradients, given, settings),
+        *with_advice(_worst_first(outputs, gradients, given, settings), outputs),
         *operator_findings(problem),
     )
     compared = (*outputs, *gradients)
