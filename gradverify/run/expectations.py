@@ -119,7 +119,12 @@ def _bytes_deviations(claim: BytesClaim | None, measured: Measured | None) -> It
         yield f"saved_bytes {claim.written}, which could not be judged{why}"
     elif not _HOLDS[claim.comparison](own.saved_bytes, limit):
         beside = f", {measured.compared_with.value} {_exactly(other.saved_bytes)}" if other is not None else ""
-        yield f"saved_bytes {claim.written}, found {_exactly(own.saved_bytes)}{beside}"
+        ratio = (
+            f" ({own.saved_bytes / other.saved_bytes:.4g} of it)"
+            if claim.factor and other and other.saved_bytes
+            else ""
+        )
+        yield f"saved_bytes {claim.written}, found {_exactly(own.saved_bytes)}{beside}{ratio}"
 
 
 def _exactly(size: int) -> str:

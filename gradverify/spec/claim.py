@@ -33,7 +33,7 @@ def bytes_claim(value: Any) -> BytesClaim:
     assert parts is not None, "the pattern takes any text"
     sign, amount, product, name = parts.groups()
     if not sign:
-        raise expected(_FORMS, value)
+        raise expected(_FORMS, value, f"write '<= {value.strip()}'" if product is not None else "")
     issues = [] if sign in tuple(Comparison) else [_no_operator(sign)]
     issues += [] if product is None or name == _OTHER else [_not_reference(name)]
     factor, size = (_factor(amount), None) if product is not None else (None, exact_size_of(amount))
@@ -64,5 +64,13 @@ def _no_amount(amount: str, product: str | None) -> Issue:
     found = f"`{shortened(amount)}`" if amount else "nothing"
     if product is not None:
         return Issue(problem=f"expected a number before `*`, found {found}")
-    near = f"did you mean `1 * {_OTHER}`?" if amount == _OTHER else "units are B, KiB, MiB, GiB and TiB"
-    return Issue(problem=f"expected a number of bytes, found {found}", hint=near)
+    return Issue(problem=f"expected a number of bytes, found {found}", hint=_near(amount))
+
+
+def _near(amount: str) -> str:
+    """Return what may be meant by an amount that is no number of bytes."""
+    factor = _factor(amount.removesuffix(_OTHER).strip() or "1") if amount.endswith(_OTHER) else None
+    if factor is not None:
+        return f"did you mean `{factor:g} * {_OTHER}`?"
+    share = _factor(amount.removesuffix("%").strip()) if amount.endswith("%") else None
+    return f"did you mean `{share / 100:g} * {_OTHER}`?" if share is not None else "units are B, KiB, MiB, GiB and TiB"

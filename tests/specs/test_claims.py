@@ -78,8 +78,8 @@ def test_claim_that_holds(tmp_path: Path, claim: str) -> None:
 @pytest.mark.parametrize(
     ("name", "claim", "found"),
     [
-        ("Swish", "< 0.5 * reference", "found 40 B, plain torch 80 B"),
-        ("Cached", "<= 0.5 * reference", "found 80 B, plain torch 80 B"),
+        ("Swish", "< 0.5 * reference", "found 40 B, plain torch 80 B (0.5 of it)"),
+        ("Cached", "<= 0.5 * reference", "found 80 B, plain torch 80 B (1 of it)"),
         ("Swish", "<= 39 B", "found 40 B, plain torch 80 B"),
         (
             "ByNumpy",
@@ -113,7 +113,7 @@ def test_check_that_fails_as_expected_with_a_claim(tmp_path: Path) -> None:
     assert result_of(tmp_path, "Wrong", '<= 1 * reference", gradcheck: "fail', "checks: [gradcheck]").as_expected
     result = result_of(tmp_path, "Wrong", '< 1 * reference", gradcheck: "fail', "checks: [gradcheck]")
     assert not result.as_expected
-    assert result.message == "expected saved_bytes < 1 * reference, found 80 B, plain torch 80 B"
+    assert result.message == "expected saved_bytes < 1 * reference, found 80 B, plain torch 80 B (1 of it)"
 
 
 def test_baseline_does_not_cover_a_claim(tmp_path: Path) -> None:
