@@ -28,6 +28,7 @@ from gradverify.spec.wording import listed, meant, shortened
 Loaded = Mapping[Target, Signature | TargetProblem]
 
 _NAMED = (ParameterKind.POSITIONAL, ParameterKind.KEYWORD_ONLY)
+_MANY = 3  # wrong arguments of a reference that are one mistake: its parameters have other names
 
 
 def targets_of(case: Case) -> tuple[Target, ...]:
@@ -136,10 +137,11 @@ def _wrong_reference(
     if found is None or found.parameters is None:
         return
     call = _Call(word=f"the reference `{target.name}`", given=dict.fromkeys(case.inputs, place), place=place)
-    yield from _unknown(call, found.parameters)
     of_module = isinstance(function, Signature) and function.kind is TargetKind.MODULE
+    wrong = list(_unknown(call, found.parameters))
     if not (of_module and found.kind is not TargetKind.MODULE):
-        yield from _missing(call, found.parameters)
+        wrong += _missing(call, found.parameters)
+    yield from wrong if len(wrong) < _MANY else [_other_arguments(call, found.parameters)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +176,13 @@ def _missing(call: _Call, parameters: Sequence[Parameter]) -> Iterator[SpecError
         needed = parameter.kind in _NAMED and not parameter.has_default
         if needed and parameter.name not in call.given:
             yield error(call.place, f"`{parameter.name}` is missing, {call.word} has no default for it")
+
+
+def _other_arguments(call: _Call, parameters: Sequence[Parameter]) -> SpecError:
+    """Return one error for arguments that have little in common."""
+    names = listed(tuple(parameter.name for parameter in parameters)) or "nothing"
+    problem = f"{call.word} takes {names}, but the inputs are {listed(tuple(call.given))}"
+    return error(call.place, problem, "it takes the same arguments by the same names")
 
 
 def _word(target: Target, signature: Signature) -> str:

@@ -187,6 +187,14 @@ def test_a_reference_takes_the_arguments_of_forward_by_name(folder: Folder) -> N
     assert errors(folder, REFERENCE, fitting, "plain") == []
 
 
+def test_a_reference_with_other_arguments_is_one_mistake(folder: Folder) -> None:
+    found = signature(parameter("input"), parameter("limit"), kind=TargetKind.CALLABLE)
+    assert errors(folder, REFERENCE, found, "plain") == [
+        "5:12: reference: the reference `plain` takes input, limit, but the inputs are x, clip "
+        "(it takes the same arguments by the same names)"
+    ]
+
+
 def test_a_reference_that_is_not_there(folder: Folder) -> None:
     absent = TargetProblem(absence=Absence.MISSING, message="ops/relu.py has no `plain`", names=("plane",))
     assert errors(folder, REFERENCE, absent, "plain") == [
