@@ -146,9 +146,12 @@ def assert_matches(
 ) -> None:
     """Raise GradientMismatch with the table of elements unless outputs and gradients are those of `reference`.
 
-    Takes what `verify` takes. Of the checks, only "reference" runs unless others are asked for.
+    Takes what `verify` takes. Of the checks, only "reference" runs unless others are asked for. Raises TypeError for a
+    reference that cannot be called.
     """
     __tracebackhide__ = True
+    if reference is None:  # which `verify` takes for torch's own derivative of the forward
+        raise TypeError("reference: expected a callable or a module, found None")
     assert_gradients(function, inputs, **{"checks": ("reference",), **options, "reference": reference})
 
 

@@ -54,7 +54,8 @@ def timed_out(check: str, problem: Problem, error: OutOfTime) -> CheckResult:
 
 def nothing_to_differentiate(check: str, problem: Problem, reason: str) -> CheckResult:
     """Return the result of a check that finds no differentiable input or output."""
-    return _single(check, problem, "GV907", Verdict.ERROR, f"nothing to differentiate: {reason}")
+    hint = "" if problem.primals else "; in Python, `x.requires_grad_()` makes x one"
+    return _single(check, problem, "GV907", Verdict.ERROR, f"nothing to differentiate: {reason}{hint}")
 
 
 def not_dense(named: Iterable[Named | Primal]) -> str:

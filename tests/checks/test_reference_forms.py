@@ -264,6 +264,13 @@ def test_in_python_a_mismatch_raises_with_the_table() -> None:
     assert [check.check for check in double.checks] == ["reference", "contract", "gradcheck"]
     with pytest.raises(TypeError, match="reference: expected a callable or a module, found 3"):
         gradverify.verify(softmax, (drawn(3, 4),), reference=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="reference: expected a callable or a module, found None"):
+        gradverify.assert_matches(wrong, None, (drawn(3, 4),))  # type: ignore[arg-type]
+
+
+def test_in_python_inputs_without_gradients_come_with_what_to_do() -> None:
+    found = gradverify.verify(softmax, (torch.ones(3, 4),), reference=softmax)
+    assert found.checks[0].message.endswith("that requires grad; in Python, `x.requires_grad_()` makes x one")
 
 
 def test_tf32_is_not_allowed_for_on_the_cpu() -> None:
@@ -271,3 +278,11 @@ def test_tf32_is_not_allowed_for_on_the_cpu() -> None:
     problem = bind(kernel(softmax, lambda output: output * 1.0003), [tensor], names=["x"])
     compared = with_reference(problem, softmax, Call(names=("x",), args=(tensor,)), name="plain")
     assert run_check("reference", compared, Settings(tf32=True)).verdict is Verdict.FAIL
+
+
+def test_float64_outputs_that_were_computed_in_float32_come_with_advice() -> None:
+    found = held_against(lambda x: x.float().sin().double(), torch.sin, drawn(8, dtype=torch.float64))
+    assert found.findings[0].code == "GV701"
+    assert found.findings[0].message.endswith("set `dtypes: [float32]`")
+    wrong = held_against(lambda x: x.sin() * 1.01, torch.sin, drawn(8, dtype=torch.float64))
+    assert "float32" not in wrong.findings[0].message

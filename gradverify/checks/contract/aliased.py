@@ -37,7 +37,7 @@ def _compared(subject: Subject, first: int, second: int) -> Iterator[Finding]:
     try:
         separate = graph_at(subject, points)
         tape = _aliased(subject, points, first, second)
-        if not same_outputs(tape, separate):
+        if not same_outputs(subject, tape, separate):
             return  # forward writes into one input and reads the other, so it computes another function
         answers = gradients_of(subject, separate, subject.cotangents)
     except EvaluationError:

@@ -55,15 +55,18 @@ def _copied_bytes(values: Tensor) -> Tensor:
     return values.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)
 
 
-def same_outputs(tape: Tape, other: Tape) -> bool:
-    """True if two graphs have the same outputs, within eps**0.5 of the largest entry of each."""
+def same_outputs(subject: Subject, tape: Tape, other: Tape) -> bool:
+    """True if two graphs have the same outputs, within eps**0.5 of the largest entry of each.
+
+    eps is that of the coarsest dtype in the computation, once casts are measured.
+    """
+    rtol = max(torch.finfo(dtype).eps for dtype in subject.dtypes) ** 0.5
     pairs = list(zip(tape.outputs, other.outputs, strict=False))
-    return len(tape.outputs) == len(other.outputs) and all(_close(one.tensor, two.tensor) for one, two in pairs)
+    return len(tape.outputs) == len(other.outputs) and all(_close(one.tensor, two.tensor, rtol) for one, two in pairs)
 
 
-def _close(one: Tensor, other: Tensor) -> bool:
+def _close(one: Tensor, other: Tensor, rtol: float) -> bool:
     if one.shape != other.shape:
         return False
     size = other.detach().abs().nan_to_num(0.0, 0.0, 0.0).amax().item() if other.numel() else 0.0
-    rtol = torch.finfo(one.dtype).eps ** 0.5
     return torch.allclose(one.detach(), other.detach(), rtol=0.0, atol=rtol * size, equal_nan=True)

@@ -48,9 +48,10 @@ def _compared(subject: Subject, original: Tape, name: str, points: list[Tensor])
         tape = graph_at(subject, points)
     except EvaluationError:
         return  # an explicit error is no wrong gradient
-    if not same_outputs(tape, original):
+    if not same_outputs(subject, tape, original):
         if subject.hand_written and subject.problem.seed is None:  # a seeded forward draws its numbers in memory order
-            yield failure("GV403", f"forward computes something else where the inputs are {name}")
+            text = f"forward computes something else where the inputs are {name}"
+            yield failure("GV403", f"{text}: read their strides, or call .contiguous()")
         return
     try:
         got = gradients_of(subject, tape, subject.cotangents)

@@ -36,7 +36,7 @@ def _compared(subject: Subject, wanted: tuple[int, ...]) -> Iterator[Finding]:
     condition = f"only {names} {'needs' if len(wanted) == 1 else 'need'} a gradient"
     try:
         tape = graph_with_leaves(subject, [primal.tensor for primal in subject.primals], wanted)
-        if not same_outputs(tape, subject.tape):
+        if not same_outputs(subject, tape, subject.tape):
             return
         got = gradients_of(subject, tape, subject.cotangents)
     except EvaluationError as error:

@@ -62,7 +62,7 @@ def _is_free(subject: Subject, size: int) -> bool:
 
 def _ignores_more(subject: Subject, size: int) -> bool:
     """Return True if the outputs are unchanged when dimensions of this size get one more entry."""
-    return same_outputs(_at_size(subject, size, size + 1), subject.tape)
+    return same_outputs(subject, _at_size(subject, size, size + 1), subject.tape)
 
 
 def _at_size(subject: Subject, size: int, other: int) -> Tape:

@@ -83,6 +83,26 @@ def test_noncontiguous_inputs(copies: bool) -> None:
     assert found == set() if copies else "GV403" in found
 
 
+def test_sums_in_float32_may_depend_on_the_layout_of_float64_inputs() -> None:
+    class Normed(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            narrow = x.float()
+            return (narrow / narrow.square().sum(-1, keepdim=True)).double()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            norm = x.square().sum(-1, keepdim=True)
+            return g / norm - 2 * x * (g * x).sum(-1, keepdim=True) / norm.square()
+
+    values = torch.randn(6, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = contract(Normed.apply, values.requires_grad_())
+    assert "GV403" not in failing(found)
+    assert "GV601" in remarked(found)
+
+
 def test_wrong_gradient_if_only_second_input_requires_grad_fails() -> None:
     def backward(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> Any:
         return g * y, g * (x if ctx.needs_input_grad[0] else y)
