@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from gradverify.case import Case
 from gradverify.cli.terminal import OutputError, Terminal, is_terminal, show
 from gradverify.report.case_lines import Planned, case_line, planned_widths
+from gradverify.report.repeated_skips import is_repeated_skip
 from gradverify.result import CaseResult
 
 
@@ -26,16 +28,21 @@ def usual_listing() -> Listing:
 
 
 class Printer:
-    """Prints the line of each case. A write error is kept until `check`, so that the run goes on."""
+    """Prints the line of each case, of repeated skips only if all are asked for.
 
-    def __init__(self, cases: Sequence[Case], terminal: Terminal) -> None:
+    A write error is kept until `check`, so that the run goes on.
+    """
+
+    def __init__(self, cases: Sequence[Case], terminal: Terminal, *, all_skips: bool = False) -> None:
         self._terminal = terminal
         self._widths = planned_widths([Planned(id=case.id, checks=case.checks) for case in cases], terminal.screen)
+        self._all_skips = all_skips
+        self._skips: Counter[str] = Counter()  # printed or left out, by reason
         self._lost: OutputError | None = None
 
     def print(self, result: CaseResult) -> None:
         """Print one line."""
-        if self._lost is not None:
+        if self._lost is not None or (not self._all_skips and is_repeated_skip(result, self._skips)):
             return
         try:
             show(case_line(result, self._widths, self._terminal.screen), self._terminal)

@@ -82,7 +82,8 @@ def run(
 
 
 def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:
-    printer = Printer(plan.cases, stdout_terminal(plan.look.wish))
+    everything = plan.look.detail is Detail.VERBOSE
+    printer = Printer(plan.cases, stdout_terminal(plan.look.wish), all_skips=everything)
     with progress(len(plan.cases), plan.look.listing) as listener:
         if plan.look.listing is Listing.MEANWHILE:
             listener = replace(listener, finished=with_printing(listener.finished, printer))

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from gradverify.report import numbers
 from gradverify.report.case_lines import time_text
 from gradverify.report.lines import BAD, DIM, GOOD, Line, cells, line, span
+from gradverify.report.repeated_skips import unlisted
 from gradverify.report.safe import fold, safe
-from gradverify.report.screen import Screen
+from gradverify.report.screen import Detail, Screen
 from gradverify.report.shards import missing_text
 from gradverify.report.words import counted
 from gradverify.result import BLUNT, CaseResult, Report, Stop, Verdict
@@ -37,10 +38,16 @@ def summary_lines(report: Report, screen: Screen) -> list[Line]:
     return [line(span(row, style)) for text in texts for row in fold(text, screen.width)]
 
 
-def skip_lines(report: Report, screen: Screen) -> list[Line]:
+def skip_lines(report: Report, screen: Screen, detail: Detail) -> list[Line]:
     """Return each reason for a skip once, with how many cases it stands for."""
-    reasons = Counter(_reason(case) for case in report.cases if case.verdict is Verdict.SKIP)
-    texts = [f"{counted(number, 'case')} skipped: {reason}" for reason, number in reasons.most_common() if reason]
+    skipped = [case for case in report.cases if case.verdict is Verdict.SKIP]
+    reasons = Counter(_reason(case) for case in skipped)
+    whole = Counter(_reason(case) for case in skipped if not case.checks)
+    texts = [
+        f"{counted(number, 'case')} skipped: {reason}{unlisted(whole[reason]) if detail is Detail.NORMAL else ''}"
+        for reason, number in reasons.most_common()
+        if reason
+    ]
     return _points(texts, screen)
 
 

@@ -7,15 +7,16 @@ from gradverify.report.case_detail import DetailOptions, case_detail, speaking
 from gradverify.report.case_lines import case_lines
 from gradverify.report.durations import duration_lines
 from gradverify.report.lines import EMPTY, Line
+from gradverify.report.repeated_skips import without_repeated_skips
 from gradverify.report.screen import Detail, Screen
 from gradverify.report.summary import blunt_lines, known_lines, not_run_lines, skip_lines, summary_lines
 from gradverify.report.usage_text import asked_usage_lines
-from gradverify.result import Report
+from gradverify.result import CaseResult, Report
 
 
 def report_lines(report: Report, screen: Screen, options: DetailOptions, slowest: int = 0) -> list[Line]:
     """Return the whole report as lines, with a list of the `slowest` cases before the summary."""
-    listing = case_lines(report.cases, screen) if options.detail is not Detail.QUIET else []
+    listing = case_lines(_listed(report, options.detail), screen) if options.detail is not Detail.QUIET else []
     rest = lines_after_listing(report, screen, options, slowest)
     return [*listing, *([EMPTY] if listing else []), *rest]
 
@@ -30,7 +31,11 @@ def lines_after_listing(report: Report, screen: Screen, options: DetailOptions, 
         rows += [*([EMPTY] if rows else []), *durations]
     usage = asked_usage_lines(report.cases, screen.width) if options.detail is Detail.NORMAL else []
     rows += [*([EMPTY] if rows else []), *usage] if usage else []
-    rows += [*([EMPTY] if rows else []), *skip_lines(report, screen), *known_lines(report, screen)]
+    rows += [*([EMPTY] if rows else []), *skip_lines(report, screen, options.detail), *known_lines(report, screen)]
     rows += [*blunt_lines(report, screen), *not_run_lines(report, screen)]
     rows += [*summary_lines(report, screen)]
     return rows
+
+
+def _listed(report: Report, detail: Detail) -> tuple[CaseResult, ...]:
+    return report.cases if detail is Detail.VERBOSE else tuple(without_repeated_skips(report.cases))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from report_specimens import case, masked, report
+from report_specimens import case, masked, report, skipped
 
 from gradverify.cli import engine, listing
 from gradverify.cli.exits import ExitCode
@@ -46,6 +46,19 @@ def test_lines_stand_in_columns(fake, call, monkeypatch: pytest.MonkeyPatch) -> 
     first, second, *_ = call("run", "a.yaml").stdout.splitlines()
     assert (first.index("✓ gradcheck"), len(first)) == (second.index("✓ gradcheck"), len(second))
     assert first.endswith(" 12.0 s")
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_of_many_skips_for_one_reason_three_are_listed(
+    fake, call, monkeypatch: pytest.MonkeyPatch, drawn: bool
+) -> None:
+    monkeypatch.setattr(listing, "is_terminal", lambda stream: drawn)
+    fake.results = [*(skipped(number) for number in range(20)), case("a/one/cpu-float64")]
+    few, every = call("run", "a.yaml").stdout, call("run", "a.yaml", "-v").stdout
+    assert (few.count("- skip "), every.count("- skip ")) == (3, 20)
+    assert "- 20 cases skipped: this machine has no device cuda" in few
+    assert ("(-v: all)" in few, "(-v: all)" in every) == (True, False)
+    assert "a/one/cpu-float64" in few
 
 
 def test_quiet_prints_no_lines(fake, call) -> None:
