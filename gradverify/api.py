@@ -281,12 +281,19 @@ def _by_position(function: type[torch.autograd.Function], call: Call) -> Call:
 def _names(function: Any, count: int) -> tuple[str, ...]:
     """Return forward's own parameter names, with an index where one parameter takes several inputs."""
     found: list[str] = []
-    for parameter in forward_parameters(function) or ():
+    for parameter in forward_parameters(_applied_class(function) or function) or ():
         if parameter.kind is parameter.VAR_POSITIONAL:
             found += [f"{parameter.name}[{number}]" for number in range(count - len(found))]
         elif parameter.kind is not parameter.KEYWORD_ONLY:
             found.append(parameter.name)
     return tuple(found[:count]) + tuple(f"input[{number}]" for number in range(len(found), count))
+
+
+def _applied_class(function: Any) -> type[torch.autograd.Function] | None:
+    """Return the class whose `apply` a function is, None for other functions."""
+    owner = getattr(function, "__self__", None)
+    is_apply = isinstance(owner, type) and issubclass(owner, torch.autograd.Function) and function == owner.apply
+    return owner if is_apply else None
 
 
 def _common(values: Any) -> str:

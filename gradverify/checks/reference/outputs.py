@@ -28,7 +28,7 @@ def incomparable(tape: Tape, wide: Tape, name: str, precision: Precision) -> Ite
             yield _wrong(own.name, f"is {_dtype(one)}, but {name} returns {_dtype(other)}")
         elif torch.finfo(other.dtype).eps > max(precision.eps**2, torch.finfo(torch.float64).eps):
             text = f"{name} returns {_dtype(other)} for inputs in float64, too coarse to compare {precision.name} with"
-            yield Finding(code="GV704", verdict=Verdict.ERROR, message=text)
+            yield Finding(code="GV704", verdict=Verdict.ERROR, message=f"{text}; a reference casts nothing")
 
 
 def wrong_kind(problem: Problem, reference: Problem, tape: Tape) -> Iterator[Finding]:
