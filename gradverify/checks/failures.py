@@ -22,7 +22,9 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate mem
 _LONGEST = 500  # characters of an exception's text that are shown, at most
 _OURS = ("gradverify", "torch", "triton")  # packages whose frames do not help the author of a Function
 _NO_DRIVER = "0 active drivers"  # Triton's words if there is no GPU
-_INTERPRET = "; without a GPU, `interpret: true` in a spec runs Triton kernels on the CPU"
+_INTERPRET = (
+    "; without a GPU, `interpret: true` in a spec, or TRITON_INTERPRET=1 in Python, runs Triton kernels on the CPU"
+)
 
 
 def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckResult:

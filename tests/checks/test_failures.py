@@ -50,7 +50,7 @@ def test_of_a_long_text_only_so_much_is_told_as_one_reads() -> None:
 
 def test_a_kernel_without_a_gpu_is_answered_with_how_to_interpret_it() -> None:
     message = said(RuntimeError("0 active drivers ([]). There should only be one."))
-    assert message.endswith("; without a GPU, `interpret: true` in a spec runs Triton kernels on the CPU")
+    assert message.endswith("TRITON_INTERPRET=1 in Python, runs Triton kernels on the CPU")
 
 
 def test_the_place_is_in_the_users_own_code_even_in_a_folder_called_torch(tmp_path: Path) -> None:
