@@ -7,7 +7,6 @@ one, else its own backward. How far the two may be apart is the error model of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import torch
@@ -21,16 +20,16 @@ from gradverify.checks.reference.compare import Compared, compared_gradients
 from gradverify.checks.reference.cotangents import Cotangent, cotangents_for
 from gradverify.checks.reference.error_model import precision_of
 from gradverify.checks.reference.evaluate import (
-    answers_of,
+    as_plain_code,
     connected_outputs,
-    exact_answers,
-    reference_answers,
+    evaluate_exactly,
+    evaluate_function,
+    evaluate_reference,
 )
 from gradverify.checks.reference.findings import excess, gradient_findings
 from gradverify.core.forward.repeatable import in_double, made_repeatable
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
-from gradverify.core.model.interception import plain_forwards
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record, record_all
 from gradverify.errors import EvaluationError
@@ -106,9 +105,9 @@ def _compared(
     outputs, connected = [output.tensor for output in tape.outputs], connected_outputs(tape)
     given = cotangents_for([outputs[number] for number in connected], settings.seed)
     precision = precision_of([tensor.dtype for tensor in (*outputs, *(primal.tensor for primal in problem.primals))])
-    own = answers_of(problem, tape, connected, given)
-    with _as_reference(is_plain):
-        theirs = reference_answers(problem, wide, record_all(wide), connected, given, precision, settings.seed)
+    own = evaluate_function(problem, tape, connected, given)
+    right = as_plain_code(wide) if is_plain else wide
+    theirs = evaluate_reference(problem, right, record_all(right), connected, given, precision, settings.seed)
     if not is_plain:  # its own rounding is what is judged
         theirs = replace(theirs, noisy=theirs.exact, jittered=theirs.exact)
     return given, list(compared_gradients(problem, outputs, own, theirs, precision))
@@ -119,21 +118,17 @@ def _has_plain_derivative(problem: Problem, wide: Problem, settings: Settings) -
     tape = record_all(wide)
     connected = connected_outputs(tape)
     given = cotangents_for([tape.outputs[number].tensor for number in connected], settings.seed)
-    backwards = exact_answers(problem, wide, tape, connected, given)
-    with plain_forwards():
-        try:
-            plain = record_all(wide)
-            if custom_nodes(plain):
-                return False  # some call of `apply` cannot be replaced
-            torchs = exact_answers(problem, wide, plain, connected, given)
-        except EvaluationError:
-            return False
+    backwards = evaluate_exactly(problem, wide, tape, connected, given)
+    plain = as_plain_code(wide)
+    try:
+        taped = record_all(plain)
+        if custom_nodes(taped):
+            return False  # some call of `apply` cannot be replaced
+        torchs = evaluate_exactly(problem, plain, taped, connected, given)
+    except EvaluationError:
+        return False
     one, other = torch.cat(backwards.gradients), torch.cat(torchs.gradients)
     return torch.allclose(one, other, rtol=0.0, atol=_SAME * largest(other), equal_nan=True)
-
-
-def _as_reference(is_plain: bool) -> AbstractContextManager[None]:
-    return plain_forwards() if is_plain else nullcontext()
 
 
 def _moved(problem: Problem, number: int) -> Problem:

@@ -9,9 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
-
-from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.checks.contract.nodes import custom_nodes
@@ -22,10 +19,11 @@ from gradverify.checks.reference.compare import Compared, compared_gradients, co
 from gradverify.checks.reference.cotangents import Cotangent, cotangents_for
 from gradverify.checks.reference.error_model import precision_of
 from gradverify.checks.reference.evaluate import (
-    answers_of,
+    as_plain_code,
     connected_outputs,
+    evaluate_function,
+    evaluate_reference,
     recorded_reference,
-    reference_answers,
     with_wide_inputs,
 )
 from gradverify.checks.reference.findings import (
@@ -41,7 +39,6 @@ from gradverify.checks.reference.outputs import incomparable, wrong_kind
 from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.wording import entries_text
 from gradverify.core.model.deadline import keeping
-from gradverify.core.model.interception import plain_forwards
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
@@ -75,14 +72,9 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
 
 
 def _own_forward(problem: Problem) -> Problem:
-    """Return the problem with the forwards of its Functions as plain code, which torch differentiates."""
-    own = problem.finer or problem.function
-
-    def function(*tensors: Tensor) -> Any:
-        with plain_forwards():
-            return own(*tensors)
-
-    return replace(problem, function=function, name="torch's own derivative of its forward")
+    """Return the problem whose gradient is torch's own derivative of its forward."""
+    finer = replace(problem, function=problem.finer or problem.function)
+    return replace(as_plain_code(finer), name="torch's own derivative of its forward")
 
 
 def _against(problem: Problem, reference: Problem, tape: Tape, settings: Settings, diagnose: Diagnose) -> CheckResult:
@@ -100,8 +92,8 @@ def _against(problem: Problem, reference: Problem, tape: Tape, settings: Setting
         return _result(problem, found, found[0].message, ())
     connected = connected_outputs(tape)
     given = cotangents_for([tape.outputs[number].tensor for number in connected], settings.seed)
-    own = answers_of(problem, tape, connected, given)
-    theirs = reference_answers(problem, double, wide, connected, given, precision, settings.seed)
+    own = evaluate_function(problem, tape, connected, given)
+    theirs = evaluate_reference(problem, double, wide, connected, given, precision, settings.seed)
     outputs = compared_outputs(tape.outputs, [primal.tensor for primal in problem.primals], own, theirs, precision)
     gradients = compared_gradients(problem, [output.tensor for output in tape.outputs], own, theirs, precision)
     found = (

@@ -1,4 +1,4 @@
-"""Answers of a function and of its reference, judged tensor by tensor."""
+"""Outputs and gradients of a function and of its reference, judged tensor by tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.reference.error_model import JudgedTensor, Precision, Sample, judge_tensor
-from gradverify.checks.reference.evaluate import Answers, ReferenceAnswers
+from gradverify.checks.reference.evaluate import Evaluated, EvaluatedReference
 from gradverify.checks.reference.noisy import NOISE_EPS
 from gradverify.core.model.coordinates import coordinates_in
 from gradverify.core.model.problem import Named, Problem
@@ -38,12 +38,12 @@ class Compared:
 
 
 def compared_outputs(
-    outputs: Sequence[Named], inputs: Sequence[Tensor], own: Answers, theirs: ReferenceAnswers, precision: Precision
+    outputs: Sequence[Named], inputs: Sequence[Tensor], own: Evaluated, theirs: EvaluatedReference, precision: Precision
 ) -> tuple[Compared, ...]:
     """Return the comparison of every output."""
     tensors = [output.tensor for output in outputs]
     others = (theirs.exact, theirs.noisy, theirs.jittered, *theirs.nudged)
-    samples = _samples(tensors, own.outputs, *(answers.outputs for answers in others))
+    samples = _samples(tensors, own.outputs, *(each.outputs for each in others))
     longest = _longest((*tensors, *inputs))
     return tuple(
         _compared(output, sample, judge_tensor(sample, precision, longest(sample.like)))
@@ -52,7 +52,7 @@ def compared_outputs(
 
 
 def compared_gradients(
-    problem: Problem, outputs: Sequence[Tensor], own: Answers, theirs: ReferenceAnswers, precision: Precision
+    problem: Problem, outputs: Sequence[Tensor], own: Evaluated, theirs: EvaluatedReference, precision: Precision
 ) -> tuple[Compared, ...]:
     """Return the comparison of the gradient by every primal, over all cotangents."""
     tensors = [primal.tensor for primal in problem.primals]
@@ -60,7 +60,7 @@ def compared_gradients(
     others = (theirs.exact, theirs.noisy, theirs.jittered, *theirs.nudged)
     per_primal: list[list[Compared]] = [[] for _ in tensors]
     for number, value in enumerate(own.gradients):
-        samples = _samples(tensors, value, *(answers.gradients[number] for answers in others))
+        samples = _samples(tensors, value, *(each.gradients[number] for each in others))
         for place, sample in enumerate(samples):
             named = Named(name=problem.primals[place].name, tensor=sample.like)
             found = judge_tensor(sample, precision, longest(sample.like))

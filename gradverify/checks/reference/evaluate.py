@@ -13,6 +13,7 @@ from gradverify.checks.reference.cotangents import Cotangent, in_float64
 from gradverify.checks.reference.error_model import Precision, ulp
 from gradverify.checks.reference.noisy import noisy_arithmetic
 from gradverify.core.model.coordinates import flatten, unflatten
+from gradverify.core.model.interception import plain_forwards
 from gradverify.core.model.problem import Primal, Problem, fresh
 from gradverify.core.model.tape import Tape, record_all, vjp
 from gradverify.errors import EvaluationError
@@ -21,8 +22,8 @@ NUDGES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
-    """Results at one point, as real coordinates in float64."""
+class Evaluated:
+    """Outputs and gradients at one point, as real coordinates in float64."""
 
     outputs: Tensor  # (m,)
     gradients: tuple[Tensor, ...]  # one per cotangent, (n,) over all primals of the function
@@ -30,13 +31,13 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceAnswers:
-    """Answers of the reference at the point, near it, and with more rounding."""
+class EvaluatedReference:
+    """Outputs and gradients of the reference at the point, near it, and with more rounding."""
 
-    exact: Answers
-    nudged: tuple[Answers, ...]  # inputs and cotangents moved by up to half an ulp of the function's precision
-    noisy: Answers  # at the point, in noisy arithmetic
-    jittered: Answers  # inputs and cotangents moved by up to an ulp of float64, which shows the rounding of float64
+    exact: Evaluated
+    nudged: tuple[Evaluated, ...]  # inputs and cotangents moved by up to half an ulp of the function's precision
+    noisy: Evaluated  # at the point, in noisy arithmetic
+    jittered: Evaluated  # inputs and cotangents moved by up to an ulp of float64, which shows the rounding of float64
 
 
 def connected_outputs(tape: Tape) -> tuple[int, ...]:
@@ -45,8 +46,12 @@ def connected_outputs(tape: Tape) -> tuple[int, ...]:
     return found or tuple(range(len(tape.outputs)))
 
 
-def answers_of(problem: Problem, first: Tape, connected: Sequence[int], cotangents: Sequence[Cotangent]) -> Answers:
-    """Return the function's answers, with a new graph for every cotangent but the first; raises EvaluationError.
+def evaluate_function(
+    problem: Problem, first: Tape, connected: Sequence[int], cotangents: Sequence[Cotangent]
+) -> Evaluated:
+    """Return the function's outputs and gradients; raises EvaluationError.
+
+    The first vjp is taken of the graph `first`, each other one of a new graph.
 
     Cotangents are for the outputs numbered `connected`. Backward gets copies, since it may overwrite them.
     """
@@ -59,7 +64,7 @@ def answers_of(problem: Problem, first: Tape, connected: Sequence[int], cotangen
         )
         for number, cotangent in enumerate(cotangents)
     ]
-    return _answers(outputs, grads, [primal.tensor for primal in problem.primals])
+    return _evaluated(outputs, grads, [primal.tensor for primal in problem.primals])
 
 
 def with_wide_inputs(reference: Problem) -> Problem:
@@ -67,7 +72,7 @@ def with_wide_inputs(reference: Problem) -> Problem:
     return replace(reference, primals=tuple(replace(each, tensor=_wide(each.tensor)) for each in reference.primals))
 
 
-def reference_answers(
+def evaluate_reference(
     problem: Problem,
     reference: Problem,
     tape: Tape,
@@ -75,19 +80,19 @@ def reference_answers(
     cotangents: Sequence[Cotangent],
     precision: Precision,
     seed: int,
-) -> ReferenceAnswers:
-    """Return the answers of a reference in float64, `tape` its record; raises EvaluationError.
+) -> EvaluatedReference:
+    """Return outputs and gradients of a reference in float64, `tape` its record; raises EvaluationError.
 
     Gradients are those by the function's primals, for cotangents of the outputs numbered `connected`.
     """
     device = reference.primals[0].tensor.device
     generator = torch.Generator(device if device.type == "cuda" else "cpu").manual_seed(seed)
 
-    def at(primals: Sequence[Primal], weights: Sequence[Sequence[Tensor]], taped: Tape | None = None) -> Answers:
+    def at(primals: Sequence[Primal], weights: Sequence[Sequence[Tensor]], taped: Tape | None = None) -> Evaluated:
         moved = replace(reference, primals=tuple(primals))
         return _at(problem, moved, taped or recorded_reference(moved), connected, weights)
 
-    def near(precision: Precision) -> Answers:
+    def near(precision: Precision) -> Evaluated:
         primals = [replace(each, tensor=nudged(each.tensor, precision, generator)) for each in reference.primals]
         return at(primals, [[nudged(each, precision, generator) for each in weights] for weights in given])
 
@@ -95,7 +100,7 @@ def reference_answers(
     double = Precision(name="float64", eps=2 * torch.finfo(torch.float64).eps, least=0.0)
     with noisy_arithmetic(generator, precision.eps):
         noisy = at(reference.primals, given)
-    return ReferenceAnswers(
+    return EvaluatedReference(
         exact=at(reference.primals, given, tape),
         nudged=tuple(near(precision) for _ in range(NUDGES)),
         noisy=noisy,
@@ -103,11 +108,21 @@ def reference_answers(
     )
 
 
-def exact_answers(
+def evaluate_exactly(
     problem: Problem, reference: Problem, tape: Tape, connected: Sequence[int], cotangents: Sequence[Cotangent]
-) -> Answers:
-    """Return the answers of a reference in float64 at its point, from its record; raises EvaluationError."""
+) -> Evaluated:
+    """Return outputs and gradients of a reference in float64 at its point; raises EvaluationError."""
     return _at(problem, reference, tape, connected, [list(map(_wide, each.tensors)) for each in cotangents])
+
+
+def as_plain_code(problem: Problem) -> Problem:
+    """Return the problem with the forwards of its hand-written Functions as plain code, which torch differentiates."""
+
+    def function(*tensors: Tensor) -> Any:
+        with plain_forwards():
+            return problem.function(*tensors)
+
+    return replace(problem, function=function)
 
 
 def by_inputs_of(problem: Problem, reference: Problem) -> Problem:
@@ -143,7 +158,7 @@ def nudged(tensor: Tensor, precision: Precision, generator: torch.Generator) -> 
 
 def _at(
     problem: Problem, reference: Problem, tape: Tape, connected: Sequence[int], weights: Sequence[Sequence[Tensor]]
-) -> Answers:
+) -> Evaluated:
     outputs = in_float64([output.tensor for output in tape.outputs])
     leaves = {primal.name: leaf for primal, leaf in zip(reference.primals, tape.leaves, strict=True)}
     judged = replace(_only(connected, tape), leaves=tuple(leaves[primal.name] for primal in problem.primals))
@@ -151,15 +166,15 @@ def _at(
         grads = [vjp(reference, judged, cotangent) for cotangent in weights]
     except EvaluationError as error:
         raise EvaluationError("reference", error.original) from error
-    return _answers(outputs, grads, [_wide(primal.tensor) for primal in problem.primals])
+    return _evaluated(outputs, grads, [_wide(primal.tensor) for primal in problem.primals])
 
 
 def _only(connected: Sequence[int], tape: Tape) -> Tape:
     return replace(tape, outputs=tuple(tape.outputs[number] for number in connected))
 
 
-def _answers(outputs: Tensor, grads: Sequence[Sequence[Tensor | None]], like: Sequence[Tensor]) -> Answers:
-    return Answers(
+def _evaluated(outputs: Tensor, grads: Sequence[Sequence[Tensor | None]], like: Sequence[Tensor]) -> Evaluated:
+    return Evaluated(
         outputs=outputs,
         gradients=tuple(_flat(grad, like) for grad in grads),
         missing=tuple(all(grad[number] is None for grad in grads) for number in range(len(like))),
