@@ -26,14 +26,14 @@ from gradverify.checks.reference.evaluate import (
     evaluate_function,
     evaluate_reference,
 )
-from gradverify.checks.reference.findings import excess, gradient_findings
+from gradverify.checks.reference.findings import excess, gradient_findings, unjudged_findings
 from gradverify.core.forward.repeatable import in_double, made_repeatable
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record, record_all
 from gradverify.errors import EvaluationError
-from gradverify.result import CheckResult, Finding, Method, Verdict
+from gradverify.result import CheckResult, Finding, Method, Verdict, worst
 
 NAME = "precision"
 _NARROW = {"float16", "bfloat16", "float32"}
@@ -74,19 +74,20 @@ def _against_float64(problem: Problem, wide: Problem, dtypes: str, settings: Set
     given, compared = _compared(problem, wide, is_plain, settings)
     compared = [_within_tolerances(each, settings.tolerances) for each in compared]
     for number in range(1, _POINTS):
-        if any(bool(each.wrong.any()) for each in compared):
+        if any(bool((each.wrong | each.unjudged).any()) for each in compared):
             aside = _moved(problem, number)
             tensors = [primal.tensor for primal in aside.primals]
             _, others = _compared(
                 aside, _at([primal.name for primal in aside.primals], tensors, wide), is_plain, settings
             )
             tolerated = [_within_tolerances(each, settings.tolerances) for each in others]
-            compared = [_wrong_in_both(*pair) for pair in zip(compared, tolerated, strict=True)]
+            compared = [_suspect_in_both(*pair) for pair in zip(compared, tolerated, strict=True)]
     found = sorted(_findings(compared, given, dtypes, settings), key=excess)
+    found += (replace(each, code="GV602") for each in unjudged_findings(compared, of_outputs=False))
     remark = "" if is_plain else "; torch's own derivative of this forward is not there to compare with"
     return CheckResult(
         check=NAME,
-        verdict=Verdict.FAIL if found else Verdict.PASS,
+        verdict=worst([finding.verdict for finding in found] or [Verdict.PASS]),
         message=found[0].message if found else f"as exact as {dtypes} can be{remark}",
         method=Method.DENSE,
         entries=sum(each.wrong.numel() for each in compared),
@@ -149,11 +150,19 @@ def _at(names: Sequence[str], tensors: Sequence[Tensor], problem: Problem) -> Pr
 def _within_tolerances(found: Compared, tolerances: Tolerances) -> Compared:
     """Return the comparison with errors accepted that the case's own tolerances accept."""
     tolerated = (tolerances.atol or 0.0) + (tolerances.rtol or 0.0) * found.exact.abs()
-    return replace(found, wrong=found.wrong & (found.error > tolerated))
+    near = (found.value - found.exact).abs() <= tolerated
+    return replace(found, wrong=found.wrong & (found.error > tolerated), unjudged=found.unjudged & ~near)
 
 
-def _wrong_in_both(one: Compared, other: Compared) -> Compared:
-    return replace(one, wrong=one.wrong & other.wrong, not_finite=one.not_finite & other.not_finite)
+def _suspect_in_both(one: Compared, other: Compared) -> Compared:
+    """Return the first comparison, its entries wrong or unjudged only if the other does not find them right."""
+    suspect = other.wrong | other.unjudged
+    return replace(
+        one,
+        wrong=one.wrong & other.wrong,
+        not_finite=one.not_finite & other.not_finite,
+        unjudged=one.unjudged & suspect | one.wrong & other.unjudged,
+    )
 
 
 def _findings(

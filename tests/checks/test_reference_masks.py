@@ -87,3 +87,98 @@ def test_angles_of_far_positions_do_not_hide_a_lost_row() -> None:
     right = replace(bind(lambda x: turned(x.float()).to(x.dtype), [x], names=["x"]), reference=wrong.reference)
     assert run_check("reference", wrong, Settings()).verdict is Verdict.FAIL
     assert run_check("reference", right, Settings()).verdict is Verdict.PASS
+
+
+def held_against(function: Any, reference: Any, x: Tensor) -> CheckResult:
+    x = x.requires_grad_()
+    problem = bind(function, [x], names=["x"])
+    return run_check("reference", replace(problem, reference=bind(reference, [x], names=["x"])), Settings())
+
+
+class Exponential(torch.autograd.Function):
+    """exp with another last entry, and the gradient of exp."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, last: float) -> Tensor:
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return torch.cat((y[:-1], y.new_tensor([last])))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad * ctx.saved_tensors[0], None
+
+
+@pytest.mark.parametrize(
+    ("last", "verdict"),
+    [
+        (torch.inf, Verdict.PASS),
+        (65504.0, Verdict.PASS),  # the largest number in float16, as by a kernel that saturates
+        (3.0, Verdict.FAIL),
+        (torch.nan, Verdict.FAIL),
+        (-torch.inf, Verdict.FAIL),
+    ],
+)
+@pytest.mark.parametrize("large", [12.0, 1000.0])  # beyond float16, and beyond float64
+def test_values_where_the_reference_is_infinite(large: float, last: float, verdict: Verdict) -> None:
+    x = torch.tensor([0.5, 1.0, large], dtype=torch.float16)
+    result = held_against(lambda x: Exponential.apply(x, last), torch.exp, x)
+    expected = Verdict.FAIL if large == 1000.0 and last == 65504.0 else verdict
+    assert result.verdict is expected
+    assert [(finding.code, finding.of) for finding in result.findings] == (
+        [("GV705", "output")] if expected is Verdict.FAIL else []
+    )
+
+
+def scores(x: Tensor) -> Tensor:
+    return x.masked_fill(torch.ones(x.shape, dtype=torch.bool).triu(1), -torch.inf)
+
+
+def test_infinite_scores_are_those_of_the_reference() -> None:
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        x = torch.randn(9, 9, generator=torch.Generator().manual_seed(0)).to(dtype)
+        assert held_against(scores, scores, x).verdict is Verdict.PASS
+        result = held_against(lambda x: scores(x).clamp(min=-1e4), scores, x)
+        assert (result.verdict, result.findings[0].code) == (Verdict.FAIL, "GV705")
+        assert "36 of 81 entries of output differ where one of the two is not finite" in result.message + str(
+            [finding.message for finding in result.findings]
+        )
+
+
+class AtEdge(torch.autograd.Function):
+    """arccos, whose domain ends at 1, with a changed output there."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, change: float) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.acos() + change * (x == 1).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return -grad * (1 - x * x).rsqrt(), None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_an_entry_at_the_edge_of_the_domain_is_no_plain_pass(dtype: torch.dtype) -> None:
+    x = torch.tensor([1.0, 0.3, -0.5], dtype=dtype)
+    assert held_against(lambda x: AtEdge.apply(x, 0.0), torch.acos, x).verdict is Verdict.PASS
+    result = held_against(lambda x: AtEdge.apply(x, 0.7), torch.acos, x)
+    assert (result.verdict, [finding.code for finding in result.findings]) == (Verdict.INCONCLUSIVE, ["GV705"])
+    assert result.message == (
+        "1 of 3 entries of output cannot be judged: the reference is not finite there or close by"
+    )
+
+
+def test_a_reference_that_is_nan_cannot_judge() -> None:
+    def without_row(x: Tensor) -> Tensor:
+        return torch.cat((torch.full_like(x[:1], -torch.inf), x[1:])).softmax(-1)
+
+    def zero_there(x: Tensor) -> Tensor:
+        return torch.cat((torch.zeros_like(x[:1]), x[1:].softmax(-1)))
+
+    x = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+    result = held_against(zero_there, without_row, x)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.message.startswith("4 of 16 entries of output cannot be judged")
+    assert held_against(without_row, without_row, x).verdict is Verdict.PASS

@@ -33,6 +33,7 @@ from gradverify.checks.reference.findings import (
     gradient_findings,
     limits,
     output_findings,
+    unjudged_findings,
 )
 from gradverify.checks.reference.narrow import with_advice
 from gradverify.checks.reference.outputs import incomparable, wrong_kind
@@ -99,6 +100,8 @@ def _against(problem: Problem, reference: Problem, tape: Tape, settings: Setting
     found = (
         *wrong_kind(problem, reference, tape),
         *with_advice(_worst_first(outputs, gradients, given, settings), outputs),
+        *unjudged_findings(outputs, of_outputs=True),
+        *unjudged_findings(gradients, of_outputs=False),
         *operator_findings(problem),
     )
     compared = (*outputs, *gradients)

@@ -28,7 +28,8 @@ class Compared:
     allowed: Tensor  # (n,)
     ulps: Tensor  # (n,) error in units in the last place of `exact`
     wrong: Tensor  # (n,) bool
-    not_finite: Tensor  # (n,) bool, True where only the function's value is not finite
+    not_finite: Tensor  # (n,) bool, True where one of value and reference is finite and the other not
+    unjudged: Tensor  # (n,) bool, True where the reference cannot judge: it is NaN, or not finite close by
     cotangent: Tensor  # (n,) number of the cotangent that each entry is shown for
     factors: tuple[float, ...]  # common factor of the errors, for each cotangent
     by_factor: bool  # True if nothing is wrong but the common factor
@@ -91,6 +92,7 @@ def _compared(
         ulps=found.ulps,
         wrong=found.wrong,
         not_finite=found.not_finite,
+        unjudged=found.unjudged,
         cotangent=torch.full_like(found.wrong, cotangent, dtype=torch.int8),
         factors=(found.factor,),
         by_factor=found.by_factor,
@@ -117,6 +119,7 @@ def _worse(one: Compared, other: Compared) -> Compared:
         ulps=pick(other.ulps, one.ulps),
         wrong=one.wrong | other.wrong,
         not_finite=one.not_finite | other.not_finite,
+        unjudged=one.unjudged | other.unjudged,
         cotangent=pick(other.cotangent, one.cotangent),
         factors=(*one.factors, *other.factors),
         by_factor=bool(wrong) and all(wrong),
@@ -127,9 +130,10 @@ def _worse(one: Compared, other: Compared) -> Compared:
 
 
 def _badness(found: Compared) -> Tensor:
-    """Return error / allowed (n,), with wrong entries before all others."""
+    """Return error / allowed (n,), with wrong entries, and then unjudged ones, before all others."""
     ratio = (found.error / found.allowed).nan_to_num(math.inf)
-    return torch.where(found.wrong, ratio, ratio.clamp(max=1.0) - 1.0)
+    others = torch.where(found.unjudged, 0.5, ratio.clamp(max=1.0) - 1.0)
+    return torch.where(found.wrong, ratio.clamp(min=1.0), others)
 
 
 def _longest(tensors: Sequence[Tensor]) -> Callable[[Tensor], int]:

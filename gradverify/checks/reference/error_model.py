@@ -58,11 +58,12 @@ class Sample:
 class JudgedTensor:
     """The judgement on one tensor."""
 
-    error: Tensor  # (n,) |value - exact|; inf where only the value is not finite
+    error: Tensor  # (n,) |value - exact|; inf where `not_finite`
     allowed: Tensor  # (n,) largest error that is accepted
     ulps: Tensor  # (n,) error in ulps of the reference's value
     wrong: Tensor  # (n,) bool
-    not_finite: Tensor  # (n,) bool, True where the value is not finite and the reference is
+    not_finite: Tensor  # (n,) bool, True where one of value and reference is finite and the other not
+    unjudged: Tensor  # (n,) bool, True where the reference cannot judge: it is NaN, or not finite close by
     factor: float  # common factor of the errors, <error, reference> / <reference, reference>
     by_factor: bool  # True if only the common factor is too large, and no single entry
     entry_limit: float  # relative error of an entry of median size that would be found
@@ -100,16 +101,16 @@ def ulp(sizes: Tensor, precision: Precision) -> Tensor:
 
 def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTensor:
     """Judge one tensor; `terms` bounds the number of terms of its sums."""
-    expected = sample.exact.abs() <= torch.finfo(sample.like.dtype).max
-    not_finite = expected & ~sample.value.isfinite()
-    sample = _judged_only(sample, expected)
-    size = _modulus(sample.exact, sample.like)
-    limits = _limits(sample, size, precision, terms)
-    error = sample.value - sample.exact
-    factor = _common(error, sample.exact)
+    held = _held(sample)
+    unknown = _unknown(sample, held)
+    judged = _with_zeros(sample, unknown | ~held | ~sample.value.isfinite())
+    size = _modulus(judged.exact, judged.like)
+    limits = _limits(judged, size, precision, terms)
+    error = judged.value - judged.exact
+    factor = _common(error, judged.exact)
     error = error.abs()
     ratio = error / limits.scale
-    allowed = limits.largest * torch.where(sample.value == 0, limits.scale_of_zeros, limits.scale)
+    allowed = limits.largest * torch.where(judged.value == 0, limits.scale_of_zeros, limits.scale)
     wrong = error > allowed
     by_factor = False
     if not bool(wrong.any()):
@@ -119,13 +120,15 @@ def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTens
         elif by_factor:
             allowed = limits.factor * size
             wrong = error > allowed
-    nonzero = size > 0
+    nonzero, rounded = size > 0, _is_rounded(sample, limits, precision)
+    not_finite = _not_as_finite(sample, held, rounded)
     return JudgedTensor(
         error=error.masked_fill_(not_finite, math.inf),
         allowed=allowed,
         ulps=error / ulp(size, precision),
         wrong=wrong | not_finite,
         not_finite=not_finite,
+        unjudged=unknown & ~not_finite & ~rounded,
         factor=factor,
         by_factor=by_factor,
         entry_limit=_median(limits.largest * limits.scale[nonzero] / size[nonzero]),
@@ -143,22 +146,58 @@ def _accumulated(terms: int) -> float:
     return _FACTOR * math.sqrt(max(1.0, terms / _TERMS))
 
 
-def _judged_only(sample: Sample, expected: Tensor) -> Sample:
-    """Return the sample with zeros for entries that cannot be judged.
+def _held(sample: Sample) -> Tensor:
+    """Return (n,) bool, True where the reference is a finite number that the dtype can hold."""
+    held = sample.exact.abs() <= torch.finfo(sample.like.dtype).max
+    if not sample.like.is_complex():
+        return held
+    pairs = held.reshape(-1, 2)
+    return pairs.all(dim=1, keepdim=True).expand_as(pairs).reshape(-1)
 
-    These are entries that the dtype cannot hold, and those at the edge of a domain, where a nudge leaves it.
+
+def _not_as_finite(sample: Sample, held: Tensor, rounded: Tensor) -> Tensor:
+    """Return (n,) bool, True where one of value and reference is finite and the other not, or infinities differ.
+
+    Where the reference is a number beyond the largest one of the dtype, the value is infinite, that largest number, or
+    `rounded`. A complex number that is not finite is not compared: which coordinates are infinite is a convention.
     """
-    near = torch.stack([sample.exact, *sample.nudged, sample.noisy, sample.jittered]).isfinite().all(dim=0)
-    unknown = ~(expected & near & sample.value.isfinite())
-    if not bool(unknown.any()):
+    value, exact = sample.value, sample.exact
+    missing = held & ~value.isfinite()
+    if sample.like.is_complex():
+        return missing
+    saturated = value.abs() >= torch.finfo(sample.like.dtype).max
+    same = torch.where(exact.isinf(), value == exact, saturated & (value.sign() == exact.sign()) | rounded)
+    return missing | ~held & ~exact.isnan() & ~same
+
+
+def _unknown(sample: Sample, held: Tensor) -> Tensor:
+    """Return (n,) bool, True where the reference is no judge: it is NaN, or not finite at a nudge.
+
+    The latter is so at the edge of a domain. A NaN by both is no difference.
+    """
+    near = torch.stack([*sample.nudged, sample.noisy, sample.jittered]).isfinite().all(dim=0)
+    if sample.like.is_complex():
+        return torch.where(held, ~near, sample.value.isfinite())
+    return torch.where(held, ~near, sample.exact.isnan() & ~sample.value.isnan())
+
+
+def _is_rounded(sample: Sample, limits: _Limits, precision: Precision) -> Tensor:
+    """Return (n,) bool, True where the value is the reference's to within rounding of the result, without nudges."""
+    half = ulp(_modulus(sample.exact, sample.like), precision) / 2
+    return (sample.value - sample.exact).abs() <= limits.largest * half
+
+
+def _with_zeros(sample: Sample, left_out: Tensor) -> Sample:
+    """Return the sample with zeros for the entries that are left out of the judgement."""
+    if not bool(left_out.any()):
         return sample
     return replace(
         sample,
-        value=sample.value.masked_fill(unknown, 0.0),
-        exact=sample.exact.masked_fill(unknown, 0.0),
-        nudged=tuple(each.masked_fill(unknown, 0.0) for each in sample.nudged),
-        noisy=sample.noisy.masked_fill(unknown, 0.0),
-        jittered=sample.jittered.masked_fill(unknown, 0.0),
+        value=sample.value.masked_fill(left_out, 0.0),
+        exact=sample.exact.masked_fill(left_out, 0.0),
+        nudged=tuple(each.masked_fill(left_out, 0.0) for each in sample.nudged),
+        noisy=sample.noisy.masked_fill(left_out, 0.0),
+        jittered=sample.jittered.masked_fill(left_out, 0.0),
     )
 
 

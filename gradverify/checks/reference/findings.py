@@ -64,6 +64,26 @@ def gradient_findings(
         )
 
 
+def unjudged_findings(found: Sequence[Compared], *, of_outputs: bool) -> Iterator[Finding]:
+    """Yield an inconclusive finding for each output, or gradient by an input, with entries that cannot be judged."""
+    for each in found:
+        for block in blocks([each.named]):
+            number = int(each.unjudged[block.coordinates].sum())
+            if number:
+                name = block.name if of_outputs else f"the gradient by {block.name}"
+                count = f"{number:,} of {entries_text(each.unjudged[block.coordinates].numel())}"
+                message = f"{count} of {name} cannot be judged: the reference is not finite there or close by"
+                yield Finding(
+                    code="GV705",
+                    verdict=Verdict.INCONCLUSIVE,
+                    of=block.name if of_outputs else None,
+                    wrt=None if of_outputs else block.name,
+                    message=message,
+                    total=number,
+                    against=Against.REFERENCE,
+                )
+
+
 def excess(finding: Finding) -> float:
     """Sort key: the finding with the largest error beside what is allowed first."""
     first = finding.elements[0]
@@ -110,11 +130,19 @@ def _count(found: Compared, block: Block) -> str:
 def _differ(found: Compared, block: Block, finite: bool) -> str:
     one = int(found.wrong[block.coordinates].sum()) == 1
     if not finite:
-        return f"{'is' if one else 'are'} not finite or {'differs' if one else 'differ'} where the reference is finite"
+        return f"{_differ_in(found, block)} where one of the two is not finite"
     if found.by_factor:
         factor, allowed = 1 + max(found.factors, key=abs), _up(found.factor_limit)
         return f"{'differs' if one else 'differ'} by a common factor of {factor:.8g}, and 1 ± {allowed} is allowed"
     return "differs" if one else "differ"
+
+
+def _differ_in(found: Compared, block: Block) -> str:
+    """Return "differ", with the number of entries that are not finite if that is not all."""
+    wrong, number = (int(each[block.coordinates].sum()) for each in (found.wrong, found.not_finite))
+    if number < wrong:
+        return f"differ, {number:,} of them"
+    return "differs" if wrong == 1 else "differ"
 
 
 def _worst(found: Compared, block: Block, position: int, by: str = "by the reference") -> str:
