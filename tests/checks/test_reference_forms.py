@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.nn import functional
 
 import gradverify
 from gradverify.case import Settings
@@ -152,6 +153,14 @@ def test_a_reference_with_a_wrong_gradient() -> None:
     assert (found.verdict, codes(found)) == (Verdict.ERROR, ["GV703"])
     assert found.message.startswith("plain has a wrong gradient of its own, and nothing can be compared with it: along")
     assert held_against(torch.relu, torch.relu, drawn(1000)).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("plain", [torch.relu, functional.hardswish, lambda x: x.amax(-1), lambda x: x.relu().sqrt()])
+def test_inputs_at_kinks_do_not_make_a_reference_wrong(plain: Any, dtype: torch.dtype) -> None:
+    x = drawn(8, 32, dtype=dtype, seed=4).detach().round().requires_grad_()
+    assert held_against(plain, plain, x).verdict is Verdict.PASS
+    assert codes(held_against(detached, detached, x)) == ["GV703"]
 
 
 def test_references_that_cannot_be_used() -> None:

@@ -17,6 +17,7 @@ from gradverify.core.model.tape import record, vjp
 
 _STEPS = (2.0**-11, 2.0**-16)  # of central differences, relative to the rms of each input: at both it has to differ
 _DIRECTIONS = 2  # along which it has to differ
+_ASIDE = 2.0**-6  # distance of the second point from the first, relative to each entry or, if larger, the rms
 _BARS = 8.0  # times the change by extrapolation, that a directional derivative may be off by
 _RELATIVE = 1e-6  # of the derivative
 _ROUNDING = 2.0**-48  # of the outputs' sum of magnitudes: some eps for each entry
@@ -26,17 +27,39 @@ def wrong_gradient(problem: Problem, reference: Problem, precision: Precision, s
     """Return what is wrong with the gradient of a reference in float64 by the function's inputs, "" if it is right.
 
     The gradient is compared with central differences along random directions, which any wrong entry changes. The point
-    is moved by up to half an ulp of `precision`, away from ties between rounded inputs. Raises EvaluationError.
+    is moved by up to half an ulp of `precision`, away from ties between rounded inputs, and if the gradient is wrong
+    there, further aside: at a kink it is not the mean of the two slopes. Raises EvaluationError.
     """
     generator = torch.Generator().manual_seed(seed)
-    primals = tuple(replace(each, tensor=nudged(each.tensor, precision, generator)) for each in reference.primals)
-    moved = by_inputs_of(problem, replace(reference, primals=primals, meter=Meter()))
     found = ""
-    for _ in range(_DIRECTIONS):
-        found = _wrong_along(moved, generator)
+    for aside in (False, True):
+        primals = tuple(
+            replace(each, tensor=_aside(each.tensor, generator) if aside else nudged(each.tensor, precision, generator))
+            for each in reference.primals
+        )
+        moved = by_inputs_of(problem, replace(reference, primals=primals, meter=Meter()))
+        found = _wrong_at(moved, generator)
         if not found:
             return ""
     return found
+
+
+def _wrong_at(reference: Problem, generator: torch.Generator) -> str:
+    """Return the two numbers that differ along the last direction, "" if they agree along any."""
+    found = ""
+    for _ in range(_DIRECTIONS):
+        found = _wrong_along(reference, generator)
+        if not found:
+            return ""
+    return found
+
+
+def _aside(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the tensor moved by far more than the steps, also where it is zero: zeros are kinks of many functions."""
+    values = flatten([tensor])
+    moved = values + random_magnitudes(_ASIDE * torch.maximum(values.abs(), _rms(values)), generator)
+    (result,) = unflatten(moved, [tensor])
+    return result
 
 
 def _wrong_along(reference: Problem, generator: torch.Generator) -> str:
@@ -63,9 +86,12 @@ def _wrong_along(reference: Problem, generator: torch.Generator) -> str:
 
 def _tangent(tensor: Tensor, generator: torch.Generator) -> Tensor:
     values = flatten([tensor])
-    size = values.square().mean().sqrt() if values.numel() else values.sum()
-    (tangent,) = unflatten(random_magnitudes(size.expand_as(values), generator), [tensor])
+    (tangent,) = unflatten(random_magnitudes(_rms(values).expand_as(values), generator), [tensor])
     return tangent
+
+
+def _rms(values: Tensor) -> Tensor:
+    return values.square().mean().sqrt() if values.numel() else values.sum()
 
 
 def _difference(
