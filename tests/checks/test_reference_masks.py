@@ -182,3 +182,25 @@ def test_a_reference_that_is_nan_cannot_judge() -> None:
     assert result.verdict is Verdict.INCONCLUSIVE
     assert result.message.startswith("4 of 16 entries of output cannot be judged")
     assert held_against(without_row, without_row, x).verdict is Verdict.PASS
+
+
+class Leaks(torch.autograd.Function):
+    """The lower triangle, with a part of the largest entry where it is zero."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, share: float) -> Tensor:
+        y = x.tril()
+        y[0, -1] = share * y.abs().max()
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad.tril(), None
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-6])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_small_values_where_the_reference_is_zero(dtype: torch.dtype, scale: float) -> None:
+    x = (scale * torch.randn(9, 9, generator=torch.Generator().manual_seed(0))).to(dtype)
+    assert held_against(lambda x: Leaks.apply(x, 0.0), torch.tril, x).verdict is Verdict.PASS
+    assert held_against(lambda x: Leaks.apply(x, 0.1), torch.tril, x).verdict is Verdict.FAIL

@@ -96,7 +96,8 @@ def precision_of(dtypes: Sequence[torch.dtype], *, tf32: bool = False) -> Precis
 def ulp(sizes: Tensor, precision: Precision) -> Tensor:
     """Return the distance from each magnitude to the next number of this precision; at least `least`."""
     _, exponent = torch.frexp(sizes)
-    return torch.exp2(exponent.to(torch.float64)).mul_(precision.eps / 2).clamp_(min=precision.least)
+    widths = torch.exp2(exponent.to(torch.float64)).mul_(precision.eps / 2)
+    return widths.masked_fill_(sizes == 0, 0.0).clamp_(min=precision.least)  # frexp gives zero the exponent of 1/2
 
 
 def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTensor:
