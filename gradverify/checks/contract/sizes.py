@@ -18,10 +18,19 @@ _MAX_SIZES = 3  # largest number of different sizes tested
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV413: if forward accepts a dimension of size 1 or 0, backward does too; fixed sizes are not tested."""
+    """GV413: if forward accepts a dimension of size 1 or 0, backward does too; fixed sizes are not tested.
+
+    A kernel that does not check its arguments reads out of bounds if these no longer fit. So nothing is tested beside
+    fixed indices, nor a size that a fixed argument has or is.
+    """
     if not subject.hand_written or any(primal.project is not None for primal in subject.primals):
         return
-    sizes = list(dict.fromkeys(size for primal in subject.primals for size in primal.tensor.shape if size > 1))
+    fixed = [entry.value for entry in subject.problem.bound]
+    if any(_is_index(value) for value in fixed):
+        return
+    kept = {size for value in fixed for size in (value.shape if isinstance(value, Tensor) else (value,))}
+    found = dict.fromkeys(size for primal in subject.primals for size in primal.tensor.shape)
+    sizes = [size for size in found if size > 1 and size not in kept]
     for small, judge in ((1, failure), (0, remark)):
         for size in sizes[:_MAX_SIZES]:
             error = _error(subject, size, small)
@@ -29,6 +38,12 @@ def findings(subject: Subject) -> Iterator[Finding]:
                 text = f"dimensions of size {size} have size {small}, which forward accepts"
                 yield judge("GV413", f"{raised(error)}, where {text}")
                 return
+
+
+def _is_index(value: float | Tensor) -> bool:
+    return isinstance(value, Tensor) and not (
+        value.is_floating_point() or value.is_complex() or value.dtype is torch.bool
+    )
 
 
 def _error(subject: Subject, size: int, other: int) -> EvaluationError | None:

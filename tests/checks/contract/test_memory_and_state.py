@@ -397,6 +397,25 @@ def test_squeeze_of_a_zipped_tensor_breaks_at_size_one() -> None:
     assert failing(contract(lambda x: Squeezes.apply(x, [0.5, -2.0, 3.0]), x)) == {"GV413"}
 
 
+@pytest.mark.parametrize("fixed", [torch.tensor([1, 0, 1, 1]), 3, torch.ones(3)])
+def test_fixed_arguments_fit_the_inputs_at_every_call(fixed: Any) -> None:
+    """A kernel that does not check its arguments would read beyond the end of a smaller input."""
+    shapes = set()
+
+    class Seen(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, fixed: Any) -> Tensor:
+            shapes.add(x.shape)
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+            return 2 * g, None
+
+    contract(lambda x, fixed: Seen.apply(x, fixed), double([0.3, -1.2, 0.7]), fixed)
+    assert shapes == {(3,)}
+
+
 def test_output_overwritten_by_backward_is_not_reported_as_layout() -> None:
     class Tanh(torch.autograd.Function):
         @staticmethod
