@@ -310,3 +310,39 @@ def test_in_python_inputs_of_apply_are_called_as_in_forward() -> None:
 
     found = gradverify.verify(Sine.apply, (drawn(3),), reference=torch.sin)
     assert found.checks[0].findings[0].wrt == "angle"
+
+
+class OneOutputWithoutGradient(Function):
+    """sin with a wrong gradient, and exp, which is declared non-differentiable."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(x)
+        second = x.exp()
+        ctx.mark_non_differentiable(second)
+        return x.sin(), second
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, _: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return 2 * g * x.cos()
+
+
+def test_causes_beside_an_output_without_gradient() -> None:
+    found = held_against(OneOutputWithoutGradient.apply, lambda x: (x.sin(), x.exp()), drawn(5))
+    assert [(finding.code, finding.cause) for finding in found.findings] == [("GV702", "constant-factor")]
+
+
+def test_no_elements_are_kept_if_none_are_asked_for() -> None:
+    x = drawn(5)
+    problem = bind(lambda x: 1.1 * x.sin(), [x], names=["x"])
+    problem = with_reference(problem, torch.sin, Call(names=("x",), args=(x,)), name="plain")
+    found = run_check("reference", problem, Settings(max_elements=0))
+    assert [(finding.code, finding.elements) for finding in found.findings] == [("GV701", ()), ("GV702", ())]
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+def test_squares_of_entries_that_overflow_or_underflow(scale: float) -> None:
+    x = drawn(5, dtype=torch.float64, scale=scale)
+    assert held_against(lambda x: 2 * x, lambda x: 2 * x, x).verdict is Verdict.PASS
+    assert held_against(lambda x: 3 * x, lambda x: 2 * x, x).verdict is Verdict.FAIL

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.reference.error_model import Precision, error_factor
-from gradverify.checks.reference.evaluate import by_inputs_of
+from gradverify.checks.reference.evaluate import by_inputs_of, connected_outputs, with_outputs
 from gradverify.core.backward.vjps import Backward, backward_of, outputs_in, row
 from gradverify.core.model.coordinates import blocks
 from gradverify.core.model.problem import Named, Problem
-from gradverify.core.model.tape import record
+from gradverify.core.model.tape import record, record_all
 from gradverify.core.whole.evidence import Diagnose, Evidence, JacobianPair, undiagnosed
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
@@ -40,8 +40,9 @@ def with_causes(
         backward = backward_of(problem, record(problem), seed)
         if not _is_small(backward):
             return tuple(findings)
-        other = by_inputs_of(problem, reference)
-        pair = _jacobians(backward, backward_of(other, record(other), seed), precision)
+        tape, other = record_all(problem), by_inputs_of(problem, reference)
+        wide = with_outputs(record_all(other), connected_outputs(tape))
+        pair = _jacobians(backward, backward_of(other, wide, seed), precision)
         return tuple(_with_cause(finding, backward, pair, diagnose) for finding in findings)
     except EvaluationError:
         return tuple(findings)

@@ -104,9 +104,10 @@ def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTens
     """Judge one tensor; `terms` bounds the number of terms of its sums."""
     held = _held(sample)
     unknown = _unknown(sample, held)
-    judged = _with_zeros(sample, unknown | ~held | ~sample.value.isfinite())
+    judged, unit = _in_units_of_largest(_with_zeros(sample, unknown | ~held | ~sample.value.isfinite()))
+    inside = replace(precision, least=precision.least / unit)
     size = _modulus(judged.exact, judged.like)
-    limits = _limits(judged, size, precision, terms)
+    limits = _limits(judged, size, inside, terms)
     error = judged.value - judged.exact
     factor = _common(error, judged.exact)
     error = error.abs()
@@ -124,9 +125,9 @@ def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTens
     nonzero, rounded = size > 0, _is_rounded(sample, limits, precision)
     not_finite = _not_as_finite(sample, held, rounded)
     return JudgedTensor(
-        error=error.masked_fill_(not_finite, math.inf),
-        allowed=allowed,
-        ulps=error / ulp(size, precision),
+        error=(error * unit).masked_fill_(not_finite, math.inf),
+        allowed=allowed * unit,
+        ulps=(error / ulp(size, inside)).masked_fill_(not_finite, math.inf),
         wrong=wrong | not_finite,
         not_finite=not_finite,
         unjudged=unknown & ~not_finite & ~rounded,
@@ -200,6 +201,21 @@ def _with_zeros(sample: Sample, left_out: Tensor) -> Sample:
         noisy=sample.noisy.masked_fill(left_out, 0.0),
         jittered=sample.jittered.masked_fill(left_out, 0.0),
     )
+
+
+def _in_units_of_largest(sample: Sample) -> tuple[Sample, float]:
+    """Return the sample divided by a power of two near the reference's largest entry, whose square may overflow."""
+    largest = _largest(sample.exact)
+    unit = 2.0 ** math.frexp(largest)[1] / 2 if largest else 1.0
+    scaled = replace(
+        sample,
+        value=sample.value / unit,
+        exact=sample.exact / unit,
+        nudged=tuple(each / unit for each in sample.nudged),
+        noisy=sample.noisy / unit,
+        jittered=sample.jittered / unit,
+    )
+    return scaled, unit
 
 
 def _limits(sample: Sample, size: Tensor, precision: Precision, terms: int) -> _Limits:

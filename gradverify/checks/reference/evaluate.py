@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from gradverify.core.model.problem import Primal, Problem, fresh
 from gradverify.core.model.tape import Tape, record_all, vjp
 from gradverify.errors import EvaluationError
 
+T = TypeVar("T")
 NUDGES = 4
 
 
@@ -46,6 +47,15 @@ def connected_outputs(tape: Tape) -> tuple[int, ...]:
     return found or tuple(range(len(tape.outputs)))
 
 
+def with_outputs(tape: Tape, numbers: Sequence[int]) -> Tape:
+    """Return the tape with the outputs of these numbers only."""
+
+    def chosen(values: tuple[T, ...]) -> tuple[T, ...]:
+        return tuple(values[number] for number in numbers)
+
+    return replace(tape, outputs=chosen(tape.outputs), shapes=chosen(tape.shapes), nodes=chosen(tape.nodes))
+
+
 def evaluate_function(
     problem: Problem, first: Tape, connected: Sequence[int], cotangents: Sequence[Cotangent]
 ) -> Evaluated:
@@ -59,7 +69,7 @@ def evaluate_function(
     grads = [
         vjp(
             problem,
-            _only(connected, record_all(problem) if number else first),
+            with_outputs(record_all(problem) if number else first, connected),
             [fresh(each) for each in cotangent.tensors],
         )
         for number, cotangent in enumerate(cotangents)
@@ -161,16 +171,12 @@ def _at(
 ) -> Evaluated:
     outputs = in_float64([output.tensor for output in tape.outputs])
     leaves = {primal.name: leaf for primal, leaf in zip(reference.primals, tape.leaves, strict=True)}
-    judged = replace(_only(connected, tape), leaves=tuple(leaves[primal.name] for primal in problem.primals))
+    judged = replace(with_outputs(tape, connected), leaves=tuple(leaves[primal.name] for primal in problem.primals))
     try:
         grads = [vjp(reference, judged, cotangent) for cotangent in weights]
     except EvaluationError as error:
         raise EvaluationError("reference", error.original) from error
     return _evaluated(outputs, grads, [_wide(primal.tensor) for primal in problem.primals])
-
-
-def _only(connected: Sequence[int], tape: Tape) -> Tape:
-    return replace(tape, outputs=tuple(tape.outputs[number] for number in connected))
 
 
 def _evaluated(outputs: Tensor, grads: Sequence[Sequence[Tensor | None]], like: Sequence[Tensor]) -> Evaluated:

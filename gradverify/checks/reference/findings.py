@@ -85,7 +85,9 @@ def unjudged_findings(found: Sequence[Compared], *, of_outputs: bool) -> Iterato
 
 
 def excess(finding: Finding) -> float:
-    """Sort key: the finding with the largest error beside what is allowed first."""
+    """Sort key: the finding with the largest error beside what is allowed first, those without elements last."""
+    if not finding.elements:
+        return 0.0
     first = finding.elements[0]
     return -first.error / first.allowed if first.allowed else -math.inf
 
