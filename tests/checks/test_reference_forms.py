@@ -346,3 +346,61 @@ def test_squares_of_entries_that_overflow_or_underflow(scale: float) -> None:
     x = drawn(5, dtype=torch.float64, scale=scale)
     assert held_against(lambda x: 2 * x, lambda x: 2 * x, x).verdict is Verdict.PASS
     assert held_against(lambda x: 3 * x, lambda x: 2 * x, x).verdict is Verdict.FAIL
+
+
+def test_random_numbers_that_differ_in_another_precision_are_no_pass_and_no_fail() -> None:
+    def noisy(x: Tensor) -> Tensor:
+        return x * torch.rand_like(x)
+
+    def dropped(x: Tensor) -> Tensor:
+        return functional.dropout(x, 0.5)
+
+    x = drawn(64)
+    for function, plain in ((noisy, torch.sin), (torch.sin, noisy), (noisy, lambda x: 2 * noisy(x))):
+        found = held_against(function, plain, x)
+        assert (found.verdict, found.message) == (
+            Verdict.SKIP,
+            "function or reference draws random numbers, which are not the same in another precision",
+        )
+    same = held_against(dropped, dropped, x)
+    assert same.verdict in (Verdict.SKIP, Verdict.PASS)
+    if same.verdict is Verdict.PASS:  # the same numbers are dropped in both precisions
+        assert same.detection_limit is not None and same.detection_limit < 1e-4
+
+
+class SinglePrecisionOnly(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        if x.dtype != torch.float32:
+            raise TypeError("float32 only")
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return g * x.cos()
+
+
+class Dropout(Function):
+    """The random numbers are those of the input's dtype."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        mask = torch.rand_like(x)
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g * ctx.saved_tensors[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [(SinglePrecisionOnly, "there is no reference to compare with"), (Dropout, "function or ref")],
+)
+def test_a_forward_that_cannot_be_its_own_reference_is_skipped(function: type[Function], reason: str) -> None:
+    found = run_check("reference", bind(function.apply, [drawn(64)], names=["x"]), Settings())
+    assert found.verdict is Verdict.SKIP
+    assert found.message.startswith(reason)

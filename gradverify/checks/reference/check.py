@@ -40,12 +40,15 @@ from gradverify.checks.reference.outputs import incomparable, wrong_kind
 from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.wording import entries_text
 from gradverify.core.model.deadline import keeping
+from gradverify.core.model.generators import forward_seed, generators_unused, seed_everywhere
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
+from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding, Method, Verdict, worst
 
 NAME = "reference"
+_RANDOM = "function or reference draws random numbers, which are not the same in another precision"
 _NONE = "there is no reference to compare with: `reference` names plain code for the same function"
 
 
@@ -56,26 +59,57 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     """
     if not problem.primals:
         return nothing_to_differentiate(NAME, problem, "no input is a floating or complex tensor that requires grad")
-    tape = record_all(problem)
+    problem, tape, is_random = _recorded(problem, settings.seed)
     if not tape.outputs:
         return nothing_to_differentiate(NAME, problem, "forward returns no floating or complex tensor")
     reason = not_dense(tape.outputs)
     if reason:
         return skipped(NAME, problem, reason)
-    if problem.reference is not None:
-        return _against(problem, problem.reference, tape, settings, diagnose)
+    if problem.reference is None:
+        found = _against_own_forward(problem, tape, settings, diagnose)
+    else:
+        found = _against(problem, problem.reference, tape, settings, diagnose)
+    return skipped(NAME, problem, _RANDOM) if is_random and found.verdict is not Verdict.PASS else found
+
+
+def _recorded(problem: Problem, seed: int) -> tuple[Problem, Tape, bool]:
+    """Return the problem, its record, and True if it or its reference draws random numbers: then both are seeded."""
+    given = seed if problem.seed is None else problem.seed
+    seed_everywhere(given)
+    tape = record_all(problem)
+    is_random = not generators_unused(given)
+    if not is_random and problem.reference is not None:
+        is_random = _draws_numbers(replace(problem.reference, seed=problem.seed), given)
+    if not is_random or problem.seed is not None:
+        return problem, tape, is_random
+    seeded = replace(problem, seed=forward_seed(seed))
+    return seeded, record_all(seeded), True
+
+
+def _draws_numbers(reference: Problem, seed: int) -> bool:
+    """Return True if a forward of the reference in float64 uses a random generator."""
+    seed_everywhere(seed)
+    recorded_reference(with_wide_inputs(reference))
+    return not generators_unused(seed)
+
+
+def _against_own_forward(problem: Problem, tape: Tape, settings: Settings, diagnose: Diagnose) -> CheckResult:
+    """Compare with torch's own derivative of the forward; a skip if there is nothing to differentiate by itself."""
     if not custom_nodes(tape):
         return skipped(NAME, problem, _NONE)
-    found = _against(problem, _own_forward(problem), tape, settings, diagnose)
+    finer = replace(problem, function=problem.finer or problem.function)
+    own = replace(as_plain_code(finer), name="torch's own derivative of its forward")
+    try:
+        if custom_nodes(recorded_reference(with_wide_inputs(own))):
+            return skipped(NAME, problem, _NONE)  # some call of `apply` cannot be replaced
+        found = _against(problem, own, tape, settings, diagnose)
+    except EvaluationError as error:
+        if error.stage != "reference":
+            raise
+        return skipped(NAME, problem, _NONE)
     if found.verdict is Verdict.ERROR:  # torch cannot differentiate the forward
         return skipped(NAME, problem, _NONE)
     return replace(found, message=f"{found.message}; no reference was given")
-
-
-def _own_forward(problem: Problem) -> Problem:
-    """Return the problem whose gradient is torch's own derivative of its forward."""
-    finer = replace(problem, function=problem.finer or problem.function)
-    return replace(as_plain_code(finer), name="torch's own derivative of its forward")
 
 
 def _against(problem: Problem, reference: Problem, tape: Tape, settings: Settings, diagnose: Diagnose) -> CheckResult:
