@@ -155,6 +155,20 @@ def test_a_reference_with_a_wrong_gradient() -> None:
     assert held_against(torch.relu, torch.relu, drawn(1000)).verdict is Verdict.PASS
 
 
+def test_a_wrong_gradient_beside_infinite_outputs() -> None:
+    def masked(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.masked_fill(torch.tensor([True, False, False]), -torch.inf), detached(x)
+
+    assert codes(held_against(masked, masked, drawn(3))) == ["GV703"]
+
+    def at_edge(x: Tensor) -> Tensor:
+        return x.log() / x.detach().norm()
+
+    x = torch.tensor([0.0, 1.0, 2.0], requires_grad=True)
+    assert codes(held_against(at_edge, at_edge, x)) == ["GV703"]
+    assert held_against(torch.log, torch.log, x).verdict is Verdict.PASS
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("plain", [torch.relu, functional.hardswish, lambda x: x.amax(-1), lambda x: x.relu().sqrt()])
 def test_inputs_at_kinks_do_not_make_a_reference_wrong(plain: Any, dtype: torch.dtype) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -38,19 +39,20 @@ def wrong_gradient(problem: Problem, reference: Problem, precision: Precision, s
             for each in reference.primals
         )
         moved = by_inputs_of(problem, replace(reference, primals=primals, meter=Meter()))
-        found = _wrong_at(moved, generator)
-        if not found:
+        result = _wrong_at(moved, generator)
+        if result is None:
             return ""
+        found = result
     return found
 
 
-def _wrong_at(reference: Problem, generator: torch.Generator) -> str:
-    """Return the two numbers that differ along the last direction, "" if they agree along any."""
-    found = ""
+def _wrong_at(reference: Problem, generator: torch.Generator) -> str | None:
+    """Return the two numbers that differ along the last direction, "" if they are not finite; None if any agree."""
+    found: str | None = ""
     for _ in range(_DIRECTIONS):
         found = _wrong_along(reference, generator)
-        if not found:
-            return ""
+        if found is None:
+            return None
     return found
 
 
@@ -62,25 +64,29 @@ def _aside(tensor: Tensor, generator: torch.Generator) -> Tensor:
     return result
 
 
-def _wrong_along(reference: Problem, generator: torch.Generator) -> str:
-    """Return the two numbers that differ along a random direction, "" if they agree with either step."""
+def _wrong_along(reference: Problem, generator: torch.Generator) -> str | None:
+    """Return the two numbers that differ along a random direction, "" if they are not finite; None if they agree.
+
+    They agree if they do with either step. Outputs that are not finite are left out.
+    """
     tape = record(reference)
     outputs, names = [output.tensor for output in tape.outputs], {output.name for output in tape.outputs}
     values = flatten(outputs)
-    cotangent = random_magnitudes(torch.ones_like(values), generator)
+    cotangent = random_magnitudes(values.isfinite().to(values.dtype), generator)
     tangents = [_tangent(primal.tensor, generator) for primal in reference.primals]
     grads = vjp(reference, tape, unflatten(cotangent, outputs))
     pairs = [(grad, tangent) for grad, tangent in zip(grads, tangents, strict=True) if grad is not None]
     claimed = sum(float(flatten([grad]) @ flatten([tangent])) for grad, tangent in pairs)
-    rounding = _ROUNDING * float(cotangent.abs() @ values.abs())
+    rounding = _ROUNDING * float(cotangent.abs() @ torch.where(cotangent == 0, 0.0, values.abs()))
     found = ""
     for step in _STEPS:
         coarse, fine = (_difference(reference, names, tangents, cotangent, width) for width in (step, step / 2))
         value = (4 * fine - coarse) / 3
         allowed = _BARS * abs(value - fine) + _RELATIVE * (abs(claimed) + abs(value)) + rounding / step
-        if not abs(claimed - value) > allowed:
-            return ""
-        found = f"along a random direction its derivative is {value:.6g}, by its gradient {claimed:.6g}"
+        if abs(claimed - value) <= allowed:
+            return None
+        if math.isfinite(claimed) and math.isfinite(value):
+            found = f"along a random direction its derivative is {value:.6g}, by its gradient {claimed:.6g}"
     return found
 
 
@@ -99,7 +105,7 @@ def _difference(
 ) -> float:
     """Return the central difference of <cotangent, named outputs> along the tangents."""
     above, below = (_at(reference, names, tangents, side * step) for side in (1.0, -1.0))
-    return float(cotangent @ (above - below)) / (2 * step)
+    return float(cotangent @ torch.where(cotangent == 0, 0.0, above - below)) / (2 * step)
 
 
 def _at(reference: Problem, names: Collection[str], tangents: Sequence[Tensor], step: float) -> Tensor:
