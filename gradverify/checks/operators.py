@@ -7,17 +7,19 @@ mark, that its fake implementation gives the shape of the real one, that autogra
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradverify.checks.failures import first_line
-from gradverify.core.model.problem import Problem, call, fresh
+from gradverify.core.model.interception import intercepted_apply, is_hand_written
+from gradverify.core.model.problem import Problem, call, fresh, map_tensors
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 
@@ -50,28 +52,47 @@ def operator_calls(problem: Problem) -> tuple[OperatorCall, ...]:
     """Return the first call of each custom operator in a forward of the problem. Raises EvaluationError."""
     leaves = [fresh(primal.tensor).requires_grad_() for primal in problem.primals]
     recorder = _Recorder()
-    with recorder:
+    with recorder, intercepted_apply(recorder.inside):
         call(problem, leaves)
-    first: dict[torch._ops.OpOverload, OperatorCall] = {}
-    for made in recorder.calls:
-        first.setdefault(made.operator, made)
-    return tuple(first.values())
+    return tuple(recorder.calls.values())
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Keeps the calls of custom operators."""
+    """Keeps the first call of each custom operator.
+
+    In the forward of a hand-written Function, autograd does not differentiate an operator, and need not be able to.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.calls: list[OperatorCall] = []
+        self.calls: dict[torch._ops.OpOverload, OperatorCall] = {}
+        self.depth = 0  # of forwards of hand-written Functions
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False directly: torch's own method imports its compiler first, which takes seconds."""
+        return False
+
+    def inside(
+        self, original: Callable[[], Any], cls: type[Function], _args: tuple[Any, ...], _kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a call of `apply`, and count it if the Function is hand-written."""
+        deeper = int(is_hand_written(cls))
+        self.depth += deeper
+        try:
+            return original()
+        finally:
+            self.depth -= deeper
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        if isinstance(func, torch._ops.OpOverload) and func.namespace not in _OF_TORCH:
-            copies = tuple(_copied(arg) for arg in args)
-            kept = {name: _copied(value) for name, value in given.items()}
-            self.calls.append(OperatorCall(operator=func, args=copies, kwargs=kept))
+        if isinstance(func, torch._ops.OpOverload) and func.namespace not in _OF_TORCH and func not in self.calls:
+            copies, kept = map_tensors((args, given), self._copied)
+            self.calls[func] = OperatorCall(operator=func, args=copies, kwargs=kept)
         return func(*args, **given)
+
+    def _copied(self, value: Tensor) -> Tensor:
+        return fresh(value).requires_grad_(value.requires_grad and not self.depth)
 
 
 def _findings(made: OperatorCall) -> Iterator[Finding]:
@@ -90,9 +111,3 @@ def _opcheck(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> M
         found: Mapping[str, Any] = torch.library.opcheck(operator, tuple(args), dict(kwargs), raise_exception=False)
         return found
     return {}
-
-
-def _copied(value: Any) -> Any:
-    if not isinstance(value, Tensor):
-        return value
-    return fresh(value).requires_grad_(value.requires_grad)

@@ -75,3 +75,36 @@ def test_reference_reports_operators_beside_right_gradients(library: dict[str, C
     result = run_check("reference", compared, Settings())
     assert result.verdict is Verdict.FAIL
     assert {finding.code for finding in result.findings} == {"GV708"}
+
+
+def test_operator_inside_a_hand_written_function_needs_no_gradient_of_its_own() -> None:
+    def tripled(x: Tensor) -> Tensor:
+        return 3 * x
+
+    operator = torch.library.custom_op(f"{_NAMESPACE}::tripled", tripled, mutates_args=())
+    operator.register_fake(lambda x: torch.empty_like(x))
+
+    class Triple(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return operator(x)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return operator(grad)
+
+    assert operator_findings(problem_of(Triple.apply)) == ()
+    (alone,) = operator_findings(problem_of(operator))
+    assert "no autograd formula was registered" in alone.message
+
+
+def test_operator_that_overwrites_a_tensor_in_a_list() -> None:
+    def first(xs: list[Tensor]) -> Tensor:
+        return xs[0].add_(1).clone()
+
+    operator = torch.library.custom_op(f"{_NAMESPACE}::first", first, mutates_args=())
+    operator.register_fake(lambda xs: torch.empty_like(xs[0]))
+    x = torch.zeros(4)
+    (made,) = operator_calls(problem_of(lambda y: operator([x]) + y))
+    assert x.tolist() == [1.0] * 4
+    assert made.args[0][0].tolist() == [0.0] * 4

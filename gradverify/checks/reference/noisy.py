@@ -38,6 +38,11 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.of_constants = of_constants  # noise of values that do not depend on the inputs, as a share
         self.constants = WeakTensorKeyDictionary()  # those values; the keys matter only
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False directly: torch's own method imports its compiler first, which takes seconds."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         given = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
