@@ -43,7 +43,7 @@ def _replace_cast(interpreter: Any) -> None:
 
     def cast_impl(self: Any, source: Any, target: Any) -> Any:
         if _is_bfloat16(interpreter, target):
-            return source if _is_bfloat16(interpreter, source.dtype) else _narrowed(interpreter, source)
+            return source if _has_bits(interpreter, source) else _narrowed(interpreter, source)
         return cast(self, _widened(interpreter, source), target)
 
     interpreter.InterpreterBuilder.cast_impl = cast_impl
@@ -53,7 +53,7 @@ def _replace_arithmetic(interpreter: Any) -> None:
     binary, ternary = interpreter.InterpreterBuilder.binary_op, interpreter.InterpreterBuilder.ternary_op
 
     def binary_op(self: Any, left: Any, right: Any, operation: Any) -> Any:
-        if operation in _ON_BITS or not _is_bfloat16(interpreter, left.dtype):
+        if operation in _ON_BITS or not _has_bits(interpreter, left):
             return binary(self, left, right, operation)
         result = binary(self, _widened(interpreter, left), _widened(interpreter, right), operation)
         if result.data.dtype == bool:  # a comparison; the interpreter gives it the dtype of the left side
@@ -107,9 +107,14 @@ def _is_bfloat16(interpreter: Any, dtype: Any) -> bool:
     return bool(dtype.scalar == interpreter.tl.bfloat16)
 
 
+def _has_bits(interpreter: Any, block: Any) -> bool:
+    """Return True for a block of bfloat16 numbers; the result of comparing them has their dtype, too."""
+    return _is_bfloat16(interpreter, block.dtype) and block.data.dtype != bool
+
+
 def _widened(interpreter: Any, block: Any) -> Any:
     """Return a block in float32 if it is one of bfloat16 numbers, else the block itself."""
-    if not _is_bfloat16(interpreter, block.dtype):
+    if not _has_bits(interpreter, block):
         return block
     return interpreter.TensorHandle(to_float32(block.data), interpreter.tl.float32)
 

@@ -38,6 +38,7 @@ def operations(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
     tl.store(out_ptr + 3 * BLOCK + place, tl.where(x < y, tl.full([BLOCK], 1.5, tl.bfloat16), x))
     tl.store(out_ptr + 4 * BLOCK + place, tl.maximum(x, y))
     tl.store(out_ptr + 5 * BLOCK + place, tl.zeros([BLOCK], tl.bfloat16) + tl.sum(x))
+    tl.store(out_ptr + 6 * BLOCK + place, tl.sort(x))
 
 @triton.jit
 def product(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
@@ -73,7 +74,7 @@ def lacking(run):
 
 g = torch.Generator().manual_seed(0)
 x, y = (torch.randn(16, generator=g).bfloat16() for _ in range(2))
-out = torch.empty(6, 16, dtype=torch.bfloat16)
+out = torch.empty(7, 16, dtype=torch.bfloat16)
 operations[(1,)](x, y, out, BLOCK=16)
 answers = {
     "sum": bool((out[0] == x + y).all()),
@@ -83,6 +84,7 @@ answers = {
     "maximum": bool((out[4] == torch.maximum(x, y)).all()),
     "reduction": bool(((out[5].double() - x.double().sum()).abs() < 0.1).all()),
 }
+answers["sort"] = bool((out[6] == x.sort().values).all())
 a, b = (torch.randn(16, 16, generator=g).bfloat16() for _ in range(2))
 c = torch.empty(16, 16)
 product[(1,)](a, b, c, BLOCK=16)
@@ -116,7 +118,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
 
 @needs_triton
 @pytest.mark.parametrize(
-    "operation", ["sum", "products", "cast", "comparison", "maximum", "reduction", "dot", "libdevice", "float argument"]
+    "operation",
+    ["sum", "products", "cast", "comparison", "maximum", "reduction", "sort", "dot", "libdevice", "float argument"],
 )
 def test_interpreter_computes_as_torch(operation: str, answers: dict[str, object]) -> None:
     assert answers[operation] is True
