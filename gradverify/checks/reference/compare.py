@@ -10,8 +10,9 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from gradverify.checks.reference.error_model import JudgedTensor, Precision, Sample, judge_tensor
+from gradverify.checks.reference.error_model import JudgedTensor, Precision, judge_tensor
 from gradverify.checks.reference.evaluate import Evaluated, EvaluatedReference
+from gradverify.checks.reference.finiteness import Sample
 from gradverify.checks.reference.noisy import NOISE_EPS
 from gradverify.core.model.coordinates import coordinates_in
 from gradverify.core.model.problem import Named, Problem

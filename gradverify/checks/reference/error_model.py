@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gradverify.checks.reference.finiteness import Sample, can_hold, cannot_judge, differ_in_finiteness
+
 # Measured on right kernels, 55 in float32 and 57 in bfloat16: the largest errors were 27 and 2.6 times those of nudges.
 _FACTOR, _FACTOR_LOW = 64.0, 4.0
 _TERMS = 2048  # terms of a sum up to which 64 was measured; beyond, rounding of a sequential sum grows as their root
@@ -40,18 +42,6 @@ class Precision:
     name: str  # float32, bfloat16, tf32
     eps: float  # distance from 1 to the next number
     least: float  # absolute error that is always allowed: smaller numbers may be flushed to zero
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One tensor as the function and its reference computed it, as real coordinates in float64."""
-
-    value: Tensor  # (n,) by the function
-    exact: Tensor  # (n,) by the reference
-    nudged: tuple[Tensor, ...]  # each (n,), by the reference at nudged inputs and cotangents
-    noisy: Tensor  # (n,) change of the reference in noisy arithmetic, divided by the size of the noise
-    jittered: Tensor  # (n,) change by the rounding of float64 alone, divided by its eps
-    like: Tensor  # the function's tensor: shape, dtype
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +92,8 @@ def ulp(sizes: Tensor, precision: Precision) -> Tensor:
 
 def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTensor:
     """Judge one tensor; `terms` bounds the number of terms of its sums."""
-    held = _held(sample)
-    unknown = _unknown(sample, held)
+    held = can_hold(sample)
+    unknown = cannot_judge(sample, held)
     judged, unit = _in_units_of_largest(_with_zeros(sample, unknown | ~held | ~sample.value.isfinite()))
     inside = replace(precision, least=precision.least / unit)
     size = _modulus(judged.exact, judged.like)
@@ -123,7 +113,7 @@ def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTens
             allowed = limits.factor * size
             wrong = error > allowed
     nonzero, rounded = size > 0, _is_rounded(sample, limits, precision)
-    not_finite = _not_as_finite(sample, held, rounded)
+    not_finite = differ_in_finiteness(sample, held, rounded)
     return JudgedTensor(
         error=(error * unit).masked_fill_(not_finite, math.inf),
         allowed=allowed * unit,
@@ -146,41 +136,6 @@ def error_factor(precision: Precision, terms: int) -> float:
 def _accumulated(terms: int) -> float:
     """Return F for sums of so many terms that are accumulated in the precision of the errors."""
     return _FACTOR * math.sqrt(max(1.0, terms / _TERMS))
-
-
-def _held(sample: Sample) -> Tensor:
-    """Return (n,) bool, True where the reference is a finite number that the dtype can hold."""
-    held = sample.exact.abs() <= torch.finfo(sample.like.dtype).max
-    if not sample.like.is_complex():
-        return held
-    pairs = held.reshape(-1, 2)
-    return pairs.all(dim=1, keepdim=True).expand_as(pairs).reshape(-1)
-
-
-def _not_as_finite(sample: Sample, held: Tensor, rounded: Tensor) -> Tensor:
-    """Return (n,) bool, True where one of value and reference is finite and the other not, or infinities differ.
-
-    Where the reference is a number beyond the largest one of the dtype, the value is infinite, that largest number, or
-    `rounded`. A complex number that is not finite is not compared: which coordinates are infinite is a convention.
-    """
-    value, exact = sample.value, sample.exact
-    missing = held & ~value.isfinite()
-    if sample.like.is_complex():
-        return missing
-    saturated = value.abs() >= torch.finfo(sample.like.dtype).max
-    same = torch.where(exact.isinf(), value == exact, saturated & (value.sign() == exact.sign()) | rounded)
-    return missing | ~held & ~exact.isnan() & ~same
-
-
-def _unknown(sample: Sample, held: Tensor) -> Tensor:
-    """Return (n,) bool, True where the reference is no judge: it is NaN, or not finite at a nudge.
-
-    The latter is so at the edge of a domain. A NaN by both is no difference.
-    """
-    near = torch.stack([*sample.nudged, sample.noisy, sample.jittered]).isfinite().all(dim=0)
-    if sample.like.is_complex():
-        return torch.where(held, ~near, sample.value.isfinite())
-    return torch.where(held, ~near, sample.exact.isnan() & ~sample.value.isnan())
 
 
 def _is_rounded(sample: Sample, limits: _Limits, precision: Precision) -> Tensor:
