@@ -10,6 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
+from torch import Tensor
+
 from gradverify.case import Settings
 from gradverify.checks.contract.nodes import custom_nodes
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
@@ -41,7 +44,7 @@ from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.wording import entries_text
 from gradverify.core.model.deadline import keeping
 from gradverify.core.model.generators import forward_seed, generators_unused, seed_everywhere
-from gradverify.core.model.problem import Problem
+from gradverify.core.model.problem import Problem, gpus_of
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
@@ -75,22 +78,30 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
 def _recorded(problem: Problem, seed: int) -> tuple[Problem, Tape, bool]:
     """Return the problem, its record, and True if it or its reference draws random numbers: then both are seeded."""
     given = seed if problem.seed is None else problem.seed
-    seed_everywhere(given)
+    before = _seeded_states(problem, given)
     tape = record_all(problem)
-    is_random = not generators_unused(given)
+    is_random = _are_used(problem, given, before)
     if not is_random and problem.reference is not None:
-        is_random = _draws_numbers(replace(problem.reference, seed=problem.seed), given)
+        reference = with_wide_inputs(replace(problem.reference, seed=problem.seed))
+        before = _seeded_states(problem, given)
+        recorded_reference(reference)
+        is_random = _are_used(problem, given, before)
     if not is_random or problem.seed is not None:
         return problem, tape, is_random
     seeded = replace(problem, seed=forward_seed(seed))
     return seeded, record_all(seeded), True
 
 
-def _draws_numbers(reference: Problem, seed: int) -> bool:
-    """Return True if a forward of the reference in float64 uses a random generator."""
+def _seeded_states(problem: Problem, seed: int) -> list[Tensor]:
+    """Seed all generators and return the states of those on the problem's GPUs."""
     seed_everywhere(seed)
-    recorded_reference(with_wide_inputs(reference))
-    return not generators_unused(seed)
+    return [torch.cuda.get_rng_state(gpu) for gpu in gpus_of(problem)]
+
+
+def _are_used(problem: Problem, seed: int, before: Sequence[Tensor]) -> bool:
+    """Return True if a generator was used since `_seeded_states` returned `before`."""
+    states = [torch.cuda.get_rng_state(gpu) for gpu in gpus_of(problem)]
+    return not generators_unused(seed) or not all(map(torch.equal, before, states))
 
 
 def _against_own_forward(problem: Problem, tape: Tape, settings: Settings, diagnose: Diagnose) -> CheckResult:
