@@ -18,7 +18,7 @@ _NOTHING = "nothing to differentiate, or a forward that does not repeat"
 def subject_for(problem: Problem, settings: Settings) -> Subject | str:
     """Return the problem as a subject, or the reason why it has none, such as a random forward.
 
-    The subject's noise is 0 until `heard` measures it. Raises EvaluationError.
+    The subject's noise is 0 until `with_noise` sets it. Raises EvaluationError.
     """
     reason = not_dense(record(problem).outputs) if problem.primals else _NOTHING
     if reason:

@@ -34,7 +34,7 @@ _POSITION_ROUNDING = 2.0**-53  # relative rounding error of the place where a sa
 
 
 def steps(lengths: LengthScales) -> Steps:
-    """Return the steps of the cheap pass, each half the previous one."""
+    """Return the steps of the first look, each half the previous one."""
     return _halving(lengths.step * FIRST)
 
 
