@@ -131,6 +131,7 @@ class TensorInput:
 
     origin: Origin
     shape: tuple[int, ...] | None = None  # None where the origin brings its own
+    sizes: tuple[int | str, ...] | None = None  # the shape as written, if it has names of `dims` in it
     dtype: str | None = None  # None: the case's dtype for floating values, the origin's own else
     requires_grad: bool | None = None  # None: floating and complex tensors are differentiated
     layout: Layout = Layout.CONTIGUOUS
@@ -152,6 +153,7 @@ class DtypeArgument:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeArgument:
     size: tuple[int, ...]  # -> torch.Size
+    sizes: tuple[int | str, ...] | None = None  # as written, if it has names of `dims` in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +205,45 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SizeRange:
+    """The sizes that a dimension may have."""
+
+    low: int = 1
+    high: int | None = None  # inclusive; None for no limit
+    multiple_of: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRange:
+    """The values that an integer input may have: those from 0 to below `below`, and the special ones."""
+
+    below: int | str | None = None  # a number, or an expression of `dims`; None: what the input has at most
+    special: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploreRules:
+    """What inputs may become when they are changed in the search for a wrong gradient."""
+
+    sizes: Mapping[str, SizeRange] = field(default_factory=dict)  # by the name of a dimension
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # by the input's name, both ends inclusive
+    indices: Mapping[str, IndexRange] = field(default_factory=dict)  # by the input's name
+    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # by the input's name
+    require: str = ""  # condition over inputs and dims that every try satisfies; "" for none
+    fixed: tuple[str, ...] = ()  # inputs and dims that stay as they are
+    budget: int = 400  # legal tries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exploring:
+    """The request to change a case's inputs, and where to go on if a worker was lost meanwhile."""
+
+    budget: int  # legal tries
+    start: int = 0  # number of the first proposal
+    strict: bool = False  # wrong numbers far outside the range of the inputs fail too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One combination of a spec document: everything a worker needs to know, and picklable."""
 
@@ -231,6 +272,9 @@ class Case:
     tf32: bool = False  # float32 matrix products may be computed in TF32
     interpret: bool = False  # run in a process in which Triton's interpreter is switched on
     timed: bool = False  # forward and backward are timed too
+    dims: Mapping[str, int] = field(default_factory=dict)  # named sizes
+    explore: ExploreRules = ExploreRules()
+    exploring: Exploring | None = None  # None: the inputs are judged as they are only
     expect: Expectation = Expectation()
 
 

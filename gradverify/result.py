@@ -143,6 +143,66 @@ class ExpectedCheck:
     codes: tuple[str, ...] = ()  # where given, the codes of its findings, all of them and no other
 
 
+class Side(StrEnum):
+    """What never happened at a place in the code."""
+
+    TRUE = "true"  # the condition was never true
+    FALSE = "false"  # the condition was never false
+    RUN = "run"  # the line never ran
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncovered:
+    """A line that never ran, or a condition that only ever took one side, at the inputs that were tried."""
+
+    file: str
+    line: int
+    within: str  # the function that it stands in: forward, backward
+    text: str  # the line, or the condition, as it is written
+    never: Side
+
+
+class Grade(StrEnum):
+    """What a finding of an exploration amounts to."""
+
+    FAILURE = "failure"  # wrong numbers at an input near the one written
+    EXTREME = "extreme"  # wrong numbers at an input far outside the range of the one written
+    QUESTION = "question"  # forward accepts what backward then refuses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """An input at which something is wrong: the smallest found, and what it changes of the input written."""
+
+    grade: Grade
+    number: int  # of the legal try that found it, from 1
+    changes: tuple[str, ...]  # what was changed, one phrase each: "stride: 1 (was 2)"
+    inputs: str  # the inputs in YAML, a line each
+    spec: str  # YAML of a spec that repeats it; "" where YAML has no word for an input
+    message: str  # one sentence
+    checks: tuple[CheckResult, ...] = ()  # those that fail there
+    also: int = 0  # later tries that were wrong in the same way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exploration:
+    """What changing the inputs of a case found. True if it found no failure."""
+
+    tries: int  # legal ones: forward ran, and its outputs were finite
+    budget: int  # the most legal tries
+    discoveries: tuple[Discovery, ...] = ()
+    lost: tuple[str, ...] = ()  # tries that crashed or hung, one phrase each
+    uncovered: tuple[Uncovered, ...] = ()  # at the inputs written and at all tries
+    message: str = ""  # why nothing was tried, where nothing was
+
+    def __bool__(self) -> bool:
+        return not any(found.grade is Grade.FAILURE for found in self.discoveries)
+
+    def of_grade(self, grade: Grade) -> tuple[Discovery, ...]:
+        """Return the discoveries of one grade, in the order of their tries."""
+        return tuple(found for found in self.discoveries if found.grade is grade)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CaseResult:
     """The answer for one case: every check's verdict and the worst of them. True if it is as expected."""
@@ -166,6 +226,8 @@ class CaseResult:
     expected_checks: tuple[ExpectedCheck, ...] = field(default=(), metadata=LATER)  # those that the spec mentions
     measured: Measured | None = field(default=None, metadata=LATER)  # memory and time, beside a reference
     rerun: tuple[str, ...] = field(default=(), metadata=LATER)  # options of its run that the command to repeat it needs
+    uncovered: tuple[Uncovered, ...] = field(default=(), metadata=LATER)  # not exercised by the case's inputs
+    explored: Exploration | None = field(default=None, metadata=LATER)  # None where the inputs were not changed
 
     def __bool__(self) -> bool:
         return self.as_expected
