@@ -9,17 +9,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gradverify.api import GradientMismatch, assert_gradients, assert_matches, verify
+    from gradverify.api.explore import explore
+    from gradverify.api.verify import GradientMismatch, assert_gradients, assert_matches, verify
     from gradverify.errors import EvaluationError, GradverifyError, SpecError, TargetError
-    from gradverify.result import CaseResult, CheckResult, Element, ElementVerdict, Finding, Report, Verdict
+    from gradverify.result import (
+        CaseResult,
+        CheckResult,
+        Element,
+        ElementVerdict,
+        Exploration,
+        Finding,
+        Report,
+        Verdict,
+    )
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "verify": "gradverify.api",
-    "assert_gradients": "gradverify.api",
-    "assert_matches": "gradverify.api",
-    "GradientMismatch": "gradverify.api",
+    "verify": "gradverify.api.verify",
+    "assert_gradients": "gradverify.api.verify",
+    "assert_matches": "gradverify.api.verify",
+    "GradientMismatch": "gradverify.api.verify",
+    "explore": "gradverify.api.explore",
     "GradverifyError": "gradverify.errors",
     "SpecError": "gradverify.errors",
     "TargetError": "gradverify.errors",
@@ -28,6 +39,7 @@ _HOME = {
     "CheckResult": "gradverify.result",
     "Element": "gradverify.result",
     "ElementVerdict": "gradverify.result",
+    "Exploration": "gradverify.result",
     "Finding": "gradverify.result",
     "Report": "gradverify.result",
     "Verdict": "gradverify.result",
@@ -39,6 +51,7 @@ __all__ = [
     "Element",
     "ElementVerdict",
     "EvaluationError",
+    "Exploration",
     "Finding",
     "GradientMismatch",
     "GradverifyError",
@@ -49,6 +62,7 @@ __all__ = [
     "__version__",
     "assert_gradients",
     "assert_matches",
+    "explore",
     "verify",
 ]
 

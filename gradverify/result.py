@@ -184,7 +184,7 @@ class Discovery:
     also: int = 0  # later tries that were wrong in the same way
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Exploration:
     """What changing the inputs of a case found. True if it found no failure."""
 
@@ -196,10 +196,29 @@ class Exploration:
     message: str = ""  # why nothing was tried, where nothing was
 
     def __bool__(self) -> bool:
-        return not any(found.grade is Grade.FAILURE for found in self.discoveries)
+        return not self.failures
 
-    def of_grade(self, grade: Grade) -> tuple[Discovery, ...]:
-        """Return the discoveries of one grade, in the order of their tries."""
+    def __repr__(self) -> str:
+        counts = (("failures", self.failures), ("extremes", self.extremes), ("questions", self.questions))
+        found = "".join(f", {len(those)} {name}" for name, those in counts if those)
+        return f"<Exploration: {self.tries} tries{found}>"
+
+    @property
+    def failures(self) -> tuple[Discovery, ...]:
+        """Wrong numbers at inputs near those written, in the order of their tries."""
+        return self._of(Grade.FAILURE)
+
+    @property
+    def extremes(self) -> tuple[Discovery, ...]:
+        """Wrong numbers at inputs far outside the range of those written."""
+        return self._of(Grade.EXTREME)
+
+    @property
+    def questions(self) -> tuple[Discovery, ...]:
+        """Inputs that forward accepts and backward refuses."""
+        return self._of(Grade.QUESTION)
+
+    def _of(self, grade: Grade) -> tuple[Discovery, ...]:
         return tuple(found for found in self.discoveries if found.grade is grade)
 
 

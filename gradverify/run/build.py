@@ -13,7 +13,7 @@ from gradverify.core.model.problem import Problem, Projection, bind, fresh, name
 from gradverify.errors import InputError
 from gradverify.run.arguments import make_argument
 from gradverify.run.call import arrange
-from gradverify.run.module import as_function, instance_of
+from gradverify.run.module import as_function, has_plain_parameters, instance_of
 from gradverify.run.reference import reference_call, with_reference
 from gradverify.run.signature import forward_parameters, kind_of
 from gradverify.sampling.seeding import derived_seed
@@ -29,9 +29,10 @@ def build(case: Case, target: Any, reference: Any = None) -> Problem:
     call = arrange({argument.name: argument.value for argument in made}, forward_parameters(target), kind)
     function: Callable[..., Any] = target.apply if kind is TargetKind.FUNCTION else target
     parameters: dict[str, Tensor] = {}
-    if kind is TargetKind.MODULE:
+    module = instance_of(target, case) if kind is TargetKind.MODULE else target
+    if isinstance(module, torch.nn.Module) and has_plain_parameters(module):
         inputs = len(call.args)
-        function, call = as_function(instance_of(target, case), call)
+        function, call = as_function(module, call)
         parameters = dict(zip(call.names[inputs:], call.args[inputs:], strict=True))
     projections: dict[str, Projection] = {}
     for argument in made:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from gradverify.api import verify
+from gradverify.api.verify import verify
 from gradverify.result import Verdict
 from tests.core.support import double, gradcheck
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from gradverify.api import GradientMismatch, assert_gradients
+from gradverify.api.verify import GradientMismatch, assert_gradients
 from gradverify.checks.registry import run_check
 from gradverify.result import CheckResult, Verdict
 from tests.checks.contract.support import X, sine

@@ -20,7 +20,7 @@ def findings(subject: Subject) -> Iterator[Finding]:
     """GV409: outputs and gradients do not depend on the contents of uninitialised memory."""
     plain = outputs_of(subject.tape)
     try:
-        with _poisoned_memory():
+        with poisoned_memory():
             tape = new_graph(subject)
             outputs = outputs_of(tape)
             answer = gradients_of(subject, tape, subject.cotangents)
@@ -49,7 +49,7 @@ def _poisoned(after: Tensor, before: Tensor) -> bool:
 
 
 @contextmanager
-def _poisoned_memory() -> Iterator[None]:
+def poisoned_memory() -> Iterator[None]:
     """Make torch fill uninitialised tensors with NaN; restores torch's settings on exit."""
     mode = torch.get_deterministic_debug_mode()
     switch: Any = torch.utils.deterministic  # its one setting is a property of the module

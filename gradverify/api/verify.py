@@ -96,7 +96,7 @@ def verify(
     cannot be passed.
     """
     started = time.perf_counter()
-    _require(function, inputs, checks)
+    require(function, inputs, checks)
     settings = _settings(rtol, atol, seed, torch_gradcheck)
     deadline = _deadline(timeout)
     problem = replace(_problem(function, tuple(inputs), names, _keywords(kwargs), reference), deadline=deadline)
@@ -155,7 +155,8 @@ def assert_matches(
     assert_gradients(function, inputs, **{"checks": ("reference",), **options, "reference": reference})
 
 
-def _require(function: Any, inputs: Any, checks: Any) -> None:
+def require(function: Any, inputs: Any, checks: Any) -> None:
+    """Raise ValueError or TypeError for a function, inputs or checks that cannot be verified."""
     known = [check.name for check in CHECKS]
     several = isinstance(checks, Collection) and not isinstance(checks, str)
     if checks is not None and (not several or not checks or any(name not in known for name in checks)):
@@ -169,6 +170,22 @@ def _require(function: Any, inputs: Any, checks: Any) -> None:
     if isinstance(function, type) and issubclass(function, torch.nn.Module):
         found = f"the class {function.__name__}; make one, {function.__name__}(…)"
         raise TypeError(f"function: expected a Function class or a callable, found {found}")
+
+
+def names_of(function: Any, inputs: tuple[Any, ...], names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return what the inputs are called, by default what forward calls them; raises TypeError and ValueError."""
+    if isinstance(names, str):
+        raise TypeError(f"names: expected a tuple of names, found text {names!r}")
+    called = _names(function, len(inputs)) if names is None else tuple(names)
+    if len(called) != len(inputs):
+        raise ValueError(f"names: expected one per input, {len(inputs)} in all, found {len(called)}")
+    return called
+
+
+def common_dtype(tensors: Iterable[torch.Tensor]) -> str:
+    """Return the name of the dtype of most tensors, float64 if there are none."""
+    names = [str(tensor.dtype).removeprefix("torch.") for tensor in tensors]
+    return max(dict.fromkeys(names), key=names.count, default="float64")
 
 
 def _settings(rtol: float | None, atol: float | None, seed: int, torch_gradcheck: str) -> Settings:
@@ -216,11 +233,7 @@ def _problem(
     kwargs: Mapping[str, Any],
     reference: Callable[..., Any] | type[torch.autograd.Function] | None,
 ) -> Problem:
-    if isinstance(names, str):
-        raise TypeError(f"names: expected a tuple of names, found text {names!r}")
-    called = _names(function, len(inputs)) if names is None else tuple(names)
-    if len(called) != len(inputs):
-        raise ValueError(f"names: expected one per input, {len(inputs)} in all, found {len(called)}")
+    called = names_of(function, inputs, names)
     given = Call(names=called, args=inputs, kwargs=kwargs)
     applied, call, name = _applied(function, given)
     problem = bind(applied, call.args, names=call.names, kwargs=call.kwargs, name=name)

@@ -1,0 +1,1 @@
+"""The Python interface: one function per file, and what they share."""

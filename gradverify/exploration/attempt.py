@@ -1,0 +1,139 @@
+"""One try: a changed case is built, held against the rules, judged, and confirmed by a check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from gradverify.case import Case
+from gradverify.checks import gradcheck, gradgradcheck
+from gradverify.checks.failures import first_line
+from gradverify.checks.reference import check as reference
+from gradverify.core.model.deadline import deadline_in
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.second_order import vjp_problem
+from gradverify.core.model.tape import record
+from gradverify.errors import EvaluationError
+from gradverify.exploration.change import Base
+from gradverify.exploration.judge import Judged, Outcome, judge
+from gradverify.exploration.legal import why_not
+from gradverify.exploration.slices import is_mapped, is_well_conditioned, uses_matrices
+from gradverify.result import CheckResult, Verdict
+
+TRY_SECONDS = 10.0  # time limit of one try, between calls of user code
+_ILLEGAL = Judged(outcome=Outcome.ILLEGAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A changed case and what came of it."""
+
+    case: Case
+    problem: Problem | None  # None if it could not be built
+    judged: Judged
+    check: str  # the check that looks closer
+
+
+def attempt(base: Base, case: Case, mapped: tuple[str, ...] = ()) -> Attempt:
+    """Build and judge a changed case. Raises OutOfTime."""
+    check = checks_of(base.case)[0]
+    try:
+        problem = replace(base.tools.build(case), deadline=deadline_in(TRY_SECONDS))
+        legal = bool(problem.primals) and _is_legal(base, case, problem, mapped)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of the user's factories, or inputs that cannot be made
+        return Attempt(case=case, problem=None, judged=_illegal(error), check=check)
+    if not legal:
+        return Attempt(case=case, problem=problem, judged=_ILLEGAL, check=check)
+    for name in checks_of(base.case):
+        judged = _judge(base, name, case, problem)
+        if judged.outcome is not Outcome.RIGHT:
+            return Attempt(case=case, problem=problem, judged=judged, check=name)
+    return Attempt(case=case, problem=problem, judged=judged, check=check)
+
+
+def confirmed(base: Base, found: Attempt) -> CheckResult | None:
+    """Return the result of the check that looks closer if it fails, else None. Raises OutOfTime."""
+    if found.problem is None:
+        return None
+    result = base.tools.check(found.case, _with_time(found.problem), found.check)
+    return result if result.verdict is Verdict.FAIL else None
+
+
+def checks_of(case: Case) -> tuple[str, ...]:
+    """Return the checks of a case that judge numbers at a point, those that see most first."""
+    known = (gradcheck.NAME, reference.NAME, gradgradcheck.NAME)
+    found = tuple(name for name in known if name in case.checks)
+    return found or (gradcheck.NAME,)
+
+
+def codes(result: CheckResult) -> frozenset[str]:
+    """Return the codes of the failing findings."""
+    return frozenset(finding.code for finding in result.findings if finding.verdict is Verdict.FAIL)
+
+
+def _is_legal(base: Base, case: Case, problem: Problem, mapped: tuple[str, ...]) -> bool:
+    rules = case.explore
+    if (rules.ranges or rules.indices or rules.sizes or rules.require) and why_not(case, base.tools.arguments(case)):
+        return False
+    if uses_matrices(base.seen.operators) and not is_well_conditioned(case, base.tools):
+        return False
+    return not mapped or is_mapped(case, problem, mapped, base.tools)
+
+
+def _judge(base: Base, check: str, case: Case, problem: Problem) -> Judged:
+    if check == reference.NAME:
+        return _against_reference(base, case, problem)
+    if check == gradgradcheck.NAME:
+        return _second_order(problem, case.seed)
+    return judge(problem, case.seed)
+
+
+def _against_reference(base: Base, case: Case, problem: Problem) -> Judged:
+    result = base.tools.check(case, problem, reference.NAME)
+    if result.verdict is Verdict.FAIL:
+        pairs = frozenset((finding.of or "", finding.wrt or "") for finding in result.findings)
+        return Judged(outcome=Outcome.SUSPECT, pairs=pairs)
+    raised = next((finding for finding in result.findings if finding.code in ("GV902", "GV704")), None)
+    return Judged(outcome=Outcome.RIGHT if raised is None else Outcome.ILLEGAL)
+
+
+def _second_order(problem: Problem, seed: int) -> Judged:
+    """Judge the derivative of backward; a backward that cannot be differentiated is taken for right."""
+    try:
+        second = vjp_problem(problem, record(problem), seed)
+    except EvaluationError:
+        return Judged(outcome=Outcome.RIGHT)
+    with torch.no_grad():
+        found = judge(second, seed)
+    return found if found.outcome is Outcome.SUSPECT else Judged(outcome=Outcome.RIGHT)
+
+
+def _illegal(error: BaseException) -> Judged:
+    return Judged(outcome=Outcome.ILLEGAL, message=first_line(error))
+
+
+def _with_time(problem: Problem) -> Problem:
+    return replace(problem, deadline=deadline_in(TRY_SECONDS))
+
+
+Fails = Callable[[Case], bool]
+
+
+def failing_like(base: Base, wanted: frozenset[str], check: str) -> Fails:
+    """Return a function that tells whether a case fails the check with one of the codes wanted."""
+
+    def fails(case: Case) -> bool:
+        try:
+            found = attempt(base, case)
+        except KeyboardInterrupt:
+            raise
+        if found.judged.outcome is not Outcome.SUSPECT or found.check != check:
+            return False
+        result = confirmed(base, found)
+        return result is not None and bool(codes(result) & wanted)
+
+    return fails

@@ -1,0 +1,82 @@
+"""A change of a case's inputs, and what the changes are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from gradverify.case import Case
+from gradverify.exploration.inputs import tensor_at, tensor_inputs, with_tensor
+from gradverify.exploration.tools import Tools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the user's code contains, and what it was seen to do at the inputs as written."""
+
+    numbers: tuple[float, ...] = ()  # that tensors were compared with, or that stand in the code
+    integers: tuple[int, ...] = ()  # whole numbers in the code: block sizes, special values
+    texts: tuple[str, ...] = ()  # short texts in the code: names of modes
+    operators: frozenset[str] = frozenset()  # names of the aten operators called
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """The case as it was written, with everything that proposals are made from."""
+
+    case: Case
+    tools: Tools
+    seen: Seen = field(default_factory=Seen)
+    mapped: tuple[str, ...] = ()  # inputs that a leading dimension was added to; forward is to act on each slice alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One way to change a case."""
+
+    kind: str  # what is changed: arguments, indices, sizes, …
+    phrase: str  # "stride: 1 (was 2)"
+    apply: Callable[[Case], Case]  # returns the case itself if there is nothing to change; may raise
+    names: tuple[str, ...] = ()  # the inputs that it changes
+    mapped: tuple[str, ...] = ()  # inputs that get a new leading dimension, over which forward must act as a map
+    far: bool = False  # True if values are far outside the range of the ones written
+
+
+def edit(
+    base: Base, kind: str, path: str, phrase: str, new: Callable[[Tensor], Tensor], *, far: bool = False
+) -> Change:
+    """Return the change of one tensor's values; `new` gets a copy, and returns values of the same shape."""
+    return edits(base, kind, (path,), f"{path}: {phrase}", new, far=far)
+
+
+def edits(
+    base: Base, kind: str, paths: Sequence[str], phrase: str, new: Callable[[Tensor], Tensor], *, far: bool = False
+) -> Change:
+    """Return the same change of several tensors."""
+
+    def apply(case: Case) -> Case:
+        known = tensor_inputs(case)
+        for path in paths:
+            if path in known:
+                values = tensor_at(case, path, base.tools)
+                case = with_tensor(case, path, new(values.clone()))
+        return case
+
+    return Change(kind=kind, phrase=phrase, apply=apply, names=tuple(paths), far=far)
+
+
+def floating_paths(base: Base) -> tuple[str, ...]:
+    """Return the paths of the floating and complex tensors that may change."""
+    return tuple(path for path, tensor in tensors(base).items() if tensor.is_floating_point() or tensor.is_complex())
+
+
+def tensors(base: Base) -> dict[str, Tensor]:
+    """Return the tensors as written that may change, by path."""
+    fixed = base.case.explore.fixed
+    return {
+        path: tensor_at(base.case, path, base.tools)
+        for path in tensor_inputs(base.case)
+        if path not in fixed and path.partition("[")[0] not in fixed
+    }

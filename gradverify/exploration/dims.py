@@ -1,0 +1,172 @@
+"""The sizes of a case that may change: named ones, and those that occur in several shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradverify.case import (
+    Bernoulli,
+    Case,
+    DataFile,
+    Factory,
+    Integers,
+    Linspace,
+    Normal,
+    Permutation,
+    SizeArgument,
+    TensorInput,
+    Uniform,
+    Values,
+)
+from gradverify.exploration.change import Base
+from gradverify.exploration.inputs import (
+    described,
+    plain_inputs,
+    tensor_at,
+    tensor_inputs,
+    with_input,
+    with_plain,
+)
+from gradverify.exploration.tools import Tools
+from gradverify.formula import evaluate, parse
+from gradverify.sampling.seeding import private_generator
+
+_DRAWN = (Normal, Uniform, Integers, Bernoulli, Linspace, Permutation)
+MOST_ENTRIES = 200_000  # of the tensors of one try together
+Place = tuple[str, int]  # path of a tensor, and an axis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dimension:
+    """One size that may change: of a name of `dims`, or of axes that have the same size."""
+
+    name: str  # as in `dims`, or x.shape[1]
+    size: int
+    places: tuple[Place, ...] = ()  # () if it has a name: the shapes as written then say where it occurs
+    arguments: tuple[str, ...] = ()  # whole numbers that change with it
+
+
+def dimensions(base: Base) -> tuple[Dimension, ...]:
+    """Return the sizes that may change: named ones, equal sizes together, then each of those alone."""
+    case = base.case
+    fixed = case.explore.fixed
+    named = tuple(Dimension(name=name, size=size) for name, size in case.dims.items() if name not in fixed)
+    groups: dict[int, list[Place]] = {}
+    for path, given in tensor_inputs(case).items():
+        if path in fixed or path.partition("[")[0] in fixed:
+            continue
+        for axis, size in enumerate(_shape(case, path, base.tools)):
+            if given.sizes is None or isinstance(given.sizes[axis], int):
+                groups.setdefault(size, []).append((path, axis))
+    tied = [_tied(size, places) for size, places in groups.items()]
+    with_arguments = [
+        replace(found, name=f"{found.name} and {name}", arguments=(name,))
+        for found in tied
+        for name, value in plain_inputs(case, {}).items()
+        if type(value) is int and value == found.size and value > 1 and name not in fixed
+    ]
+    alone = [_tied(found.size, [place]) for found in tied if len(found.places) > 1 for place in found.places]
+    return (*named, *tied, *with_arguments, *alone)
+
+
+def with_size(case: Case, dimension: Dimension, size: int, tools: Tools) -> Case:
+    """Return the case with another size; values that are kept stay, the others are drawn alike."""
+    if not dimension.places:
+        return _with_named(case, {**case.dims, dimension.name: size}, tools)
+    for path, axis in dimension.places:
+        shape = list(_shape(case, path, tools))
+        shape[axis] = size
+        case = resized(case, path, tuple(shape), tools)
+    for name in dimension.arguments:
+        case = with_plain(case, name, size)
+    return case
+
+
+def resized(case: Case, path: str, shape: tuple[int, ...], tools: Tools) -> Case:
+    """Return the case with a tensor of another shape."""
+    if math.prod(shape) > MOST_ENTRIES:
+        raise ValueError(f"{path} would have more than {MOST_ENTRIES:,} entries")
+    given = tensor_inputs(case)[path]
+    if isinstance(given.origin, _DRAWN):
+        return with_input(case, path, replace(given, shape=shape))
+    if isinstance(given.origin, DataFile | Factory) and given.constraint is not None:
+        raise ValueError(f"{path} comes from elsewhere, with a constraint")
+    return with_input(case, path, described(_refilled(tensor_at(case, path, tools), shape, path), given))
+
+
+def _tied(size: int, places: list[Place]) -> Dimension:
+    path, axis = places[0]
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    return Dimension(name=f"{path}.shape[{axis}]{more}", size=size, places=tuple(places))
+
+
+def _with_named(case: Case, dims: Mapping[str, int], tools: Tools) -> Case:
+    case = replace(case, dims=dict(dims))
+    for path, given in tensor_inputs(case).items():
+        if given.sizes is not None:
+            changed = resized(case, path, evaluated(given.sizes, dims), tools)
+            case = with_input(changed, path, replace(tensor_inputs(changed)[path], sizes=given.sizes))
+    for name, given_size in case.inputs.items():
+        if isinstance(given_size, SizeArgument) and given_size.sizes is not None:
+            case = with_input(case, name, replace(given_size, size=evaluated(given_size.sizes, dims)))
+    return case
+
+
+def evaluated(sizes: tuple[int | str, ...], dims: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the shape that sizes with names stand for; raises FormulaError and ValueError."""
+    found = tuple(size if isinstance(size, int) else _whole(evaluate(parse(size), dims)) for size in sizes)
+    if min(found, default=0) < 0:
+        raise ValueError(f"a size comes out negative: {list(found)}")
+    return found
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int):
+        raise ValueError(f"a size is no whole number: {value}")
+    return value
+
+
+def _shape(case: Case, path: str, tools: Tools) -> tuple[int, ...]:
+    given = tensor_inputs(case)[path]
+    if isinstance(given.origin, Values) or given.shape is None:
+        return tuple(tensor_at(case, path, tools).shape)
+    return given.shape
+
+
+def _refilled(tensor: Tensor, shape: tuple[int, ...], name: str) -> Tensor:
+    """Return a tensor of another shape: the values that fit in, the others drawn from the values' own distribution."""
+    generator = private_generator(name, 0, str(shape))
+    flat = tensor.reshape(-1)
+    count = math.prod(shape)
+    if not flat.numel():
+        new = torch.randn(count, generator=generator, dtype=torch.float64).to(tensor.dtype)
+    elif tensor.is_floating_point():
+        new = _like(flat, count, generator)
+    else:
+        new = flat[torch.randint(flat.numel(), (count,), generator=generator)]
+    new = new.reshape(shape)
+    if new.dim() == tensor.dim():
+        kept = tuple(slice(0, min(old, size)) for old, size in zip(tensor.shape, shape, strict=True))
+        new[kept] = tensor[kept]
+    return new
+
+
+def _like(values: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Return `count` numbers drawn from the distribution function that joins the sorted values by lines."""
+    ordered = values.sort().values
+    at = torch.rand(count, generator=generator, dtype=torch.float64) * (ordered.numel() - 1)
+    low = at.floor().long()
+    high = (low + 1).clamp(max=ordered.numel() - 1)
+    return torch.lerp(ordered[low], ordered[high], (at - low).to(ordered.dtype))
+
+
+def shapes(case: Case, tools: Tools) -> Iterator[tuple[str, tuple[int, ...], TensorInput]]:
+    """Yield path, shape and description of every tensor."""
+    for path, given in tensor_inputs(case).items():
+        yield path, _shape(case, path, tools), given

@@ -1,0 +1,227 @@
+"""Judge a try with a few calls: one forward, one vjp per output, and differences along random directions.
+
+It only sorts tries: what it does not find right is judged entry by entry by a check, and only that check accuses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from gradverify.checks.contract.uninitialised import poisoned_memory
+from gradverify.checks.failures import first_line
+from gradverify.core.model.coordinates import flatten, unflatten
+from gradverify.core.model.problem import Problem, call
+from gradverify.core.model.tape import Tape, record, vjp
+from gradverify.errors import EvaluationError
+
+_DIRECTIONS = 3  # random directions, at least; one per input if there are more inputs
+_MOST = 6  # outputs, and inputs, that are looked at one by one
+_STEPS = (2.0**-17, 2.0**-11, 2.0**-23)  # relative to the size of the input; in float64
+_RELATIVE = 1e-6  # error of a sum of products, relative to its terms, that is no reason to look closer
+_CLAIM_ROUNDING = 64.0  # eps: the same for claims in low precision
+_ROUNDING = 16.0  # eps of the outputs: error of one difference
+_DOUBLE = torch.finfo(torch.float64).eps
+
+
+class Outcome(Enum):
+    """What came of a try."""
+
+    ILLEGAL = "illegal"  # forward raised, or returned nothing finite
+    RIGHT = "right"
+    SUSPECT = "suspect"  # to be judged entry by entry
+    REFUSED = "refused"  # forward ran and backward raised
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The outcome of one try."""
+
+    outcome: Outcome
+    message: str = ""  # what was raised
+    pairs: frozenset[tuple[str, str]] = frozenset()  # output and input that seem wrong
+
+
+def judge(problem: Problem, seed: int) -> Judged:
+    """Return the outcome of a problem; raises OutOfTime and nothing else of user code."""
+    try:
+        tape = record(problem)
+        legal = _is_legal(tape)
+    except EvaluationError as error:
+        return Judged(outcome=Outcome.ILLEGAL, message=first_line(error.original))
+    if not legal:
+        return Judged(outcome=Outcome.ILLEGAL, message="forward returns nothing finite")
+    generator = torch.Generator().manual_seed(seed)
+    cotangents = _cotangents(tape, generator)
+    try:
+        with poisoned_memory():
+            gradients = [vjp(problem, tape, part) for part in _one_by_one(cotangents)]
+    except EvaluationError as error:
+        return Judged(outcome=Outcome.REFUSED, message=first_line(error.original))
+    try:
+        pairs = _suspects(problem, tape, cotangents, gradients, generator)
+    except (EvaluationError, KeyError, RuntimeError):  # beside the point, forward raises or returns something else
+        return Judged(outcome=Outcome.SUSPECT, pairs=frozenset({("", "")}))
+    return Judged(outcome=Outcome.SUSPECT if pairs else Outcome.RIGHT, pairs=pairs)
+
+
+def _is_legal(tape: Tape) -> bool:
+    outputs = [output.tensor.detach() for output in tape.outputs]
+    finite = all(bool(torch.isfinite(output).all()) for output in outputs)
+    return finite and any(output.numel() for output in outputs)
+
+
+def _cotangents(tape: Tape, generator: torch.Generator) -> list[Tensor]:
+    return [_random(output.tensor, generator) for output in tape.outputs]
+
+
+def _random(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Return numbers of both signs between 0.5 and 1.5 in size, in the shape and dtype of `like`."""
+    wide = torch.complex128 if like.is_complex() else torch.float64
+    values = torch.rand(like.shape, generator=generator, dtype=wide)
+    signs = torch.randint(0, 2, like.shape, generator=generator, dtype=torch.int64) * 2 - 1
+    return ((values + (0.5 + 0.5j if like.is_complex() else 0.5)) * signs).to(device=like.device, dtype=like.dtype)
+
+
+def _one_by_one(cotangents: Sequence[Tensor]) -> list[list[Tensor]]:
+    """Return the cotangents with all but one of them zero, once for each; all at once if there are many."""
+    if len(cotangents) > _MOST:
+        return [list(cotangents)]
+    zeros = [torch.zeros_like(each) for each in cotangents]
+    return [
+        [each if number == place else zeros[place] for place, each in enumerate(cotangents)]
+        for number in range(len(cotangents))
+    ]
+
+
+def _suspects(
+    problem: Problem,
+    tape: Tape,
+    cotangents: Sequence[Tensor],
+    gradients: Sequence[Sequence[Tensor | None]],
+    generator: torch.Generator,
+) -> frozenset[tuple[str, str]]:
+    """Return the pairs of output and input for which a directional derivative differs at every step."""
+    around = _surroundings(problem, tape)
+    weights = [[flatten([part]) for part in parts] for parts in _one_by_one(cotangents)]
+    names = around.outputs if len(gradients) == len(around.outputs) else ("all",)
+    found = set()
+    for inputs in _directions(len(around.points)):
+        tangents = [_direction(point, generator) if k in inputs else None for k, point in enumerate(around.points)]
+        claims = [_along(gradient, tangents) for gradient in gradients]
+        wrong = [number for number, claim in enumerate(claims) if not math.isfinite(claim)]
+        if not wrong:
+            wrong = _wrong(around, tangents, claims, weights)
+        found |= {(names[number], problem.primals[k].name) for number in wrong for k in inputs}
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Surroundings:
+    """What differences are taken of: in float64 if forward takes it."""
+
+    problem: Problem
+    points: tuple[Tensor, ...]
+    outputs: tuple[str, ...]  # names of the outputs judged
+    centre: tuple[Tensor, ...]  # their values, as coordinates
+    steps: tuple[float, ...]  # relative to the size of the input
+    eps: float  # of the outputs
+    relative: float  # error of a claim, relative to the terms of its sum, that is no reason to look closer
+
+
+def _surroundings(problem: Problem, tape: Tape) -> _Surroundings:
+    outputs = tuple(output.name for output in tape.outputs)
+    points = tuple(primal.tensor for primal in problem.primals)
+    eps = max(torch.finfo(each.dtype).eps for each in (*points, *(output.tensor for output in tape.outputs)))
+    relative = max(_RELATIVE, _CLAIM_ROUNDING * eps)
+    centre = tuple(flatten([output.tensor]) for output in tape.outputs)
+    if eps > _DOUBLE:
+        wide = replace(problem, function=problem.finer or problem.function)
+        doubled = tuple(point.to(torch.complex128 if point.is_complex() else torch.float64) for point in points)
+        try:
+            with torch.no_grad():
+                found = {output.name: output.tensor for output in call(wide, [point.clone() for point in doubled])}
+        except EvaluationError:
+            found = {}
+        if all(name in found and torch.finfo(found[name].dtype).eps <= _DOUBLE for name in outputs):
+            problem, points, eps = wide, doubled, _DOUBLE
+            centre = tuple(flatten([found[name]]) for name in outputs)
+    steps = _STEPS if eps <= _DOUBLE else (eps**0.33, eps**0.25, eps**0.5)
+    return _Surroundings(
+        problem=problem, points=points, outputs=outputs, centre=centre, steps=steps, eps=eps, relative=relative
+    )
+
+
+def _wrong(
+    around: _Surroundings,
+    tangents: Sequence[Tensor | None],
+    claims: Sequence[float],
+    weights: Sequence[Sequence[Tensor]],
+) -> list[int]:
+    """Return the numbers of the claims that differ from central differences at every step."""
+    wrong = list(range(len(claims)))
+    for step in around.steps:
+        above, below = (_outputs(around, tangents, side * step) for side in (1.0, -1.0))
+        wrong = [k for k in wrong if not _agrees(around, claims[k], weights[k], above, below, step)]
+        if not wrong:
+            break
+    return wrong
+
+
+def _directions(inputs: int) -> list[tuple[int, ...]]:
+    """Return which inputs are moved in each direction: one by one, but all together if there are many."""
+    if inputs > _MOST:
+        return [tuple(range(inputs))] * _DIRECTIONS
+    count = max(_DIRECTIONS, inputs)
+    return [(number % inputs,) for number in range(count)]
+
+
+def _direction(point: Tensor, generator: torch.Generator) -> Tensor:
+    """Return a random direction as coordinates (n,), in each entry as large as the point is there."""
+    values = flatten([point])
+    largest = float(values.abs().max()) if values.numel() else 0.0
+    size = values.abs().clamp(min=0.1 * largest if largest else 1.0)
+    return flatten([_random(point, generator)]) * size
+
+
+def _along(gradient: Sequence[Tensor | None], tangents: Sequence[Tensor | None]) -> float:
+    """Return the product of a vjp with a direction."""
+    total = 0.0
+    for part, tangent in zip(gradient, tangents, strict=True):
+        if part is not None and tangent is not None:
+            total += float((flatten([part]) * tangent).sum())
+    return total
+
+
+def _outputs(around: _Surroundings, tangents: Sequence[Tensor | None], step: float) -> list[Tensor]:
+    """Return the outputs at points moved by `step` times the tangents, as coordinates."""
+    moved = [
+        point.clone() if tangent is None else unflatten(flatten([point]) + step * tangent, [point])[0]
+        for point, tangent in zip(around.points, tangents, strict=True)
+    ]
+    with torch.no_grad():
+        found = {output.name: output.tensor for output in call(around.problem, moved)}
+        return [flatten([found[name]]) for name in around.outputs]
+
+
+def _agrees(
+    around: _Surroundings,
+    claim: float,
+    weights: Sequence[Tensor],
+    above: Sequence[Tensor],
+    below: Sequence[Tensor],
+    step: float,
+) -> bool:
+    """Return True if a claimed directional derivative equals the central difference up to rounding."""
+    slope = size = noise = 0.0
+    for weight, high, low, middle in zip(weights, above, below, around.centre, strict=True):
+        rise = weight * (high - low)
+        slope += float(rise.sum()) / (2 * step)
+        size += float(rise.abs().sum()) / (2 * step)
+        noise += float((weight.abs() * middle.abs()).sum()) * around.eps * _ROUNDING / step
+    return abs(claim - slope) <= around.relative * max(size, abs(claim)) + noise

@@ -1,0 +1,133 @@
+"""Arguments that are no tensors: bool flipped, numbers near and small, None, texts of the same family, tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from gradverify.case import Case, Literal, TensorInput, Uniform
+from gradverify.exploration.change import Base, Change
+from gradverify.exploration.inputs import plain_inputs, tensor_inputs, with_input, with_plain
+
+KIND = "arguments"
+FAMILIES = (
+    ("mean", "sum", "none", "batchmean", "max", "min", "prod"),
+    ("zeros", "constant", "reflect", "replicate", "circular", "border", "reflection", "same", "valid"),
+    ("nearest", "linear", "bilinear", "bicubic", "trilinear", "area"),
+    ("none", "tanh", "sigmoid", "exact"),
+    ("relu", "gelu", "silu", "tanh", "sigmoid", "leaky_relu", "elu", "identity", "linear", "none"),
+    ("backward", "forward", "ortho"),
+    ("left", "right"),
+    ("lower", "upper"),
+)
+_MOST = 14  # values tried for one argument
+
+
+def proposals(base: Base) -> Iterator[Change]:
+    """Yield the changes of every argument, the first of each before the second of any."""
+    rules = base.case.explore
+    ways = []
+    for name, value in plain_inputs(base.case, base.tools.defaults).items():
+        if name in rules.fixed:
+            continue
+        values = rules.choices[name] if name in rules.choices else _others(name, value, base)
+        ways.append([_change(name, value, other) for other in _distinct(values, value)][:_MOST])
+    ways += [[_to_none(path)] for path in _optional_tensors(base)]
+    for number in range(max(map(len, ways), default=0)):
+        yield from (way[number] for way in ways if number < len(way))
+
+
+def _change(name: str, value: Any, other: Any) -> Change:
+    phrase = f"{name}: {_shown(other)} (was {_shown(value)})"
+    given = other if isinstance(other, TensorInput) else None
+    apply = partial(with_plain, name=name, value=other) if given is None else partial(_with, name, given)
+    return Change(kind=KIND, phrase=phrase, apply=apply, names=(name,))
+
+
+def _with(name: str, given: TensorInput, case: Case) -> Case:
+    return with_input(case, name, given)
+
+
+def _to_none(path: str) -> Change:
+    return Change(kind=KIND, phrase=f"{path}: none", apply=partial(_with_literal, path, None), names=(path,))
+
+
+def _with_literal(name: str, value: Any, case: Case) -> Case:
+    return with_input(case, name, Literal(value=value))
+
+
+def _optional_tensors(base: Base) -> Iterable[str]:
+    """Return the tensors that forward has None as the default of."""
+    return [path for path in tensor_inputs(base.case) if base.tools.defaults.get(path, base) is None]
+
+
+def _others(name: str, value: Any, base: Base) -> Iterator[Any]:
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield from _whole(value, base)
+    elif isinstance(value, float):
+        yield from _real(value)
+    elif isinstance(value, str):
+        yield from _texts(value, base)
+    elif value is None:
+        yield from _for_none(base)
+    elif isinstance(value, list | tuple) and value:
+        yield from _sequences(value, base)
+    if base.tools.defaults.get(name, base) is None and value is not None:
+        yield None
+
+
+def _whole(value: int, base: Base) -> Iterator[Any]:
+    yield from (value + 1, value - 1, 1, 0, 2, -1, 3, -2, 2 * value, 4, 5)
+    yield from (number for number in base.seen.integers if abs(number) < 200)
+    if value > 0:
+        yield from ((value, value + 1), (value + 1, value))
+
+
+def _real(value: float) -> Iterator[float]:
+    yield from (1.0, 0.0, 0.5, 2.0, value / 2, 2 * value, 3.0, 1.5, 10 * value, value / 10, -value, -1.0)
+
+
+def _texts(value: str, base: Base) -> Iterator[str]:
+    yield from (other for family in FAMILIES if value in family for other in family)
+    yield from base.seen.texts
+
+
+def _for_none(base: Base) -> Iterator[Any]:
+    """Yield numbers, and tensors of positive numbers that are as long as a dimension of another input."""
+    yield from (1, 2.0, 0.5, True, 0)
+    shapes = [given.shape for given in tensor_inputs(base.case).values() if given.shape]
+    found = [(size,) for shape in shapes for size in (shape[-1], shape[min(1, len(shape) - 1)], shape[0])]
+    for shape in dict.fromkeys((*found, *shapes)):
+        yield TensorInput(origin=Uniform(low=0.5, high=1.5), shape=tuple(shape))
+
+
+def _sequences(value: list[Any] | tuple[Any, ...], base: Base) -> Iterator[Any]:
+    kind = type(value)
+    yield kind(reversed(value))
+    for number, entry in enumerate(value):
+        for other in _distinct(_others("", entry, base), entry)[:5]:
+            yield kind((*value[:number], other, *value[number + 1 :]))
+    if all(isinstance(entry, int) and not isinstance(entry, bool) for entry in value):
+        yield kind(1 for _ in value)
+        yield kind(2 for _ in value)
+    yield value[0]
+
+
+def _distinct(values: Iterable[Any], value: Any) -> list[Any]:
+    """Return the values without repetitions, and without the one written."""
+    found: dict[str, Any] = {}
+    for other in values:
+        found.setdefault(repr(other), other)
+    found.pop(repr(value), None)
+    return list(found.values())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, TensorInput):
+        return f"a tensor of shape {list(value.shape or ())}"
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "true", False: "false"}[value]
+    return str(list(value)) if isinstance(value, tuple) else str(value)

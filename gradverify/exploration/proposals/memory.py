@@ -1,0 +1,49 @@
+"""The same values in another dtype or another memory layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+from gradverify.case import Case, Layout
+from gradverify.exploration.change import Base, Change, floating_paths
+from gradverify.exploration.inputs import tensor_inputs, with_input
+from gradverify.exploration.proposals.values import at_constants, of_other_scale, with_zeros
+
+DTYPE, LAYOUT = "dtype", "layout"
+_MOST = 6  # changes of values in float32, of each kind
+_LAYOUTS = (Layout.TRANSPOSED, Layout.STRIDED, Layout.EXPANDED, Layout.CHANNELS_LAST)
+
+
+def of_other_layout(base: Base) -> Iterator[Change]:
+    """Yield tensors that are transposed, strided or expanded in memory."""
+    for layout in _LAYOUTS:
+        for path in floating_paths(base):
+            apply = partial(_laid_out, path, layout)
+            yield Change(kind=LAYOUT, phrase=f"{path}: {layout.value} in memory", apply=apply, names=(path,))
+
+
+def of_other_dtype(base: Base) -> Iterator[Change]:
+    """Yield the case in float32: as it is, of other scales, and with values around numbers in the code and zeros."""
+    if base.case.dtype != "float64":
+        return
+    yield Change(kind=DTYPE, phrase="in float32", apply=_single)
+    ways = (of_other_scale(base), at_constants(base), with_zeros(base))
+    for way in ways:
+        for change in islice(way, _MOST):
+            apply = partial(_then_single, change)
+            yield Change(kind=DTYPE, phrase=f"{change.phrase}, in float32", apply=apply, names=change.names)
+
+
+def _laid_out(path: str, layout: Layout, case: Case) -> Case:
+    return with_input(case, path, replace(tensor_inputs(case)[path], layout=layout))
+
+
+def _single(case: Case) -> Case:
+    return replace(case, dtype="float32")
+
+
+def _then_single(change: Change, case: Case) -> Case:
+    return _single(change.apply(case))

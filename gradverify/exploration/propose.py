@@ -1,0 +1,46 @@
+"""All changes of a case, in the order in which they are tried. A new kind is one file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gradverify.exploration.change import Base, Change
+from gradverify.exploration.proposals import arguments, indices, memory, sizes, values
+
+KINDS: tuple[Callable[[Base], Iterator[Change]], ...] = (
+    arguments.proposals,
+    values.at_constants,
+    sizes.of_other_sizes,
+    values.with_ties,
+    values.with_zeros,
+    indices.proposals,
+    sizes.of_other_rank,
+    values.drawn_again,
+    values.of_other_scale,
+    memory.of_other_dtype,
+    memory.of_other_layout,
+)
+
+
+def proposals(base: Base) -> Iterator[Change]:
+    """Yield one change of each kind in turn, until there are no more of any."""
+    pending = [kind(base) for kind in KINDS]
+    while pending:
+        for kind in list(pending):
+            change = next(kind, None)
+            if change is None:
+                pending.remove(kind)
+            else:
+                yield change
+
+
+def pairs(first: Change, second: Change) -> Change:
+    """Return the change that makes two changes, one after the other."""
+    return Change(
+        kind="pairs",
+        phrase=f"{first.phrase}; {second.phrase}",
+        apply=lambda case: second.apply(first.apply(case)),
+        names=tuple(dict.fromkeys((*first.names, *second.names))),
+        mapped=(*first.mapped, *second.mapped),
+        far=first.far or second.far,
+    )

@@ -1,0 +1,218 @@
+"""The search: every change is tried in turn, what fails is made small, what backward refuses is a question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from gradverify.case import Case, Exploring
+from gradverify.core.model.deadline import OutOfTime
+from gradverify.exploration.attempt import Attempt, attempt, codes, confirmed, failing_like
+from gradverify.exploration.change import Base, Change, Seen
+from gradverify.exploration.inputs import tensor_at, tensor_inputs
+from gradverify.exploration.judge import Outcome
+from gradverify.exploration.propose import pairs, proposals
+from gradverify.exploration.shrink import differences, shrink
+from gradverify.exploration.tools import Tools
+from gradverify.result import CheckResult, Discovery, Exploration, Grade, Verdict
+
+OnTry = Callable[[Exploration, int, str], None]  # what was found so far, the number of the next proposal, its phrase
+_MOST_DISCOVERIES = 5  # of each grade; later ones are counted only
+_FIRST_OF_PAIRS = 12  # legal changes of arguments and sizes that others are combined with
+_SECOND_OF_PAIRS = 30
+_Key = tuple[object, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """The state of a search; the fields change."""
+
+    base: Base
+    budget: int
+    tries: int = 0
+    discoveries: list[Discovery] = field(default_factory=list)
+    known: dict[_Key, int] = field(
+        default_factory=dict
+    )  # kinds of trouble, and the discovery of each; -1: not confirmed
+    seen: set[str] = field(default_factory=set)  # inputs that were proposed
+    lost: list[str] = field(default_factory=list)
+    singles: list[Change] = field(default_factory=list)  # legal changes whose gradient is right
+
+
+def explore(case: Case, tools: Tools, seen: Seen, request: Exploring, on_try: OnTry) -> Exploration:
+    """Return what changing the inputs of a case finds.
+
+    Raises nothing of user code. `on_try` is called before every proposal; the search goes on after a proposal that
+    ended its process if it is started again with the number of the next one, and gives the same result.
+    """
+    base = Base(case=case, tools=tools, seen=seen)
+    first = _quietly(base, case)
+    why = _why_nothing(base, first)
+    if why:
+        return Exploration(tries=0, budget=request.budget, message=why)
+    state = _Search(base=base, budget=request.budget)
+    for number, change in enumerate(_all_changes(state)):
+        if state.tries >= state.budget:
+            break
+        candidate = _applied(state, change)
+        if candidate is None or number < request.start:
+            continue
+        on_try(_so_far(state), number, change.phrase)
+        _try(state, change, candidate)
+    return _so_far(state)
+
+
+def _so_far(state: _Search) -> Exploration:
+    return Exploration(
+        tries=state.tries, budget=state.budget, discoveries=tuple(state.discoveries), lost=tuple(state.lost)
+    )
+
+
+def _quietly(base: Base, case: Case) -> Attempt | str:
+    """Return the attempt, or why it did not end."""
+    try:
+        return attempt(base, case)
+    except OutOfTime as error:
+        return str(error)
+
+
+def _why_nothing(base: Base, first: Attempt | str) -> str:
+    """Return why the search cannot start from the inputs as written, "" if it can."""
+    if isinstance(first, str):
+        return f"at the inputs as written, one forward and backward {first}"
+    if first.judged.outcome is Outcome.ILLEGAL:
+        return f"forward cannot run at the inputs as written: {first.judged.message or 'they break the rules'}"
+    if first.judged.outcome is Outcome.REFUSED:
+        return f"backward cannot run at the inputs as written: {first.judged.message}"
+    try:
+        wrong = first.judged.outcome is Outcome.SUSPECT and confirmed(base, first) is not None
+    except OutOfTime as error:
+        return str(error)
+    return "the gradient is wrong at the inputs as written" if wrong else ""
+
+
+def _all_changes(state: _Search) -> Iterator[Change]:
+    """Yield single changes, then pairs of those that turned out legal."""
+    yield from proposals(state.base)
+    firsts = [change for change in state.singles if change.kind in ("arguments", "sizes")][:_FIRST_OF_PAIRS]
+    seconds = [change for change in state.singles if change.kind not in ("sizes", "dtype", "layout", "rank")]
+    for second in seconds[:_SECOND_OF_PAIRS]:
+        for first in firsts:
+            if not set(first.names) & set(second.names) or second.kind != "arguments":
+                yield pairs(first, second)
+
+
+def _applied(state: _Search, change: Change) -> Case | None:
+    """Return the changed case; None if it cannot be made, or was proposed before."""
+    try:
+        candidate = change.apply(state.base.case)
+    except KeyboardInterrupt:
+        raise
+    except Exception:
+        return None
+    signature = repr((candidate.inputs, candidate.dtype))
+    if candidate == state.base.case or signature in state.seen:
+        return None
+    state.seen.add(signature)
+    return candidate
+
+
+def _try(state: _Search, change: Change, candidate: Case) -> None:
+    try:
+        found = attempt(state.base, candidate, change.mapped)
+        if found.judged.outcome is Outcome.ILLEGAL:
+            return
+        state.tries += 1
+        if found.judged.outcome is Outcome.RIGHT:
+            state.singles.append(change)
+        elif found.judged.outcome is Outcome.REFUSED:
+            _note(state, change, found, ("refused", change.kind, change.names, found.judged.message), _question)
+        else:
+            _note(state, change, found, (change.kind, change.names, found.check, found.judged.pairs), _failure)
+    except OutOfTime as error:
+        state.lost.append(f"{change.phrase}: {error}")
+
+
+def _note(
+    state: _Search,
+    change: Change,
+    found: Attempt,
+    key: _Key,
+    discover: Callable[[_Search, Change, Attempt], Discovery | None],
+) -> None:
+    """Add a discovery; one like it before is counted instead."""
+    place = state.known.get(key)
+    if place is not None:
+        state.discoveries[place] = replace(state.discoveries[place], also=state.discoveries[place].also + 1)
+        return
+    discovery = discover(state, change, found)
+    if discovery is None:
+        return
+    same = [k for k, other in enumerate(state.discoveries) if _is_same(other, discovery)]
+    full = sum(other.grade is discovery.grade for other in state.discoveries) >= _MOST_DISCOVERIES
+    if same or full:
+        place = (
+            same[0] if same else max(k for k, other in enumerate(state.discoveries) if other.grade is discovery.grade)
+        )
+        state.known[key] = place
+        state.discoveries[place] = replace(state.discoveries[place], also=state.discoveries[place].also + 1)
+        return
+    state.known[key] = len(state.discoveries)
+    state.discoveries.append(discovery)
+
+
+def _is_same(one: Discovery, other: Discovery) -> bool:
+    return one.grade is other.grade and (one.inputs == other.inputs if one.inputs else one.changes == other.changes)
+
+
+def _question(state: _Search, change: Change, found: Attempt) -> Discovery:
+    inputs, spec = _text(state, found.case)
+    return Discovery(
+        grade=Grade.QUESTION,
+        number=state.tries,
+        changes=(change.phrase,),
+        inputs=inputs,
+        spec=spec,
+        message=f"forward runs and backward raises {found.judged.message}",
+    )
+
+
+def _failure(state: _Search, change: Change, found: Attempt) -> Discovery | None:
+    """Return the discovery if the check confirms it, at the smallest inputs that still fail."""
+    base = state.base
+    result = confirmed(base, found)
+    if result is None:
+        return None
+    small = shrink(base, found.case, failing_like(base, codes(result), found.check))
+    shown = _diagnosed(base, small, found.check) or _diagnosed(base, found.case, found.check) or result
+    inputs, spec = _text(state, small)
+    return Discovery(
+        grade=Grade.EXTREME if change.far else Grade.FAILURE,
+        number=state.tries,
+        changes=_phrases(base, change, small),
+        inputs=inputs,
+        spec=spec,
+        message=next((f.message for f in shown.findings if f.verdict is Verdict.FAIL), shown.message),
+        checks=(shown,),
+    )
+
+
+def _diagnosed(base: Base, case: Case, check: str) -> CheckResult | None:
+    found = attempt(base, case)
+    if found.problem is None:
+        return None
+    result = base.tools.diagnosed(case, found.problem, check)
+    return result if result.verdict is Verdict.FAIL else None
+
+
+def _phrases(base: Base, change: Change, small: Case) -> tuple[str, ...]:
+    """Return what is different at the smallest failing inputs: arguments and shapes, else the change that found it."""
+    before = {path: tensor_at(base.case, path, base.tools) for path in tensor_inputs(base.case)}
+    after = {path: tensor_at(small, path, base.tools) for path in tensor_inputs(small)}
+    found = differences(base.case, small, before, after)
+    in_values = change.kind not in ("arguments", "sizes", "rank", "dtype", "layout")
+    return (change.phrase, *found) if in_values or not found else found
+
+
+def _text(state: _Search, case: Case) -> tuple[str, str]:
+    return state.base.tools.text(case)

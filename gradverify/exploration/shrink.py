@@ -1,0 +1,164 @@
+"""Make a failing case smaller and simpler as long as it fails in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Case, Layout, Values
+from gradverify.exploration.attempt import Fails
+from gradverify.exploration.change import Base
+from gradverify.exploration.dims import dimensions, with_size
+from gradverify.exploration.inputs import (
+    frozen,
+    plain_inputs,
+    tensor_at,
+    tensor_inputs,
+    with_input,
+    with_tensor,
+)
+
+_MOST_TRIES = 60  # of one shrinking
+_MOST_SINGLE = 8  # entries of a tensor that are simplified one by one
+
+
+@dataclass(slots=True, kw_only=True)
+class _Shrinking:
+    """The smallest failing case so far; the fields change."""
+
+    base: Base
+    case: Case
+    fails: Fails
+    left: int = _MOST_TRIES
+
+    def take(self, make: Callable[..., Case], *arguments: Any) -> bool:
+        """Take what `make` returns for the case and the arguments if it still fails; return True if it was taken."""
+        if self.left <= 0:
+            return False
+        try:
+            smaller = make(self.case, *arguments)
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+            return False
+        if smaller == self.case:
+            return False
+        self.left -= 1
+        if not self.fails(smaller):
+            return False
+        self.case = smaller
+        return True
+
+
+def shrink(base: Base, case: Case, fails: Fails) -> Case:
+    """Return a smaller case that fails: fewer changes, then smaller sizes, then rounder numbers."""
+    state = _Shrinking(base=base, case=frozen(case, base.tools), fails=fails)
+    written = frozen(base.case, base.tools)
+    for name, given in written.inputs.items():
+        state.take(with_input, name, given)
+    if state.case.dtype != written.dtype:
+        state.take(lambda case: replace(case, dtype=written.dtype))
+    _smaller(state)
+    _simpler(state)
+    return state.case
+
+
+def _smaller(state: _Shrinking) -> None:
+    """Make every size as small as it can be, and drop leading dimensions of size 1."""
+    for _ in range(2):
+        before = state.case
+        for number in range(len(dimensions(replace(state.base, case=state.case)))):
+            found = dimensions(replace(state.base, case=state.case))
+            if number >= len(found):
+                break
+            dimension = found[number]
+            for size in _below(dimension.size):
+                if state.take(with_size, dimension, size, state.base.tools):
+                    break
+        if state.case == before:
+            return
+
+
+def _below(size: int) -> tuple[int, ...]:
+    sizes = dict.fromkeys((1, 2, 3, size // 4, size // 2, size - 1))
+    return tuple(sorted(smaller for smaller in sizes if 0 < smaller < size))
+
+
+def _simpler(state: _Shrinking) -> None:
+    """Make the values of every tensor simpler, then its memory layout."""
+    tools = state.base.tools
+    for path, given in tensor_inputs(state.case).items():
+        if given.layout is not Layout.CONTIGUOUS:
+            plain = replace(given, layout=Layout.CONTIGUOUS)
+            state.take(with_input, path, plain)
+        values = tensor_at(state.case, path, tools)
+        if not isinstance(tensor_inputs(state.case)[path].origin, Values) or not values.numel():
+            continue
+        for simple in _candidates(values):
+            if state.take(with_tensor, path, simple):
+                break
+        else:
+            _one_by_one(state, path)
+
+
+def _candidates(values: Tensor) -> Iterator[Tensor]:
+    """Yield tensors of the same shape with simpler values, the simplest first."""
+    if values.dtype is torch.bool:
+        return
+    counted = torch.arange(1, values.numel() + 1).reshape(values.shape)
+    if values.is_complex() or values.is_floating_point():
+        yield torch.ones_like(values)
+        yield counted.to(values.dtype)
+        yield -counted.to(values.dtype)
+        yield counted.to(values.dtype) / 2
+    if values.is_floating_point():
+        yield values.round()
+        yield (values * 2).round() / 2
+        yield (values * 10).round() / 10
+        yield (values * 100).round() / 100
+    if not values.is_floating_point() and not values.is_complex():
+        yield torch.zeros_like(values)
+        yield (counted - 1).to(values.dtype)
+
+
+def _one_by_one(state: _Shrinking, path: str) -> None:
+    """Make single entries rounder."""
+    tools = state.base.tools
+    count = tensor_at(state.case, path, tools).numel()
+    for place in range(min(count, _MOST_SINGLE)):
+        values = tensor_at(state.case, path, tools)
+        if not values.is_floating_point():
+            return
+        entry = float(values.reshape(-1)[place])
+        for simple in dict.fromkeys((1.0, 2.0, float(round(entry)), round(entry, 1))):
+            if simple == entry:
+                break
+            changed = values.clone()
+            changed.view(-1)[place] = simple
+            if state.take(with_tensor, path, changed):
+                break
+
+
+def differences(base: Case, case: Case, base_tensors: dict[str, Tensor], tensors: dict[str, Tensor]) -> tuple[str, ...]:
+    """Return how a case differs from the one written, in arguments, shapes and dtype; one phrase each."""
+    found = []
+    before, after = plain_inputs(base, {}), plain_inputs(case, {})
+    for name, value in after.items():
+        if name not in before or repr(before[name]) != repr(value):
+            found.append(f"{name}: {_plain(value)}" + (f" (was {_plain(before[name])})" if name in before else ""))
+    for path, tensor in tensors.items():
+        was = base_tensors.get(path)
+        if was is None or was.shape != tensor.shape:
+            found.append(f"{path}: shape {list(tensor.shape)}" + ("" if was is None else f" (was {list(was.shape)})"))
+    for path, given in tensor_inputs(case).items():
+        if given.layout is not (tensor_inputs(base)[path].layout if path in tensor_inputs(base) else given.layout):
+            found.append(f"{path}: {given.layout.value} in memory")
+    if case.dtype != base.dtype:
+        found.append(f"in {case.dtype}")
+    return tuple(found)
+
+
+def _plain(value: object) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
