@@ -11,12 +11,13 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "gradverify"
 
 # Each room and the rooms it may import from; everything may import the ground floor.
-GROUND = {"errors", "result", "case", "serial", "catalogue", "problem", "size", "usage"}
+GROUND = {"errors", "result", "case", "serial", "catalogue", "problem", "size", "usage", "formula"}
 MAY_IMPORT = {
     "errors": set(),
     "catalogue": set(),
     "serial": {"errors"},
     "size": set(),
+    "formula": {"errors"},
     "usage": set(),
     "result": {"serial", "errors", "usage"},
     "case": {"result", "errors", "usage"},
