@@ -20,7 +20,7 @@ _COMPLEX = re.compile(rf"[-+]?{_REAL}(?:[-+](?:{_REAL})?j)?|[-+]?(?:{_REAL})?j",
 
 def shape(value: Any) -> tuple[int, ...]:
     """Read the sizes of a tensor's dimensions; a tensor that would not fit in memory is refused."""
-    sizes = list_of(_size, "whole numbers")(value)
+    sizes = list_of(size, "whole numbers")(value)
     if len(sizes) > MAX_DIMENSIONS:
         raise bad(f"at most {MAX_DIMENSIONS} dimensions, found {len(sizes)}")
     # Empty dimensions count as one: torch multiplies the others before it meets the zero.
@@ -29,6 +29,13 @@ def shape(value: Any) -> tuple[int, ...]:
         limit = MAX_TENSOR_BYTES // 2**30
         raise bad(f"would need {_in_words(needed)}", f"at most {limit} GiB, at {BYTES_PER_ELEMENT} bytes an entry")
     return sizes
+
+
+def size(value: Any) -> int:
+    """Read the size of one dimension."""
+    if whole(value) < 0:
+        raise bad(f"must not be negative, found {value}")
+    return int(value)
 
 
 def nested_numbers(value: Any) -> Any:
@@ -62,12 +69,6 @@ def _in_words(size: int) -> str:
         if size < 999.5 * 1024**power:
             return f"{size / 1024**power:.3g} {unit}"
     return "more than 999 EiB"
-
-
-def _size(value: Any) -> int:
-    if whole(value) < 0:
-        raise bad(f"must not be negative, found {value}")
-    return int(value)
 
 
 def _entry_issues(value: Any) -> Iterator[Issue]:

@@ -94,6 +94,7 @@ def _cases(spec: Spec, case: SpecCase, asked: Overrides) -> Iterator[Case]:
                 max_elements=asked.max_elements,
                 max_evaluations=asked.max_evaluations,
                 timed=asked.timed,
+                dims=case.dims,
                 expect=_expectation(case.expect, checks),
             )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from gradverify.case import (
     Values,
 )
 from gradverify.spec.array import shape_of
+from gradverify.spec.dims import sizes_as_written, with_sizes
 from gradverify.spec.forms import ARGUMENT_FORMS, DISTRIBUTIONS, OTHER_SOURCES
 from gradverify.spec.keys import device
 from gradverify.spec.readers import BadValueError, Issue, Reader, expected, gather, keyed, list_of, one_of, signed
@@ -31,13 +33,13 @@ from gradverify.spec.tensor_rules import source_issues, tensor_issues
 from gradverify.spec.validate import validate
 
 
-def read_input(plain: Any, folder: Path) -> Input:
+def read_input(plain: Any, folder: Path, dims: Mapping[str, int]) -> Input:
     """Return the input that a plain value describes; raises BadValueError with everything that is wrong with it."""
     if isinstance(plain, dict):
         form = _argument_form(plain)
-        return _read_tensor(plain, folder) if form is None else _ARGUMENTS[form](plain)
+        return _read_tensor(plain, folder, dims) if form is None else _ARGUMENTS[form](plain, dims)
     if isinstance(plain, list) and any(isinstance(entry, dict) for entry in plain):
-        read = partial(_read_list_entry, folder=folder)
+        read = partial(_read_list_entry, folder=folder, dims=dims)
         return ListInput(items=tuple(gather((index, read, entry) for index, entry in enumerate(plain)).values()))
     return Literal(value=plain_value(plain))
 
@@ -59,19 +61,26 @@ def _argument_form(plain: dict[str, Any]) -> str | None:
     return next((form for form in ARGUMENT_FORMS if form in plain), None)
 
 
-def _read_dtype(plain: dict[str, Any]) -> Input:
+def _read_dtype(plain: dict[str, Any], _: Mapping[str, int]) -> Input:
     return DtypeArgument(name=keyed(plain, {"dtype": one_of(TENSOR_DTYPES)})["dtype"])
 
 
-def _read_size(plain: dict[str, Any]) -> Input:
-    return SizeArgument(size=keyed(plain, {"size": list_of(signed, "whole numbers")})["size"])
+def _read_size(plain: dict[str, Any], dims: Mapping[str, int]) -> Input:
+    evaluated, issues = with_sizes(plain, "size", dims)
+    try:
+        size = keyed(evaluated, {"size": list_of(signed, "whole numbers")})["size"]
+    except BadValueError as reason:
+        raise BadValueError(*issues, *reason.issues) from None
+    if issues:
+        raise BadValueError(*issues)
+    return SizeArgument(size=size, sizes=sizes_as_written(plain, "size"))
 
 
-def _read_tuple(plain: dict[str, Any]) -> Input:
+def _read_tuple(plain: dict[str, Any], _: Mapping[str, int]) -> Input:
     return TupleArgument(items=keyed(plain, {"tuple": list_of(plain_value, "plain values")})["tuple"])
 
 
-def _read_device(plain: dict[str, Any]) -> Input:
+def _read_device(plain: dict[str, Any], _: Mapping[str, int]) -> Input:
     return DeviceArgument(name=keyed(plain, {"device": _device_or_case})["device"])
 
 
@@ -79,7 +88,7 @@ def _device_or_case(value: Any) -> str:
     return value if value == "case" else device(value)
 
 
-_ARGUMENTS: dict[str, Callable[[dict[str, Any]], Input]] = {
+_ARGUMENTS: dict[str, Callable[[dict[str, Any], Mapping[str, int]], Input]] = {
     "dtype": _read_dtype,
     "size": _read_size,
     "tuple": _read_tuple,
@@ -87,21 +96,22 @@ _ARGUMENTS: dict[str, Callable[[dict[str, Any]], Input]] = {
 }
 
 
-def _read_list_entry(plain: Any, folder: Path) -> TensorInput:
+def _read_list_entry(plain: Any, folder: Path, dims: Mapping[str, int]) -> TensorInput:
     if not isinstance(plain, dict):
         raise expected("a tensor, as its neighbours are", plain)
-    return _read_tensor(plain, folder)
+    return _read_tensor(plain, folder, dims)
 
 
-def _read_tensor(plain: dict[str, Any], folder: Path) -> TensorInput:
-    issues = [*source_issues(plain), *_path_issues(plain, folder)]
+def _read_tensor(plain: dict[str, Any], folder: Path, dims: Mapping[str, int]) -> TensorInput:
+    evaluated, size_issues = with_sizes(plain, "shape", dims)
+    issues = [*source_issues(plain), *_path_issues(plain, folder), *size_issues]
     try:
-        model = validate(TensorModel, plain)
+        model = validate(TensorModel, evaluated)
     except BadValueError as reason:
         raise BadValueError(*issues, *reason.issues) from None
     if issues:
         raise BadValueError(*issues)
-    tensor = _tensor(model, folder)
+    tensor = replace(_tensor(model, folder), sizes=sizes_as_written(plain, "shape"))
     issues += tensor_issues(tensor, _known_shape(tensor))
     if issues:
         raise BadValueError(*issues)

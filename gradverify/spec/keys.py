@@ -17,6 +17,7 @@ from gradverify.case import (
     TorchGradcheck,
 )
 from gradverify.catalogue import known_checks
+from gradverify.spec.dims import dims
 from gradverify.spec.expect import EXPECT_SCHEMA, expectation
 from gradverify.spec.field import Read, list_schema, mapping_schema, one_of_schema
 from gradverify.spec.limits import MAX_SAMPLES, MAX_TIMEOUT
@@ -107,6 +108,14 @@ _INPUTS = Read(
     mapping_of_names,
     {"type": "object", "description": "the parameters of forward in order, ctx left out"},
 )
+_DIMS = Read(
+    dims,
+    {
+        "type": "object",
+        "additionalProperties": {"type": "integer", "minimum": 0},
+        "description": "named sizes: `shape` and `size` may hold expressions of them, as [n, 2 * d]",
+    },
+)
 _INIT = Read(mapping_of_names, {"type": "object", "description": "arguments of an nn.Module's constructor"})
 _STOCHASTIC = Read(true_or_false, {"type": "boolean", "description": "forward draws random numbers: seed every call"})
 _SAMPLES = Read(
@@ -150,6 +159,7 @@ class DocumentModel(BaseModel):
     reference: Annotated[str | None, _REFERENCE] = None
     precision: Annotated[Float32Products, _PRECISION] = Float32Products.FULL
     interpret: Annotated[bool, _INTERPRET] = False
+    dims: Annotated[dict[str, int], _DIMS] = {}
     expect: Annotated[Expectation, _EXPECT] = Expectation()
 
 

@@ -33,6 +33,7 @@ class SpecCase:
     torch_gradcheck: TorchGradcheck
     tf32: bool
     interpret: bool
+    dims: Mapping[str, int]  # named sizes
     expect: Expectation  # `verdict` is of the case only where `checks` is empty
     places: Mapping[str, Place]  # of keys: `init`, `init.NAME`, `inputs.NAME`, `inputs.NAME.args.NAME`, …
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from gradverify.case import DEFAULT_DEVICES, DEFAULT_DTYPES
 from gradverify.errors import SpecError, Where
 from gradverify.spec.cases import split_cases
+from gradverify.spec.dims import unused_dims
 from gradverify.spec.document import compose
 from gradverify.spec.files import SpecFile, file_error, find_specs, read_text
 from gradverify.spec.identity import clean_stem, unique_name
@@ -114,6 +115,7 @@ def _read_document(root: Node, file: SpecFile, errors: list[SpecError], taken: s
             errors += (_error(raw.node, issue) for issue in reason.issues if issue.at not in said)
         if len(errors) > MAX_ERRORS:
             break
+    errors += (_error(node, issue) for node, issue in unused_dims([raw.node for raw in split.cases]))
     return tuple(cases)
 
 

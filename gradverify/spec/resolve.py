@@ -18,6 +18,7 @@ from gradverify.case import (
     default_checks,
 )
 from gradverify.spec.cases import RawCase
+from gradverify.spec.dims import is_sized, readable_dims
 from gradverify.spec.inputs import read_input
 from gradverify.spec.keys import Document, DocumentModel, check_tolerances
 from gradverify.spec.model import SpecCase
@@ -28,8 +29,9 @@ from gradverify.spec.validate import validate
 
 _DIFFERENCES = ("gradcheck", "gradgradcheck")  # checks that a surrogate is for
 _COMPARISON = "reference"  # the check that a reference is for
-# What was read before: cases share most of their inputs, and a large one is to be checked once.
-Remembered = dict[Node, Input | BadValueError]
+# What was read before: cases share most of their inputs, and a large one is to be checked once. The sizes of `dims` are
+# part of the key where an input depends on them.
+Remembered = dict[tuple[Node, tuple[tuple[str, int], ...]], Input | BadValueError]
 
 
 def read_case(raw: RawCase, folder: Path, remembered: Remembered) -> SpecCase:
@@ -40,6 +42,7 @@ def read_case(raw: RawCase, folder: Path, remembered: Remembered) -> SpecCase:
     surrogate = _collect(issues, lambda: _read_target("surrogate", raw.node, folder))
     reference = _collect(issues, lambda: _read_target("reference", raw.node, folder))
     inputs = _read_inputs(raw.node, folder, issues, remembered)
+    issues += _dims_issues(raw.node)
     if document is not None:
         issues += _document_issues(document)
     if issues or document is None or target is None:
@@ -77,9 +80,13 @@ def _read_target(key: str, node: Node, folder: Path) -> Target | None:
 def _read_inputs(node: Node, folder: Path, issues: list[Issue], remembered: Remembered) -> dict[str, Input]:
     assert node.members is not None
     member = node.members.get("inputs")
+    dims = readable_dims(node.plain.get("dims", {}))
     values: dict[str, Input] = {}
     for name, entry in ((member and member.node.members) or {}).items():
-        value = _read_once(entry.node, folder, remembered)
+        sized = is_sized(entry.node.plain)
+        if sized and dims is None:
+            continue  # until the sizes are right
+        value = _read_once(entry.node, folder, (dims or {}) if sized else {}, remembered)
         if isinstance(value, BadValueError):
             issues += (replace(issue, at=("inputs", name, *issue.at)) for issue in value.issues)
         else:
@@ -87,13 +94,23 @@ def _read_inputs(node: Node, folder: Path, issues: list[Issue], remembered: Reme
     return values
 
 
-def _read_once(node: Node, folder: Path, remembered: Remembered) -> Input | BadValueError:
-    if node not in remembered:
+def _read_once(node: Node, folder: Path, dims: Mapping[str, int], remembered: Remembered) -> Input | BadValueError:
+    key = (node, tuple(dims.items()))
+    if key not in remembered:
         try:
-            remembered[node] = read_input(node.plain, folder)
+            remembered[key] = read_input(node.plain, folder, dims)
         except BadValueError as reason:
-            remembered[node] = reason
-    return remembered[node]
+            remembered[key] = reason
+    return remembered[key]
+
+
+def _dims_issues(node: Node) -> Iterator[Issue]:
+    """Yield a name that both a size and an input have."""
+    dims, inputs = node.plain.get("dims"), node.plain.get("inputs")
+    for name in dims if isinstance(dims, dict) and isinstance(inputs, dict) else ():
+        if name in inputs:
+            hint = "give the size another name, so that `explore` can tell them apart"
+            yield Issue(at=("dims", name), on_key=True, problem="an input has this name too", hint=hint)
 
 
 def _document_issues(document: DocumentModel) -> Iterator[Issue]:
@@ -146,6 +163,7 @@ def _spec_case(
         torch_gradcheck=document.torch_gradcheck,
         tf32=document.precision is Float32Products.TF32,
         interpret=document.interpret,
+        dims=document.dims,
         expect=document.expect,
         places=_places(raw.node, document.init or {}, inputs),
     )

@@ -38,7 +38,7 @@ def json_schema() -> dict[str, Any]:
 def _input() -> dict[str, Any]:
     arguments = (
         {"dtype": one_of_schema(TENSOR_DTYPES)},
-        {"size": {"type": "array", "items": {"type": "integer"}}},
+        {"size": {"type": "array", "items": {"type": ["integer", "string"]}}},
         {"tuple": {"type": "array", "items": {"$ref": "#/$defs/plain"}}},
         {"device": {"type": "string", "pattern": f"^(case|({'|'.join(DEVICE_KINDS)})(:[0-9]{{1,3}})?)$"}},
     )

@@ -32,7 +32,11 @@ COMPLEX = ("complex64", "complex128")
 DIFFERENTIABLE = ("case", "float16", "bfloat16", "float32", "float64", *COMPLEX)
 TENSOR_DTYPES = (*DIFFERENTIABLE, "bool", "uint8", "int8", "int16", "int32", "int64")
 
-_SIZES = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+_SIZES = {
+    "type": "array",
+    "items": {"type": ["integer", "string"], "minimum": 0},
+    "description": "sizes; names in `dims`",
+}
 _SHAPE = Read(shape, _SIZES)
 _NORMAL = Read(normal, pair_schema("number", "[mean, standard deviation]"))
 _UNIFORM = Read(uniform, pair_schema("number", "[low, high]"))

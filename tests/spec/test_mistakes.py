@@ -18,6 +18,7 @@ ABOVE = {
     "cases": TENSOR,
     "keys": TENSOR,
     "inputs": FUNCTION + "inputs:\n  x: ",
+    "dims": FUNCTION,
 }
 
 MULTIPLE = """\
