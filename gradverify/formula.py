@@ -177,7 +177,12 @@ def _value(node: ast.expr, scope: _Scope) -> Any:
 
 
 def _name(node: ast.Name, scope: _Scope) -> Any:
-    value = _given(node, scope)
+    return _without_tensors(_given(node, scope))
+
+
+def _without_tensors(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_tensors(entry) for entry in value]
     return value.tolist() if hasattr(value, "tolist") else value
 
 

@@ -24,6 +24,7 @@ VALUES: dict[str, Any] = {
     "stride": [1, 2],
     "size": (2, 3),
     "mode": "mean",
+    "xs": [torch.ones(3), torch.zeros(2)],
     "weight": None,
 }
 
@@ -77,6 +78,7 @@ WORTH = [
     ("mode == 'mean'", True),
     ("len(mode)", 4),
     ("weight == None", True),
+    ("len(xs) == 2 and all(xs[0] > 0) and xs[1].shape == [2]", True),
     ("True", True),
 ]
 

@@ -95,6 +95,7 @@ def _cases(spec: Spec, case: SpecCase, asked: Overrides) -> Iterator[Case]:
                 max_evaluations=asked.max_evaluations,
                 timed=asked.timed,
                 dims=case.dims,
+                explore=case.explore,
                 expect=_expectation(case.expect, checks),
             )
 

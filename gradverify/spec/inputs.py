@@ -26,7 +26,18 @@ from gradverify.spec.array import shape_of
 from gradverify.spec.dims import sizes_as_written, with_sizes
 from gradverify.spec.forms import ARGUMENT_FORMS, DISTRIBUTIONS, OTHER_SOURCES
 from gradverify.spec.keys import device
-from gradverify.spec.readers import BadValueError, Issue, Reader, expected, gather, keyed, list_of, one_of, signed
+from gradverify.spec.readers import (
+    BadValueError,
+    Issue,
+    Reader,
+    expected,
+    gather,
+    keyed,
+    list_of,
+    one_of,
+    plain_value,
+    signed,
+)
 from gradverify.spec.target import read_data_file, read_target
 from gradverify.spec.tensor_keys import TENSOR_DTYPES, TensorModel
 from gradverify.spec.tensor_rules import source_issues, tensor_issues
@@ -42,15 +53,6 @@ def read_input(plain: Any, folder: Path, dims: Mapping[str, int]) -> Input:
         read = partial(_read_list_entry, folder=folder, dims=dims)
         return ListInput(items=tuple(gather((index, read, entry) for index, entry in enumerate(plain)).values()))
     return Literal(value=plain_value(plain))
-
-
-def plain_value(plain: Any) -> Any:
-    """Read a value that is passed on as it is: anything without a mapping in it."""
-    if isinstance(plain, dict):
-        raise expected("a plain value", plain, "tensors stand in `inputs`, alone or in a list of their own")
-    if isinstance(plain, list):
-        gather((index, plain_value, entry) for index, entry in enumerate(plain))
-    return plain
 
 
 def _argument_form(plain: dict[str, Any]) -> str | None:

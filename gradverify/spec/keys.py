@@ -12,6 +12,7 @@ from gradverify.case import (
     DEFAULT_TIMEOUT,
     DEVICE_KINDS,
     Expectation,
+    ExploreRules,
     Float32Products,
     Tolerances,
     TorchGradcheck,
@@ -19,6 +20,7 @@ from gradverify.case import (
 from gradverify.catalogue import known_checks
 from gradverify.spec.dims import dims
 from gradverify.spec.expect import EXPECT_SCHEMA, expectation
+from gradverify.spec.explore_keys import EXPLORE_SCHEMA, explore
 from gradverify.spec.field import Read, list_schema, mapping_schema, one_of_schema
 from gradverify.spec.limits import MAX_SAMPLES, MAX_TIMEOUT
 from gradverify.spec.readers import (
@@ -130,6 +132,7 @@ _TIMEOUT = Read(
 _TOLERANCE = Read(not_negative, {"type": "number", "minimum": 0})
 _TORCH = Read(one_of(TorchGradcheck), one_of_schema(TorchGradcheck, "when torch's own gradcheck runs beside ours"))
 _EXPECT = Read(expectation, EXPECT_SCHEMA)
+_EXPLORE = Read(explore, EXPLORE_SCHEMA)
 _CHECK_TOLERANCES = Read(
     tolerances,
     mapping_schema(dict.fromkeys(("rtol", "atol"), _TOLERANCE.schema), "tolerances of this check alone"),
@@ -160,6 +163,7 @@ class DocumentModel(BaseModel):
     precision: Annotated[Float32Products, _PRECISION] = Float32Products.FULL
     interpret: Annotated[bool, _INTERPRET] = False
     dims: Annotated[dict[str, int], _DIMS] = {}
+    explore: Annotated[ExploreRules, _EXPLORE] = ExploreRules()
     expect: Annotated[Expectation, _EXPECT] = Expectation()
 
 

@@ -12,6 +12,7 @@ MAX_MERGED_KEYS = 100_000  # keys of one document after merging, summed over its
 MAX_ERRORS = 1_000  # reported for one file
 MAX_CASES = 100_000  # of one file
 MAX_SAMPLES = 100_000
+MAX_BUDGET = 1_000_000  # legal tries of a search
 MAX_TIMEOUT = 1_000_000  # seconds; waiting functions overflow far beyond it
 MAX_NAME = 200  # characters of a case's name
 MAX_DIMENSIONS = 64  # of a tensor, as in torch

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gradverify.case import Expectation, Input, Target, Tolerances, TorchGradcheck
+from gradverify.case import Expectation, ExploreRules, Input, Target, Tolerances, TorchGradcheck
 from gradverify.spec.node import Place
 
 
@@ -34,6 +34,7 @@ class SpecCase:
     tf32: bool
     interpret: bool
     dims: Mapping[str, int]  # named sizes
+    explore: ExploreRules
     expect: Expectation  # `verdict` is of the case only where `checks` is empty
     places: Mapping[str, Place]  # of keys: `init`, `init.NAME`, `inputs.NAME`, `inputs.NAME.args.NAME`, …
 

@@ -204,6 +204,15 @@ def gather(parts: Iterable[tuple[Step, Reader[Any], Any]]) -> dict[Any, Any]:
     return values
 
 
+def plain_value(plain: Any) -> Any:
+    """Read a value that is passed on as it is: anything without a mapping in it."""
+    if isinstance(plain, dict):
+        raise expected("a plain value", plain, "tensors stand in `inputs`, alone or in a list of their own")
+    if isinstance(plain, list):
+        gather((index, plain_value, entry) for index, entry in enumerate(plain))
+    return plain
+
+
 def _takes(read: Reader[Any], value: Any) -> bool:
     try:
         read(value)

@@ -19,6 +19,7 @@ from gradverify.case import (
 )
 from gradverify.spec.cases import RawCase
 from gradverify.spec.dims import is_sized, readable_dims
+from gradverify.spec.explore_rules import explore_issues
 from gradverify.spec.inputs import read_input
 from gradverify.spec.keys import Document, DocumentModel, check_tolerances
 from gradverify.spec.model import SpecCase
@@ -45,6 +46,8 @@ def read_case(raw: RawCase, folder: Path, remembered: Remembered) -> SpecCase:
     issues += _dims_issues(raw.node)
     if document is not None:
         issues += _document_issues(document)
+        read = {name: inputs.get(name) for name in document.inputs}
+        issues += explore_issues(document.explore, document.dims, read)
     if issues or document is None or target is None:
         raise BadValueError(*issues)
     others = {"surrogate": surrogate, "reference": reference}
@@ -164,6 +167,7 @@ def _spec_case(
         tf32=document.precision is Float32Products.TF32,
         interpret=document.interpret,
         dims=document.dims,
+        explore=document.explore,
         expect=document.expect,
         places=_places(raw.node, document.init or {}, inputs),
     )

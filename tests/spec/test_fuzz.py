@@ -19,8 +19,19 @@ function: pkg.mod:F
 inputs:
   x: {shape: [5], uniform: [-3, 3], avoid: [0, 2.0], layout: strided}
   y: [{shape: [2, 2], constraint: symmetric}, {values: [1, 2.5, 1+2j]}]
-  z: {size: [2, 3]}
+  z: {size: [2, n]}
+  u: none
   w: &w {factory: pkg.mod:make, args: {a: 1}}
+  v: {shape: [n, 2 * m], integers: [0, 4]}
+dims: {n: 4, m: 6}
+explore:
+  sizes: {n: {from: 2, to: 300, multiple_of: 2}}
+  ranges: {x: [-4, 4]}
+  indices: {v: {below: n, special: [-100]}}
+  choices: {u: [none, tanh]}
+  require: len(v) == n and n > 0
+  fixed: [w, m]
+  budget: 100
 checks: [gradcheck, gradgradcheck, contract]
 dtypes: [float64]
 devices: [cpu, cuda:0]
@@ -41,7 +52,20 @@ inputs: {x: {shape: [2], integers: [0, 9]}}
 WORDS = st.sampled_from(
     sorted(
         set(GOOD.replace(":", " ").replace("[", " ").replace("]", " ").replace("{", " ").replace("}", " ").split())
-        | {"values", "file", "bernoulli", "linspace", "normal", "permutation", "dtype", "tuple", "device", "outputs"}
+        | {
+            "values",
+            "file",
+            "bernoulli",
+            "linspace",
+            "normal",
+            "permutation",
+            "dtype",
+            "tuple",
+            "device",
+            "outputs",
+            "n + 1",
+            "n // 0",
+        }
     )
 )
 SCALARS = st.one_of(

@@ -19,6 +19,9 @@ ABOVE = {
     "keys": TENSOR,
     "inputs": FUNCTION + "inputs:\n  x: ",
     "dims": FUNCTION,
+    "explore": FUNCTION
+    + "dims: {n: 4, m: 6}\ninputs: {x: {shape: [n, m], uniform: [-3, 3]}, ids: {shape: [m], integers: [0, 4]}, "
+    + "p: 0.1, mode: none,\n  pad: [-1, 1], dt: {dtype: float32}}\n",
 }
 
 MULTIPLE = """\

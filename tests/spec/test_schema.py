@@ -12,6 +12,7 @@ from gradverify.catalogue import known_checks
 from gradverify.spec.document import compose
 from gradverify.spec.schema import json_schema
 from tests.spec.support import FUNCTION, TENSOR
+from tests.spec.test_explore_rules import FORMS as RULES
 from tests.spec.test_fuzz import GOOD
 from tests.spec.test_inputs import FORMS
 
@@ -46,7 +47,21 @@ def test_every_form_of_input(text: str) -> None:
     VALIDATOR.validate(*documents(f"{FUNCTION}inputs:\n  x: {text}\n"))
 
 
+@pytest.mark.parametrize("text", [text for text, _ in RULES])
+def test_rules_of_a_search(text: str) -> None:
+    VALIDATOR.validate(*documents(f"{TENSOR}explore: {text}\n"))
+
+
 BAD = [
+    "dims: {n: -1}",
+    "dims: [4]",
+    "explore: {size: {}}",
+    "explore: {budget: 0}",
+    "explore: {sizes: {n: {form: 1}}}",
+    "explore: {ranges: {x: [1]}}",
+    "explore: {indices: {x: {below: 0}}}",
+    "explore: {choices: {x: []}}",
+    "explore: {require: true}",
     "sed: 1",
     "checks: []",
     "checks: [gradchek]",
