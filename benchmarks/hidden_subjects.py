@@ -1,0 +1,9 @@
+"""Functions with a hidden mistake, each with a right twin: what the benchmark of `gradverify explore` searches."""
+
+from __future__ import annotations
+
+from benchmarks.hidden_arguments import ARGUMENTS
+from benchmarks.hidden_indices import INDICES
+from benchmarks.hidden_windows import WINDOWS
+
+SUBJECTS = (*WINDOWS, *ARGUMENTS, *INDICES)
