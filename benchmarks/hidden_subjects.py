@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.hidden_arguments import ARGUMENTS
+from benchmarks.hidden_constants import CONSTANTS
 from benchmarks.hidden_indices import INDICES
+from benchmarks.hidden_ties import TIES
 from benchmarks.hidden_windows import WINDOWS
+from benchmarks.hidden_zeros import ZEROS
 
-SUBJECTS = (*WINDOWS, *ARGUMENTS, *INDICES)
+SUBJECTS = (*WINDOWS, *ARGUMENTS, *INDICES, *CONSTANTS, *ZEROS, *TIES)
