@@ -80,6 +80,8 @@ class AttentionScores(Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, softcap: float | None) -> Tensor:
+        if query.dim() < 2 or key.dim() < 2:
+            raise ValueError("query must be (n, d), key (m, d)")
         if softcap is not None and not (isinstance(softcap, (int, float)) and softcap > 0):
             raise ValueError("softcap must be a number above 0, or None")
         ctx.save_for_backward(query, key)

@@ -31,3 +31,13 @@ def test_mistake_is_hidden_at_the_usual_inputs(subject: Hidden) -> None:
 def test_mistake_shows_at_another_input(subject: Hidden) -> None:
     assert judged(subject, subject.wrong, subject.shows_at()) is Verdict.FAIL
     assert judged(subject, subject.right, subject.shows_at()) is Verdict.PASS
+
+
+def test_names_are_unique() -> None:
+    assert len({subject.name for subject in SUBJECTS}) == len(SUBJECTS)
+
+
+@EACH
+def test_twins_share_forward(subject: Hidden) -> None:
+    assert subject.wrong.forward is subject.right.forward
+    assert subject.wrong.backward is not subject.right.backward
