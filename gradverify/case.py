@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from gradverify.result import ExpectedCheck, Verdict
+from gradverify.result import CheckResult, ExpectedCheck, Exploration, Verdict
 from gradverify.usage import BytesClaim
 
 # What a spec without `checks` asks for; where a Function defines jvp or vmap, `contract` looks at them too.
@@ -235,12 +235,23 @@ class ExploreRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trying:
+    """A try of an exploration that begins."""
+
+    so_far: Exploration  # what was found before it
+    number: int  # of its proposal, from 0; proposals that are not legal count too
+    phrase: str  # what it changes
+    right: tuple[int, ...] = ()  # numbers of the proposals before it whose gradient is right
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Exploring:
     """The request to change a case's inputs, and where to go on if a worker was lost meanwhile."""
 
-    budget: int  # legal tries
-    start: int = 0  # number of the first proposal
+    budget: int = 0  # legal tries; 0 for the number in the case's rules
     strict: bool = False  # wrong numbers far outside the range of the inputs fail too
+    after: Trying | None = None  # the try to go on after; None to begin
+    checks: tuple[CheckResult, ...] = ()  # results of the case's checks, if they have been run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from gradverify.case import (
     SizeRange,
     Target,
     TensorInput,
+    Trying,
     TupleArgument,
     Values,
 )
@@ -108,7 +109,7 @@ def require_arguments(function: Any, inputs: Any, checks: Sequence[str], budget:
         raise ValueError(f"budget: expected a number of tries above zero, found {budget!r}")
 
 
-def _ignored(_found: Exploration, _number: int, _phrase: str) -> None:
+def _ignored(_trying: Trying) -> None:
     """Do nothing with the results so far."""
 
 

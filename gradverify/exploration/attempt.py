@@ -11,7 +11,6 @@ from gradverify.case import Case
 from gradverify.checks import gradcheck, gradgradcheck
 from gradverify.checks.failures import first_line
 from gradverify.checks.reference import check as reference
-from gradverify.core.model.deadline import deadline_in
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.second_order import vjp_problem
 from gradverify.core.model.tape import record
@@ -22,7 +21,6 @@ from gradverify.exploration.legal import why_not
 from gradverify.exploration.slices import is_mapped, is_well_conditioned, uses_matrices
 from gradverify.result import CheckResult, Verdict
 
-TRY_SECONDS = 10.0  # time limit of one try, between calls of user code
 _ILLEGAL = Judged(outcome=Outcome.ILLEGAL)
 
 
@@ -40,7 +38,7 @@ def attempt(base: Base, case: Case, mapped: tuple[str, ...] = ()) -> Attempt:
     """Build and judge a changed case. Raises OutOfTime."""
     check = checks_of(base.case)[0]
     try:
-        problem = replace(base.tools.build(case), deadline=deadline_in(TRY_SECONDS))
+        problem = replace(base.tools.build(case), deadline=base.deadline)
         legal = bool(problem.primals) and _is_legal(base, case, problem, mapped)
     except KeyboardInterrupt:
         raise
@@ -59,7 +57,7 @@ def confirmed(base: Base, found: Attempt) -> CheckResult | None:
     """Return the result of the check that looks closer if it fails, else None. Raises OutOfTime."""
     if found.problem is None:
         return None
-    result = base.tools.check(found.case, _with_time(found.problem), found.check)
+    result = base.tools.check(found.case, found.problem, found.check)
     return result if result.verdict is Verdict.FAIL else None
 
 
@@ -116,10 +114,6 @@ def _illegal(error: BaseException) -> Judged:
     return Judged(outcome=Outcome.ILLEGAL, message=first_line(error))
 
 
-def _with_time(problem: Problem) -> Problem:
-    return replace(problem, deadline=deadline_in(TRY_SECONDS))
-
-
 Fails = Callable[[Case], bool]
 
 
@@ -127,10 +121,7 @@ def failing_like(base: Base, wanted: frozenset[str], check: str) -> Fails:
     """Return a function that tells whether a case fails the check with one of the codes wanted."""
 
     def fails(case: Case) -> bool:
-        try:
-            found = attempt(base, case)
-        except KeyboardInterrupt:
-            raise
+        found = attempt(base, case)
         if found.judged.outcome is not Outcome.SUSPECT or found.check != check:
             return False
         result = confirmed(base, found)

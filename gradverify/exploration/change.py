@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from gradverify.case import Case
+from gradverify.core.model.deadline import Deadline
 from gradverify.exploration.inputs import tensor_at, tensor_inputs, with_tensor
 from gradverify.exploration.tools import Tools
 
@@ -29,7 +30,7 @@ class Base:
     case: Case
     tools: Tools
     seen: Seen = field(default_factory=Seen)
-    mapped: tuple[str, ...] = ()  # inputs that a leading dimension was added to; forward is to act on each slice alone
+    deadline: Deadline | None = None  # user code is not called after it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

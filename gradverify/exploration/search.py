@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from gradverify.case import Case, Exploring
-from gradverify.core.model.deadline import OutOfTime
+from gradverify.case import Case, Exploring, Trying
+from gradverify.core.model.deadline import OutOfTime, deadline_in
 from gradverify.exploration.attempt import Attempt, attempt, codes, confirmed, failing_like
 from gradverify.exploration.change import Base, Change, Seen
 from gradverify.exploration.inputs import tensor_at, tensor_inputs
@@ -16,10 +16,11 @@ from gradverify.exploration.shrink import differences, shrink
 from gradverify.exploration.tools import Tools
 from gradverify.result import CheckResult, Discovery, Exploration, Grade, Verdict
 
-OnTry = Callable[[Exploration, int, str], None]  # what was found so far, the number of the next proposal, its phrase
+OnTry = Callable[[Trying], None]
 _MOST_DISCOVERIES = 5  # of each grade; later ones are counted only
 _FIRST_OF_PAIRS = 12  # legal changes of arguments and sizes that others are combined with
 _SECOND_OF_PAIRS = 30
+TRY_SECONDS = 20.0  # time limit of one try, made small included, between calls of user code
 _Key = tuple[object, ...]
 
 
@@ -36,14 +37,14 @@ class _Search:
     )  # kinds of trouble, and the discovery of each; -1: not confirmed
     seen: set[str] = field(default_factory=set)  # inputs that were proposed
     lost: list[str] = field(default_factory=list)
-    singles: list[Change] = field(default_factory=list)  # legal changes whose gradient is right
+    right: dict[int, Change] = field(default_factory=dict)  # changes whose gradient is right, by number of proposal
 
 
 def explore(case: Case, tools: Tools, seen: Seen, request: Exploring, on_try: OnTry) -> Exploration:
     """Return what changing the inputs of a case finds.
 
-    Raises nothing of user code. `on_try` is called before every proposal; the search goes on after a proposal that
-    ended its process if it is started again with the number of the next one, and gives the same result.
+    Raises nothing of user code. `on_try` is called before every try; if the try ends the process, the search can be
+    started again after it, and finds what it would have found.
     """
     base = Base(case=case, tools=tools, seen=seen)
     first = _quietly(base, case)
@@ -51,14 +52,22 @@ def explore(case: Case, tools: Tools, seen: Seen, request: Exploring, on_try: On
     if why:
         return Exploration(tries=0, budget=request.budget, message=why)
     state = _Search(base=base, budget=request.budget)
+    if request.after is not None:
+        before = request.after.so_far
+        state.tries = before.tries
+        state.discoveries += before.discoveries
+        state.lost += before.lost
     for number, change in enumerate(_all_changes(state)):
         if state.tries >= state.budget:
             break
         candidate = _applied(state, change)
-        if candidate is None or number < request.start:
-            continue
-        on_try(_so_far(state), number, change.phrase)
-        _try(state, change, candidate)
+        if request.after is not None and number <= request.after.number:
+            if number in request.after.right:
+                state.right[number] = change
+        elif candidate is not None:
+            on_try(Trying(so_far=_so_far(state), number=number, phrase=change.phrase, right=tuple(state.right)))
+            if _is_right(state, change, candidate):
+                state.right[number] = change
     return _so_far(state)
 
 
@@ -94,8 +103,9 @@ def _why_nothing(base: Base, first: Attempt | str) -> str:
 def _all_changes(state: _Search) -> Iterator[Change]:
     """Yield single changes, then pairs of those that turned out legal."""
     yield from proposals(state.base)
-    firsts = [change for change in state.singles if change.kind in ("arguments", "sizes")][:_FIRST_OF_PAIRS]
-    seconds = [change for change in state.singles if change.kind not in ("sizes", "dtype", "layout", "rank")]
+    singles = list(state.right.values())
+    firsts = [change for change in singles if change.kind in ("arguments", "sizes")][:_FIRST_OF_PAIRS]
+    seconds = [change for change in singles if change.kind not in ("sizes", "dtype", "layout", "rank")]
     for second in seconds[:_SECOND_OF_PAIRS]:
         for first in firsts:
             if not set(first.names) & set(second.names) or second.kind != "arguments":
@@ -117,20 +127,23 @@ def _applied(state: _Search, change: Change) -> Case | None:
     return candidate
 
 
-def _try(state: _Search, change: Change, candidate: Case) -> None:
+def _is_right(state: _Search, change: Change, candidate: Case) -> bool:
+    """Try a changed case and note what comes of it; return True if it is legal and its gradient right."""
+    state.base = replace(state.base, deadline=deadline_in(min(TRY_SECONDS, state.base.case.timeout / 2)))
     try:
         found = attempt(state.base, candidate, change.mapped)
         if found.judged.outcome is Outcome.ILLEGAL:
-            return
+            return False
         state.tries += 1
         if found.judged.outcome is Outcome.RIGHT:
-            state.singles.append(change)
-        elif found.judged.outcome is Outcome.REFUSED:
+            return True
+        if found.judged.outcome is Outcome.REFUSED:
             _note(state, change, found, ("refused", change.kind, change.names, found.judged.message), _question)
         else:
             _note(state, change, found, (change.kind, change.names, found.check, found.judged.pairs), _failure)
     except OutOfTime as error:
         state.lost.append(f"{change.phrase}: {error}")
+    return False
 
 
 def _note(
@@ -184,6 +197,7 @@ def _failure(state: _Search, change: Change, found: Attempt) -> Discovery | None
     if result is None:
         return None
     small = shrink(base, found.case, failing_like(base, codes(result), found.check))
+    base = replace(base, deadline=None)
     shown = _diagnosed(base, small, found.check) or _diagnosed(base, found.case, found.check) or result
     inputs, spec = _text(state, small)
     return Discovery(
@@ -210,8 +224,9 @@ def _phrases(base: Base, change: Change, small: Case) -> tuple[str, ...]:
     before = {path: tensor_at(base.case, path, base.tools) for path in tensor_inputs(base.case)}
     after = {path: tensor_at(small, path, base.tools) for path in tensor_inputs(small)}
     found = differences(base.case, small, before, after)
-    in_values = change.kind not in ("arguments", "sizes", "rank", "dtype", "layout")
-    return (change.phrase, *found) if in_values or not found else found
+    if change.kind in ("arguments", "sizes", "rank", "layout") and found:
+        return found
+    return (change.phrase, *(phrase for phrase in found if phrase not in change.phrase))
 
 
 def _text(state: _Search, case: Case) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Case, Layout, Values
+from gradverify.core.model.deadline import OutOfTime
 from gradverify.exploration.attempt import Fails
 from gradverify.exploration.change import Base
 from gradverify.exploration.dims import dimensions, with_size
@@ -46,7 +47,11 @@ class _Shrinking:
         if smaller == self.case:
             return False
         self.left -= 1
-        if not self.fails(smaller):
+        try:
+            if not self.fails(smaller):
+                return False
+        except OutOfTime:  # the smallest so far is good enough
+            self.left = 0
             return False
         self.case = smaller
         return True

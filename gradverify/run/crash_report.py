@@ -42,13 +42,18 @@ def crash_dumps_to(output: int, seconds: float) -> Iterator[None]:
     process = os.getpid()
     faulthandler.disable()  # user code may have enabled it for another file
     faulthandler.enable(file=output)
-    wait = seconds - min(_LEAD, _LEAD_SHARE * seconds)
-    faulthandler.dump_traceback_later(min(max(wait, _SHORTEST), _LONGEST), file=output)
+    dump_before(output, seconds)
     try:
         yield
     finally:
         if os.getpid() == process:  # a process that user code forked has no such thread
             faulthandler.cancel_dump_traceback_later()
+
+
+def dump_before(output: int, seconds: float) -> None:
+    """Write tracebacks to the descriptor `output` shortly before `seconds` from now; a later call replaces it."""
+    wait = seconds - min(_LEAD, _LEAD_SHARE * seconds)
+    faulthandler.dump_traceback_later(min(max(wait, _SHORTEST), _LONGEST), file=output)
 
 
 def crash_report(output: str) -> CrashReport:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from gradverify.case import Absence, Case, Target, TargetProblem
+from gradverify.case import Absence, Case, Target, TargetProblem, Trying
 from gradverify.problem import broken_off, not_run
-from gradverify.result import PRINTED, CaseResult, CheckResult, Verdict
+from gradverify.result import PRINTED, CaseResult, CheckResult, Exploration, Verdict, without_output
 from gradverify.run.outcome import case_result, could_not_run
 from gradverify.run.task import Loss, TaskLost
 
@@ -17,11 +18,28 @@ def lost_case(case: Case, lost: TaskLost) -> CaseResult:
     Checks that had finished keep their results; the check that was running gets a finding with the reason.
     """
     code, message = _code_and_message(lost, case.timeout)
+    if lost.trying is not None and lost.checks is not None:
+        explored = _with_lost(lost.trying, message)
+        return case_result(case, lost.checks, source=None, seconds=lost.seconds, explored=explored)
     if lost.checks is None:
         return could_not_run(case, code, message, seconds=lost.seconds)
     *finished, last = (*lost.checks, *map(_not_finished, case.checks[len(lost.checks) : len(lost.checks) + 1]))
     checks = with_skipped_rest((*finished, broken_off(last, code, message)), case.checks)
     return case_result(case, checks, source=None, seconds=lost.seconds)
+
+
+def after_lost_try(case: Case, lost: TaskLost, trying: Trying) -> Case:
+    """Return the case whose exploration goes on after a try that ended its worker."""
+    assert case.exploring is not None
+    _, message = _code_and_message(lost, case.timeout)
+    ended = replace(trying, so_far=_with_lost(trying, message))
+    going_on = replace(case.exploring, after=ended, checks=lost.checks or ())
+    return replace(case, exploring=going_on)
+
+
+def _with_lost(trying: Trying, message: str) -> Exploration:
+    lost = f"{trying.phrase}: {without_output(message)}"
+    return replace(trying.so_far, lost=(*trying.so_far.lost, lost))
 
 
 def with_skipped_rest(finished: tuple[CheckResult, ...], checks: Sequence[str]) -> tuple[CheckResult, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gradverify.case import Exploring
 from gradverify.errors import SpecError
 from gradverify.result import CaseResult, Report
 
@@ -24,6 +25,7 @@ class RunOptions:
     seed: int | None = None  # in place of the seeds in specs
     require_devices: tuple[str, ...] = ()  # a case skipped because one of these is missing is not as expected
     keep_going: bool = False  # run the other files if one has mistakes
+    exploring: Exploring | None = None  # change the inputs of every case too
     judge: Callable[[CaseResult], CaseResult] = unchanged  # may change `as_expected` of each result (baseline)
 
 

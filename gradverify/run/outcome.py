@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gradverify.case import Case
-from gradverify.result import CaseResult, CheckResult, Source, Verdict, worst
+from gradverify.result import CaseResult, CheckResult, Exploration, Source, Verdict, worst
 from gradverify.run.expectations import expected_verdict, is_as_expected, unmet_expectation, with_claim
 from gradverify.usage import Measured
 
@@ -17,14 +18,27 @@ def case_result(
     source: Source | None,
     seconds: float,
     measured: Measured | None = None,
+    explored: Exploration | None = None,
 ) -> CaseResult:
     """Return the result of a case whose checks have been run."""
     verdict = worst(result.verdict for result in checks)
     met = is_as_expected(case, verdict, checks, measured)
     message = "" if met else unmet_expectation(case, checks, measured)
-    return _result(
+    result = _result(
         case, verdict, source=source, seconds=seconds, message=message, checks=tuple(checks), measured=measured
     )
+    return result if explored is None else _with_exploration(case, result, explored)
+
+
+def _with_exploration(case: Case, result: CaseResult, explored: Exploration) -> CaseResult:
+    """Return the result with what was found at other inputs; a failure there is one of the case."""
+    strict = case.exploring is not None and case.exploring.strict
+    found = (*explored.failures, *(explored.extremes if strict else ()))
+    if not found:
+        return replace(result, explored=explored)
+    changes = ", ".join(found[0].changes)
+    message = f"found at try {found[0].number} of {explored.tries:,}: {changes}"
+    return replace(result, explored=explored, verdict=Verdict.FAIL, as_expected=False, message=message)
 
 
 def could_not_run(

@@ -157,7 +157,9 @@ class LocalPool:
             if isinstance(message, WorkStarted):
                 self._begin(worker)
             elif isinstance(message, Progress):
-                worker.checks = message.checks
+                worker.progress = message
+                if message.trying is not None:
+                    worker.begun = time.monotonic()
             elif isinstance(message, Reply):
                 self._finish(worker, message)
         if worker.closed_since is not None:
@@ -233,7 +235,8 @@ class LocalPool:
                 output=output,
                 place=report.place,
                 seconds=seconds,
-                checks=worker.checks,
+                checks=None if worker.progress is None else worker.progress.checks,
+                trying=None if worker.progress is None else worker.progress.trying,
             )
         )
 

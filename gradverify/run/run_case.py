@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gradverify.case import Absence, Case, Literal
+from gradverify.case import Absence, Case, Literal, Trying
 from gradverify.core.model.deadline import Deadline
+from gradverify.core.model.problem import Problem
 from gradverify.errors import InputError, what_is_lacking
-from gradverify.result import CaseResult, Source
+from gradverify.result import CaseResult, CheckResult, Exploration, Source, Verdict, worst
 from gradverify.run.arguments import seed_everything
 from gradverify.run.build import build
 from gradverify.run.describe_exception import describe
 from gradverify.run.devices import tf32_switched, why_unavailable
+from gradverify.run.exploring import explored
 from gradverify.run.load import LoadError, find, load
 from gradverify.run.memory import is_out_of_memory
 from gradverify.run.outcome import case_result, could_not_run, skipped
-from gradverify.run.run_checks import OnProgress, ignore_progress, run_checks, settings_of
+from gradverify.run.run_checks import run_checks, settings_of
 from gradverify.run.siblings import importable
 from gradverify.run.source import source_in_graph, source_of
-from gradverify.run.surrogate import surrogate_of
+from gradverify.run.surrogate import Surrogate, surrogate_of
+from gradverify.run.task import Progress
 from gradverify.run.usage.measure import measure, with_times
+
+OnProgress = Callable[[Progress], None]
+
+
+def ignore_progress(_progress: Progress) -> None:
+    """Do nothing with the results so far."""
 
 
 def run_case(case: Case, deadline: Deadline | None = None, on_progress: OnProgress = ignore_progress) -> CaseResult:
@@ -64,7 +74,7 @@ def _run(case: Case, started: float, deadline: Deadline | None, on_progress: OnP
         surrogate = surrogate_of(case, problem)
         seed_everything(case.draw_key, case.seed)
         with tf32_switched(on=case.tf32):
-            checks = run_checks(problem, case.checks, settings_of(case), on_progress, surrogate)
+            checks = _checks(case, problem, surrogate, on_progress)
             measured = measure(problem)
             measured = with_times(measured, problem) if case.timed else measured
     except (KeyboardInterrupt, LoadError):
@@ -72,7 +82,37 @@ def _run(case: Case, started: float, deadline: Deadline | None, on_progress: OnP
     except BaseException as error:
         return _raised(case, error, source, started)
     source = source or source_in_graph(problem)
-    return case_result(case, checks, source=source, seconds=time.perf_counter() - started, measured=measured)
+    explored = _explored(case, target, reference, checks, on_progress)
+    seconds = time.perf_counter() - started
+    return case_result(case, checks, source=source, seconds=seconds, measured=measured, explored=explored)
+
+
+def _checks(
+    case: Case, problem: Problem, surrogate: Surrogate | None, on_progress: OnProgress
+) -> tuple[CheckResult, ...]:
+    if case.exploring is not None and case.exploring.checks:
+        return case.exploring.checks
+    return run_checks(
+        problem, case.checks, settings_of(case), lambda finished: on_progress(Progress(checks=finished)), surrogate
+    )
+
+
+def _explored(
+    case: Case, target: Any, reference: Any, checks: tuple[CheckResult, ...], on_progress: OnProgress
+) -> Exploration | None:
+    """Return what other inputs than the ones written show, None if they are not asked for."""
+    if case.exploring is None:
+        return None
+    request = case.exploring if case.exploring.budget else replace(case.exploring, budget=case.explore.budget)
+    verdict = worst(result.verdict for result in checks)
+    if verdict in (Verdict.FAIL, Verdict.ERROR):
+        why = f"the inputs as written {'fail' if verdict is Verdict.FAIL else 'could not be judged'}"
+        return Exploration(tries=0, budget=request.budget, message=why)
+
+    def on_try(trying: Trying) -> None:
+        on_progress(Progress(checks=checks, trying=trying))
+
+    return explored(case, target, reference, request, on_try)
 
 
 _NOTHING = "nothing to differentiate: no input is a floating or complex tensor that requires grad"

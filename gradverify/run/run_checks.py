@@ -13,10 +13,10 @@ from gradverify.result import CheckResult
 from gradverify.run.no_answer import with_skipped_rest
 from gradverify.run.surrogate import Surrogate, gradcheck_against
 
-OnProgress = Callable[[tuple[CheckResult, ...]], None]
+OnResults = Callable[[tuple[CheckResult, ...]], None]
 
 
-def ignore_progress(_results: tuple[CheckResult, ...]) -> None:
+def ignore_results(_results: tuple[CheckResult, ...]) -> None:
     """Do nothing with the results so far."""
 
 
@@ -24,20 +24,20 @@ def run_checks(
     problem: Problem,
     checks: Sequence[str],
     settings_of: Mapping[str, Settings],
-    on_progress: OnProgress = ignore_progress,
+    on_results: OnResults = ignore_results,
     surrogate: Surrogate | None = None,
 ) -> tuple[CheckResult, ...]:
     """Return the results of the checks, run in the order given, each with its own settings.
 
-    `on_progress` is called with the results so far before the first check and after each. Checks after one that ran
+    `on_results` is called with the results so far before the first check and after each. Checks after one that ran
     out of time are skipped. With a surrogate, gradcheck takes differences of the surrogate, and gradgradcheck uses
     the surrogate's kinks in place of forward's. All global generators are seeded.
     """
     finished: tuple[CheckResult, ...] = ()
-    on_progress(finished)
+    on_results(finished)
     for name in checks:
         finished = (*finished, _run(name, problem, settings_of[name], surrogate))
-        on_progress(finished)
+        on_results(finished)
         if any(finding.code == "GV904" for finding in finished[-1].findings):
             break
     return with_skipped_rest(finished, checks)

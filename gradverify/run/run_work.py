@@ -14,8 +14,7 @@ from gradverify.run.describe_exception import describe
 from gradverify.run.devices import available_devices
 from gradverify.run.load import LoadError, load
 from gradverify.run.outcome import could_not_run, skipped
-from gradverify.run.run_case import run_case
-from gradverify.run.run_checks import OnProgress, ignore_progress
+from gradverify.run.run_case import OnProgress, ignore_progress, run_case
 from gradverify.run.signature import signature_of
 from gradverify.run.source import source_of
 from gradverify.run.state import State, state_restored

@@ -11,12 +11,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import gradverify
-from gradverify.case import Case
+from gradverify.case import Case, Trying
 from gradverify.errors import SpecError
 from gradverify.result import CaseResult, Environment, NotRun, Report, Stop, Verdict, summarize
 from gradverify.run.inprocess import InProcess
 from gradverify.run.interrupts import Interrupts, Waiting, held_interrupts
-from gradverify.run.no_answer import lost_case
+from gradverify.run.no_answer import after_lost_try, lost_case
 from gradverify.run.options import Event, Finished, Outcome, RunOptions, Started
 from gradverify.run.pool import LocalPool
 from gradverify.run.targets import (
@@ -31,6 +31,7 @@ from gradverify.run.task import Engine, Task, TaskDone, TaskLost, TaskStarted
 from gradverify.spec.model import Spec
 from gradverify.spec.signature import check_signatures
 
+_MOST_LOST_TRIES = 20  # of one case: its exploration ends then
 Listener = Callable[[Event], None]
 
 
@@ -69,6 +70,7 @@ def run_cases(
     """
     started = time.perf_counter()
     seeded = [case if options.seed is None else replace(case, seed=options.seed) for case in cases]
+    seeded = [replace(case, exploring=options.exploring) for case in seeded]
     progress = _Progress()
     interrupted = False
     with held_interrupts() if interrupts is None else nullcontext(interrupts) as held:
@@ -131,24 +133,33 @@ def _results(cases: Sequence[Case], targets: LoadedTargets, context: _Context) -
         else:
             runnable[case.id] = case
     for case in runnable.values():
-        context.engine.submit(
-            Task(
-                key=case.id,
-                work=case,
-                timeout=case.timeout,
-                memory=context.memory,
-                resource=_resource(case.device),
-                environment=environment_of(case),
-            )
-        )
+        context.engine.submit(_task(case, context))
     while (event := context.engine.next_event(context.waiting)) is not None:
         if isinstance(event, TaskStarted):
             context.on_event(Started(case_id=event.key))
+        elif isinstance(event, TaskLost) and event.trying is not None and not _has_lost_most(event.trying):
+            runnable[event.key] = after_lost_try(runnable[event.key], event, event.trying)
+            context.engine.submit(_task(runnable[event.key], context))
         elif isinstance(event, TaskLost):
             case = runnable[event.key]
             yield replace(lost_case(case, event), source=source_of_target(targets, case))
         elif isinstance(event, TaskDone) and isinstance(event.answer, CaseResult):
             yield event.answer
+
+
+def _task(case: Case, context: _Context) -> Task:
+    return Task(
+        key=case.id,
+        work=case,
+        timeout=case.timeout,
+        memory=context.memory,
+        resource=_resource(case.device),
+        environment=environment_of(case),
+    )
+
+
+def _has_lost_most(trying: Trying) -> bool:
+    return len(trying.so_far.lost) + 1 >= _MOST_LOST_TRIES
 
 
 def _resource(device: str) -> str:

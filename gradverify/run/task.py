@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from gradverify.case import Case, Signature, Target, TargetProblem
+from gradverify.case import Case, Signature, Target, TargetProblem, Trying
 from gradverify.result import CaseResult, CheckResult, Source
 from gradverify.run.interrupts import Waiting
 
@@ -67,9 +67,10 @@ class WorkStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Message of a worker before the first check of a case and after each check."""
+    """Message of a worker before the first check of a case, after each check, and before each try with other inputs."""
 
     checks: tuple[CheckResult, ...]  # the results so far
+    trying: Trying | None = None  # the try that begins; the time limit starts again with it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,7 @@ class TaskLost:
     place: str = ""  # innermost line of user code, `file.py:12 in backward`; "" if unknown
     seconds: float  # since its start
     checks: tuple[CheckResult, ...] | None = None  # finished checks of a case; None before its first
+    trying: Trying | None = None  # the try that was going on
 
 
 EngineEvent = TaskStarted | TaskDone | TaskLost

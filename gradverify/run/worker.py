@@ -13,7 +13,7 @@ import torch
 
 from gradverify.core.model.deadline import deadline_before_kill
 from gradverify.result import CaseResult
-from gradverify.run.crash_report import crash_dumps_to
+from gradverify.run.crash_report import crash_dumps_to, dump_before
 from gradverify.run.framing import receive_frame, send_frame
 from gradverify.run.memory import memory_limit, naming_limit
 from gradverify.run.run_work import interrupted_by_itself, run_work
@@ -47,11 +47,22 @@ def serve(channel: socket.socket, output: int) -> None:
             return
         send_frame(channel, WorkStarted())
         with crash_dumps_to(output, assignment.timeout):
-            reply = _run(assignment, before, state, send)
+            reply = _run(assignment, before, state, _with_clock(send, output, assignment.timeout))
         _flush()
         send(reply)
         if reply.spent:
             return
+
+
+def _with_clock(send: Callable[[Progress], None], output: int, seconds: float) -> Callable[[Progress], None]:
+    """Return a `send` that also starts the time limit again when a try with other inputs begins."""
+
+    def sent(progress: Progress) -> None:
+        send(progress)
+        if progress.trying is not None:
+            dump_before(output, seconds)
+
+    return sent
 
 
 def _run(assignment: Assignment, before: tuple[object, ...], state: State, send: Callable[[Progress], None]) -> Reply:
@@ -62,7 +73,7 @@ def _run(assignment: Assignment, before: tuple[object, ...], state: State, send:
                 state,
                 assignment.environment,
                 deadline=deadline_before_kill(assignment.timeout),
-                on_progress=lambda finished: send(Progress(checks=finished)),
+                on_progress=send,
             )
     except KeyboardInterrupt as error:  # raised by user code: a worker gets no Ctrl-C
         answer = interrupted_by_itself(assignment.work, error)

@@ -10,7 +10,6 @@ import time
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gradverify.result import CheckResult
 from gradverify.run.framing import send_frame, take_frame
 from gradverify.run.server_protocol import CHANNEL_CLOSED_EXIT
 from gradverify.run.task import Assignment, Environment, Progress, Reply, Task, WorkStarted
@@ -38,7 +37,7 @@ class WorkerHandle:
     process: int | None = None  # process id; None until the server reports it
     task: Task | None = None
     begun: float | None = None  # monotonic time at which the task started
-    checks: tuple[CheckResult, ...] | None = None  # finished checks of a case; None before its first check
+    progress: Progress | None = None  # of a case; None before its first check
     served: int = 0  # tasks finished
     resource: str = ""  # of its last task
     environment: Environment = ()  # of its tasks; any, as long as it has had none
@@ -50,7 +49,7 @@ class WorkerHandle:
 
 def send_task(worker: WorkerHandle, task: Task) -> None:
     """Send a task to an idle worker. If it has died meanwhile, the server reports it."""
-    worker.task, worker.begun, worker.checks, worker.resource = task, None, None, task.resource
+    worker.task, worker.begun, worker.progress, worker.resource = task, None, None, task.resource
     worker.environment = task.environment
     worker.tail.clear()
     with contextlib.suppress(OSError):
