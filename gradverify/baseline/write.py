@@ -6,7 +6,7 @@ import re
 
 from gradverify.baseline.model import Baseline, Entry
 from gradverify.baseline.read import VERSION
-from gradverify.spec.scalar import UnreadableScalarError, resolve
+from gradverify.spec.scalar import text_scalar
 
 _HEAD = """\
 # Failures that are known: `gradverify run --baseline` takes them as expected.
@@ -36,20 +36,4 @@ def _rows(entry: Entry) -> list[str]:
 
 
 def _scalar(text: str) -> str:
-    """Return text as a YAML scalar: plain if YAML reads it back as the same text, else quoted."""
-    if _PLAIN.fullmatch(text) and _stays_text(text):
-        return text
-    return f'"{"".join(map(_quoted, text))}"'
-
-
-def _stays_text(text: str) -> bool:
-    try:
-        return resolve(text) == text
-    except UnreadableScalarError:
-        return False
-
-
-def _quoted(character: str) -> str:
-    if character in '"\\':
-        return f"\\{character}"
-    return character if character.isprintable() else f"\\U{ord(character):08x}"
+    return text_scalar(text, _PLAIN)

@@ -173,6 +173,7 @@ _check_fields: dict[str, Any] = {
     for check in known_checks()
     if check not in DocumentModel.model_fields
 }
+OWN_TOLERANCES = tuple(_check_fields)
 Document: type[DocumentModel] = create_model("Document", __base__=DocumentModel, **_check_fields)
 
 

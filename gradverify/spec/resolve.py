@@ -28,8 +28,8 @@ from gradverify.spec.readers import BadValueError, Issue
 from gradverify.spec.target import read_target
 from gradverify.spec.validate import validate
 
-_DIFFERENCES = ("gradcheck", "gradgradcheck")  # checks that a surrogate is for
-_COMPARISON = "reference"  # the check that a reference is for
+DIFFERENCES = ("gradcheck", "gradgradcheck")  # checks that a surrogate is for
+COMPARISON = "reference"  # the check that a reference is for
 # What was read before: cases share most of their inputs, and a large one is to be checked once. The sizes of `dims` are
 # part of the key where an input depends on them.
 Remembered = dict[tuple[Node, tuple[tuple[str, int], ...]], Input | BadValueError]
@@ -122,11 +122,11 @@ def _document_issues(document: DocumentModel) -> Iterator[Issue]:
         if check not in checks:
             hint = f"checks: {', '.join(checks)}"
             yield Issue(at=("expect", check), on_key=True, problem="is not among the checks that run", hint=hint)
-    if document.surrogate is not None and not set(checks) & set(_DIFFERENCES):
-        problem = f"only {' and '.join(_DIFFERENCES)} use it, and neither is among the checks"
+    if document.surrogate is not None and not set(checks) & set(DIFFERENCES):
+        problem = f"only {' and '.join(DIFFERENCES)} use it, and neither is among the checks"
         yield Issue(at=("surrogate",), on_key=True, problem=problem, hint=f"checks: {', '.join(checks)}")
-    if document.reference is not None and _COMPARISON not in checks:
-        problem = f"only `{_COMPARISON}` uses it, and it is not among the checks"
+    if document.reference is not None and COMPARISON not in checks:
+        problem = f"only `{COMPARISON}` uses it, and it is not among the checks"
         yield Issue(at=("reference",), on_key=True, problem=problem, hint=f"checks: {', '.join(checks)}")
     if not document.inputs and document.init is None:
         yield Issue(at=("inputs",), problem="there is no input")

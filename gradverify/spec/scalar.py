@@ -23,6 +23,9 @@ _WORDS: dict[str, Scalar] = {
 }
 
 
+MIN_WHOLE, MAX_WHOLE = -(2**63), 2**64 - 1  # whole numbers that are read
+
+
 class UnreadableScalarError(ValueError):
     """A number that no machine type holds."""
 
@@ -42,10 +45,28 @@ def resolve(text: str) -> Scalar:
     return text
 
 
+def text_scalar(text: str, plain: re.Pattern[str]) -> str:
+    """Return text as a scalar: as it is if it matches `plain` and is read back as the same text, else in quotes."""
+    return text if plain.fullmatch(text) and _stays_text(text) else f'"{"".join(map(_quoted, text))}"'
+
+
+def _stays_text(text: str) -> bool:
+    try:
+        return resolve(text) == text
+    except UnreadableScalarError:
+        return False
+
+
+def _quoted(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return character if character.isprintable() else f"\\U{ord(character):08x}"
+
+
 def _whole(text: str, base: int) -> int:
     # Python refuses to read thousands of digits; leading zeros are no digits of the number.
     number = int(text, base) if len(text) < 100 else 2**64
-    if not -(2**63) <= number < 2**64:
+    if not MIN_WHOLE <= number <= MAX_WHOLE:
         raise UnreadableScalarError("a whole number of more than 64 bits")
     return number
 

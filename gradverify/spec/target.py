@@ -34,11 +34,17 @@ def read_target(written: str, folder: Path) -> Target:
 
 def read_data_file(written: str, folder: Path) -> DataFile:
     """Return the data file that a spec names, `file.npz:name` included; raises BadValueError where it is not there."""
-    named = _NAMED_ARRAY.fullmatch(written)
-    place, name = (named["file"], f":{named['name']}") if named else (written, "")
+    place, name = split_data_file(written)
     if Path(place).suffix.lower() not in _DATA_SUFFIXES:
         raise bad(f"`{shortened(written)}` does not end in {', '.join(_DATA_SUFFIXES)}")
-    return DataFile(path=f"{_existing(place, folder, _DATA_SUFFIXES)}{name}")
+    file = _existing(place, folder, _DATA_SUFFIXES)
+    return DataFile(path=f"{file}:{name}" if name else str(file))
+
+
+def split_data_file(written: str) -> tuple[str, str]:
+    """Return the path of a data file and the name of the array in it, "" where none is named."""
+    named = _NAMED_ARRAY.fullmatch(written)
+    return (named["file"], named["name"]) if named else (written, "")
 
 
 def _existing(written: str, folder: Path, suffixes: tuple[str, ...]) -> Path:
