@@ -10,6 +10,7 @@ from typing import Any
 from gradverify.formula import Formula, FormulaError, evaluate, names_of, parse
 from gradverify.spec.array import size
 from gradverify.spec.forms import SIZED
+from gradverify.spec.limits import MAX_DIMENSIONS, MAX_DIMS
 from gradverify.spec.node import Node
 from gradverify.spec.readers import BadValueError, Issue, bad, expected, gather
 from gradverify.spec.scalar import UnreadableScalarError, resolve
@@ -22,6 +23,8 @@ def dims(value: Any) -> dict[str, int]:
     """Read a mapping of names to sizes."""
     if not isinstance(value, dict):
         raise expected("a mapping of names to sizes", value)
+    if len(value) > MAX_DIMS:
+        raise bad(f"at most {MAX_DIMS} named sizes, found {len(value)}")
     problem = "not a name that an expression can use"
     wrong = [name for name in value if not name.isidentifier() or keyword.iskeyword(name)]
     issues = [Issue(at=(name,), on_key=True, problem=problem) for name in wrong]
@@ -60,7 +63,8 @@ def is_sized(plain: Any) -> bool:
 def with_sizes(plain: dict[str, Any], key: str, known: Mapping[str, int]) -> tuple[dict[str, Any], tuple[Issue, ...]]:
     """Return a mapping with the expressions in the list under `key` evaluated, and what is wrong with them.
 
-    The size 1 stands in for an expression without a value, so that the other entries can be read.
+    The size 1 stands in for an expression without a value, so that the other entries can be read. Expressions beyond
+    the number of dimensions that a tensor can have stay text.
     """
     if not isinstance(plain.get(key), list) or not any(map(is_expression, plain[key])):
         return plain, ()
@@ -68,7 +72,8 @@ def with_sizes(plain: dict[str, Any], key: str, known: Mapping[str, int]) -> tup
     issues: list[Issue] = []
     for index, entry in enumerate(plain[key]):
         try:
-            sizes.append(_sized(entry, key, known) if is_expression(entry) else entry)
+            evaluated = index < MAX_DIMENSIONS and is_expression(entry)
+            sizes.append(_sized(entry, key, known) if evaluated else entry)
         except BadValueError as reason:
             sizes.append(1)
             issues += (Issue(at=(key, index), problem=issue.problem, hint=issue.hint) for issue in reason.issues)
@@ -121,28 +126,28 @@ def values_of(formula: Formula, known: Mapping[str, int]) -> str:
 
 def unused_dims(cases: Sequence[Node]) -> Iterator[tuple[Node, Issue]]:
     """Yield an issue for each size that no case of a document uses, with the first case that has it."""
-    with_dims = [(case, readable_dims(case.plain.get("dims")) or {}) for case in cases if case.plain.get("dims")]
-    used = [_used_names(case.plain) for case, _ in with_dims]
     first: dict[str, Node] = {}
-    for case, known in with_dims:
-        for name in known:
+    used: set[str] = set()
+    for case in cases:
+        known = readable_dims(case.plain.get("dims")) if case.plain.get("dims") else None
+        names = _used_names(case.plain) if known else ()
+        for name in known or {}:
             first.setdefault(name, case)
+        used |= {name for name in known or {} if name in names or misspelt(name, names, tuple(known or {}))}
     for name, case in first.items():
-        names = [found for (_, known), found in zip(with_dims, used, strict=True) if name in known]
-        all_known = tuple(_mapping(case.plain["dims"]))
-        if not any(name in found or misspelt(name, found, all_known) for found in names):
+        if name not in used:
             hint = "sizes are used by name in `shape` and `size`"
             yield case, Issue(at=("dims", name), on_key=True, problem="nothing uses this size", hint=hint)
 
 
-def _used_names(plain: Mapping[str, Any]) -> list[str]:
-    """Return every name in the expressions of a case."""
+def _used_names(plain: Mapping[str, Any]) -> dict[str, None]:
+    """Return every name in the expressions of a case, each once."""
     inputs = (part for entry in _mapping(plain.get("inputs")).values() for part in _tensors(entry))
     texts = [entry for part in inputs for entry in _entries(part) if is_expression(entry)]
     explore = _mapping(plain.get("explore"))
     ranges = map(_mapping, _mapping(explore.get("indices")).values())
     texts += (text for text in (explore.get("require"), *(entry.get("below") for entry in ranges)))
-    return [name for text in texts if isinstance(text, str) for name in _NAME.findall(text)]
+    return dict.fromkeys(name for text in texts if isinstance(text, str) for name in _NAME.findall(text))
 
 
 def _tensors(plain: Any) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 from gradverify.case import ExploreRules, IndexRange, SizeRange
 from gradverify.spec.array import size
 from gradverify.spec.dims import readable
-from gradverify.spec.limits import MAX_BUDGET
+from gradverify.spec.limits import MAX_BUDGET, MAX_CHOICES
 from gradverify.spec.readers import (
     BadValueError,
     Issue,
@@ -62,7 +62,9 @@ EXPLORE_SCHEMA = {
         "sizes": _of_each(_SIZE_RANGE, "of names in `dims`"),
         "ranges": _of_each(_RANGE, "[low, high] of inputs, both inclusive"),
         "indices": _of_each(_INDEX_RANGE, "of integer inputs, from 0 to below `below`"),
-        "choices": _of_each({"type": "array", "minItems": 1}, "values that an argument may have"),
+        "choices": _of_each(
+            {"type": "array", "minItems": 1, "maxItems": MAX_CHOICES}, "values that an argument may have"
+        ),
         "require": {"type": "string", "description": "a condition over inputs and dims: len(y) == n // 2 + 1"},
         "fixed": {"type": "array", "items": {"type": "string"}, "description": "inputs and dims that stay"},
         "budget": {"type": "integer", "minimum": 1, "maximum": MAX_BUDGET, "description": "legal tries"},
@@ -142,6 +144,8 @@ def _choices(value: Any) -> tuple[Any, ...]:
     choices = list_of(plain_value, "values")(value)
     if not choices:
         raise bad("expected at least one, found an empty list")
+    if len(choices) > MAX_CHOICES:
+        raise bad(f"at most {MAX_CHOICES} choices, found {len(choices)}")
     twice = [at for at, choice in enumerate(choices) if any(same_value(choice, other) for other in choices[:at])]
     if twice:
         raise BadValueError(*(Issue(at=(at,), problem=f"{found(choices[at])} is given twice") for at in twice))

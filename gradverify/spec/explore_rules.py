@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Any
 
 from gradverify.case import ExploreRules, IndexRange, Input, Literal, SizeArgument, SizeRange, TupleArgument
@@ -13,26 +14,29 @@ from gradverify.spec.explore_keys import same_value
 from gradverify.spec.explore_values import (
     Shaped,
     extremes,
+    first_outside,
     is_numeric,
     is_whole,
     kind_of,
     known_values,
-    whole_numbers,
     written,
 )
+from gradverify.spec.limits import MAX_ERRORS
 from gradverify.spec.readers import BadValueError, Issue
 from gradverify.spec.wording import found, meant_or_known, shortened, shown
+
+_MOST_NAMES = 100  # that a name is compared with
 
 
 def explore_issues(rules: ExploreRules, dims: Mapping[str, int], inputs: Mapping[str, Input | None]) -> Iterator[Issue]:
     """Yield what is wrong with rules, seen from the case; an input is None where it could not be read."""
-    issues = (
-        *_sizes(rules.sizes, dims, inputs),
-        *_inputs(rules, dims, inputs),
-        *_fixed(rules.fixed, dims, inputs),
-        *_require(rules.require, dims, inputs),
+    issues = chain(
+        _sizes(rules.sizes, dims, inputs),
+        _inputs(rules, dims, inputs),
+        _fixed(rules.fixed, dims, inputs),
+        _require(rules.require, dims, inputs),
     )
-    yield from (replace(issue, at=("explore", *issue.at)) for issue in issues)
+    yield from (replace(issue, at=("explore", *issue.at)) for issue in islice(issues, MAX_ERRORS))
 
 
 def _sizes(sizes: Mapping[str, SizeRange], dims: Mapping[str, int], inputs: Iterable[str]) -> Iterator[Issue]:
@@ -40,7 +44,7 @@ def _sizes(sizes: Mapping[str, SizeRange], dims: Mapping[str, int], inputs: Iter
         at = ("sizes", name)
         if name not in dims:
             of_input = "it is an input: see `ranges`, `indices` and `choices`" if name in inputs else ""
-            hint = of_input or meant_or_known(name, tuple(dims)) or "sizes get their names in `dims`"
+            hint = of_input or _near(name, dims) or "sizes get their names in `dims`"
             yield Issue(at=at, on_key=True, problem=f"there is no size `{shortened(name)}`", hint=hint)
         elif dims[name] < allowed.low or (allowed.high is not None and dims[name] > allowed.high):
             least = f"from {allowed.low} to {allowed.high}" if allowed.high is not None else f"at least {allowed.low}"
@@ -55,7 +59,7 @@ def _inputs(rules: ExploreRules, dims: Mapping[str, int], inputs: Mapping[str, I
     for key, names in (("ranges", rules.ranges), ("indices", rules.indices), ("choices", rules.choices)):
         for name in names:
             if name not in inputs:
-                hint = "it is a size: see `sizes`" if name in dims else meant_or_known(name, tuple(inputs))
+                hint = "it is a size: see `sizes`" if name in dims else _near(name, inputs)
                 yield Issue(at=(key, name), on_key=True, problem=f"there is no input `{shortened(name)}`", hint=hint)
     for name, index_range in rules.indices.items():
         yield from _below(("indices", name), index_range, dims)
@@ -76,8 +80,13 @@ def _fixed(names: Iterable[str], dims: Mapping[str, int], inputs: Iterable[str])
             yield replace(_neither(name, dims, inputs), at=("fixed", index))
 
 
+def _near(name: str, known: Iterable[str]) -> str:
+    """Return a hint with the nearest of the first names, or all of them."""
+    return meant_or_known(name, tuple(islice(known, _MOST_NAMES)))
+
+
 def _neither(name: str, dims: Iterable[str], inputs: Iterable[str]) -> Issue:
-    hint = meant_or_known(name, (*inputs, *dims))
+    hint = _near(name, (*inputs, *dims))
     return Issue(problem=f"`{shortened(name)}` is neither an input nor a size", hint=hint)
 
 
@@ -115,8 +124,7 @@ def _index_range(at: tuple[str, str], value: Input, allowed: IndexRange, dims: M
         hint = "use `ranges`" if is_numeric(value) else "list what it may be in `choices`"
         yield Issue(at=at, on_key=True, problem=problem, hint=hint)
         return
-    values = (entry for entry in whole_numbers(value) if entry not in allowed.special)
-    outside = next((entry for entry in values if entry < 0 or (below is not None and entry >= below)), None)
+    outside = first_outside(value, below, frozenset(allowed.special))
     if outside is not None:
         inside = f"from 0 to {below - 1}" if below is not None else "0 or more"
         problem = f"`inputs` has {outside} in `{at[1]}`, which is not {inside}"

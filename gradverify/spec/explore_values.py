@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from gradverify.case import (
@@ -24,10 +26,10 @@ from gradverify.case import (
     Uniform,
     Values,
 )
-from gradverify.spec.array import flat
+from gradverify.spec.array import flat, shape_of
 from gradverify.spec.wording import found
 
-_MOST = 1_000_000  # values of an input that are looked at
+_MOST = 10_000  # entries of a tensor that are looked at for a condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,8 @@ def known_values(inputs: Mapping[str, Input | None]) -> dict[str, Any]:
         if isinstance(value, Literal | TupleArgument | SizeArgument):
             known[name] = written(value)
         elif isinstance(value, TensorInput) and isinstance(value.origin, Values) and value.shape is None:
-            known[name] = value.origin.values
+            shape = shape_of(value.origin.values)
+            known[name] = value.origin.values if math.prod(shape) <= _MOST else Shaped(shape=shape)
         elif isinstance(value, TensorInput) and value.shape is not None:
             known[name] = Shaped(shape=value.shape)
     return known
@@ -117,14 +120,29 @@ def extremes(value: Input) -> list[float]:
     return ends.get(type(origin), lambda _: [])(origin)
 
 
-def whole_numbers(value: Input) -> Iterable[int]:
-    """Return the whole numbers that a value may have, as far as the spec tells."""
+def first_outside(value: Input, below: int | None, special: frozenset[int]) -> int | None:
+    """Return a whole number that a value may have and that is neither in [0, below) nor special, None if there is none.
+
+    `below` is None for no limit.
+    """
+    most = math.inf if below is None else below
+    for part in _whole_numbers(value):
+        outside: Iterable[int] = (entry for entry in part if entry < 0 or entry >= most)
+        if isinstance(part, range):  # which may be long
+            over = part.stop if below is None else max(part.start, below)
+            outside = chain(range(part.start, min(part.stop, 0)), range(over, part.stop))
+        first = next((entry for entry in outside if entry not in special), None)
+        if first is not None:
+            return first
+    return None
+
+
+def _whole_numbers(value: Input) -> list[range | list[int]]:
     if isinstance(value, ListInput):
-        return [entry for item in value.items for entry in whole_numbers(item)]
+        return [part for item in value.items for part in _whole_numbers(item)]
     if isinstance(value, TensorInput) and isinstance(value.origin, Integers):
-        drawn = range(value.origin.low, value.origin.high)
-        return drawn if len(drawn) <= _MOST else (*drawn[:_MOST], drawn[-1])
-    return [int(entry) for entry in extremes(value)]
+        return [range(value.origin.low, value.origin.high)]
+    return [[int(entry) for entry in extremes(value)]]
 
 
 def _numbers(plain: Any) -> list[float]:

@@ -44,6 +44,30 @@ FLOODS = [
         FUNCTION + f"inputs: {{x: {{shape: [{'-1, ' * 20_000}]}}}}",
         "2:22: inputs.x.shape[0]: must not be negative, found -1",
     ),
+    (
+        FUNCTION + "dims: {" + "".join(f"n{n}: 1, " for n in range(5000)) + "}\ninputs: {x: {shape: [n1]}}",
+        "2:7: dims: at most 100 named sizes, found 5000",
+    ),
+    (
+        FUNCTION + f"dims: {{n: 1}}\ninputs: {{x: {{shape: [{'m, ' * 100_000}n]}}}}",
+        "3:22: inputs.x.shape[0]: there is no size `m` (known: n)",
+    ),
+    (
+        FUNCTION + f"dims: {{n: 2}}\ninputs: {{x: {{shape: [{'n * ' * 249}n]}}}}",
+        "3:22: inputs.x.shape[0]: `" + "n * " * 14 + "n *…` cannot be read: it is nested more than 50 levels deep",
+    ),
+    (
+        MANY_INPUTS + "explore: {ranges: {" + "".join(f"y{n}: [0, 1], " for n in range(5000)) + "}}\n",
+        "5003:20: explore.ranges.y0: there is no input `y0` (known: x0, x1, x2,",
+    ),
+    (
+        FUNCTION + "inputs: {x: 1}\nexplore: {choices: {x: [" + ", ".join(map(str, range(50_000))) + "]}}\n",
+        "3:24: explore.choices.x: at most 100 choices, found 50000",
+    ),
+    (
+        FUNCTION + "inputs: {x: {shape: [2], integers: [0, 9000000000000000000]}}\nexplore: {indices: {x: {below: 9}}}",
+        "3:24: explore.indices.x: `inputs` has 9 in `x`, which is not from 0 to 8 (name it in `special`: [9])",
+    ),
     (FUNCTION + f"inputs: {{x: {{shape: [{SHAPE_OF_64}]}}}}", "2:21: inputs.x.shape: would need more than 999 EiB"),
 ]
 
