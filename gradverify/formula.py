@@ -91,8 +91,8 @@ def _read(code: str, skipped: int) -> ast.expr:
             warnings.simplefilter("ignore")  # of numbers that run into a word, as in `1if`
             tree = ast.parse(code, mode="eval").body
     except SyntaxError as reason:
-        column = min(max(reason.offset or 1, 1), len(code))
-        raise FormulaError("this is no expression", column + skipped) from None
+        at_end = not 1 <= (reason.offset or 0) <= len(code)  # which versions of Python number differently
+        raise FormulaError("this is no expression", skipped + (len(code) if at_end else reason.offset or 1)) from None
     except (ValueError, MemoryError, RecursionError):
         raise FormulaError("this is no expression, or nested too deeply") from None
     for node in ast.walk(tree) if skipped else ():
