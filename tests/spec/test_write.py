@@ -30,7 +30,7 @@ from gradverify.case import (
 )
 from gradverify.spec.expand import Overrides, expand
 from gradverify.spec.files import SpecFile
-from gradverify.spec.read import read_spec
+from gradverify.spec.read import read_paths, read_spec
 from gradverify.spec.write import inputs_text, spec_text
 from tests.spec.support import FUNCTION, TENSOR, Folder
 from tests.spec.test_explore_rules import ABOVE as WITH_RULES
@@ -304,3 +304,14 @@ def test_nan_reads_back() -> None:
 def test_an_argument_and_a_data_file_keep_their_form() -> None:
     inputs: dict[str, Input] = {"d": DtypeArgument(name="case"), "f": TensorInput(origin=DataFile(path="/a b/x.npz:w"))}
     assert inputs_text(case_with(inputs)) == "d: {dtype: case}\nf: {file: /a b/x.npz:w}"
+
+
+def test_every_case_of_our_own_specs_reads_back() -> None:
+    folder = Path(__file__).parents[2] / "specs"
+    cases = expand(read_paths([folder]).specs)
+    assert len(cases) > 100
+    for case in cases:
+        text = spec_text(case, folder=folder / "found")
+        reading = read_spec(text, SpecFile(path=Path("s.yaml"), location=folder / "found" / "s.yaml", name="s"))
+        (again,) = expand(reading.specs)
+        assert without_places(again) == without_places(replace(case, sample=0)), case.id
