@@ -148,6 +148,9 @@ class Side(StrEnum):
 
     TRUE = "true"  # the condition was never true
     FALSE = "false"  # the condition was never false
+    BELOW = "below"  # no value was below the lower bound
+    ABOVE = "above"  # no value was above the upper bound
+    WITHIN = "within"  # every value was beyond the bound
     RUN = "run"  # the line never ran
 
 
@@ -157,7 +160,7 @@ class Uncovered:
 
     file: str
     line: int
-    within: str  # the function that it stands in: forward, backward
+    within: str  # the function that it stands in: forward, backward, or one that they call
     text: str  # the line, or the condition, as it is written
     never: Side
 

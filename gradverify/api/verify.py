@@ -20,6 +20,7 @@ from gradverify.report.notebook import case_html, case_text
 from gradverify.result import CaseResult, Verdict, worst
 from gradverify.run.call import Call, arrange
 from gradverify.run.devices import tf32_switched
+from gradverify.run.exercised import not_exercised
 from gradverify.run.module import as_function, has_plain_parameters
 from gradverify.run.reference import with_parameters, with_reference
 from gradverify.run.run_checks import run_checks
@@ -84,7 +85,8 @@ def verify(
     GV904, and checks after it are skipped. A single call of forward that hangs is not interrupted.
 
     The result's `measured` has the bytes kept for backward and the peak of forward and backward, beside those of the
-    reference or plain torch. On CUDA, torch's peak memory statistics are reset for it.
+    reference or plain torch. On CUDA, torch's peak memory statistics are reset for it. `uncovered` lists the lines of
+    forward and backward that these inputs do not reach, and the conditions of which they take only one side.
 
     The same numbers come out as from a spec with these inputs. What user code raises becomes an `error` finding. The
     result is true if every check passed or was skipped, so that `assert verify(f, (x,))` tests a gradient. `print`
@@ -105,6 +107,7 @@ def verify(
     with restored_generators(gpus_of(problem)), tf32_switched(on=settings.tf32):
         results = run_checks(problem, asked, dict.fromkeys(asked, settings))
         measured = measure(problem)
+        uncovered = not_exercised(problem, function, settings.seed)
     verdict = worst(result.verdict for result in results)
     return Verified(
         id=problem.name,
@@ -122,6 +125,7 @@ def verify(
         seconds=time.perf_counter() - started,
         checks=results,
         measured=measured,
+        uncovered=uncovered,
     )
 
 

@@ -12,6 +12,7 @@ from gradverify.report.repeated_skips import unlisted
 from gradverify.report.safe import fold, safe
 from gradverify.report.screen import Detail, Screen
 from gradverify.report.shards import missing_text
+from gradverify.report.uncovered_text import uncovered_texts
 from gradverify.report.words import counted
 from gradverify.result import BLUNT, CaseResult, Report, Stop, Verdict
 
@@ -83,6 +84,11 @@ def not_run_lines(report: Report, screen: Screen) -> list[Line]:
     reasons = Counter(case.why for case in report.not_run if case.why is not Stop.INTERRUPT)  # which the summary says
     texts = [f"{counted(number, 'case')} not run ({why.value})" for why, number in reasons.items()]
     return _points(texts, screen)
+
+
+def uncovered_lines(report: Report, screen: Screen, detail: Detail) -> list[Line]:
+    """Return what no case of a function exercised of its code: five entries, or all if detail is VERBOSE."""
+    return _points(uncovered_texts(report.cases, detail, screen.glyphs), screen)
 
 
 def _points(texts: Iterable[str], screen: Screen) -> list[Line]:

@@ -9,7 +9,14 @@ from gradverify.report.durations import duration_lines
 from gradverify.report.lines import EMPTY, Line
 from gradverify.report.repeated_skips import without_repeated_skips
 from gradverify.report.screen import Detail, Screen
-from gradverify.report.summary import blunt_lines, known_lines, not_run_lines, skip_lines, summary_lines
+from gradverify.report.summary import (
+    blunt_lines,
+    known_lines,
+    not_run_lines,
+    skip_lines,
+    summary_lines,
+    uncovered_lines,
+)
 from gradverify.report.usage_text import asked_usage_lines
 from gradverify.result import CaseResult, Report
 
@@ -32,7 +39,8 @@ def lines_after_listing(report: Report, screen: Screen, options: DetailOptions, 
     usage = asked_usage_lines(report.cases, screen.width) if options.detail is Detail.NORMAL else []
     rows += [*([EMPTY] if rows else []), *usage] if usage else []
     rows += [*([EMPTY] if rows else []), *skip_lines(report, screen, options.detail), *known_lines(report, screen)]
-    rows += [*blunt_lines(report, screen), *not_run_lines(report, screen)]
+    rows += [*blunt_lines(report, screen), *uncovered_lines(report, screen, options.detail)]
+    rows += [*not_run_lines(report, screen)]
     rows += [*summary_lines(report, screen)]
     return rows
 

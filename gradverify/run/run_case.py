@@ -17,6 +17,7 @@ from gradverify.run.build import build
 from gradverify.run.describe_exception import describe
 from gradverify.run.devices import tf32_switched, why_unavailable
 from gradverify.run.exploring import explored
+from gradverify.run.exercised import not_exercised
 from gradverify.run.load import LoadError, find, load
 from gradverify.run.memory import is_out_of_memory
 from gradverify.run.outcome import case_result, could_not_run, skipped
@@ -77,6 +78,7 @@ def _run(case: Case, started: float, deadline: Deadline | None, on_progress: OnP
             checks = _checks(case, problem, surrogate, on_progress)
             measured = measure(problem)
             measured = with_times(measured, problem) if case.timed else measured
+            uncovered = not_exercised(problem, target, case.seed)
     except (KeyboardInterrupt, LoadError):
         raise
     except BaseException as error:
@@ -84,7 +86,7 @@ def _run(case: Case, started: float, deadline: Deadline | None, on_progress: OnP
     source = source or source_in_graph(problem)
     explored = _explored(case, target, reference, checks, on_progress)
     seconds = time.perf_counter() - started
-    return case_result(case, checks, source=source, seconds=seconds, measured=measured, explored=explored)
+    return case_result(case, checks, source=source, seconds=seconds, measured=measured, explored=explored, uncovered=uncovered)
 
 
 def _checks(

@@ -46,6 +46,11 @@ def require_time(deadline: Deadline | None) -> None:
         raise OutOfTime(deadline.seconds)
 
 
+def is_late(deadline: Deadline | None) -> bool:
+    """Return True if more than half of the time limit has passed."""
+    return deadline is not None and time.monotonic() > deadline.at - deadline.seconds / 2
+
+
 @contextmanager
 def keeping(found: CheckResult) -> Iterator[None]:
     """Attach `found` to an OutOfTime raised in this block, unless it already has a result."""

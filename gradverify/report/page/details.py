@@ -9,6 +9,7 @@ from gradverify.report.page.picture import Picture, picture_of
 from gradverify.report.page.rows import Row, element_rows, row_names
 from gradverify.report.page.texts import one_line, readable
 from gradverify.report.reproduce import reproduce_command
+from gradverify.report.uncovered_text import uncovered_facts
 from gradverify.report.usage_text import usage_facts
 from gradverify.report.words import counted
 from gradverify.result import CaseResult, CheckResult, Finding, Verdict
@@ -67,7 +68,7 @@ def _facts(case: CaseResult) -> list[tuple[str, str]]:
     facts += [("backward", f"{one_line(case.source.file)}:{case.source.line}")] if case.source else []
     facts += [("device", one_line(case.device)), ("dtype", one_line(case.dtype))]
     facts += [("seed", f"{case.seed}, sample {case.sample}" if case.sample else f"{case.seed}")]
-    facts += [(name, one_line(text)) for name, text in usage_facts(case)]
+    facts += [(name, one_line(text)) for name, text in (*usage_facts(case), *uncovered_facts(case))]
     return facts if case.expected is Verdict.PASS else [*facts, ("expected", case.expected.value)]
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from gradverify.core.model.deadline import Deadline, OutOfTime
+from gradverify.core.model.deadline import OutOfTime, is_late
 from gradverify.core.model.problem import Problem
 from gradverify.errors import InputError
 from gradverify.run.describe_exception import describe
@@ -30,7 +29,7 @@ def measure(problem: Problem) -> Measured:
     verified in time does not run out of it.
     """
     compared_with = ComparedWith.PLAIN_TORCH if problem.reference is None else ComparedWith.REFERENCE
-    if not problem.primals or _is_late(problem.deadline):
+    if not problem.primals or is_late(problem.deadline):
         return Measured(compared_with=compared_with, missing=_LATE if problem.primals else _NOTHING)
     own = _attempt(lambda: memory_of(function_side(problem)))
     if isinstance(own, str):
@@ -65,10 +64,6 @@ def _timed(usage: Usage, times: Times) -> Usage:
 def _has_gradients_of(plain: MemoryUse, own: MemoryUse) -> bool:
     """Return True if torch's own derivative has a gradient by every input by which the function has one."""
     return plain.without_gradient <= own.without_gradient
-
-
-def _is_late(deadline: Deadline | None) -> bool:
-    return deadline is not None and time.monotonic() > deadline.at - deadline.seconds / 2
 
 
 def _attempt(run: Callable[[], T]) -> T | str:

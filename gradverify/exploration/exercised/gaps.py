@@ -1,0 +1,73 @@
+"""Lines of a function that never ran."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from types import CodeType
+
+from gradverify.exploration.exercised.syntax import FunctionNode, is_decided_elsewhere, is_error_path, lines_of, statement_lists
+from gradverify.exploration.exercised.user_code import nested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Statements one after the other that never ran."""
+
+    within: str  # name of the function
+    statements: tuple[ast.stmt, ...]
+
+    @property
+    def line(self) -> int:
+        return self.statements[0].lineno
+
+
+def gaps_in(node: FunctionNode, code: CodeType, ran: frozenset[int], cotangents: Sequence[str]) -> list[Gap]:
+    """Return the statements that never ran, in the order of their lines.
+
+    Left out are error paths, and what the device, the memory layout or the gradients asked for decide.
+    """
+    written = {line for each in nested(code) for _, _, line in each.co_lines() if line is not None}
+    return [
+        Gap(within=name, statements=block)
+        for name, block in _blocks(node, node.name, written, ran, cotangents)
+        if not is_error_path(block)
+    ]
+
+
+def _blocks(
+    parent: ast.AST, name: str, written: set[int], ran: frozenset[int], cotangents: Sequence[str]
+) -> Iterator[tuple[str, tuple[ast.stmt, ...]]]:
+    """Yield runs of statements that never ran, below a statement that did."""
+    for body in statement_lists(parent):
+        elsewhere = is_decided_elsewhere(parent, cotangents)
+        coded = [each for each in body if written & {*lines_of(each)}]
+        for missing, group in groupby(coded, key=lambda each: not ran & {*lines_of(each)}):
+            statements = tuple(group)
+            if missing and not elsewhere:
+                yield name, statements
+            elif not missing:
+                for statement in statements:
+                    yield from _inside(statement, name, written, ran, cotangents)
+            elsewhere = elsewhere or any(
+                is_decided_elsewhere(each, cotangents) and _leaves(each) for each in statements
+            )
+
+
+def _inside(
+    statement: ast.stmt, name: str, written: set[int], ran: frozenset[int], cotangents: Sequence[str]
+) -> Iterator[tuple[str, tuple[ast.stmt, ...]]]:
+    if isinstance(statement, ast.ClassDef):
+        return
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        if not statement.decorator_list:  # a kernel, perhaps, which does not run as Python
+            yield from _blocks(statement, statement.name, written, ran, cotangents)
+        return
+    yield from _blocks(statement, name, written, ran, cotangents)
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    """Return True if a branch ends in `return`, so that what follows depends on the same test."""
+    return any(isinstance(body[-1], ast.Return) for body in statement_lists(statement))
