@@ -87,7 +87,7 @@ def _judge(base: Base, check: str, case: Case, problem: Problem) -> Judged:
         return _against_reference(base, case, problem)
     if check == gradgradcheck.NAME:
         return _second_order(problem, case.seed)
-    return judge(problem, case.seed)
+    return judge(problem, case.seed, base.watching)
 
 
 def _against_reference(base: Base, case: Case, problem: Problem) -> Judged:

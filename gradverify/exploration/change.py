@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -23,6 +24,14 @@ class Seen:
     operators: frozenset[str] = frozenset()  # names of the aten operators called
 
 
+Watching = Callable[[Callable[[], Any]], Any]
+
+
+def plainly(run: Callable[[], Any]) -> Any:
+    """Return `run()`."""
+    return run()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
     """The case as it was written, with everything that proposals are made from."""
@@ -31,6 +40,7 @@ class Base:
     tools: Tools
     seen: Seen = field(default_factory=Seen)
     deadline: Deadline | None = None  # user code is not called after it
+    watching: Watching = plainly  # runs a forward and backward of a try
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

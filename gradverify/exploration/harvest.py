@@ -2,72 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from types import CodeType, FunctionType
+from collections.abc import Iterable, Iterator, Sequence
+from types import CellType, FunctionType
 from typing import Any
 
 from gradverify.case import Case
 from gradverify.exploration.change import Seen
+from gradverify.exploration.exercised.functions import with_called
+from gradverify.exploration.exercised.user_code import code_of, nested
+from gradverify.exploration.exercised.watched import Watched
 from gradverify.exploration.inputs import plain_inputs
 
 _LARGEST = 1e4  # of numbers that tensors are given as values
-_LARGEST_INTEGER = 4096  # of block sizes
+_LARGEST_INTEGER = 4096  # of sizes of blocks and special values
+_SMALL_SIZE = 8  # whole numbers below are rarely sizes of blocks
 _LONGEST_TEXT = 20  # characters of the name of a mode
 
 
-def seen_in(
-    case: Case, functions: Iterable[Any], compared: Iterable[float] = (), operators: frozenset[str] = frozenset()
-) -> Seen:
-    """Return what the code of functions contains; numbers that it was seen to compare with come first."""
-    constants = [value for function in functions for value in _constants(function)]
-    floats = [value for value in constants if isinstance(value, float)]
-    whole = [value for value in constants if type(value) is int]
+def seen_in(case: Case, functions: Sequence[FunctionType], watched: Watched) -> Seen:
+    """Return what the code of functions holds, and what it was seen to compare with, which comes first."""
+    constants = list(_constants(functions))
+    compared = [value for condition in watched.conditions for value in condition.constants]
     arguments = [value for value in plain_inputs(case, {}).values() if type(value) in (int, float)]
-    candidates = (*compared, *(value for value in arguments if type(value) is float), *floats, *arguments)
+    reals = [value for value in (*arguments, *constants) if isinstance(value, float)]
+    whole = [value for value in (*constants, *arguments) if type(value) is int and abs(value) <= _LARGEST_INTEGER]
+    numbers = (value for value in (*compared, *reals, *arguments) if abs(value) <= _LARGEST)
     return Seen(
-        numbers=tuple(dict.fromkeys(float(value) for value in candidates if abs(value) <= _LARGEST)),
-        integers=tuple(dict.fromkeys(value for value in whole if abs(value) <= _LARGEST_INTEGER)),
+        numbers=tuple(dict.fromkeys(map(float, numbers))),
+        integers=tuple(sorted(dict.fromkeys(whole), key=lambda value: 0 <= value < _SMALL_SIZE)),
         texts=tuple(dict.fromkeys(value for value in constants if isinstance(value, str))),
-        operators=operators,
+        operators=watched.operators,
     )
 
 
-def _constants(function: Any) -> Iterator[Any]:
-    """Yield the numbers and short texts in a function's code, and in the globals and closures that it names."""
-    code = getattr(function, "__code__", None)
-    if not isinstance(function, FunctionType) or code is None:
-        return
-    yield from _of_code(code)
-    named = [function.__globals__.get(name) for name in _names(code)]
-    cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
-    yield from (value for value in (*named, *cells, *(function.__defaults__ or ())) if _is_value(value))
+def _constants(functions: Sequence[FunctionType]) -> Iterator[Any]:
+    """Yield the numbers and short texts in functions and those that they call, and in their globals and closures."""
+    for function in with_called(functions):
+        code = code_of(function)
+        assert code is not None, "with_called returns only what has code"
+        for each in nested(code):
+            yield from _values(each.co_consts)
+        if isinstance(function, FunctionType):
+            names = [name for each in nested(code) for name in each.co_names]
+            yield from _values(function.__globals__.get(name) for name in names)
+            yield from _values((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
+            yield from _values(map(_content, function.__closure__ or ()))
 
 
-def _of_code(code: CodeType) -> Iterator[Any]:
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _of_code(constant)
-        elif isinstance(constant, tuple | frozenset):
-            yield from (entry for entry in constant if _is_value(entry))
-        elif _is_value(constant):
+def _values(constants: Iterable[Any]) -> Iterator[Any]:
+    """Yield the numbers and short texts among constants, and in the tuples among them."""
+    for constant in constants:
+        if isinstance(constant, tuple | frozenset):
+            yield from _values(constant)
+        elif type(constant) in (int, float) or _is_short_text(constant):
             yield constant
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
+def _is_short_text(value: Any) -> bool:
+    return isinstance(value, str) and value.isidentifier() and len(value) <= _LONGEST_TEXT
 
 
-def _is_value(value: Any) -> bool:
-    if isinstance(value, str):
-        return value.isidentifier() and len(value) <= _LONGEST_TEXT
-    return type(value) in (int, float)
-
-
-def _is_filled(cell: Any) -> bool:
+def _content(cell: CellType) -> Any:
     try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return None

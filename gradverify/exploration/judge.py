@@ -19,6 +19,7 @@ from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.problem import Problem, call
 from gradverify.core.model.tape import Tape, record, vjp
 from gradverify.errors import EvaluationError
+from gradverify.exploration.change import Watching, plainly
 
 _DIRECTIONS = 3  # random directions, at least; one per input if there are more inputs
 _MOST = 6  # outputs, and inputs, that are looked at one by one
@@ -47,8 +48,32 @@ class Judged:
     pairs: frozenset[tuple[str, str]] = frozenset()  # output and input that seem wrong
 
 
-def judge(problem: Problem, seed: int) -> Judged:
-    """Return the outcome of a problem; raises OutOfTime and nothing else of user code."""
+def judge(problem: Problem, seed: int, watching: Watching = plainly) -> Judged:
+    """Return the outcome of a problem; raises OutOfTime and nothing else of user code.
+
+    The forward and the backward that are judged run under `watching`.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    found = watching(lambda: _evaluated(problem, generator))
+    if isinstance(found, Judged):
+        return found
+    try:
+        pairs = _suspects(problem, found, generator)
+    except (EvaluationError, KeyError, RuntimeError):  # beside the point, forward raises or returns something else
+        return Judged(outcome=Outcome.SUSPECT, pairs=frozenset({("", "")}))
+    return Judged(outcome=Outcome.SUSPECT if pairs else Outcome.RIGHT, pairs=pairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Evaluated:
+    """One forward, and the gradients for random cotangents."""
+
+    tape: Tape
+    cotangents: list[Tensor]  # one per output
+    gradients: list[tuple[Tensor | None, ...]]  # one per output, or one for all
+
+
+def _evaluated(problem: Problem, generator: torch.Generator) -> _Evaluated | Judged:
     try:
         tape = record(problem)
         legal = _is_legal(tape)
@@ -56,18 +81,13 @@ def judge(problem: Problem, seed: int) -> Judged:
         return Judged(outcome=Outcome.ILLEGAL, message=first_line(error.original))
     if not legal:
         return Judged(outcome=Outcome.ILLEGAL, message="forward returns nothing finite")
-    generator = torch.Generator().manual_seed(seed)
     cotangents = _cotangents(tape, generator)
     try:
         with poisoned_memory():
             gradients = [vjp(problem, tape, part) for part in _one_by_one(cotangents)]
     except EvaluationError as error:
         return Judged(outcome=Outcome.REFUSED, message=first_line(error.original))
-    try:
-        pairs = _suspects(problem, tape, cotangents, gradients, generator)
-    except (EvaluationError, KeyError, RuntimeError):  # beside the point, forward raises or returns something else
-        return Judged(outcome=Outcome.SUSPECT, pairs=frozenset({("", "")}))
-    return Judged(outcome=Outcome.SUSPECT if pairs else Outcome.RIGHT, pairs=pairs)
+    return _Evaluated(tape=tape, cotangents=cotangents, gradients=gradients)
 
 
 def _is_legal(tape: Tape) -> bool:
@@ -99,26 +119,20 @@ def _one_by_one(cotangents: Sequence[Tensor]) -> list[list[Tensor]]:
     ]
 
 
-def _suspects(
-    problem: Problem,
-    tape: Tape,
-    cotangents: Sequence[Tensor],
-    gradients: Sequence[Sequence[Tensor | None]],
-    generator: torch.Generator,
-) -> frozenset[tuple[str, str]]:
+def _suspects(problem: Problem, found: _Evaluated, generator: torch.Generator) -> frozenset[tuple[str, str]]:
     """Return the pairs of output and input for which a directional derivative differs at every step."""
-    around = _surroundings(problem, tape)
-    weights = [[flatten([part]) for part in parts] for parts in _one_by_one(cotangents)]
-    names = around.outputs if len(gradients) == len(around.outputs) else ("all",)
-    found = set()
+    around = _surroundings(problem, found.tape)
+    weights = [[flatten([part]) for part in parts] for parts in _one_by_one(found.cotangents)]
+    names = around.outputs if len(found.gradients) == len(around.outputs) else ("all",)
+    pairs = set()
     for inputs in _directions(len(around.points)):
         tangents = [_direction(point, generator) if k in inputs else None for k, point in enumerate(around.points)]
-        claims = [_along(gradient, tangents) for gradient in gradients]
+        claims = [_along(gradient, tangents) for gradient in found.gradients]
         wrong = [number for number, claim in enumerate(claims) if not math.isfinite(claim)]
         if not wrong:
             wrong = _wrong(around, tangents, claims, weights)
-        found |= {(names[number], problem.primals[k].name) for number in wrong for k in inputs}
-    return frozenset(found)
+        pairs |= {(names[number], problem.primals[k].name) for number in wrong for k in inputs}
+    return frozenset(pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

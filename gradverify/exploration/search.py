@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gradverify.case import Case, Exploring, Trying
 from gradverify.core.model.deadline import OutOfTime, deadline_in
 from gradverify.exploration.attempt import Attempt, attempt, codes, confirmed, failing_like
-from gradverify.exploration.change import Base, Change, Seen
+from gradverify.exploration.change import Base, Change, Watching, plainly
+from gradverify.exploration.exercised.uncovered import uncovered
+from gradverify.exploration.exercised.watch import watch
+from gradverify.exploration.exercised.watched import Watched, merge
+from gradverify.exploration.harvest import seen_in
 from gradverify.exploration.inputs import tensor_at, tensor_inputs
 from gradverify.exploration.judge import Outcome
 from gradverify.exploration.propose import pairs, proposals
@@ -37,21 +42,22 @@ class _Search:
     )  # kinds of trouble, and the discovery of each; -1: not confirmed
     seen: set[str] = field(default_factory=set)  # inputs that were proposed
     lost: list[str] = field(default_factory=list)
+    watched: Watched = field(default_factory=Watched)  # of the forwards and backwards of all tries
     right: dict[int, Change] = field(default_factory=dict)  # changes whose gradient is right, by number of proposal
 
 
-def explore(case: Case, tools: Tools, seen: Seen, request: Exploring, on_try: OnTry) -> Exploration:
+def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Exploration:
     """Return what changing the inputs of a case finds.
 
     Raises nothing of user code. `on_try` is called before every try; if the try ends the process, the search can be
     started again after it, and finds what it would have found.
     """
-    base = Base(case=case, tools=tools, seen=seen)
-    first = _quietly(base, case)
-    why = _why_nothing(base, first)
+    state = _Search(base=Base(case=case, tools=tools), budget=request.budget)
+    state.base = replace(state.base, watching=_watching(state))
+    why = _why_nothing(state.base)
     if why:
         return Exploration(tries=0, budget=request.budget, message=why)
-    state = _Search(base=base, budget=request.budget)
+    state.base = replace(state.base, seen=seen_in(case, tools.functions, state.watched))
     if request.after is not None:
         before = request.after.so_far
         state.tries = before.tries
@@ -68,7 +74,19 @@ def explore(case: Case, tools: Tools, seen: Seen, request: Exploring, on_try: On
             on_try(Trying(so_far=_so_far(state), number=number, phrase=change.phrase, right=tuple(state.right)))
             if _is_right(state, change, candidate):
                 state.right[number] = change
-    return _so_far(state)
+    return replace(_so_far(state), uncovered=uncovered(state.watched, tools.functions))
+
+
+def _watching(state: _Search) -> Watching:
+    """Return a function that runs a forward and backward, and keeps what was seen of the user's code."""
+    functions = state.base.tools.functions
+
+    def run(call: Callable[[], Any]) -> Any:
+        value, seen = watch(call, functions)
+        state.watched = merge(state.watched, seen)
+        return value
+
+    return run if functions else plainly
 
 
 def _so_far(state: _Search) -> Exploration:
@@ -77,26 +95,17 @@ def _so_far(state: _Search) -> Exploration:
     )
 
 
-def _quietly(base: Base, case: Case) -> Attempt | str:
-    """Return the attempt, or why it did not end."""
-    try:
-        return attempt(base, case)
-    except OutOfTime as error:
-        return str(error)
-
-
-def _why_nothing(base: Base, first: Attempt | str) -> str:
+def _why_nothing(base: Base) -> str:
     """Return why the search cannot start from the inputs as written, "" if it can."""
-    if isinstance(first, str):
-        return f"at the inputs as written, one forward and backward {first}"
-    if first.judged.outcome is Outcome.ILLEGAL:
-        return f"forward cannot run at the inputs as written: {first.judged.message or 'they break the rules'}"
-    if first.judged.outcome is Outcome.REFUSED:
-        return f"backward cannot run at the inputs as written: {first.judged.message}"
     try:
+        first = attempt(base, base.case)
+        if first.judged.outcome is Outcome.ILLEGAL:
+            return f"forward cannot run at the inputs as written: {first.judged.message or 'they break the rules'}"
+        if first.judged.outcome is Outcome.REFUSED:
+            return f"backward cannot run at the inputs as written: {first.judged.message}"
         wrong = first.judged.outcome is Outcome.SUSPECT and confirmed(base, first) is not None
     except OutOfTime as error:
-        return str(error)
+        return f"at the inputs as written, one forward and backward {error}"
     return "the gradient is wrong at the inputs as written" if wrong else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import torch
@@ -15,7 +16,11 @@ from gradverify.exploration.tools import Tools
 
 _CLOSE = 1e-6  # relative difference of outputs that are computed in another order
 _WORST_CONDITION = 1e8
-_MATRIX_OPERATORS = ("linalg", "cholesky", "inverse", "solve", "svd", "qr", "eigh", "lu_", "det", "matrix_exp")
+# Words in the names of operators that have no derivative at a singular matrix.
+_DECOMPOSITIONS = frozenset(
+    ("cholesky", "det", "eig", "eigh", "eigvals", "eigvalsh", "geqrf", "inv", "inverse")
+    + ("lstsq", "lu", "qr", "slogdet", "solve", "svd")
+)
 
 
 def is_mapped(case: Case, problem: Problem, paths: Sequence[str], tools: Tools) -> bool:
@@ -39,7 +44,7 @@ def is_mapped(case: Case, problem: Problem, paths: Sequence[str], tools: Tools) 
 
 def uses_matrices(operators: frozenset[str]) -> bool:
     """Return True if an operator among these solves equations or decomposes matrices."""
-    return any(word in operator for operator in operators for word in _MATRIX_OPERATORS)
+    return any(not _DECOMPOSITIONS.isdisjoint(re.split(r"[._]", operator)) for operator in operators)
 
 
 def is_well_conditioned(case: Case, tools: Tools) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 from gradverify.case import Case
@@ -20,5 +21,5 @@ class Tools:
     check: Callable[[Case, Problem, str], CheckResult]  # the named check, with the settings of the case
     diagnosed: Callable[[Case, Problem, str], CheckResult]  # the same, with causes
     text: Callable[[Case], tuple[str, str]]  # inputs and spec of a case in YAML; "" where YAML has no word for an input
-    functions: tuple[Any, ...] = ()  # the user's functions whose constants are read
+    functions: tuple[FunctionType, ...] = ()  # the user's own: their constants are read, their lines watched
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of parameters that the case does not set

@@ -46,7 +46,7 @@ def not_exercised(problem: Problem, target: Any, seed: int) -> tuple[Uncovered, 
 
 def _not_exercised(problem: Problem, target: Any, seed: int) -> tuple[Uncovered, ...]:
     seed_everywhere(forward_seed(seed))
-    functions = _functions(problem, target)
+    functions = functions_under_test(problem, target)
     if not functions:
         return ()
     seed_everywhere(forward_seed(seed))
@@ -54,8 +54,11 @@ def _not_exercised(problem: Problem, target: Any, seed: int) -> tuple[Uncovered,
     return tuple(replace(entry, file=shown_path(entry.file)) for entry in uncovered(watched, functions))
 
 
-def _functions(problem: Problem, target: Any) -> Sequence[FunctionType]:
-    """Return the functions of the target; if it is no Function, also those of the Functions in its graph."""
+def functions_under_test(problem: Problem, target: Any) -> Sequence[FunctionType]:
+    """Return the functions of the target; if it is no Function, also those of the Functions in its graph.
+
+    Raises EvaluationError if forward does.
+    """
     own = functions_of(target)
     if any(function.__name__ in ("backward", "vjp") for function in own):
         return own

@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from types import FunctionType
 from typing import Any
 
-import torch
-
-from gradverify.case import Case, Exploring, Settings, TorchGradcheck
+from gradverify.case import Case, Expectation, ExploreRules, Exploring, Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
 from gradverify.core.model.problem import Problem
 from gradverify.diagnosis.diagnose import diagnose
-from gradverify.exploration.harvest import seen_in
 from gradverify.exploration.search import OnTry, explore
 from gradverify.exploration.tools import Tools
 from gradverify.result import CheckResult, Exploration
 from gradverify.run.arguments import make_argument
 from gradverify.run.build import build
+from gradverify.run.describe_exception import shown_path
+from gradverify.run.exercised import functions_under_test
 from gradverify.run.run_checks import settings_of
 from gradverify.run.signature import forward_parameters
-
-_METHODS = ("forward", "setup_context", "backward")
+from gradverify.spec.write import inputs_text, spec_text
 
 
 def explored(case: Case, target: Any, reference: Any, request: Exploring, on_try: OnTry) -> Exploration:
-    """Return what changing the inputs of a case finds; raises nothing of user code."""
+    """Return what changing the inputs of a case finds; raises nothing of user code but KeyboardInterrupt."""
     if case.surrogate is not None:
         why = "backward is the derivative of a surrogate, which is not that of forward"
         return Exploration(tries=0, budget=request.budget, message=why)
-    tools = tools_of(target, reference)
-    return explore(case, tools, seen_in(case, tools.functions), request, on_try)
+    found = explore(case, tools_of(case, target, reference), request, on_try)
+    return replace(found, uncovered=tuple(replace(each, file=shown_path(each.file)) for each in found.uncovered))
 
 
-def tools_of(target: Any, reference: Any) -> Tools:
+def tools_of(case: Case, target: Any, reference: Any) -> Tools:
     """Return the functions of the runner for one target."""
     return Tools(
         build=lambda case: build(case, target, reference),
@@ -42,9 +41,18 @@ def tools_of(target: Any, reference: Any) -> Tools:
         check=_checked,
         diagnosed=lambda case, problem, name: _checked(case, problem, name, diagnosed=True),
         text=_text,
-        functions=tuple(_functions_of(target)),
+        functions=_functions(case, target, reference),
         defaults=_defaults(target),
     )
+
+
+def _functions(case: Case, target: Any, reference: Any) -> tuple[FunctionType, ...]:
+    try:
+        return tuple(functions_under_test(build(case, target, reference), target))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # the first try says so
+        return ()
 
 
 def _arguments(case: Case) -> Mapping[str, Any]:
@@ -57,23 +65,15 @@ def _checked(case: Case, problem: Problem, name: str, *, diagnosed: bool = False
     return run_check(name, problem, settings, diagnose) if diagnosed else run_check(name, problem, settings)
 
 
-def _functions_of(target: Any) -> Iterator[Callable[..., Any]]:
-    """Yield the functions that the user wrote: of a class its methods, and those that they are made of."""
-    owner = target if isinstance(target, type) else type(target) if isinstance(target, torch.nn.Module) else None
-    if owner is not None:
-        found = (inspect.getattr_static(owner, name, None) for name in _METHODS)
-        yield from (getattr(each, "__func__", each) for each in found if each is not None)
-    elif hasattr(target, "__self__") and isinstance(target.__self__, type):  # a bound `apply`
-        yield from _functions_of(target.__self__)
-    else:
-        yield target
-
-
 def _defaults(target: Any) -> dict[str, Any]:
     parameters = forward_parameters(target) or ()
     return {found.name: found.default for found in parameters if found.default is not inspect.Parameter.empty}
 
 
 def _text(case: Case) -> tuple[str, str]:
-    lines = [f"{name}: {given}" for name, given in case.inputs.items()]
-    return "\n".join(lines), ""
+    """Return the inputs and the spec of a case in YAML; "" for what YAML has no word for."""
+    plain = replace(case, explore=ExploreRules(), exploring=None, expect=Expectation())
+    try:
+        return inputs_text(plain), spec_text(plain)
+    except ValueError:
+        return "", ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gradverify.case import Case
-from gradverify.result import CaseResult, CheckResult, Exploration, Source, Verdict, worst
+from gradverify.result import CaseResult, CheckResult, Exploration, Source, Uncovered, Verdict, worst
 from gradverify.run.expectations import expected_verdict, is_as_expected, unmet_expectation, with_claim
 from gradverify.usage import Measured
 
@@ -19,6 +19,7 @@ def case_result(
     seconds: float,
     measured: Measured | None = None,
     explored: Exploration | None = None,
+    uncovered: tuple[Uncovered, ...] = (),
 ) -> CaseResult:
     """Return the result of a case whose checks have been run."""
     verdict = worst(result.verdict for result in checks)
@@ -27,6 +28,7 @@ def case_result(
     result = _result(
         case, verdict, source=source, seconds=seconds, message=message, checks=tuple(checks), measured=measured
     )
+    result = replace(result, uncovered=uncovered)
     return result if explored is None else _with_exploration(case, result, explored)
 
 

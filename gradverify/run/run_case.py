@@ -16,8 +16,8 @@ from gradverify.run.arguments import seed_everything
 from gradverify.run.build import build
 from gradverify.run.describe_exception import describe
 from gradverify.run.devices import tf32_switched, why_unavailable
-from gradverify.run.exploring import explored
 from gradverify.run.exercised import not_exercised
+from gradverify.run.exploring import explored
 from gradverify.run.load import LoadError, find, load
 from gradverify.run.memory import is_out_of_memory
 from gradverify.run.outcome import case_result, could_not_run, skipped
@@ -86,7 +86,9 @@ def _run(case: Case, started: float, deadline: Deadline | None, on_progress: OnP
     source = source or source_in_graph(problem)
     explored = _explored(case, target, reference, checks, on_progress)
     seconds = time.perf_counter() - started
-    return case_result(case, checks, source=source, seconds=seconds, measured=measured, explored=explored, uncovered=uncovered)
+    return case_result(
+        case, checks, source=source, seconds=seconds, measured=measured, explored=explored, uncovered=uncovered
+    )
 
 
 def _checks(

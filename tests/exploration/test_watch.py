@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradverify.exploration.exercised.integers import integers_in
 from gradverify.exploration.exercised.lines import recorded_lines
 from gradverify.exploration.exercised.user_code import files_of
 from gradverify.exploration.exercised.watch import watch
@@ -120,11 +119,6 @@ def test_comparison_with_zero_of_a_tensor_that_cannot_be_negative() -> None:
 def test_operators_are_named_without_overload() -> None:
     assert {"aten.gt", "aten.where"} <= clipped(1.0).operators
     assert "aten.linalg_inv_ex" in seen(torch.linalg.inv, torch.eye(2)).operators
-
-
-def test_integers_are_sizes_and_special_values() -> None:
-    assert integers_in([ops.ignoring]) == (-100, -7)
-    assert integers_in([ops.calling]) == (2, ops.BLOCK)
 
 
 @traced

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from types import FunctionType
+from collections.abc import Iterable, Sequence
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
-from gradverify.exploration.exercised.user_code import function_of, is_foreign
+from gradverify.exploration.exercised.user_code import code_of, function_of, is_foreign, nested
 
 _METHODS = ("forward", "setup_context", "backward", "vjp")
 
@@ -34,6 +34,23 @@ def functions_of(target: Any) -> tuple[FunctionType, ...]:
 def functions_together(targets: Iterable[Any]) -> tuple[FunctionType, ...]:
     """Return the functions of several targets, each once."""
     return tuple(dict.fromkeys(function for target in targets for function in functions_of(target)))
+
+
+def with_called(functions: Sequence[Any]) -> list[FunctionType | CodeType]:
+    """Return the functions and those of the same file that they call by a global name, each once."""
+    pending = [function_of(function) or code_of(function) for function in functions]
+    found: dict[int, FunctionType | CodeType] = {}
+    while pending:
+        function = pending.pop(0)
+        code = code_of(function)
+        if function is None or code is None or id(code) in found:
+            continue
+        found[id(code)] = function
+        if isinstance(function, FunctionType):
+            names = {name: None for each in nested(code) for name in each.co_names}
+            called = [function_of(function.__globals__.get(name)) for name in names]
+            pending += [each for each in called if each and each.__code__.co_filename == code.co_filename]
+    return list(found.values())
 
 
 def _own(found: Iterable[Any]) -> tuple[FunctionType, ...]:

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from types import CodeType
 
-from gradverify.exploration.exercised.syntax import FunctionNode, is_decided_elsewhere, is_error_path, lines_of, statement_lists
+from gradverify.exploration.exercised.syntax import (
+    FunctionNode,
+    is_decided_elsewhere,
+    is_error_path,
+    lines_of,
+    statement_lists,
+)
 from gradverify.exploration.exercised.user_code import nested
 
 

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gradverify.exploration.exercised.gaps import Gap
-from gradverify.exploration.exercised.syntax import FunctionNode, called_name, guard_lines, is_decided_elsewhere, lines_of, names_in
+from gradverify.exploration.exercised.syntax import (
+    FunctionNode,
+    called_name,
+    guard_lines,
+    is_decided_elsewhere,
+    lines_of,
+    names_in,
+)
 from gradverify.exploration.exercised.watched import Condition
 from gradverify.result import Side
 

@@ -7,8 +7,8 @@ import linecache
 from collections.abc import Sequence
 from types import CodeType, FunctionType
 
+from gradverify.exploration.exercised.functions import with_called
 from gradverify.exploration.exercised.gaps import Gap, gaps_in
-from gradverify.exploration.exercised.integers import with_called
 from gradverify.exploration.exercised.sides import OneSided, one_sided
 from gradverify.exploration.exercised.syntax import FunctionNode, function_node, lines_of
 from gradverify.exploration.exercised.user_code import code_of, name_of

@@ -12,7 +12,6 @@ from typing import TypeVar
 import torch
 
 from gradverify.exploration.exercised.conditions import ConditionRecorder
-from gradverify.exploration.exercised.integers import integers_in
 from gradverify.exploration.exercised.lines import recorded_lines
 from gradverify.exploration.exercised.user_code import code_of, files_of
 from gradverify.exploration.exercised.watched import Watched
@@ -34,7 +33,6 @@ def watch(run: Callable[[], T], functions: Sequence[FunctionType | CodeType]) ->
         conditions=recorder.conditions(),
         ran=frozenset(lines.lines),
         operators=recorder.operators(),
-        integers=integers_in(functions),
     )
     return value, seen
 

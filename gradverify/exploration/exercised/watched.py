@@ -32,7 +32,6 @@ class Watched:
     conditions: tuple[Condition, ...] = ()  # by file, line, text and operation
     ran: frozenset[tuple[str, int]] = frozenset()  # file and line of the user's code; empty if lines were not watched
     operators: frozenset[str] = frozenset()  # operators called, such as "aten.linalg_inv_ex"
-    integers: tuple[int, ...] = ()  # whole numbers in the code that may be sizes of blocks or special values, ascending
 
 
 def merge(one: Watched, other: Watched) -> Watched:
@@ -45,7 +44,6 @@ def merge(one: Watched, other: Watched) -> Watched:
         conditions=in_order(found.values()),
         ran=one.ran | other.ran,
         operators=one.operators | other.operators,
-        integers=tuple(sorted({*one.integers, *other.integers})),
     )
 
 
