@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gradverify.exploration.exercised import conditions
 from gradverify.exploration.exercised.lines import recorded_lines
 from gradverify.exploration.exercised.user_code import files_of
 from gradverify.exploration.exercised.watch import watch
@@ -40,6 +41,7 @@ def sides(condition: Condition) -> tuple[bool, bool]:
 def clipped(*values: float) -> Watched:
     x = torch.tensor(values, requires_grad=True)
     function = ops.Clipped
+    function.apply(x, None).sum().backward()  # the first call imports modules of torch, in more calls than are traced
     return watch(lambda: function.apply(x, None).sum().backward(), [function.forward, function.backward])[1]
 
 
@@ -164,6 +166,17 @@ def test_lines_of_another_thread_are_recorded_once_it_is_followed() -> None:
     assert {first + 1, first + 3} <= lines
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python 3.12 needs no trace function")
+def test_lines_are_given_up_in_code_of_very_many_calls() -> None:
+    def many() -> int:
+        return sum((lambda: 1)() for _ in range(50_000))
+
+    before = sys.gettrace()
+    _, watched = watch(many, [many])
+    assert not watched.ran
+    assert sys.gettrace() is before
+
+
 def test_watching_ends_when_the_code_raises() -> None:
     before = sys.gettrace()
     with pytest.raises(ZeroDivisionError):
@@ -254,3 +267,11 @@ def test_compiled_function_runs_as_plain_code() -> None:
     compiled(x)
     _, watched = watch(lambda: compiled(x), [ops.halved])
     assert (only(watched, "ge").text, sides(only(watched, "ge"))) == ("x >= 2.0", (False, True))
+
+
+def test_failure_of_the_recorder_does_not_reach_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(conditions.ConditionRecorder, "_record", fail)
+    assert watch(lambda: ops.halved(torch.ones(2)), [ops.halved])[0].tolist() == [1.0, 1.0]

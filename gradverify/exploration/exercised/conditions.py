@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -61,6 +62,7 @@ class ConditionRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.functions: set[Any] = set()
         self.sides: dict[tuple[Expression, str], _Sides] = {}
         self.expressions: dict[tuple[int, int], Expression] = {}  # by id of the code and place in it
+        self.codes: dict[int, CodeType] = {}  # by id, kept alive so that no other gets it
         self.names: dict[Any, tuple[str, bool]] = {}
 
     @classmethod
@@ -74,14 +76,16 @@ class ConditionRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func not in self.names:
             self.names[func] = _base_name(func)
         name, in_place = self.names[func]
-        found = self._expression() if name in _WATCHED or self.lines.threads else None
-        if found is None or name not in _WATCHED:
-            result = func(*args, **given)
-        else:
-            before = _beyond_bounds(name, args, given)  # an operation in place overwrites them
-            result = func(*args, **given)
-            self._record(found, name, args, before, result)
-        self.facts.follow(name, in_place, args, result)
+        found = self._expression() if name in _WATCHED or self.lines.misses_thread() else None
+        before: list[_Bound] = []
+        if found is not None:
+            with suppress(Exception):  # nothing that is done here may fail the user's code
+                before = _beyond_bounds(name, args, given)  # now, since an operation in place overwrites them
+        result = func(*args, **given)
+        with suppress(Exception):
+            if found is not None and name in _WATCHED:
+                self._record(found, name, args, before, result)
+            self.facts.follow(name, in_place, args, result)
         return result
 
     def conditions(self) -> tuple[Condition, ...]:
@@ -112,6 +116,7 @@ class ConditionRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.lines.follow(frame)
         key = id(frame.f_code), frame.f_lasti
         if key not in self.expressions:
+            self.codes[key[0]] = frame.f_code
             self.expressions[key] = expression_of(frame)
         return self.expressions[key]
 
@@ -120,12 +125,14 @@ class ConditionRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if name in _COMPARISONS and is_plain(result):
                 sides = self._sides(place, name)
                 sides.constants.update(_constants(args[:2]))
-                sides.at_points &= _is_equality(name, args) or self._is_edge(args[0], sides)
+                about_finiteness = args[0] is args[1] or _is_infinite(args[1])
+                sides.at_points &= about_finiteness or _is_equality(name, args) or self._is_edge(args[0], sides)
                 sides.see(result)
-                self.facts.add(result, Fact.COMPARED)
+                self.facts.add(result, Fact.FINITENESS if about_finiteness else Fact.COMPARED)
             elif name in _MASKED:
                 mask = args[_MASKED[name]]
-                if is_plain(mask) and not self.facts.holds(mask, Fact.COMPARED):
+                known = self.facts.holds(mask, Fact.COMPARED) or self.facts.holds(mask, Fact.FINITENESS)
+                if is_plain(mask) and not known:
                     self._see(place, name, mask)
             elif name in _TIES:
                 self._sides(place, name).at_points = False
@@ -158,8 +165,8 @@ class _Bound:
 
 
 def _beyond_bounds(name: str, args: Any, kwargs: dict[str, Any]) -> list[_Bound]:
-    """Return the bounds that an operation applies to its first argument; none if the values cannot be read."""
-    if not args or not is_plain(args[0]) or args[0].is_complex():
+    """Return the bounds that an operation applies to its first argument; none for integers and unreadable values."""
+    if not args or not is_plain(args[0]) or not args[0].is_floating_point():
         return []
     with torch.no_grad():
         return [
@@ -187,6 +194,10 @@ def _is_equality(name: str, args: Any) -> bool:
     return name in ("eq", "ne") and any(
         isinstance(each, Tensor) and (each.is_floating_point() or each.is_complex()) for each in args[:2]
     )
+
+
+def _is_infinite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _constants(operands: tuple[Any, ...]) -> Iterator[float]:

@@ -22,6 +22,9 @@ _KEEPS_SIGN = {
 }
 # Masks that hold what the mask they are made of holds, or its opposite.
 _KEEPS_MASK = {"bitwise_not", "logical_not", "clone", "_to_copy", "expand", "view", "unsqueeze", "select", "slice"}
+_FINITENESS = {"isnan", "isinf", "isposinf", "isneginf"}
+# Masks made of others.
+_COMBINES = {*_KEEPS_MASK, "mul", "bitwise_and", "bitwise_or", "logical_and", "logical_or", "any", "all"}
 
 
 class Fact(StrEnum):
@@ -29,6 +32,7 @@ class Fact(StrEnum):
 
     COMPARED = "compared"  # the mask is the result of a comparison that was recorded
     NOT_NEGATIVE = "not negative"
+    FINITENESS = "finiteness"  # the mask tells which values are infinite or NaN
 
 
 class Facts:
@@ -67,6 +71,8 @@ class Facts:
         keeps_sign = name in _KEEPS_SIGN and self._hold(args, Fact.NOT_NEGATIVE)
         if keeps_sign or name in _NOT_NEGATIVE or _is_square(name, args):
             self._add_all(tensors, Fact.NOT_NEGATIVE)
+        if name in _FINITENESS or (name in _COMBINES and any(self.holds(each, Fact.FINITENESS) for each in args)):
+            self._add_all(tensors, Fact.FINITENESS)
         if name in _KEEPS_MASK and self._hold(args[:1], Fact.COMPARED):
             self._add_all(tensors, Fact.COMPARED)
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from types import CodeType
 
 from gradverify.exploration.exercised.syntax import (
     FunctionNode,
-    is_decided_elsewhere,
     is_error_path,
     lines_of,
     statement_lists,
 )
 from gradverify.exploration.exercised.user_code import nested
+
+LeftOut = Callable[[ast.AST], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,25 +31,25 @@ class Gap:
         return self.statements[0].lineno
 
 
-def gaps_in(node: FunctionNode, code: CodeType, ran: frozenset[int], cotangents: Sequence[str]) -> list[Gap]:
+def gaps_in(node: FunctionNode, code: CodeType, ran: frozenset[int], left_out: LeftOut) -> list[Gap]:
     """Return the statements that never ran, in the order of their lines.
 
-    Left out are error paths, and what the device, the memory layout or the gradients asked for decide.
+    Error paths are no gaps, nor are the bodies of statements for which `left_out` is true.
     """
     written = {line for each in nested(code) for _, _, line in each.co_lines() if line is not None}
     return [
         Gap(within=name, statements=block)
-        for name, block in _blocks(node, node.name, written, ran, cotangents)
+        for name, block in _blocks(node, node.name, written, ran, left_out)
         if not is_error_path(block)
     ]
 
 
 def _blocks(
-    parent: ast.AST, name: str, written: set[int], ran: frozenset[int], cotangents: Sequence[str]
+    parent: ast.AST, name: str, written: set[int], ran: frozenset[int], left_out: LeftOut
 ) -> Iterator[tuple[str, tuple[ast.stmt, ...]]]:
     """Yield runs of statements that never ran, below a statement that did."""
     for body in statement_lists(parent):
-        elsewhere = is_decided_elsewhere(parent, cotangents)
+        elsewhere = left_out(parent)
         coded = [each for each in body if written & {*lines_of(each)}]
         for missing, group in groupby(coded, key=lambda each: not ran & {*lines_of(each)}):
             statements = tuple(group)
@@ -56,22 +57,20 @@ def _blocks(
                 yield name, statements
             elif not missing:
                 for statement in statements:
-                    yield from _inside(statement, name, written, ran, cotangents)
-            elsewhere = elsewhere or any(
-                is_decided_elsewhere(each, cotangents) and _leaves(each) for each in statements
-            )
+                    yield from _inside(statement, name, written, ran, left_out)
+            elsewhere = elsewhere or any(left_out(each) and _leaves(each) for each in statements)
 
 
 def _inside(
-    statement: ast.stmt, name: str, written: set[int], ran: frozenset[int], cotangents: Sequence[str]
+    statement: ast.stmt, name: str, written: set[int], ran: frozenset[int], left_out: LeftOut
 ) -> Iterator[tuple[str, tuple[ast.stmt, ...]]]:
     if isinstance(statement, ast.ClassDef):
         return
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
         if not statement.decorator_list:  # a kernel, perhaps, which does not run as Python
-            yield from _blocks(statement, statement.name, written, ran, cotangents)
+            yield from _blocks(statement, statement.name, written, ran, left_out)
         return
-    yield from _blocks(statement, name, written, ran, cotangents)
+    yield from _blocks(statement, name, written, ran, left_out)
 
 
 def _leaves(statement: ast.stmt) -> bool:

@@ -1,7 +1,7 @@
 """Record which lines of the user's code run.
 
 Python 3.12 and newer report each line once and all threads (`sys.monitoring`). Before, a trace function is set, unless
-one is there already (a debugger, a coverage tool): then no line is recorded.
+one is there already (a debugger, a coverage tool), or code calls very many Python functions: then no line is recorded.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gradverify.exploration.exercised.user_code import IsUserFile
 Line = tuple[str, int]  # file and line
 _TOOLS = (3, 4)  # ids for `sys.monitoring` that Python reserves for no kind of tool
 _NAME = "gradverify"
+_MOST_CALLS = 50_000  # of Python functions: a trace function delays each by half a microsecond
 
 
 class LineRecorder:
@@ -27,14 +28,19 @@ class LineRecorder:
         self.is_user_file = is_user_file
         self.lines: set[Line] = set()
         self.threads: set[int] = set()  # threads with a trace function; empty if there is none
+        self.calls = 0  # of Python functions while there is a trace function
         self.ended = False
+
+    def misses_thread(self) -> bool:
+        """Return True if lines are recorded in other threads, but not in the current one."""
+        return bool(self.threads) and threading.get_ident() not in self.threads
 
     def follow(self, frame: FrameType) -> None:
         """Record also the lines of the current thread, if it is another one that autograd runs a backward on.
 
         `frame` is a frame of user code in that thread. Lines before the one that it is at count as run.
         """
-        if not self.threads or threading.get_ident() in self.threads or sys.gettrace() is not None:
+        if not self.misses_thread() or sys.gettrace() is not None:
             return
         self._trace()
         current: FrameType | None = frame
@@ -61,10 +67,19 @@ class LineRecorder:
         sys.settrace(self._on_call)
 
     def _on_call(self, frame: FrameType, _event: str, _argument: Any) -> Callable[..., Any] | None:
-        if self.ended:
-            sys.settrace(None)
+        self.calls += 1
+        if self.ended or self.calls > _MOST_CALLS:
+            self._give_up()
             return None
         return self._on_line if self.is_user_file(frame.f_code.co_filename) else None
+
+    def _give_up(self) -> None:
+        """Remove the trace function of this thread, and forget the lines if there may be more of them."""
+        sys.settrace(None)
+        if not self.ended:
+            self.ended = True
+            self.threads.clear()
+            self.lines.clear()
 
     def _on_line(self, frame: FrameType, event: str, _argument: Any) -> Callable[..., Any] | None:
         if self.ended:

@@ -59,6 +59,11 @@ def is_decided_elsewhere(statement: ast.AST, cotangents: Iterable[str]) -> bool:
     return any(names_in(each) & set(cotangents) for each in compared)
 
 
+def test_lines(statement: ast.AST) -> set[int]:
+    """Return the lines of the test of an `if` or `while`; empty for other statements."""
+    return {*lines_of(statement.test)} if isinstance(statement, ast.If | ast.While) else set()
+
+
 def names_in(node: ast.AST) -> set[str]:
     """Return the names and attributes in an expression."""
     found = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}

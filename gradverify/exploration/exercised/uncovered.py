@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import linecache
 from collections.abc import Sequence
@@ -10,7 +11,13 @@ from types import CodeType, FunctionType
 from gradverify.exploration.exercised.functions import with_called
 from gradverify.exploration.exercised.gaps import Gap, gaps_in
 from gradverify.exploration.exercised.sides import OneSided, one_sided
-from gradverify.exploration.exercised.syntax import FunctionNode, function_node, lines_of
+from gradverify.exploration.exercised.syntax import (
+    FunctionNode,
+    function_node,
+    is_decided_elsewhere,
+    lines_of,
+    test_lines,
+)
 from gradverify.exploration.exercised.user_code import code_of, name_of
 from gradverify.exploration.exercised.watched import Condition, Watched
 from gradverify.result import Side, Uncovered
@@ -42,9 +49,15 @@ def _of_function(watched: Watched, code: CodeType, node: FunctionNode) -> tuple[
     cotangents = _parameters(code)[1:] if _is_backward(code) else ()
     lines = lines_of(node)
     ran = frozenset(line for file, line in watched.ran if file == code.co_filename and line in lines)
-    within = {line for statement in node.body for line in lines_of(statement)}
-    gaps = gaps_in(node, code, ran, cotangents) if ran & within else []
-    return gaps, one_sided(_conditions_in(watched, code, lines), node, gaps, cotangents)
+    body = {line for statement in node.body for line in lines_of(statement)}
+    conditions = _conditions_in(watched, code, lines)
+    at_points = {each.line for each in conditions if each.at_points}
+
+    def left_out(statement: ast.AST) -> bool:
+        return is_decided_elsewhere(statement, cotangents) or bool(at_points & test_lines(statement))
+
+    gaps = gaps_in(node, code, ran, left_out) if ran & body else []
+    return gaps, one_sided(conditions, node, gaps, cotangents)
 
 
 def _conditions_in(watched: Watched, code: CodeType, lines: range) -> list[Condition]:

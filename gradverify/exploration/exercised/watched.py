@@ -22,7 +22,9 @@ class Condition:
     constants: tuple[float, ...] = ()  # finite numbers that tensors were compared with, ascending
     was_true: bool = False
     was_false: bool = False
-    at_points: bool = False  # one side holds only equal numbers, or only zeros since the tensor cannot be negative
+    at_points: bool = (
+        False  # one side holds single numbers only: equal ones, not finite ones, zeros of what is never negative
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
