@@ -1,0 +1,173 @@
+"""Search for mistakes that the inputs given do not show: `python -m benchmarks.hidden [-k TEXT] [--zoo] [--json FILE]`.
+
+Every subject is a wrong Function with a right twin; both are right at the inputs given. `gradverify.explore` is to find
+a failing input of the wrong one within its budget, and none of the right one. Subjects in `later_subjects` were written
+after the changes that explore makes were settled, by someone who did not know them, and are counted apart.
+
+With `--zoo`, the right functions of the zoo are explored instead; every failure there is printed.
+
+The cost of a try is its time over that of one forward and backward of the same function, proposals that turn out not
+to be legal included. It is measured on right twins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import gradverify
+from benchmarks.command import parsed_options, parser_of, save
+from benchmarks.hidden_subject import Hidden
+from benchmarks.hidden_subjects import SUBJECTS
+from benchmarks.later_subjects import LATER
+from benchmarks.record import Row, Standing, Total
+from gradverify.result import Exploration
+from tests.zoo.catalogue import ZOO
+
+_BUDGET = 400  # legal tries
+_RUNS = 20  # of a forward and backward, for its median time
+_WRONG_AT_ORDER_2 = {"wrong at order 2", "open at order 2"}  # tags of zoo rows that are explored at order 1 only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """One subject and what was found."""
+
+    subject: Hidden
+    found: int | None  # number of the try that found the mistake, None if none did
+    seconds: float  # of the whole search in the wrong function
+    alarms: int  # failures of the right twin
+    cost: float  # of one try, in forwards and backwards
+
+
+def main() -> None:
+    """Search the subjects, or the zoo, and print what was found."""
+    options = _options()
+    rows, totals = _zoo(options.k) if options.zoo else _subjects(options.k)
+    save("hidden", options, rows, totals)
+
+
+def _subjects(text: str) -> tuple[list[Row], list[Total]]:
+    rows: list[Row] = []
+    totals: list[Total] = []
+    for name, subjects in (("written before", SUBJECTS), ("written afterwards", LATER)):
+        searched = [_searched(subject) for subject in subjects if text in subject.name]
+        rows += [row for each in searched for row in _rows(each)]
+        if searched:
+            totals += _totals(name, searched)
+    for total in totals:
+        print(f"{total.name}: {total.value:.4g}")
+    return rows, totals
+
+
+def _searched(subject: Hidden) -> Searched:
+    checks = ("gradcheck", "gradgradcheck") if subject.change == "second order" else ("gradcheck",)
+    begin = time.perf_counter()
+    wrong = gradverify.explore(subject.wrong, subject.inputs(), checks=checks, budget=_BUDGET, **subject.declared)
+    seconds = time.perf_counter() - begin
+    begin = time.perf_counter()
+    right = gradverify.explore(subject.right, subject.inputs(), checks=checks, budget=_BUDGET, **subject.declared)
+    per_try = (time.perf_counter() - begin) / max(right.tries, 1)
+    found = Searched(
+        subject=subject,
+        found=wrong.failures[0].number if wrong.failures else None,
+        seconds=seconds,
+        alarms=len(right.failures),
+        cost=per_try / _seconds(subject),
+    )
+    _print(found, wrong, right)
+    return found
+
+
+def _print(found: Searched, wrong: Exploration, right: Exploration) -> None:
+    name = f"{found.subject.change:12} {found.subject.name:32}"
+    tries = f"try {found.found:3}" if found.found is not None else "not found"
+    what = ", ".join(wrong.failures[0].changes) if wrong.failures else wrong.message
+    print(f"{name} {tries:9} {found.seconds:5.1f} s, try costs {found.cost:4.1f}  {what}"[:150], flush=True)
+    for alarm in right.failures:
+        print(f"{'':12} false alarm: {', '.join(alarm.changes)}: {alarm.message}", flush=True)
+
+
+def _seconds(subject: Hidden) -> float:
+    """Return the median time of one forward and backward of the right twin."""
+    inputs = subject.inputs()
+    function = subject.right.apply if isinstance(subject.right, type) else subject.right
+    times = []
+    for _ in range(_RUNS):
+        begin = time.perf_counter()
+        outputs = function(*inputs)
+        several = [outputs] if isinstance(outputs, Tensor) else [each for each in outputs if isinstance(each, Tensor)]
+        graphed = [each for each in several if each.requires_grad]
+        torch.autograd.backward(graphed, [torch.ones_like(each) for each in graphed])
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def _rows(found: Searched) -> Iterable[Row]:
+    standing = Standing.MISSED if found.found is None else Standing.RIGHT
+    verdict = "not found" if found.found is None else "found"
+    name = found.subject.name
+    yield Row(key=f"wrong: {name}", standing=standing, verdict=verdict, note=f"try {found.found}", cost=found.cost)
+    standing = Standing.FALSE_ALARM if found.alarms else Standing.RIGHT
+    yield Row(key=f"right: {name}", standing=standing, verdict="accused" if found.alarms else "not accused")
+
+
+def _totals(name: str, searched: Sequence[Searched]) -> list[Total]:
+    numbers = sorted(each.found for each in searched if each.found is not None)
+    seconds = [each.seconds for each in searched]
+    values = {
+        "subjects": len(searched),
+        "found": len(numbers),
+        "found, share": len(numbers) / len(searched),
+        "tries, median": statistics.median(numbers) if numbers else 0.0,
+        "tries, p90": numbers[min(len(numbers) - 1, int(0.9 * len(numbers)))] if numbers else 0.0,
+        "seconds, median": statistics.median(seconds),
+        "seconds, most": max(seconds),
+        "twins accused": sum(each.alarms > 0 for each in searched),
+        "cost of a try, median": statistics.median(each.cost for each in searched),
+        "cost of a try, most": max(each.cost for each in searched),
+    }
+    return [Total(name=f"{name}: {key}", value=float(value)) for key, value in values.items()]
+
+
+def _zoo(text: str) -> tuple[list[Row], list[Total]]:
+    """Explore the right functions of the zoo, and print every failure."""
+    rows, tries = [], 0
+    for specimen in ZOO:
+        if text not in specimen.name:
+            continue
+        at_order_1 = specimen.tags & _WRONG_AT_ORDER_2
+        checks = ("gradcheck",) if at_order_1 else ("gradcheck", "gradgradcheck")
+        begin = time.perf_counter()
+        found = gradverify.explore(
+            specimen.function, specimen.inputs(0), names=specimen.names, checks=checks, budget=_BUDGET
+        )
+        tries += found.tries
+        standing = Standing.FALSE_ALARM if found.failures else Standing.RIGHT
+        counts = f"{len(found.failures)} failures, {len(found.extremes)} extremes, {len(found.questions)} questions"
+        rows.append(Row(key=specimen.name, standing=standing, verdict=counts, note=found.message))
+        for each in found.failures:
+            print(f"{specimen.name}: try {each.number}, {', '.join(each.changes)}: {each.message}")
+            print("    " + each.inputs.replace("\n", "\n    "), flush=True)
+        if time.perf_counter() - begin > 10:
+            print(f"{specimen.name}: {time.perf_counter() - begin:.0f} s")
+    accused = sum(row.standing is Standing.FALSE_ALARM for row in rows)
+    print(f"{len(rows)} right functions, {tries:,} tries, {accused} with failures")
+    return rows, [Total(name="tries", value=tries), Total(name="with failures", value=accused)]
+
+
+def _options() -> argparse.Namespace:
+    parser = parser_of(__doc__)
+    parser.add_argument("-k", default="", metavar="TEXT", help="subjects whose name contains TEXT")
+    parser.add_argument("--zoo", action="store_true", help="explore the right functions of the zoo instead")
+    return parsed_options(parser)
+
+
+if __name__ == "__main__":
+    main()
