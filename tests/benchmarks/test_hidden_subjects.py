@@ -10,9 +10,11 @@ import torch
 import gradverify
 from benchmarks.hidden_subject import Hidden
 from benchmarks.hidden_subjects import SUBJECTS
+from benchmarks.later_subjects import LATER
 from gradverify.result import Verdict
 
-EACH = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+ALL = (*SUBJECTS, *LATER)
+EACH = pytest.mark.parametrize("subject", ALL, ids=lambda subject: subject.name)
 
 
 def judged(subject: Hidden, function: type[torch.autograd.Function], inputs: tuple[Any, ...]) -> Verdict:
@@ -34,7 +36,7 @@ def test_mistake_shows_at_another_input(subject: Hidden) -> None:
 
 
 def test_names_are_unique() -> None:
-    assert len({subject.name for subject in SUBJECTS}) == len(SUBJECTS)
+    assert len({subject.name for subject in ALL}) == len(ALL)
 
 
 @EACH
