@@ -64,7 +64,7 @@ class Polynomial(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, coefficients = ctx.saved_tensors
         slope, powers = _polynomial_slopes(x, coefficients)
-        return grad * slope.conj(), (grad.unsqueeze(-1) * powers.conj()).flatten(0, -2).sum(0)
+        return grad * slope.conj(), (grad.unsqueeze(-1) * powers.conj()).reshape(-1, len(coefficients)).sum(0)
 
 
 class PolynomialUnconjugated(Polynomial):
@@ -74,7 +74,7 @@ class PolynomialUnconjugated(Polynomial):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, coefficients = ctx.saved_tensors
         slope, powers = _polynomial_slopes(x, coefficients)
-        return grad * slope, (grad.unsqueeze(-1) * powers).flatten(0, -2).sum(0)
+        return grad * slope, (grad.unsqueeze(-1) * powers).reshape(-1, len(coefficients)).sum(0)
 
 
 def _horner(x: Tensor, coefficients: Tensor) -> Tensor:
@@ -86,8 +86,8 @@ def _horner(x: Tensor, coefficients: Tensor) -> Tensor:
 
 def _polynomial_slopes(x: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
     """Return the derivatives with respect to x (...) and the coefficients (..., n)."""
-    degrees = torch.arange(len(coefficients))
-    return _horner(x, (coefficients * degrees)[1:]), x.unsqueeze(-1) ** degrees
+    n = len(coefficients)
+    return _horner(x, (coefficients * torch.arange(n))[1:]), torch.stack([x**k for k in range(n)], -1)
 
 
 class PlanckSpectrum(Function):

@@ -57,6 +57,8 @@ class SparseProduct(Function):
         if x.dim() != 2 or values.dim() != 1 or places.shape != (2, len(values)):
             raise ValueError("values must be (k,), x (m, d), places (2, k)")
         row, column = places
+        if bool(((places < 0) | (places >= torch.tensor([[size], [len(x)]]))).any()):
+            raise ValueError("places must be within size rows and m columns")
         ctx.save_for_backward(values, x, places)
         ctx.size = size
         return x.new_zeros(size, x.shape[1]).index_add_(0, row, values.unsqueeze(1) * x.index_select(0, column))
@@ -84,6 +86,8 @@ class Sparsemax(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
+        if not x.dim() or not x.shape[-1]:
+            raise ValueError("x must have a last dimension that is not empty")
         ordered = x.sort(-1, descending=True).values
         excess = ordered.cumsum(-1) - 1
         rank = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype)
@@ -115,6 +119,8 @@ class RunningLogSumExp(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
+        if not x.dim() or not x.shape[-1]:
+            raise ValueError("x must have a last dimension that is not empty")
         blocks = [block.logcumsumexp(-1) for block in x.split(_BLOCK, -1)]
         for i in range(1, len(blocks)):
             blocks[i] = torch.logaddexp(blocks[i], blocks[i - 1][..., -1:])
