@@ -46,8 +46,13 @@ def attempt(base: Base, case: Case, mapped: tuple[str, ...] = ()) -> Attempt:
         return Attempt(case=case, problem=None, judged=_illegal(error), check=check)
     if not legal:
         return Attempt(case=case, problem=problem, judged=_ILLEGAL, check=check)
+    judged = Judged(outcome=Outcome.RIGHT)
     for name in checks_of(base.case):
+        if name == gradgradcheck.NAME and not judged.is_smooth:
+            break  # backward jumps at a kink: it has no derivative there
+        outputs = judged.outputs
         judged = _judge(base, name, case, problem)
+        judged = replace(judged, outputs=max(outputs, judged.outputs))
         if judged.outcome is not Outcome.RIGHT:
             return Attempt(case=case, problem=problem, judged=judged, check=name)
     return Attempt(case=case, problem=problem, judged=judged, check=check)
@@ -115,6 +120,22 @@ def _illegal(error: BaseException) -> Judged:
 
 
 Fails = Callable[[Case], bool]
+
+
+def entries(found: Attempt) -> int:
+    """Return the number of entries of the Jacobian."""
+    problem = found.problem
+    return 0 if problem is None else found.judged.outputs * sum(primal.tensor.numel() for primal in problem.primals)
+
+
+def suspect_like(base: Base, check: str) -> Fails:
+    """Return a function that tells whether a case seems wrong to the check."""
+
+    def fails(case: Case) -> bool:
+        found = attempt(base, case)
+        return found.judged.outcome is Outcome.SUSPECT and found.check == check
+
+    return fails
 
 
 def failing_like(base: Base, wanted: frozenset[str], check: str) -> Fails:

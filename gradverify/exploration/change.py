@@ -52,6 +52,7 @@ class Change:
     apply: Callable[[Case], Case]  # returns the case itself if there is nothing to change; may raise
     names: tuple[str, ...] = ()  # the inputs that it changes
     mapped: tuple[str, ...] = ()  # inputs that get a new leading dimension, over which forward must act as a map
+    size: int | None = None  # the new size, if it changes one
     far: bool = False  # True if values are far outside the range of the ones written
 
 

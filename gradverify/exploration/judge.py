@@ -27,6 +27,7 @@ _STEPS = (2.0**-17, 2.0**-11, 2.0**-23)  # relative to the size of the input; in
 _RELATIVE = 1e-6  # error of a sum of products, relative to its terms, that is no reason to look closer
 _CLAIM_ROUNDING = 64.0  # eps: the same for claims in low precision
 _ROUNDING = 16.0  # eps of the outputs: error of one difference
+_KINK = 0.05  # difference of the two slopes, relative to the larger, that is a kink and no curvature
 _DOUBLE = torch.finfo(torch.float64).eps
 
 
@@ -46,6 +47,8 @@ class Judged:
     outcome: Outcome
     message: str = ""  # what was raised
     pairs: frozenset[tuple[str, str]] = frozenset()  # output and input that seem wrong
+    is_smooth: bool = True  # False if slopes from the two sides differ along some direction
+    outputs: int = 0  # entries of all outputs
 
 
 def judge(problem: Problem, seed: int, watching: Watching = plainly) -> Judged:
@@ -57,11 +60,13 @@ def judge(problem: Problem, seed: int, watching: Watching = plainly) -> Judged:
     found = watching(lambda: _evaluated(problem, generator))
     if isinstance(found, Judged):
         return found
+    outputs = sum(output.tensor.numel() for output in found.tape.outputs)
     try:
-        pairs = _suspects(problem, found, generator)
+        pairs, is_smooth = _suspects(problem, found, generator)
     except (EvaluationError, KeyError, RuntimeError):  # beside the point, forward raises or returns something else
-        return Judged(outcome=Outcome.SUSPECT, pairs=frozenset({("", "")}))
-    return Judged(outcome=Outcome.SUSPECT if pairs else Outcome.RIGHT, pairs=pairs)
+        return Judged(outcome=Outcome.SUSPECT, pairs=frozenset({("", "")}), outputs=outputs)
+    outcome = Outcome.SUSPECT if pairs else Outcome.RIGHT
+    return Judged(outcome=outcome, pairs=pairs, is_smooth=is_smooth, outputs=outputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,20 +124,27 @@ def _one_by_one(cotangents: Sequence[Tensor]) -> list[list[Tensor]]:
     ]
 
 
-def _suspects(problem: Problem, found: _Evaluated, generator: torch.Generator) -> frozenset[tuple[str, str]]:
-    """Return the pairs of output and input for which a directional derivative differs at every step."""
+def _suspects(
+    problem: Problem, found: _Evaluated, generator: torch.Generator
+) -> tuple[frozenset[tuple[str, str]], bool]:
+    """Return the pairs of output and input for which a directional derivative differs at every step.
+
+    The second value is False if slopes from the two sides differ along some direction.
+    """
     around = _surroundings(problem, found.tape)
     weights = [[flatten([part]) for part in parts] for parts in _one_by_one(found.cotangents)]
     names = around.outputs if len(found.gradients) == len(around.outputs) else ("all",)
     pairs = set()
+    is_smooth = True
     for inputs in _directions(len(around.points)):
         tangents = [_direction(point, generator) if k in inputs else None for k, point in enumerate(around.points)]
         claims = [_along(gradient, tangents) for gradient in found.gradients]
         wrong = [number for number, claim in enumerate(claims) if not math.isfinite(claim)]
         if not wrong:
-            wrong = _wrong(around, tangents, claims, weights)
+            wrong, has_kink = _wrong(around, tangents, claims, weights)
+            is_smooth = is_smooth and not has_kink
         pairs |= {(names[number], problem.primals[k].name) for number in wrong for k in inputs}
-    return frozenset(pairs)
+    return frozenset(pairs), is_smooth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,15 +188,29 @@ def _wrong(
     tangents: Sequence[Tensor | None],
     claims: Sequence[float],
     weights: Sequence[Sequence[Tensor]],
-) -> list[int]:
-    """Return the numbers of the claims that differ from central differences at every step."""
+) -> tuple[list[int], bool]:
+    """Return the numbers of the claims that differ from central differences at every step, and if there is a kink."""
     wrong = list(range(len(claims)))
+    has_kink = False
     for step in around.steps:
         above, below = (_outputs(around, tangents, side * step) for side in (1.0, -1.0))
         wrong = [k for k in wrong if not _agrees(around, claims[k], weights[k], above, below, step)]
+        if step == around.steps[0]:
+            has_kink = _has_kink(around, above, below)
         if not wrong:
             break
-    return wrong
+    return wrong, has_kink
+
+
+def _has_kink(around: _Surroundings, above: Sequence[Tensor], below: Sequence[Tensor]) -> bool:
+    """Return True if some output has slopes that differ between the two sides, relative to the larger one."""
+    for high, low, middle in zip(above, below, around.centre, strict=True):
+        rise, fall = high - middle, middle - low
+        largest = torch.maximum(rise.abs(), fall.abs())
+        noise = _ROUNDING * around.eps * middle.abs()
+        if bool(((rise - fall).abs() > _KINK * largest + noise).any()):
+            return True
+    return False
 
 
 def _directions(inputs: int) -> list[tuple[int, ...]]:

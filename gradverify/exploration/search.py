@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradverify.case import Case, Exploring, Trying
 from gradverify.core.model.deadline import OutOfTime, deadline_in
-from gradverify.exploration.attempt import Attempt, attempt, codes, confirmed, failing_like
-from gradverify.exploration.change import Base, Change, Watching, plainly
+from gradverify.exploration.attempt import Attempt, attempt, codes, confirmed, entries, failing_like, suspect_like
+from gradverify.exploration.change import Base, Change, Watching
 from gradverify.exploration.exercised.uncovered import uncovered
 from gradverify.exploration.exercised.watch import watch
 from gradverify.exploration.exercised.watched import Watched, merge
@@ -17,7 +18,7 @@ from gradverify.exploration.harvest import seen_in
 from gradverify.exploration.inputs import tensor_at, tensor_inputs
 from gradverify.exploration.judge import Outcome
 from gradverify.exploration.propose import pairs, proposals
-from gradverify.exploration.shrink import differences, shrink
+from gradverify.exploration.shrink import differences, shrink, with_smaller_sizes
 from gradverify.exploration.tools import Tools
 from gradverify.result import CheckResult, Discovery, Exploration, Grade, Verdict
 
@@ -25,6 +26,9 @@ OnTry = Callable[[Trying], None]
 _MOST_DISCOVERIES = 5  # of each grade; later ones are counted only
 _FIRST_OF_PAIRS = 12  # legal changes of arguments and sizes that others are combined with
 _SECOND_OF_PAIRS = 30
+_MOST_ENTRIES = 10_000  # of a Jacobian that is judged entry by entry before it is made smaller
+_MOST_OUTPUTS = 200_000  # entries of the outputs beyond which a size is not made larger
+_MOST_UNCONFIRMED = 5  # tries of one kind that seemed wrong and were not, before such tries are taken for right
 TRY_SECONDS = 20.0  # time limit of one try, made small included, between calls of user code
 _Key = tuple[object, ...]
 
@@ -37,9 +41,9 @@ class _Search:
     budget: int
     tries: int = 0
     discoveries: list[Discovery] = field(default_factory=list)
-    known: dict[_Key, int] = field(
-        default_factory=dict
-    )  # kinds of trouble, and the discovery of each; -1: not confirmed
+    known: dict[_Key, int] = field(default_factory=dict)  # kinds of trouble, and the discovery of each
+    unconfirmed: Counter[_Key] = field(default_factory=Counter)  # kinds of trouble that the check did not confirm
+    largest: dict[tuple[str, ...], int] = field(default_factory=dict)  # sizes with large outputs, by inputs changed
     seen: set[str] = field(default_factory=set)  # inputs that were proposed
     lost: list[str] = field(default_factory=list)
     watched: Watched = field(default_factory=Watched)  # of the forwards and backwards of all tries
@@ -86,7 +90,7 @@ def _watching(state: _Search) -> Watching:
         state.watched = merge(state.watched, seen)
         return value
 
-    return run if functions else plainly
+    return run
 
 
 def _so_far(state: _Search) -> Exploration:
@@ -129,6 +133,8 @@ def _applied(state: _Search, change: Change) -> Case | None:
         raise
     except Exception:
         return None
+    if change.size is not None and change.size > state.largest.get(change.names, change.size):
+        return None
     signature = repr((candidate.inputs, candidate.dtype))
     if candidate == state.base.case or signature in state.seen:
         return None
@@ -144,6 +150,8 @@ def _is_right(state: _Search, change: Change, candidate: Case) -> bool:
         if found.judged.outcome is Outcome.ILLEGAL:
             return False
         state.tries += 1
+        if change.size is not None and found.judged.outputs > _MOST_OUTPUTS:
+            state.largest[change.names] = min(change.size, state.largest.get(change.names, change.size))
         if found.judged.outcome is Outcome.RIGHT:
             return True
         if found.judged.outcome is Outcome.REFUSED:
@@ -167,8 +175,11 @@ def _note(
     if place is not None:
         state.discoveries[place] = replace(state.discoveries[place], also=state.discoveries[place].also + 1)
         return
+    if state.unconfirmed[key] >= _MOST_UNCONFIRMED:
+        return
     discovery = discover(state, change, found)
     if discovery is None:
+        state.unconfirmed[key] += 1
         return
     same = [k for k, other in enumerate(state.discoveries) if _is_same(other, discovery)]
     full = sum(other.grade is discovery.grade for other in state.discoveries) >= _MOST_DISCOVERIES
@@ -202,6 +213,7 @@ def _question(state: _Search, change: Change, found: Attempt) -> Discovery:
 def _failure(state: _Search, change: Change, found: Attempt) -> Discovery | None:
     """Return the discovery if the check confirms it, at the smallest inputs that still fail."""
     base = state.base
+    found = _affordable(base, found)
     result = confirmed(base, found)
     if result is None:
         return None
@@ -218,6 +230,13 @@ def _failure(state: _Search, change: Change, found: Attempt) -> Discovery | None
         message=next((f.message for f in shown.findings if f.verdict is Verdict.FAIL), shown.message),
         checks=(shown,),
     )
+
+
+def _affordable(base: Base, found: Attempt) -> Attempt:
+    """Return the attempt; if its Jacobian is large, one with smaller sizes that seems wrong too."""
+    if entries(found) <= _MOST_ENTRIES:
+        return found
+    return attempt(base, with_smaller_sizes(base, found.case, suspect_like(base, found.check)))
 
 
 def _diagnosed(base: Base, case: Case, check: str) -> CheckResult | None:

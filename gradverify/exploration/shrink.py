@@ -70,6 +70,13 @@ def shrink(base: Base, case: Case, fails: Fails) -> Case:
     return state.case
 
 
+def with_smaller_sizes(base: Base, case: Case, fails: Fails) -> Case:
+    """Return the case with sizes that are as small as they can be."""
+    state = _Shrinking(base=base, case=case, fails=fails)
+    _smaller(state)
+    return state.case
+
+
 def _smaller(state: _Shrinking) -> None:
     """Make every size as small as it can be, and drop leading dimensions of size 1."""
     for _ in range(2):

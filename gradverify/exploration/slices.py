@@ -17,10 +17,10 @@ from gradverify.exploration.tools import Tools
 _CLOSE = 1e-6  # relative difference of outputs that are computed in another order
 _WORST_CONDITION = 1e8
 # Words in the names of operators that have no derivative at a singular matrix.
-_DECOMPOSITIONS = frozenset(
-    ("cholesky", "det", "eig", "eigh", "eigvals", "eigvalsh", "geqrf", "inv", "inverse")
-    + ("lstsq", "lu", "qr", "slogdet", "solve", "svd")
-)
+_DECOMPOSITIONS = frozenset({
+    "cholesky", "det", "eig", "eigh", "eigvals", "eigvalsh", "geqrf", "inv", "inverse", "lstsq", "lu", "qr", "slogdet",
+    "solve", "svd",
+})  # fmt: skip
 
 
 def is_mapped(case: Case, problem: Problem, paths: Sequence[str], tools: Tools) -> bool:

@@ -86,7 +86,7 @@ def _constants(sizes: Iterable[int]) -> Iterator[Constant]:
 def _short(size: float) -> Iterator[Constant]:
     """Yield the nearest integer, reciprocal of an integer, and decimals of few digits."""
     for whole, is_inverse in ((size, False), (1 / size, True)):
-        if 1 < round(whole) < _WHOLE:
+        if whole < _WHOLE and 1 < round(whole) < _WHOLE:  # the reciprocal of a tiny number is infinite
             yield _rational(Fraction(1, round(whole)) if is_inverse else Fraction(round(whole)))
     for decimal in (float(f"{size:.3g}"), 1 + float(f"{size - 1:.1g}")):
         yield Constant(value=decimal, text=number_text(decimal), reciprocal="", is_decimal=True)

@@ -62,6 +62,7 @@ def _resize(base: Base, dimension: Dimension, size: int) -> Change:
         kind=SIZES,
         phrase=f"{dimension.name}: {size} (was {dimension.size})",
         apply=partial(_resized, base, dimension, size),
+        size=size,
         names=tuple(path for path, _ in dimension.places) or (dimension.name,),
     )
 
