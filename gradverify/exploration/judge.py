@@ -57,7 +57,7 @@ def judge(problem: Problem, seed: int, watching: Watching = plainly) -> Judged:
     The forward and the backward that are judged run under `watching`.
     """
     generator = torch.Generator().manual_seed(seed)
-    found = watching(lambda: _evaluated(problem, generator))
+    found = _evaluated(problem, generator, watching)
     if isinstance(found, Judged):
         return found
     outputs = sum(output.tensor.numel() for output in found.tape.outputs)
@@ -78,9 +78,9 @@ class _Evaluated:
     gradients: list[tuple[Tensor | None, ...]]  # one per output, or one for all
 
 
-def _evaluated(problem: Problem, generator: torch.Generator) -> _Evaluated | Judged:
+def _evaluated(problem: Problem, generator: torch.Generator, watching: Watching) -> _Evaluated | Judged:
     try:
-        tape = record(problem)
+        tape = watching(lambda: record(problem))
         legal = _is_legal(tape)
     except EvaluationError as error:
         return Judged(outcome=Outcome.ILLEGAL, message=first_line(error.original))
@@ -89,7 +89,8 @@ def _evaluated(problem: Problem, generator: torch.Generator) -> _Evaluated | Jud
     cotangents = _cotangents(tape, generator)
     try:
         with poisoned_memory():
-            gradients = [vjp(problem, tape, part) for part in _one_by_one(cotangents)]
+            parts = _one_by_one(cotangents)
+            gradients = watching(lambda: [vjp(problem, tape, part) for part in parts])
     except EvaluationError as error:
         return Judged(outcome=Outcome.REFUSED, message=first_line(error.original))
     return _Evaluated(tape=tape, cotangents=cotangents, gradients=gradients)

@@ -47,6 +47,7 @@ class _Search:
     seen: set[str] = field(default_factory=set)  # inputs that were proposed
     lost: list[str] = field(default_factory=list)
     watched: Watched = field(default_factory=Watched)  # of the forwards and backwards of all tries
+    missing: bool = True  # True as long as something is not exercised
     right: dict[int, Change] = field(default_factory=dict)  # changes whose gradient is right, by number of proposal
 
 
@@ -62,6 +63,7 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
     if why:
         return Exploration(tries=0, budget=request.budget, message=why)
     state.base = replace(state.base, seen=seen_in(case, tools.functions, state.watched))
+    state.missing = bool(uncovered(state.watched, tools.functions))
     if request.after is not None:
         before = request.after.so_far
         state.tries = before.tries
@@ -82,12 +84,17 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
 
 
 def _watching(state: _Search) -> Watching:
-    """Return a function that runs a forward and backward, and keeps what was seen of the user's code."""
+    """Return a function that runs a forward or backward, and keeps what was seen of the user's code."""
     functions = state.base.tools.functions
 
     def run(call: Callable[[], Any]) -> Any:
+        if not state.missing:
+            return call()
         value, seen = watch(call, functions)
-        state.watched = merge(state.watched, seen)
+        merged = merge(state.watched, seen)
+        if merged != state.watched:
+            state.watched = merged
+            state.missing = not state.tries or bool(uncovered(merged, functions))
         return value
 
     return run
