@@ -250,6 +250,7 @@ class Exploring:
 
     budget: int = 0  # legal tries; 0 for the number in the case's rules
     strict: bool = False  # wrong numbers far outside the range of the inputs fail too
+    folder: str = ""  # absolute; paths in specs of what is found are relative to it, absolute if it is ""
     after: Trying | None = None  # the try to go on after; None to begin
     checks: tuple[CheckResult, ...] = ()  # results of the case's checks, if they have been run
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gradverify.result import CaseResult, CheckResult, Finding, Verdict, without_output, worst
+from gradverify.result import CaseResult, CheckResult, Discovery, Exploration, Finding, Verdict, without_output, worst
 
 _CODED = re.compile(r"(GV[0-9]{3}): (.*)", re.DOTALL)
 _QUIET = (Verdict.PASS, Verdict.SKIP)
@@ -21,12 +21,45 @@ class Problem:
     verdict: Verdict
     message: str  # its first line says what is wrong
     finding: Finding | None = None  # with the elements that show it
+    changed: str = ""  # how the inputs differ from those written, "" where they do not
 
 
 def problems_of(case: CaseResult) -> tuple[Problem, ...]:
-    """Return everything that is wrong with a case, in the order of its checks; at least one entry."""
-    found = tuple(problem for check in case.checks for problem in _of_check(check))
-    return found or (_of_case(case),)
+    """Return everything that is wrong with a case, in the order of its checks; at least one entry.
+
+    What was found at other inputs comes last, with a message that begins with what was changed.
+    """
+    found = [problem for check in case.checks for problem in problems_of_check(check)]
+    found += [
+        problem
+        for each in (case.explored.failing if case.explored is not None else ())
+        for problem in _of_discovery(each)
+    ]
+    return tuple(found) or (_of_case(case),)
+
+
+def problems_of_check(check: CheckResult) -> list[Problem]:
+    """Return what is wrong with one check; none if it passed or was skipped."""
+    if check.verdict in _QUIET:
+        return []
+    found = [
+        Problem(check=check.check, code=entry.code, verdict=entry.verdict, message=entry.message, finding=entry)
+        for entry in check.findings
+        if entry.verdict not in _QUIET
+    ]
+    return found or [Problem(check=check.check, verdict=check.verdict, message=check.message or check.verdict.value)]
+
+
+def found_at(found: Discovery, explored: Exploration) -> str:
+    """Return "found at try 9 of 120: stride: 1 (was 2)"."""
+    return f"found at try {found.number:,} of {explored.tries:,}: {', '.join(found.changes)}"
+
+
+def own_message(case: CaseResult) -> str:
+    """Return a case's message without what its first failing discovery says, which stands over that one's inputs."""
+    failing = case.explored.failing if case.explored is not None else ()
+    first = found_at(failing[0], case.explored) if failing and case.explored is not None else ""
+    return case.message.removeprefix(first).removeprefix("; ")
 
 
 def said_once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
@@ -59,15 +92,10 @@ def _checks(group: Sequence[Problem]) -> str | None:
     return ", ".join(dict.fromkeys(problem.check for problem in group if problem.check)) or None
 
 
-def _of_check(check: CheckResult) -> list[Problem]:
-    if check.verdict in _QUIET:
-        return []
-    found = [
-        Problem(check=check.check, code=entry.code, verdict=entry.verdict, message=entry.message, finding=entry)
-        for entry in check.findings
-        if entry.verdict not in _QUIET
-    ]
-    return found or [Problem(check=check.check, verdict=check.verdict, message=check.message or check.verdict.value)]
+def _of_discovery(found: Discovery) -> list[Problem]:
+    changed = ", ".join(found.changes)
+    problems = [problem for check in found.checks for problem in problems_of_check(check)]
+    return [replace(each, changed=changed, message=f"{changed}: {each.message}") for each in problems]
 
 
 def _of_case(case: CaseResult) -> Problem:

@@ -185,11 +185,12 @@ class Discovery:
     message: str  # one sentence
     checks: tuple[CheckResult, ...] = ()  # those that fail there
     also: int = 0  # later tries that were wrong in the same way
+    saved: str = ""  # the file that the spec was written to, "" if it was not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Exploration:
-    """What changing the inputs of a case found. True if it found no failure."""
+    """What changing the inputs of a case found. True if nothing of it fails the case."""
 
     tries: int  # legal ones: forward ran, and its outputs were finite
     budget: int  # the most legal tries
@@ -197,14 +198,20 @@ class Exploration:
     lost: tuple[str, ...] = ()  # tries that crashed or hung, one phrase each
     uncovered: tuple[Uncovered, ...] = ()  # at the inputs written and at all tries
     message: str = ""  # why nothing was tried, where nothing was
+    strict: bool = False  # extremes fail the case too
 
     def __bool__(self) -> bool:
-        return not self.failures
+        return not self.failing
 
     def __repr__(self) -> str:
         counts = (("failures", self.failures), ("extremes", self.extremes), ("questions", self.questions))
         found = "".join(f", {len(those)} {name}" for name, those in counts if those)
         return f"<Exploration: {self.tries} tries{found}>"
+
+    @property
+    def failing(self) -> tuple[Discovery, ...]:
+        """What fails the case: failures, and extremes where the search is strict."""
+        return (*self.failures, *(self.extremes if self.strict else ()))
 
     @property
     def failures(self) -> tuple[Discovery, ...]:

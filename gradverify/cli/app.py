@@ -10,6 +10,7 @@ import typer
 from gradverify import __version__
 from gradverify.cli.exits import ExitCode, guarded
 from gradverify.cli.explain import explain
+from gradverify.cli.explore import explore
 from gradverify.cli.groups import GroupedCommand
 from gradverify.cli.inspect import inspect
 from gradverify.cli.list import list_cases
@@ -21,6 +22,7 @@ from gradverify.cli.terminal import say
 
 COMMANDS: tuple[tuple[str, Callable[..., ExitCode]], ...] = (
     ("run", run),
+    ("explore", explore),
     ("inspect", inspect),
     ("list", list_cases),
     ("merge", merge),

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradverify.case import Case, Settings
+from gradverify.case import Case, Exploring, Settings
 from gradverify.cli.request import Request
 from gradverify.result import CaseResult
 from gradverify.run.interrupts import Interrupts
@@ -28,6 +28,7 @@ class Listener:
     """Callbacks during a run."""
 
     started: Callable[[str], None]  # with the case's id
+    trying: Callable[[str], None]  # likewise, when its checks are finished and other inputs are tried
     finished: Callable[[CaseResult], None]
 
 
@@ -95,12 +96,14 @@ def run(
 ) -> Outcome:
     """Run cases in an engine and call the listener. Failures in the baseline already count as expected here."""
     from gradverify.baseline.apply import baseline_on, case_with_baseline
-    from gradverify.run.options import RunOptions, Started
+    from gradverify.run.options import RunOptions, Started, TryingInputs
     from gradverify.run.session import run_cases
 
     def on_event(event: Event) -> None:
         if isinstance(event, Started):
             listener.started(event.case_id)
+        elif isinstance(event, TryingInputs):
+            listener.trying(event.case_id)
         else:
             listener.finished(event.result)
 
@@ -112,9 +115,17 @@ def run(
         seed=request.seed,
         require_devices=request.require_devices,
         keep_going=request.keep_going,
+        exploring=_exploring(request),
         judge=lambda result: case_with_baseline(result, judge),
     )
     return run_cases(cases, specs, options, on_event, engine=engine, interrupts=interrupts)
+
+
+def _exploring(request: Request) -> Exploring | None:
+    if not request.explore:
+        return None
+    folder = "" if request.save is None else os.path.abspath(request.save)  # noqa: PTH100 (links are kept)
+    return Exploring(budget=request.budget or 0, strict=request.strict, folder=folder)
 
 
 def schema() -> dict[str, Any]:

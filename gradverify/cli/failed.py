@@ -18,6 +18,7 @@ from gradverify.result import CaseResult, NotRun, Report, Verdict
 from gradverify.serial import ReportError, from_plain, to_plain
 
 LAST_FAILURES = Path(".gradverify/failed.json")
+EXPLORED = "explore"  # stands among the checks for what was found at other inputs
 _QUIET = (Verdict.PASS, Verdict.SKIP)
 
 
@@ -27,7 +28,7 @@ class Failure:
 
     id: str
     spec: str  # path as given, relative to the working directory
-    checks: tuple[str, ...]  # checks that did not pass; none if the case could not be run
+    checks: tuple[str, ...]  # checks that did not pass, and EXPLORED; none if the case could not be run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,8 @@ def _parsed(text: str) -> tuple[Failure, ...]:
 def _failure_after(case: CaseResult, before: Failure | None, narrowed: Sequence[str]) -> Failure | None:
     """Return the failure of a case after a run, None if none of its checks fails."""
     ran = {check.check for check in case.checks}
-    not_run = [name for name in before.checks if name not in ran] if before and narrowed else []
+    not_run = [name for name in before.checks if name not in ran and name != EXPLORED] if before and narrowed else []
+    not_run += [EXPLORED] if before and EXPLORED in before.checks and case.explored is None else []
     if case.as_expected and not not_run:
         return None
     failed_now = [] if case.as_expected else _failed_checks(case)
@@ -98,8 +100,9 @@ def _failure_after(case: CaseResult, before: Failure | None, narrowed: Sequence[
 
 
 def _failed_checks(case: CaseResult) -> list[str]:
-    """Return the checks that did not pass, or all checks if the case passed although it should not."""
+    """Return the checks that did not pass, EXPLORED among them, or all if the case passed although it should not."""
     surprising = [check.check for check in case.checks if check.verdict not in _QUIET]
+    surprising += [EXPLORED] if case.explored is not None and not case.explored else []
     return surprising or [check.check for check in case.checks]
 
 

@@ -35,6 +35,16 @@ def why_unwritable(path: Path) -> str:
     return ""
 
 
+def why_no_folder(path: Path) -> str:
+    """Return the reason why no file can be written into a folder, which may have to be made; "" if one can."""
+    place = path.absolute()
+    while not os.path.lexists(place):
+        place = place.parent
+    if not place.is_dir():
+        return f"{place} is not a folder"
+    return "" if os.access(place, os.W_OK | os.X_OK) else "permission denied"
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write `text` to a temporary file and rename it to `path`. If that raises OSError, `path` is unchanged."""
     goal = path.resolve()  # a link stays a link

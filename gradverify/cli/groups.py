@@ -14,6 +14,7 @@ class Heading(StrEnum):
     CASES = "Which cases"
     SETTINGS = "What a case is, in place of what specs say"
     RUNNING = "How to run"
+    OTHER_INPUTS = "Other inputs than those in specs"
     EXPECTED = "What is as expected"
     FILES = "Files"
     SCREEN = "On screen"

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from gradverify.case import Case
 from gradverify.cli.terminal import OutputError, Terminal, is_terminal, show
 from gradverify.report.case_lines import Planned, case_line, planned_widths
 from gradverify.report.repeated_skips import is_repeated_skip
@@ -33,9 +32,9 @@ class Printer:
     A write error is kept until `check`, so that the run goes on.
     """
 
-    def __init__(self, cases: Sequence[Case], terminal: Terminal, *, all_skips: bool = False) -> None:
+    def __init__(self, cases: Sequence[Planned], terminal: Terminal, *, all_skips: bool = False) -> None:
         self._terminal = terminal
-        self._widths = planned_widths([Planned(id=case.id, checks=case.checks) for case in cases], terminal.screen)
+        self._widths = planned_widths(cases, terminal.screen)
         self._all_skips = all_skips
         self._skips: Counter[str] = Counter()  # printed or left out, by reason
         self._lost: OutputError | None = None

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from gradverify.case import Settings, TorchGradcheck
+from gradverify.case import ExploreRules, Settings, TorchGradcheck
 from gradverify.catalogue import known_checks
 from gradverify.cli.groups import Heading
-from gradverify.cli.values import choice, file, seconds, whole
+from gradverify.cli.values import choice, file, folder, seconds, whole
 
 
 def _option(*flags: str, heading: Heading | None = None, **settings: Any) -> typer.models.OptionInfo:
@@ -42,6 +42,7 @@ _JOBS = (
     "  [default: cores]"
 )
 _TIME = "Time forward and backward too, beside those of the reference or plain torch; best with -j 1."
+_BUDGET = f"Most tries of each case.  [default: what its spec says, else {ExploreRules().budget:,}]"
 _EVALUATIONS = (
     "Calls of forward and backward that the search for wrong entries may take in a Jacobian too large to write down."
     f"  [default: {Settings().max_evaluations:,}]"
@@ -85,6 +86,14 @@ KeepListing = Annotated[
 ]
 Samples = Annotated[
     int | None, _number("--samples", least=1, text="Independent draws per case.", heading=Heading.SETTINGS)
+]
+Explore = Annotated[
+    bool,
+    _option(
+        "--explore",
+        help="Change the inputs of each case too, in search of one at which its gradient is wrong.",
+        heading=Heading.OTHER_INPUTS,
+    ),
 ]
 NoColour = Annotated[bool, _option("--no-color", help="No colour, also on a terminal.", heading=Heading.SCREEN)]
 ReportFile = Annotated[Path | None, _file("--report", "A report of run --json.  [default: the last run]")]
@@ -181,6 +190,34 @@ class Execution:
     require_device: Annotated[
         list[str] | None,
         _several("--require-device", "A skip for want of this device is not as expected", Heading.EXPECTED),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherInputs:
+    """How the inputs of cases are changed, and where what is found is written to."""
+
+    budget: Annotated[
+        int | None,
+        _number("--budget", least=1, text=_BUDGET, heading=Heading.OTHER_INPUTS),
+    ] = None
+    strict: Annotated[
+        bool,
+        _option(
+            "--strict",
+            help="Wrong numbers far outside the range of the inputs fail too.",
+            heading=Heading.OTHER_INPUTS,
+        ),
+    ] = False
+    save: Annotated[
+        Path | None,
+        _option(
+            "--save",
+            metavar="DIR",
+            parser=folder,
+            help="Write each input at which a gradient is wrong as a spec into this folder.",
+            heading=Heading.OTHER_INPUTS,
+        ),
     ] = None
 
 

@@ -15,6 +15,7 @@ from gradverify.report.safe import safe
 from gradverify.result import CaseResult
 
 _LOG_INTERVAL = 30.0  # seconds between two lines in a log
+_TRYING = ": trying other inputs"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +26,7 @@ class Tally:
     done: int = 0
     unexpected: int = 0
     running: list[str] = field(default_factory=list)  # ids, in the order of their start
+    trying: set[str] = field(default_factory=set)  # ids of those whose inputs are changed
 
 
 @contextmanager
@@ -63,7 +65,7 @@ def progress(total: int, listing: Listing = Listing.AFTERWARDS) -> Iterator[List
 def progress_text(tally: Tally) -> str:
     """Return the text `3/10 done, 1 not as expected; running a, b`."""
     width = len(f"{tally.total:,}")
-    running = ", ".join(tally.running)
+    running = ", ".join(f"{name}{_TRYING if name in tally.trying else ''}" for name in tally.running)
     parts = [f"{tally.done:>{width},}/{tally.total:,} done", f"{tally.unexpected:,} not as expected"]
     return ", ".join(parts) + (f"; running {safe(running)}" if running else "")
 
@@ -85,6 +87,10 @@ def _listener(tally: Tally, changed: Callable[[], None]) -> Listener:
         tally.running.append(case_id)
         changed()
 
+    def trying(case_id: str) -> None:
+        tally.trying.add(case_id)
+        changed()
+
     def finished(result: CaseResult) -> None:
         if result.id in tally.running:
             tally.running.remove(result.id)
@@ -92,4 +98,4 @@ def _listener(tally: Tally, changed: Callable[[], None]) -> Listener:
         tally.unexpected += not result.as_expected
         changed()
 
-    return Listener(started=started, finished=finished)
+    return Listener(started=started, trying=trying, finished=finished)

@@ -7,14 +7,16 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from gradverify.baseline.model import NOTHING_KNOWN, Baseline
 from gradverify.case import CASE_DTYPES, DEVICE_KINDS, TorchGradcheck
 from gradverify.catalogue import known_checks
 from gradverify.cli.exits import UsageProblem
-from gradverify.cli.options import CaseFilter, CaseSettings, Execution, Selection
+from gradverify.cli.files import why_no_folder
+from gradverify.cli.options import CaseFilter, CaseSettings, Execution, OtherInputs, Selection
 from gradverify.cli.shard import shard_of
 from gradverify.result import Shard
 from gradverify.size import MOST_MEMORY, size_of, size_text
@@ -43,6 +45,10 @@ class Request:
     fail_fast: bool = False
     keep_going: bool = False
     require_devices: tuple[str, ...] = ()
+    explore: bool = False
+    budget: int | None = None  # tries of each case
+    strict: bool = False  # wrong numbers far outside the range of the inputs fail too
+    save: Path | None = None  # folder for specs of what is found at other inputs
     known: Baseline = NOTHING_KNOWN  # failures that are as expected
     rerun: tuple[str, ...] = ()  # options for the command that repeats a case
 
@@ -59,13 +65,18 @@ _RERUN = {
     "torch_gradcheck": "--torch-gradcheck",
     "max_evaluations": "--max-evaluations",
     "require_devices": "--require-device",
+    "budget": "--budget",
 }
 
 
 def requested(
-    case_filter: CaseFilter, case_settings: CaseSettings, execution: Execution, selection: Selection
+    case_filter: CaseFilter,
+    case_settings: CaseSettings,
+    execution: Execution,
+    selection: Selection,
+    other_inputs: OtherInputs,
 ) -> Request:
-    """Return the request that the options of `run` make; raises UsageProblem."""
+    """Return the request that the options of `run` and `explore` make; raises UsageProblem."""
     request = Request(
         checks=tuple(case_filter.check or ()),
         devices=tuple(case_filter.device or ()),
@@ -83,9 +94,27 @@ def requested(
         fail_fast=execution.fail_fast,
         keep_going=selection.keep_going,
         require_devices=tuple(execution.require_device or ()),
+        budget=other_inputs.budget,
+        strict=other_inputs.strict,
+        save=other_inputs.save,
     )
     check_request(request)
     return request
+
+
+def exploring(request: Request) -> Request:
+    """Return the request to change inputs too; raises UsageProblem if there can be no folder for what is found."""
+    if request.save is not None and (why := why_no_folder(request.save)):
+        raise UsageProblem(f"--save {request.save}: {why}")
+    return replace(request, explore=True)
+
+
+def refuse_without_exploring(request: Request) -> None:
+    """Raise UsageProblem for options that only mean something where inputs are changed."""
+    given = {"--budget": request.budget is not None, "--strict": request.strict, "--save": request.save is not None}
+    for option, is_given in given.items():
+        if is_given:
+            raise UsageProblem(f"{option} says how inputs are changed; give --explore too")
 
 
 def check_request(request: Request) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradverify.case import Case
@@ -18,8 +20,17 @@ from gradverify.cli.outputs import Destinations, destinations_of, write_outputs
 from gradverify.cli.present import Look, exit_code, look_of, present
 from gradverify.cli.progress import progress
 from gradverify.cli.project import project_defaults, with_defaults
-from gradverify.cli.request import Request, check_request, requested, rerun_options
+from gradverify.cli.request import (
+    Request,
+    check_request,
+    exploring,
+    refuse_without_exploring,
+    requested,
+    rerun_options,
+)
+from gradverify.cli.save import save_found
 from gradverify.cli.terminal import complain, print_problems, stdout_terminal
+from gradverify.report.case_lines import Planned
 from gradverify.report.screen import Detail
 from gradverify.report.to_json import to_json
 from gradverify.report.words import counted
@@ -45,7 +56,9 @@ class _Plan:
 
 def run(
     paths: opt.Paths = None,
+    explore: opt.Explore = False,
     *,
+    other_inputs: opt.OtherInputs,
     selection: opt.Selection,
     case_filter: opt.CaseFilter,
     case_settings: opt.CaseSettings,
@@ -61,8 +74,25 @@ def run(
     Ends with 0 when every case is as expected, 1 when some case is not, 2 when the command or a spec has a mistake or
     output could not be written, 3 for a defect of gradverify itself, and 130 when it was interrupted.
     """
+    given = requested(case_filter, case_settings, execution, selection, other_inputs)
+    if explore:
+        given = exploring(given)
+    else:
+        refuse_without_exploring(given)
+    return verify_specs(paths, given, selection=selection, outputs=outputs, baseline=baseline, screen=screen)
+
+
+def verify_specs(
+    paths: Sequence[Path] | None,
+    given: Request,
+    *,
+    selection: opt.Selection,
+    outputs: opt.Outputs,
+    baseline: opt.BaselineFiles,
+    screen: opt.Screen,
+) -> ExitCode:
+    """Run the cases of specs and report what is wrong; `given` is what the options of the command ask for."""
     look = look_of(screen)
-    given = requested(case_filter, case_settings, execution, selection)
     defaults = project_defaults()
     request = with_defaults(given, defaults)
     check_request(request)
@@ -83,7 +113,7 @@ def run(
 
 def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:
     everything = plan.look.detail is Detail.VERBOSE
-    printer = Printer(plan.cases, stdout_terminal(plan.look.wish), all_skips=everything)
+    printer = Printer(_planned(plan), stdout_terminal(plan.look.wish), all_skips=everything)
     with progress(len(plan.cases), plan.look.listing) as listener:
         if plan.look.listing is Listing.MEANWHILE:
             listener = replace(listener, finished=with_printing(listener.finished, printer))
@@ -92,11 +122,13 @@ def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:
     problems = plan.gathered.problems + len(outcome.errors)
     if problems and not outcome.report.cases and not outcome.interrupted:
         raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run")
-    judged = apply_baseline(outcome.report, plan.kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
+    saved = save_found(outcome.report, plan.request.save)
+    judged = apply_baseline(saved.report, plan.kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
     outcome = replace(outcome, report=_completed(judged.report, plan.request))
     if _has_news(outcome):
         _keep(outcome.report, plan)
     lost = [
+        *saved.lost,
         *judged.lost,
         *write_outputs(outcome.report, plan.destinations),
     ]  # before printing: the reader of a pipe may end early
@@ -113,6 +145,14 @@ def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:
         complain(f"interrupted: {len(outcome.report.cases):,} of {counted(len(plan.cases), 'case')} had finished")
         return ExitCode.INTERRUPTED
     return ExitCode.USAGE if problems or lost else exit_code(outcome.report)
+
+
+def _planned(plan: _Plan) -> list[Planned]:
+    budget = plan.request.budget
+    return [
+        Planned(id=case.id, checks=case.checks, tries=(budget or case.explore.budget) if plan.request.explore else None)
+        for case in plan.cases
+    ]
 
 
 def _listing(look: Look, kept: OpenBaseline) -> Listing:

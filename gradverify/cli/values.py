@@ -45,6 +45,13 @@ def file(text: str) -> Path:
     return Path(text)
 
 
+def folder(text: str) -> Path:
+    """Return the path of a folder. The command checks that it can be written to."""
+    if not text:
+        raise _refused("the name of a folder", text)
+    return Path(text)
+
+
 def choice(kind: type[C]) -> Callable[[str], C]:
     """Return the parser of a member of an enumeration."""
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gradverify.problem import Problem, problems_of, said_once
+from gradverify.problem import Problem, own_message, problems_of_check, said_once
 from gradverify.report.case_detail import FIRST_DERIVATIVE_FIRST, block_named, cause_lines, is_second_to, origin_parts
 from gradverify.report.element_table import element_table
+from gradverify.report.explored_text import discovery_lines, saving_lines
 from gradverify.report.lines import DIM, EMPTY, Line, cells, indented, line, span
 from gradverify.report.reproduce import always_quoted, command_lines, reproduce_command
 from gradverify.report.safe import fold, safe, shortened
 from gradverify.report.screen import Screen, narrowed
 from gradverify.report.words import badge_of, counted, heading
-from gradverify.result import PRINTED, WORST_FIRST, CaseResult, Finding
+from gradverify.result import PRINTED, WORST_FIRST, CaseResult, CheckResult, Finding
 
 _INDENT = 2
 _CHECKS = 3  # failed checks whose finding is shown
@@ -21,6 +22,7 @@ _SENTENCE = 2  # lines of a finding's message
 _WITHOUT_TABLE = 5  # lines of the worst finding's message, if no table stands under it
 _BLOCKS = 2  # lines that name the other blocks of the worst check
 _MESSAGE = 3  # lines of the case's own message, and of the end of what the case had printed
+_INPUT = 2  # lines of one input of a discovery
 _ROWS = 3  # worst elements
 _TABLE = 6  # lines of their table, where an element takes more than one
 _WORST = "; worst "  # a message goes on with the worst element, which is the first row of the table
@@ -38,13 +40,14 @@ class _Part:
 def case_brief(case: CaseResult, screen: Screen) -> list[Line]:
     """Return where the case stands, what failed, the cause, and the commands for the rest; no blank line inside."""
     inner = narrowed(screen, _INDENT)
-    problems = said_once(problem for problem in problems_of(case) if problem.check)
+    problems = said_once(problem for check in case.checks for problem in problems_of_check(check))
     heads = _worst_of_each_check(problems)
-    parts = [_message(case, inner), *_failed(case, heads, problems, inner)]
+    parts = [_message(case, inner), *_failed(case, heads, problems, inner), *_discovered(case, inner)]
     rows = [_origin(case, inner), *(row for part in parts for row in part.rows)]
     rows += _more(case, parts, len(problems) - len(heads[:_CHECKS]), inner)
     command = reproduce_command(case)
     rows += command_lines("reproduce:", command, inner.width) if command else []
+    rows += saving_lines(case, inner.width)
     return [heading(case, safe(case.id), screen), *indented(filter(None, rows), _INDENT)]
 
 
@@ -59,6 +62,23 @@ def _failed(case: CaseResult, heads: Sequence[Problem], problems: Sequence[Probl
         _second(each, screen) if is_second_to(case, each.check) else _other(each, lines, screen) for each in others
     ]
     return [*parts, _names(heads[_CHECKS:], screen)] if len(heads) > _CHECKS else parts
+
+
+def _discovered(case: CaseResult, screen: Screen) -> list[_Part]:
+    """Return what was found at other inputs, each with the worst problem there."""
+    told: list[_Part] = []
+    parts: list[_Part] = []
+
+    def worst_of(check: CheckResult, inner: Screen) -> list[Line]:
+        problems = said_once(problems_of_check(check))
+        told[:] = [_first(problems[0], _ROWS, inner), _blocks_beside(problems[0], problems, inner)]
+        return [row for part in told for row in part.rows]
+
+    for found in case.explored.failing if case.explored is not None else ():
+        rows = discovery_lines(case, found, screen, _INPUT, worst_of)
+        cut = any(part.cut for part in told)
+        parts.append(_Part(rows=tuple(rows), elements=sum(part.elements for part in told), cut=cut))
+    return parts
 
 
 def _worst_of_each_check(problems: Sequence[Problem]) -> list[Problem]:
@@ -79,7 +99,7 @@ def _origin(case: CaseResult, screen: Screen) -> Line:
 
 def _message(case: CaseResult, screen: Screen) -> _Part:
     """Return the case's own message; of what it had printed before it ended, the last lines."""
-    says, _, printed = case.message.partition(PRINTED)
+    says, _, printed = own_message(case).partition(PRINTED)
     kept, cut = _limited(fold(says, screen.width), _MESSAGE, screen) if says else ((), False)
     output = fold(printed, screen.width) if printed else []
     mark = [screen.glyphs.ellipsis] if len(output) > _MESSAGE else []

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from gradverify.problem import own_message
 from gradverify.report.checks_text import check_cost, check_counts, torch_differs
 from gradverify.report.element_table import element_table, named
+from gradverify.report.explored_text import discovery_lines, explored_counts, remark_lines, saving_lines
 from gradverify.report.lines import BAD, DIM, EMPTY, HEAD, WARN, Line, cells, indented, line, plain, span
 from gradverify.report.reproduce import always_quoted, command_lines, reproduce_command
 from gradverify.report.safe import fold, safe
 from gradverify.report.screen import Detail, Screen, narrowed
 from gradverify.report.usage_text import usage_lines
 from gradverify.report.words import badge_of, badge_span, counted, heading
-from gradverify.result import CaseResult, CheckResult, Element, Finding, Verdict
+from gradverify.result import CaseResult, CheckResult, Element, Exploration, Finding, Verdict
 
 FIRST_DERIVATIVE_FIRST = "fix the first derivative first"  # of a second derivative that is wrong too
 _INDENT = 2
+_INPUT = 6  # lines of one input of a discovery
 _NAMED = 3  # elements that are named beside a reason
 
 
@@ -32,15 +35,18 @@ class DetailOptions:
 def case_detail(case: CaseResult, screen: Screen, options: DetailOptions) -> list[Line]:
     """Return everything there is to say about a case; no blank line at either end."""
     rows = [heading(case, safe(case.id), screen), *indented(origin_lines(case, screen.width - _INDENT), _INDENT)]
-    if case.message:
-        rows += indented(_prose(case.message, screen.width - _INDENT), _INDENT)
+    if message := own_message(case):
+        rows += indented(_prose(message, screen.width - _INDENT), _INDENT)
     for group in alike([check for check in case.checks if _speaks(check, options.detail)]):
         rows += [EMPTY, *indented(_check(case, group, screen, options), _INDENT)]
+    for part in _explored(case, screen, options):
+        rows += [EMPTY, *indented(part, _INDENT)]
     usage = usage_lines(case, screen.width - _INDENT)
     rows += [EMPTY, *indented(usage, _INDENT)] if usage else []
     command = reproduce_command(case)
     if command and not case.as_expected:
         rows += [EMPTY, *indented(command_lines("reproduce:", command, screen.width - _INDENT), _INDENT)]
+        rows += indented(saving_lines(case, screen.width - _INDENT), _INDENT)
     return rows
 
 
@@ -135,6 +141,26 @@ def _check(case: CaseResult, group: Sequence[CheckResult], screen: Screen, optio
     return rows + ([line(span(row, DIM)) for row in fold(cost, inner.width)] if cost else [])
 
 
+def _explored(case: CaseResult, screen: Screen, options: DetailOptions) -> list[list[Line]]:
+    """Return the parts about other inputs: each discovery that fails the case, then counts and remarks."""
+    if case.explored is None:
+        return []
+
+    def checks(check: CheckResult, inner: Screen) -> list[Line]:
+        return _check(case, [check], inner, options)
+
+    inner = narrowed(screen, _INDENT)
+    parts = [discovery_lines(case, found, inner, _INPUT, checks) for found in case.explored.failing]
+    badge = badge_span(badge_of(_verdict(case.explored), screen.glyphs))
+    first, *rest = fold(explored_counts(case.explored), inner.width - cells(f"explore: {badge.text}  "))
+    counts = [line(span("explore: ", HEAD), badge, f"  {first}"), *(line("  ", row) for row in rest)]
+    return [*parts, [*counts, *indented(remark_lines(case.explored, inner.width - _INDENT), _INDENT)]]
+
+
+def _verdict(explored: Exploration) -> Verdict:
+    return Verdict.FAIL if not explored else Verdict.PASS if explored.tries else Verdict.SKIP
+
+
 def _answer(check: CheckResult, screen: Screen) -> list[Line]:
     head = line(span(f"{check.check}: ", HEAD), badge_span(badge_of(check.verdict, screen.glyphs)))
     said = any(check.message in finding.message for finding in check.findings)
@@ -179,7 +205,7 @@ def _not_shown(case: CaseResult, finding: Finding, shown: int, screen: Screen) -
         return [line(span(row, DIM)) for row in fold(text, screen.width)]
     command = f"gradverify inspect {always_quoted(safe(case.id))} --all"
     if shown == saved:
-        command = f"gradverify run --elements {total}"
+        command = f"gradverify {'run' if case.explored is None else 'explore'} --elements {total}"
     lead = f"{screen.glyphs.ellipsis} the worst {shown:,} of {total:,}, more with"
     return command_lines(lead, command, screen.width, DIM)
 

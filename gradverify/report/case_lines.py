@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gradverify.report.checks_text import check_groups, check_groups_in_brief, each_check, every_check, joined
+from gradverify.report.checks_text import check_groups, check_groups_in_brief, each_check, joined
+from gradverify.report.explored_text import tries_part
 from gradverify.report.lines import DIM, Line, cells, indented, line, pad, pad_left, plain, span, widest
 from gradverify.report.safe import safe, shortened
 from gradverify.report.screen import Glyphs, Screen
 from gradverify.report.words import badge_span, case_badge
-from gradverify.result import CaseResult, CheckResult, Verdict, without_output
+from gradverify.result import CaseResult, CheckResult, Exploration, Verdict, without_output
 
 _GAP = "  "
 _BADGE = 7  # columns of the usual badges
@@ -45,6 +46,7 @@ class Planned:
 
     id: str
     checks: tuple[str, ...]
+    tries: int | None = None  # with other inputs, at most; None where the inputs are not changed
 
 
 def case_lines(cases: Sequence[CaseResult], screen: Screen) -> list[Line]:
@@ -56,8 +58,8 @@ def case_lines(cases: Sequence[CaseResult], screen: Screen) -> list[Line]:
 
 def planned_widths(cases: Sequence[Planned], screen: Screen) -> Widths:
     """Return the columns of lines that are printed one by one, while nobody knows yet what all of them will say."""
-    usual = {checks: _usual(checks, screen.glyphs) for checks in {case.checks for case in cases}}
-    return _widths([_expected(case, usual[case.checks]) for case in cases], screen.width)
+    usual = {kind: _usual(*kind, screen.glyphs) for kind in {(case.checks, case.tries) for case in cases}}
+    return _widths([_expected(case, usual[case.checks, case.tries]) for case in cases], screen.width)
 
 
 def case_line(case: CaseResult, widths: Widths, screen: Screen) -> list[Line]:
@@ -72,19 +74,20 @@ def time_text(seconds: float) -> str:
 
 def _entry(case: CaseResult, glyphs: Glyphs) -> Entry:
     badge = case_badge(case, glyphs)
+    explored = [tries_part(case.explored, glyphs)] if case.explored is not None else []
     return Entry(
         # a rare long badge moves its own id, not everyone's
         head=line(badge_span(badge, _BADGE), _GAP, safe(case.id)),
         seconds=time_text(case.seconds),
-        parts=tuple(each_check(case.checks, glyphs)),
-        forms=_forms(case.checks, glyphs),
+        parts=(*each_check(case.checks, glyphs), *explored),
+        forms=_forms(case.checks, explored, glyphs),
         reason=safe(" ".join(without_output(case.message).split())) if not case.checks else "",
     )
 
 
-def _forms(checks: Sequence[CheckResult], glyphs: Glyphs) -> tuple[Line, ...]:
-    groups = (joined(form(checks, glyphs)) for form in (check_groups, check_groups_in_brief))
-    return every_check(checks, glyphs), *groups
+def _forms(checks: Sequence[CheckResult], explored: Sequence[Line], glyphs: Glyphs) -> tuple[Line, ...]:
+    forms = (form(checks, glyphs) for form in (each_check, check_groups, check_groups_in_brief))
+    return tuple(joined([*form, *explored]) for form in forms)
 
 
 def _expected(case: Planned, usual: Entry) -> Entry:
@@ -92,14 +95,15 @@ def _expected(case: Planned, usual: Entry) -> Entry:
     return replace(usual, head=line(" " * _BADGE, _GAP, safe(case.id)))
 
 
-def _usual(checks: tuple[str, ...], glyphs: Glyphs) -> Entry:
+def _usual(checks: tuple[str, ...], tries: int | None, glyphs: Glyphs) -> Entry:
     """Return the line of a case without a name, all of whose checks pass."""
     results = tuple(CheckResult(check=name, verdict=Verdict.PASS, entries=_ENTRIES) for name in checks)
+    explored = [] if tries is None else [tries_part(Exploration(tries=tries, budget=tries), glyphs)]
     return Entry(
         head=line(""),
         seconds=time_text(_SECONDS),
-        parts=tuple(each_check(results, glyphs)),
-        forms=_forms(results, glyphs),
+        parts=(*each_check(results, glyphs), *explored),
+        forms=_forms(results, explored, glyphs),
         reason="",
     )
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gradverify.problem import own_message
 from gradverify.report import numbers
 from gradverify.report.case_detail import DetailOptions, alike, finding_lines, names_of, origin_lines
+from gradverify.report.explored_text import discovery_lines, remark_lines
 from gradverify.report.heatmap import heatmap
 from gradverify.report.lines import EMPTY, HEAD, Line, indented, line, span
 from gradverify.report.reproduce import command_lines, reproduce_command
@@ -16,9 +18,10 @@ from gradverify.report.safe import fold, safe
 from gradverify.report.screen import Screen, narrowed
 from gradverify.report.usage_text import usage_lines
 from gradverify.report.words import badge_of, badge_span, heading
-from gradverify.result import WORST_FIRST, CaseResult, CheckResult, Element
+from gradverify.result import WORST_FIRST, CaseResult, CheckResult, Discovery, Element
 
 _INDENT = 2
+_INPUT = 20  # lines of one input of a discovery
 
 
 class Picture(StrEnum):
@@ -39,7 +42,7 @@ class InspectOptions:
 
 def with_something(cases: Sequence[CaseResult]) -> list[CaseResult]:
     """Return the cases that there is something to see of, worst first: elements, or why a case is not as expected."""
-    shown = [case for case in cases if not case.as_expected or _elements(case)]
+    shown = [case for case in cases if not case.as_expected or _elements(case) or _discoveries(case)]
     return sorted(shown, key=_badness)
 
 
@@ -52,8 +55,13 @@ def inspect_lines(cases: Sequence[CaseResult], screen: Screen, options: InspectO
     return rows
 
 
+def _discoveries(case: CaseResult) -> tuple[Discovery, ...]:
+    return case.explored.discoveries if case.explored is not None else ()
+
+
 def _elements(case: CaseResult) -> list[Element]:
-    return [element for check in case.checks for finding in check.findings for element in finding.elements]
+    checks = [*case.checks, *(check for found in _discoveries(case) for check in found.checks)]
+    return [element for check in checks for finding in check.findings for element in finding.elements]
 
 
 def _badness(case: CaseResult) -> tuple[bool, int, float]:
@@ -66,18 +74,36 @@ def _badness(case: CaseResult) -> tuple[bool, int, float]:
 def _case(case: CaseResult, screen: Screen, options: InspectOptions) -> list[Line]:
     width = screen.width - _INDENT
     rows = [heading(case, safe(case.id), screen), *indented(origin_lines(case, width), _INDENT)]
-    rows += [line(" " * _INDENT, row) for row in (fold(case.message, width) if case.message else ())]
+    message = own_message(case)
+    rows += [line(" " * _INDENT, row) for row in (fold(message, width) if message else ())]
     shown = [check for check in case.checks if check.findings]
-    if not shown and not case.message:
+    if not shown and not case.message and not _discoveries(case):
         rows.append(line("  no finding: there are no elements to look at"))
     for group in alike(shown):
         rows += [EMPTY, *indented(_check(case, group, screen, options), _INDENT)]
+    for part in _explored(case, narrowed(screen, _INDENT), options):
+        rows += [EMPTY, *indented(part, _INDENT)]
     usage = usage_lines(case, width)
     rows += [EMPTY, *indented(usage, _INDENT)] if usage else []
     command = reproduce_command(case)
     if not command:
         return rows
     return [*rows, EMPTY, *indented(command_lines("reproduce:", command, width), _INDENT)]
+
+
+def _explored(case: CaseResult, screen: Screen, options: InspectOptions) -> list[list[Line]]:
+    """Return each discovery at other inputs with its elements, then what there is to remark."""
+    if case.explored is None:
+        return []
+
+    def checks(check: CheckResult, inner: Screen) -> list[Line]:
+        return _check(case, [check], narrowed(inner, -_INDENT), options)
+
+    parts = [
+        discovery_lines(case, found, screen, _INPUT, checks) for found in case.explored.discoveries if found.checks
+    ]
+    rest = remark_lines(case.explored, screen.width)
+    return [*parts, *([rest] if rest else [])]
 
 
 def _check(case: CaseResult, group: Sequence[CheckResult], screen: Screen, options: InspectOptions) -> list[Line]:

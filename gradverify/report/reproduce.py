@@ -9,6 +9,7 @@ from gradverify.report.safe import safe
 from gradverify.result import CaseResult
 
 _REQUIRED = "--require-device"
+_BUDGET = "--budget"  # of tries with other inputs
 
 
 def reproduce_command(case: CaseResult) -> str:
@@ -16,15 +17,30 @@ def reproduce_command(case: CaseResult) -> str:
     if not case.spec:
         return ""
     spec = f"./{case.spec}" if case.spec.startswith("-") else case.spec  # a name, not an option
-    words = ["gradverify run", shlex.quote(safe(spec)), f"-k {always_quoted(safe(case.id))}"]
-    return " ".join([*words, *map(shlex.quote, _fitting(case))])
+    command = "explore" if _is_found_elsewhere(case) else "run"
+    words = [f"gradverify {command}", shlex.quote(safe(spec)), f"-k {always_quoted(safe(case.id))}"]
+    return " ".join([*words, *map(shlex.quote, _fitting(case)), *_strict(case)])
+
+
+def _is_found_elsewhere(case: CaseResult) -> bool:
+    """True if something at other inputs than those written fails the case."""
+    return case.explored is not None and not case.explored
+
+
+def _strict(case: CaseResult) -> list[str]:
+    return ["--strict"] if case.explored is not None and case.explored.failing and case.explored.strict else []
 
 
 def _fitting(case: CaseResult) -> list[str]:
-    """Leave out devices that have to be there for other cases: perhaps none of this spec is for them."""
+    """Leave out devices that have to be there for other cases, since perhaps none of this spec is for them.
+
+    Options for changing inputs too, where the inputs as written are reason enough.
+    """
     own = (case.device, case.device.partition(":")[0])
     options = zip(case.rerun[::2], case.rerun[1::2], strict=False)
-    return [safe(word) for option in options if option[0] != _REQUIRED or option[1] in own for word in option]
+    fitting = [option for option in options if option[0] != _REQUIRED or option[1] in own]
+    fitting = [option for option in fitting if option[0] != _BUDGET or _is_found_elsewhere(case)]
+    return [safe(word) for option in fitting for word in option]
 
 
 def command_lines(lead: str, command: str, width: int, style: str = "") -> list[Line]:

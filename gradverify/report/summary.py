@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from gradverify.report import numbers
 from gradverify.report.case_lines import time_text
+from gradverify.report.explored_text import explored_total, remark_texts
 from gradverify.report.lines import BAD, DIM, GOOD, Line, cells, line, span
 from gradverify.report.repeated_skips import unlisted
 from gradverify.report.safe import fold, safe
@@ -77,6 +78,12 @@ def blunt_lines(report: Report, screen: Screen) -> list[Line]:
         text = f"{len(blunt):,} checks pass with a detection limit above {above}"
         text += f"; {worst} may miss relative errors below {size} (-v: all)"
     return _points([text], screen)
+
+
+def explored_lines(report: Report, screen: Screen, detail: Detail) -> list[Line]:
+    """Return remarks about tries with other inputs, and how many there were."""
+    total = explored_total(report.cases)
+    return _points([*remark_texts(report.cases, screen, detail), *([total] if total else [])], screen)
 
 
 def not_run_lines(report: Report, screen: Screen) -> list[Line]:

@@ -11,6 +11,7 @@ from gradverify.report.repeated_skips import without_repeated_skips
 from gradverify.report.screen import Detail, Screen
 from gradverify.report.summary import (
     blunt_lines,
+    explored_lines,
     known_lines,
     not_run_lines,
     skip_lines,
@@ -40,6 +41,7 @@ def lines_after_listing(report: Report, screen: Screen, options: DetailOptions, 
     rows += [*([EMPTY] if rows else []), *usage] if usage else []
     rows += [*([EMPTY] if rows else []), *skip_lines(report, screen, options.detail), *known_lines(report, screen)]
     rows += [*blunt_lines(report, screen), *uncovered_lines(report, screen, options.detail)]
+    rows += [*explored_lines(report, screen, options.detail)]
     rows += [*not_run_lines(report, screen)]
     rows += [*summary_lines(report, screen)]
     return rows

@@ -29,10 +29,16 @@ def uncovered_texts(cases: Iterable[CaseResult], detail: Detail, glyphs: Glyphs)
     return [*(f"not exercised: {_sentence(entry, glyphs)}" for entry in kept), *rest]
 
 
+def uncovered_of(case: CaseResult) -> tuple[Uncovered, ...]:
+    """Return what the inputs of a case did not exercise; if they were changed, what no try did either."""
+    return case.explored.uncovered if case.explored is not None and case.explored.tries else case.uncovered
+
+
 def uncovered_facts(case: CaseResult) -> list[tuple[str, str]]:
     """Return what the inputs of one case did not exercise, as facts for the page."""
-    texts = [_sentence(entry, UNICODE) for entry in case.uncovered[:_LISTED]]
-    more = len(case.uncovered) - len(texts)
+    found = uncovered_of(case)
+    texts = [_sentence(entry, UNICODE) for entry in found[:_LISTED]]
+    more = len(found) - len(texts)
     return [("not exercised", text) for text in [*texts, *([f"and {more:,} more"] if more else [])]]
 
 
@@ -42,7 +48,7 @@ def _in_every_case(cases: Iterable[CaseResult]) -> list[Uncovered]:
     for case in cases:
         if case.verdict not in (Verdict.SKIP, Verdict.ERROR):
             function = case.source or (PurePath(case.spec).parent, case.function)
-            entries = {*case.uncovered}
+            entries = {*uncovered_of(case)}
             shared[function] = shared[function] & entries if function in shared else entries
     found = {entry for entries in shared.values() for entry in entries}
     return sorted(found, key=lambda entry: (entry.file, entry.line, entry.text, entry.never))

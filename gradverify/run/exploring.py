@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -73,7 +74,8 @@ def _defaults(target: Any) -> dict[str, Any]:
 def _text(case: Case) -> tuple[str, str]:
     """Return the inputs and the spec of a case in YAML; "" for what YAML has no word for."""
     plain = replace(case, explore=ExploreRules(), exploring=None, expect=Expectation())
+    folder = case.exploring.folder if case.exploring else ""
     try:
-        return inputs_text(plain), spec_text(plain)
+        return inputs_text(plain), spec_text(plain, folder=Path(folder) if folder else None)
     except ValueError:
         return "", ""

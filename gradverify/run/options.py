@@ -35,11 +35,18 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TryingInputs:
+    """The checks of a case are finished, and other inputs are tried."""
+
+    case_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     result: CaseResult
 
 
-Event = Started | Finished
+Event = Started | TryingInputs | Finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

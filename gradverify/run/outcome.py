@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gradverify.case import Case
+from gradverify.problem import found_at
 from gradverify.result import CaseResult, CheckResult, Exploration, Source, Uncovered, Verdict, worst
 from gradverify.run.expectations import expected_verdict, is_as_expected, unmet_expectation, with_claim
 from gradverify.usage import Measured
@@ -34,13 +35,13 @@ def case_result(
 
 def _with_exploration(case: Case, result: CaseResult, explored: Exploration) -> CaseResult:
     """Return the result with what was found at other inputs; a failure there is one of the case."""
-    strict = case.exploring is not None and case.exploring.strict
-    found = (*explored.failures, *(explored.extremes if strict else ()))
+    explored = replace(explored, strict=case.exploring is not None and case.exploring.strict)
+    found = explored.failing
     if not found:
         return replace(result, explored=explored)
-    changes = ", ".join(found[0].changes)
-    message = f"found at try {found[0].number} of {explored.tries:,}: {changes}"
-    return replace(result, explored=explored, verdict=Verdict.FAIL, as_expected=False, message=message)
+    return replace(
+        result, explored=explored, verdict=Verdict.FAIL, as_expected=False, message=found_at(found[0], explored)
+    )
 
 
 def could_not_run(

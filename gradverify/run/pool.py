@@ -18,7 +18,18 @@ from gradverify.run.crash_report import crash_report, last_lines
 from gradverify.run.interrupts import Waiting
 from gradverify.run.launch import Server, ServerError, order_end, order_worker, receive_news, start_server, stop_server
 from gradverify.run.server_protocol import DIED, FORKED, READY
-from gradverify.run.task import EngineEvent, Loss, Progress, Reply, Task, TaskDone, TaskLost, TaskStarted, WorkStarted
+from gradverify.run.task import (
+    EngineEvent,
+    Loss,
+    Progress,
+    Reply,
+    Task,
+    TaskDone,
+    TaskLost,
+    TaskStarted,
+    TaskTrying,
+    WorkStarted,
+)
 from gradverify.run.worker_handle import (
     EndReason,
     WorkerHandle,
@@ -157,14 +168,21 @@ class LocalPool:
             if isinstance(message, WorkStarted):
                 self._begin(worker)
             elif isinstance(message, Progress):
-                worker.progress = message
-                if message.trying is not None:
-                    worker.begun = time.monotonic()
+                self._note_progress(worker, message)
             elif isinstance(message, Reply):
                 self._finish(worker, message)
         if worker.closed_since is not None:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(worker.channel)
+
+    def _note_progress(self, worker: WorkerHandle, progress: Progress) -> None:
+        is_first_try = worker.progress is None or worker.progress.trying is None
+        worker.progress = progress
+        if progress.trying is None:
+            return
+        worker.begun = time.monotonic()
+        if is_first_try and worker.task is not None:
+            self._events.append(TaskTrying(key=worker.task.key))
 
     def _begin(self, worker: WorkerHandle) -> None:
         worker.begun = time.monotonic()

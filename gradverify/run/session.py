@@ -17,7 +17,7 @@ from gradverify.result import CaseResult, Environment, NotRun, Report, Stop, Ver
 from gradverify.run.inprocess import InProcess
 from gradverify.run.interrupts import Interrupts, Waiting, held_interrupts
 from gradverify.run.no_answer import after_lost_try, lost_case
-from gradverify.run.options import Event, Finished, Outcome, RunOptions, Started
+from gradverify.run.options import Event, Finished, Outcome, RunOptions, Started, TryingInputs
 from gradverify.run.pool import LocalPool
 from gradverify.run.targets import (
     LoadedTargets,
@@ -27,7 +27,7 @@ from gradverify.run.targets import (
     source_of_target,
     unloadable_result,
 )
-from gradverify.run.task import Engine, Task, TaskDone, TaskLost, TaskStarted
+from gradverify.run.task import Engine, Task, TaskDone, TaskLost, TaskStarted, TaskTrying
 from gradverify.spec.model import Spec
 from gradverify.spec.signature import check_signatures
 
@@ -137,6 +137,8 @@ def _results(cases: Sequence[Case], targets: LoadedTargets, context: _Context) -
     while (event := context.engine.next_event(context.waiting)) is not None:
         if isinstance(event, TaskStarted):
             context.on_event(Started(case_id=event.key))
+        elif isinstance(event, TaskTrying):
+            context.on_event(TryingInputs(case_id=event.key))
         elif isinstance(event, TaskLost) and event.trying is not None and not _has_lost_most(event.trying):
             runnable[event.key] = after_lost_try(runnable[event.key], event, event.trying)
             context.engine.submit(_task(runnable[event.key], context))

@@ -113,7 +113,14 @@ class TaskLost:
     trying: Trying | None = None  # the try that was going on
 
 
-EngineEvent = TaskStarted | TaskDone | TaskLost
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskTrying:
+    """The checks of a case are finished, and its worker tries other inputs."""
+
+    key: str
+
+
+EngineEvent = TaskStarted | TaskTrying | TaskDone | TaskLost
 
 
 class Engine(Protocol):

@@ -15,7 +15,8 @@ def test_help_fits_80_columns(call, monkeypatch: pytest.MonkeyPatch, command: st
 
 
 @pytest.mark.parametrize(
-    ("command", "argument"), [("run", "PATH"), ("inspect", "CASE"), ("merge", "REPORT"), ("explain", "CODE|CAUSE")]
+    ("command", "argument"),
+    [("run", "PATH"), ("explore", "PATH"), ("inspect", "CASE"), ("merge", "REPORT"), ("explain", "CODE|CAUSE")],
 )
 def test_help_calls_an_argument_by_its_name_alone(call, command: str, argument: str) -> None:
     shown = call(command, "--help").stdout
@@ -30,7 +31,7 @@ def test_list_runs_nothing(call) -> None:
     assert "How to run" not in shown
 
 
-@pytest.mark.parametrize("command", ["run", "merge"])
+@pytest.mark.parametrize("command", ["run", "explore", "merge"])
 def test_help_names_exclusive_options_and_exit_codes(call, command: str) -> None:
     shown = " ".join(call(command, "--help").stdout.split())
     assert "as expected; not with --write-baseline." in shown
@@ -46,6 +47,7 @@ def test_options_of_run_are_in_groups(call) -> None:
         "Which cases",
         "What a case is, in place of what specs say",
         "How to run",
+        "Other inputs than those in specs",
         "What is as expected",
         "Files",
         "On screen",

@@ -1,0 +1,123 @@
+"""What changing the inputs of a case found, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from gradverify.problem import found_at
+from gradverify.report.lines import BAD, DIM, GOOD, HEAD, Line, indented, line, span
+from gradverify.report.safe import fold, safe, shortened
+from gradverify.report.screen import Detail, Glyphs, Screen, narrowed
+from gradverify.report.words import counted
+from gradverify.result import CaseResult, CheckResult, Discovery, Exploration, Grade
+
+CheckLines = Callable[[CheckResult, Screen], list[Line]]
+_INDENT = 2
+_LISTED = 5  # remarks without -v
+_UNWRITTEN = "not written as a spec: YAML has no word for one of its inputs"
+
+
+def tries_part(explored: Exploration, glyphs: Glyphs) -> Line:
+    """Return the sign and the number of tries that stand beside a case's checks."""
+    sign, style = (glyphs.tick, GOOD) if explored else (glyphs.cross, BAD)
+    if not explored.tries:
+        sign, style = "-", DIM
+    return line(span(sign, style), " explore", span(f" {_tries(explored.tries)}", DIM))
+
+
+def discovery_lines(case: CaseResult, found: Discovery, screen: Screen, most: int, checks: CheckLines) -> list[Line]:
+    """Return where a discovery was found, its inputs in at most `most` lines each, its checks, and its spec."""
+    assert case.explored is not None
+    inner = narrowed(screen, _INDENT)
+    sign = screen.glyphs.cross if found in case.explored.failing else "?"
+    head = fold(f"{sign} {found_at(found, case.explored)}", screen.width - _INDENT)
+    rows = [line(span(head[0], HEAD)), *(line("  ", span(row, HEAD)) for row in head[1:])]
+    rows += indented((row for text in found.inputs.splitlines() for row in _input(text, most, inner)), _INDENT)
+    for check in found.checks:
+        rows += indented(checks(check, inner), _INDENT)
+    last = [f"{counted(found.also, 'later try', 'later tries')} went wrong in the same way"] if found.also else []
+    last += [f"as a spec: {safe(found.saved)}"] if found.saved else [] if found.spec else [_UNWRITTEN]
+    return [*rows, *indented((line(span(row, DIM)) for text in last for row in fold(text, inner.width)), _INDENT)]
+
+
+def saving_lines(case: CaseResult, width: int) -> list[Line]:
+    """Return how what was found can be written as specs; none where it was, or where nothing can be."""
+    found = case.explored.failing if case.explored is not None else ()
+    if not case.spec or not any(each.spec and not each.saved for each in found):
+        return []
+    what = "it as a spec" if len(found) == 1 else "them as specs"
+    return [line(span(row, DIM)) for row in fold(f"with --save DIR, gradverify explore writes {what}", width)]
+
+
+def explored_counts(explored: Exploration) -> str:
+    """Return "120 tries with other inputs, 1 failure, 2 questions", or why nothing was tried."""
+    if explored.message:
+        return f"nothing was tried: {explored.message}"
+    return ", ".join([f"{_tries(explored.tries)} with other inputs", *_found([explored])])
+
+
+def remarks(explored: Exploration) -> list[str]:
+    """Return a sentence for each discovery that fails no case, and for each try that did not finish."""
+    failing = explored.failing
+    rest = [each for each in explored.discoveries if each not in failing]
+    texts = [f"{each.grade.value} at try {each.number:,}: {_change(each)}: {_first_line(each)}" for each in rest]
+    return [*texts, *(f"a try did not finish: {phrase}" for phrase in explored.lost)]
+
+
+def remark_texts(cases: Iterable[CaseResult], screen: Screen, detail: Detail) -> list[str]:
+    """Return a line for each remark about a case, a few of them; none with -q, and with -v the cases' own say them."""
+    if detail is not Detail.NORMAL:
+        return []
+    texts = [f"{safe(case.id)}: {safe(text)}" for case, text in _remarked(cases)]
+    kept = [shortened(text, screen.width - _INDENT, screen.glyphs.ellipsis) for text in texts[:_LISTED]]
+    return [*kept, *([f"and {len(texts) - _LISTED:,} more: -v"] if len(texts) > _LISTED else [])]
+
+
+def explored_total(cases: Sequence[CaseResult]) -> str:
+    """Return "2 cases explored, 640 tries, 1 failure, 3 questions"; "" where no inputs were changed."""
+    explored = [case.explored for case in cases if case.explored is not None]
+    if not explored:
+        return ""
+    tried = [each for each in explored if each.tries]
+    texts = [f"{counted(len(tried), 'case')} explored", _tries(sum(each.tries for each in tried)), *_found(tried)]
+    lost = sum(len(each.lost) for each in tried)
+    texts += [f"{counted(lost, 'try', 'tries')} not finished"] if lost else []
+    return ", ".join(texts)
+
+
+def remark_lines(explored: Exploration, width: int) -> list[Line]:
+    """Return the remarks in full, the further lines of each under its first."""
+    rows: list[Line] = []
+    for text in remarks(explored):
+        first, *rest = fold(safe(text), width - _INDENT)
+        rows += [line(first), *(line("  ", row) for row in rest)]
+    return rows
+
+
+def _remarked(cases: Iterable[CaseResult]) -> Iterator[tuple[CaseResult, str]]:
+    for case in cases:
+        for text in remarks(case.explored) if case.explored is not None else ():
+            yield case, text
+
+
+def _input(text: str, most: int, screen: Screen) -> list[Line]:
+    rows = fold(text, screen.width - 2 * _INDENT)
+    kept = rows if len(rows) <= most else [*rows[: most - 1], f"{rows[most - 1]} {screen.glyphs.ellipsis}"]
+    return [line(kept[0]), *(line("  ", row) for row in kept[1:])]
+
+
+def _found(explored: Iterable[Exploration]) -> list[str]:
+    grades = [found.grade for each in explored for found in each.discoveries]
+    return [counted(grades.count(grade), grade.value) for grade in Grade if grade in grades]
+
+
+def _tries(number: int) -> str:
+    return counted(number, "try", "tries")
+
+
+def _change(found: Discovery) -> str:
+    return ", ".join(found.changes)
+
+
+def _first_line(found: Discovery) -> str:
+    return found.message.partition("\n")[0]
