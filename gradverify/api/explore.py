@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gradverify.api.verify import common_dtype, names_of, require
+from gradverify.api.verify import common_dtype, names_of, printed_width, require
 from gradverify.case import (
     Case,
     ExploreRules,
@@ -27,10 +28,19 @@ from gradverify.case import (
 from gradverify.core.model.generators import restored_generators
 from gradverify.core.model.tensor_kinds import is_special, why_unreadable
 from gradverify.exploration.inputs import described
+from gradverify.report.explored_view import exploration_text
 from gradverify.result import Exploration
 from gradverify.run.exploring import explored
 
 _CHECKS = ("gradcheck", "gradgradcheck")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Explored(Exploration):
+    """An exploration that prints as the screen shows it."""
+
+    def __str__(self) -> str:
+        return exploration_text(self, printed_width())
 
 
 def explore(
@@ -65,7 +75,7 @@ def explore(
 
     The result is true if there is no failure. It has `failures`, `extremes` (wrong numbers far outside the range of the
     inputs) and `questions` (forward runs, backward raises), and the number of `tries`. The same arguments give the same
-    result. Everything runs in this process: a try that crashes ends it.
+    result, and `print` shows it as the screen does. Everything runs in this process: a try that crashes ends it.
 
     Raises what `verify` raises for arguments that it cannot take, and ValueError for a budget below 1.
     """
@@ -99,7 +109,8 @@ def explore(
         ),
     )
     with restored_generators(()):
-        return explored(case, function, reference, Exploring(budget=budget), _ignored)
+        found = explored(case, function, reference, Exploring(budget=budget), _ignored)
+    return Explored(**{field.name: getattr(found, field.name) for field in fields(found)})
 
 
 def require_arguments(function: Any, inputs: Any, checks: Sequence[str], budget: Any) -> None:

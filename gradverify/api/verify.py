@@ -36,7 +36,7 @@ class Verified(CaseResult):
     """A result that prints as the screen shows it, and in a notebook as the page does."""
 
     def __str__(self) -> str:
-        return case_text(self, min(_WIDEST, shutil.get_terminal_size((_WIDEST, 1)).columns))
+        return case_text(self, printed_width())
 
     def _repr_html_(self) -> str:
         return case_html(self)
@@ -184,6 +184,11 @@ def names_of(function: Any, inputs: tuple[Any, ...], names: Sequence[str] | None
     if len(called) != len(inputs):
         raise ValueError(f"names: expected one per input, {len(inputs)} in all, found {len(called)}")
     return called
+
+
+def printed_width() -> int:
+    """Return the columns of a printed result: those of the terminal, at most 100."""
+    return min(_WIDEST, shutil.get_terminal_size((_WIDEST, 1)).columns)
 
 
 def common_dtype(tensors: Iterable[torch.Tensor]) -> str:

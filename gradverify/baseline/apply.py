@@ -116,15 +116,18 @@ def _entry(case: CaseResult, problem: Problem) -> Entry | None:
         code=problem.code,
         of=visible(finding.of) if finding and finding.of else None,
         wrt=visible(finding.wrt) if finding and finding.wrt else None,
+        changed=visible(problem.changed) or None,
         total=max(finding.total, 1) if finding else 1,
-        columns=_columns(finding) if finding and _is_probed(case, problem.check) else None,
+        columns=_columns(finding) if finding and _is_probed(case, finding) else None,
         cause=finding.cause if finding else None,
         reason=NO_REASON,
     )
 
 
-def _is_probed(case: CaseResult, check: str | None) -> bool:
-    return any(one.check == check and one.method is Method.PROBED for one in case.checks)
+def _is_probed(case: CaseResult, finding: Finding) -> bool:
+    elsewhere = case.explored.failing if case.explored is not None else ()
+    checks = [*case.checks, *(check for found in elsewhere for check in found.checks)]
+    return any(check.method is Method.PROBED and finding in check.findings for check in checks)
 
 
 def _columns(finding: Finding) -> tuple[Index, ...] | None:
@@ -146,6 +149,8 @@ def _is_gone(entry: Entry, case: CaseResult) -> bool:
     problems = (_entry(case, problem) for problem in problems_of(case))
     if any(current is not None and current.key == entry.key for current in problems):
         return False
+    if entry.changed is not None:
+        return case.explored is not None and case.explored.tries > 0
     if entry.check is None:
         return bool(case.checks)
     return any(check.check == entry.check and check.verdict in (Verdict.PASS, Verdict.FAIL) for check in case.checks)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gradverify.result import Index
 
-Key = tuple[str, str | None, str, str | None, str | None]  # case, check, code, of, wrt
+Key = tuple[str, str | None, str, str | None, str | None, str | None]  # case, check, code, of, wrt, changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +19,7 @@ class Entry:
     code: str  # GVnnn
     of: str | None = None  # output, as printed
     wrt: str | None = None  # input, as printed
+    changed: str | None = None  # how the inputs differ from those written, as printed; None where they do not
     total: int  # number of wrong Jacobian entries; 1 for other findings
     columns: tuple[Index, ...] | None = None  # wrong input elements of a probed Jacobian; None if not probed
     cause: str | None = None  # cause named for the finding
@@ -27,7 +28,7 @@ class Entry:
 
     @property
     def key(self) -> Key:
-        return self.case, self.check, self.code, self.of, self.wrt
+        return self.case, self.check, self.code, self.of, self.wrt, self.changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +47,9 @@ def has_expired(entry: Entry, today: datetime.date) -> bool:
 
 
 def described(entry: Entry) -> str:
-    """Return check, code and block of an entry as text, without its case."""
-    return " ".join(part for part in (entry.check, entry.code, _block(entry)) if part)
+    """Return check, code, block and changed inputs of an entry as text, without its case."""
+    at = f"at {entry.changed}" if entry.changed else ""
+    return " ".join(part for part in (entry.check, entry.code, _block(entry), at) if part)
 
 
 def excess(known: Entry, now: Entry) -> str:

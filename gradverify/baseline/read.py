@@ -87,6 +87,7 @@ def _entry_reader(codes: Sequence[str]) -> Reader[Entry]:
         "code": one_of(codes),
         "of": text,
         "wrt": text,
+        "changed": text,
         "total": whole_between(1, _MAX_INTEGER),
         "columns": list_of(list_of(whole_between(0, _MAX_INTEGER), "whole numbers"), "indices of input elements"),
         "cause": text,

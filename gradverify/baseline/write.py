@@ -27,12 +27,16 @@ def _rows(entry: Entry) -> list[str]:
     rows = [f"  - case: {_scalar(entry.case)}"]
     rows += [f"    check: {_scalar(entry.check)}"] if entry.check else []
     rows += [f"    code: {entry.code}"]
-    rows += [f"    {name}: {_scalar(value)}" for name, value in (("of", entry.of), ("wrt", entry.wrt)) if value]
+    rows += [f"    {name}: {_scalar(value)}" for name, value in _places(entry) if value]
     rows += [f"    total: {entry.total}"]
     rows += [f"    columns: {[list(column) for column in entry.columns]}"] if entry.columns is not None else []
     rows += [f"    cause: {_scalar(entry.cause)}"] if entry.cause else []
     rows += [f"    reason: {_scalar(entry.reason)}"]
     return [*rows, *([f"    expires: {entry.expires.isoformat()}"] if entry.expires else [])]
+
+
+def _places(entry: Entry) -> tuple[tuple[str, str | None], ...]:
+    return ("of", entry.of), ("wrt", entry.wrt), ("changed", entry.changed)
 
 
 def _scalar(text: str) -> str:

@@ -39,7 +39,7 @@ def case_detail(case: CaseResult, screen: Screen, options: DetailOptions) -> lis
         rows += indented(_prose(message, screen.width - _INDENT), _INDENT)
     for group in alike([check for check in case.checks if _speaks(check, options.detail)]):
         rows += [EMPTY, *indented(_check(case, group, screen, options), _INDENT)]
-    for part in _explored(case, screen, options):
+    for part in explored_parts(case, screen, options):
         rows += [EMPTY, *indented(part, _INDENT)]
     usage = usage_lines(case, screen.width - _INDENT)
     rows += [EMPTY, *indented(usage, _INDENT)] if usage else []
@@ -69,6 +69,22 @@ def finding_lines(case: CaseResult, finding: Finding, screen: Screen, options: D
     rows += _not_shown(case, finding, len(shown), screen)
     rows += _reasons(finding, shown, screen) if options.reasons else []
     return rows + (cause_lines(finding.cause, why, screen) if finding.cause else [])
+
+
+def explored_parts(case: CaseResult, screen: Screen, options: DetailOptions) -> list[list[Line]]:
+    """Return the parts about other inputs: each discovery that fails the case, then counts and remarks."""
+    if case.explored is None:
+        return []
+
+    def checks(check: CheckResult, inner: Screen) -> list[Line]:
+        return _check(case, [check], inner, options)
+
+    inner = narrowed(screen, _INDENT)
+    parts = [discovery_lines(case, found, inner, _INPUT, checks) for found in case.explored.failing]
+    badge = badge_span(badge_of(_verdict(case.explored), screen.glyphs))
+    first, *rest = fold(explored_counts(case.explored), inner.width - cells(f"explore: {badge.text}  "))
+    counts = [line(span("explore: ", HEAD), badge, f"  {first}"), *(line("  ", row) for row in rest)]
+    return [*parts, [*counts, *indented(remark_lines(case.explored, inner.width - _INDENT), _INDENT)]]
 
 
 def origin_lines(case: CaseResult, width: int) -> list[Line]:
@@ -139,22 +155,6 @@ def _check(case: CaseResult, group: Sequence[CheckResult], screen: Screen, optio
     quiet = len(group) > 1 or (check.verdict is Verdict.SKIP and options.detail is not Detail.VERBOSE)
     cost = "" if quiet else check_cost(check)
     return rows + ([line(span(row, DIM)) for row in fold(cost, inner.width)] if cost else [])
-
-
-def _explored(case: CaseResult, screen: Screen, options: DetailOptions) -> list[list[Line]]:
-    """Return the parts about other inputs: each discovery that fails the case, then counts and remarks."""
-    if case.explored is None:
-        return []
-
-    def checks(check: CheckResult, inner: Screen) -> list[Line]:
-        return _check(case, [check], inner, options)
-
-    inner = narrowed(screen, _INDENT)
-    parts = [discovery_lines(case, found, inner, _INPUT, checks) for found in case.explored.failing]
-    badge = badge_span(badge_of(_verdict(case.explored), screen.glyphs))
-    first, *rest = fold(explored_counts(case.explored), inner.width - cells(f"explore: {badge.text}  "))
-    counts = [line(span("explore: ", HEAD), badge, f"  {first}"), *(line("  ", row) for row in rest)]
-    return [*parts, [*counts, *indented(remark_lines(case.explored, inner.width - _INDENT), _INDENT)]]
 
 
 def _verdict(explored: Exploration) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gradverify.problem import found_at
@@ -9,11 +10,12 @@ from gradverify.report.lines import BAD, DIM, GOOD, HEAD, Line, indented, line, 
 from gradverify.report.safe import fold, safe, shortened
 from gradverify.report.screen import Detail, Glyphs, Screen, narrowed
 from gradverify.report.words import counted
-from gradverify.result import CaseResult, CheckResult, Discovery, Exploration, Grade
+from gradverify.result import CaseResult, CheckResult, Discovery, Exploration, Grade, Verdict
 
 CheckLines = Callable[[CheckResult, Screen], list[Line]]
 _INDENT = 2
 _LISTED = 5  # remarks without -v
+_REMARK = 2  # lines of each of them
 _UNWRITTEN = "not written as a spec: YAML has no word for one of its inputs"
 
 
@@ -64,13 +66,15 @@ def remarks(explored: Exploration) -> list[str]:
     return [*texts, *(f"a try did not finish: {phrase}" for phrase in explored.lost)]
 
 
-def remark_texts(cases: Iterable[CaseResult], screen: Screen, detail: Detail) -> list[str]:
-    """Return a line for each remark about a case, a few of them; none with -q, and with -v the cases' own say them."""
+def remark_texts(cases: Sequence[CaseResult], screen: Screen, detail: Detail) -> list[str]:
+    """Return a sentence for each remark about a case, a few of them; none with -q, nor with -v: its details have all."""
     if detail is not Detail.NORMAL:
         return []
     texts = [f"{safe(case.id)}: {safe(text)}" for case, text in _remarked(cases)]
-    kept = [shortened(text, screen.width - _INDENT, screen.glyphs.ellipsis) for text in texts[:_LISTED]]
-    return [*kept, *([f"and {len(texts) - _LISTED:,} more: -v"] if len(texts) > _LISTED else [])]
+    kept = [shortened(text, _REMARK * (screen.width - 10), screen.glyphs.ellipsis) for text in texts[:_LISTED]]
+    kept += [f"and {len(texts) - _LISTED:,} more: -v"] if len(texts) > _LISTED else []
+    reasons = Counter(case.explored.message for case in cases if case.explored is not None and _could_start(case))
+    return [*kept, *(f"{counted(n, 'case')} not explored: {safe(why)}" for why, n in reasons.items() if why)]
 
 
 def explored_total(cases: Sequence[CaseResult]) -> str:
@@ -92,6 +96,11 @@ def remark_lines(explored: Exploration, width: int) -> list[Line]:
         first, *rest = fold(safe(text), width - _INDENT)
         rows += [line(first), *(line("  ", row) for row in rest)]
     return rows
+
+
+def _could_start(case: CaseResult) -> bool:
+    """False if the inputs as written fail, which is told elsewhere."""
+    return case.verdict not in (Verdict.FAIL, Verdict.ERROR)
 
 
 def _remarked(cases: Iterable[CaseResult]) -> Iterator[tuple[CaseResult, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradverify.problem import Problem, problems_of, said_once
+from gradverify.problem import Problem, own_message, problems_of, said_once
 from gradverify.report.case_detail import DetailOptions, case_detail
 from gradverify.report.lines import to_text
 from gradverify.report.safe import safe
@@ -31,7 +31,7 @@ def sentence(problem: Problem) -> str:
 def remark(case: CaseResult) -> str:
     """Return what is to be said of a case besides its findings: what a spec or a baseline expected of it."""
     told = any(problem.check for problem in problems_of(case))
-    return " ".join(safe(without_output(case.message)).split()) if told else ""
+    return " ".join(safe(without_output(own_message(case))).split()) if told else ""
 
 
 def details(case: CaseResult) -> str:

@@ -83,7 +83,7 @@ def _location(place: Place, case: CaseResult) -> dict[str, Any]:
 def _fingerprint(case: CaseResult, problem: Problem, seen: set[str]) -> str:
     """Return what stays the same while lines move and numbers change; no two results of a case have the same."""
     block = (problem.finding.of, problem.finding.wrt) if problem.finding else ()
-    parts = [case.id, problem.check, problem.code, *block]
+    parts = [case.id, problem.check, problem.code, *block, *([problem.changed] if problem.changed else [])]
     found = _digest(parts)
     while found in seen:
         parts.append("again")
