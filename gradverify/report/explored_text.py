@@ -67,7 +67,7 @@ def remarks(explored: Exploration) -> list[str]:
 
 
 def remark_texts(cases: Sequence[CaseResult], screen: Screen, detail: Detail) -> list[str]:
-    """Return a sentence for each remark about a case, a few of them; none with -q, nor with -v: its details have all."""
+    """Return a sentence for each remark about a case, a few of them; none with -q, and none with -v, which has all."""
     if detail is not Detail.NORMAL:
         return []
     texts = [f"{safe(case.id)}: {safe(text)}" for case, text in _remarked(cases)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradverify.case import Case
+from gradverify.case import Case, Exploring
 from gradverify.result import CaseResult
 from gradverify.run.options import RunOptions
 from gradverify.run.session import open_engine, run_cases
@@ -15,8 +15,8 @@ from gradverify.spec.model import Spec
 class Bench:
     """Runs cases apart from pytest's process, which a crash does not reach; in that process where it is asked for."""
 
-    def __init__(self, *, in_process: bool) -> None:
-        self._workers = 0 if in_process else 1
+    def __init__(self, *, in_process: bool, exploring: Exploring | None = None) -> None:
+        self._options = RunOptions(workers=0 if in_process else 1, exploring=exploring)
         self._engine: Engine | None = None  # opened for the first case: collecting alone starts no process
 
     def run(self, case: Case, specs: Sequence[Spec]) -> CaseResult:
@@ -26,8 +26,8 @@ class Bench:
         no worker, and KeyboardInterrupt.
         """
         if self._engine is None:
-            self._engine = open_engine(self._workers)
-        outcome = run_cases([case], specs, RunOptions(workers=self._workers), lambda _: None, engine=self._engine)
+            self._engine = open_engine(self._options.workers)
+        outcome = run_cases([case], specs, self._options, lambda _: None, engine=self._engine)
         if outcome.interrupted:
             raise KeyboardInterrupt
         if outcome.errors:

@@ -1,8 +1,13 @@
-"""What pytest loads wherever gradverify is installed: three options, and nothing else unless one is given."""
+"""What pytest loads wherever gradverify is installed: its options, and nothing else unless `--gradverify` is given."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
+
+if TYPE_CHECKING:
+    from gradverify.case import Exploring
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -13,6 +18,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="Run cases in this process, for a debugger: without time limits, and a crash ends it all.",
     )
+    group.addoption(
+        "--gradverify-explore",
+        action="store_true",
+        help="Change the inputs of each case too, in search of one at which its gradient is wrong.",
+    )
+    group.addoption(
+        "--gradverify-budget",
+        type=_tries,
+        metavar="N",
+        help="With --gradverify-explore: most tries of each case, in place of what its spec says.",
+    )
+    parser.addini("gradverify_explore", "Whether inputs are changed, as with --gradverify-explore.", "bool", False)
     parser.addini(
         "gradverify_files", "Patterns of the files that --gradverify takes for specs.", "args", ["*.yaml", "*.yml"]
     )
@@ -26,7 +43,24 @@ def pytest_configure(config: pytest.Config) -> None:
     from gradverify.testing.carried import Carrying
     from gradverify.testing.collecting import Collecting
 
-    bench = Bench(in_process=config.getoption("--gradverify-in-process"))
+    bench = Bench(in_process=config.getoption("--gradverify-in-process"), exploring=_exploring(config))
     config.add_cleanup(bench.close)
     config.pluginmanager.register(Collecting(bench, tuple(config.getini("gradverify_files"))), "gradverify-collecting")
     config.pluginmanager.register(Carrying(), "gradverify-carrying")
+
+
+def _tries(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(f"expected a number of tries above zero, found {text}")
+    return number
+
+
+def _exploring(config: pytest.Config) -> Exploring | None:
+    from gradverify.case import Exploring
+
+    asked = config.getoption("--gradverify-explore") or config.getini("gradverify_explore")
+    budget = config.getoption("--gradverify-budget")
+    if budget is not None and not asked:
+        raise pytest.UsageError("--gradverify-budget says how inputs are changed; give --gradverify-explore too")
+    return Exploring(budget=budget or 0) if asked else None
