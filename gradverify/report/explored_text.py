@@ -32,7 +32,8 @@ def discovery_lines(case: CaseResult, found: Discovery, screen: Screen, most: in
     assert case.explored is not None
     inner = narrowed(screen, _INDENT)
     sign = screen.glyphs.cross if found in case.explored.failing else "?"
-    head = fold(f"{sign} {found_at(found, case.explored)}", screen.width - _INDENT)
+    kind = "extreme, " if found.grade is Grade.EXTREME else ""
+    head = fold(f"{sign} {kind}{found_at(found, case.explored)}", screen.width - _INDENT)
     rows = [line(span(head[0], HEAD)), *(line("  ", span(row, HEAD)) for row in head[1:])]
     rows += indented((row for text in found.inputs.splitlines() for row in _input(text, most, inner)), _INDENT)
     for check in found.checks:

@@ -23,8 +23,8 @@ def reproduce_command(case: CaseResult) -> str:
 
 
 def _is_found_elsewhere(case: CaseResult) -> bool:
-    """True if something at other inputs than those written fails the case."""
-    return case.explored is not None and not case.explored
+    """True if there is something to see at other inputs than those written."""
+    return case.explored is not None and bool(case.explored.discoveries)
 
 
 def _strict(case: CaseResult) -> list[str]:
