@@ -115,13 +115,14 @@ def run(
         seed=request.seed,
         require_devices=request.require_devices,
         keep_going=request.keep_going,
-        exploring=_exploring(request),
+        exploring=exploring_of(request),
         judge=lambda result: case_with_baseline(result, judge),
     )
     return run_cases(cases, specs, options, on_event, engine=engine, interrupts=interrupts)
 
 
-def _exploring(request: Request) -> Exploring | None:
+def exploring_of(request: Request) -> Exploring | None:
+    """Return how the inputs of cases are changed, None if they are not."""
     if not request.explore:
         return None
     folder = "" if request.save is None else os.path.abspath(request.save)  # noqa: PTH100 (links are kept)
