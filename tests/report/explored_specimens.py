@@ -19,7 +19,8 @@ def failure(**changes: Any) -> Discovery:
         total=1,
         elements=(element(1, value=1.0, analytic=0.0, numeric=1.0, error_bar=5e-15),),
         cause="missing-broadcast-sum",
-        message="1 entry of d output / d x differs; worst output[1] by x[1]: backward says 0, differences say 1 ± 5e-15\n"
+        message="1 entry of d output / d x differs; "
+        "worst output[1] by x[1]: backward says 0, differences say 1 ± 5e-15\n"
         "each entry of x gets its gradient from the last output that it goes into: the sum over all of them is missing",
     )
     values: dict[str, Any] = {

@@ -1,0 +1,211 @@
+"""Cases whose inputs are changed: what is found, crashes and time-outs of single tries, the specs of what is found."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradverify.case import Case, ExploreRules, Exploring, Literal, Normal, TensorInput
+from gradverify.cli.save import save_found
+from gradverify.report.to_json import from_json, to_json
+from gradverify.result import CaseResult, Exploration, Grade, Report, Verdict
+from gradverify.run.options import Event, RunOptions, Started, TryingInputs
+from gradverify.run.pool import LocalPool
+from gradverify.run.session import run_cases
+from gradverify.run.task import Engine
+from gradverify.spec.expand import Overrides, expand
+from gradverify.spec.read import read_paths
+from tests.run.making import OPS, case, outcome
+from tests.run.processes import left_over, offspring
+
+BUDGET = 40
+
+
+def pooled(name: str, **changes: Any) -> Case:
+    inputs = {
+        "x": TensorInput(origin=Normal(), shape=(2, 6)),
+        "size": Literal(value=2),
+        "stride": Literal(value=2),
+    }
+    values: dict[str, Any] = {"inputs": inputs, "explore": ExploreRules(budget=BUDGET)}
+    return case(name, "pooled.py", **(values | changes))
+
+
+def explored(wanted: Case, engine: Engine, **request: Any) -> tuple[CaseResult, Exploration]:
+    (result,) = outcome([wanted], engine, exploring=Exploring(**request)).report.cases
+    assert result.explored is not None
+    return result, result.explored
+
+
+def changes(found: Exploration) -> list[tuple[str, ...]]:
+    return [failure.changes for failure in found.failures]
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Engine]:
+    pool = LocalPool(1)
+    yield pool
+    pool.close()
+
+
+def test_a_mistake_that_shows_at_another_stride_fails_the_case(engine: Engine) -> None:
+    result, found = explored(pooled("Pool"), engine)
+    assert all(check.verdict is Verdict.PASS for check in result.checks)
+    assert (result.verdict, result.as_expected, found.tries) == (Verdict.FAIL, False, BUDGET)
+    first = found.failures[0]
+    assert result.message == f"found at try {first.number} of {BUDGET}: {', '.join(first.changes)}"
+    assert any("stride: 1 (was 2)" in failure.changes for failure in found.failures)
+    assert {finding.code for failure in found.failures for check in failure.checks for finding in check.findings} == {
+        "GV101"
+    }
+
+
+def test_a_right_function_passes(engine: Engine) -> None:
+    result, found = explored(pooled("RightPool"), engine)
+    assert (result.verdict, found.discoveries, found.lost, found.tries) == (Verdict.PASS, (), (), BUDGET)
+
+
+def test_the_budget_of_the_request_is_in_place_of_the_spec(engine: Engine) -> None:
+    _, found = explored(pooled("RightPool"), engine, budget=3)
+    assert (found.tries, found.budget) == (3, 3)
+
+
+def test_what_backward_refuses_is_a_question_and_fails_nothing(engine: Engine) -> None:
+    result, found = explored(pooled("OnlySmallWindows"), engine, strict=True)
+    assert (result.verdict, result.as_expected, result.message) == (Verdict.PASS, True, "")
+    assert {each.grade for each in found.discoveries} == {Grade.QUESTION}
+
+
+def test_extremes_fail_only_a_strict_search(engine: Engine) -> None:
+    wanted = case("WrongFarAway", "pooled.py", explore=ExploreRules(budget=100))
+    mild, found = explored(wanted, engine)
+    assert (mild.verdict, found.strict, bool(found)) == (Verdict.PASS, False, True)
+    assert found.extremes and not found.failures
+    strict, same = explored(wanted, engine, strict=True)
+    assert (strict.verdict, strict.as_expected, bool(same)) == (Verdict.FAIL, False, False)
+    assert same.discoveries == found.discoveries
+    assert strict.message.startswith(f"found at try {found.extremes[0].number} of ")
+
+
+def test_a_case_that_fails_as_written_is_not_explored(engine: Engine) -> None:
+    result, found = explored(case("WrongCube", explore=ExploreRules(budget=5)), engine)
+    assert (result.verdict, found.tries) == (Verdict.FAIL, 0)
+    assert found.message == "the inputs as written fail"
+
+
+def test_trying_is_told_once_after_the_start(engine: Engine) -> None:
+    events: list[Event] = []
+    outcome([pooled("RightPool")], engine, events, exploring=Exploring())
+    assert [type(event) for event in events[:2]] == [Started, TryingInputs]
+    assert sum(isinstance(event, TryingInputs) for event in events) == 1
+
+
+@pytest.mark.slow
+def test_tries_that_crash_or_hang_are_lost_and_the_others_go_on(engine: Engine) -> None:
+    plain, expected = explored(pooled("Pool"), engine)
+    result, found = explored(pooled("EndsAndHangs", timeout=2.0, draw_key="spec/Pool"), engine)
+    assert changes(found) == changes(expected)
+    assert [each.inputs for each in found.failures] == [each.inputs for each in expected.failures]
+    assert (result.verdict, found.tries) == (Verdict.FAIL, BUDGET)
+    assert result.checks == plain.checks
+    shown = "pooled.py"
+    crashed = [phrase for phrase in found.lost if "SIGABRT" in phrase]
+    hung = [phrase for phrase in found.lost if "timed out after 2 s" in phrase]
+    assert crashed[0].startswith("stride: 3 (was 2): crashed: SIGABRT") and shown in crashed[0]
+    assert hung[0].startswith("size: 1 (was 2): timed out after 2 s, last in ") and shown in hung[0]
+    assert len(crashed) + len(hung) == len(found.lost)
+
+
+@pytest.mark.slow
+def test_same_bytes_with_one_worker_and_with_two(alone: Engine, engine: Engine) -> None:
+    names = ("Pool", "RightPool", "OnlySmallWindows", "EndsAndHangs")
+    cases = [pooled(name, timeout=2.0 if name == "EndsAndHangs" else 20.0) for name in names]
+
+    def text(used: Engine) -> str:
+        report = outcome(cases, used, exploring=Exploring()).report
+        timeless = tuple(replace(result, seconds=0.0) for result in report.cases)
+        return to_json(replace(report, summary=replace(report.summary, seconds=0.0), cases=timeless))
+
+    assert text(alone) == text(engine)
+
+
+@pytest.mark.parametrize("name", ["Pool", "WrongFarAway"])
+def test_a_saved_spec_fails_with_the_same_codes(name: str, engine: Engine, tmp_path: Path) -> None:
+    """The folder of the specs is not there yet, and their paths are relative to it."""
+    wanted = pooled(name) if name == "Pool" else case(name, "pooled.py", explore=ExploreRules(budget=100))
+    folder = tmp_path / "new" / "found"
+    request = Exploring(strict=True, folder=str(folder))
+    report = outcome([wanted], engine, exploring=request).report
+    saved = save_found(report, folder)
+    assert saved.lost == () and saved.report.cases[0].explored is not None
+    failing = saved.report.cases[0].explored.failing
+    assert failing
+    for found in failing:
+        assert f"function: {os.path.relpath(OPS / 'pooled.py', folder)}:{name}\n" in found.spec
+        assert codes(run_spec(Path(found.saved), engine).cases[0]) == codes_of(found.checks)
+
+
+def run_spec(path: Path, engine: Engine) -> Report:
+    reading = read_paths([path])
+    assert reading.errors == ()
+    cases = expand(reading.specs, Overrides())
+    ran = run_cases(cases, reading.specs, RunOptions(), lambda _: None, engine)
+    assert ran.errors == ()
+    return ran.report
+
+
+def codes(result: CaseResult) -> set[str]:
+    return codes_of(check for check in result.checks if check.check == "gradcheck")
+
+
+def codes_of(checks: Any) -> set[str]:
+    return {finding.code for check in checks for finding in check.findings if finding.verdict is Verdict.FAIL}
+
+
+SPEC = """
+function: {ops}:HangsOutside
+inputs: {{x: {{shape: [2, 6]}}, size: 2, stride: 2}}
+checks: [gradcheck]
+cases:
+  narrow: {{explore: {{fixed: [size, stride], budget: 5}}}}
+  wide: {{}}
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_a_search_and_what_had_finished_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text(SPEC.format(ops=OPS / "pooled.py"))
+    words = [sys.executable, "-m", "gradverify", "explore", "spec.yaml", "-j", "1", "--json", "out.json"]
+    with subprocess.Popen(
+        words,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        try:
+            while process.poll() is None and not (tmp_path / "hangs").exists():
+                time.sleep(0.01)
+            workers = offspring(process.pid)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert process.returncode == 130, err
+    assert err.endswith("gradverify: interrupted: 1 of 2 cases had finished\n")
+    assert "explore 5 tries" in out
+    (finished,) = from_json((tmp_path / "out.json").read_text(encoding="utf-8")).cases
+    assert finished.id == "spec/narrow/cpu-float64"
+    assert finished.explored is not None and finished.explored.tries == 5
+    assert workers and not left_over(workers)
