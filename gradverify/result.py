@@ -204,9 +204,10 @@ class Exploration:
         return not self.failing
 
     def __repr__(self) -> str:
-        counts = (("failures", self.failures), ("extremes", self.extremes), ("questions", self.questions))
-        found = "".join(f", {len(those)} {name}" for name, those in counts if those)
-        return f"<Exploration: {self.tries} tries{found}>"
+        counts = [("try", "tries", self.tries)]
+        for grade in Grade:
+            counts += [(grade.value, f"{grade.value}s", number)] if (number := len(self._of(grade))) else []
+        return f"<Exploration: {', '.join(f'{n} {one if n == 1 else many}' for one, many, n in counts)}>"
 
     @property
     def failing(self) -> tuple[Discovery, ...]:

@@ -39,6 +39,16 @@ class Wrong(Right):
         return grad * x
 
 
+class WrongTimes(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
 class Crashes(Right):
     @staticmethod
     def forward(ctx, x):

@@ -153,3 +153,48 @@ def test_collecting_loads_no_torch(pytester: pytest.Pytester, project: Project) 
     pytester.makeconftest(WATCH)
     result = pytester.runpytest_subprocess("--gradverify", "--collect-only", "-q")
     result.stdout.fnmatch_lines(["specs/many.yaml::many/plain/cpu-float64", "LOADED [[]'yaml'] *"])
+
+
+AT_OTHER_INPUTS = """
+function: ops.py:WrongTimes
+inputs: {x: {shape: [3], uniform: [1, 2]}, factor: 1.0}
+checks: [gradcheck]
+explore: {budget: 12}
+"""
+
+
+def test_inputs_are_changed_where_it_is_asked_for(pytester: pytest.Pytester, project: Project, lent: Lent) -> None:
+    project(times=AT_OTHER_INPUTS, right="Right")
+    pytester.runpytest("--gradverify", "specs/times.yaml").assert_outcomes(passed=1)
+    result = pytester.runpytest("--gradverify", "--gradverify-explore", "specs", "--junitxml", "junit.xml")
+    result.assert_outcomes(passed=1, failed=1)
+    said = result.stdout.str()
+    assert "✗ found at try 1 of 12: factor: " in said
+    assert "GV101  " in said and "explore: ✗ fail  12 tries with other inputs, 1 failure" in said
+    assert "reproduce: gradverify explore specs/times.yaml -k 'times/WrongTimes/cpu-float64'" in said
+    (told,) = ElementTree.parse(pytester.path / "junit.xml").getroot().iter("failure")
+    assert told.attrib["message"].startswith("fail: found at try 1 of 12: factor: ")
+
+
+def test_the_budget_and_the_ini_option(pytester: pytest.Pytester, project: Project, lent: Lent) -> None:
+    project(times=AT_OTHER_INPUTS)
+    pytester.makeini("[pytest]\ngradverify_explore = true\n")
+    result = pytester.runpytest("--gradverify", "--gradverify-budget=3", "specs")
+    result.assert_outcomes(failed=1)
+    assert "✗ found at try 1 of 3: factor: " in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--gradverify-budget=3"], "*--gradverify-budget says how inputs are changed; give --gradverify-explore too"),
+        (["--gradverify-explore", "--gradverify-budget=0"], "*--gradverify-budget: invalid*value: '0'"),
+    ],
+)
+def test_a_budget_that_cannot_be_meant(
+    pytester: pytest.Pytester, project: Project, options: list[str], message: str
+) -> None:
+    project(times=AT_OTHER_INPUTS)
+    result = pytester.runpytest("--gradverify", *options, "specs")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([message])
