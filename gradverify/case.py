@@ -242,6 +242,7 @@ class Trying:
     number: int  # of its proposal, from 0; proposals that are not legal count too
     phrase: str  # what it changes
     right: tuple[int, ...] = ()  # numbers of the proposals before it whose gradient is right
+    memory: Any = None  # what else the search has to know to go on after it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

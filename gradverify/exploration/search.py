@@ -33,6 +33,14 @@ TRY_SECONDS = 20.0  # time limit of one try, made small included, between calls 
 _Key = tuple[object, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Memory:
+    """What a search has to know to go on, beside its results."""
+
+    known: dict[_Key, int]  # as in _Search
+    watched: Watched
+
+
 @dataclass(slots=True, kw_only=True)
 class _Search:
     """The state of a search; the fields change."""
@@ -65,10 +73,7 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
     state.base = replace(state.base, seen=seen_in(case, tools.functions, state.watched))
     state.missing = bool(uncovered(state.watched, tools.functions))
     if request.after is not None:
-        before = request.after.so_far
-        state.tries = before.tries
-        state.discoveries += before.discoveries
-        state.lost += before.lost
+        _go_on(state, request.after)
     for number, change in enumerate(_all_changes(state)):
         if state.tries >= state.budget:
             break
@@ -77,10 +82,25 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
             if number in request.after.right:
                 state.right[number] = change
         elif candidate is not None:
-            on_try(Trying(so_far=_so_far(state), number=number, phrase=change.phrase, right=tuple(state.right)))
+            on_try(_trying(state, number, change))
             if _is_right(state, change, candidate):
                 state.right[number] = change
     return replace(_so_far(state), uncovered=uncovered(state.watched, tools.functions))
+
+
+def _trying(state: _Search, number: int, change: Change) -> Trying:
+    memory = _Memory(known=dict(state.known), watched=state.watched)
+    return Trying(so_far=_so_far(state), number=number, phrase=change.phrase, right=tuple(state.right), memory=memory)
+
+
+def _go_on(state: _Search, after: Trying) -> None:
+    """Take over what a search knew that ended during a try."""
+    state.tries = after.so_far.tries
+    state.discoveries += after.so_far.discoveries
+    state.lost += after.so_far.lost
+    if isinstance(after.memory, _Memory):
+        state.known |= after.memory.known
+        state.watched = merge(state.watched, after.memory.watched)
 
 
 def _watching(state: _Search) -> Watching:

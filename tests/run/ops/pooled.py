@@ -77,3 +77,13 @@ class WrongFarAway(torch.autograd.Function):
     def backward(ctx, grad):
         (x,) = ctx.saved_tensors
         return torch.where(x.abs() > 1e7, grad, 2 * grad)
+
+
+class Branches(Pool):
+    """Takes a branch of its own for windows of three entries, which are tried before others."""
+
+    @staticmethod
+    def forward(ctx, x, size, stride):
+        if size == 3:
+            x = x * 1.0
+        return Pool.forward(ctx, x, size, stride)
