@@ -15,7 +15,6 @@ from gradverify.report.safe import safe
 from gradverify.result import CaseResult
 
 _LOG_INTERVAL = 30.0  # seconds between two lines in a log
-_TRYING = ": trying other inputs"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,11 +62,14 @@ def progress(total: int, listing: Listing = Listing.AFTERWARDS) -> Iterator[List
 
 
 def progress_text(tally: Tally) -> str:
-    """Return the text `3/10 done, 1 not as expected; running a, b`."""
+    """Return the text `3/10 done, 1 not as expected; running a, b; trying other inputs of c`."""
     width = len(f"{tally.total:,}")
-    running = ", ".join(f"{name}{_TRYING if name in tally.trying else ''}" for name in tally.running)
+    checked = ", ".join(name for name in tally.running if name not in tally.trying)
+    explored = ", ".join(name for name in tally.running if name in tally.trying)
     parts = [f"{tally.done:>{width},}/{tally.total:,} done", f"{tally.unexpected:,} not as expected"]
-    return ", ".join(parts) + (f"; running {safe(running)}" if running else "")
+    doing = [f"running {safe(checked)}"] if checked else []
+    doing += [f"trying other inputs of {safe(explored)}"] if explored else []
+    return "; ".join([", ".join(parts), *doing])
 
 
 def now_and_then(tally: Tally, clock: Callable[[], float], write: Callable[[str], None]) -> Listener:
