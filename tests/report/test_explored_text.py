@@ -232,6 +232,16 @@ def test_a_report_with_explorations_is_read_back() -> None:
 
 
 @pytest.mark.parametrize("detail", list(Detail))
+def test_what_is_changed_cannot_steer_a_terminal(detail: Detail) -> None:
+    evil = "mode: \x1b[2J::error::x"
+    found = failure(changes=(evil,), inputs=f"{evil}\n{evil}", saved=f"found/{evil}")
+    told = report(explored(found, question(changes=(evil,), message=evil), lost=(evil,)))
+    text = to_text(report_lines(told, Screen(), DetailOptions(detail=detail)))
+    assert "\x1b" not in text and "\\x1b[2J" in text
+    assert "\x1b" not in workflow_commands(told, Checkout()) + to_markdown(told)
+
+
+@pytest.mark.parametrize("detail", list(Detail))
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_nothing_is_wider_than_the_screen(detail: Detail, width: int) -> None:
     found = (failure(), extreme(), question())
