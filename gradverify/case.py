@@ -254,6 +254,7 @@ class Exploring:
     folder: str = ""  # absolute; paths in specs of what is found are relative to it, absolute if it is ""
     after: Trying | None = None  # the try to go on after; None to begin
     checks: tuple[CheckResult, ...] = ()  # results of the case's checks, if they have been run
+    seconds: float = 0.0  # that were spent until `after` was lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ def lost_case(case: Case, lost: TaskLost) -> CaseResult:
     code, message = _code_and_message(lost, case.timeout)
     if lost.trying is not None and lost.checks is not None:
         explored = _with_lost(lost.trying, message)
-        return case_result(case, lost.checks, source=None, seconds=lost.seconds, explored=explored)
+        return case_result(case, lost.checks, source=None, seconds=_seconds(case, lost), explored=explored)
     if lost.checks is None:
         return could_not_run(case, code, message, seconds=lost.seconds)
     *finished, last = (*lost.checks, *map(_not_finished, case.checks[len(lost.checks) : len(lost.checks) + 1]))
@@ -33,8 +33,12 @@ def after_lost_try(case: Case, lost: TaskLost, trying: Trying) -> Case:
     assert case.exploring is not None
     _, message = _code_and_message(lost, case.timeout)
     ended = replace(trying, so_far=_with_lost(trying, message))
-    going_on = replace(case.exploring, after=ended, checks=lost.checks or ())
+    going_on = replace(case.exploring, after=ended, checks=lost.checks or (), seconds=_seconds(case, lost))
     return replace(case, exploring=going_on)
+
+
+def _seconds(case: Case, lost: TaskLost) -> float:
+    return lost.seconds + (case.exploring.seconds if case.exploring else 0.0)
 
 
 def _with_lost(trying: Trying, message: str) -> Exploration:

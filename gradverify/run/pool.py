@@ -180,12 +180,12 @@ class LocalPool:
         worker.progress = progress
         if progress.trying is None:
             return
-        worker.begun = time.monotonic()
+        worker.limited_since = time.monotonic()
         if is_first_try and worker.task is not None:
             self._events.append(TaskTrying(key=worker.task.key))
 
     def _begin(self, worker: WorkerHandle) -> None:
-        worker.begun = time.monotonic()
+        worker.begun = worker.limited_since = time.monotonic()
         if worker.task is not None and self._backlog.is_first_start(worker.task):
             self._events.append(TaskStarted(key=worker.task.key))
 
@@ -194,7 +194,7 @@ class LocalPool:
         if worker.task is not None:
             self._backlog.settle(worker.task)
             self._events.append(TaskDone(key=worker.task.key, answer=reply.answer))
-        worker.task, worker.begun = None, None
+        worker.task, worker.begun, worker.limited_since = None, None, None
         worker.served += 1
         if reply.spent:
             self._end_worker(worker, EndReason.SPENT)
@@ -283,7 +283,7 @@ def _deadlines(worker: WorkerHandle) -> Iterator[tuple[float, EndReason]]:
     """Yield the monotonic times at which to kill a worker, with the reasons; none if its death is ordered already."""
     if worker.end_reason is not None:
         return
-    if worker.task is not None and worker.begun is not None:
-        yield worker.begun + worker.task.timeout, EndReason.TIMEOUT
+    if worker.task is not None and worker.limited_since is not None:
+        yield worker.limited_since + worker.task.timeout, EndReason.TIMEOUT
     if worker.closed_since is not None:  # or it is dying: then the server reports its death soon
         yield worker.closed_since + _DEATH_GRACE, EndReason.CHANNEL_CLOSED

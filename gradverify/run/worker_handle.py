@@ -37,6 +37,7 @@ class WorkerHandle:
     process: int | None = None  # process id; None until the server reports it
     task: Task | None = None
     begun: float | None = None  # monotonic time at which the task started
+    limited_since: float | None = None  # monotonic time from which its time limit counts: that, or its last try
     progress: Progress | None = None  # of a case; None before its first check
     served: int = 0  # tasks finished
     resource: str = ""  # of its last task
@@ -49,7 +50,8 @@ class WorkerHandle:
 
 def send_task(worker: WorkerHandle, task: Task) -> None:
     """Send a task to an idle worker. If it has died meanwhile, the server reports it."""
-    worker.task, worker.begun, worker.progress, worker.resource = task, None, None, task.resource
+    worker.task, worker.begun, worker.limited_since = task, None, None
+    worker.progress, worker.resource = None, task.resource
     worker.environment = task.environment
     worker.tail.clear()
     with contextlib.suppress(OSError):

@@ -123,6 +123,7 @@ def test_tries_that_crash_or_hang_are_lost_and_the_others_go_on(engine: Engine) 
     assert crashed[0].startswith("stride: 3 (was 2): crashed: SIGABRT") and shown in crashed[0]
     assert hung[0].startswith("size: 1 (was 2): timed out after 2 s, last in ") and shown in hung[0]
     assert len(crashed) + len(hung) == len(found.lost)
+    assert result.seconds > 2.0 * len(hung)
 
 
 @pytest.mark.slow
