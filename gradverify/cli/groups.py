@@ -20,12 +20,25 @@ class Heading(StrEnum):
     SCREEN = "On screen"
 
 
+# Flags that may have a value after a sign of equality, and the options that it is the value of.
+_FLAGS_WITH_VALUE = {"--explore": "--budget"}
 _ARGUMENTS = "Arguments"
 _REST = "Options"
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help lists its arguments, then its options by heading, then options without a heading."""
+    """A command whose help lists its arguments, then its options by heading, then options without a heading.
+
+    `--explore=20` stands for `--explore --budget 20`. An option with a value that may be left out would take the
+    argument after it.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of a command line."""
+        own = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
+        end = args.index("--") if "--" in args else len(args)
+        words = [word for arg in args[:end] for word in _separated(arg, own)]
+        return super().parse_args(ctx, [*words, *args[end:]])
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the lists of arguments and options."""
@@ -39,6 +52,12 @@ class GroupedCommand(TyperCommand):
             if records:
                 with formatter.section(name):
                     formatter.write_dl(records)
+
+
+def _separated(arg: str, own: set[str]) -> list[str]:
+    """Return a flag with a value as the flag and the option that has the value; any other word as it is."""
+    flag, equals, value = arg.partition("=")
+    return [flag, _FLAGS_WITH_VALUE[flag], value] if equals and flag in own & _FLAGS_WITH_VALUE.keys() else [arg]
 
 
 def _is_argument(parameter: Any) -> bool:

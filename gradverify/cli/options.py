@@ -91,7 +91,8 @@ Explore = Annotated[
     bool,
     _option(
         "--explore",
-        help="Change the inputs of each case too, in search of one at which its gradient is wrong.",
+        help="Change the inputs of each case too, in search of one at which its gradient is wrong; "
+        "--explore=N is short for --explore --budget N.",
         heading=Heading.OTHER_INPUTS,
     ),
 ]

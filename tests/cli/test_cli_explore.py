@@ -49,6 +49,21 @@ def test_explore_and_run_make_the_same_request(fake, call) -> None:
     assert exploring_of(fake.request) is None
 
 
+def test_the_budget_may_stand_at_the_flag(fake, call) -> None:
+    fake.results = [case()]
+    call("run", "--explore=20", "a.yaml")
+    assert exploring_of(fake.request) == Exploring(budget=20)
+    assert fake.paths == (Path("a.yaml"),)
+    call("run", "--explore", "a.yaml")
+    assert exploring_of(fake.request) == Exploring()
+    call("run", "--", "--explore=20")
+    assert (exploring_of(fake.request), fake.paths) == (None, (Path("--explore=20"),))
+    wrong = call("run", "a.yaml", "--explore=many")
+    assert wrong.exit_code == 2 and "expected a whole number from 1 on, found 'many'" in wrong.stderr
+    unknown = call("explore", "a.yaml", "--explore=20")
+    assert unknown.exit_code == 2 and "No such option" in unknown.stderr
+
+
 def test_defaults_of_the_project_hold_for_explore(fake, call) -> None:
     fake.results = [case()]
     Path("pyproject.toml").write_text("[tool.gradverify]\npaths = ['here']\nseed = 7\n")
