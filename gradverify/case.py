@@ -241,8 +241,7 @@ class Trying:
     so_far: Exploration  # what was found before it
     number: int  # of its proposal, from 0; proposals that are not legal count too
     phrase: str  # what it changes
-    right: tuple[int, ...] = ()  # numbers of the proposals before it whose gradient is right
-    memory: Any = None  # what else the search has to know to go on after it
+    memory: bytes = b""  # what else the search has to know to go on after it, pickled: its types need torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

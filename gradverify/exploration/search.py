@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -37,8 +38,11 @@ _Key = tuple[object, ...]
 class _Memory:
     """What a search has to know to go on, beside its results."""
 
-    known: dict[_Key, int]  # as in _Search
+    known: dict[_Key, int]  # this and what follows as in _Search
+    unconfirmed: Counter[_Key]
+    largest: dict[tuple[str, ...], int]
     watched: Watched
+    right: tuple[int, ...]  # the numbers of the proposals
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,14 +76,13 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
         return Exploration(tries=0, budget=request.budget, message=why)
     state.base = replace(state.base, seen=seen_in(case, tools.functions, state.watched))
     state.missing = bool(uncovered(state.watched, tools.functions))
-    if request.after is not None:
-        _go_on(state, request.after)
+    right = () if request.after is None else _go_on(state, request.after)
     for number, change in enumerate(_all_changes(state)):
         if state.tries >= state.budget:
             break
         candidate = _applied(state, change)
         if request.after is not None and number <= request.after.number:
-            if number in request.after.right:
+            if number in right:
                 state.right[number] = change
         elif candidate is not None:
             on_try(_trying(state, number, change))
@@ -89,18 +92,27 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
 
 
 def _trying(state: _Search, number: int, change: Change) -> Trying:
-    memory = _Memory(known=dict(state.known), watched=state.watched)
-    return Trying(so_far=_so_far(state), number=number, phrase=change.phrase, right=tuple(state.right), memory=memory)
+    memory = _Memory(
+        known=state.known,
+        unconfirmed=state.unconfirmed,
+        largest=state.largest,
+        watched=state.watched,
+        right=tuple(state.right),
+    )
+    return Trying(so_far=_so_far(state), number=number, phrase=change.phrase, memory=pickle.dumps(memory))
 
 
-def _go_on(state: _Search, after: Trying) -> None:
-    """Take over what a search knew that ended during a try."""
+def _go_on(state: _Search, after: Trying) -> tuple[int, ...]:
+    """Take over what a search knew that ended during a try; return the numbers of its proposals that were right."""
     state.tries = after.so_far.tries
     state.discoveries += after.so_far.discoveries
     state.lost += after.so_far.lost
-    if isinstance(after.memory, _Memory):
-        state.known |= after.memory.known
-        state.watched = merge(state.watched, after.memory.watched)
+    memory: _Memory = pickle.loads(after.memory)
+    state.known |= memory.known
+    state.unconfirmed += memory.unconfirmed
+    state.largest |= memory.largest
+    state.watched = merge(state.watched, memory.watched)
+    return memory.right
 
 
 def _watching(state: _Search) -> Watching:
