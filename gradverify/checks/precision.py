@@ -12,11 +12,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.case import Settings, Tolerances
+from gradverify.case import Settings
 from gradverify.checks.contract.nodes import custom_nodes
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
-from gradverify.checks.reference.compare import Compared, compared_gradients
+from gradverify.checks.reference.compare import Compared, compared_gradients, within_tolerances
 from gradverify.checks.reference.cotangents import Cotangent, cotangents_for
 from gradverify.checks.reference.error_model import precision_of
 from gradverify.checks.reference.evaluate import (
@@ -72,7 +72,7 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
 def _against_float64(problem: Problem, wide: Problem, dtypes: str, settings: Settings) -> CheckResult:
     is_plain = _has_plain_derivative(problem, wide, settings)
     given, compared = _compared(problem, wide, is_plain, settings)
-    compared = [_within_tolerances(each, settings.tolerances) for each in compared]
+    compared = [within_tolerances(each, settings.tolerances) for each in compared]
     for number in range(1, _POINTS):
         if any(bool((each.wrong | each.unjudged).any()) for each in compared):
             aside = _moved(problem, number)
@@ -80,7 +80,7 @@ def _against_float64(problem: Problem, wide: Problem, dtypes: str, settings: Set
             _, others = _compared(
                 aside, _at([primal.name for primal in aside.primals], tensors, wide), is_plain, settings
             )
-            tolerated = [_within_tolerances(each, settings.tolerances) for each in others]
+            tolerated = [within_tolerances(each, settings.tolerances) for each in others]
             compared = [_suspect_in_both(*pair) for pair in zip(compared, tolerated, strict=True)]
     found = sorted(_findings(compared, given, dtypes, settings), key=excess)
     found += (replace(each, code="GV602") for each in unjudged_findings(compared, of_outputs=False))
@@ -145,13 +145,6 @@ def _at(names: Sequence[str], tensors: Sequence[Tensor], problem: Problem) -> Pr
     values = dict(zip(names, tensors, strict=True))
     primals = [replace(each, tensor=values[each.name].to(each.tensor.dtype)) for each in problem.primals]
     return replace(problem, primals=tuple(primals))
-
-
-def _within_tolerances(found: Compared, tolerances: Tolerances) -> Compared:
-    """Return the comparison with errors accepted that the case's own tolerances accept."""
-    tolerated = (tolerances.atol or 0.0) + (tolerances.rtol or 0.0) * found.exact.abs()
-    near = (found.value - found.exact).abs() <= tolerated
-    return replace(found, wrong=found.wrong & (found.error > tolerated), unjudged=found.unjudged & ~near)
 
 
 def _suspect_in_both(one: Compared, other: Compared) -> Compared:

@@ -9,7 +9,8 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from gradverify.case import Case, Expectation, ExploreRules, Exploring, Settings, TorchGradcheck
+from gradverify.case import Case, Expectation, ExploreRules, Exploring, Settings, Tolerances, TorchGradcheck
+from gradverify.checks.reference import check as reference
 from gradverify.checks.registry import run_check
 from gradverify.core.model.problem import Problem
 from gradverify.diagnosis.diagnose import diagnose
@@ -23,6 +24,9 @@ from gradverify.run.exercised import functions_under_test
 from gradverify.run.run_checks import settings_of
 from gradverify.run.signature import forward_parameters
 from gradverify.spec.write import inputs_text, spec_text
+
+_DOUBLE = ("float64", "complex128")
+_IN_DOUBLE = Tolerances(rtol=1e-7, atol=1e-15)  # of references in float64: as gradcheck's, for values of any scale
 
 
 def explored(case: Case, target: Any, reference: Any, request: Exploring, on_try: OnTry) -> Exploration:
@@ -63,6 +67,8 @@ def _arguments(case: Case) -> Mapping[str, Any]:
 def _checked(case: Case, problem: Problem, name: str, *, diagnosed: bool = False) -> CheckResult:
     settings = settings_of(case).get(name, Settings(seed=case.seed))
     settings = replace(settings, torch_gradcheck=TorchGradcheck.NEVER)
+    if name == reference.NAME and case.dtype in _DOUBLE and settings.tolerances == Tolerances():
+        settings = replace(settings, tolerances=_IN_DOUBLE)
     return run_check(name, problem, settings, diagnose) if diagnosed else run_check(name, problem, settings)
 
 

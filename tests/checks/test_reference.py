@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional
 
-from gradverify.case import Settings
+from gradverify.case import Settings, Tolerances
 from gradverify.checks.registry import run_check
 from gradverify.core.model.problem import bind
 from gradverify.diagnosis.diagnose import diagnose
@@ -186,3 +186,11 @@ def test_causes_are_named_with_the_reference_in_place_of_differences(
     x = drawn(4, 8, dtype=dtype, seed=SEED_OF_LARGE_LAST)
     (finding,) = held_against(kernel(softmax, backward=change), softmax, x).findings
     assert (finding.cause, finding.message.partition("\n")[2]) == (cause, explanation)
+
+
+@pytest.mark.parametrize(("rtol", "verdict"), [(1e-4, Verdict.FAIL), (1e-2, Verdict.PASS)])
+def test_tolerances_of_the_case_accept_an_error(rtol: float, verdict: Verdict) -> None:
+    x = drawn(3, 5)
+    problem = bind(kernel(softmax, backward=times(1.001)), (x,), names=("x",))
+    problem = with_reference(problem, softmax, Call(names=("x",), args=(x,)), name="plain")
+    assert run_check("reference", problem, Settings(tolerances=Tolerances(rtol=rtol))).verdict is verdict

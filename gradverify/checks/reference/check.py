@@ -18,7 +18,7 @@ from gradverify.checks.contract.nodes import custom_nodes
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
 from gradverify.checks.operators import operator_findings
 from gradverify.checks.reference.causes import with_causes
-from gradverify.checks.reference.compare import Compared, compared_gradients, compared_outputs
+from gradverify.checks.reference.compare import Compared, compared_gradients, compared_outputs, within_tolerances
 from gradverify.checks.reference.cotangents import Cotangent, cotangents_for
 from gradverify.checks.reference.error_model import precision_of
 from gradverify.checks.reference.evaluate import (
@@ -142,6 +142,8 @@ def _against(problem: Problem, reference: Problem, tape: Tape, settings: Setting
     theirs = evaluate_reference(problem, double, wide, connected, given, precision, settings.seed)
     outputs = compared_outputs(tape.outputs, [primal.tensor for primal in problem.primals], own, theirs, precision)
     gradients = compared_gradients(problem, [output.tensor for output in tape.outputs], own, theirs, precision)
+    outputs = tuple(within_tolerances(each, settings.tolerances) for each in outputs)
+    gradients = tuple(within_tolerances(each, settings.tolerances) for each in gradients)
     found = (
         *wrong_kind(problem, reference, tape),
         *with_advice(_worst_first(outputs, gradients, given, settings), outputs),

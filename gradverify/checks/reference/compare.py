@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import torch
 from torch import Tensor
 
+from gradverify.case import Tolerances
 from gradverify.checks.reference.error_model import JudgedTensor, Precision, judge_tensor
 from gradverify.checks.reference.evaluate import Evaluated, EvaluatedReference
 from gradverify.checks.reference.finiteness import Sample
@@ -101,6 +102,13 @@ def _compared(
         factor_limit=found.factor_limit,
         missing=missing,
     )
+
+
+def within_tolerances(found: Compared, tolerances: Tolerances) -> Compared:
+    """Return the comparison with errors accepted that the case's own tolerances accept."""
+    tolerated = (tolerances.atol or 0.0) + (tolerances.rtol or 0.0) * found.exact.abs()
+    near = (found.value - found.exact).abs() <= tolerated
+    return replace(found, wrong=found.wrong & (found.error > tolerated), unjudged=found.unjudged & ~near)
 
 
 def _worse(one: Compared, other: Compared) -> Compared:
