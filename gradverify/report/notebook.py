@@ -1,4 +1,4 @@
-"""One case as text and as HTML, for an interactive session or a notebook."""
+"""A case as text and as HTML, and an exploration as HTML, for an interactive session or a notebook."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from gradverify.report.case_detail import DetailOptions, case_detail
 from gradverify.report.lines import to_text
 from gradverify.report.page import assets
 from gradverify.report.page.details import case_details
+from gradverify.report.page.explored import explored_details
 from gradverify.report.page.picture import Picture
 from gradverify.report.screen import UNICODE, Detail, Screen
+from gradverify.report.uncovered_text import uncovered_facts
 from gradverify.report.words import case_badge
-from gradverify.result import CaseResult
+from gradverify.result import CaseResult, Exploration
 
 _MOST_ROWS = 1000  # of one finding; `max_elements` keeps fewer
 _WIDEST, _LARGEST, _SMALLEST = 250, 26, 5  # pixels of a panel, and of a cell
@@ -47,13 +49,13 @@ def case_text(case: CaseResult, width: int) -> str:
 
 def case_html(case: CaseResult) -> str:
     """Return the tables and heat maps of a case as HTML without a script; whatever text it holds stays text."""
-    from jinja2 import Environment, StrictUndefined  # only where HTML is made
+    return _rendered("case", case=case, badge=case_badge(case, UNICODE), details=case_details(case, _MOST_ROWS))
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.globals["panels_of"] = panels_of
-    details = case_details(case, _MOST_ROWS)
-    badge = case_badge(case, UNICODE)
-    return environment.from_string(assets.notebook()).render(case=case, badge=badge, details=details)
+
+def exploration_html(exploration: Exploration) -> str:
+    """Return the tries of an exploration and the failures found as HTML without a script; text stays text."""
+    facts = uncovered_facts(exploration.uncovered)
+    return _rendered("exploration", explored=explored_details(exploration, _MOST_ROWS), facts=facts)
 
 
 def panels_of(picture: Picture) -> tuple[Panel, ...]:
@@ -78,6 +80,20 @@ def panels_of(picture: Picture) -> tuple[Panel, ...]:
         )
         for title, fills in strengths
     )
+
+
+def _rendered(name: str, **values: object) -> str:
+    from jinja2 import DictLoader, Environment, StrictUndefined  # only where HTML is made
+
+    environment = Environment(
+        autoescape=True,
+        loader=DictLoader(assets.notebook()),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["panels_of"] = panels_of
+    return environment.get_template(name).render(values)
 
 
 def _signed(strength: int | None) -> str:

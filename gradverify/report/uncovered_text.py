@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from gradverify.report.safe import safe, shortened
@@ -34,11 +34,10 @@ def uncovered_of(case: CaseResult) -> tuple[Uncovered, ...]:
     return case.explored.uncovered if case.explored is not None and case.explored.tries else case.uncovered
 
 
-def uncovered_facts(case: CaseResult) -> list[tuple[str, str]]:
+def uncovered_facts(uncovered: Sequence[Uncovered]) -> list[tuple[str, str]]:
     """Return what the inputs of one case did not exercise, as facts for the page."""
-    found = uncovered_of(case)
-    texts = [_sentence(entry, UNICODE) for entry in found[:_LISTED]]
-    more = len(found) - len(texts)
+    texts = [_sentence(entry, UNICODE) for entry in uncovered[:_LISTED]]
+    more = len(uncovered) - len(texts)
     return [("not exercised", text) for text in [*texts, *([f"and {more:,} more"] if more else [])]]
 
 

@@ -13,6 +13,8 @@ from test_page import hostile
 
 from gradverify.result import Report, Verdict
 from tests.browser.chromium import Tab
+from tests.report.explored_on_page import explored_case
+from tests.report.test_page_explored import hostile_exploration
 
 Show = Callable[..., Tab]
 
@@ -230,9 +232,33 @@ def test_the_command_is_copied(show: Show) -> None:
     assert said == "Copied" or selected == command
 
 
+def test_failures_at_other_inputs_are_drawn_like_other_findings(show: Show) -> None:
+    tab = show(report(explored_case()))
+    opened(tab)
+    failure = "document.querySelector('#case-0 .failure')"
+    assert tab.run(f"{failure}.querySelector('h4').textContent").startswith("found at try 9 of 1,200: stride: 1")
+    assert tab.run(f"{failure}.querySelector('pre').textContent") == "x: {values: [[1.0, 2.0, 3.0]]}\nstride: 1"
+    assert tab.run(f"{failure}.querySelectorAll('tbody tr').length") == 2
+    assert tab.run(f"{failure}.querySelectorAll('.drawing').length") == 3
+    assert tab.run("document.querySelectorAll('#case-0 .short li').length") == 3
+    tab.point(*tab.middle("#case-0 .failure .drawing.numeric .cell[data-cell='1']"))
+    assert tab.run(f"{failure}.querySelector('tr.marked td').textContent") == "y[4]"
+    tab.click(*tab.middle("#case-0 .failure button.cause"))
+    assert tab.run("document.querySelector('dialog').open")
+
+
+def test_hostile_inputs_of_a_failure_do_not_run(show: Show) -> None:
+    tab = show(report(explored_case(explored=hostile_exploration())))
+    tab.run("window.ran = 0; window.hit = () => { window.ran += 1; }")
+    opened(tab)
+    assert tab.run("window.ran") == 0
+    assert tab.run("document.querySelectorAll('img, iframe, .case svg[onload]').length") == 0
+    assert "<img src=x onerror='hit()'>" in tab.run("document.querySelector('#case-0 .failure pre').textContent")
+
+
 @pytest.mark.parametrize("width", [320, 390, 768, 1600])
 def test_no_width_is_too_narrow(show: Show, width: int) -> None:
-    tab = show(everything())
+    tab = show(report(*everything().cases, explored_case()))
     tab.resize(width)
     tab.run("for (const one of document.querySelectorAll('details')) one.open = true")
     tab.wait("document.querySelectorAll('.body:empty').length === 0")

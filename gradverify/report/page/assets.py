@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 
 _STYLES = ("colours", "layout", "cases", "pictures", "print")
-_SCRIPTS = ("dom", "theme", "explain", "tables", "panels", "pointing", "details", "filter", "start")  # in this order
+_NOTEBOOK = ("case", "exploration", "parts")
+_SCRIPTS = (
+    "dom",
+    "theme",
+    "explain",
+    "tables",
+    "panels",
+    "pointing",
+    "explored",
+    "details",
+    "filter",
+    "start",
+)  # in this order
 
 
 @cache
@@ -18,9 +32,9 @@ def template() -> str:
 
 
 @cache
-def notebook() -> str:
-    """Return the template of one case in a notebook."""
-    return _text("notebook.html.jinja")
+def notebook() -> Mapping[str, str]:
+    """Return the templates for a notebook by name: of a case, of an exploration, and of what both write."""
+    return MappingProxyType({name: _text(f"notebook/{name}.html.jinja") for name in _NOTEBOOK})
 
 
 @cache

@@ -9,6 +9,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from gradverify.catalogue import Section, sections
+from gradverify.report.page.rows import checks_shown
 from gradverify.result import Report
 
 _CODE = re.compile(r"\bGV\d{3}\b")
@@ -82,7 +83,7 @@ def _explanation(section: Section) -> Explanation:
 def _named(report: Report) -> Iterable[str]:
     for case in report.cases:
         yield from _CODE.findall(case.message)
-        for check in case.checks:
+        for check in checks_shown(case):
             yield from _CODE.findall(check.message)
             for finding in check.findings:
                 yield from (finding.code, finding.cause or "", *_CODE.findall(finding.message))

@@ -10,11 +10,13 @@ from itertools import accumulate
 from gradverify.report.case_lines import time_text
 from gradverify.report.checks_text import every_check
 from gradverify.report.lines import plain
+from gradverify.report.page.explored import explored_verdict
+from gradverify.report.page.rows import checks_shown
 from gradverify.report.page.texts import one_line
 from gradverify.report.screen import UNICODE
 from gradverify.report.shards import missing_text
-from gradverify.report.words import case_badge, counted
-from gradverify.result import CaseResult, Environment, Report, Verdict, without_output
+from gradverify.report.words import badge_of, case_badge, counted
+from gradverify.result import CaseResult, CheckResult, Environment, Report, Verdict, without_output
 
 _WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SKIP, Verdict.PASS)
 _SENTENCE = 200  # characters of a sentence in the listing; the whole of it is in the details
@@ -58,8 +60,9 @@ class Share:
 
 def line_of(number: int, case: CaseResult) -> Line:
     """Return a case's line."""
-    findings = [finding for check in case.checks for finding in check.findings]
-    named = ((check.check, finding.cause) for check in case.checks for finding in check.findings if finding.cause)
+    shown = checks_shown(case)
+    findings = [finding for check in shown for finding in check.findings]
+    named = ((check.check, finding.cause) for check in shown for finding in check.findings if finding.cause)
     causes = tuple(dict.fromkeys(f"{one_line(check)}: {one_line(cause)}" for check, cause in named))
     codes = dict.fromkeys(finding.code for finding in findings)
     return Line(
@@ -71,9 +74,7 @@ def line_of(number: int, case: CaseResult) -> Line:
         device=one_line(case.device),
         dtype=one_line(case.dtype),
         seconds=time_text(case.seconds),
-        checks=tuple(
-            Mark(verdict=check.verdict, text=one_line(plain(every_check([check], UNICODE)))) for check in case.checks
-        ),
+        checks=(*map(_mark, case.checks), *_explored_mark(case)),
         causes=causes,
         why="" if case.verdict is Verdict.PASS and case.as_expected else _why(case),
         words=one_line(" ".join([case.function, case.spec, *codes])),
@@ -126,6 +127,18 @@ def environment_facts(report: Report) -> tuple[tuple[str, str], ...]:
         ("time", time_text(report.summary.seconds)),
     ]
     return tuple((name, one_line(value)) for name, value in facts)
+
+
+def _mark(check: CheckResult) -> Mark:
+    return Mark(verdict=check.verdict, text=one_line(plain(every_check([check], UNICODE))))
+
+
+def _explored_mark(case: CaseResult) -> tuple[Mark, ...]:
+    if case.explored is None:
+        return ()
+    verdict = explored_verdict(case.explored)
+    symbol = badge_of(verdict, UNICODE).symbol
+    return (Mark(verdict=verdict, text=f"{symbol} explore {counted(case.explored.tries, 'try', 'tries')}"),)
 
 
 def _why(case: CaseResult) -> str:

@@ -8,7 +8,7 @@ from gradverify.report import numbers
 from gradverify.report.element_table import named
 from gradverify.report.headings import compared_names
 from gradverify.report.safe import safe
-from gradverify.result import Against, Element, Finding, Report
+from gradverify.result import Against, CaseResult, CheckResult, Element, Finding, Report
 
 _MOST_ROWS = 1000  # of one finding
 _MOST_IN_ALL = 30_000  # of one page; around 200 bytes each
@@ -21,12 +21,20 @@ Row = tuple[str, ...]
 
 def rows_per_finding(report: Report, most: int = _MOST_IN_ALL) -> int:
     """Return how many elements of each finding are shown so that a page of many failures can still be opened."""
-    sizes = [len(finding.elements) for case in report.cases for check in case.checks for finding in check.findings]
+    sizes = [
+        len(finding.elements) for case in report.cases for check in checks_shown(case) for finding in check.findings
+    ]
     low, high = 0, _MOST_ROWS
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if sum(min(size, middle) for size in sizes) <= most else (low, middle - 1)
     return max(low, 1)
+
+
+def checks_shown(case: CaseResult) -> tuple[CheckResult, ...]:
+    """Return the checks whose findings a case's details show: its own, and those of failures at other inputs."""
+    failures = () if case.explored is None else case.explored.failures
+    return (*case.checks, *(check for found in failures for check in found.checks))
 
 
 def row_names(finding: Finding) -> Row:

@@ -17,3 +17,9 @@ def readable(text: str) -> str:
     kept, rest = text[:_LONGEST], len(text) - _LONGEST
     lines = "\n".join(map(safe, kept.expandtabs(4).splitlines()))
     return f"{lines}\n… and {rest} characters more" if rest > 0 else lines
+
+
+def parted(text: str) -> tuple[str, str]:
+    """Return the first line of a text and the others."""
+    first, _, rest = readable(text).partition("\n")
+    return first, rest

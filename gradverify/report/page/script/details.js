@@ -11,6 +11,7 @@ function drawDetails(item) {
     ...(data.message ? [el("p", { class: "message" }, ...withCodes(data.message))] : []),
     ...output(data.output),
     ...data.checks.map(checkOf),
+    ...(data.explored ? [explorationOf(data.explored)] : []),
     ...reproduction(data.reproduce)
   );
 }
