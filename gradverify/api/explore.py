@@ -31,6 +31,7 @@ from gradverify.exploration.inputs import described
 from gradverify.report.explored_view import exploration_text
 from gradverify.result import Exploration
 from gradverify.run.exploring import explored
+from gradverify.run.signature import forward_parameters
 
 _CHECKS = ("gradcheck", "gradgradcheck")
 
@@ -77,10 +78,12 @@ def explore(
     inputs) and `questions` (forward runs, backward raises), and the number of `tries`. The same arguments give the same
     result, and `print` shows it as the screen does. Everything runs in this process: a try that crashes ends it.
 
-    Raises what `verify` raises for arguments that it cannot take, and ValueError for a budget below 1.
+    Raises what `verify` raises for arguments that it cannot take, and ValueError for a budget below 1 and
+    for `names` other than those of forward's parameters.
     """
     require_arguments(function, inputs, checks, budget)
     called = names_of(function, tuple(inputs), names)
+    _require_own_names(function, called, names)
     given = dict(zip(called, inputs, strict=True))
     floating = [value for value in _tensors(inputs) if value.is_floating_point() or value.is_complex()]
     dtype = common_dtype(floating)
@@ -92,7 +95,7 @@ def explore(
         line=0,
         target=_target_of(function),
         reference=None if reference is None else _target_of(reference),
-        inputs={name: _described(value, dtype, shown[name]) for name, value in given.items()},
+        inputs=_spread(function, {name: _described(value, dtype, shown[name]) for name, value in given.items()}),
         checks=tuple(checks),
         dtype=dtype,
         device=str(floating[0].device) if floating else "cpu",
@@ -118,6 +121,13 @@ def require_arguments(function: Any, inputs: Any, checks: Sequence[str], budget:
     require(function, inputs, checks)
     if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
         raise ValueError(f"budget: expected a number of tries above zero, found {budget!r}")
+
+
+def _require_own_names(function: Any, called: Sequence[str], names: Sequence[str] | None) -> None:
+    """Raise ValueError for names other than those of forward's parameters, if it has any."""
+    own = called if names is None or forward_parameters(function) is None else names_of(function, tuple(called), None)
+    if tuple(own) != tuple(called):
+        raise ValueError(f"names: forward calls its inputs {', '.join(own)}; found {', '.join(called)}")
 
 
 def _ignored(_trying: Trying) -> None:
@@ -150,6 +160,15 @@ def _described(value: Any, dtype: str, sizes: tuple[int | str, ...] | None) -> I
     if isinstance(value, tuple) and not _tensors(value):
         return TupleArgument(items=value)
     return Literal(value=value)
+
+
+def _spread(function: Any, inputs: Mapping[str, Input]) -> dict[str, Input]:
+    """Return the inputs with those of an *args parameter, args[0], args[1] and so on, as one list."""
+    parameters = forward_parameters(function) or ()
+    spread = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), None)
+    found = {name: given for name, given in inputs.items() if name.partition("[")[0] != spread}
+    entries = tuple(given for name, given in inputs.items() if name not in found)
+    return {**found, spread: ListInput(items=entries)} if spread is not None and entries else found
 
 
 def _tensor(value: Tensor, dtype: str, sizes: tuple[int | str, ...] | None) -> Input:

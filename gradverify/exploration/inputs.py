@@ -38,6 +38,9 @@ def plain_inputs(case: Case, defaults: Mapping[str, Any]) -> dict[str, Any]:
             found[name] = given.value
         elif isinstance(given, TupleArgument):
             found[name] = tuple(given.items)
+        elif isinstance(given, ListInput):
+            items = ((f"{name}[{number}]", item) for number, item in enumerate(given.items))
+            found |= {path: item.value for path, item in items if isinstance(item, Literal)}
     return found
 
 

@@ -27,10 +27,11 @@ def why_not(case: Case, values: Mapping[str, Any]) -> str:
             if reason:
                 return reason
     for name, value in plain_inputs(case, {}).items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            reason = _out_of_range(rules, name, value, value)
-            if reason:
-                return reason
+        entries = value if isinstance(value, list | tuple) else (value,)
+        numbers = [entry for entry in entries if isinstance(entry, int | float) and not isinstance(entry, bool)]
+        reason = _out_of_range(rules, name, min(numbers), max(numbers)) if numbers else ""
+        if reason:
+            return reason
     return _unmet(case, values)
 
 

@@ -41,6 +41,8 @@ def plain_input(value: Input, dims: Mapping[str, int], folder: Path | None) -> A
     if isinstance(value, TensorInput):
         return _tensor(value, dims, folder)
     if isinstance(value, ListInput):
+        if not all(isinstance(item, TensorInput) for item in value.items):
+            raise ValueError("a list holds tensors and other values")
         return [_tensor(item, dims, folder) for item in value.items]
     if isinstance(value, SizeArgument):
         return {"size": _sizes(value.sizes, value.size, dims)}

@@ -1,0 +1,212 @@
+"""Functions whose gradient is right at the inputs as written and wrong after one kind of change."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Function = type[torch.autograd.Function]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hidden:
+    """A wrong function, inputs that do not show it, and what has to be changed."""
+
+    name: str
+    function: Function
+    inputs: tuple[Any, ...]
+    change: str  # a part of a phrase that says what was changed
+
+
+def saving(forward: Callable[..., Any], backward: Callable[..., Any]) -> Function:
+    """Return a Function whose `backward(grad, *arguments)` gets the arguments of forward."""
+
+    class Saving(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *arguments: Any) -> Any:
+            ctx.save_for_backward(*(each for each in arguments if isinstance(each, Tensor)))
+            ctx.arguments = arguments
+            return forward(*arguments)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            saved = iter(ctx.saved_tensors)
+            given = [next(saved) if isinstance(each, Tensor) else each for each in ctx.arguments]
+            found = backward(grad, *given)
+            found = found if isinstance(found, tuple) else (found,)
+            return (*found, *([None] * (len(given) - len(found))))
+
+    parameters = [*inspect.signature(Saving.forward).parameters.values()][:1]
+    parameters += inspect.signature(forward).parameters.values()
+    Saving.forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return Saving
+
+
+def points(*shape: int, positive: bool = False) -> Tensor:
+    """Return numbers between -1.3 and 1.7, none of them 0 or whole, or between 0.2 and 1.7."""
+    count = torch.Size(shape).numel()
+    low = 0.2 if positive else -1.3
+    return torch.linspace(low, 1.7, count, dtype=torch.float64).reshape(shape).requires_grad_()
+
+
+def reduced(x: Tensor, reduction: str) -> Tensor:
+    known = {"mean": x.mean, "sum": x.sum, "none": x.clone}
+    return known[reduction]()
+
+
+def scattered(grad: Tensor, x: Tensor, index: Tensor) -> Tensor:
+    """Return the gradient of `x[index]` as if no index came twice."""
+    found = torch.zeros_like(x)
+    found[index] = grad
+    return found
+
+
+def pooled(grad: Tensor, x: Tensor, size: int, stride: int) -> Tensor:
+    """Return the gradient of a mean over windows as if no two windows overlapped."""
+    found = torch.zeros_like(x)
+    for number in range(grad.shape[-1]):
+        found[..., number * stride : number * stride + size] = grad[..., number : number + 1] / size
+    return found
+
+
+def in_blocks(grad: Tensor, x: Tensor) -> Tensor:
+    """Return the gradient of `x.sin()`, computed in whole blocks of four."""
+    found = torch.zeros_like(x)
+    whole = len(x) // 4 * 4
+    found[:whole] = (grad * x.cos())[:whole]
+    return found
+
+
+def over_rows(grad: Tensor, x: Tensor) -> Tensor:
+    """Return the gradient of `x.softmax(-1)` as if there were one row."""
+    y = x.softmax(-1)
+    return y * (grad - (grad * y).sum())
+
+
+def divided(grad: Tensor, x: Tensor) -> Tensor:
+    """Return the gradient of `x.prod()`; where a factor is 0, as if it were constant."""
+    return torch.where(x.bool(), grad * x.prod() / x, torch.zeros_like(x))
+
+
+HIDDEN = (
+    Hidden(
+        name="bool",
+        function=saving(lambda x, up: x.exp() if up else (-x).exp(), lambda grad, x, up: grad * x.exp()),
+        inputs=(points(3), True),
+        change="up: false (was true)",
+    ),
+    Hidden(
+        name="whole-number",
+        function=saving(lambda x, size, stride: x.unfold(-1, size, stride).mean(-1), pooled),
+        inputs=(points(2, 8), 2, 2),
+        change="stride: 1 (was 2)",
+    ),
+    Hidden(
+        name="float",
+        function=saving(lambda x, p: (x.abs() + 1) ** p, lambda grad, x, p: grad * 2 * (x.abs() + 1) * x.sign()),
+        inputs=(points(3), 2.0),
+        change="p: 1.0 (was 2.0)",
+    ),
+    Hidden(
+        name="text",
+        function=saving(lambda x, reduction: reduced(x.sin(), reduction), lambda grad, x, _: grad * x.cos() / len(x)),
+        inputs=(points(3), "mean"),
+        change="reduction: sum (was mean)",
+    ),
+    Hidden(
+        name="tuple",
+        function=saving(lambda x, axes: x.sin().sum(axes), lambda grad, x, _: grad.unsqueeze(0) * x.cos()),
+        inputs=(points(3, 3), (0,)),
+        change="axes:",
+    ),
+    Hidden(
+        name="none",
+        function=saving(
+            lambda x, limit: x.sin() if limit is None else limit * x.sin(), lambda grad, x, limit: grad * x.cos()
+        ),
+        inputs=(points(3), None),
+        change="limit: ",
+    ),
+    Hidden(
+        name="constants",
+        function=saving(lambda x: torch.where(x > 6, x * x, x), lambda grad, x: grad),
+        inputs=(points(3),),
+        change="x: values around 6",
+    ),
+    Hidden(
+        name="zeros",
+        function=saving(lambda x: x.prod(), divided),
+        inputs=(points(3),),
+        change="x: first entry 0",
+    ),
+    Hidden(
+        name="ties",
+        function=saving(lambda x: x.sin(), lambda grad, x: grad * x.cos() * len(x.unique()) / x.numel()),
+        inputs=(points(3),),
+        change="x: all 1",
+    ),
+    Hidden(
+        name="duplicates",
+        function=saving(lambda x, index: x[index], scattered),
+        inputs=(points(4), torch.tensor([0, 2, 3])),
+        change="index: first two equal",
+    ),
+    Hidden(
+        name="mask",
+        function=saving(
+            lambda x, mask: x.sin() * mask, lambda grad, x, mask: grad * x.cos() * (mask if mask.any() else ~mask)
+        ),
+        inputs=(points(4), torch.tensor([True, False, True, True])),
+        change="mask: all false",
+    ),
+    Hidden(
+        name="sizes",
+        function=saving(lambda x: x.sin(), in_blocks),
+        inputs=(points(8),),
+        change="x: shape",
+    ),
+    Hidden(
+        name="rank",
+        function=saving(lambda x: x.softmax(-1), over_rows),
+        inputs=(points(4),),
+        change="x: shape [2, 1] (was [4])",
+    ),
+    Hidden(
+        name="draws",
+        function=saving(lambda x: x.abs().sqrt(), lambda grad, x: grad / (2 * x.abs().sqrt())),
+        inputs=(points(3, positive=True),),
+        change="x: drawn from normal [0, 1]",
+    ),
+    Hidden(
+        name="scale",
+        function=saving(lambda x: x.asinh(), lambda grad, x: grad / (1 + x**2).sqrt().clamp(max=9)),
+        inputs=(points(3),),
+        change="x: × 10",
+    ),
+    Hidden(
+        name="dtype",
+        function=saving(lambda x: x.sin(), lambda grad, x: grad * x.cos() * (1.5 if x.dtype is torch.float32 else 1.0)),
+        inputs=(points(3),),
+        change="in float32",
+    ),
+    Hidden(
+        name="layout",
+        function=saving(lambda x: x.sin(), lambda grad, x: grad * (x.cos() if x.is_contiguous() else x)),
+        inputs=(points(3, 4),),
+        change="x: transposed in memory",
+    ),
+    Hidden(
+        name="pairs",
+        function=saving(
+            lambda x, flip, scale: (x.flip(0) if flip else x) * scale,
+            lambda grad, x, flip, scale: (grad.flip(0) if flip else grad) * (2.0 if flip else scale),
+        ),
+        inputs=(points(3), False, 2.0),
+        change="flip: true (was false)",
+    ),
+)

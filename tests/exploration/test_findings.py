@@ -1,0 +1,226 @@
+"""What an exploration returns: grades, the smallest inputs, the same twice; and every kind of input that it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gradverify
+from gradverify.result import Exploration, Grade, Side
+from tests.exploration.hidden_mistakes import points, pooled, saving, scattered
+
+POOL = saving(lambda x, size, stride: x.unfold(-1, size, stride).mean(-1), pooled)
+
+
+def explored(function: Any, *inputs: Any, **options: Any) -> Exploration:
+    return gradverify.explore(function, inputs, **{"checks": ("gradcheck",), "budget": 100, **options})
+
+
+def clipped(x: Tensor) -> Tensor:
+    return torch.where(x > 2.0, 2.0 * x, x)
+
+
+CLIPPED = saving(clipped, lambda grad, x: grad)  # right up to 2
+
+
+def test_failure_has_the_smallest_inputs_and_what_was_changed() -> None:
+    found = explored(POOL, points(2, 8), 2, 2, fixed=("size",))
+    first = found.failures[0]
+    assert first.grade is Grade.FAILURE
+    assert first.changes == ("stride: 1 (was 2)", "x: shape [1, 3] (was [2, 8])")
+    assert first.inputs == "x: {values: [[1.0, 1.0, 1.0]], requires_grad: true}\nsize: 2\nstride: 1"
+    assert first.message.startswith("1 entry of d output / d x differs; worst output[0, 0] by x[0, 1]")
+    (check,) = first.checks
+    assert [(finding.code, finding.cause) for finding in check.findings] == [("GV101", "missing-broadcast-sum")]
+    assert check.findings[0].elements
+
+
+def test_duplicates_are_reduced_to_one_entry_used_twice() -> None:
+    function = saving(lambda x, index: x[index], scattered)
+    first = explored(function, points(4), torch.tensor([0, 2, 3]), fixed=("x",), budget=30).failures[0]
+    assert "index: first two equal" in first.changes
+    assert "index: {values: [0, 0], dtype: int64, requires_grad: false}" in first.inputs
+
+
+def test_failing_value_is_made_round() -> None:
+    first = explored(CLIPPED, points(6)).failures[0]
+    assert first.changes[0] == "x: values around 2"
+    assert first.inputs == "x: {values: [1.0, 2.0, 3.0], requires_grad: true}"
+
+
+def test_same_arguments_give_the_same_result() -> None:
+    first, second = (explored(POOL, points(2, 8), 2, 2, budget=60) for _ in range(2))
+    assert first == second
+
+
+def test_later_tries_of_the_same_kind_are_counted() -> None:
+    found = explored(POOL, points(2, 8), 2, 2)
+    assert len(found.failures) <= 5
+    assert sum(failure.also for failure in found.failures) > 0
+
+
+def test_result_is_true_without_failures() -> None:
+    assert not explored(POOL, points(2, 8), 2, 2, budget=40)
+    right = explored(torch.sin, points(3), budget=10)
+    assert right and repr(right) == "<Exploration: 10 tries>"
+
+
+def test_backward_that_refuses_what_forward_accepts_is_a_question() -> None:
+    def backward(grad: Tensor, x: Tensor, size: int) -> Tensor:
+        return grad.reshape(len(x) // size, 1).expand(len(x) // size, size).reshape(len(x)) * x.cos()
+
+    def forward(x: Tensor, size: int) -> Tensor:
+        return torch.stack([part.sin().sum() for part in x.split(size)])
+
+    found = explored(saving(forward, backward), points(6), 2)
+    assert found.failures == ()
+    assert found
+    question = next(each for each in found.questions if each.changes[0].startswith("x.shape[0]"))
+    assert question.message.startswith("forward runs and backward raises shape '")
+    assert question.checks == ()
+    assert question.inputs.startswith("x: {values: [")
+
+
+def test_wrong_numbers_far_away_are_extreme() -> None:
+    cut = saving(lambda x: x.clone(), lambda grad, x: torch.where(x.abs() > 5e6, 0.0, grad))
+    found = explored(cut, points(3), budget=200, ranges={})
+    assert [each.changes[0] for each in found.extremes] == ["x: × 1e+08"]
+    assert found.failures == ()
+    assert found
+
+
+def test_second_derivative_is_explored_too() -> None:
+    class Slope(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, grad: Tensor, x: Tensor) -> Tensor:
+            ctx.save_for_backward(grad, x)
+            return grad * 3 * x**2
+
+        @staticmethod
+        def backward(ctx: Any, over: Tensor) -> tuple[Tensor, Tensor]:
+            grad, x = ctx.saved_tensors
+            return over * 3 * x**2, over * grad * 6 * x.abs()
+
+    cube = saving(lambda x: x**3, lambda grad, x: Slope.apply(grad, x))
+    found = explored(cube, points(3, positive=True), checks=("gradcheck", "gradgradcheck"))
+    assert {check.check for failure in found.failures for check in failure.checks} == {"gradgradcheck"}
+
+
+def test_wrong_backward_at_the_inputs_as_written_is_told() -> None:
+    found = explored(saving(lambda x: x.sin(), lambda grad, x: grad), points(3))
+    assert (found.tries, found.message) == (0, "the gradient is wrong at the inputs as written")
+    assert found.discoveries == ()
+
+
+def test_backward_that_raises_at_the_inputs_as_written_is_told() -> None:
+    def refuses(grad: Tensor, x: Tensor) -> Tensor:
+        raise ValueError("not today")
+
+    found = explored(saving(lambda x: x.sin(), refuses), points(3))
+    assert (found.tries, found.message) == (0, "backward cannot run at the inputs as written: not today")
+
+
+def test_forward_that_raises_at_the_inputs_as_written_is_told() -> None:
+    found = explored(lambda x: x.reshape(7), points(3))
+    assert found.tries == 0
+    assert found.message.startswith("forward cannot run at the inputs as written: shape '[7]' is invalid")
+
+
+def test_what_no_try_exercised_is_told() -> None:
+    def forward(x: Tensor) -> Tensor:
+        return torch.where(x > 3.5e3, x.exp(), x.sin())
+
+    found = explored(forward, points(3), ranges={"x": (-2, 2)})
+    (entry,) = found.uncovered
+    assert (entry.text, entry.within, entry.never) == ("x > 3.5e3", "forward", Side.TRUE)
+    assert entry.file.endswith("test_findings.py")
+
+
+def test_condition_that_a_try_exercises_is_not_told() -> None:
+    assert explored(lambda x: torch.where(x > 6, x.sin(), x.cos()), points(3)).uncovered == ()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_low_precision(dtype: torch.dtype) -> None:
+    x = points(4).detach().to(dtype).requires_grad_()
+    assert explored(lambda x: x.sin(), x, budget=60).failures == ()
+    found = explored(POOL, points(2, 8).detach().to(dtype).requires_grad_(), 2, 2, budget=60)
+    assert any("stride: 1 (was 2)" in failure.changes for failure in found.failures)
+
+
+def test_complex_inputs() -> None:
+    z = torch.complex(points(4).detach(), points(4).detach().flip(0)).requires_grad_()
+    assert explored(lambda z: z * z.conj(), z, budget=60).failures == ()
+    wrong = saving(lambda z, turn: z * (1j if turn else 1), lambda grad, z, turn: grad * (1j if turn else 1))
+    found = explored(wrong, z, False, budget=60)
+    assert found.failures[0].changes[0] == "turn: true (was false)"
+
+
+def test_list_of_tensors() -> None:
+    class Joined(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *parts: Tensor) -> Tensor:
+            ctx.sizes = [len(part) for part in parts]
+            return torch.cat(parts)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+            size = ctx.sizes[-1]
+            return tuple(grad[number * size : number * size + each] for number, each in enumerate(ctx.sizes))
+
+    def joined(parts: list[Tensor]) -> Tensor:
+        found: Tensor = Joined.apply(*parts)  # type: ignore[no-untyped-call]
+        return found
+
+    found = explored(joined, [points(3), points(3).detach().requires_grad_()])
+    assert found.failures
+    assert any("parts[0]: shape" in phrase for each in found.failures for phrase in each.changes)
+
+
+def test_arguments_of_a_variadic_forward() -> None:
+    found = explored(lambda *given: given[0] * given[1] + given[2], points(3), points(3), 2.0, budget=60)
+    assert (found.tries, found.failures, found.message) == (60, (), "")
+
+
+def test_inputs_without_a_form_in_yaml_have_no_text() -> None:
+    backward = saving(lambda x, up: x.exp() if up else x.neg(), lambda grad, x, up: grad * x.exp())
+    found = explored(lambda *given: backward.apply(*given), points(3), True, budget=20)
+    assert found.failures[0].changes[0] == "given[1]: false (was true)"
+    assert (found.failures[0].inputs, found.failures[0].spec) == ("", "")
+
+
+def test_module_with_parameters() -> None:
+    class Scale(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.full((3,), 1.5, dtype=torch.float64))
+
+        def forward(self, x: Tensor, negative: bool = False) -> Tensor:
+            found: Tensor = SCALED.apply(x, self.weight, negative)  # type: ignore[no-untyped-call]
+            return found
+
+    def backward(grad: Tensor, x: Tensor, weight: Tensor, negative: bool) -> tuple[Tensor, Tensor]:
+        return grad * weight * (-1 if negative else 1), grad * x
+
+    SCALED = saving(lambda x, weight, negative: x * weight * (-1 if negative else 1), backward)
+    module = Scale()
+    before = module.weight.detach().clone()
+    found = explored(module, points(3))
+    assert found.failures[0].changes[0] == "negative: true"
+    assert {finding.wrt for finding in found.failures[0].checks[0].findings} == {"weight"}
+    assert torch.equal(module.weight, before) and module.weight.grad is None
+
+
+def test_reference_is_what_outputs_are_compared_with() -> None:
+    def kernel(x: Tensor, up: bool) -> Tensor:
+        return x.exp() if up else x.neg().exp() + 1e-2
+
+    def plain(x: Tensor, up: bool) -> Tensor:
+        return x.exp() if up else x.neg().exp()
+
+    found = explored(kernel, points(3), True, checks=("reference",), reference=plain, budget=40)
+    assert found.failures[0].changes[0] == "up: false (was true)"
+    assert found.failures[0].checks[0].check == "reference"

@@ -1,0 +1,21 @@
+"""Every kind of change finds the mistake that only it shows."""
+
+from __future__ import annotations
+
+import pytest
+
+import gradverify
+from tests.exploration.hidden_mistakes import HIDDEN, Hidden
+
+
+@pytest.mark.parametrize("hidden", HIDDEN, ids=lambda hidden: hidden.name)
+def test_change_shows_a_mistake_that_the_inputs_hide(hidden: Hidden) -> None:
+    assert gradverify.verify(hidden.function, hidden.inputs, checks=("gradcheck",))
+    found = gradverify.explore(hidden.function, hidden.inputs, checks=("gradcheck",), budget=150)
+    assert found.message == ""
+    assert not found
+    phrases = [phrase for failure in found.failures for phrase in failure.changes]
+    assert any(hidden.change in phrase for phrase in phrases), phrases
+    for failure in found.failures:
+        assert 1 <= failure.number <= found.tries <= 150
+        assert [check.check for check in failure.checks] == ["gradcheck"]
