@@ -68,6 +68,15 @@ def test_example_prints_the_same_words(page: Path, capsys: pytest.CaptureFixture
         assert words in [re.findall(r"[a-z]{3,}", text) for text in shown.splitlines()]
 
 
+def test_page_of_explore_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = dict.fromkeys(("python", "text"), "")
+    for language, text in re.findall(r"```(\w+)\n(.*?)```", text_of(ROOT / "docs" / "explore.md"), re.DOTALL):
+        blocks[language] = blocks.get(language, "") + text
+    exec(compile(blocks["python"], "explore.md", "exec"), {"__name__": "pool"})
+    words = [re.findall(r"[a-z]{3,}", text) for text in capsys.readouterr().out.splitlines()]
+    assert words == [re.findall(r"[a-z]{3,}", text) for text in blocks["text"].splitlines()]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     prose = re.sub(r"```.*?```", "", text_of(page), flags=re.DOTALL)

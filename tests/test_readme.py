@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(r"```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 
@@ -40,6 +42,12 @@ def test_the_first_example_fails_as_shown(tmp_path: Path) -> None:
 
 def test_the_python_example_runs() -> None:
     exec(compile(blocks("python")[1], "README.md", "exec"), {})
+
+
+def test_the_example_of_explore_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    _, first, second = blocks("python")
+    exec(compile(f"{first}\n{second}", "README.md", "exec"), {"__name__": "readme"})
+    assert without_numbers(capsys.readouterr().out) == without_numbers(blocks("text")[0])
 
 
 def test_the_example_for_pytest_runs(tmp_path: Path) -> None:

@@ -54,8 +54,8 @@ def explored_details(explored: Exploration, most_rows: int) -> ExploredDetails:
 
 
 def explored_verdict(explored: Exploration) -> Verdict:
-    """Return fail for wrong gradients near the inputs, inconclusive for those far away, skip if nothing was tried."""
-    if explored.failures:
+    """Return fail if the case fails by what was found, inconclusive for other extremes, skip if nothing was tried."""
+    if not explored:
         return Verdict.FAIL
     if explored.extremes:
         return Verdict.INCONCLUSIVE
