@@ -9,16 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradverify.api.explore_rules import explore_rules, named_sizes, sizes_of_names
 from gradverify.api.verify import common_dtype, names_of, printed_width, require
 from gradverify.case import (
     Case,
-    ExploreRules,
     Exploring,
-    IndexRange,
     Input,
     ListInput,
     Literal,
-    SizeRange,
     Target,
     TensorInput,
     Trying,
@@ -34,6 +32,7 @@ from gradverify.run.exploring import explored
 from gradverify.run.signature import forward_parameters
 
 _CHECKS = ("gradcheck", "gradgradcheck")
+_REFERENCE = "reference"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -57,7 +56,7 @@ def explore(
     fixed: Sequence[str] = (),
     budget: int = 400,
     seed: int = 0,
-    checks: Sequence[str] = _CHECKS,
+    checks: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
     reference: Callable[..., Any] | type[torch.autograd.Function] | None = None,
 ) -> Exploration:
@@ -74,20 +73,28 @@ def explore(
     an argument may have; `require` is a condition over inputs and dims such as "len(y) == n // 2 + 1"; `fixed` are the
     names of what stays as it is.
 
+    `checks` are those that a try may fail: of "gradcheck", "gradgradcheck" and "reference", by default the first two,
+    and with a `reference` all three.
+
     The result is true if there is no failure. It has `failures`, `extremes` (wrong numbers far outside the range of the
     inputs) and `questions` (forward runs, backward raises), and the number of `tries`. The same arguments give the same
     result, and `print` shows it as the screen does. Everything runs in this process: a try that crashes ends it.
 
-    Raises what `verify` raises for arguments that it cannot take, and ValueError for a budget below 1 and
-    for `names` other than those of forward's parameters.
+    Raises what `verify` raises for arguments that it cannot take, and ValueError for a budget below 1, for rules about
+    names that are not there, and for `names` other than those of forward's parameters.
     """
     require_arguments(function, inputs, checks, budget)
     called = names_of(function, tuple(inputs), names)
+    parameters = tuple(each.name for each in forward_parameters(function) or ())
     _require_own_names(function, called, names)
     given = dict(zip(called, inputs, strict=True))
     floating = [value for value in _tensors(inputs) if value.is_floating_point() or value.is_complex()]
     dtype = common_dtype(floating)
-    shown = {name: tuple(dims[name]) if dims and name in dims else None for name in called}
+    asked = (*((_REFERENCE,) if reference is not None else ()), *_CHECKS) if checks is None else tuple(checks)
+    if _REFERENCE in asked and reference is None:
+        raise ValueError("checks: `reference` compares with a reference, and there is none")
+    shown = named_sizes(given, dims)
+    found_sizes = sizes_of_names(given, shown)
     case = Case(
         id=getattr(function, "__name__", type(function).__name__),
         draw_key="explore",
@@ -95,19 +102,21 @@ def explore(
         line=0,
         target=_target_of(function),
         reference=None if reference is None else _target_of(reference),
-        inputs=_spread(function, {name: _described(value, dtype, shown[name]) for name, value in given.items()}),
-        checks=tuple(checks),
+        inputs=_spread(function, {name: _described(value, dtype, shown.get(name)) for name, value in given.items()}),
+        checks=asked,
         dtype=dtype,
         device=str(floating[0].device) if floating else "cpu",
         seed=seed,
-        dims=_sizes_of_names(given, shown),
-        explore=ExploreRules(
-            sizes={name: _size_range(name, rule) for name, rule in (sizes or {}).items()},
-            ranges={name: (float(low), float(high)) for name, (low, high) in (ranges or {}).items()},
-            indices={name: _index_range(name, rule) for name, rule in (indices or {}).items()},
-            choices={name: tuple(values) for name, values in (choices or {}).items()},
-            require=require or "",
-            fixed=tuple(fixed),
+        dims=found_sizes,
+        explore=explore_rules(
+            tuple(dict.fromkeys((*given, *parameters))),
+            found_sizes,
+            sizes=sizes,
+            ranges=ranges,
+            indices=indices,
+            choices=choices,
+            require=require,
+            fixed=fixed,
             budget=budget,
         ),
     )
@@ -116,7 +125,7 @@ def explore(
     return Explored(**{field.name: getattr(found, field.name) for field in fields(found)})
 
 
-def require_arguments(function: Any, inputs: Any, checks: Sequence[str], budget: Any) -> None:
+def require_arguments(function: Any, inputs: Any, checks: Sequence[str] | None, budget: Any) -> None:
     """Raise ValueError or TypeError for what cannot be explored."""
     require(function, inputs, checks)
     if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
@@ -193,40 +202,3 @@ def _tensor(value: Tensor, dtype: str, sizes: tuple[int | str, ...] | None) -> I
             requires_grad=found.requires_grad,
         )
     )
-
-
-def _sizes_of_names(given: Mapping[str, Any], shown: Mapping[str, tuple[int | str, ...] | None]) -> dict[str, int]:
-    """Return the size of every name; raises ValueError if a name has two, or a shape has another length."""
-    found: dict[str, int] = {}
-    for name, sizes in shown.items():
-        if sizes is None:
-            continue
-        shape = tuple(given[name].shape)
-        if len(shape) != len(sizes):
-            raise ValueError(f"dims: `{name}` has {len(shape)} dimensions, found {len(sizes)} names")
-        for size, written in zip(shape, sizes, strict=True):
-            if isinstance(written, str) and written.isidentifier() and found.setdefault(written, size) != size:
-                raise ValueError(f"dims: `{written}` is {found[written]} and {size}")
-    return found
-
-
-def _size_range(name: str, rule: Mapping[str, int] | tuple[int, int]) -> SizeRange:
-    if not isinstance(rule, Mapping):
-        return SizeRange(low=rule[0], high=rule[1])
-    given = _keys("sizes", name, rule, ("from", "to", "multiple_of"))
-    return SizeRange(low=given.get("from", 1), high=given.get("to"), multiple_of=given.get("multiple_of", 1))
-
-
-def _index_range(name: str, rule: Mapping[str, Any] | int) -> IndexRange:
-    if not isinstance(rule, Mapping):
-        return IndexRange(below=rule)
-    given = _keys("indices", name, rule, ("below", "special"))
-    return IndexRange(below=given.get("below"), special=tuple(given.get("special", ())))
-
-
-def _keys(option: str, name: str, rule: Mapping[str, Any], known: tuple[str, ...]) -> Mapping[str, Any]:
-    """Return the rule; raises ValueError for a key that it cannot have."""
-    unknown = next((key for key in rule if key not in known), None)
-    if unknown is not None:
-        raise ValueError(f"{option}: `{name}` has no {unknown!r}; it may have {', '.join(known)}")
-    return rule

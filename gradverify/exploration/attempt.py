@@ -21,8 +21,6 @@ from gradverify.exploration.legal import why_not
 from gradverify.exploration.slices import is_mapped, is_well_conditioned, uses_matrices
 from gradverify.result import CheckResult, Verdict
 
-_ILLEGAL = Judged(outcome=Outcome.ILLEGAL)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
@@ -39,13 +37,13 @@ def attempt(base: Base, case: Case, mapped: tuple[str, ...] = ()) -> Attempt:
     check = checks_of(base.case)[0]
     try:
         problem = replace(base.tools.build(case), deadline=base.deadline)
-        legal = bool(problem.primals) and _is_legal(base, case, problem, mapped)
+        reason = _why_illegal(base, case, problem, mapped)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # of the user's factories, or inputs that cannot be made
         return Attempt(case=case, problem=None, judged=_illegal(error), check=check)
-    if not legal:
-        return Attempt(case=case, problem=problem, judged=_ILLEGAL, check=check)
+    if reason:
+        return Attempt(case=case, problem=problem, judged=Judged(outcome=Outcome.ILLEGAL, message=reason), check=check)
     judged = Judged(outcome=Outcome.RIGHT)
     for name in checks_of(base.case):
         if name == gradgradcheck.NAME and not judged.is_smooth:
@@ -78,13 +76,20 @@ def codes(result: CheckResult) -> frozenset[str]:
     return frozenset(finding.code for finding in result.findings if finding.verdict is Verdict.FAIL)
 
 
-def _is_legal(base: Base, case: Case, problem: Problem, mapped: tuple[str, ...]) -> bool:
+def _why_illegal(base: Base, case: Case, problem: Problem, mapped: tuple[str, ...]) -> str:
+    """Return which rule the case breaks, "" if none; may raise."""
     rules = case.explore
-    if (rules.ranges or rules.indices or rules.sizes or rules.require) and why_not(case, base.tools.arguments(case)):
-        return False
+    if not problem.primals:
+        return "no input requires grad"
+    if (rules.ranges or rules.indices or rules.sizes or rules.require) and (
+        reason := why_not(case, {**base.tools.defaults, **base.tools.arguments(case)})
+    ):
+        return reason
     if uses_matrices(base.seen.operators) and not is_well_conditioned(case, base.tools):
-        return False
-    return not mapped or is_mapped(case, problem, mapped, base.tools)
+        return "a matrix is close to singular"
+    return (
+        "forward is no map over a new dimension" if mapped and not is_mapped(case, problem, mapped, base.tools) else ""
+    )
 
 
 def _judge(base: Base, check: str, case: Case, problem: Problem) -> Judged:

@@ -143,7 +143,7 @@ def _why_nothing(base: Base) -> str:
     try:
         first = attempt(base, base.case)
         if first.judged.outcome is Outcome.ILLEGAL:
-            return f"forward cannot run at the inputs as written: {first.judged.message or 'they break the rules'}"
+            return f"the inputs as written cannot be tried: {first.judged.message}"
         if first.judged.outcome is Outcome.REFUSED:
             return f"backward cannot run at the inputs as written: {first.judged.message}"
         wrong = first.judged.outcome is Outcome.SUSPECT and confirmed(base, first) is not None

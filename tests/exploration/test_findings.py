@@ -126,7 +126,7 @@ def test_backward_that_raises_at_the_inputs_as_written_is_told() -> None:
 def test_forward_that_raises_at_the_inputs_as_written_is_told() -> None:
     found = explored(lambda x: x.reshape(7), points(3))
     assert found.tries == 0
-    assert found.message.startswith("forward cannot run at the inputs as written: shape '[7]' is invalid")
+    assert found.message.startswith("the inputs as written cannot be tried: shape '[7]' is invalid")
 
 
 def test_what_no_try_exercised_is_told() -> None:
@@ -221,6 +221,17 @@ def test_reference_is_what_outputs_are_compared_with() -> None:
     def plain(x: Tensor, up: bool) -> Tensor:
         return x.exp() if up else x.neg().exp()
 
-    found = explored(kernel, points(3), True, checks=("reference",), reference=plain, budget=40)
+    found = explored(kernel, points(3), True, checks=None, reference=plain, budget=40)
     assert found.failures[0].changes[0] == "up: false (was true)"
     assert found.failures[0].checks[0].check == "reference"
+
+
+def test_check_against_a_reference_needs_one() -> None:
+    with pytest.raises(ValueError, match="`reference` compares with a reference, and there is none"):
+        explored(torch.sin, points(3), checks=("reference",))
+
+
+def test_sparse_input_is_judged() -> None:
+    sparse = (points(3, 3).detach() + 2).to_sparse().requires_grad_()
+    found = gradverify.explore(lambda a, b: torch.sparse.mm(a, b), (sparse, points(3, 2)), budget=20)
+    assert (found.failures, found.tries) == ((), 20)

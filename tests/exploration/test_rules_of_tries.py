@@ -145,9 +145,22 @@ def test_requirement_holds_at_every_try() -> None:
     assert len({(y, n) for _, y, n in calls.seen}) > 3
 
 
-def test_inputs_that_break_the_rules_are_told() -> None:
-    found = gradverify.explore(torch.sin, (points(3),), require="1 > 2", budget=5)
-    assert (found.tries, found.message) == (0, "forward cannot run at the inputs as written: they break the rules")
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"require": "n > 2"}, "`require` is not met"),
+        ({"ranges": {"x": (0, 1)}}, "x leaves [0, 1]"),
+        ({"dims": {"x": ("k",)}, "sizes": {"k": (4, 8)}}, "k may not be 3"),
+    ],
+)
+def test_inputs_that_break_the_rules_are_told(options: dict[str, Any], why: str) -> None:
+    found = gradverify.explore(recorded(Calls(scaled)), (points(3), 2.0), budget=5, **options)
+    assert (found.tries, found.message) == (0, f"the inputs as written cannot be tried: {why}")
+
+
+def test_inputs_without_gradients_are_told() -> None:
+    found = gradverify.explore(torch.sin, (points(3).detach(),), budget=5)
+    assert found.message == "the inputs as written cannot be tried: no input requires grad"
 
 
 @pytest.mark.parametrize(
@@ -155,8 +168,22 @@ def test_inputs_that_break_the_rules_are_told() -> None:
     [
         ({"dims": {"x": ("n", "m")}}, "dims: `x` has 1 dimensions, found 2 names"),
         ({"dims": {"x": ("k",), "y": ("k",)}}, "dims: `k` is 3 and 2"),
-        ({"sizes": {"k": {"least": 2}}}, "sizes: `k` has no 'least'; it may have from, to, multiple_of"),
+        (
+            {"dims": {"x": ("k",)}, "sizes": {"k": {"least": 2}}},
+            "sizes: `k` has no 'least'; it may have from, to, multiple_of",
+        ),
         ({"indices": {"x": {"limit": 2}}}, "indices: `x` has no 'limit'; it may have below, special"),
+        ({"dims": {"x": "n"}}, "dims: `x`: expected a list of names, found 'n'"),
+        ({"dims": {"n": ("k",)}}, "dims: `n` is no tensor"),
+        ({"dims": {"q": ("k",)}}, "dims: there is no `q`; there are x, y, n"),
+        ({"sizes": {"k": (1, 2)}}, "sizes: there is no `k`; there is none"),
+        ({"dims": {"x": ("k",)}, "sizes": {"k": 3}}, "sizes: `k`: expected the least and the largest, found 3"),
+        ({"ranges": {"n": (3, 1)}}, "ranges: `n`: expected the least and the largest, found (3, 1)"),
+        ({"ranges": {"m": (1, 3)}}, "ranges: there is no `m`; there are x, y, n"),
+        ({"choices": {"n": "ab"}}, "choices: `n`: expected a list of values, found 'ab'"),
+        ({"fixed": "n"}, "fixed: expected a list of names, found 'n'"),
+        ({"fixed": ["m"]}, "fixed: there is no `m`; there are x, y, n"),
+        ({"require": "m > 1"}, "require: there is no `m`; there are x, y, n"),
         ({"names": ("a", "b", "c")}, "names: forward calls its inputs x, y, n; found a, b, c"),
     ],
 )
