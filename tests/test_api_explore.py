@@ -38,6 +38,13 @@ def test_a_mistake_at_another_argument_is_found_and_printed(monkeypatch: pytest.
     assert max(map(len, rows)) <= 100
 
 
+def test_a_notebook_shows_the_table_of_a_failure() -> None:
+    found = gradverify.explore(Times, (double([0.5, -1.0]), 1.0), budget=12)
+    html = found._repr_html_()  # type: ignore[attr-defined]
+    assert "found at try 1 of 12: factor: " in html
+    assert "<svg" in html and "<table>" in html and "<script" not in html
+
+
 def test_a_right_function_prints_its_tries() -> None:
     found = gradverify.explore(torch.sin, (double([0.5, -1.0]),), budget=8)
     assert found

@@ -27,6 +27,7 @@ from gradverify.core.model.generators import restored_generators
 from gradverify.core.model.tensor_kinds import is_special, why_unreadable
 from gradverify.exploration.inputs import described
 from gradverify.report.explored_view import exploration_text
+from gradverify.report.notebook import exploration_html
 from gradverify.result import Exploration
 from gradverify.run.exploring import explored
 from gradverify.run.signature import forward_parameters
@@ -37,10 +38,13 @@ _REFERENCE = "reference"
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class Explored(Exploration):
-    """An exploration that prints as the screen shows it."""
+    """An exploration that prints as the screen shows it, and shows tables and heat maps in a notebook."""
 
     def __str__(self) -> str:
         return exploration_text(self, printed_width())
+
+    def _repr_html_(self) -> str:
+        return exploration_html(self)
 
 
 def explore(
@@ -78,7 +82,8 @@ def explore(
 
     The result is true if there is no failure. It has `failures`, `extremes` (wrong numbers far outside the range of the
     inputs) and `questions` (forward runs, backward raises), and the number of `tries`. The same arguments give the same
-    result, and `print` shows it as the screen does. Everything runs in this process: a try that crashes ends it.
+    result. `print` shows it as the screen does, a notebook as tables with heat maps. Everything runs in this process: a
+    try that crashes ends it.
 
     Raises what `verify` raises for arguments that it cannot take, and ValueError for a budget below 1, for rules about
     names that are not there, and for `names` other than those of forward's parameters.

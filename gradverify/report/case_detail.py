@@ -8,14 +8,20 @@ from dataclasses import dataclass, replace
 from gradverify.problem import own_message
 from gradverify.report.checks_text import check_cost, check_counts, torch_differs
 from gradverify.report.element_table import element_table, named
-from gradverify.report.explored_text import discovery_lines, explored_counts, remark_lines, saving_lines
+from gradverify.report.explored_text import (
+    discovery_lines,
+    explored_counts,
+    explored_verdict,
+    remark_lines,
+    saving_lines,
+)
 from gradverify.report.lines import BAD, DIM, EMPTY, HEAD, WARN, Line, cells, indented, line, plain, span
 from gradverify.report.reproduce import always_quoted, command_lines, reproduce_command
 from gradverify.report.safe import fold, safe
 from gradverify.report.screen import Detail, Screen, narrowed
 from gradverify.report.usage_text import usage_lines
 from gradverify.report.words import badge_of, badge_span, counted, heading
-from gradverify.result import CaseResult, CheckResult, Element, Exploration, Finding, Verdict
+from gradverify.result import CaseResult, CheckResult, Element, Finding, Verdict
 
 FIRST_DERIVATIVE_FIRST = "fix the first derivative first"  # of a second derivative that is wrong too
 _INDENT = 2
@@ -81,7 +87,7 @@ def explored_parts(case: CaseResult, screen: Screen, options: DetailOptions) -> 
 
     inner = narrowed(screen, _INDENT)
     parts = [discovery_lines(case, found, inner, _INPUT, checks) for found in case.explored.failing]
-    badge = badge_span(badge_of(_verdict(case.explored), screen.glyphs))
+    badge = badge_span(badge_of(explored_verdict(case.explored), screen.glyphs))
     first, *rest = fold(explored_counts(case.explored), inner.width - cells(f"explore: {badge.text}  "))
     counts = [line(span("explore: ", HEAD), badge, f"  {first}"), *(line("  ", row) for row in rest)]
     return [*parts, [*counts, *indented(remark_lines(case.explored, inner.width - _INDENT), _INDENT)]]
@@ -155,10 +161,6 @@ def _check(case: CaseResult, group: Sequence[CheckResult], screen: Screen, optio
     quiet = len(group) > 1 or (check.verdict is Verdict.SKIP and options.detail is not Detail.VERBOSE)
     cost = "" if quiet else check_cost(check)
     return rows + ([line(span(row, DIM)) for row in fold(cost, inner.width)] if cost else [])
-
-
-def _verdict(explored: Exploration) -> Verdict:
-    return Verdict.FAIL if not explored else Verdict.PASS if explored.tries else Verdict.SKIP
 
 
 def _answer(check: CheckResult, screen: Screen) -> list[Line]:

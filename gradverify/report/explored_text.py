@@ -19,6 +19,11 @@ _REMARK = 2  # lines of each of them
 _UNWRITTEN = "not written as a spec: YAML has no word for one of its inputs"
 
 
+def explored_verdict(explored: Exploration) -> Verdict:
+    """Return fail if the case fails by what was found, skip if nothing was tried."""
+    return Verdict.FAIL if not explored else Verdict.PASS if explored.tries else Verdict.SKIP
+
+
 def tries_part(explored: Exploration, glyphs: Glyphs) -> Line:
     """Return the sign and the number of tries that stand beside a case's checks."""
     sign, style = (glyphs.tick, GOOD) if explored else (glyphs.cross, BAD)

@@ -30,7 +30,7 @@ def exploration(**changes: Any) -> Exploration:
         "tries": 1200,
         "budget": 1200,
         "discoveries": (
-            discovery(also=4),
+            discovery(also=4, saved="found/pool-stride.yaml"),
             discovery(grade=Grade.EXTREME, number=77, changes=("x: × 1e+08",), message="3 entries differ"),
             discovery(grade=Grade.QUESTION, number=80, changes=("x: a leading dimension of 2",), message=question),
         ),

@@ -26,15 +26,27 @@ def section(made: Exploration) -> Any:
 
 def test_section_has_each_failure_with_inputs_and_table() -> None:
     told = section(exploration())
-    assert (told["verdict"], told["summary"]) == ("fail", "1,200 tries: 1 failure, 1 extreme, 1 question, 1 lost try")
+    assert (told["verdict"], told["summary"]) == (
+        "fail",
+        "1,200 tries with other inputs, 1 failure, 1 extreme, 1 question",
+    )
     (failure,) = told["failures"]
     assert failure["title"] == "found at try 9 of 1,200: stride: 1 (was 2), x: shape [1, 3] (was [2, 8])"
     assert failure["inputs"] == "x: {values: [[1.0, 2.0, 3.0]]}\nstride: 1"
     assert failure["also"] == "4 later tries failed in the same way"
-    assert failure["message"] == ""
+    assert (failure["message"], failure["saved"]) == ("", "found/pool-stride.yaml")
     (shown,) = failure["checks"][0]["findings"]
     assert (shown["cause"], shown["why"]) == ("missing-broadcast-sum", "the sum is missing")
     assert (len(shown["rows"]), len(shown["picture"]["cells"])) == (2, 2)
+
+
+def test_strict_extremes_are_shown_like_failures() -> None:
+    told = section(exploration(strict=True))
+    assert [failure["title"] for failure in told["failures"]] == [
+        "found at try 9 of 1,200: stride: 1 (was 2), x: shape [1, 3] (was [2, 8])",
+        "found at try 77 of 1,200: x: × 1e+08",
+    ]
+    assert [found["title"] for found in told["lists"]] == ["1 question", "1 lost try"]
 
 
 def test_extremes_questions_and_lost_tries_are_short_lists() -> None:
@@ -49,16 +61,16 @@ def test_extremes_questions_and_lost_tries_are_short_lists() -> None:
 @pytest.mark.parametrize(
     ("made", "verdict", "summary"),
     [
-        (Exploration(tries=1, budget=1), "pass", "1 try: no failure"),
-        (Exploration(tries=0, budget=9, message="a\nb"), "skip", "no other inputs were tried: a b"),
-        (Exploration(tries=2, budget=9, lost=("a", "b")), "pass", "2 tries: no failure, 2 lost tries"),
-        (replace(exploration(lost=()), discoveries=exploration().extremes), "inconclusive", None),
+        (Exploration(tries=1, budget=1), "pass", "1 try with other inputs"),
+        (Exploration(tries=0, budget=9, message="a\nb"), "skip", "nothing was tried: a b"),
+        (Exploration(tries=2, budget=9, lost=("a", "b")), "pass", "2 tries with other inputs"),
+        (replace(exploration(lost=()), discoveries=exploration().extremes), "pass", None),
     ],
 )
 def test_verdict_and_summary_without_failures(made: Exploration, verdict: str, summary: str | None) -> None:
     told = section(made)
     assert told["verdict"] == verdict
-    assert told["summary"] == (summary or "1,200 tries: no failure, 1 extreme")
+    assert told["summary"] == (summary or "1,200 tries with other inputs, 1 extreme")
     assert told["failures"] == []
 
 
@@ -77,6 +89,12 @@ def test_listing_shows_the_change_and_can_be_searched_by_cause_and_code() -> Non
     assert "gradcheck: missing-broadcast-sum" in texts
     assert "GV101" in (found.with_class("case")[0]["data-words"] or "")
     assert "explain-missing-broadcast-sum" in [attributes.get("id") for _, attributes in found.elements]
+
+
+def test_message_is_not_repeated_above_the_failure() -> None:
+    assert page(explored_case()).data[0]["message"] == ""
+    told = explored_case(message=f"{explored_case().message}; gradcheck was expected to fail")
+    assert page(told).data[0]["message"] == "gradcheck was expected to fail"
 
 
 def test_case_without_exploration_has_no_section() -> None:
@@ -108,7 +126,7 @@ def hostile_exploration() -> Exploration:
         message="",
         uncovered=tuple(replace(entry, text=text, file=HOSTILE, within=HOSTILE) for entry in made.uncovered),
         discoveries=tuple(
-            replace(each, changes=(text, text), inputs=text, spec=text, message=text, checks=checks)
+            replace(each, changes=(text, text), inputs=text, spec=text, saved=text, message=text, checks=checks)
             for each in (*made.discoveries, discovery(checks=()))
         ),
     )
@@ -132,7 +150,7 @@ def parsed(text: str) -> ElementTree.Element:
 def test_notebook_shows_failures_with_tables_and_heat_maps() -> None:
     shown = parsed(exploration_html(exploration()))
     first, *_ = shown.findall("p")
-    assert "".join(first.itertext()) == "explore 1,200 tries: 1 failure, 1 extreme, 1 question, 1 lost try"
+    assert "".join(first.itertext()) == "explore 1,200 tries with other inputs, 1 failure, 1 extreme, 1 question"
     assert shown.findtext("pre") == "x: {values: [[1.0, 2.0, 3.0]]}\nstride: 1"
     assert len(shown.findall(".//svg")) == 3
     assert len(shown.findall("./div/table/tbody/tr")) == 2
@@ -142,7 +160,7 @@ def test_notebook_shows_failures_with_tables_and_heat_maps() -> None:
 
 def test_notebook_of_a_case_shows_its_exploration() -> None:
     shown = "".join(parsed(case_html(explored_case())).itertext())
-    assert "explore 1,200 tries: 1 failure" in shown
+    assert "explore 1,200 tries with other inputs, 1 failure" in shown
     assert "explore" not in case_html(case())
 
 
@@ -155,7 +173,7 @@ def test_notebook_escapes_text_of_the_user() -> None:
 
 def test_notebook_of_an_exploration_without_tries() -> None:
     shown = parsed(exploration_html(Exploration(tries=0, budget=9, message="backward is wrong")))
-    assert "".join(shown.itertext()).strip() == "explore no other inputs were tried: backward is wrong"
+    assert "".join(shown.itertext()).strip() == "explore nothing was tried: backward is wrong"
 
 
 def test_verdict_of_the_case_decides_its_group() -> None:

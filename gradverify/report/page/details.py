@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gradverify.problem import own_message
 from gradverify.report.page.check_details import CheckDetails, check_details
 from gradverify.report.page.explored import ExploredDetails, explored_details
 from gradverify.report.page.texts import one_line, parted
@@ -25,7 +26,7 @@ class CaseDetails:
 
 def case_details(case: CaseResult, most_rows: int) -> CaseDetails:
     """Return the details of a case with at most so many elements per finding."""
-    message, output = parted(case.message)
+    message, output = parted(own_message(case))
     return CaseDetails(
         facts=tuple(_facts(case)),
         message=message,

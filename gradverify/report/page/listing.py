@@ -9,13 +9,13 @@ from itertools import accumulate
 
 from gradverify.report.case_lines import time_text
 from gradverify.report.checks_text import every_check
+from gradverify.report.explored_text import explored_verdict, tries_part
 from gradverify.report.lines import plain
-from gradverify.report.page.explored import explored_verdict
 from gradverify.report.page.rows import checks_shown
 from gradverify.report.page.texts import one_line
 from gradverify.report.screen import UNICODE
 from gradverify.report.shards import missing_text
-from gradverify.report.words import badge_of, case_badge, counted
+from gradverify.report.words import case_badge, counted
 from gradverify.result import CaseResult, CheckResult, Environment, Report, Verdict, without_output
 
 _WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SKIP, Verdict.PASS)
@@ -136,9 +136,8 @@ def _mark(check: CheckResult) -> Mark:
 def _explored_mark(case: CaseResult) -> tuple[Mark, ...]:
     if case.explored is None:
         return ()
-    verdict = explored_verdict(case.explored)
-    symbol = badge_of(verdict, UNICODE).symbol
-    return (Mark(verdict=verdict, text=f"{symbol} explore {counted(case.explored.tries, 'try', 'tries')}"),)
+    text = one_line(plain(tries_part(case.explored, UNICODE)))
+    return (Mark(verdict=explored_verdict(case.explored), text=text),)
 
 
 def _why(case: CaseResult) -> str:

@@ -32,9 +32,9 @@ def rows_per_finding(report: Report, most: int = _MOST_IN_ALL) -> int:
 
 
 def checks_shown(case: CaseResult) -> tuple[CheckResult, ...]:
-    """Return the checks whose findings a case's details show: its own, and those of failures at other inputs."""
-    failures = () if case.explored is None else case.explored.failures
-    return (*case.checks, *(check for found in failures for check in found.checks))
+    """Return the checks whose findings a case's details show: its own, and those that fail at other inputs."""
+    failing = () if case.explored is None else case.explored.failing
+    return (*case.checks, *(check for found in failing for check in found.checks))
 
 
 def row_names(finding: Finding) -> Row:

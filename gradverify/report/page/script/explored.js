@@ -14,6 +14,7 @@ function failureOf(failure) {
     el("h4", {}, failure.title),
     el("pre", { class: "output", tabindex: "0" }, failure.inputs),
     failure.message ? el("p", { class: "message" }, ...withCodes(failure.message)) : null,
+    failure.saved ? el("p", { class: "aside" }, "as a spec: ", el("code", {}, failure.saved)) : null,
     failure.also ? el("p", { class: "aside" }, failure.also) : null,
     ...failure.checks.map(checkOf)
   );
