@@ -67,14 +67,15 @@ def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnos
     if reason:
         return skipped(name, problem, reason)
     keep_freed_memory()
-    result = _run(found, problem, settings, diagnose)
+    result = guarded(found, problem, settings, diagnose)
     if all(finding.code != "GV903" for finding in result.findings):
         return result
-    other = with_backward(problem, found.undetermined, lambda problem: _run(found, problem, settings, diagnose))
+    other = with_backward(problem, found.undetermined, lambda problem: guarded(found, problem, settings, diagnose))
     return result if other is None else other
 
 
-def _run(check: Check, problem: Problem, settings: Settings, diagnose: Diagnose) -> CheckResult:
+def guarded(check: Check, problem: Problem, settings: Settings, diagnose: Diagnose) -> CheckResult:
+    """Run a check; what user code raises, and a time-out, become findings. All generators are seeded."""
     problem = replace(problem, meter=Meter())  # each check counts its own evaluations
     with torch.no_grad():
         seed_everywhere(settings.seed)

@@ -21,6 +21,8 @@ from gradverify.exploration.legal import why_not
 from gradverify.exploration.slices import is_mapped, is_well_conditioned, uses_matrices
 from gradverify.result import CheckResult, Verdict
 
+_REFUSED = ("GV312", "GV903")  # autograd rejects what backward returns, or backward raises
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
@@ -48,9 +50,9 @@ def attempt(base: Base, case: Case, mapped: tuple[str, ...] = ()) -> Attempt:
     for name in checks_of(base.case):
         if name == gradgradcheck.NAME and not judged.is_smooth:
             break  # backward jumps at a kink: it has no derivative there
-        outputs = judged.outputs
-        judged = _judge(base, name, case, problem)
-        judged = replace(judged, outputs=max(outputs, judged.outputs))
+        found = _judge(base, name, case, problem)
+        outputs, is_smooth = max(judged.outputs, found.outputs), judged.is_smooth and found.is_smooth
+        judged = replace(found, outputs=outputs, is_smooth=is_smooth)
         if judged.outcome is not Outcome.RIGHT:
             return Attempt(case=case, problem=problem, judged=judged, check=name)
     return Attempt(case=case, problem=problem, judged=judged, check=check)
@@ -102,6 +104,9 @@ def _judge(base: Base, check: str, case: Case, problem: Problem) -> Judged:
 
 def _against_reference(base: Base, case: Case, problem: Problem) -> Judged:
     result = base.tools.check(case, problem, reference.NAME)
+    refused = next((finding for finding in result.findings if finding.code in _REFUSED), None)
+    if refused is not None:
+        return Judged(outcome=Outcome.REFUSED, message=refused.message)
     if result.verdict is Verdict.FAIL:
         pairs = frozenset((finding.of or "", finding.wrt or "") for finding in result.findings)
         return Judged(outcome=Outcome.SUSPECT, pairs=pairs)

@@ -153,8 +153,10 @@ def _why_nothing(base: Base) -> str:
 
 
 def _all_changes(state: _Search) -> Iterator[Change]:
-    """Yield single changes, then pairs of those that turned out legal."""
+    """Yield single changes; if none of them shows a failure, then pairs of those that turned out legal."""
     yield from proposals(state.base)
+    if any(found.grade is Grade.FAILURE for found in state.discoveries):
+        return
     singles = list(state.right.values())
     firsts = [change for change in singles if change.kind in ("arguments", "sizes")][:_FIRST_OF_PAIRS]
     seconds = [change for change in singles if change.kind not in ("sizes", "dtype", "layout", "rank")]
@@ -234,7 +236,17 @@ def _note(
 
 
 def _is_same(one: Discovery, other: Discovery) -> bool:
-    return one.grade is other.grade and (one.inputs == other.inputs if one.inputs else one.changes == other.changes)
+    """Return True if two discoveries are at the same inputs, or name the same cause in the same block."""
+    if one.grade is not other.grade:
+        return False
+    causes = _causes(one)
+    at_the_same = one.inputs == other.inputs if one.inputs else one.changes == other.changes
+    return at_the_same or (bool(causes) and causes == _causes(other))
+
+
+def _causes(found: Discovery) -> set[tuple[str | None, ...]]:
+    findings = [finding for check in found.checks for finding in check.findings if finding.cause is not None]
+    return {(finding.code, finding.cause, finding.of, finding.wrt) for finding in findings}
 
 
 def _question(state: _Search, change: Change, found: Attempt) -> Discovery:

@@ -11,8 +11,9 @@ from typing import Any
 
 from gradverify.case import Case, Expectation, ExploreRules, Exploring, Settings, Tolerances, TorchGradcheck
 from gradverify.checks.reference import check as reference
-from gradverify.checks.registry import run_check
+from gradverify.checks.registry import Check, guarded, run_check
 from gradverify.core.model.problem import Problem
+from gradverify.core.whole.evidence import undiagnosed
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.exploration.search import OnTry, explore
 from gradverify.exploration.tools import Tools
@@ -25,8 +26,9 @@ from gradverify.run.run_checks import settings_of
 from gradverify.run.signature import forward_parameters
 from gradverify.spec.write import inputs_text, spec_text
 
-_DOUBLE = ("float64", "complex128")
-_IN_DOUBLE = Tolerances(rtol=1e-7, atol=1e-15)  # of references in float64: as gradcheck's, for values of any scale
+# Of references, if the case has none: rtol is gradcheck's in float64, atol leaves out gradients that have vanished.
+_TOLERANCES = Tolerances(rtol=1e-7, atol=1e-12)
+_NUMBERS = Check(name=reference.NAME, run=reference.compare)  # without the custom operators that forward calls
 
 
 def explored(case: Case, target: Any, reference: Any, request: Exploring, on_try: OnTry) -> Exploration:
@@ -67,9 +69,12 @@ def _arguments(case: Case) -> Mapping[str, Any]:
 def _checked(case: Case, problem: Problem, name: str, *, diagnosed: bool = False) -> CheckResult:
     settings = settings_of(case).get(name, Settings(seed=case.seed))
     settings = replace(settings, torch_gradcheck=TorchGradcheck.NEVER)
-    if name == reference.NAME and case.dtype in _DOUBLE and settings.tolerances == Tolerances():
-        settings = replace(settings, tolerances=_IN_DOUBLE)
-    return run_check(name, problem, settings, diagnose) if diagnosed else run_check(name, problem, settings)
+    how = diagnose if diagnosed else undiagnosed
+    if name != reference.NAME:
+        return run_check(name, problem, settings, how)
+    if settings.tolerances == Tolerances():
+        settings = replace(settings, tolerances=_TOLERANCES)
+    return guarded(_NUMBERS, problem, settings, how)
 
 
 def _defaults(target: Any) -> dict[str, Any]:
