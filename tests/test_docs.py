@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import unicodedata
 from importlib import import_module
 from importlib.util import find_spec
@@ -68,13 +70,40 @@ def test_example_prints_the_same_words(page: Path, capsys: pytest.CaptureFixture
         assert words in [re.findall(r"[a-z]{3,}", text) for text in shown.splitlines()]
 
 
-def test_page_of_explore_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = dict.fromkeys(("python", "text"), "")
+def explore_blocks() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
     for language, text in re.findall(r"```(\w+)\n(.*?)```", text_of(ROOT / "docs" / "explore.md"), re.DOTALL):
-        blocks[language] = blocks.get(language, "") + text
-    exec(compile(blocks["python"], "explore.md", "exec"), {"__name__": "pool"})
-    words = [re.findall(r"[a-z]{3,}", text) for text in capsys.readouterr().out.splitlines()]
-    assert words == [re.findall(r"[a-z]{3,}", text) for text in blocks["text"].splitlines()]
+        found.setdefault(language, []).append(text)
+    return found
+
+
+def lines_of_words(text: str) -> list[list[str]]:
+    return [re.findall(r"[a-z]{3,}", line) for line in text.splitlines()]
+
+
+def test_page_of_explore_prints_what_it_shows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    exec(compile("".join(explore_blocks()["python"]), "explore.md", "exec"), {"__name__": "pool"})
+    assert lines_of_words(capsys.readouterr().out) == lines_of_words(explore_blocks()["text"][0])
+
+
+def test_page_of_explore_shows_the_screen(tmp_path: Path) -> None:
+    blocks = explore_blocks()
+    (tmp_path / "pool.py").write_text(blocks["python"][0], encoding="utf-8")
+    (tmp_path / "pool.yaml").write_text(blocks["yaml"][0], encoding="utf-8")
+    command, _, expected = blocks["console"][0].partition("\n")
+    ran = subprocess.run(
+        [sys.executable, "-m", *command.removeprefix("$ ").split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PATH": "", "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
+    )
+    assert ran.returncode == 1, ran.stderr
+    assert lines_of_words(ran.stdout) == lines_of_words(expected)
+    assert (tmp_path / "found" / "pool-stride.yaml").exists()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -44,7 +44,10 @@ def test_the_python_example_runs() -> None:
     exec(compile(blocks("python")[1], "README.md", "exec"), {})
 
 
-def test_the_example_of_explore_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_explore_prints_what_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     _, first, second = blocks("python")
     exec(compile(f"{first}\n{second}", "README.md", "exec"), {"__name__": "readme"})
     assert without_numbers(capsys.readouterr().out) == without_numbers(blocks("text")[0])
