@@ -197,7 +197,7 @@ class Exploration:
     discoveries: tuple[Discovery, ...] = ()
     lost: tuple[str, ...] = ()  # tries that crashed or hung, one phrase each
     uncovered: tuple[Uncovered, ...] = ()  # at the inputs written and at all tries
-    message: str = ""  # why nothing was tried, where nothing was
+    message: str = ""  # why nothing was tried, or why a check was left out
     strict: bool = False  # extremes fail the case too
 
     def __bool__(self) -> bool:

@@ -9,8 +9,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradverify.case import Case, Exploring, Trying
+from gradverify.checks import gradgradcheck
 from gradverify.core.model.deadline import OutOfTime, deadline_in
-from gradverify.exploration.attempt import Attempt, attempt, codes, confirmed, entries, failing_like, suspect_like
+from gradverify.exploration.attempt import (
+    Attempt,
+    attempt,
+    checks_of,
+    codes,
+    confirmed,
+    entries,
+    failing_like,
+    suspect_like,
+)
 from gradverify.exploration.change import Base, Change, Watching
 from gradverify.exploration.exercised.uncovered import uncovered
 from gradverify.exploration.exercised.watch import watch
@@ -31,6 +41,7 @@ _MOST_ENTRIES = 10_000  # of a Jacobian that is judged entry by entry before it 
 _MOST_OUTPUTS = 200_000  # entries of the outputs beyond which a size is not made larger
 _MOST_UNCONFIRMED = 5  # tries of one kind that seemed wrong and were not, before such tries are taken for right
 TRY_SECONDS = 20.0  # time limit of one try, made small included, between calls of user code
+_SECOND_ORDER = "the second derivative is wrong at the inputs as written"
 _Key = tuple[object, ...]
 
 
@@ -71,9 +82,13 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
     """
     state = _Search(base=Base(case=case, tools=tools), budget=request.budget)
     state.base = replace(state.base, watching=_watching(state))
-    why = _why_nothing(state.base)
-    if why:
-        return Exploration(tries=0, budget=request.budget, message=why)
+    message = _trouble(state.base)
+    first_order = tuple(check for check in checks_of(case) if check != gradgradcheck.NAME)
+    if message == _SECOND_ORDER and first_order:
+        message += ", and was left out"
+        state.base = replace(state.base, case=replace(case, checks=first_order))
+    elif message:
+        return Exploration(tries=0, budget=request.budget, message=message)
     state.base = replace(state.base, seen=seen_in(case, tools.functions, state.watched))
     state.missing = bool(uncovered(state.watched, tools.functions))
     right = () if request.after is None else _go_on(state, request.after)
@@ -88,7 +103,7 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
             on_try(_trying(state, number, change))
             if _is_right(state, change, candidate):
                 state.right[number] = change
-    return replace(_so_far(state), uncovered=uncovered(state.watched, tools.functions))
+    return replace(_so_far(state), uncovered=uncovered(state.watched, tools.functions), message=message)
 
 
 def _trying(state: _Search, number: int, change: Change) -> Trying:
@@ -138,8 +153,8 @@ def _so_far(state: _Search) -> Exploration:
     )
 
 
-def _why_nothing(base: Base) -> str:
-    """Return why the search cannot start from the inputs as written, "" if it can."""
+def _trouble(base: Base) -> str:
+    """Return what is wrong at the inputs as written, "" if nothing is."""
     try:
         first = attempt(base, base.case)
         if first.judged.outcome is Outcome.ILLEGAL:
@@ -149,7 +164,9 @@ def _why_nothing(base: Base) -> str:
         wrong = first.judged.outcome is Outcome.SUSPECT and confirmed(base, first) is not None
     except OutOfTime as error:
         return f"at the inputs as written, one forward and backward {error}"
-    return "the gradient is wrong at the inputs as written" if wrong else ""
+    if not wrong:
+        return ""
+    return _SECOND_ORDER if first.check == gradgradcheck.NAME else "the gradient is wrong at the inputs as written"
 
 
 def _all_changes(state: _Search) -> Iterator[Change]:

@@ -58,10 +58,11 @@ def saving_lines(case: CaseResult, width: int) -> list[Line]:
 
 
 def explored_counts(explored: Exploration) -> str:
-    """Return "120 tries with other inputs, 1 failure, 2 questions", or why nothing was tried."""
-    if explored.message:
+    """Return "120 tries with other inputs, 1 failure, 2 questions" and what was left out, or why nothing was tried."""
+    if explored.message and not explored.tries:
         return f"nothing was tried: {explored.message}"
-    return ", ".join([f"{_tries(explored.tries)} with other inputs", *_found([explored])])
+    counts = ", ".join([f"{_tries(explored.tries)} with other inputs", *_found([explored])])
+    return f"{counts}; {explored.message}" if explored.message else counts
 
 
 def remarks(explored: Exploration) -> list[str]:
@@ -79,7 +80,8 @@ def remark_texts(cases: Sequence[CaseResult], screen: Screen, detail: Detail) ->
     texts = [f"{safe(case.id)}: {safe(text)}" for case, text in _remarked(cases)]
     kept = [shortened(text, _REMARK * (screen.width - 10), screen.glyphs.ellipsis) for text in texts[:_LISTED]]
     kept += [f"and {len(texts) - _LISTED:,} more: -v"] if len(texts) > _LISTED else []
-    reasons = Counter(case.explored.message for case in cases if case.explored is not None and _could_start(case))
+    untried = [case.explored for case in cases if case.explored is not None and _could_start(case)]
+    reasons = Counter(explored.message for explored in untried if not explored.tries)
     return [*kept, *(f"{counted(n, 'case')} not explored: {safe(why)}" for why, n in reasons.items() if why)]
 
 

@@ -115,6 +115,19 @@ def test_wrong_backward_at_the_inputs_as_written_is_told() -> None:
     assert found.discoveries == ()
 
 
+def test_second_derivative_that_is_wrong_as_written_is_left_out() -> None:
+    def backward(grad: Tensor, x: Tensor, size: int, stride: int) -> Tensor:
+        return pooled(grad, x, size, stride) + (x - x.detach())  # its derivative is one too large
+
+    function = saving(lambda x, size, stride: x.unfold(-1, size, stride).mean(-1), backward)
+    found = explored(function, points(2, 8), 2, 2, checks=("gradcheck", "gradgradcheck"), fixed=["size"])
+    assert found.message == "the second derivative is wrong at the inputs as written, and was left out"
+    assert found.failures[0].changes[0] == "stride: 1 (was 2)"
+    assert f"1 failure; {found.message}" in " ".join(str(found).split())
+    alone = explored(function, points(2, 8), 2, 2, checks=("gradgradcheck",))
+    assert (alone.tries, alone.message) == (0, "the second derivative is wrong at the inputs as written")
+
+
 def test_backward_that_raises_at_the_inputs_as_written_is_told() -> None:
     def refuses(grad: Tensor, x: Tensor) -> Tensor:
         raise ValueError("not today")
