@@ -145,9 +145,7 @@ def _zoo(text: str) -> tuple[list[Row], list[Total]]:
         at_order_1 = specimen.tags & _WRONG_AT_ORDER_2
         checks = ("gradcheck",) if at_order_1 else ("gradcheck", "gradgradcheck")
         begin = time.perf_counter()
-        found = gradverify.explore(
-            specimen.function, specimen.inputs(0), names=specimen.names, checks=checks, budget=_BUDGET
-        )
+        found = gradverify.explore(specimen.function, specimen.inputs(0), checks=checks, budget=_BUDGET)
         tries += found.tries
         standing = Standing.FALSE_ALARM if found.failures else Standing.RIGHT
         counts = f"{len(found.failures)} failures, {len(found.extremes)} extremes, {len(found.questions)} questions"

@@ -21,7 +21,8 @@ from gradverify.exploration.legal import why_not
 from gradverify.exploration.slices import is_mapped, is_well_conditioned, uses_matrices
 from gradverify.result import CheckResult, Verdict
 
-_REFUSED = ("GV312", "GV903")  # autograd rejects what backward returns, or backward raises
+# Autograd rejects what backward returns, backward raises, or the reference has outputs of other shapes.
+_REFUSED = ("GV312", "GV903", "GV706")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
