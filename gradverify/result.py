@@ -185,6 +185,7 @@ class Discovery:
     message: str  # one sentence
     checks: tuple[CheckResult, ...] = ()  # those that fail there
     also: int = 0  # later tries that were wrong in the same way
+    also_at: tuple[str, ...] = ()  # what some of them changed, where it was something else
     saved: str = ""  # the file that the spec was written to, "" if it was not
 
 

@@ -35,6 +35,7 @@ from gradverify.result import CheckResult, Discovery, Exploration, Grade, Verdic
 
 OnTry = Callable[[Trying], None]
 _MOST_DISCOVERIES = 5  # of each grade; later ones are counted only
+_MOST_PHRASES = 3  # that say where a discovery showed too
 _FIRST_OF_PAIRS = 12  # legal changes of arguments and sizes that others are combined with
 _SECOND_OF_PAIRS = 30
 _MOST_ENTRIES = 10_000  # of a Jacobian that is judged entry by entry before it is made smaller
@@ -229,9 +230,8 @@ def _note(
     discover: Callable[[_Search, Change, Attempt], Discovery | None],
 ) -> None:
     """Add a discovery; one like it before is counted instead."""
-    place = state.known.get(key)
-    if place is not None:
-        state.discoveries[place] = replace(state.discoveries[place], also=state.discoveries[place].also + 1)
+    if key in state.known:
+        _count(state, state.known[key])
         return
     if state.unconfirmed[key] >= _MOST_UNCONFIRMED:
         return
@@ -239,23 +239,26 @@ def _note(
     if discovery is None:
         state.unconfirmed[key] += 1
         return
-    same = [k for k, other in enumerate(state.discoveries) if _is_same(other, discovery)]
-    full = sum(other.grade is discovery.grade for other in state.discoveries) >= _MOST_DISCOVERIES
-    if same or full:
-        place = (
-            same[0] if same else max(k for k, other in enumerate(state.discoveries) if other.grade is discovery.grade)
-        )
-        state.known[key] = place
-        state.discoveries[place] = replace(state.discoveries[place], also=state.discoveries[place].also + 1)
+    alike = [k for k, other in enumerate(state.discoveries) if other.grade is discovery.grade]
+    same = next((k for k in alike if _is_same(state.discoveries[k], discovery)), None)
+    if same is None and len(alike) < _MOST_DISCOVERIES:
+        state.known[key] = len(state.discoveries)
+        state.discoveries.append(discovery)
         return
-    state.known[key] = len(state.discoveries)
-    state.discoveries.append(discovery)
+    state.known[key] = alike[-1] if same is None else same
+    _count(state, state.known[key], discovery.changes[0])
+
+
+def _count(state: _Search, place: int, phrase: str = "") -> None:
+    """Count one more try that is wrong as a discovery is; `phrase` says what it changes, if that is something new."""
+    known = state.discoveries[place]
+    is_new = phrase not in ("", *known.changes, *known.also_at) and len(known.also_at) < _MOST_PHRASES
+    at = (*known.also_at, phrase) if is_new else known.also_at
+    state.discoveries[place] = replace(known, also=known.also + 1, also_at=at)
 
 
 def _is_same(one: Discovery, other: Discovery) -> bool:
     """Return True if two discoveries are at the same inputs, or name the same cause in the same block."""
-    if one.grade is not other.grade:
-        return False
     causes = _causes(one)
     at_the_same = one.inputs == other.inputs if one.inputs else one.changes == other.changes
     return at_the_same or (bool(causes) and causes == _causes(other))

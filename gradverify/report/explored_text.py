@@ -43,7 +43,7 @@ def discovery_lines(case: CaseResult, found: Discovery, screen: Screen, most: in
     rows += indented((row for text in found.inputs.splitlines() for row in _input(text, most, inner)), _INDENT)
     for check in found.checks:
         rows += indented(checks(check, inner), _INDENT)
-    last = [f"{counted(found.also, 'later try', 'later tries')} went wrong in the same way"] if found.also else []
+    last = [also_text(found)] if found.also else []
     last += [f"as a spec: {safe(found.saved)}"] if found.saved else [] if found.spec else [_UNWRITTEN]
     return [*rows, *indented((line(span(row, DIM)) for text in last for row in fold(text, inner.width)), _INDENT)]
 
@@ -55,6 +55,12 @@ def saving_lines(case: CaseResult, width: int) -> list[Line]:
         return []
     what = "it as a spec" if len(found) == 1 else "them as specs"
     return [line(span(row, DIM)) for row in fold(f"with --save DIR, gradverify explore writes {what}", width)]
+
+
+def also_text(found: Discovery) -> str:
+    """Return how many later tries were wrong in the same way, and where; "" if none was."""
+    at = f": {safe('; '.join(found.also_at))}" if found.also_at else ""
+    return f"{counted(found.also, 'later try', 'later tries')} went wrong in the same way{at}" if found.also else ""
 
 
 def explored_counts(explored: Exploration) -> str:

@@ -14,7 +14,7 @@ def test_change_shows_a_mistake_that_the_inputs_hide(hidden: Hidden) -> None:
     found = gradverify.explore(hidden.function, hidden.inputs, checks=("gradcheck",), budget=150)
     assert found.message == ""
     assert not found
-    phrases = [phrase for failure in found.failures for phrase in failure.changes]
+    phrases = [phrase for failure in found.failures for phrase in (*failure.changes, *failure.also_at)]
     assert any(hidden.change in phrase for phrase in phrases), phrases
     for failure in found.failures:
         assert 1 <= failure.number <= found.tries <= 150

@@ -106,7 +106,9 @@ def _compared(
 
 def within_tolerances(found: Compared, tolerances: Tolerances) -> Compared:
     """Return the comparison with errors accepted that the case's own tolerances accept."""
-    tolerated = (tolerances.atol or 0.0) + (tolerances.rtol or 0.0) * found.exact.abs()
+    if not tolerances.atol and not tolerances.rtol:
+        return found
+    tolerated = (tolerances.atol or 0.0) + (tolerances.rtol or 0.0) * found.exact.abs().nan_to_num(0.0, 0.0)
     near = (found.value - found.exact).abs() <= tolerated
     return replace(found, wrong=found.wrong & (found.error > tolerated), unjudged=found.unjudged & ~near)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gradverify.problem import found_at
-from gradverify.report.explored_text import explored_counts, explored_verdict
+from gradverify.report.explored_text import also_text, explored_counts, explored_verdict
 from gradverify.report.page.check_details import CheckDetails, check_details
 from gradverify.report.page.texts import one_line, parted, readable
 from gradverify.report.words import counted
@@ -60,7 +60,7 @@ def _failure(found: Discovery, explored: Exploration, most_rows: int) -> Failure
     return FailureDetails(
         title=one_line(found_at(found, explored)),
         inputs=readable(found.inputs).rstrip("\n") or NO_YAML,
-        also=f"{counted(found.also, 'later try', 'later tries')} failed in the same way" if found.also else "",
+        also=one_line(also_text(found)),
         saved=one_line(found.saved),
         message="" if found.checks else readable(found.message),
         checks=tuple(check_details(check, most_rows) for check in found.checks),
