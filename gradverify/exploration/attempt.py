@@ -88,7 +88,7 @@ def _why_illegal(base: Base, case: Case, problem: Problem, mapped: tuple[str, ..
         reason := why_not(case, {**base.tools.defaults, **base.tools.arguments(case)})
     ):
         return reason
-    if uses_matrices(base.seen.operators) and not is_well_conditioned(case, base.tools):
+    if uses_matrices(base.seen.operators) and not is_well_conditioned(problem):
         return "a matrix is close to singular"
     return (
         "forward is no map over a new dimension" if mapped and not is_mapped(case, problem, mapped, base.tools) else ""

@@ -11,7 +11,7 @@ from torch import Tensor
 from gradverify.case import Case
 from gradverify.core.model.problem import Problem, call
 from gradverify.errors import EvaluationError
-from gradverify.exploration.inputs import tensor_at, tensor_inputs, with_tensor
+from gradverify.exploration.inputs import tensor_at, with_tensor
 from gradverify.exploration.tools import Tools
 
 _CLOSE = 1e-6  # relative difference of outputs that are computed in another order
@@ -47,11 +47,11 @@ def uses_matrices(operators: frozenset[str]) -> bool:
     return any(not _DECOMPOSITIONS.isdisjoint(re.split(r"[._]", operator)) for operator in operators)
 
 
-def is_well_conditioned(case: Case, tools: Tools) -> bool:
-    """Return True if no input of two or more dimensions is close to a singular matrix."""
-    for path in tensor_inputs(case):
-        values = tensor_at(case, path, tools)
-        if values.dim() >= 2 and values.numel() and (values.is_floating_point() or values.is_complex()):
+def is_well_conditioned(problem: Problem) -> bool:
+    """Return True if no differentiated input of two or more dimensions is close to a singular matrix."""
+    for primal in problem.primals:
+        values = primal.tensor
+        if values.dim() >= 2 and values.numel():
             condition = torch.linalg.cond(values if values.is_complex() else values.double())
             if not bool((condition < _WORST_CONDITION).all()):
                 return False

@@ -26,8 +26,8 @@ from gradverify.run.run_checks import settings_of
 from gradverify.run.signature import forward_parameters
 from gradverify.spec.write import inputs_text, spec_text
 
-# Of references, if the case has none: rtol is gradcheck's in float64, atol leaves out gradients that have vanished.
-_TOLERANCES = Tolerances(rtol=1e-7, atol=1e-12)
+_VANISHED = 1e-12  # atol if the case has none: of gradients that vanish, only rounding is left
+_DOUBLE_RTOL = 1e-7  # rtol of references: as gradcheck's in float64
 _NUMBERS = Check(name=reference.NAME, run=reference.compare)  # without the custom operators that forward calls
 
 
@@ -69,12 +69,14 @@ def _arguments(case: Case) -> Mapping[str, Any]:
 def _checked(case: Case, problem: Problem, name: str, *, diagnosed: bool = False) -> CheckResult:
     settings = settings_of(case).get(name, Settings(seed=case.seed))
     settings = replace(settings, torch_gradcheck=TorchGradcheck.NEVER)
+    tolerances = settings.tolerances
+    if tolerances == Tolerances():
+        tolerances = Tolerances(rtol=_DOUBLE_RTOL if name == reference.NAME else None, atol=_VANISHED)
+    settings = replace(settings, tolerances=tolerances)
     how = diagnose if diagnosed else undiagnosed
-    if name != reference.NAME:
-        return run_check(name, problem, settings, how)
-    if settings.tolerances == Tolerances():
-        settings = replace(settings, tolerances=_TOLERANCES)
-    return guarded(_NUMBERS, problem, settings, how)
+    if name == reference.NAME:
+        return guarded(_NUMBERS, problem, settings, how)
+    return run_check(name, problem, settings, how)
 
 
 def _defaults(target: Any) -> dict[str, Any]:
