@@ -13,10 +13,12 @@ to be legal included. It is measured on right twins.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import statistics
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 
 import torch
 from torch import Tensor
@@ -29,8 +31,10 @@ from benchmarks.later_subjects import LATER
 from benchmarks.record import Row, Standing, Total
 from gradverify.result import Exploration
 from tests.zoo.catalogue import ZOO
+from tests.zoo.specimen import Specimen
 
 _BUDGET = 400  # legal tries
+_LONG = 10  # seconds of a search that are printed
 _RUNS = 20  # of a forward and backward, for its median time
 _WRONG_AT_ORDER_2 = {"wrong at order 2", "open at order 2"}  # tags of zoo rows that are explored at order 1 only
 
@@ -137,27 +141,44 @@ def _totals(name: str, searched: Sequence[Searched]) -> list[Total]:
 
 
 def _zoo(text: str) -> tuple[list[Row], list[Total]]:
-    """Explore the right functions of the zoo, and print every failure."""
+    """Explore the right functions of the zoo, each in a process of its own, and print every failure."""
     rows, tries = [], 0
+    fork = multiprocessing.get_context("fork")
     for specimen in ZOO:
         if text not in specimen.name:
             continue
-        at_order_1 = specimen.tags & _WRONG_AT_ORDER_2
-        checks = ("gradcheck",) if at_order_1 else ("gradcheck", "gradgradcheck")
-        begin = time.perf_counter()
-        found = gradverify.explore(specimen.function, specimen.inputs(0), checks=checks, budget=_BUDGET)
-        tries += found.tries
-        standing = Standing.FALSE_ALARM if found.failures else Standing.RIGHT
-        counts = f"{len(found.failures)} failures, {len(found.extremes)} extremes, {len(found.questions)} questions"
-        rows.append(Row(key=specimen.name, standing=standing, verdict=counts, note=found.message))
-        for each in found.failures:
-            print(f"{specimen.name}: try {each.number}, {', '.join(each.changes)}: {each.message}")
-            print("    " + each.inputs.replace("\n", "\n    "), flush=True)
-        if time.perf_counter() - begin > 10:
-            print(f"{specimen.name}: {time.perf_counter() - begin:.0f} s")
+        receiver, sender = fork.Pipe(duplex=False)
+        process = fork.Process(target=_explored, args=(specimen, sender))
+        process.start()
+        sender.close()
+        try:
+            row, count = receiver.recv()
+        except EOFError:
+            process.join()
+            row, count = Row(key=specimen.name, standing=Standing.ERROR, verdict=f"ended with {process.exitcode}"), 0
+            print(f"{row.key}: the process {row.verdict}", flush=True)
+        process.join()
+        rows.append(row)
+        tries += count
     accused = sum(row.standing is Standing.FALSE_ALARM for row in rows)
     print(f"{len(rows)} right functions, {tries:,} tries, {accused} with failures")
     return rows, [Total(name="tries", value=tries), Total(name="with failures", value=accused)]
+
+
+def _explored(specimen: Specimen, sender: Connection) -> None:
+    """Explore one right function and send its row and its number of tries."""
+    checks = ("gradcheck",) if specimen.tags & _WRONG_AT_ORDER_2 else ("gradcheck", "gradgradcheck")
+    begin = time.perf_counter()
+    found = gradverify.explore(specimen.function, specimen.inputs(0), checks=checks, budget=_BUDGET)
+    for each in found.failures:
+        print(f"{specimen.name}: try {each.number}, {', '.join(each.changes)}: {each.message}")
+        print("    " + each.inputs.replace("\n", "\n    "), flush=True)
+    seconds = time.perf_counter() - begin
+    if seconds > _LONG:
+        print(f"{specimen.name}: {seconds:.0f} s", flush=True)
+    standing = Standing.FALSE_ALARM if found.failures else Standing.RIGHT
+    counts = f"{len(found.failures)} failures, {len(found.extremes)} extremes, {len(found.questions)} questions"
+    sender.send((Row(key=specimen.name, standing=standing, verdict=counts, note=found.message), found.tries))
 
 
 def _options() -> argparse.Namespace:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 import torch
@@ -15,20 +15,15 @@ from torch import Tensor
 
 from gradverify.checks.contract.uninitialised import poisoned_memory
 from gradverify.checks.failures import first_line
-from gradverify.core.model.coordinates import flatten, unflatten
-from gradverify.core.model.problem import Problem, call
+from gradverify.core.model.coordinates import flatten
+from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record, vjp
 from gradverify.errors import EvaluationError
 from gradverify.exploration.change import Watching, plainly
+from gradverify.exploration.slopes import surroundings, wrong_claims
 
 _DIRECTIONS = 3  # random directions, at least; one per input if there are more inputs
 _MOST = 6  # outputs, and inputs, that are looked at one by one
-_STEPS = (2.0**-17, 2.0**-11, 2.0**-23)  # relative to the size of the input; in float64
-_RELATIVE = 1e-6  # error of a sum of products, relative to its terms, that is no reason to look closer
-_CLAIM_ROUNDING = 64.0  # eps: the same for claims in low precision
-_ROUNDING = 16.0  # eps of the outputs: error of one difference
-_KINK = 0.05  # difference of the two slopes, relative to the larger, that is a kink and no curvature
-_DOUBLE = torch.finfo(torch.float64).eps
 
 
 class Outcome(Enum):
@@ -95,8 +90,13 @@ def _evaluated(problem: Problem, generator: torch.Generator, watching: Watching)
             parts = _one_by_one(cotangents)
             gradients = watching(lambda: [vjp(problem, tape, part) for part in parts])
     except EvaluationError as error:
-        return Judged(outcome=Outcome.REFUSED, message=first_line(error.original))
+        return Judged(outcome=Outcome.REFUSED, message=_raised(error))
     return _Evaluated(tape=tape, cotangents=cotangents, gradients=gradients)
+
+
+def _raised(error: EvaluationError) -> str:
+    name, text = type(error.original).__name__, first_line(error.original)
+    return f"backward raised {name if text == name else f'{name}: {text}'}"
 
 
 def _is_legal(tape: Tape) -> bool:
@@ -135,7 +135,7 @@ def _suspects(
 
     The second value is False if slopes from the two sides differ along some direction.
     """
-    around = _surroundings(problem, found.tape)
+    around = surroundings(problem, found.tape)
     weights = [[flatten([part]) for part in parts] for parts in _one_by_one(found.cotangents)]
     names = around.outputs if len(found.gradients) == len(around.outputs) else ("all",)
     pairs = set()
@@ -145,76 +145,10 @@ def _suspects(
         claims = [_along(gradient, tangents) for gradient in found.gradients]
         wrong = [number for number, claim in enumerate(claims) if not math.isfinite(claim)]
         if not wrong:
-            wrong, has_kink = _wrong(around, tangents, claims, weights)
+            wrong, has_kink = wrong_claims(around, tangents, claims, weights)
             is_smooth = is_smooth and not has_kink
         pairs |= {(names[number], problem.primals[k].name) for number in wrong for k in inputs}
     return frozenset(pairs), is_smooth
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Surroundings:
-    """What differences are taken of: in float64 if forward takes it."""
-
-    problem: Problem
-    points: tuple[Tensor, ...]
-    outputs: tuple[str, ...]  # names of the outputs judged
-    centre: tuple[Tensor, ...]  # their values, as coordinates
-    steps: tuple[float, ...]  # relative to the size of the input
-    eps: float  # of the outputs
-    relative: float  # error of a claim, relative to the terms of its sum, that is no reason to look closer
-
-
-def _surroundings(problem: Problem, tape: Tape) -> _Surroundings:
-    outputs = tuple(output.name for output in tape.outputs)
-    points = tuple(primal.tensor for primal in problem.primals)
-    eps = max(torch.finfo(each.dtype).eps for each in (*points, *(output.tensor for output in tape.outputs)))
-    relative = max(_RELATIVE, _CLAIM_ROUNDING * eps)
-    centre = tuple(flatten([output.tensor]) for output in tape.outputs)
-    if eps > _DOUBLE:
-        wide = replace(problem, function=problem.finer or problem.function)
-        doubled = tuple(point.to(torch.complex128 if point.is_complex() else torch.float64) for point in points)
-        try:
-            with torch.no_grad():
-                found = {output.name: output.tensor for output in call(wide, [point.clone() for point in doubled])}
-        except EvaluationError:
-            found = {}
-        if all(name in found and torch.finfo(found[name].dtype).eps <= _DOUBLE for name in outputs):
-            problem, points, eps = wide, doubled, _DOUBLE
-            centre = tuple(flatten([found[name]]) for name in outputs)
-    steps = _STEPS if eps <= _DOUBLE else (eps**0.33, eps**0.25, eps**0.5)
-    return _Surroundings(
-        problem=problem, points=points, outputs=outputs, centre=centre, steps=steps, eps=eps, relative=relative
-    )
-
-
-def _wrong(
-    around: _Surroundings,
-    tangents: Sequence[Tensor | None],
-    claims: Sequence[float],
-    weights: Sequence[Sequence[Tensor]],
-) -> tuple[list[int], bool]:
-    """Return the numbers of the claims that differ from central differences at every step, and if there is a kink."""
-    wrong = list(range(len(claims)))
-    has_kink = False
-    for step in around.steps:
-        above, below = (_outputs(around, tangents, side * step) for side in (1.0, -1.0))
-        wrong = [k for k in wrong if not _agrees(around, claims[k], weights[k], above, below, step)]
-        if step == around.steps[0]:
-            has_kink = _has_kink(around, above, below)
-        if not wrong:
-            break
-    return wrong, has_kink
-
-
-def _has_kink(around: _Surroundings, above: Sequence[Tensor], below: Sequence[Tensor]) -> bool:
-    """Return True if some output has slopes that differ between the two sides, relative to the larger one."""
-    for high, low, middle in zip(above, below, around.centre, strict=True):
-        rise, fall = high - middle, middle - low
-        largest = torch.maximum(rise.abs(), fall.abs())
-        noise = _ROUNDING * around.eps * middle.abs()
-        if bool(((rise - fall).abs() > _KINK * largest + noise).any()):
-            return True
-    return False
 
 
 def _directions(inputs: int) -> list[tuple[int, ...]]:
@@ -240,32 +174,3 @@ def _along(gradient: Sequence[Tensor | None], tangents: Sequence[Tensor | None])
         if part is not None and tangent is not None:
             total += float((flatten([part]) * tangent).sum())
     return total
-
-
-def _outputs(around: _Surroundings, tangents: Sequence[Tensor | None], step: float) -> list[Tensor]:
-    """Return the outputs at points moved by `step` times the tangents, as coordinates."""
-    moved = [
-        point.clone() if tangent is None else unflatten(flatten([point]) + step * tangent, [point])[0]
-        for point, tangent in zip(around.points, tangents, strict=True)
-    ]
-    with torch.no_grad():
-        found = {output.name: output.tensor for output in call(around.problem, moved)}
-        return [flatten([found[name]]) for name in around.outputs]
-
-
-def _agrees(
-    around: _Surroundings,
-    claim: float,
-    weights: Sequence[Tensor],
-    above: Sequence[Tensor],
-    below: Sequence[Tensor],
-    step: float,
-) -> bool:
-    """Return True if a claimed directional derivative equals the central difference up to rounding."""
-    slope = size = noise = 0.0
-    for weight, high, low, middle in zip(weights, above, below, around.centre, strict=True):
-        rise = weight * (high - low)
-        slope += float(rise.sum()) / (2 * step)
-        size += float(rise.abs().sum()) / (2 * step)
-        noise += float((weight.abs() * middle.abs()).sum()) * around.eps * _ROUNDING / step
-    return abs(claim - slope) <= around.relative * max(size, abs(claim)) + noise

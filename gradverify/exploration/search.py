@@ -15,30 +15,24 @@ from gradverify.exploration.attempt import (
     Attempt,
     attempt,
     checks_of,
-    codes,
     confirmed,
-    entries,
-    failing_like,
-    suspect_like,
 )
 from gradverify.exploration.change import Base, Change, Watching
+from gradverify.exploration.discover import failure, is_same, question
 from gradverify.exploration.exercised.uncovered import uncovered
 from gradverify.exploration.exercised.watch import watch
 from gradverify.exploration.exercised.watched import Watched, merge
 from gradverify.exploration.harvest import seen_in
-from gradverify.exploration.inputs import tensor_at, tensor_inputs
 from gradverify.exploration.judge import Outcome
 from gradverify.exploration.propose import pairs, proposals
-from gradverify.exploration.shrink import differences, shrink, with_smaller_sizes
 from gradverify.exploration.tools import Tools
-from gradverify.result import CheckResult, Discovery, Exploration, Grade, Verdict
+from gradverify.result import Discovery, Exploration, Grade
 
 OnTry = Callable[[Trying], None]
 _MOST_DISCOVERIES = 5  # of each grade; later ones are counted only
 _MOST_PHRASES = 3  # that say where a discovery showed too
 _FIRST_OF_PAIRS = 12  # legal changes of arguments and sizes that others are combined with
 _SECOND_OF_PAIRS = 30
-_MOST_ENTRIES = 10_000  # of a Jacobian that is judged entry by entry before it is made smaller
 _MOST_OUTPUTS = 200_000  # entries of the outputs beyond which a size is not made larger
 _MOST_UNCONFIRMED = 5  # tries of one kind that seemed wrong and were not, before such tries are taken for right
 TRY_SECONDS = 20.0  # time limit of one try, made small included, between calls of user code
@@ -161,7 +155,7 @@ def _trouble(base: Base) -> str:
         if first.judged.outcome is Outcome.ILLEGAL:
             return f"the inputs as written cannot be tried: {first.judged.message}"
         if first.judged.outcome is Outcome.REFUSED:
-            return f"backward cannot run at the inputs as written: {first.judged.message}"
+            return f"at the inputs as written, {first.judged.message}"
         wrong = first.judged.outcome is Outcome.SUSPECT and confirmed(base, first) is not None
     except OutOfTime as error:
         return f"at the inputs as written, one forward and backward {error}"
@@ -214,9 +208,9 @@ def _is_right(state: _Search, change: Change, candidate: Case) -> bool:
         if found.judged.outcome is Outcome.RIGHT:
             return True
         if found.judged.outcome is Outcome.REFUSED:
-            _note(state, change, found, ("refused", change.kind, change.names, found.judged.message), _question)
+            _note(state, change, found, ("refused", change.kind, change.names, found.judged.message), question)
         else:
-            _note(state, change, found, (change.kind, change.names, found.check, found.judged.pairs), _failure)
+            _note(state, change, found, (change.kind, change.names, found.check, found.judged.pairs), failure)
     except OutOfTime as error:
         state.lost.append(f"{change.phrase}: {error}")
     return False
@@ -227,7 +221,7 @@ def _note(
     change: Change,
     found: Attempt,
     key: _Key,
-    discover: Callable[[_Search, Change, Attempt], Discovery | None],
+    discover: Callable[[Base, int, Change, Attempt], Discovery | None],
 ) -> None:
     """Add a discovery; one like it before is counted instead."""
     if key in state.known:
@@ -235,12 +229,12 @@ def _note(
         return
     if state.unconfirmed[key] >= _MOST_UNCONFIRMED:
         return
-    discovery = discover(state, change, found)
+    discovery = discover(state.base, state.tries, change, found)
     if discovery is None:
         state.unconfirmed[key] += 1
         return
     alike = [k for k, other in enumerate(state.discoveries) if other.grade is discovery.grade]
-    same = next((k for k in alike if _is_same(state.discoveries[k], discovery)), None)
+    same = next((k for k in alike if is_same(state.discoveries[k], discovery)), None)
     if same is None and len(alike) < _MOST_DISCOVERIES:
         state.known[key] = len(state.discoveries)
         state.discoveries.append(discovery)
@@ -255,78 +249,3 @@ def _count(state: _Search, place: int, phrase: str = "") -> None:
     is_new = phrase not in ("", *known.changes, *known.also_at) and len(known.also_at) < _MOST_PHRASES
     at = (*known.also_at, phrase) if is_new else known.also_at
     state.discoveries[place] = replace(known, also=known.also + 1, also_at=at)
-
-
-def _is_same(one: Discovery, other: Discovery) -> bool:
-    """Return True if two discoveries are at the same inputs, or name the same cause in the same block."""
-    causes = _causes(one)
-    at_the_same = one.inputs == other.inputs if one.inputs else one.changes == other.changes
-    return at_the_same or (bool(causes) and causes == _causes(other))
-
-
-def _causes(found: Discovery) -> set[tuple[str | None, ...]]:
-    findings = [finding for check in found.checks for finding in check.findings if finding.cause is not None]
-    return {(finding.code, finding.cause, finding.of, finding.wrt) for finding in findings}
-
-
-def _question(state: _Search, change: Change, found: Attempt) -> Discovery:
-    inputs, spec = _text(state, found.case)
-    return Discovery(
-        grade=Grade.QUESTION,
-        number=state.tries,
-        changes=(change.phrase,),
-        inputs=inputs,
-        spec=spec,
-        message=f"forward runs and backward raises {found.judged.message}",
-    )
-
-
-def _failure(state: _Search, change: Change, found: Attempt) -> Discovery | None:
-    """Return the discovery if the check confirms it, at the smallest inputs that still fail."""
-    base = state.base
-    found = _affordable(base, found)
-    result = confirmed(base, found)
-    if result is None:
-        return None
-    small = shrink(base, found.case, failing_like(base, codes(result), found.check))
-    base = replace(base, deadline=None)
-    shown = _diagnosed(base, small, found.check) or _diagnosed(base, found.case, found.check) or result
-    inputs, spec = _text(state, small)
-    return Discovery(
-        grade=Grade.EXTREME if change.far else Grade.FAILURE,
-        number=state.tries,
-        changes=_phrases(base, change, small),
-        inputs=inputs,
-        spec=spec,
-        message=next((f.message for f in shown.findings if f.verdict is Verdict.FAIL), shown.message),
-        checks=(shown,),
-    )
-
-
-def _affordable(base: Base, found: Attempt) -> Attempt:
-    """Return the attempt; if its Jacobian is large, one with smaller sizes that seems wrong too."""
-    if entries(found) <= _MOST_ENTRIES:
-        return found
-    return attempt(base, with_smaller_sizes(base, found.case, suspect_like(base, found.check)))
-
-
-def _diagnosed(base: Base, case: Case, check: str) -> CheckResult | None:
-    found = attempt(base, case)
-    if found.problem is None:
-        return None
-    result = base.tools.diagnosed(case, found.problem, check)
-    return result if result.verdict is Verdict.FAIL else None
-
-
-def _phrases(base: Base, change: Change, small: Case) -> tuple[str, ...]:
-    """Return what is different at the smallest failing inputs: arguments and shapes, else the change that found it."""
-    before = {path: tensor_at(base.case, path, base.tools) for path in tensor_inputs(base.case)}
-    after = {path: tensor_at(small, path, base.tools) for path in tensor_inputs(small)}
-    found = differences(base.case, small, before, after)
-    if change.kind in ("arguments", "sizes", "rank", "layout") and found:
-        return found
-    return (change.phrase, *(phrase for phrase in found if phrase not in change.phrase))
-
-
-def _text(state: _Search, case: Case) -> tuple[str, str]:
-    return state.base.tools.text(case)
