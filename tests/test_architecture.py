@@ -37,8 +37,8 @@ MAY_IMPORT = {
 }
 # Rooms within a room: each may import from itself and from those before it.
 WITHIN = {
-    "core": ("model", "forward", "backward", "estimate", "decide", "excuses", "strategy", "whole", "jacobians"),
-    "diagnosis": ("naming", "block", "causes", "sums", "diagnose"),
+    "core": ("model", "forward", "backward", "estimate", "decide", "excuses", "strategy", "evidence", "jacobians"),
+    "diagnosis": ("projections", "naming", "block", "causes", "sums", "excerpts", "diagnose"),
 }
 LIGHT = {*GROUND, "spec", "baseline", "report", "cli", "testing"}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or not path.name.startswith("__"))

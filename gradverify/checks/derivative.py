@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.checks.excerpts import diagnosed_in_excerpts
 from gradverify.checks.failures import evaluations, inconclusive, not_dense, nothing_to_differentiate
 from gradverify.checks.wording import (
     along,
@@ -25,6 +24,7 @@ from gradverify.core.decide.comparison import Comparison
 from gradverify.core.decide.context import Reconsider
 from gradverify.core.decide.statistics import Entries
 from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code
+from gradverify.core.evidence import Diagnose, Diagnosis, JacobianPair, LargeBlock, undiagnosed
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.jacobians import Investigation, evidence, investigate, whole
 from gradverify.core.model.coordinates import blocks
@@ -32,8 +32,6 @@ from gradverify.core.model.deadline import keeping
 from gradverify.core.model.problem import Named, Problem
 from gradverify.core.model.tape import Tape, record
 from gradverify.core.strategy.random_sketch import UnfinishedSearch, UnnamedError
-from gradverify.core.whole.evidence import Diagnose, Diagnosis, JacobianPair, undiagnosed
-from gradverify.core.whole.sums import LargeBlock
 from gradverify.result import CheckResult, ElementVerdict, Finding, Method, Verdict
 
 
@@ -219,9 +217,9 @@ def _diagnosis(
         measured=found.measured,
         wrong_entries=group,
         wrong_places_complete=found.method is not Method.PROBED,
-        seed=question.settings.seed,
+        settings=question.settings,
     )
-    return question.diagnose(sums) or diagnosed_in_excerpts(sums, question.settings, question.diagnose)
+    return question.diagnose(sums)
 
 
 def _weight(pair: tuple[Finding, Entries]) -> tuple[int, float]:

@@ -20,13 +20,13 @@ from gradverify.checks.untracked import containers_seen, never_called, without_b
 from gradverify.core.decide.context import JudgingContext, Reconsider
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.nonsmooth import kinked_columns
+from gradverify.core.evidence import Diagnose, undiagnosed
 from gradverify.core.forward.repeatable import Repeatable, made_repeatable
 from gradverify.core.forward.sampler import sampler
 from gradverify.core.model.deadline import keeping
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.second_order import once_differentiable, vjp_problem
 from gradverify.core.model.tape import Rejected, record
-from gradverify.core.whole.evidence import Diagnose, undiagnosed
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Verdict
 

@@ -16,8 +16,8 @@ from gradverify.checks.wording import distinguishable
 from gradverify.core.backward.batched_vjp import row_cotangent
 from gradverify.core.backward.vjps import row
 from gradverify.core.decide.tolerance import NEGLIGIBLE
+from gradverify.core.evidence import JacobianPair
 from gradverify.core.jacobians import Investigation, whole
-from gradverify.core.whole.evidence import JacobianPair
 from gradverify.result import Finding, Method, Verdict
 
 _NOISE = 8.0  # times the noise of outputs: deviation from linearity of a backward that rounds to fewer digits

@@ -10,6 +10,7 @@ from gradverify.core.decide.comparison import Comparison, dense_entries, is_acce
 from gradverify.core.decide.context import MeasuredProblem, Reconsider, measure_problem
 from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.decide.verdict import Code
+from gradverify.core.evidence import Evidence, JacobianPair
 from gradverify.core.forward.repeatable import Repeatable, as_rounded, in_double
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import Block
@@ -21,7 +22,6 @@ from gradverify.core.strategy.columnwise import (
 )
 from gradverify.core.strategy.elementwise import compare_elementwise
 from gradverify.core.strategy.random_sketch import UnnamedError, compare_by_random_sums
-from gradverify.core.whole.evidence import Evidence, JacobianPair
 from gradverify.errors import EvaluationError
 from gradverify.result import Method
 

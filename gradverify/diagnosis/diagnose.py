@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.core.whole.sums import LargeBlock
+from gradverify.core.evidence import Diagnosis, Evidence, LargeBlock, WrongBlock
 from gradverify.diagnosis.block.entries import BlockEntries, entries_of
 from gradverify.diagnosis.causes.approximate import approximate
 from gradverify.diagnosis.causes.boundary_tile import boundary_tile
@@ -41,6 +40,7 @@ from gradverify.diagnosis.causes.wrong_branch import wrong_branch
 from gradverify.diagnosis.causes.wrong_branch_both import two_wrong_branches
 from gradverify.diagnosis.causes.wrong_count import wrong_count
 from gradverify.diagnosis.causes.wrong_point import wrong_point, wrong_point_in_backward
+from gradverify.diagnosis.excerpts import diagnosed_in_excerpts
 from gradverify.diagnosis.sums.search import diagnose_sums
 
 Find = Callable[[Evidence, BlockEntries], Diagnosis | None]
@@ -118,13 +118,13 @@ _FALLBACKS = (
 )  # tried after all patterns, as they explain least
 
 
-def diagnose(evidence: Evidence | LargeBlock) -> Diagnosis | None:
+def diagnose(evidence: WrongBlock) -> Diagnosis | None:
     """Return the first cause that explains at least 99 % of the squared error of a block, None if there is none.
 
     If a part of the error does not depend on the cotangent, only a missing cotangent is tried.
     """
     if isinstance(evidence, LargeBlock):
-        return diagnose_sums(evidence)
+        return diagnose_sums(evidence) or diagnosed_in_excerpts(evidence, diagnose)
     entries = entries_of(evidence)
     if entries is None:
         return None

@@ -16,8 +16,8 @@ from torch import Tensor
 from gradverify.case import Case, Settings, TorchGradcheck
 from gradverify.checks import gradcheck
 from gradverify.checks.registry import run_check
+from gradverify.core.evidence import Diagnose
 from gradverify.core.model.problem import Problem, fresh, named_tensors
-from gradverify.core.whole.evidence import Diagnose
 from gradverify.errors import EvaluationError, InputError, SurrogateError
 from gradverify.result import CheckResult, Finding
 from gradverify.run.build import build

@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gradverify.checks.registry import run_check
-from gradverify.core.whole.evidence import Diagnosis, Evidence
-from gradverify.core.whole.sums import LargeBlock
+from gradverify.core.evidence import Diagnosis, Evidence, LargeBlock
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Finding, Method, Verdict
 from tests.core.support import ALONE, problem_of

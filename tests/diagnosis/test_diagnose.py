@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.vjps import backward_of
+from gradverify.core.evidence import Evidence, JacobianPair
 from gradverify.core.model.coordinates import blocks
 from gradverify.core.model.problem import Named
 from gradverify.core.model.tape import record
-from gradverify.core.whole.evidence import Evidence, JacobianPair
 from gradverify.diagnosis.diagnose import CAUSES, diagnose
 from tests.core.support import problem_of
 from tests.diagnosis.support import diagnoses_of, diagnosis_of, drawn

@@ -12,14 +12,14 @@ from torch.nn import functional
 
 from gradverify.checks.registry import run_check
 from gradverify.core.decide.context import unchanged
+from gradverify.core.evidence import LargeBlock
 from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.jacobians import investigate
 from gradverify.core.model.problem import bind
 from gradverify.core.model.tape import record
-from gradverify.core.whole import excerpt
-from gradverify.core.whole.excerpt import excerpts
-from gradverify.core.whole.sums import LargeBlock
 from gradverify.diagnosis.diagnose import diagnose
+from gradverify.diagnosis.projections import excerpt
+from gradverify.diagnosis.projections.excerpt import excerpts
 from gradverify.result import CheckResult, Verdict
 from tests.core.support import ALONE, problem_of, with_backward
 
@@ -187,7 +187,12 @@ def test_jacobian_of_excerpt_is_submatrix() -> None:
     known = found.comparison.groups[0] if found.comparison.groups else None
     assert known is None
     sums = LargeBlock(
-        of=of, wrt=wrt, measured=found.measured, wrong_entries=_no_known_entries(), wrong_places_complete=True, seed=0
+        of=of,
+        wrt=wrt,
+        measured=found.measured,
+        wrong_entries=_no_known_entries(),
+        wrong_places_complete=True,
+        settings=ALONE,
     )
     several = list(excerpts(sums, 2, 1_000_000))
     assert len(several) == 2

@@ -9,8 +9,8 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import WrongBlock
 from gradverify.core.model.coordinates import Block, total
-from gradverify.core.whole.evidence import BlockContext
 from gradverify.diagnosis.block.entries import (
     BlockEntries,
     contradicts_sampled_right,
@@ -44,7 +44,7 @@ def share_of_arrangement(entries: BlockEntries, arrangement: Arrangement) -> flo
     return explained_share(entries, predicted)
 
 
-def transpositions(evidence: BlockContext) -> Iterator[Arrangement]:
+def transpositions(evidence: WrongBlock) -> Iterator[Arrangement]:
     """Yield exchanges of two dimensions of the gradient, of the cotangent, or of both."""
     of, wrt = evidence.of, evidence.wrt
     gradients = dict(_exchanges(wrt, evidence.device))
@@ -61,7 +61,7 @@ def transpositions(evidence: BlockContext) -> Iterator[Arrangement]:
             yield Arrangement(rows=cotangents[a, b], columns=columns, text=text)
 
 
-def rolls(evidence: BlockContext) -> Iterator[Arrangement]:
+def rolls(evidence: WrongBlock) -> Iterator[Arrangement]:
     """Yield cyclic shifts and reversals of the gradient, of the cotangent, or of the saved tensor."""
     of, wrt = evidence.of, evidence.wrt
     gradients, cotangents = dict(_shifts(wrt, evidence)), dict(_shifts(of, evidence))
@@ -76,7 +76,7 @@ def rolls(evidence: BlockContext) -> Iterator[Arrangement]:
             yield Arrangement(rows=columns, columns=columns, distance=far, text=text)
 
 
-def shifts(evidence: BlockContext) -> Iterator[Arrangement]:
+def shifts(evidence: WrongBlock) -> Iterator[Arrangement]:
     """Yield shifts of the gradient, or of the cotangent, by one along a dimension, with zeros shifted in."""
     for block, words in ((evidence.wrt, "the gradient by {} is"), (evidence.of, "the cotangent of {} is taken")):
         places = torch.arange(total(block.shape), device=evidence.device).reshape(block.shape)
@@ -100,7 +100,7 @@ def _exchanges(block: Block, device: torch.device) -> Iterator[tuple[tuple[int, 
             yield (a, b), places.transpose(a, b).reshape(-1)
 
 
-def _shifts(block: Block, evidence: BlockContext) -> Iterator[tuple[str, tuple[int, Tensor]]]:
+def _shifts(block: Block, evidence: WrongBlock) -> Iterator[tuple[str, tuple[int, Tensor]]]:
     """Yield cyclic shifts and reversals as (text, (distance, order of the entries))."""
     places = torch.arange(total(block.shape), device=evidence.device).reshape(block.shape)
     for dimension, size in enumerate(block.shape):

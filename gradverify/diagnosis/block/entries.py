@@ -12,7 +12,7 @@ from gradverify.case import Tolerances
 from gradverify.core.backward.vjps import Backward
 from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.whole.evidence import Evidence
+from gradverify.core.evidence import Evidence
 from gradverify.diagnosis.block.value_or_position import MarkEntries, RegionTest, region_test
 from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis

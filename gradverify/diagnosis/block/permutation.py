@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import Evidence
 from gradverify.core.model.coordinates import Block
-from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.block.arrangement import Arrangement
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.wording import element_name, listed

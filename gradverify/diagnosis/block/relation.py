@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import Evidence
 from gradverify.core.model.coordinates import total
-from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained_share, ratio_of
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
 from gradverify.diagnosis.naming.constants import known_constant, number_text, short_number

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from gradverify.core.evidence import Evidence
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.problem import Problem, call
-from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.errors import EvaluationError
 

@@ -9,8 +9,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import Evidence
 from gradverify.core.model.coordinates import Block, total
-from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis

@@ -9,8 +9,8 @@ from itertools import combinations, permutations
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import WrongBlock
 from gradverify.core.model.coordinates import Block, total
-from gradverify.core.whole.evidence import BlockContext
 from gradverify.diagnosis.block.structure import broadcast_along
 from gradverify.diagnosis.naming.variables import Axis, block_along, input_and_output_values
 
@@ -33,7 +33,7 @@ class AxisTensor:
         return broadcast_along(self.axis, self.values)
 
 
-def tensors_along(evidence: BlockContext, axis: Axis) -> Iterator[AxisTensor]:
+def tensors_along(evidence: WrongBlock, axis: Axis) -> Iterator[AxisTensor]:
     """Yield every tensor that broadcasts along an axis; the axis' own output or input comes last."""
     block = block_along(evidence, axis)
     for name, tensor in sorted(_tensors(evidence), key=lambda each: each[0] == block.name):
@@ -49,7 +49,7 @@ def differences(found: Sequence[AxisTensor]) -> Iterator[AxisTensor]:
             yield AxisTensor(name=name, where="", axis=first.axis, values=values)
 
 
-def _tensors(evidence: BlockContext) -> Iterator[tuple[str, Tensor]]:
+def _tensors(evidence: WrongBlock) -> Iterator[tuple[str, Tensor]]:
     """Yield the names and values, in float64, of the inputs, the outputs and the other tensor arguments."""
     point, value = input_and_output_values(evidence)
     for blocks, numbers in ((evidence.inputs, point), (evidence.outputs, value)):

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from gradverify.core.backward.batched_vjp import rows
 from gradverify.core.backward.vjps import backward_of, row
+from gradverify.core.evidence import Evidence
 from gradverify.core.model.coordinates import flatten, total
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.problem import call
 from gradverify.core.model.tape import record
-from gradverify.core.whole.evidence import Evidence
 from gradverify.diagnosis.block.shifted_problem import outputs_at, problem_at
 from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis, input_and_output_values, variables

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.wording import differ_text, rounded_up
 

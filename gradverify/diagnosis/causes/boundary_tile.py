@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import torch
 
+from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.core.model.coordinates import Block
-from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.region_search import RegionSearch, confined_to_region
 from gradverify.diagnosis.block.slices import Slices, slices_of
@@ -31,7 +31,7 @@ def boundary_tile(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     )
 
 
-def regions_at_edges(evidence: BlockContext, group: AxisMasks) -> Iterator[Region]:
+def regions_at_edges(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]:
     """Yield the edges of the tensor, or of its tiles, that hold exactly the wrong coordinates."""
     candidates, known = variables(evidence, group.axis), scalars(evidence)
     own = [variable for variable in candidates if variable.kind is VariableKind.OWN]

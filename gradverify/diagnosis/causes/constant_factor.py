@@ -9,7 +9,7 @@ from itertools import combinations
 
 from torch import Tensor
 
-from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, contradicts_right, explained_share, ratio_of
 from gradverify.diagnosis.causes.mean_for_sum_by_line import mean_for_sum_by_line
 from gradverify.diagnosis.naming.arguments import ScalarPower, scalar_power
@@ -74,7 +74,7 @@ def as_sign(share: float) -> Diagnosis:
     return Diagnosis(cause=SIGN_FLIP, explanation=f"analytic = -numeric{everywhere(share)}", share=share)
 
 
-def as_mean(site: BlockContext, found: Factor, counts: Summands) -> Diagnosis | None:
+def as_mean(site: WrongBlock, found: Factor, counts: Summands) -> Diagnosis | None:
     """Return the diagnosis of a factor that is a number of summands or its inverse; None if it is neither."""
     value, known, share = found.value, found.known, found.share
     if known is None or value < 0 or max(value, 1 / value) < _MIN_SUMMANDS or found.argument is not None:
@@ -89,7 +89,7 @@ def as_mean(site: BlockContext, found: Factor, counts: Summands) -> Diagnosis | 
     return Diagnosis(cause=MEAN_FOR_SUM, explanation=text, share=share)
 
 
-def as_constant(site: BlockContext, found: Factor) -> Diagnosis:
+def as_constant(site: WrongBlock, found: Factor) -> Diagnosis:
     """Return the diagnosis of any factor."""
     text = f"analytic = {_signed(found)} × numeric{everywhere(found.share)}{_interpretation(site, found)}"
     return Diagnosis(cause=CONSTANT_FACTOR, explanation=text, share=found.share)
@@ -104,7 +104,7 @@ def common_factor(evidence: Evidence, seen: BlockEntries) -> Factor | None:
     return None if found is None or share is None else replace(found, share=share)
 
 
-def factor_of(site: BlockContext, ratio: Ratio | None) -> Factor | None:
+def factor_of(site: WrongBlock, ratio: Ratio | None) -> Factor | None:
     """Return the factor of a ratio, replaced by a known constant nearby; None if the ratio is 0, 1 or not finite."""
     if ratio is None or not math.isfinite(ratio.value) or ratio.value in (0.0, 1.0):
         return None
@@ -132,7 +132,7 @@ def _share_everywhere(seen: BlockEntries, factor: float) -> float | None:
     return None if share is None or contradicts_right(seen, predicted, abs(factor)) else share
 
 
-def _sizes(site: BlockContext) -> set[int]:
+def _sizes(site: WrongBlock) -> set[int]:
     """Return the products of any dimensions of the output, or of the input."""
     shapes = (site.of.shape, site.wrt.shape)
     return {
@@ -143,7 +143,7 @@ def _sizes(site: BlockContext) -> set[int]:
     }
 
 
-def _possible_summands(site: BlockContext, value: float, counts: Summands) -> set[int]:
+def _possible_summands(site: WrongBlock, value: float, counts: Summands) -> set[int]:
     """Return the possible numbers of summands: of an output, and of a gradient if the factor divides."""
     shape = site.of.shape
     possible = possible_sums(site.wrt.shape, shape, counts.of_output)
@@ -176,7 +176,7 @@ def _signed(found: Factor) -> str:
     return f"-{found.known.text}" if found.value < 0 else found.known.text
 
 
-def _interpretation(site: BlockContext, found: Factor) -> str:
+def _interpretation(site: WrongBlock, found: Factor) -> str:
     known, value, size_text = found.known, found.value, _size_text(site, found)
     if found.argument is not None:
         source, predicate = found.argument, "is missing" if abs(value) < 1 else "too many"
@@ -194,7 +194,7 @@ def _interpretation(site: BlockContext, found: Factor) -> str:
     return f"{text} ({size_text})" if size_text else text
 
 
-def _size_text(site: BlockContext, found: Factor) -> str:
+def _size_text(site: WrongBlock, found: Factor) -> str:
     """Return "the size of a dimension of x" if the factor or its inverse is one, else ""."""
     known, value = found.known, found.value
     if known is None or value < 0:

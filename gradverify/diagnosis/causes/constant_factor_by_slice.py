@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import torch
 
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import total
-from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, contradicts_right, explained_share, has_factor, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words
 from gradverify.diagnosis.block.slices import Slices, is_every_nth, slices_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.diagnosis.block.entries import BlockEntries
 
 DETACHED = "detached"
@@ -16,7 +16,7 @@ def detached(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     return as_detached(evidence)
 
 
-def as_detached(site: BlockContext) -> Diagnosis:
+def as_detached(site: WrongBlock) -> Diagnosis:
     """Return the diagnosis of a gradient that is zero or None."""
     of, wrt = site.of.name, site.wrt.name
     if site.backward.problem.order > 1 and site.backward.missing[site.wrt.tensor]:

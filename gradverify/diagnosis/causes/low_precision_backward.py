@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.vjps import Backward, row
+from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.wording import rounded_up
 from gradverify.errors import EvaluationError
@@ -36,7 +36,7 @@ def low_precision_backward(evidence: Evidence, seen: BlockEntries) -> Diagnosis 
     return in_lower_precision(evidence, torch.stack(vjps), float(torch.linalg.vector_norm(error) / norm))
 
 
-def in_lower_precision(site: BlockContext, answers: Tensor, error: float) -> Diagnosis | None:
+def in_lower_precision(site: WrongBlock, answers: Tensor, error: float) -> Diagnosis | None:
     """Return the diagnosis of vjps (K, n) that a narrower dtype holds exactly, or None; `error` is relative."""
     numbers = torch.unique(answers[:, site.wrt.coordinates].abs())
     numbers = numbers[numbers > 0]

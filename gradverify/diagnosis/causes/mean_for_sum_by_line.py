@@ -6,7 +6,7 @@ from collections import Counter
 
 from torch import Tensor
 
-from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.structure import broadcast_along
 from gradverify.diagnosis.naming.variables import Axis

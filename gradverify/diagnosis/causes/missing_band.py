@@ -9,8 +9,8 @@ from itertools import combinations, product
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import Block, total
-from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.relation import share_inside
 from gradverify.diagnosis.naming.region import chance

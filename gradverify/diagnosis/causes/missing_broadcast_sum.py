@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.naming.wording import share_text
 
@@ -37,7 +37,7 @@ def _one_slice(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     return None
 
 
-def as_one_slice(site: BlockContext, dimension: int, used: int, share: float) -> Diagnosis:
+def as_one_slice(site: WrongBlock, dimension: int, used: int, share: float) -> Diagnosis:
     """Return the diagnosis of a gradient from one slice of the outputs, with index `used` along `dimension`."""
     shape = site.of.shape
     inside = ", ".join(str(used) if place == dimension else ":" for place in range(len(shape)))

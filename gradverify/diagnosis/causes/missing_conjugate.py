@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.core.model.coordinates import Block
-from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, block_entries, explained_share
 from gradverify.diagnosis.naming.tensors import slice_of
 from gradverify.diagnosis.naming.wording import share_text
@@ -35,13 +35,13 @@ def missing_conjugate(evidence: Evidence, seen: BlockEntries) -> Diagnosis | Non
     return None if share is None else as_conjugate(evidence, share)
 
 
-def as_unconjugated(site: BlockContext, share: float) -> Diagnosis:
+def as_unconjugated(site: WrongBlock, share: float) -> Diagnosis:
     """Return the diagnosis of a derivative that is not conjugated."""
     text = f"{_explanation(site.of, site.wrt)}{share_text(share)}"
     return Diagnosis(cause=MISSING_CONJUGATE, explanation=text, share=share)
 
 
-def as_conjugate(site: BlockContext, share: float) -> Diagnosis:
+def as_conjugate(site: WrongBlock, share: float) -> Diagnosis:
     """Return the diagnosis of a gradient that is the conjugate of the right one."""
     text = f"the gradient by {_tensor_name(site.wrt)} is the conjugate of what it should be{share_text(share)}"
     return Diagnosis(cause=MISSING_CONJUGATE, explanation=text, share=share)

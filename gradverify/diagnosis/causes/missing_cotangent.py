@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gradverify.core.backward.batched_vjp import row_cotangent
 from gradverify.core.backward.vjps import row
-from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.naming.constants import number_text
 from gradverify.diagnosis.naming.described import elements_text, region_text
@@ -70,7 +70,7 @@ REPLACED = "analytic = {} whatever the cotangent is"
 ADDED = "analytic = numeric × cotangent + {}, and that second term stays when the cotangent is zero"
 
 
-def vjp_of_zero(site: BlockContext) -> Tensor | None:
+def vjp_of_zero(site: WrongBlock) -> Tensor | None:
     """Return the vjp of a zero cotangent by this input, (n,); None if it is zero, as it should be, or not finite."""
     size = max(block.stop for block in site.outputs)
     try:
@@ -82,7 +82,7 @@ def vjp_of_zero(site: BlockContext) -> Tensor | None:
     return constant if usable else None
 
 
-def as_missing_cotangent(site: BlockContext, constant: Tensor, form: str, share: float) -> Diagnosis:
+def as_missing_cotangent(site: WrongBlock, constant: Tensor, form: str, share: float) -> Diagnosis:
     """Return the diagnosis of a constant (n,) that replaces the gradient or is added to it, as `form` says."""
     nonzero = constant != 0
     relevant = torch.ones_like(nonzero)

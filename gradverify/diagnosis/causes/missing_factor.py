@@ -10,7 +10,7 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.ratios import SAME, Ratios, ratios
 from gradverify.diagnosis.block.structure import is_elementwise

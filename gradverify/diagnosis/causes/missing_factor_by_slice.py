@@ -9,8 +9,8 @@ from itertools import combinations, product
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import Block, total
-from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.ratios import Ratios, ratios
 from gradverify.diagnosis.block.structure import broadcast_along, is_elementwise

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import BAR_FACTOR
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import total
-from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, multiple_of_cotangent, share_inside
 from gradverify.diagnosis.block.structure import broadcast_along, is_elementwise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.blocks_diagonal import connected_components
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.naming.wording import share_text

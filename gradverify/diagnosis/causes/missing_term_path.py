@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import Block
-from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.causes.missing_term import MISSING_TERM
 from gradverify.diagnosis.naming.variables import Axis, block_along

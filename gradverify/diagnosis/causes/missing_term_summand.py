@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import total
-from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.relation import multiple_in_words
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal

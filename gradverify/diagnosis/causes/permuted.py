@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.arrangement import (
     ZERO_LINE,
     Arrangement,

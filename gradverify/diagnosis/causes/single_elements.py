@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import total
-from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, has_factor, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, share_inside
 from gradverify.diagnosis.block.structure import broadcast_along

@@ -12,8 +12,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.relation import multiple_of_cotangent
 from gradverify.diagnosis.block.shifted_problem import outputs_at

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.core.model.coordinates import Block
-from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, block_entries, explained_share
 from gradverify.diagnosis.naming.tensors import name_of, numbers_of, slice_of
 from gradverify.diagnosis.naming.variables import Axis
@@ -28,7 +28,7 @@ def swapped_inputs(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     return as_swapped_inputs(evidence, *found)
 
 
-def as_swapped_inputs(site: BlockContext, other: int, share: float) -> Diagnosis:
+def as_swapped_inputs(site: WrongBlock, other: int, share: float) -> Diagnosis:
     """Return the diagnosis of an input with the gradient of the input tensor `other`."""
     blocks = site.inputs
     text = f"analytic by {name_of(blocks, site.wrt.tensor)} is numeric by {name_of(blocks, other)}"
@@ -43,7 +43,7 @@ def swapped_outputs(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     return _swapped_rows(evidence) if found is None else as_swapped_outputs(evidence, *found)
 
 
-def as_swapped_outputs(site: BlockContext, other: int, share: float) -> Diagnosis:
+def as_swapped_outputs(site: WrongBlock, other: int, share: float) -> Diagnosis:
     """Return the diagnosis of an output with the rows of the output tensor `other`."""
     blocks = site.outputs
     text = f"analytic of {name_of(blocks, site.of.tensor)} is numeric of {name_of(blocks, other)}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import total
-from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.causes.permuted import TRANSPOSED
 from gradverify.diagnosis.naming.variables import input_and_output_values

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.causes.missing_term import rank_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.region_search import RegionSearch, confined_to_region
 from gradverify.diagnosis.block.slices import is_every_second_or_third
@@ -23,7 +23,7 @@ def wrong_branch(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     )
 
 
-def regions_by_value(evidence: BlockContext, group: AxisMasks) -> Iterator[Region]:
+def regions_by_value(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]:
     """Yield the regions of values that hold exactly the wrong coordinates.
 
     The positions of the wrong coordinates may explain them as well. Then only the regions that still hold after the

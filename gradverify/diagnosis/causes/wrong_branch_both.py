@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from gradverify.core.whole.evidence import Diagnosis, Evidence
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained_share, ratio_of
 from gradverify.diagnosis.block.region_search import coincidence_chance
 from gradverify.diagnosis.block.relation import factor_in_words

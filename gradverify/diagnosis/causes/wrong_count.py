@@ -9,8 +9,8 @@ from itertools import permutations, product
 
 from torch import Tensor
 
+from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.core.model.coordinates import total
-from gradverify.core.whole.evidence import BlockContext, Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.causes.constant_factor import Factor, common_factor
 from gradverify.diagnosis.naming.wording import everywhere, listed
@@ -50,7 +50,7 @@ def wrong_count(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     return as_count(evidence, found, int(nonzero.any(0).sum()), least=_MIN_COUNT if sums else LARGE_COUNT)
 
 
-def as_count(site: BlockContext, found: Factor, live: int | None, least: int) -> Diagnosis | None:
+def as_count(site: WrongBlock, found: Factor, live: int | None, least: int) -> Diagnosis | None:
     """Return the diagnosis of a factor made of counts >= `least`, or None; `live` inputs have a nonzero derivative."""
     is_plain = found.known is not None and found.known.text in _PLAIN_FACTORS
     if found.value <= 0 or is_plain or found.argument is not None:
@@ -91,7 +91,7 @@ def _forms(counts: list[_Count]) -> Iterator[_Form]:
             yield _Form(text="n/m", value=one.value / other.value, counts=(one, other))
 
 
-def _counts(site: BlockContext, live: int | None) -> Iterator[_Count]:
+def _counts(site: WrongBlock, live: int | None) -> Iterator[_Count]:
     """Yield every count once, described by the first tensor in which it occurs."""
     found: dict[int, str] = {}
     for block in (site.wrt, site.of, *site.inputs, *site.outputs):

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.vjps import backward_of, row
+from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.tape import record
-from gradverify.core.whole.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.shifted_problem import outputs_at, problem_at
 from gradverify.diagnosis.block.structure import is_elementwise

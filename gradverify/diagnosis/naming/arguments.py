@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import WrongBlock
 from gradverify.core.model.coordinates import total
-from gradverify.core.whole.evidence import BlockContext
 from gradverify.diagnosis.naming.variables import input_and_output_values
 
 _COMMON = (0.0, 0.5, 1.0, 2.0)  # magnitudes too common to be evidence for an argument
@@ -40,7 +40,7 @@ class ScalarPower:
         return words if power > 0 else f"1/{words}"
 
 
-def scalar_power(site: BlockContext, factor: float, accuracy: float) -> ScalarPower | None:
+def scalar_power(site: WrongBlock, factor: float, accuracy: float) -> ScalarPower | None:
     """Return the scalar of which a factor is a power, up to the sign, within a relative `accuracy`.
 
     Returns None if no scalar fits, or several do, or the factor is not known well enough.
@@ -62,7 +62,7 @@ def _power(value: float, power: int) -> float:
     return float(torch.tensor(value, dtype=torch.float64).pow(power))
 
 
-def _numbers(site: BlockContext) -> Iterator[tuple[str, float]]:
+def _numbers(site: WrongBlock) -> Iterator[tuple[str, float]]:
     """Yield the names and values of all real scalars among the arguments, inputs and outputs."""
     for entry in site.backward.problem.bound:
         if not isinstance(entry.value, Tensor):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
-from gradverify.core.whole.evidence import BlockContext
+from gradverify.core.evidence import WrongBlock
 from gradverify.diagnosis.naming.region import Region, regions
 from gradverify.diagnosis.naming.variables import Axis, block_along, scalars, variables
 from gradverify.diagnosis.naming.wording import element_name, listed
@@ -22,7 +22,7 @@ def _first(regions: Iterable[Region]) -> Region | None:
 
 
 def region_text(
-    evidence: BlockContext, axis: Axis, wrong: Tensor, relevant: Tensor, choose: ChooseRegion = _first
+    evidence: WrongBlock, axis: Axis, wrong: Tensor, relevant: Tensor, choose: ChooseRegion = _first
 ) -> str:
     """Return the text of the region that contains the wrong but no other relevant coordinates, "" if there is none.
 
@@ -32,7 +32,7 @@ def region_text(
     return "" if region is None else region.text
 
 
-def elements_text(evidence: BlockContext, axis: Axis, wrong: Tensor, relevant: Tensor) -> str:
+def elements_text(evidence: WrongBlock, axis: Axis, wrong: Tensor, relevant: Tensor) -> str:
     """Return the names of the wrong coordinates if there are at most three, or of the only right one, else "".
 
     `wrong` and `relevant` are masks (k,) of the coordinates along the axis.

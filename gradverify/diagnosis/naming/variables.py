@@ -9,9 +9,9 @@ from enum import Enum
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import WrongBlock
 from gradverify.core.model.coordinates import Block, flatten, total
 from gradverify.core.model.tape import is_intact, record
-from gradverify.core.whole.evidence import BlockContext
 
 
 class Axis(Enum):
@@ -38,12 +38,12 @@ class Variable:
     values: Tensor  # (k,)
 
 
-def block_along(evidence: BlockContext, axis: Axis) -> Block:
+def block_along(evidence: WrongBlock, axis: Axis) -> Block:
     """Return the output or the input whose coordinates lie along this axis of the Jacobian."""
     return evidence.wrt if axis is Axis.INPUT else evidence.of
 
 
-def variables(evidence: BlockContext, axis: Axis) -> tuple[Variable, ...]:
+def variables(evidence: WrongBlock, axis: Axis) -> tuple[Variable, ...]:
     """Return the finite variables along an axis, the most natural first."""
     block = block_along(evidence, axis)
     point, value = input_and_output_values(evidence)
@@ -71,7 +71,7 @@ def variables(evidence: BlockContext, axis: Axis) -> tuple[Variable, ...]:
     return tuple(variable for variable in found if bool(torch.isfinite(variable.values).all()))
 
 
-def scalars(evidence: BlockContext) -> tuple[float, ...]:
+def scalars(evidence: WrongBlock) -> tuple[float, ...]:
     """Return the float arguments of the function and their negatives."""
     given = [entry.value for entry in evidence.backward.problem.bound if isinstance(entry.value, float)]
     return tuple(value for number in given for value in (number, -number))
@@ -83,7 +83,7 @@ def is_sorted(values: Tensor) -> bool:
     return bool((steps >= 0).all() or (steps <= 0).all())
 
 
-def input_and_output_values(evidence: BlockContext) -> tuple[Tensor, Tensor]:
+def input_and_output_values(evidence: WrongBlock) -> tuple[Tensor, Tensor]:
     """Return the values of all inputs, and of all outputs at this point, each as one flat tensor."""
     backward, device = evidence.backward, evidence.device
     point = flatten(primal.tensor for primal in backward.problem.primals)
@@ -91,7 +91,7 @@ def input_and_output_values(evidence: BlockContext) -> tuple[Tensor, Tensor]:
     return point.to(device), flatten(output.tensor for output in tape.outputs).to(device)
 
 
-def _given(evidence: BlockContext, own: Block, point: Tensor) -> Iterator[tuple[str, Tensor]]:
+def _given(evidence: WrongBlock, own: Block, point: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield the names and flat values of all other inputs and tensor arguments of the shape of `own`."""
     for block in evidence.inputs:
         if block != own and block.shape == own.shape:

@@ -6,9 +6,13 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import Estimate
+from gradverify.core.evidence import Diagnosis
 from gradverify.core.model.coordinates import total
-from gradverify.core.whole.evidence import Diagnosis
-from gradverify.core.whole.patterns import (
+from gradverify.diagnosis.block.relation import factor_in_words
+from gradverify.diagnosis.causes.single_elements import MAX_WRONG, RIGHT_PER_WRONG, SINGLE_ELEMENTS
+from gradverify.diagnosis.naming.variables import Axis, block_along
+from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
+from gradverify.diagnosis.projections.patterns import (
     ProjectedPart,
     agrees,
     columns,
@@ -17,11 +21,7 @@ from gradverify.core.whole.patterns import (
     sums_over_inputs,
     sums_over_outputs,
 )
-from gradverify.core.whole.sums import RandomProjections
-from gradverify.diagnosis.block.relation import factor_in_words
-from gradverify.diagnosis.causes.single_elements import MAX_WRONG, RIGHT_PER_WRONG, SINGLE_ELEMENTS
-from gradverify.diagnosis.naming.variables import Axis, block_along
-from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
+from gradverify.diagnosis.projections.sums import RandomProjections
 from gradverify.diagnosis.sums.sampled_lines import SampledLines
 from gradverify.diagnosis.sums.whole import ratio
 

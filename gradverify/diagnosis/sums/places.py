@@ -9,20 +9,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from gradverify.core.evidence import Diagnosis
 from gradverify.core.model.coordinates import Block, total
-from gradverify.core.whole.evidence import Diagnosis
-from gradverify.core.whole.patterns import (
-    ProjectedPart,
-    SampledLine,
-    agrees,
-    columns,
-    holds,
-    rows,
-    sums_outside,
-    sums_over_inputs,
-    sums_over_outputs,
-)
-from gradverify.core.whole.sums import RandomProjections, scaled
 from gradverify.diagnosis.block.region_search import coincidence_chance
 from gradverify.diagnosis.block.relation import factor_in_words, multiple_in_words
 from gradverify.diagnosis.block.structure import AxisMasks
@@ -34,6 +22,18 @@ from gradverify.diagnosis.causes.wrong_branch import WRONG_BRANCH, regions_by_va
 from gradverify.diagnosis.naming.described import region_text
 from gradverify.diagnosis.naming.variables import Axis, block_along, variables
 from gradverify.diagnosis.naming.wording import differ_text
+from gradverify.diagnosis.projections.patterns import (
+    ProjectedPart,
+    SampledLine,
+    agrees,
+    columns,
+    holds,
+    rows,
+    sums_outside,
+    sums_over_inputs,
+    sums_over_outputs,
+)
+from gradverify.diagnosis.projections.sums import RandomProjections, scaled
 from gradverify.diagnosis.sums.sampled_lines import SampledLines
 from gradverify.diagnosis.sums.whole import ratio
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
-from gradverify.core.whole.patterns import SampledLine, columns, rows
-from gradverify.core.whole.sums import RandomProjections
+from gradverify.diagnosis.projections.patterns import SampledLine, columns, rows
+from gradverify.diagnosis.projections.sums import RandomProjections
 
 _RANDOM = 16  # columns, and rows, chosen at random
 _KNOWN = 8  # columns, and rows, that are known to be wrong
@@ -31,7 +31,7 @@ def sampled_lines(projections: RandomProjections) -> SampledLines:
     A column costs at least 6 forward evaluations, a row one vjp.
     """
     sums = projections.block
-    generator = torch.Generator().manual_seed(sums.seed + 6)
+    generator = torch.Generator().manual_seed(sums.settings.seed + 6)
     random = [_random(block, generator) for block in (sums.wrt, sums.of)]
     random_count = min(map(len, random))
     inputs, outputs = (

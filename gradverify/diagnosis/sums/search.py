@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradverify.core.whole.evidence import Diagnosis
-from gradverify.core.whole.sums import LargeBlock, RandomProjections, ask
+from gradverify.core.evidence import Diagnosis, LargeBlock
+from gradverify.diagnosis.projections.sums import RandomProjections, ask
 from gradverify.diagnosis.sums.few import few_elements, few_entries
 from gradverify.diagnosis.sums.order import permuted, shifted, transposed
 from gradverify.diagnosis.sums.places import confined_to_places

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.whole.evidence import Diagnosis
+from gradverify.core.evidence import Diagnosis
 from gradverify.diagnosis.causes.missing_term import MISSING_TERM, low_rank_text
 from gradverify.diagnosis.sums.sampled_lines import SampledLines
 

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import Estimate
+from gradverify.core.evidence import Diagnosis, LargeBlock
 from gradverify.core.model.coordinates import Block
-from gradverify.core.whole.evidence import Diagnosis
-from gradverify.core.whole.patterns import Pattern, ProjectedPart, explains, holds, sums_over_inputs
-from gradverify.core.whole.sums import LargeBlock, RandomProjections, ask, scaled
 from gradverify.diagnosis.block.entries import Ratio
 from gradverify.diagnosis.causes.constant_factor import Summands, as_constant, as_mean, as_sign, factor_of
 from gradverify.diagnosis.causes.detached import as_detached
@@ -24,6 +22,8 @@ from gradverify.diagnosis.causes.swapped import as_swapped_inputs, as_swapped_ou
 from gradverify.diagnosis.causes.wrong_count import LARGE_COUNT, as_count
 from gradverify.diagnosis.naming.tensors import numbers_of, slice_of
 from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.projections.patterns import Pattern, ProjectedPart, explains, holds, sums_over_inputs
+from gradverify.diagnosis.projections.sums import RandomProjections, ask, scaled
 
 _CLOSE = 1e-3  # of the error: smaller contributions are ignored
 _UNKNOWN = Summands(of_output=None, of_gradient=None)

@@ -15,7 +15,7 @@ from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.whole.sums import RandomProjections, best_slope, scaled, slopes_along, sums_of_slopes
+from gradverify.diagnosis.projections.sums import RandomProjections, best_slope, scaled, slopes_along, sums_of_slopes
 
 _CLOSE = 1e-3  # of the usual error of a sum: a true pattern leaves less
 _CAP = 0.1  # of the usual error of a sum: the most that is put down to measurement errors

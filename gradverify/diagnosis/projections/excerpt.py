@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
+from gradverify.core.evidence import LargeBlock
 from gradverify.core.forward.batching import seconds
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.problem import Bound, Meter, Primal, Problem, call, fresh
 from gradverify.core.strategy.structure import InputOutputPattern, patterns_by_input
-from gradverify.core.whole.sums import LargeBlock
 
 _OUTPUTS, _INPUTS = 600, 2_000  # largest numbers of outputs and inputs of an excerpt
 _ENTRIES = 32_000  # largest number of entries of its compressed Jacobian, column groups times outputs
@@ -94,7 +94,7 @@ def excerpts(sums: LargeBlock, count: int, most: int) -> Iterator[Problem]:
     )
     if cut is None:
         return
-    generator = Generator().manual_seed(sums.seed + 9)
+    generator = Generator().manual_seed(sums.settings.seed + 9)
     for number in range(count):
         kept = [_picked(sums, cut.frame, dimension, size, generator) for dimension, size in enumerate(cut.sizes)]
         if number % 2:
@@ -150,7 +150,7 @@ def _links(sums: LargeBlock) -> list[InputOutputPattern]:
     measured = sums.measured
     found = {
         source.start: link
-        for source, reached in patterns_by_input(measured.sampled, measured.lengths, sums.seed)
+        for source, reached in patterns_by_input(measured.sampled, measured.lengths, sums.settings.seed)
         for link in reached
         if link.target.start == sums.of.start
     }

@@ -12,49 +12,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import Backward
 from gradverify.core.decide.context import MeasuredProblem
-from gradverify.core.decide.statistics import Entries
 from gradverify.core.estimate.directional import directional_derivative
 from gradverify.core.estimate.samples import Estimate
-from gradverify.core.model.coordinates import Block, zero_outside
+from gradverify.core.evidence import LargeBlock
+from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.strategy.random_sums import FIRST_STEP, SHARP, SMALLER_STEPS, TERM_ROUNDING, random_vectors
 
 _COTANGENTS = 4  # of each of the two kinds of weights
 _TANGENTS = 5  # with inputs weighted by their length scales; one more direction is weighted by their influence
 _ROUNDINGS = 10  # eps of backward's dtype: rounding of a sum, of the root sum of squares of its terms
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LargeBlock:
-    """One block d of / d wrt with mismatches, too large to hold, and the problem that it belongs to."""
-
-    of: Block
-    wrt: Block
-    measured: MeasuredProblem
-    wrong_entries: Entries  # the wrong entries that are known
-    wrong_places_complete: bool  # True if no other inputs and outputs have wrong entries than those in `found`
-    seed: int
-
-    @property
-    def inputs(self) -> tuple[Block, ...]:
-        """All inputs."""
-        return self.measured.sampled.inputs
-
-    @property
-    def outputs(self) -> tuple[Block, ...]:
-        """All outputs."""
-        return self.measured.sampled.outputs
-
-    @property
-    def backward(self) -> Backward:
-        """The problem and its vjp."""
-        return self.measured.backward
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the tensors."""
-        return self.measured.sampled.value.device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +41,7 @@ class RandomProjections:
 
 def ask(sums: LargeBlock) -> RandomProjections:
     """Return both sides of random sums over a block; costs 36 forwards, more if the function is curved, and 8 vjps."""
-    generator = torch.Generator().manual_seed(sums.seed + 5)
+    generator = torch.Generator().manual_seed(sums.settings.seed + 5)
     measured = sums.measured
     lengths = zero_outside(measured.lengths.step, sums.wrt.coordinates)
     drawn = random_vectors(measured, lengths, sums.of.coordinates, _TANGENTS, _COTANGENTS, generator)

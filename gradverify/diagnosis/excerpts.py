@@ -6,16 +6,14 @@ import math
 import re
 from dataclasses import replace
 
-from gradverify.case import Settings
 from gradverify.core.decide.context import unchanged
 from gradverify.core.decide.verdict import Code
+from gradverify.core.evidence import Diagnose, Diagnosis, LargeBlock
 from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.jacobians import evidence, investigate, whole
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
-from gradverify.core.whole.evidence import Diagnose, Diagnosis
-from gradverify.core.whole.excerpt import excerpts
-from gradverify.core.whole.sums import LargeBlock
+from gradverify.diagnosis.projections.excerpt import excerpts
 from gradverify.errors import GradverifyError
 
 _COUNT = 2  # excerpts that have to agree
@@ -29,12 +27,12 @@ _COUNTS = re.compile(r"[0-9][0-9,]* of [0-9][0-9,]*")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
 
 
-def diagnosed_in_excerpts(sums: LargeBlock, settings: Settings, diagnose: Diagnose) -> Diagnosis | None:
+def diagnosed_in_excerpts(sums: LargeBlock, diagnose: Diagnose) -> Diagnosis | None:
     """Return the cause that all excerpts of a block have in common; None if they differ or there are none."""
     diagnoses: list[Diagnosis] = []
     try:
-        for excerpt in excerpts(sums, _COUNT, _CALLS * settings.max_evaluations):
-            found = _diagnosed(excerpt, sums, settings, diagnose)
+        for excerpt in excerpts(sums, _COUNT, _CALLS * sums.settings.max_evaluations):
+            found = _diagnosed(excerpt, sums, diagnose)
             if found is None or found.cause not in _ONLY_IN_EXCERPTS or (diagnoses and not _same(found, diagnoses[0])):
                 return None
             diagnoses.append(found)
@@ -65,11 +63,11 @@ def _near(one: str, other: str) -> bool:
     return one == other or ("." in one + other and math.isclose(float(one), float(other), rel_tol=_NEAR))
 
 
-def _diagnosed(problem: Problem, sums: LargeBlock, settings: Settings, diagnose: Diagnose) -> Diagnosis | None:
-    ready = made_repeatable(problem, record(problem), settings.seed)
+def _diagnosed(problem: Problem, sums: LargeBlock, diagnose: Diagnose) -> Diagnosis | None:
+    ready = made_repeatable(problem, record(problem), sums.settings.seed)
     if ready is None:
         return None
-    found = investigate(ready, settings, unchanged)
+    found = investigate(ready, sums.settings, unchanged)
     jacobian = whole(found)
     groups = [
         group

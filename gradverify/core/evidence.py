@@ -1,45 +1,18 @@
-"""The data on a wrong block of a Jacobian from which a diagnosis finds the cause."""
+"""What the engine hands over to a diagnosis: the entries of a wrong block, or, if they are too many, how to ask it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward
+from gradverify.core.decide.context import MeasuredProblem
+from gradverify.core.decide.statistics import Entries
 from gradverify.core.model.coordinates import Block
-from gradverify.core.whole.sums import LargeBlock
-
-
-class BlockContext(Protocol):
-    """A wrong block and the problem it belongs to: the part that `Evidence` and `LargeBlock` have in common."""
-
-    @property
-    def of(self) -> Block:
-        """The output."""
-
-    @property
-    def wrt(self) -> Block:
-        """The input."""
-
-    @property
-    def inputs(self) -> tuple[Block, ...]:
-        """All inputs."""
-
-    @property
-    def outputs(self) -> tuple[Block, ...]:
-        """All outputs."""
-
-    @property
-    def backward(self) -> Backward:
-        """The problem and its vjp."""
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the tensors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +57,41 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LargeBlock:
+    """One block d of / d wrt with mismatches, too large to hold, and the problem that it belongs to."""
+
+    of: Block
+    wrt: Block
+    measured: MeasuredProblem
+    wrong_entries: Entries  # the wrong entries that are known
+    wrong_places_complete: bool  # True if all inputs and outputs with wrong entries are among those of `wrong_entries`
+    settings: Settings  # of the check, for problems cut out of this one
+
+    @property
+    def inputs(self) -> tuple[Block, ...]:
+        """All inputs."""
+        return self.measured.sampled.inputs
+
+    @property
+    def outputs(self) -> tuple[Block, ...]:
+        """All outputs."""
+        return self.measured.sampled.outputs
+
+    @property
+    def backward(self) -> Backward:
+        """The problem and its vjp."""
+        return self.measured.backward
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the tensors."""
+        return self.measured.sampled.value.device
+
+
+WrongBlock = Evidence | LargeBlock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """A pattern that was measured to explain the error."""
 
@@ -92,9 +100,9 @@ class Diagnosis:
     share: float  # the part of the squared error that it explains, from 0 to 1
 
 
-Diagnose = Callable[[Evidence | LargeBlock], Diagnosis | None]  # None if no known pattern explains the error
+Diagnose = Callable[[WrongBlock], Diagnosis | None]  # None if no known pattern explains the error
 
 
-def undiagnosed(evidence: Evidence | LargeBlock) -> None:
+def undiagnosed(block: WrongBlock) -> None:
     """Return None: the `Diagnose` that finds no cause."""
-    del evidence
+    del block
