@@ -22,8 +22,8 @@ from gradverify.checks.wording import (
 from gradverify.core.backward.vjps import fails_later
 from gradverify.core.decide.comparison import Comparison
 from gradverify.core.decide.context import Reconsider
-from gradverify.core.decide.statistics import Entries
 from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code
+from gradverify.core.decide.worst_entries import Entries
 from gradverify.core.evidence import Diagnose, Diagnosis, JacobianPair, LargeBlock, undiagnosed
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.jacobians import Investigation, evidence, investigate, whole

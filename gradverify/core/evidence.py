@@ -11,7 +11,7 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward
 from gradverify.core.decide.context import MeasuredProblem
-from gradverify.core.decide.statistics import Entries
+from gradverify.core.decide.worst_entries import Entries
 from gradverify.core.model.coordinates import Block
 
 

@@ -11,9 +11,13 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
+from gradverify.core.model.magnitudes import all_set
+from gradverify.core.model.memory import portions
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Rejected, Tape, is_intact, record, vjp_of
 from gradverify.errors import EvaluationError
+
+_LAST_DIGITS = 2.0**-46  # of a product: rounding allowed in it
 
 
 class Reuse(Enum):
@@ -114,6 +118,18 @@ def vjp_on_recorded_graph(backward: Backward, cotangent: Tensor) -> Tensor | Non
         return None
 
 
+def first_vjp_is_diagonal(backward: Backward, claimed: Tensor) -> bool:
+    """True if backward's first vjp is the claims times its cotangent, up to the last digits.
+
+    The claims (M, m) are the diagonals by M inputs, from the vjp of a cotangent of ones. No second cotangent is needed:
+    an off-diagonal entry would have been added with different weights in the two vjps.
+    """
+    cotangent, vjp = backward.known_vjp
+    cotangent, vjps = cotangent.to(claimed.device), vjp.view_as(claimed)
+    slices = portions(cotangent)
+    return all(_is_product(vjps[:, part], claimed[:, part] * cotangent[part]) for part in slices)
+
+
 def outputs_in(tape: Tape) -> int:
     """Return the number of coordinates of the outputs of a tape."""
     outputs = zip(tape.outputs, tape.shapes, strict=True)
@@ -127,6 +143,11 @@ def _repeats(backward: Backward) -> bool:
     return repeated is not None and (
         torch.equal(repeated, expected) or torch.allclose(repeated, expected, rtol=1e-12, atol=0.0, equal_nan=True)
     )
+
+
+def _is_product(vjp: Tensor, product: Tensor) -> bool:
+    """True if the vjp is the product up to the last digits."""
+    return torch.equal(vjp, product) or all_set((vjp - product).abs_() <= product.abs_().mul_(_LAST_DIGITS))
 
 
 def _per_output(tape: Tape, cotangent: Tensor) -> tuple[Tensor, ...]:

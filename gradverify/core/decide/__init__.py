@@ -1,1 +1,1 @@
-"""Backward's claim compared with the numeric derivative, entry by entry: tolerance, verdict, statistics."""
+"""Backward's claim compared with the numeric derivative, entry by entry: tolerance, verdict, comparison."""

@@ -42,12 +42,6 @@ def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: EntryTolerance,
     return decide(judged, [(open_, Reason.WIDE_BAR), (certain.logical_and_(error > allowed), Reason.DIFFERS)])
 
 
-def all_matching(estimate: Estimate, error: Tensor, tolerated: Tensor) -> Judged:
-    """Return the verdicts on entries that all match; `tolerated` (C, m) is what is allowed beside the error bars."""
-    allowed = torch.add(tolerated, estimate.bar, alpha=BAR_FACTOR)
-    return all_match(estimate.value, estimate.bar, error, allowed)
-
-
 def is_resolved(bar: Tensor, size: Tensor, allowance: EntryTolerance) -> Tensor:
     """Mask of error bars that are small beside the entry's size, or beside what an entry of any consequence has."""
     wide = BAR_FACTOR * bar > torch.maximum(size, allowance.scale).mul_(threshold_of(allowance))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -9,21 +10,16 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
+from gradverify.core.decide.compare import is_significant
 from gradverify.core.decide.context import JudgingContext, Reconsider, of_column_groups
-from gradverify.core.decide.statistics import (
-    Entries,
-    EntryIndices,
-    Extremes,
-    belongs_to,
-    entries_of,
-    with_extremes,
-    worst_of,
-)
 from gradverify.core.decide.subgradients import Parts, WrongDirection, judge_subgradients
-from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Judged, Reason, agrees, decide
+from gradverify.core.decide.tolerance import EntryTolerance
+from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Judged, Reason, agrees, decide, of_rows
+from gradverify.core.decide.worst_entries import Entries, EntryIndices, belongs_to, entries_of, worst_of
 from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.magnitudes import any_set
+from gradverify.core.model.memory import rows_at_once
 
 KEPT = 4_000_000  # entries up to which the whole Jacobian is held: if compared densely, and for the diagnosis
 
@@ -75,6 +71,41 @@ class Comparison:
 def is_accepted(comparison: Comparison) -> bool:
     """True if every entry has an accepted verdict."""
     return all(code in ACCEPTED for code, count in comparison.counts.items() if count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extremes:
+    """Largest values over the entries judged so far."""
+
+    error: float = 0.0
+    bar: float = 0.0
+    limit: float = -math.inf  # largest relative error allowed to a significant entry; -inf if there is none
+    vacuous: bool = True  # both Jacobians are zero in every entry
+
+    @property
+    def detection_limit(self) -> float | None:
+        """The largest relative error allowed to a significant entry; None if there is none."""
+        return None if self.limit == -math.inf else self.limit
+
+
+def with_extremes(known: Extremes, claimed: Tensor, judged: Judged, allowance: EntryTolerance) -> Extremes:
+    """Return the extremes including further entries (C, m), at least one."""
+    agreed, high = agrees(judged), rows_at_once(claimed)
+    for top in range(0, len(claimed), high):
+        rows = slice(top, top + high)
+        found = _extremes_of(claimed[rows], of_rows(judged, rows), allowance.row_column_size[rows], agreed=agreed)
+        known = merged_extremes(known, found)
+    return known
+
+
+def merged_extremes(one: Extremes, other: Extremes) -> Extremes:
+    """Return the extremes of both sets of entries."""
+    return Extremes(
+        error=max(one.error, other.error),
+        bar=max(one.bar, other.bar),
+        limit=max(one.limit, other.limit),
+        vacuous=one.vacuous and other.vacuous,
+    )
 
 
 class ComparisonBuilder:
@@ -203,3 +234,20 @@ def dense_entries(comparison: Comparison, inputs: int, outputs: int) -> DenseEnt
         whole.bar[index] = part.judged.bar[rows, places]
         whole.code[index] = part.judged.code[rows, places]
     return whole
+
+
+def _extremes_of(claimed: Tensor, judged: Judged, beside: Tensor, *, agreed: bool) -> Extremes:
+    """Return the extremes of entries (C, m); `agreed` is True if all of them match."""
+    numeric = judged.numeric.abs()  # an entry within its bar of zero counts as zero
+    size = torch.maximum(claimed.abs(), numeric.masked_fill_(numeric <= judged.bar, 0.0))
+    significant = is_significant(size, beside).logical_and_(size < torch.inf)
+    error, bar = judged.error, judged.bar
+    if not agreed:
+        code = judged.code
+        decided = (code == Code.MATCH) | (code == Code.MISMATCH) | (code == Code.NOT_A_SUBGRADIENT)
+        error, bar = (torch.where(decided, values, -torch.inf) for values in (error, bar))
+        significant &= decided
+    limits = (judged.allowed / size).masked_fill_(significant.logical_not_(), -torch.inf)
+    largest, widest, limit = torch.stack([error.amax(), bar.amax(), limits.amax()]).tolist()
+    vacuous = limit == -math.inf and not any_set(size > 0)  # a limit implies a nonzero entry
+    return Extremes(error=largest, bar=widest, limit=limit, vacuous=vacuous)

@@ -10,13 +10,16 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.backward.vjps import is_reusable, row, vjp_on_recorded_graph
-from gradverify.core.decide.compare import DOUBT, all_matching
+from gradverify.core.backward.vjps import first_vjp_is_diagonal, is_reusable, row, vjp_on_recorded_graph
+from gradverify.core.decide.compare import DOUBT
 from gradverify.core.decide.comparison import (
     KEPT,
     Comparison,
+    Extremes,
     JudgedPart,
     all_matching_comparison,
+    merged_extremes,
+    with_extremes,
     with_matching_rest,
 )
 from gradverify.core.decide.context import (
@@ -30,9 +33,8 @@ from gradverify.core.decide.context import (
     part_of,
 )
 from gradverify.core.decide.screen import screened
-from gradverify.core.decide.statistics import Extremes, merged_extremes, with_extremes
 from gradverify.core.decide.tolerance import backward_rounding, relative_tolerance
-from gradverify.core.decide.verdict import Judged, of_outputs, with_outputs
+from gradverify.core.decide.verdict import Judged, all_match, of_outputs, with_outputs
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import groups_by_input, groups_of_outputs
 from gradverify.core.estimate.richardson import PLACES
@@ -53,7 +55,7 @@ from gradverify.core.strategy.elementwise_sampling import (
     stencil_of,
 )
 from gradverify.core.strategy.structure import Structure, elementwise_structure
-from gradverify.core.strategy.verify import claims_match_vjps, first_vjp_is_diagonal
+from gradverify.core.strategy.verify import claims_match_vjps
 
 _WIDE = 2.0**23  # times the smallest claim: the last digits of the largest, 2^-46 of it, are then 1e-7 of the smallest
 _REST = 1 / 8  # of the outputs: if no more are in doubt, they are judged apart from the others
@@ -193,10 +195,10 @@ def _all_matching(function: _Elementwise, estimate: Estimate, deviation: Tensor,
         BAR_FACTOR * relative_bar <= DOUBT and relative_error <= relative and missed <= richardson.LARGEST_DEVIATION
     ):
         return None
-    limit = relative + BAR_FACTOR * relative_bar
+    limit, allowed = relative + BAR_FACTOR * relative_bar, size.mul_(relative).add_(estimate.bar, alpha=BAR_FACTOR)
     return _Found(
         extremes=Extremes(error=apart, bar=bar, limit=limit, vacuous=False),
-        judged=all_matching(estimate, error, size.mul_(relative)),
+        judged=all_match(estimate.value, estimate.bar, error, allowed),
         doubt=torch.zeros(0, dtype=torch.long, device=size.device),
         foretold=True,
     )
@@ -315,5 +317,5 @@ def _parts(claimed: Tensor, judged: Judged | None) -> tuple[JudgedPart, ...]:
     """Return the verdicts on all entries as one part; empty if they are not kept."""
     if judged is None:
         return ()
-    column_of = groups_by_input(len(claimed), claimed.shape[1], claimed.device).column_of
+    column_of = torch.arange(claimed.numel(), device=claimed.device).view_as(claimed)
     return (JudgedPart(column_of=column_of, claimed=claimed, judged=judged),)

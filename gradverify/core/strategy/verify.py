@@ -20,11 +20,10 @@ from gradverify.core.estimate.stencil import sample
 from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.model.memory import portion, portions
+from gradverify.core.model.memory import portion
 from gradverify.core.strategy.sparsity import NUDGE
 from gradverify.core.strategy.structure import Structure, confined_dimensions
 
-_LAST_DIGITS = 2.0**-46  # of a product: rounding allowed in it
 _ULPS = 64.0  # eps of the inputs' dtype: rounding allowed in a sum, if larger than `ROUNDING`
 _BESIDE_LARGEST = 1e-4  # of the largest sum: added to the size of every sum, for rounding in sums of zeros
 _CONFIRMED = 6  # columns with mismatches that are measured again, one at a time
@@ -46,18 +45,6 @@ def claims_match_vjps(backward: Backward, column_groups: ColumnGroups, claimed: 
         return False
     cotangent = random_magnitudes(weights, torch.Generator().manual_seed(seed + 1))
     return _adds_up(column_groups, claimed, cotangent, row(backward, cotangent), rounding)
-
-
-def first_vjp_is_diagonal(backward: Backward, claimed: Tensor) -> bool:
-    """True if backward's first vjp is the claims times its cotangent, up to the last digits.
-
-    The claims (M, m) are the diagonals by M inputs, from the vjp of a cotangent of ones. No second cotangent is needed:
-    an off-diagonal entry would have been added with different weights in the two vjps.
-    """
-    cotangent, vjp = backward.known_vjp
-    cotangent, vjps = cotangent.to(claimed.device), vjp.view_as(claimed)
-    slices = portions(cotangent)
-    return all(_is_product(vjps[:, part], claimed[:, part] * cotangent[part]) for part in slices)
 
 
 def entries_match_directional_difference(context: JudgingContext, compressed: CompressedJacobian, seed: int) -> bool:
@@ -152,11 +139,6 @@ def columns_of(compressed: CompressedJacobian, coordinates: Tensor) -> Estimate:
         value=torch.where(in_column, compressed.numeric[rows], 0.0),
         bar=torch.where(in_column, compressed.bar[rows], 0.0),
     )
-
-
-def _is_product(vjp: Tensor, product: Tensor) -> bool:
-    """True if the vjp is the product up to the last digits."""
-    return torch.equal(vjp, product) or all_set((vjp - product).abs_() <= product.abs_().mul_(_LAST_DIGITS))
 
 
 def _adds_up(column_groups: ColumnGroups, claimed: Tensor, cotangent: Tensor, vjp: Tensor, rounding: float) -> bool:
