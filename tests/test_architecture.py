@@ -37,7 +37,18 @@ MAY_IMPORT = {
 }
 # Rooms within a room: each may import from itself and from those before it.
 WITHIN = {
-    "core": ("model", "forward", "backward", "estimate", "decide", "excuses", "strategy", "evidence", "jacobians"),
+    "core": (
+        "tuning",
+        "model",
+        "forward",
+        "backward",
+        "estimate",
+        "decide",
+        "excuses",
+        "strategy",
+        "evidence",
+        "jacobians",
+    ),
     "diagnosis": ("projections", "naming", "block", "causes", "sums", "excerpts", "diagnose"),
 }
 LIGHT = {*GROUND, "spec", "baseline", "report", "cli", "testing"}

@@ -22,11 +22,11 @@ from gradverify.core.strategy.columnwise import (
 )
 from gradverify.core.strategy.elementwise import compare_elementwise
 from gradverify.core.strategy.random_sketch import UnnamedError, compare_by_random_sums
+from gradverify.core.tuning import RESULT_UNITS
 from gradverify.errors import EvaluationError
 from gradverify.result import Method
 
 _MAX_ENTRIES = 1_000_000  # entries: larger Jacobians are not compared again at rounded inputs
-_ALLOWED_EPS = 4.0  # eps of the rounded inputs: relative error allowed at them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def _rtol_at_rounded_inputs(settings: Settings, given: Sampler, rounded: Sampler
     """Return rtol at rounded inputs: 4 eps, but at most rtol of their dtypes and at least rtol of the given dtypes."""
     given_rtol = relative_tolerance(settings.tolerances, given.dtypes)
     rounded_rtol = relative_tolerance(settings.tolerances, rounded.dtypes)
-    return max(given_rtol, min(rounded_rtol, _ALLOWED_EPS * rounded.eps))
+    return max(given_rtol, min(rounded_rtol, RESULT_UNITS * rounded.eps))
 
 
 def _compared(steady: Repeatable, sampled: Repeatable, settings: Settings, reconsider: Reconsider) -> Investigation:

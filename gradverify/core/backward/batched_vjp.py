@@ -20,7 +20,7 @@ from gradverify.errors import EvaluationError
 EVERYTHING = slice(None)  # all input coordinates
 MIN_BATCHED = 12  # cotangents: fewer are pulled back one by one
 ROUNDING = 1e-13  # times the sum of the absolute terms of a sum
-_ULPS = 16.0  # eps of the coarsest input dtype, if that is larger
+SUM_UNITS = 16.0  # eps of a dtype, if that is larger: rounding that accumulates in a sum
 _SINGLE_OUTPUT_COTANGENT = 0.25  # a power of two, so that dividing by it is exact
 
 
@@ -85,7 +85,9 @@ def _with_known_vjp(backward: Backward, cotangents: Tensor, only: slice) -> Tens
         backward.batched.trusted = False
         return None
     vjps, repeated, expected = found[:-1], found[-1], expected[only]
-    rounding = max(ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals))
+    rounding = max(
+        ROUNDING, SUM_UNITS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals)
+    )
     agrees = torch.equal(repeated, expected) or all_set(
         (repeated - expected).abs_() <= vjps.abs().sum(dim=0).mul_(rounding)
     )

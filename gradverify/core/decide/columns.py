@@ -19,13 +19,13 @@ from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import chunks
+from gradverify.core.tuning import CLEARLY_LESS
 
 _ONE_LADDER = 1 << 13  # (column groups) x (outputs) up to which all sets of entries are judged by one ladder
 _COLUMN_GROUPS = 64  # column groups per size class that the ladder judges; half of the rest at a time
 _ENTRIES = 1024  # clear mismatches that the ladder judges at a time
 _CLEAR = 2.0  # times the allowed error: a larger one is clear
 _SIZES = (1e-8, 1e-6, 1e-4, 1e-2)  # error relative to the largest entry: bounds of the size classes
-_SAME = 0.25  # of the error: largest change of the numeric entry at smaller steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +213,7 @@ def _confirmed_by_smaller_steps(context: JudgingContext, chosen: Tensor, first: 
     again = screen(selected, sample_stencil(selected.sampled, selected.column_groups, chosen[rows], closer))
     change = (again.judged.numeric - first.judged.numeric[place]).abs()
     same = change <= BAR_FACTOR * (again.judged.bar + first.judged.bar[place])
-    same &= change <= _SAME * first.judged.error[place]
+    same &= change <= CLEARLY_LESS * first.judged.error[place]
     confirmed = torch.zeros_like(accused)
     confirmed[place] = accused[place] & same & ~again.bends
     return confirmed

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.tolerance import EntryTolerance, threshold_of
+from gradverify.core.decide.tolerance import RESOLVED, EntryTolerance, threshold_of
 from gradverify.core.decide.verdict import Code, Judged, Reason, all_match, decide
 from gradverify.core.estimate.nonsmooth import LadderResult
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
@@ -17,9 +17,9 @@ UNDERFLOW = 1e-290  # error bars up to this only account for denormal numbers
 _LOW_PRECISION = 1e-6  # a relative tolerance above this is that of low precision
 _JUMPS = 2.0  # an error is explained by a jump of rounding up to this many times its effect on a difference
 DOUBT = 7.5e-7  # of the entry: ten error bars above this, added to the tolerance, may hide an error of 1e-6
-_WIDE, _NEGLIGIBLE = 1e-3, 1e-8  # as DOUBT, of insignificant entries; size beside the row and column
-_SIGNIFICANT = 1e-4  # of the largest in its row or column: larger entries are significant
-_HIDDEN = 1e-2  # of the largest in its row or column: what the error bar of a negligible entry may hide
+_NEGLIGIBLE = 1e-8  # of the largest in its row or column: smaller entries are negligible
+SIGNIFICANT = 1e-4  # of the largest in its row or column: larger entries are significant
+MARGINAL = 1e-2  # of the largest in its row or column: a larger number matters, however small the entry is
 
 
 def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: EntryTolerance, zero: Tensor) -> Judged:
@@ -108,10 +108,10 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: EntryTo
         return doubt
     unsure &= is_significant(own, allowance.row_column_size)
     negligible = own <= _NEGLIGIBLE * allowance.row_column_size
-    wide = (bar > _WIDE * own).logical_and_(negligible.logical_not())
+    wide = (bar > RESOLVED * own).logical_and_(negligible.logical_not())
     beside = allowance.row_column_size
     neighbour = torch.where(beside > 0, beside, allowance.largest)  # the largest claim for rows or columns of zeros
-    hiding = (bar > _HIDDEN * neighbour).logical_and_(negligible).logical_and_(neighbour > 0)
+    hiding = (bar > MARGINAL * neighbour).logical_and_(negligible).logical_and_(neighbour > 0)
     return doubt.logical_or_(unsure).logical_or_(wide).logical_or_(hiding)
 
 
@@ -122,7 +122,7 @@ def is_noise_limited(noise: Tensor, own: Tensor) -> Tensor:
 
 def is_significant(size: Tensor, beside: Tensor) -> Tensor:
     """Mask of entries that are significant beside the largest of their row and column, `beside`."""
-    return size > _SIGNIFICANT * beside
+    return size > SIGNIFICANT * beside
 
 
 def _may_cancel(claimed: Tensor, judged: Judged, local: LadderResult, floor: Tensor, order: int) -> Tensor:

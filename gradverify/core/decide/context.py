@@ -20,8 +20,7 @@ from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import Sampler, magnitudes
 from gradverify.core.forward.step_noise import not_rounded_beside_one, persistent_noise
-
-_UNDERFLOW = 8.0  # times the smallest number of backward's dtype: error that underflow may cause
+from gradverify.core.tuning import LOST_UNITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +85,7 @@ def allowance_of(
 
 def absolute_floor(sampled: Sampler, settings: Settings) -> float:
     """Return the part of the absolute tolerance that is the same for all entries."""
-    return (settings.tolerances.atol or 0.0) + _UNDERFLOW * sampled.smallest_number
+    return (settings.tolerances.atol or 0.0) + LOST_UNITS * sampled.smallest_number
 
 
 def magnitude_of(claimed: Tensor) -> Tensor:

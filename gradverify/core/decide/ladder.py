@@ -32,22 +32,16 @@ from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.noise import Noise, largest_change, rounding_only
 from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.magnitudes import any_set, largest_in_tensor
+from gradverify.core.tuning import CANCELLATION_UNITS, CLEARLY_ABOVE, CLEARLY_LESS, LOST_UNITS
 
 DEPTH = 32  # approximate number of steps in a ladder
-_ABOVE_ROUNDING = 64.0  # times the rounding of outputs: noise above this may be variation of the function
-_DEFINITE = 0.25  # of the difference from the other derivative, and of the derivative: ten error bars at most
-_UNITS, _UNITS_OF_BACKWARD = 128.0, 16384.0  # units of rounding that cancellation may leave, at orders 1 and 2
+_UNITS_OF_BACKWARD = 16384.0  # units of rounding that cancellation may leave at order 2
 _UNITS_OF_SLOPE = 512.0  # units of rounding of the steepest slope nearby, at order 2
 _DISPLACEMENTS = 4  # random displacements of all inputs together
-_SIGNIFICANT = 64.0  # units of rounding, and times the scatter: least significant change of an output
 _AGREES = 0.5  # of the claim: a difference this near agrees with it, any other contradicts it
 _CONTRADICTIONS = 3  # steps that must contradict the claim
-_ROUNDED_AWAY = 8.0  # units of rounding: smaller changes of an output may be rounded away
 _HIGH_NOISE = 2.0**24  # units of rounding: only noise above this may be variation of the function
-_DOMINATED = 64.0  # times the noise: an output that changes by less is dominated by it
 _TOO_STEEP = 2.0**10  # times the largest observed change: a steeper claim, over the largest step, is too steep
-_FLATTER = 0.25  # of the claim: a steeper numeric slope refutes it in spite of the noise
-_WITHIN_NOISE = 0.25  # of the noise and the observed change: the claimed change at a fine step is below this
 _FEW_STEPS = 5  # fine steps that are needed to refute a claim
 
 
@@ -121,13 +115,13 @@ def _by_finer_steps(context: JudgingContext, samples: Samples, height: Tensor | 
     Steps longer than a ripple average it out. Noise has no derivative at finer steps; if they show a definite one, and
     clearly a different one, the claim is compared with that.
     """
-    accused = (judged.code == Code.MISMATCH) & (context.noise.level > _ABOVE_ROUNDING * context.noise.rounding)
+    accused = (judged.code == Code.MISMATCH) & (context.noise.level > CLEARLY_ABOVE * context.noise.rounding)
     if not any_set(accused):
         return judged
     noise = rounding_only(context.noise, context.sampled)
     other = _verdicts_by(context, samples, _classified(context, noise, samples, height))
     difference = (other.numeric - judged.numeric).abs()
-    definite = BAR_FACTOR * other.bar <= _DEFINITE * torch.minimum(difference, other.numeric.abs())
+    definite = BAR_FACTOR * other.bar <= CLEARLY_LESS * torch.minimum(difference, other.numeric.abs())
     agrees = (other.code == Code.MATCH) | ((other.code == Code.UNDETERMINED) & (other.error <= other.allowed))
     definite &= accused & (agrees | (other.code == Code.MISMATCH)) & ~other.bent
     if context.sampled.rounding_eps():
@@ -168,7 +162,7 @@ def _below_cancellation_floor(context: JudgingContext, chosen: Tensor, judged: J
     wrong = judged.code == Code.MISMATCH
     if not any_set(wrong):
         return None
-    units = _UNITS_OF_BACKWARD if context.sampled.problem.order > 1 else _UNITS
+    units = _UNITS_OF_BACKWARD if context.sampled.problem.order > 1 else CANCELLATION_UNITS
     cancellation, saturation = units * _rounding_slope(context, chosen), _saturation_error(context, chosen, seen)
     if not any_set(wrong & (judged.error <= torch.maximum(cancellation, saturation))):
         return None
@@ -185,7 +179,7 @@ def _is_too_short_to_tell(context: JudgingContext, samples: Samples, claimed: Te
     longest = torch.where(tail, torch.maximum(samples.forth, samples.back), 0.0).amax(dim=1)
     rise, constant = claimed.abs() * longest, tail.any(dim=1)
     stair = sampled.rounding_size() if any_set(constant) and sampled.rounding_eps() else 0.0
-    short = constant & (rise <= _ROUNDED_AWAY * sampled.unit * sampled.size.clamp(min=1.0))
+    short = constant & (rise <= LOST_UNITS * sampled.unit * sampled.size.clamp(min=1.0))
     coarse = constant & (rise <= stair)
     if not any_set(short | coarse):
         return short
@@ -196,7 +190,7 @@ def _is_too_short_to_tell(context: JudgingContext, samples: Samples, claimed: Te
 def _is_dominated_by_noise(sampled: Sampler, noise: Tensor, samples: Samples) -> Tensor:
     """Mask of outputs that change by hardly more than this noise, which may be variation of the function; (C, m)."""
     change = _observed_change(sampled, samples)
-    return _may_be_variation(sampled, noise) & (change > 0) & (change <= _DOMINATED * noise)
+    return _may_be_variation(sampled, noise) & (change > 0) & (change <= CLEARLY_ABOVE * noise)
 
 
 def _is_too_steep_to_refute(
@@ -205,9 +199,9 @@ def _is_too_steep_to_refute(
     """Mask of claims too steep to refute by a flatter slope: the noise may be variation of the function; all (C, m)."""
     high_noise, change = _may_be_variation(sampled, noise), _observed_change(sampled, samples)
     rise = claimed.unsqueeze(1) * samples.forth
-    steep = (rise[:, 0].abs() > _TOO_STEEP * change) & (numeric.abs() < _FLATTER * claimed.abs())
-    fine = (rise.abs() <= _WITHIN_NOISE * torch.fmin(noise, change).unsqueeze(1)) & ~is_vanished(samples)
-    significant = rise.abs() > _ROUNDED_AWAY * sampled.unit * sampled.value.abs()
+    steep = (rise[:, 0].abs() > _TOO_STEEP * change) & (numeric.abs() < CLEARLY_LESS * claimed.abs())
+    fine = (rise.abs() <= CLEARLY_LESS * torch.fmin(noise, change).unsqueeze(1)) & ~is_vanished(samples)
+    significant = rise.abs() > LOST_UNITS * sampled.unit * sampled.value.abs()
     agrees = (central_differences(samples) - claimed.unsqueeze(1)).abs() <= _AGREES * claimed.abs().unsqueeze(1)
     supports = fine & significant & agrees
     twice = (supports[:, 1:] & supports[:, :-1]).any(dim=1)
@@ -235,7 +229,7 @@ def _contradicted(context: JudgingContext, samples: Samples, claimed: Tensor, sc
     """Mask of claims that several steps with a significant claimed change contradict and none supports; (C, m)."""
     slope = claimed.unsqueeze(1)
     rounded = (context.sampled.unit * context.sampled.size.clamp(min=1.0)).clamp(min=stair)
-    threshold = _SIGNIFICANT * torch.maximum(rounded, scatter)
+    threshold = CLEARLY_ABOVE * torch.maximum(rounded, scatter)
     significant = (slope.abs() * samples.forth > threshold.unsqueeze(1)) & ~is_vanished(samples)
     contradicts = (central_differences(samples) - slope).abs() > _AGREES * slope.abs()
     return ((significant & contradicts).sum(dim=1) >= _CONTRADICTIONS) & ~(significant & ~contradicts).any(dim=1)

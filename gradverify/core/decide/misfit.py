@@ -9,19 +9,20 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext
+from gradverify.core.decide.tolerance import NEGLIGIBLE
 from gradverify.core.estimate.column_groups import spread_to_entries
 from gradverify.core.estimate.directional import DISTANCE, STEP, directional_derivatives_at
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
+from gradverify.core.tuning import NEARBY_POINTS
 
 _DIRECTIONS = 3  # random directions, besides those of all kinked coordinates and of all coordinates
 _ALL = 1  # index of the direction of all coordinates
-_PIECES = 8  # nearby points at which derivatives are taken
 SAME_DERIVATIVE = 1e-4  # of the sum of the terms: derivatives of pieces that differ by less are the same
 CLEARLY_WRONG = 30.0  # times the tolerated difference between pieces: a claim off by more belongs to no piece
 ABOVE_NOISE = 8.0  # times the noise: least significant difference
-_SMALL = 1e-6  # of the row's steepest slope: smaller claims are negligible
+ASIDE = 2.0**-3  # relative distance of points from the line that they are near to
 _GROUPS = 4  # groups of rows without a common input that are examined
 
 
@@ -46,13 +47,14 @@ def suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) -
     present[near.column_groups.column_of[near.column_groups.column_of >= 0]] = True
     directions = [torch.where(coordinates, length[coordinates].min(), 0.0) for coordinates in (at_kink, present)]
     directions += [torch.where(at_kink, random_magnitudes(length, generator), 0.0) for _ in range(_DIRECTIONS)]
-    half = [DISTANCE * random_magnitudes(length, generator) for _ in range(_PIECES // 2)]
+    half = [DISTANCE * random_magnitudes(length, generator) for _ in range(NEARBY_POINTS // 2)]
     nearby = [*half, *(-place for place in half)]  # opposite points: both sides of a kink in a sum of inputs
     found = directional_derivatives_at(near.sampled, nearby, directions).permute(2, 0, 1)  # (rows, pieces, directions)
     claimed = torch.stack([_terms(near, direction).sum(dim=0) for direction in directions], dim=1)
     sizes = torch.stack([_terms(near, direction).abs().sum(dim=0) for direction in directions], dim=1)
     steepest, reach = found.abs().amax(dim=1), torch.stack([direction.abs().amax() for direction in directions])
-    least = _SMALL * (steepest / reach).nan_to_num(0.0, 0.0, 0.0).amax(dim=1)  # for claims that are zero up to rounding
+    # For claims that are zero up to rounding.
+    least = NEGLIGIBLE * (steepest / reach).nan_to_num(0.0, 0.0, 0.0).amax(dim=1)
     size = torch.maximum(sizes, steepest).maximum(least.unsqueeze(1) * reach).clamp(min=torch.finfo(torch.float64).tiny)
     noise = (near.noise.level.unsqueeze(1) / (STEP * size)).amax(dim=1)
     usable = torch.isfinite(found).flatten(1).all(dim=1) & torch.isfinite(claimed).all(dim=1) & torch.isfinite(noise)
@@ -96,7 +98,7 @@ def _combined(centred: Tensor, error: Tensor, same: Tensor) -> Tensor:
     used = torch.ones_like(error)
     used[:, _ALL] = 0.0
     _, spread, axes = torch.linalg.svd(centred * used.unsqueeze(1), full_matrices=False)
-    flat = spread <= (same * _PIECES**0.5).unsqueeze(1)  # the pieces do not differ along these
+    flat = spread <= (same * NEARBY_POINTS**0.5).unsqueeze(1)  # the pieces do not differ along these
     components = torch.where(flat, (axes @ (error * used).unsqueeze(2)).squeeze(2), 0.0)
     weights: Tensor = (components.unsqueeze(1) @ axes).squeeze(1) * used
     return weights

@@ -16,7 +16,16 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext, focused
-from gradverify.core.decide.misfit import ABOVE_NOISE, CLEARLY_WRONG, SAME_DERIVATIVE, Row, disjoint_groups, suspects
+from gradverify.core.decide.misfit import (
+    ABOVE_NOISE,
+    ASIDE,
+    CLEARLY_WRONG,
+    SAME_DERIVATIVE,
+    Row,
+    disjoint_groups,
+    suspects,
+)
+from gradverify.core.decide.tolerance import NEGLIGIBLE
 from gradverify.core.decide.verdict import Code, Judged, Reason, agrees, decide
 from gradverify.core.estimate.directional import DISTANCE, STEP, directional_derivatives_at, spread_evenly
 from gradverify.core.estimate.samples import BAR_FACTOR
@@ -26,10 +35,8 @@ from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
 
 _CONFIRMATIONS = 4  # points on each side of each line through the point at which a wrong row is confirmed
-_ASIDE = 2.0**-3  # relative distance of these points from their line
 _RANKS = 256  # ranks among the other inputs that the inputs of a row are put at
 _ROWS = 4096  # outputs examined
-_ZERO = 1e-6  # of the direction's largest entry: smaller entries count as zero
 
 Parts = list[tuple[Tensor, Judged]]  # column groups (C,), and the verdicts on their entries (C, m)
 
@@ -106,7 +113,7 @@ def _confirmed(near: JudgingContext, group: Sequence[Row], generator: torch.Gene
         signs[row.inputs] = row.length * claimed.sign()
         equal[row.inputs] = row.length
     displacements = [
-        DISTANCE * (sign * line + _ASIDE * random_magnitudes(length, generator))
+        DISTANCE * (sign * line + ASIDE * random_magnitudes(length, generator))
         for line in (claims, signs, equal, direction)
         for sign in (1, -1)
         for _ in range(_CONFIRMATIONS)
@@ -161,7 +168,7 @@ def _at_ranks(near: JudgingContext, group: Sequence[Row], generator: torch.Gener
     count = int((~in_group).sum())
     spread = spread_evenly(~in_group, generator)
     for rank in torch.linspace(0, count, min(count + 1, _RANKS)).round().tolist():
-        offset = _ASIDE * random_magnitudes(torch.ones_like(spread), generator)
+        offset = ASIDE * random_magnitudes(torch.ones_like(spread), generator)
         yield torch.where(in_group, (2.0 * (rank - 0.5) + offset) / max(1, count) - 1.0, spread)
 
 
@@ -175,7 +182,7 @@ def _with_wrong_rows(
     place[chosen] = torch.arange(len(chosen), device=chosen.device)
     for wrong_row in wrong_rows:
         row, output = wrong_row.row, int(rows[wrong_row.row.index])
-        accused = row.kinked & (row.direction.abs() > _ZERO)
+        accused = row.kinked & (row.direction.abs() > NEGLIGIBLE)
         present = (place[row.chosen] >= 0) & accused
         index = (place[row.chosen[present]], torch.full_like(row.chosen[present], output))
         share = row.direction[present] / row.direction[accused].square().sum()
@@ -191,7 +198,7 @@ def _with_wrong_rows(
 def _reported(near: JudgingContext, wrong_row: _WrongRow) -> WrongDirection:
     """Return the direction for the report; a numeric derivative within its uncertainty becomes 0."""
     row = wrong_row.row
-    nonzero = row.direction.abs() > _ZERO
+    nonzero = row.direction.abs() > NEGLIGIBLE
     return WrongDirection(
         output=int(output_indices(near.sampled, torch.tensor([row.index]))[0]),
         inputs=tuple(row.inputs[nonzero].tolist()),

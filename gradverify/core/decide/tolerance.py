@@ -10,12 +10,12 @@ from torch import Tensor
 
 from gradverify.case import Tolerances
 from gradverify.core.estimate.column_groups import ColumnGroups, largest_by_column, value_of_column
+from gradverify.core.tuning import RESULT_UNITS
 
-_RESOLVED = 1e-3  # of its scale: an entry with a larger error bar, times BAR_FACTOR, is not judged
+RESOLVED = 1e-3  # of its scale: an entry with a larger error bar, times BAR_FACTOR, is not judged
 NEGLIGIBLE = 1e-6  # of |f|/|x|: smaller derivatives are negligible
 ROUNDING = 100 * torch.finfo(torch.float64).eps  # of the row and column: error of sums in backward
 ZERO = 1e-10  # of the row and column: error of sums in backward where the derivative is zero
-_LOW_PRECISION_UNITS = 4.0  # units of rounding: both of these in low precision
 _RTOL = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 1e-1}
 
 
@@ -39,12 +39,12 @@ class EntryTolerance:
     @property
     def zero(self) -> Tensor:
         """Absolute tolerance where the derivative is zero: a small part of the row and column; (C, m)."""
-        return max(ZERO, _LOW_PRECISION_UNITS * self.backward_eps) * self.row_column_size
+        return max(ZERO, RESULT_UNITS * self.backward_eps) * self.row_column_size
 
 
 def backward_rounding(coarse: float) -> float:
     """Return the rounding error of backward relative to the row and column; `coarse` as in `EntryTolerance`."""
-    return max(ROUNDING, _LOW_PRECISION_UNITS * coarse)
+    return max(ROUNDING, RESULT_UNITS * coarse)
 
 
 def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) -> float:
@@ -79,4 +79,4 @@ def resolution_scale(column_groups: ColumnGroups, size: Tensor, value: Tensor, l
 
 def threshold_of(allowance: EntryTolerance) -> float:
     """Return the largest error bar of an entry that is judged, relative to its scale."""
-    return max(4 * allowance.rtol, _RESOLVED)  # in low precision, the tolerance itself is large
+    return max(4 * allowance.rtol, RESOLVED)  # in low precision, the tolerance itself is large

@@ -17,6 +17,7 @@ from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.model.memory import portions
 
+LONG_STEP = 2.0**-6  # of the length scale: a step so large that noise hardly matters
 FIRST = 2.0**-12  # first step along a direction, relative to the length scale
 _CLOSER = (2.0**-17, 2.0**-22, 2.0**-26)  # first steps if that one is too long
 _SMALL = 2.0**-14  # last step for functions affine in each input, for which no step is too long

@@ -50,8 +50,8 @@ from gradverify.core.estimate.tableau import (
 from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import Noise, measure
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.forward.step_noise import MAX_HEIGHT
 from gradverify.core.model.magnitudes import TINY, suffix_maximum
+from gradverify.core.tuning import CLEARLY_ABOVE
 
 _ENOUGH_CALM = 2  # steps with a smooth bend, from which on the point is smooth
 _RESOLVED = 1e-5  # relative to the bend: with a smaller bar, the derivative shows on which side the point lies
@@ -167,7 +167,7 @@ def kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
 
 def _highest(sampled: Sampler) -> Tensor:
     """Return the largest height of stairs from computing the forward, or parts of it, in a lower precision; (m,)."""
-    return (_FLOAT32_STAIR * sampled.value.abs()).clamp(min=MAX_HEIGHT * sampled.rounding_size())
+    return (_FLOAT32_STAIR * sampled.value.abs()).clamp(min=CLEARLY_ABOVE * sampled.rounding_size())
 
 
 def _raised(samples: Samples, unsteady: Tensor, level: Tensor) -> Tensor:

@@ -15,22 +15,18 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate, Samples, Steps, central_differences
-from gradverify.core.estimate.smoothness import BEND_ROUNDING
 from gradverify.core.forward.length_scales import LengthScales, own_or_shared
 from gradverify.core.forward.noise import SAFETY
 from gradverify.core.forward.sampler import Sampler
+from gradverify.core.tuning import CLEARLY_ABOVE
 
 DEPTH = 3  # number of steps
 FIRST = 2.0**-7  # largest step, relative to the length scale
 _CLOSER = 2.0**-15  # largest closer step, relative to the length: rounding then contributes about 1e-10 of f/x
 _MIDDLE = 2.0**-6  # relative to the coordinate itself, so that no step reaches zero
 PLACES = (1.0, 0.5, 0.25, -1.0, -0.5, -0.25)  # of the samples, in units of the largest step
-_FINEST = 0.25  # the smallest step, in these units
-_DEGREE = len(PLACES)
 _SMOOTH = 2.0**-10  # largest last coefficient of a smooth function, relative to the second; most have a far smaller one
-_LARGEST_STEPS_FROM_ZERO = 2.0**7  # largest distance of a point from zero, in steps
 LARGEST_DEVIATION = 16.0  # times its noise bound: largest deviation of a sample from the polynomial
-_POSITION_ROUNDING = 2.0**-53  # relative rounding error of the place where a sample is taken
 
 
 def steps(lengths: LengthScales) -> Steps:
@@ -90,7 +86,7 @@ class StencilPolynomial:
 def polynomial_through(samples: Tensor) -> StencilPolynomial:
     """Return the polynomials through the samples (6, m), which are relative to the outputs at the point."""
     terms = (_weights().to(samples.device) @ samples.flatten(1)).view(-1, *samples.shape[1:])
-    return StencilPolynomial(coefficients=terms[:_DEGREE], shift=terms[_DEGREE])
+    return StencilPolynomial(coefficients=terms[:-2], shift=terms[-2])
 
 
 def error_of_samples(
@@ -103,7 +99,8 @@ def error_of_samples(
     """
     first, second = series.coefficients[:2].abs()
     noise = torch.addcmul(level, first.add_(second), relative_level)
-    return noise.addcmul_(step, slope, value=_LARGEST_STEPS_FROM_ZERO * _POSITION_ROUNDING)
+    # A coordinate is at most step / FIRST, and is rounded to half an eps of it.
+    return noise.addcmul_(step, slope, value=torch.finfo(torch.float64).eps / 2 / FIRST)
 
 
 def slope_of(series: StencilPolynomial, step: Tensor, error: Tensor) -> Estimate:
@@ -112,8 +109,8 @@ def slope_of(series: StencilPolynomial, step: Tensor, error: Tensor) -> Estimate
     As in `richardson.extrapolated`, the two larger steps alone give the slope if their bar is smaller.
     """
     change = series.shift.abs()
-    bar = torch.add(change, error, alpha=NOISE_FACTOR / _FINEST)
-    coarse = change.mul_(15.0).add_(error, alpha=NOISE_FACTOR / (2 * _FINEST))
+    bar = torch.add(change, error, alpha=NOISE_FACTOR / PLACES[DEPTH - 1])
+    coarse = change.mul_(15.0).add_(error, alpha=NOISE_FACTOR / PLACES[DEPTH - 2])
     is_coarse = (coarse < bar).to(step.dtype)  # multiplied, since torch.where takes three times as long
     slope = torch.addcmul(series.coefficients[0], series.shift, is_coarse, value=-16.0).div_(step)
     return Estimate(value=slope, bar=torch.minimum(bar, coarse).div_(step).nan_to_num_(torch.inf, torch.inf))
@@ -139,7 +136,7 @@ def bends_sharply(sampled: Sampler, series: StencilPolynomial, error: Tensor) ->
     At a kink all even coefficients are of similar magnitude; for a smooth function they decrease rapidly.
     """
     second, last = series.coefficients[1].abs(), series.coefficients[-1].abs()
-    floor = torch.maximum(error, BEND_ROUNDING * sampled.unit * sampled.size).div_(_noise_of_last())
+    floor = torch.maximum(error, CLEARLY_ABOVE * sampled.unit * sampled.size).div_(_noise_of_last())
     return last > torch.maximum(second.mul_(_SMOOTH), floor, out=floor)
 
 
@@ -169,7 +166,7 @@ def _noise_of_last() -> float:
 
     The noise of the samples and of the value at the point is independent.
     """
-    last = _weights()[_DEGREE - 1]
+    last = _weights()[len(PLACES) - 1]
     return 1 / math.sqrt(float(last.square().sum() + last.sum().square()))
 
 

@@ -26,11 +26,11 @@ from gradverify.core.estimate.samples import (
 from gradverify.core.estimate.tableau import MEASURABLE
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY, last_set, suffix_maximum
+from gradverify.core.tuning import CLEARLY_ABOVE, LOST_UNITS
 
 _BENT = 0.25  # power of h: if S falls more slowly, the function is not smooth
 _TORN = -0.5  # power of h: if S or a one-sided quotient grows faster, the function is not continuous
 _CALM = 0.7  # power of h: if S falls at least as fast, the function is smooth
-BEND_ROUNDING = 64.0  # units of rounding of the largest output: smaller bends may be rounding
 _LARGER = 2.0**14  # times the input's contribution: how large an intermediate number may be
 _STEADY = 5  # rungs over which the bend of a kink or the height of a jump is constant
 _SAME = 2.0  # largest ratio of sizes that count as constant
@@ -44,7 +44,6 @@ _FLIGHT = 20.0  # length of staircase examined, in units of the smallest step th
 _OFF = 1.5  # times the smallest change: largest deviation of a staircase from its slope
 _SMOOTHLY = 64.0  # largest growth of a smooth deviation from one step to the next: h² gives 16
 _ONWARDS = 16.0  # largest growth at the step after a jump; an exponential grows by more
-_UNITS = 8.0  # units of rounding: largest height of such a jump
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ def bends_in_first_look(sampled: Sampler, samples: Samples, noise: Tensor) -> Te
     This applies the criteria of `classify_steps` to the last two steps, which differ by a factor of two. `noise` (C, m)
     bounds the noise of the finest difference. The result is arbitrary where a difference is not finite.
     """
-    rounding = (BEND_ROUNDING / MEASURABLE * sampled.unit * sampled.size) / samples.forth[:, -1]
+    rounding = (CLEARLY_ABOVE / MEASURABLE * sampled.unit * sampled.size) / samples.forth[:, -1]
     floor = torch.maximum(noise, rounding).mul_(MEASURABLE)
     left, right = one_sided_quotients(sampled, finest(samples, 2))
     bend = (right - left).abs_()
@@ -81,7 +80,7 @@ def classify_steps(sampled: Sampler, samples: Samples, level: Tensor, own: Tenso
     bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
     step = samples.forth.log()
     bends, grows = _power(bend, step), _power(slope, step)
-    rounding = BEND_ROUNDING * sampled.unit * _own_size(sampled, samples)
+    rounding = CLEARLY_ABOVE * sampled.unit * _own_size(sampled, samples)
     floor = torch.maximum(MEASURABLE * level, rounding / samples.forth)
     measurable, slope_measurable = bend > floor, slope > floor
     measurable &= (bends >= _TORN) | (bend > _inside(sampled, samples, own) / samples.forth)
@@ -182,7 +181,7 @@ def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Esti
     size = deviation.gather(1, first).squeeze(1)
     step = samples.forth.expand_as(deviation).gather(1, first).squeeze(1)
     largest = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).max()
-    height = _UNITS * sampled.unit * torch.maximum(sampled.size, largest)
+    height = LOST_UNITS * sampled.unit * torch.maximum(sampled.size, largest)
     return torch.where(sudden.any(dim=1) & (size * step <= height), size, 0.0)
 
 

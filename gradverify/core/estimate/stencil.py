@@ -22,9 +22,8 @@ from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.noise import SAMPLE_DISTANCES, Noise, first_direction, measure, noise_from_samples
 from gradverify.core.forward.sampler import Sampler, is_double, representable
 from gradverify.core.forward.step_noise import with_stairs
-from gradverify.core.model.memory import FEW_INPUTS
+from gradverify.core.model.memory import AT_ONCE, FEW_INPUTS
 
-_AT_ONCE = 1 << 17  # numbers in the points of one call: for larger ones, separate calls cost no more
 _SMALL = 1 << 16  # numbers in all points of the first call and their outputs, at most
 
 
@@ -223,7 +222,7 @@ def _step_lengths(sampled: Sampler, columns: Tensor | slice, steps: Steps, part:
 
 def _steps_per_call(count: int, numbers: int) -> list[slice]:
     """Return the steps whose points go through one call: as many as are small together, else one at a time."""
-    size = min(count, max(1, _AT_ONCE // max(1, numbers)))
+    size = min(count, max(1, AT_ONCE // max(1, numbers)))
     return [slice(start, start + size) for start in range(0, count, size)]
 
 

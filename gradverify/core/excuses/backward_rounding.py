@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.vjps import Backward, Graph, Reuse
-from gradverify.core.decide.compare import is_resolved
+from gradverify.core.decide.compare import MARGINAL, is_resolved
 from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.samples import BAR_FACTOR
@@ -27,14 +27,13 @@ from gradverify.core.model.coordinates import unflatten
 from gradverify.core.model.magnitudes import any_set, identical
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
+from gradverify.core.tuning import CANCELLATION_UNITS
 from gradverify.errors import EvaluationError
 
-_ZERO_UNITS = 128.0  # units of rounding that a small error, or the error of a claim of zero, may have
 _LAST_DIGIT_UNITS = 2.0  # units of rounding allowed to a claim that is a multiple of the last digit
 _SMALL_ERROR = 2.0**-10  # upper bound of a small error, if one unit of rounding is less
 _GRAIN_ENTRIES = 1_000_000  # entries of vjps held at a time
 _GRAIN_GROUPS = 16  # row groups, each one vjp per point
-_MARGINAL = 1e-2  # of the row's largest claim: a larger error is not put down to rounding in backward
 _UNDETERMINED_SPREAD = 1e-6  # relative spread of the vjps above which an entry is undetermined
 _MANY_ROWS, _TRIAL_GROUPS = 1024, 2  # with more mismatching rows, so many row groups are tried first
 _REPETITIONS = 3  # further vjps at the point if the second one differs from the claims
@@ -57,7 +56,7 @@ def excuse_grain(trial: ExcuseContext, judged: Judged) -> Judged:
     unit = context.sampled.eps * magnitude.clamp(max=1.0)
     zero = claimed == 0  # no digit is left, and a constant vjp shows no stairs
     grain = torch.where(_is_multiple_of_last_digit(claimed, unit), _LAST_DIGIT_UNITS * unit, 0.0)
-    allowed = judged.allowed + torch.where(zero, _ZERO_UNITS * unit, torch.maximum(BAR_FACTOR * noise, grain))
+    allowed = judged.allowed + torch.where(zero, CANCELLATION_UNITS * unit, torch.maximum(BAR_FACTOR * noise, grain))
     excused = small & (judged.error <= allowed)
     allowance = of_column_groups(context.allowance, chosen)
     resolved = is_resolved(noise, torch.maximum(claimed.abs(), magnitude), allowance)
@@ -72,13 +71,13 @@ def excuse_grain(trial: ExcuseContext, judged: Judged) -> Judged:
 def small_error(context: JudgingContext) -> float:
     """Return the error that rounding of numbers around 1, or around the largest claim, may cause."""
     largest = float(context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if context.claimed.numel() else 0.0
-    return min(max(_SMALL_ERROR, context.sampled.eps), _ZERO_UNITS * context.sampled.eps) * max(1.0, largest)
+    return min(max(_SMALL_ERROR, context.sampled.eps), CANCELLATION_UNITS * context.sampled.eps) * max(1.0, largest)
 
 
 def excuse_spread(trial: ExcuseContext, judged: Judged) -> Judged:
     """Excuse errors within the spread of the vjps at the point and a few ulps away from it."""
     row_size = trial.context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
-    marginal = (judged.code == Code.MISMATCH) & (judged.error <= _MARGINAL * row_size)
+    marginal = (judged.code == Code.MISMATCH) & (judged.error <= MARGINAL * row_size)
     if not any_set(marginal):
         return judged
     if int(marginal.any(dim=0).sum()) > _MANY_ROWS and not any_set(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.batched_vjp import rows
+from gradverify.core.backward.batched_vjp import SUM_UNITS, rows
 from gradverify.core.backward.vjps import Backward, Batched, Graph, Reuse
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
@@ -29,18 +29,14 @@ from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.tape import record
+from gradverify.core.tuning import NEARBY_POINTS, RESULT_UNITS, SMALL_PART
 from gradverify.errors import EvaluationError
 
 _RIGHT = 1e-5  # of the entry: error of a right formula in double precision
 _BRANCH_UNITS = 1.0  # units of backward's rounding: displacement of every input that may lead to another branch
-_PAIRS = 8  # pairs of opposite points
-_ACCUMULATED_UNITS = 16.0  # units of rounding of the row's largest claim that accumulated rounding may reach
-_ASYMMETRIC = 0.1  # of the range of slopes: a kink is asymmetric by at least half, a smooth function hardly at all
-_RESOLVED = 0.1  # of the error: largest effect of noise on a slope
 _SCATTER_UNITS = 2.0  # units of backward's rounding: displacement of every input for the scatter of vjps
 _POINTS = 12  # displaced points
 _WITHIN = 2.0  # times the scatter of the vjps: largest error left undetermined
-_BRANCH_STEP = 4.0  # units of rounding of |f|/length: a narrower gap between vjps is no branch
 _ROWS = 32  # rows examined
 
 
@@ -86,12 +82,15 @@ def excuse_coarse(trial: ExcuseContext, judged: Judged) -> Judged:
         return judged
     generator = torch.Generator().manual_seed(trial.seed + 8)
     length = own_or_shared(context.lengths)
-    half = [random_magnitudes(_BRANCH_UNITS * context.sampled.backward_eps * length, generator) for _ in range(_PAIRS)]
+    half = [
+        random_magnitudes(_BRANCH_UNITS * context.sampled.backward_eps * length, generator)
+        for _ in range(NEARBY_POINTS)
+    ]
     displacements = [torch.zeros_like(length), *half, *(-place for place in half)]
     claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
     allowed = judged.allowed.clone()
     row_size = context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
-    accumulated = wrong & (judged.error <= _ACCUMULATED_UNITS * context.sampled.backward_eps * row_size)
+    accumulated = wrong & (judged.error <= SUM_UNITS * context.sampled.backward_eps * row_size)
     columns = torch.unique(column_of[wrong])
     excused, at_kink = torch.zeros_like(wrong), torch.zeros_like(wrong)
     for column in columns[:COLUMNS_EXAMINED].tolist():
@@ -99,7 +98,7 @@ def excuse_coarse(trial: ExcuseContext, judged: Judged) -> Judged:
         low, high = at_points.amin(dim=0), at_points.amax(dim=0)
         between = (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)
         # A forward in the same low precision shows only noise at such steps.
-        resolved = context.noise.level <= _RESOLVED * STEP * length[column] * judged.error
+        resolved = context.noise.level <= SMALL_PART * STEP * length[column] * judged.error
         explained = wrong & (column_of == column) & between & resolved
         kinked = _is_asymmetric(at_points, high - low) & (high - low > judged.allowed)
         at_kink |= explained & kinked
@@ -135,7 +134,7 @@ def excuse_unstable(trial: ExcuseContext, judged: Judged) -> Judged:
         displacements = (point - context.sampled.point for point in points)
         errors = vjps[:, :, column] - derivatives_by(context, column, displacements)[:, outputs]
         scatter = judged.error.new_zeros(judged.error.shape[1])
-        scatter[outputs] = _scatter(errors, _BRANCH_STEP * context.sampled.backward_eps * size / length[column])
+        scatter[outputs] = _scatter(errors, RESULT_UNITS * context.sampled.backward_eps * size / length[column])
         excused = in_column & (judged.error <= _WITHIN * scatter)
         unstable |= excused
         bar[excused] = judged.error[excused]
@@ -144,8 +143,8 @@ def excuse_unstable(trial: ExcuseContext, judged: Judged) -> Judged:
 
 def _is_asymmetric(at_points: Tensor, width: Tensor) -> Tensor:
     """Mask of outputs whose slopes at opposite points are not symmetric about the slope at the point; (m,)."""
-    here, after, before = at_points[0], at_points[1 : _PAIRS + 1], at_points[_PAIRS + 1 :]
-    return ((after + before) / 2 - here).abs().amax(dim=0) > _ASYMMETRIC * width
+    here, after, before = at_points[0], at_points[1 : NEARBY_POINTS + 1], at_points[NEARBY_POINTS + 1 :]
+    return ((after + before) / 2 - here).abs().amax(dim=0) > SMALL_PART * width
 
 
 def _points_within_rounding(context: JudgingContext, backward: Backward, seed: int) -> Iterator[Tensor]:

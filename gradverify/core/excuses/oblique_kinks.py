@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext
-from gradverify.core.decide.misfit import ABOVE_NOISE
+from gradverify.core.decide.misfit import ABOVE_NOISE, ASIDE
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import GroupKind, sum_by_column, value_of_column
 from gradverify.core.estimate.directional import spread_evenly
@@ -22,15 +22,14 @@ from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext, der
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.magnitudes import all_set, any_set
+from gradverify.core.tuning import NEARBY_POINTS
 
 _DIRECTION_PAIRS = 6  # pairs of random directions tested for additivity
 _LEAD = 8.0  # factor by which one random input is displaced further than the others
-_ASIDE = 2.0**-3  # relative size of the random direction that is added to the one of all inputs
 _TEST_STEPS = (2.0**-28, 2.0**-32, 2.0**-36, 2.0**-40)  # steps of the additivity test, relative to the length scale
 _NOT_ADDITIVE = 1e-3  # of the largest derivative: a larger additivity gap, at every step, is not rounding
 _ALIKE = 1.5  # factor by which a kink's gap may change from step to step; a gap due to rounding grows by 16
 _JUMP_HEIGHT = 2.0**-26  # of the largest output: a jump higher than this is not due to rounding
-_NEIGHBOURS = 8  # random nearby points
 _RANKS = 48  # ranks among the tied inputs that a coordinate is put at, if many coordinates are examined
 _MOST_RANKS = 512  # and if few are
 _DISTANCE = 2.0**-26  # of the nearby points, relative to the length scale
@@ -121,7 +120,7 @@ def _is_not_additive(context: JudgingContext, generator: torch.Generator, factor
     pairs = [
         (_random_direction(context, generator), _dominated_by_one(context, generator)) for _ in range(_DIRECTION_PAIRS)
     ]
-    for one, other in (*pairs, (own_or_shared(context.lengths), _ASIDE * _random_direction(context, generator))):
+    for one, other in (*pairs, (own_or_shared(context.lengths), ASIDE * _random_direction(context, generator))):
         two_sided, right, left = _lasting_gaps(context, one, other, [step * factor for step in _TEST_STEPS])
         oblique |= two_sided
         kinked |= right | left
@@ -201,7 +200,7 @@ def _neighbours(
 ) -> Iterator[Tensor]:
     """Yield displacements, in length scales, to points that may lie on different pieces; each (n,)."""
     yield from _at_ranks(context, column, generator, peers, ranks)
-    yield from (_random_direction(context, generator) for _ in range(_NEIGHBOURS))
+    yield from (_random_direction(context, generator) for _ in range(NEARBY_POINTS))
     yield from _second_ranks(context, column, generator)
     # Displacing coordinates without a claim may mix eigenvectors, which hides a piece.
     claimed = sum_by_column(context.column_groups, context.claimed.abs()) > 0

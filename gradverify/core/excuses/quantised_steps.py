@@ -14,20 +14,18 @@ from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, halving_steps
 from gradverify.core.excuses.context import SAMPLES_HELD, ExcuseContext
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
-from gradverify.core.forward.step_noise import noise_at
+from gradverify.core.forward.step_noise import MAX_FALL, noise_at
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
+from gradverify.core.tuning import LOST_UNITS, SMALL_PART
 
-_AGREES = 0.1  # of |claim - finest difference|: a larger step's difference this near the claim agrees with it
 _ALIKE = 1e-3  # of |claim - finest difference|: differences this near the finest one lie on the same stair
-_LEAST_CHANGE = 0.1  # of |claim - finest difference|: least change at the first step beyond the stair
 _STEPS_ON_STAIR = 3  # steps on the stair, at least
 _LOW_STAIR = 2.0**-6  # of |f|: greatest height of a stair; larger steps do not average over higher ones
-_UNITS = 8.0  # units of rounding of |f|
 _EXPONENTS = range(2, 36)  # exponents of 1/2: steps relative to the largest
 _ROWS = 24  # column groups examined
 _SPACINGS = tuple(2.0**-k for k in range(3, 13))  # of the samples, relative to the length scale
-_STEADY, _SAME = 4, 4.0  # noise is constant over so many spacings up to this factor
+_STEADY = 4  # spacings over which the noise of stairs is constant
 _HIGHEST_STAIR = 2.0**-4  # of the largest magnitude in the output's tensor: no precision in use has higher stairs
 _DISTANCES = (0.3, 1.0, 3.0, 6.0)  # distances on either side, in length scales, at which the output should be constant
 _SMALL_STEP, _CROSSINGS = 2.0**-24, 1  # relative steps there, and how many may cross the end of a stair
@@ -85,12 +83,12 @@ def _agrees_with_larger_steps(sampled: Sampler, samples: Samples, claimed: Tenso
     difference, vanished, size = central_differences(samples), is_vanished(samples), sampled.value.abs()
     numeric = difference[:, -1]
     error = (claimed - numeric).abs().unsqueeze(1)
-    agrees = ((difference - claimed.unsqueeze(1)).abs() <= _AGREES * error) & ~vanished
+    agrees = ((difference - claimed.unsqueeze(1)).abs() <= SMALL_PART * error) & ~vanished
     change = (difference - numeric.unsqueeze(1)).abs()
-    alike = change <= _ALIKE * error + _UNITS * sampled.unit * size / samples.forth
+    alike = change <= _ALIKE * error + LOST_UNITS * sampled.unit * size / samples.forth
     stair = set_to_finest(alike | vanished) & ~vanished
     next_above = torch.cat([stair[:, 1:] & ~stair[:, :-1], torch.zeros_like(stair[:, :1])], dim=1)
-    sudden = (next_above & (change >= _LEAST_CHANGE * error)).any(dim=1) & (stair.sum(dim=1) >= _STEPS_ON_STAIR)
+    sudden = (next_above & (change >= SMALL_PART * error)).any(dim=1) & (stair.sum(dim=1) >= _STEPS_ON_STAIR)
     height = torch.where(stair, samples.forth, 0.0).amax(dim=1) * error.squeeze(1)
     return sudden & (agrees[:, 1:] & agrees[:, :-1]).any(dim=1) & (height <= _LOW_STAIR * size)
 
@@ -123,6 +121,6 @@ def _stair_heights(context: JudgingContext) -> Tensor:
     """Return the height of each output's stairs, (m,); 0 if the noise of its tensor is not that of stairs."""
     noise = [magnitudes(context.sampled, noise_at(context.sampled, context.lengths, spacing)) for spacing in _SPACINGS]
     runs = torch.stack(noise).unfold(0, _STEADY, 1)  # (runs, m, steady)
-    steady = (runs.amax(dim=2) <= _SAME * runs.amin(dim=2)) & (runs.amin(dim=2) > 0)
+    steady = (runs.amax(dim=2) <= MAX_FALL * runs.amin(dim=2)) & (runs.amin(dim=2) > 0)
     height = torch.where(steady, runs.amax(dim=2), 0.0).amax(dim=0)
     return torch.where(height <= _HIGHEST_STAIR * context.sampled.size, height, 0.0)

@@ -25,12 +25,11 @@ from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, tableau
 from gradverify.core.excuses.context import COLUMNS_EXAMINED, SAMPLES_HELD, ExcuseContext
 from gradverify.core.model.magnitudes import any_set
+from gradverify.core.tuning import CLEARLY_ABOVE, SMALL_PART
 
 _LARGEST_ERROR = 1e-4  # of the entry: larger errors are not due to a hidden kink
 _WIDEST = 1e-3  # of the larger slope: greatest gap between the slopes of a hidden kink
 _GAP_CHANGE = 0.3  # of the gap: by how much it may differ at finer steps
-_ABOVE_NOISE = 64.0  # times the noise: least effect of the gap on a second difference
-_ALIKE = 0.1  # of the gap: by how much the results of the two sets of steps may differ
 _SAMPLES = 32  # samples per column group
 
 
@@ -48,7 +47,7 @@ def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
     claims, numeric = claimed[place], judged.numeric[place]
     low, high, certain = _both_slopes(focused(context, outputs), chosen[rows])
     gap, middle = high - low, (high + low) / 2
-    slack = _ALIKE * gap
+    slack = SMALL_PART * gap
     certain &= gap <= _WIDEST * torch.maximum(low.abs(), high.abs())
     between = (claims >= low - slack) & (claims <= high + slack) & certain & ((numeric - middle).abs() <= slack)
     excused = torch.zeros_like(accused)
@@ -71,7 +70,7 @@ def _both_slopes(context: JudgingContext, chosen: Tensor) -> tuple[Tensor, Tenso
     (left, right, bar), (again_left, again_right, again_bar) = results
     gap, again = right - left, again_right - again_left
     clear = torch.minimum(gap.abs(), again.abs()) > BAR_FACTOR * torch.maximum(bar, again_bar)
-    certain = clear & ((gap - again).abs() <= _ALIKE * torch.minimum(gap.abs(), again.abs()))
+    certain = clear & ((gap - again).abs() <= SMALL_PART * torch.minimum(gap.abs(), again.abs()))
     certain &= (_gap_at_finer_steps(context, chosen, gap) - gap).abs() <= _GAP_CHANGE * gap.abs()
     return torch.minimum(left, right), torch.maximum(left, right), certain
 
@@ -85,7 +84,7 @@ def _gap_at_finer_steps(context: JudgingContext, chosen: Tensor, gap: Tensor) ->
     steps = replace(coarse_steps(context.lengths), factors=2.0 ** -exponents.to(torch.float64))
     samples = sample(context.sampled, context.column_groups, chosen, steps)
     bend = (samples.plus - 2 * context.sampled.value + samples.minus) / samples.forth
-    above_noise = gap.abs().unsqueeze(1) * samples.forth > _ABOVE_NOISE * context.noise.level
+    above_noise = gap.abs().unsqueeze(1) * samples.forth > CLEARLY_ABOVE * context.noise.level
     order = torch.arange(1, above_noise.shape[1] + 1, device=above_noise.device).view(1, -1, 1)
     last = (above_noise * order).argmax(dim=1, keepdim=True)
     finest, before = bend.gather(1, last), bend.gather(1, (last - 1).clamp(min=0))

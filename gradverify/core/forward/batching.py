@@ -22,11 +22,10 @@ from gradverify.core.forward.batch_stacking import (
 )
 from gradverify.core.forward.sampler import Mode, Sampler, difference_in_units, outputs_at, outputs_near
 from gradverify.core.model.interception import plain_forwards
-from gradverify.core.model.memory import HELD
+from gradverify.core.model.memory import AT_ONCE, HELD
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 
-_LARGE = 1 << 17  # numbers in a point and its outputs: with more, single calls cost nothing extra
 _TIMED_CALLS = 3  # calls: the first may be slow for other reasons
 
 
@@ -49,7 +48,7 @@ def on_line(sampled: Sampler, direction: Tensor, distances: Sequence[float]) -> 
     Large points are evaluated one by one, so that only one is held in memory.
     """
     found = sampled.value.new_empty(len(distances), sampled.value.numel())
-    if sampled.point.numel() + sampled.value.numel() < _LARGE:
+    if sampled.point.numel() + sampled.value.numel() < AT_ONCE:
         evaluate(sampled, points_on_line(sampled, direction, distances), found)
         return found
     for distance, into in zip(distances, torch.split(found, 1), strict=True):

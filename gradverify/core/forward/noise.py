@@ -27,6 +27,7 @@ from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.generators import random_magnitudes, random_magnitudes_from
 from gradverify.core.model.magnitudes import TINY, all_set, any_set
 from gradverify.core.model.memory import portions
+from gradverify.core.tuning import CLEARLY_ABOVE
 
 _POINTS = 8  # samples on each side of the point
 # Distances of the samples; no two gaps are equal.
@@ -44,7 +45,6 @@ _MIN_SPACINGS = 3  # spacings that are always tried
 _RELIABLE = 1e-5  # times the output: sampling continues while the estimate is larger, above the noise of float32
 _LARGE_NOISE = 256.0  # times the rounding of the largest output: larger noise is measured at smaller spacings
 SAFETY = 8.0  # times the standard deviation, which is the smallest of three estimates: gives a bound
-_NEGLIGIBLE_NOISE = 64.0  # times the rounding: if noise is lower, one side suffices; a few forwards in 10^6 show 20
 _SIDES_RATIO = 1e3  # a side with this many times the noise of the other contains a kink or a jump
 
 
@@ -181,7 +181,7 @@ def _estimate(
 
 def _is_clean(one: Tensor, threshold: Tensor) -> bool:
     """Return True if one side of the point has so little noise that the other need not be sampled."""
-    return all_set(one <= threshold * (_NEGLIGIBLE_NOISE / _LARGE_NOISE / SAFETY))
+    return all_set(one <= threshold * (CLEARLY_ABOVE / _LARGE_NOISE / SAFETY))
 
 
 def pooled(sampled: Sampler, level: Tensor) -> Tensor:

@@ -17,13 +17,12 @@ from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.noise import Noise, direction_of, noise_along, pooled, share_of
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
 from gradverify.core.model.magnitudes import TINY
+from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
 _RUN = 3  # finer spacings, at most of which a stair must show too
 _SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
-_FINE_CHANGE = 0.25  # times the unit roundoff: an output that changes by less was not rounded as part of 1 + …
-_MAX_FALL = 4.0  # noise falls by less from one spacing to the next
-MAX_HEIGHT = 2.0**6  # times the rounding of the largest low-precision number: higher stairs may be the function itself
+MAX_FALL = 4.0  # noise falls by less from one spacing to the next
 _SUDDEN_FALL = 1024.0  # noise falls by more once all samples lie on one stair; smooth variation seldom does
 
 
@@ -35,7 +34,7 @@ def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
     values may also be a function that varies quickly, so it is not counted as `rounding`.
     """
     sides = [_noise_at_spacings(sampled, side * direction_of(lengths, 0)) for side in (1.0, -1.0)]
-    height, low = (_height(sampled, sides, most) for most in (torch.inf, MAX_HEIGHT * sampled.rounding_size()))
+    height, low = (_height(sampled, sides, most) for most in (torch.inf, CLEARLY_ABOVE * sampled.rounding_size()))
     level = torch.maximum(noise.level, height)
     return replace(
         noise,
@@ -63,7 +62,7 @@ def _stair_height(levels: Tensor, most: float) -> Tensor:
     levels = levels.nan_to_num(0.0, 0.0, 0.0)
     finer = levels.unfold(0, _RUN, 1).median(dim=2).values[1:]
     levels = levels[: len(finer)]
-    return torch.where((levels <= _MAX_FALL * finer) & (levels <= most), levels, 0.0).amax(dim=0)
+    return torch.where((levels <= MAX_FALL * finer) & (levels <= most), levels, 0.0).amax(dim=0)
 
 
 def noise_at(sampled: Sampler, lengths: LengthScales, spacing: float) -> Tensor:
@@ -90,13 +89,13 @@ def not_rounded_beside_one(sampled: Sampler, lengths: LengthScales) -> Tensor:
     """
     small = _SMALL_STEP * direction_of(lengths, 0)
     change = torch.maximum(*((outputs_near(sampled, move) - sampled.value).abs() for move in (small, -small)))
-    is_fine = (change > 0) & (change < _FINE_CHANGE * sampled.unit)
+    is_fine = (change > 0) & (change < CLEARLY_LESS * sampled.unit)
     return (change > 0) | (magnitudes(sampled, is_fine.to(change.dtype)) > 0)
 
 
 def persistent_part(levels: Tensor) -> Tensor:
     """Return the largest persistent noise, from that at spacings which each halve the last, `levels` (K, m); (m,)."""
-    persists = levels[:-1] <= _MAX_FALL * levels[1:]
+    persists = levels[:-1] <= MAX_FALL * levels[1:]
     noise = persists[:-1] & persists[1:] & ~_is_smooth(levels)[:-2]
     return torch.where(noise, levels[:-2], 0.0).amax(dim=0)
 
@@ -107,7 +106,7 @@ def _is_smooth(levels: Tensor) -> Tensor:
     Noise persists or vanishes at once, but may fall once by chance.
     """
     fall = levels[:-1] / levels[1:].clamp(min=TINY)
-    gradual = (fall > _MAX_FALL) & (fall <= _SUDDEN_FALL)
+    gradual = (fall > MAX_FALL) & (fall <= _SUDDEN_FALL)
     smooth = torch.zeros_like(levels, dtype=torch.bool)
     for k in range(len(fall) - 2, -1, -1):
         twice = gradual[k] & gradual[k + 1]

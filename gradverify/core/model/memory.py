@@ -12,6 +12,7 @@ from torch import Tensor
 _LARGEST_THRESHOLD = (1 << 25) - (1 << 16)  # bytes: glibc's limit of 32 MiB, less 64 KiB for its headers
 FEW_INPUTS = 32  # input coordinates: with fewer, each is perturbed alone, and no sparsity is looked for
 HELD = 2_000_000  # numbers held in memory at a time, at most: 16 MB
+AT_ONCE = 1 << 17  # numbers in the points and outputs of one call: for more, single calls cost nothing extra
 _PORTION_ON_CPU = 1 << 15  # numbers per portion on the CPU: a dozen vectors of this length fit in a cache
 _PORTIONS_OF_ROWS = 2  # portions: that many rows of a matrix are quicker processed together
 _PORTION_ELSEWHERE = 1 << 20  # numbers per portion on other devices, where launching a kernel costs as much for fewer

@@ -13,7 +13,8 @@ from gradverify.core.decide.screen import screened
 from gradverify.core.decide.tolerance import EntryTolerance
 from gradverify.core.decide.verdict import Judged, of_rows, stacked
 from gradverify.core.estimate.column_groups import spread_to_entries
-from gradverify.core.estimate.directional import affine_sum_differs
+from gradverify.core.estimate.directional import LONG_STEP, affine_sum_differs
+from gradverify.core.estimate.richardson import LARGEST_DEVIATION
 from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate
 from gradverify.core.estimate.stencil import sample_one_step
 from gradverify.core.forward.batching import evaluate
@@ -22,12 +23,9 @@ from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set
-from gradverify.core.model.memory import chunks, rows_at_once
+from gradverify.core.model.memory import chunks, portion, rows_at_once
 
-_WORTH = 1 << 15  # numbers in the points and outputs of all column groups: below this the test costs more than it saves
-_STEP = 2.0**-6  # of the length scale: the step that measures a column
 _FARTHER = 4.0  # times the step, in the test for affinity: curvature below the noise there is far below it at one step
-_BEND = 16.0  # times the noise: bound on |f(x+h) - 2 f(x) + f(x-h)|; generous, as eight samples estimate the noise
 _NOISE = 2 * NOISE_FACTOR  # times the noise over h: a one-sided difference is divided by h, a central one by 2h
 
 
@@ -37,7 +35,7 @@ def affine_column_groups(context: JudgingContext, seed: int) -> KnownVerdicts | 
     Return these groups with the verdicts on their entries. None if there is no such group, if a test costs more than it
     saves, or if the measured entries do not add up along a random direction.
     """
-    if context.column_groups.count * context.numbers_per_sample < _WORTH:
+    if context.column_groups.count * context.numbers_per_sample < portion(context.claimed):
         return None
     generator = torch.Generator().manual_seed(seed + 2)
     affine = _affine_by_input(context, random_magnitudes(context.lengths.step, generator))
@@ -58,7 +56,7 @@ def affine_column_groups(context: JudgingContext, seed: int) -> KnownVerdicts | 
 
 def are_affine(sampled: Sampler, noise: Noise, plus: Tensor, minus: Tensor) -> Tensor:
     """Mask of outputs, (C, m), whose values on both sides of the point lie on a line with f(x), within the noise."""
-    allowed = _noise_of_samples(noise, plus - minus, _BEND)
+    allowed = _noise_of_samples(noise, plus - minus, LARGEST_DEVIATION)
     return (plus + minus).sub_(sampled.value, alpha=2.0).abs_() <= allowed
 
 
@@ -90,7 +88,7 @@ def judge_affine(context: JudgingContext, chosen: Tensor, values: Tensor, distan
 def _affine_by_input(context: JudgingContext, direction: Tensor) -> Tensor:
     """Return the column groups of the inputs in which f is affine along one random direction; (k,)."""
     sampled, blocks = context.sampled, context.sampled.inputs
-    distance = torch.stack([zero_outside(direction, block.coordinates) for block in blocks]).mul_(_FARTHER * _STEP)
+    distance = torch.stack([zero_outside(direction, block.coordinates) for block in blocks]).mul_(_FARTHER * LONG_STEP)
     values = sampled.value.new_empty(2, len(blocks), len(sampled.value))
     evaluate(sampled, torch.cat([sampled.point + distance, sampled.point - distance]), values.flatten(0, 1))
     is_affine = are_affine(sampled, context.noise, values[0], values[1]).all(dim=1).tolist()
@@ -104,7 +102,7 @@ def _affine_by_input(context: JudgingContext, direction: Tensor) -> Tensor:
 
 def _judged_by_one_step(context: JudgingContext, chosen: Tensor) -> tuple[Judged, Tensor]:
     """Return the verdicts on some column groups by one step, and the mask (C,) of groups with the claimed slopes."""
-    values, distance = sample_one_step(context.sampled, context.column_groups, chosen, context.lengths.step * _STEP)
+    values, distance = sample_one_step(context.sampled, context.column_groups, chosen, context.lengths.step * LONG_STEP)
     judged, certain = judge_affine(context, chosen, values, distance)
     return judged, certain.all(dim=1)
 

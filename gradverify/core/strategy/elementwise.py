@@ -37,7 +37,7 @@ from gradverify.core.decide.tolerance import backward_rounding, relative_toleran
 from gradverify.core.decide.verdict import Judged, all_match, of_outputs, with_outputs
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import groups_by_input, groups_of_outputs
-from gradverify.core.estimate.richardson import PLACES
+from gradverify.core.estimate.richardson import DEPTH
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.estimate.stencil import Stencil
 from gradverify.core.forward import sampler
@@ -60,7 +60,6 @@ from gradverify.core.strategy.verify import claims_match_vjps
 _WIDE = 2.0**23  # times the smallest claim: the last digits of the largest, 2^-46 of it, are then 1e-7 of the smallest
 _REST = 1 / 8  # of the outputs: if no more are in doubt, they are judged apart from the others
 _MOST = 1 / 2  # of the outputs: if more are in doubt, other steps do not help
-_FORTH = sum(place > 0 for place in PLACES)  # number of samples to the right of the point, which come first
 _POOLED = 4096  # outputs, at least, whose relative noise stands for that of all
 
 
@@ -235,7 +234,7 @@ def _judged_by_smaller_steps(
 def _is_flat_on_a_side(samples: EntrywiseSamples) -> Tensor:
     """Mask of entries whose output is constant on one side of the point; (M, n)."""
     constant = samples.samples == 0
-    return constant[:_FORTH].all(dim=0).logical_or_(constant[_FORTH:].all(dim=0))
+    return constant[:DEPTH].all(dim=0).logical_or_(constant[DEPTH:].all(dim=0))
 
 
 def _relative_noise(sampled: Sampler, samples: EntrywiseSamples) -> float:

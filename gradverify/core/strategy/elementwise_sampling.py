@@ -22,9 +22,8 @@ from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler, moved, outputs_near
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, any_set, identical
-from gradverify.core.model.memory import portions, uninitialised_rows
+from gradverify.core.model.memory import portion, portions, uninitialised_rows
 
-_FEW_NUMBERS = 1 << 15  # numbers in the points of all samples, up to which they go through one call
 _NEARER = 2 / 3  # scales random numbers of magnitude 1/2 to 3/2 to places within the largest step
 
 
@@ -94,7 +93,7 @@ def _sample(sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor,
     all samples went through one call. `point` (n,) is overwritten.
     """
     points = sampled.point.numel() * len(fractions) * len(sampled.inputs)
-    if points <= _FEW_NUMBERS and _sampled_at_once(sampled, fractions, step, into):
+    if points <= portion(point) and _sampled_at_once(sampled, fractions, step, into):
         return True
     _sampled_one_by_one(sampled, fractions, step, point, into)
     return False

@@ -9,23 +9,22 @@ import torch
 from torch import Generator, Tensor
 
 from gradverify.core.backward.vjps import row
+from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.context import MeasuredProblem
-from gradverify.core.estimate.directional import directional_derivative
+from gradverify.core.estimate.directional import LONG_STEP, directional_derivative
 from gradverify.core.estimate.richardson import DEPTH
 from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 from gradverify.core.forward.sampler import Sampler, magnitudes
 from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, any_set
+from gradverify.core.tuning import SMALL_PART
 
 _COTANGENTS = 2  # of each of the two kinds of `weights`
 _TANGENTS = 2  # with inputs weighted by their length scales; one more direction is `equalized_steps`
-FIRST_STEP = 2.0**-6  # of the length scale: first step along a direction, so large that noise hardly matters
 SMALLER_STEPS = (2.0**-14, 2.0**-26, 2.0**-34)  # of the length scale: first steps if larger ones are spoilt
-_SMALLEST_CHANGE = 1e-4  # of the largest output change of a tensor: smaller changes are weighted as this one
 _ROUNDING = 1e-12  # of the root sum of squares of the terms: rounding in backward
 TERM_ROUNDING = 4 * torch.finfo(torch.float64).eps  # of the sum of the terms' magnitudes: rounding in backward
-_VANISHED = 0.1  # of the error at larger steps: if less is left at smaller ones, kinks within the steps caused it
 _SMALL = 1e-3  # of a sum: rounding of the outputs up to which a sum can be called close
 SHARP = 1e-8  # of a sum: with an error bar below it, no smaller steps are tried
 _MOST_DIRECTIONS = 24  # directions restricted to one input, over all inputs; at least one per input
@@ -38,7 +37,7 @@ class RandomVectors:
     cotangents: Tensor  # (K, m)
     vjps: Tensor  # (K, n)
     directions: list[Tensor]  # each (n,); the last is weighted by `_equalized_steps`
-    slopes: list[Estimate]  # of every output, by steps from `FIRST_STEP` on; one less than directions
+    slopes: list[Estimate]  # of every output, by steps from `LONG_STEP` on; one less than directions
     finite: Tensor  # (m,) True for outputs that are finite at and around the point
 
 
@@ -96,7 +95,7 @@ def random_vectors(
     """
     directions = [random_magnitudes(lengths, generator) for _ in range(tangents)]
     slopes = [
-        directional_derivative(measured.sampled, measured.noise, direction, FIRST_STEP) for direction in directions
+        directional_derivative(measured.sampled, measured.noise, direction, LONG_STEP) for direction in directions
     ]
     changes = torch.stack([found.value for found in slopes])
     finite = torch.isfinite(changes).all(dim=0) & torch.isfinite(measured.sampled.value)
@@ -127,14 +126,14 @@ def sum_difference(probe: RandomSums, direction: Tensor, known: Estimate | None 
 
     `known` are the slopes along it from the first steps, if they have been computed.
     """
-    found = sum_difference_at(probe, direction, FIRST_STEP, known)
+    found = sum_difference_at(probe, direction, LONG_STEP, known)
     sharp = SHARP * found.size
     for first in SMALLER_STEPS:
         if all_set((found.error.abs() <= found.allowed) & (found.bar <= sharp)):
             break
         closer = sum_difference_at(probe, direction, first)
         # Even with wide bars: all sums do not agree by accident, and a wrong entry stays wrong at any step.
-        vanishes = closer.is_close and float(closer.error.abs().max()) <= _VANISHED * float(found.error.abs().max())
+        vanishes = closer.is_close and float(closer.error.abs().max()) <= SMALL_PART * float(found.error.abs().max())
         found = closer if vanishes or float(closer.bar.sum()) < float(found.bar.sum()) else found
     return found
 
@@ -199,7 +198,7 @@ def _weights(sampled: Sampler, changes: Tensor) -> tuple[Tensor, Tensor]:
     """
     change = changes.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     tensor_wide = magnitudes(sampled, change)
-    own = torch.maximum(change, _SMALLEST_CHANGE * tensor_wide)
+    own = torch.maximum(change, SIGNIFICANT * tensor_wide)
     by_tensor, by_output = (torch.where(size > 0, 1 / size, 1.0) for size in (tensor_wide, own))
     return by_tensor, by_output
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.vjps import Backward, row
+from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.verdict import Code, Judged
 from gradverify.core.estimate import richardson
@@ -25,7 +26,6 @@ from gradverify.core.strategy.sparsity import NUDGE
 from gradverify.core.strategy.structure import Structure, confined_dimensions
 
 _ULPS = 64.0  # eps of the inputs' dtype: rounding allowed in a sum, if larger than `ROUNDING`
-_BESIDE_LARGEST = 1e-4  # of the largest sum: added to the size of every sum, for rounding in sums of zeros
 _CONFIRMED = 6  # columns with mismatches that are measured again, one at a time
 
 
@@ -171,7 +171,7 @@ def _largest(size: Tensor) -> float:
 def _is_rounding(off: Tensor, size: Tensor, largest: float, rounding: float) -> bool:
     """True if the errors `off` of finite sums are within rounding of their `size`; overwrites `size`."""
     finite = size.isfinite()
-    allowed = size.add_(_BESIDE_LARGEST * largest).mul_(rounding)
+    allowed = size.add_(SIGNIFICANT * largest).mul_(rounding)
     return all_set((off <= allowed).logical_or_(finite.logical_not_()))
 
 

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.context import MeasuredProblem
-from gradverify.core.estimate.directional import directional_derivative
+from gradverify.core.estimate.directional import LONG_STEP, directional_derivative
 from gradverify.core.estimate.samples import Estimate
 from gradverify.core.evidence import LargeBlock
 from gradverify.core.model.coordinates import zero_outside
-from gradverify.core.strategy.random_sums import FIRST_STEP, SHARP, SMALLER_STEPS, TERM_ROUNDING, random_vectors
+from gradverify.core.strategy.random_sums import SHARP, SMALLER_STEPS, TERM_ROUNDING, random_vectors
 
 _COTANGENTS = 4  # of each of the two kinds of weights
 _TANGENTS = 5  # with inputs weighted by their length scales; one more direction is weighted by their influence
@@ -81,7 +81,7 @@ def best_slope(
 
     `known` are those from the first, largest steps, if they have been computed.
     """
-    best = found = known or directional_derivative(measured.sampled, measured.noise, direction, FIRST_STEP)
+    best = found = known or directional_derivative(measured.sampled, measured.noise, direction, LONG_STEP)
     for first in SMALLER_STEPS:
         size = float((cotangents.square() @ found.value.nan_to_num(0.0, 0.0, 0.0).square()).sqrt().sum())
         if _bar_of_sums(cotangents, best) <= SHARP * size:

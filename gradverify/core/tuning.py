@@ -1,0 +1,9 @@
+"""Constants that mean the same in several rooms. Those of one file are defined there."""
+
+LOST_UNITS = 8.0  # units of rounding: a change of an output up to this may be lost in rounding
+RESULT_UNITS = 4.0  # eps of low precision: relative error that a right result in it may have
+CANCELLATION_UNITS = 128.0  # units of rounding: error that may be left where terms cancel
+CLEARLY_ABOVE = 64.0  # times the rounding or the noise: what is larger is not rounding or noise alone
+CLEARLY_LESS = 0.25  # of a number: what is clearly less than it
+SMALL_PART = 0.1  # of an error or a gap: what is small beside it
+NEARBY_POINTS = 8  # random points, or pairs of opposite ones, at which a function is examined around the point
