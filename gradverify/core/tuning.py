@@ -7,3 +7,6 @@ CLEARLY_ABOVE = 64.0  # times the rounding or the noise: what is larger is not r
 CLEARLY_LESS = 0.25  # of a number: what is clearly less than it
 SMALL_PART = 0.1  # of an error or a gap: what is small beside it
 NEARBY_POINTS = 8  # random points, or pairs of opposite ones, at which a function is examined around the point
+EXPLAINED = 2.0  # times its effect: error that something may explain
+INPUT_EPS = 2.0  # eps of low precision: displacement of all inputs that their rounding may cause
+SEVERAL = 2  # steps: what shows at a single one may be an accident of the noise

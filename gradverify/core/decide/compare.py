@@ -12,10 +12,10 @@ from gradverify.core.decide.verdict import Code, Judged, Reason, all_match, deci
 from gradverify.core.estimate.nonsmooth import LadderResult
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.magnitudes import any_set
+from gradverify.core.tuning import EXPLAINED
 
 UNDERFLOW = 1e-290  # error bars up to this only account for denormal numbers
 _LOW_PRECISION = 1e-6  # a relative tolerance above this is that of low precision
-_JUMPS = 2.0  # an error is explained by a jump of rounding up to this many times its effect on a difference
 DOUBT = 7.5e-7  # of the entry: ten error bars above this, added to the tolerance, may hide an error of 1e-6
 _NEGLIGIBLE = 1e-8  # of the largest in its row or column: smaller entries are negligible
 SIGNIFICANT = 1e-4  # of the largest in its row or column: larger entries are significant
@@ -136,7 +136,7 @@ def _may_cancel(claimed: Tensor, judged: Judged, local: LadderResult, floor: Ten
     slack = (high - low).abs() + judged.bar
     shown = (claimed >= low - slack) & (claimed <= high + slack)
     small = judged.error <= floor
-    jumps = (judged.error <= _JUMPS * local.rounding_jump) & shown
+    jumps = (judged.error <= EXPLAINED * local.rounding_jump) & shown
     return jumps | (small if order > 1 else small & shown)
 
 

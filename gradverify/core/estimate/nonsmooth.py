@@ -39,6 +39,7 @@ from gradverify.core.estimate.smoothness import (
 )
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import (
+    COARSE,
     HALVINGS,
     accepted_interval,
     better_side,
@@ -51,16 +52,14 @@ from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import Noise, measure
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY, suffix_maximum
-from gradverify.core.tuning import CLEARLY_ABOVE
+from gradverify.core.tuning import CLEARLY_ABOVE, SEVERAL
 
-_ENOUGH_CALM = 2  # steps with a smooth bend, from which on the point is smooth
 _RESOLVED = 1e-5  # relative to the bend: with a smaller bar, the derivative shows on which side the point lies
 _CANCELLED = 4.0  # units of rounding, relative to the steepest slope nearby, that cancellation may hide
 _MOST = 2.0**-10  # relative to the inputs: largest unit of rounding times growth, in any precision
 _GROWN = 2.0**7  # largest growth of the inputs inside an output that is a difference of equal numbers
 _MIDDLE_RUNGS = slice(5, 12)  # rungs neither as long as the input's scale nor so short that they lie within one stair
 _FLOAT32_STAIR = 2.0**-20  # relative to the output: higher stairs are not those of float32
-_CLOSE = 2.0**-20  # relative to the largest step: a kink nearer than this counts as close
 _SETTLED = 0.05  # relative to the bend: with smaller bars, two one-sided derivatives make a kink
 
 
@@ -110,7 +109,7 @@ def classify_ladder(
         sampled, samples, level, up_to_last_flagged(shape.rough) | ~shape.rough.any(dim=1, keepdim=True)
     )
     size = at_last_flagged(shape.rough, shape.size)
-    seen_smooth = (shape.smooth & ~up_to_last_flagged(shape.rough)).sum(dim=1) >= _ENOUGH_CALM
+    seen_smooth = (shape.smooth & ~up_to_last_flagged(shape.rough)).sum(dim=1) >= SEVERAL
     nonsmooth = shape.rough.any(dim=1) & (smooth.bar > _RESOLVED * size) & ~seen_smooth
     edge = ~finite.any(dim=1)
     torn = at_last_flagged(shape.rough, flagged_or_next(shape.torn).double()).bool()
@@ -133,7 +132,7 @@ def classify_ladder(
         jump=jump & ~edge,
         edge=edge,
         steepest=steepest,
-        close_kink=shape.rough.any(dim=1) & (at_last_flagged(shape.rough, reach) < _CLOSE * samples.forth[:, 0]),
+        close_kink=shape.rough.any(dim=1) & (at_last_flagged(shape.rough, reach) < COARSE * samples.forth[:, 0]),
         constant=is_unchanged(sampled, samples).all(dim=1),
         hidden_by_cancellation=_cancelled(sampled, samples, steepest),
         high_stair=constant_tail(sampled, samples).any(dim=1) & (height > _highest(sampled)),

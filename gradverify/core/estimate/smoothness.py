@@ -26,7 +26,7 @@ from gradverify.core.estimate.samples import (
 from gradverify.core.estimate.tableau import MEASURABLE
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY, last_set, suffix_maximum
-from gradverify.core.tuning import CLEARLY_ABOVE, LOST_UNITS
+from gradverify.core.tuning import CLEARLY_ABOVE, LOST_UNITS, SEVERAL
 
 _BENT = 0.25  # power of h: if S falls more slowly, the function is not smooth
 _TORN = -0.5  # power of h: if S or a one-sided quotient grows faster, the function is not continuous
@@ -36,10 +36,9 @@ _STEADY = 5  # rungs over which the bend of a kink or the height of a jump is co
 _SAME = 2.0  # largest ratio of sizes that count as constant
 _NEAR, _FAR = 4, 10  # rungs beyond the stair that are examined
 _EVEN = 2.0**-6  # largest relative difference of two slopes that count as equal
-_BOTH = 2  # fewest of these rungs at which the output changes on both sides
-_NARROW = 2.0**-7  # largest width of a stair, relative to the largest step, if both sides change at near rungs
+_LOW = 2.0**-7  # largest width of a stair, relative to the largest step, if both sides change at near rungs;
+# and largest height, relative to the output, if they do at far rungs only (bfloat16)
 _LAST = 2.0**-4  # largest width, relative to the largest step, of the last stair before an infinity
-_LOW = 2.0**-7  # largest height of a stair, relative to the output, if both sides change at far rungs only (bfloat16)
 _FLIGHT = 20.0  # length of staircase examined, in units of the smallest step that changes the output on both sides
 _OFF = 1.5  # times the smallest change: largest deviation of a staircase from its slope
 _SMOOTHLY = 64.0  # largest growth of a smooth deviation from one step to the next: h² gives 16
@@ -141,12 +140,12 @@ def stair_height(sampled: Sampler, samples: Samples) -> Tensor:
     opposite, infinite = up * down > 0, up.isinf() ^ down.isinf()
     opposite &= (up.isfinite() & down.isfinite()) | infinite
     distance = first - torch.arange(tail.shape[1], device=tail.device).view(1, -1, 1)
-    near, far = ((opposite & (distance > 0) & (distance <= reach)).sum(dim=1) >= _BOTH for reach in (_NEAR, _FAR))
+    near, far = ((opposite & (distance > 0) & (distance <= reach)).sum(dim=1) >= SEVERAL for reach in (_NEAR, _FAR))
     last = far & (opposite & infinite & (distance > 0) & (distance <= _FAR)).any(dim=1)
     changes, beyond = torch.cat([up.abs(), down.abs()], dim=1), (distance > 0) & (distance <= _FAR)
     smallest = torch.where(torch.cat([beyond, beyond], dim=1) & (changes > 0), changes, torch.inf).amin(dim=1)
     width = samples.forth.expand_as(up).gather(1, first).squeeze(1)
-    narrow = (near | last) & (width <= torch.where(last, _LAST, _NARROW) * samples.forth[:, 0])
+    narrow = (near | last) & (width <= torch.where(last, _LAST, _LOW) * samples.forth[:, 0])
     low = far & (smallest <= _LOW * sampled.value.abs())
     sides, steps = torch.cat([up, down]), torch.cat([samples.forth, samples.back])
     one, other = _ragged(sides, steps, first.repeat(2, 1, 1)).chunk(2)

@@ -26,7 +26,7 @@ from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY, any_set, last_set, suffix_maximum, suffix_minimum
 
 HALVINGS = 8  # rungs a factor of two apart; the later ones are a factor of four apart
-_COARSE = 2.0**-20  # end of the coarse part of the ladder, relative to the larger length scale
+COARSE = 2.0**-20  # end of the coarse part of the ladder, relative to the larger length scale
 _FINE = 2.0**-47  # end of the fine part, relative to the smaller length scale: some tens of ulps
 _FINEST = 28  # rungs at the end that are always a factor of four apart
 _BRIDGE = 32  # largest number of rungs before them, further apart if a coordinate is tiny beside others
@@ -48,7 +48,7 @@ def halving_steps(lengths: LengthScales) -> Steps:
 
 def coarse_steps(lengths: LengthScales) -> Steps:
     """Return the halving steps and, by factors of four, those down to where smooth functions are almost linear."""
-    exponents = [*range(HALVINGS), *range(HALVINGS + 1, round(-math.log2(_COARSE)) + 2, 2)]
+    exponents = [*range(HALVINGS), *range(HALVINGS + 1, round(-math.log2(COARSE)) + 2, 2)]
     return _steps_by_powers(lengths, exponents)
 
 
@@ -60,8 +60,8 @@ def fine_steps(lengths: LengthScales, chosen: Tensor) -> Steps:
     own, shared = lengths.own[chosen], lengths.shared[chosen]
     smallest = torch.where(own > 0, torch.minimum(own, shared), shared * 2.0**-24) * _FINE
     exponents = torch.log2(_top(lengths)[chosen]) - torch.log2(smallest.clamp(min=TINY))  # a quotient may overflow
-    span = float(exponents.max()) + math.log2(_COARSE / 2)
-    depth, first = math.ceil(span / 2), round(-math.log2(_COARSE)) + 1
+    span = float(exponents.max()) + math.log2(COARSE / 2)
+    depth, first = math.ceil(span / 2), round(-math.log2(COARSE)) + 1
     bridge = [1 + round((depth - _FINEST - 1) * k / _BRIDGE) for k in range(_BRIDGE)]  # rungs down to the finest ones
     rungs = [*bridge, *range(depth - _FINEST, depth + 1)] if depth > _FINEST + _BRIDGE else range(1, depth + 1)
     return _steps_by_powers(lengths, [first + 2 * k for k in rungs])

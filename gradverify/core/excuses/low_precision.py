@@ -29,14 +29,12 @@ from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.tape import record
-from gradverify.core.tuning import NEARBY_POINTS, RESULT_UNITS, SMALL_PART
+from gradverify.core.tuning import EXPLAINED, INPUT_EPS, NEARBY_POINTS, RESULT_UNITS, SMALL_PART
 from gradverify.errors import EvaluationError
 
 _RIGHT = 1e-5  # of the entry: error of a right formula in double precision
 _BRANCH_UNITS = 1.0  # units of backward's rounding: displacement of every input that may lead to another branch
-_SCATTER_UNITS = 2.0  # units of backward's rounding: displacement of every input for the scatter of vjps
 _POINTS = 12  # displaced points
-_WITHIN = 2.0  # times the scatter of the vjps: largest error left undetermined
 _ROWS = 32  # rows examined
 
 
@@ -135,7 +133,7 @@ def excuse_unstable(trial: ExcuseContext, judged: Judged) -> Judged:
         errors = vjps[:, :, column] - derivatives_by(context, column, displacements)[:, outputs]
         scatter = judged.error.new_zeros(judged.error.shape[1])
         scatter[outputs] = _scatter(errors, RESULT_UNITS * context.sampled.backward_eps * size / length[column])
-        excused = in_column & (judged.error <= _WITHIN * scatter)
+        excused = in_column & (judged.error <= EXPLAINED * scatter)
         unstable |= excused
         bar[excused] = judged.error[excused]
     return decide(judged, [(unstable, Reason.BACKWARD_NOISE)], bar=bar)
@@ -154,7 +152,7 @@ def _points_within_rounding(context: JudgingContext, backward: Backward, seed: i
     yield context.sampled.point
     for _ in range(_POINTS):
         moved = context.sampled.point + random_magnitudes(
-            _SCATTER_UNITS * context.sampled.backward_eps * own_or_shared(context.lengths), generator
+            INPUT_EPS * context.sampled.backward_eps * own_or_shared(context.lengths), generator
         )
         yield flatten(unflatten(moved, primals))
 

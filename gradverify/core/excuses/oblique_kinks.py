@@ -22,7 +22,7 @@ from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext, der
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.tuning import NEARBY_POINTS
+from gradverify.core.tuning import CLEARLY_ABOVE, NEARBY_POINTS
 
 _DIRECTION_PAIRS = 6  # pairs of random directions tested for additivity
 _LEAD = 8.0  # factor by which one random input is displaced further than the others
@@ -35,7 +35,6 @@ _MOST_RANKS = 512  # and if few are
 _DISTANCE = 2.0**-26  # of the nearby points, relative to the length scale
 _STEP = 2.0**-36  # of the difference quotients there: well inside one smooth piece
 _FACTORS = (1.0, 2.0**12, 2.0**20)  # factors of distance and step, for slopes that noise hides at the one before
-_HIDDEN = 8.0  # times the effect of noise on a slope: noise may hide errors up to this
 
 
 def excuse_oblique(trial: ExcuseContext, judged: Judged) -> Judged:
@@ -49,8 +48,8 @@ def excuse_oblique(trial: ExcuseContext, judged: Judged) -> Judged:
     open_entries = torch.ones_like(judged.kinked)
     for factor in _FACTORS:
         judged, kinked = _examined(trial, judged, open_entries, factor)
-        effect = _noise_effect(trial.context, length, factor)
-        open_entries = (judged.code == Code.MISMATCH) & (judged.error <= _HIDDEN * effect)
+        hidden = _noise_effect(trial.context, CLEARLY_ABOVE, length, factor)
+        open_entries = (judged.code == Code.MISMATCH) & (judged.error <= hidden)
         if not any_set(kinked) or not any_set(open_entries):
             break
     return judged
@@ -87,7 +86,7 @@ def _examined(trial: ExcuseContext, judged: Judged, selected: Tensor, factor: fl
             not_examined |= (column_of == column) & (low == 0) & (high == 0)
         if column in unsure_columns:
             lowest, highest = torch.fmin(lowest, low), torch.fmax(highest, high)
-        margin = judged.allowed + _noise_effect(context, own_or_shared(context.lengths)[column], factor)
+        margin = judged.allowed + _noise_effect(context, ABOVE_NOISE, own_or_shared(context.lengths)[column], factor)
         inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
         at_kink |= accused & inside & (column_of == column)
     slack = _NOT_ADDITIVE * (highest - lowest)
@@ -96,9 +95,9 @@ def _examined(trial: ExcuseContext, judged: Judged, selected: Tensor, factor: fl
     return decide(judged, rules), kinked
 
 
-def _noise_effect(context: JudgingContext, length: Tensor, factor: float) -> Tensor:
-    """Return the effect of noise on derivatives of the pieces, for coordinates with these length scales."""
-    return ABOVE_NOISE * context.noise.level / (_STEP * factor * length)
+def _noise_effect(context: JudgingContext, times: float, length: Tensor, factor: float) -> Tensor:
+    """Return the effect of `times` the noise on derivatives of the pieces, for coordinates with these length scales."""
+    return times * context.noise.level / (_STEP * factor * length)
 
 
 def _first_cotangent(context: JudgingContext) -> int:

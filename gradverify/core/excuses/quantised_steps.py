@@ -14,7 +14,7 @@ from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, halving_steps
 from gradverify.core.excuses.context import SAMPLES_HELD, ExcuseContext
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
-from gradverify.core.forward.step_noise import MAX_FALL, noise_at
+from gradverify.core.forward.step_noise import MAX_FALL, RUN, noise_at
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.tuning import LOST_UNITS, SMALL_PART
@@ -25,7 +25,6 @@ _LOW_STAIR = 2.0**-6  # of |f|: greatest height of a stair; larger steps do not 
 _EXPONENTS = range(2, 36)  # exponents of 1/2: steps relative to the largest
 _ROWS = 24  # column groups examined
 _SPACINGS = tuple(2.0**-k for k in range(3, 13))  # of the samples, relative to the length scale
-_STEADY = 4  # spacings over which the noise of stairs is constant
 _HIGHEST_STAIR = 2.0**-4  # of the largest magnitude in the output's tensor: no precision in use has higher stairs
 _DISTANCES = (0.3, 1.0, 3.0, 6.0)  # distances on either side, in length scales, at which the output should be constant
 _SMALL_STEP, _CROSSINGS = 2.0**-24, 1  # relative steps there, and how many may cross the end of a stair
@@ -120,7 +119,7 @@ def _least_rise(context: JudgingContext, rises: Tensor) -> Tensor:
 def _stair_heights(context: JudgingContext) -> Tensor:
     """Return the height of each output's stairs, (m,); 0 if the noise of its tensor is not that of stairs."""
     noise = [magnitudes(context.sampled, noise_at(context.sampled, context.lengths, spacing)) for spacing in _SPACINGS]
-    runs = torch.stack(noise).unfold(0, _STEADY, 1)  # (runs, m, steady)
+    runs = torch.stack(noise).unfold(0, RUN + 1, 1)  # (runs, m, RUN + 1)
     steady = (runs.amax(dim=2) <= MAX_FALL * runs.amin(dim=2)) & (runs.amin(dim=2) > 0)
     height = torch.where(steady, runs.amax(dim=2), 0.0).amax(dim=0)
     return torch.where(height <= _HIGHEST_STAIR * context.sampled.size, height, 0.0)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext, focused
+from gradverify.core.decide.ladder import DEPTH
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide, span
 from gradverify.core.estimate.samples import (
     BAR_FACTOR,
@@ -30,7 +31,6 @@ from gradverify.core.tuning import CLEARLY_ABOVE, SMALL_PART
 _LARGEST_ERROR = 1e-4  # of the entry: larger errors are not due to a hidden kink
 _WIDEST = 1e-3  # of the larger slope: greatest gap between the slopes of a hidden kink
 _GAP_CHANGE = 0.3  # of the gap: by how much it may differ at finer steps
-_SAMPLES = 32  # samples per column group
 
 
 def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
@@ -40,7 +40,7 @@ def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
     accused = (judged.code == Code.MISMATCH) & ~judged.kinked
     accused &= judged.error <= _LARGEST_ERROR * torch.maximum(claimed.abs(), judged.numeric.abs())
     rows, outputs = span(accused)
-    rows = rows[: min(COLUMNS_EXAMINED, SAMPLES_HELD // (_SAMPLES * context.numbers_per_sample))]
+    rows = rows[: min(COLUMNS_EXAMINED, SAMPLES_HELD // (DEPTH * context.numbers_per_sample))]
     if not len(rows):
         return judged
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))

@@ -19,7 +19,7 @@ from gradverify.core.model.magnitudes import all_set, identical
 from gradverify.core.model.memory import HELD
 from gradverify.core.model.problem import Primal, Problem
 from gradverify.core.model.tape import Tape, record
-from gradverify.core.tuning import NEARBY_POINTS
+from gradverify.core.tuning import INPUT_EPS, NEARBY_POINTS
 from gradverify.errors import EvaluationError
 
 _NARROW = (torch.bfloat16, torch.float16, torch.float32)
@@ -27,7 +27,6 @@ _BACK, _ON = 0.49, 0.51  # of the gap to the next number: the first rounds back,
 _PERTURBED = 0.5  # probability that an entry is perturbed in a trial
 _TRIALS, _OF_FEW, _FEW = 4, 24, 16  # trials at each of three points: 4, or 24 with fewer than 16 outputs
 _MIN_CHANGES = 6  # changes of outputs at the next numbers, at least: so many steps of a staircase there are no accident
-_PERTURBATION = 2.0  # eps by which all inputs are perturbed
 _MAX_DIFFERENCE = 32.0  # eps of the largest output, by which the two forwards may differ
 
 
@@ -222,5 +221,5 @@ def _agree(wide: Sampler, narrow: Sampler, eps: float) -> bool:
     is_close |= wide.value.isnan() & narrow.value.isnan()
     if all_set(is_close):
         return True
-    rounding = largest_change(wide, _PERTURBATION * eps * own_or_shared(scales(wide)), NEARBY_POINTS)
+    rounding = largest_change(wide, INPUT_EPS * eps * own_or_shared(scales(wide)), NEARBY_POINTS)
     return all_set(is_close | (difference <= rounding))

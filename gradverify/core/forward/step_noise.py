@@ -20,7 +20,7 @@ from gradverify.core.model.magnitudes import TINY
 from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
-_RUN = 3  # finer spacings, at most of which a stair must show too
+RUN = 3  # finer spacings, at most of which a stair must show too
 _SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
 MAX_FALL = 4.0  # noise falls by less from one spacing to the next
 _SUDDEN_FALL = 1024.0  # noise falls by more once all samples lie on one stair; smooth variation seldom does
@@ -60,7 +60,7 @@ def _stair_height(levels: Tensor, most: float) -> Tensor:
     next three, because a single estimate may be too small by chance.
     """
     levels = levels.nan_to_num(0.0, 0.0, 0.0)
-    finer = levels.unfold(0, _RUN, 1).median(dim=2).values[1:]
+    finer = levels.unfold(0, RUN, 1).median(dim=2).values[1:]
     levels = levels[: len(finer)]
     return torch.where((levels <= MAX_FALL * finer) & (levels <= most), levels, 0.0).amax(dim=0)
 

@@ -26,7 +26,6 @@ from gradverify.core.model.magnitudes import all_set
 from gradverify.core.model.memory import chunks, portion, rows_at_once
 
 _FARTHER = 4.0  # times the step, in the test for affinity: curvature below the noise there is far below it at one step
-_NOISE = 2 * NOISE_FACTOR  # times the noise over h: a one-sided difference is divided by h, a central one by 2h
 
 
 def affine_column_groups(context: JudgingContext, seed: int) -> KnownVerdicts | None:
@@ -123,7 +122,7 @@ def _judge_differences(
     rise: Tensor, distance: Tensor, claimed: Tensor, noise: Noise, allowance: EntryTolerance
 ) -> tuple[Judged, Tensor]:
     """Judge the claims by the differences `rise`, f(x + h) - f(x) with h = `distance`, (C, m); see `judge_affine`."""
-    bar = _noise_of_samples(noise, rise, _NOISE).div_(distance)
+    bar = _noise_of_samples(noise, rise, 2 * NOISE_FACTOR).div_(distance)  # a central one is divided by 2 h
     estimate = Estimate(value=rise.div_(distance), bar=bar)
     off = (claimed - estimate.value).abs_() > allowance.atol.add_(bar)
     found = screened(claimed, allowance, estimate, off)

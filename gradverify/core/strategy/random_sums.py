@@ -20,8 +20,7 @@ from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.tuning import SMALL_PART
 
-_COTANGENTS = 2  # of each of the two kinds of `weights`
-_TANGENTS = 2  # with inputs weighted by their length scales; one more direction is `equalized_steps`
+_VECTORS = 2  # random vectors of each kind: two kinds of cotangents, and directions in length scales
 SMALLER_STEPS = (2.0**-14, 2.0**-26, 2.0**-34)  # of the length scale: first steps if larger ones are spoilt
 _ROUNDING = 1e-12  # of the root sum of squares of the terms: rounding in backward
 TERM_ROUNDING = 4 * torch.finfo(torch.float64).eps  # of the sum of the terms' magnitudes: rounding in backward
@@ -112,7 +111,7 @@ def measure_random_sums(measured: MeasuredProblem, rtol: float, generator: Gener
     Costs 6 forwards for each direction, more if the first steps are too large, and 4 vjps.
     """
     sampled, lengths = measured.sampled, measured.lengths.step
-    drawn = random_vectors(measured, lengths, slice(None), _TANGENTS, _COTANGENTS, generator)
+    drawn = random_vectors(measured, lengths, slice(None), _VECTORS, _VECTORS, generator)
     sums = RandomSums(
         measured=measured, rtol=rtol, cotangents=drawn.cotangents, vjps=drawn.vjps, not_finite=~drawn.finite
     )

@@ -22,9 +22,8 @@ from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
 
 _WHOLE = 48  # length of a dimension up to which every slice is tried, if no output dimension is as long
-_FIRST = 2  # slices tried first: if these change all outputs from end to end, no other will be confined
 _SHORT = 8  # length of a dimension up to which every slice is tried in any case
-_SAMPLED = 2  # slices tried in longer dimensions, besides the first two and the last
+_FEW = 2  # slices tried at the beginning and, in longer dimensions, at random; if the first ones change all, no others
 _FURTHER = 20  # further slices tried, at most, if these change nothing
 NUDGE = 2.0**-8  # of the length scale: size of the displacement
 _AT_ONCE = 1 << 19  # numbers in the points and outputs of one call, up to which slices share it
@@ -124,9 +123,9 @@ def _reach_of(
     confined: list[list[tuple[Window, ...]]] = [[] for _ in perturbation.outputs]
     has_influence = [not source.shape] * len(perturbation.outputs)
     for dimension, (size, slices) in enumerate(zip(source.shape, tried, strict=True)):
-        found = _changes_of(perturbation, source, dimension, slices[:_FIRST])
+        found = _changes_of(perturbation, source, dimension, slices[:_FEW])
         if not _change_everything(list(found.values()), perturbation.outputs):
-            found |= _changes_of(perturbation, source, dimension, slices[_FIRST:])
+            found |= _changes_of(perturbation, source, dimension, slices[_FEW:])
         if not _any_changed(found):
             for k in _further_slices(size, slices, generator):
                 found |= _changes_of(perturbation, source, dimension, [k])
@@ -201,7 +200,7 @@ def _slices(size: int, outputs: Sequence[TensorPart], generator: Generator) -> l
     """Return the slices of a dimension of this size that are tried: all of a short one, else a sample."""
     if size <= (_SHORT if any(size in output.shape for output in outputs) else _WHOLE):
         return list(range(size))
-    inner = torch.randint(2, size - 2, (_SAMPLED,), generator=generator).tolist()
+    inner = torch.randint(2, size - 2, (_FEW,), generator=generator).tolist()
     return sorted({0, 1, *inner, size - 1})
 
 
