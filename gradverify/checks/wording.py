@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Context
 
-from gradverify.core.decide.compare import UNDERFLOW
 from gradverify.core.decide.comparison import Comparison
 from gradverify.core.decide.subgradients import WrongDirection
 from gradverify.core.decide.verdict import ACCEPTED, REASONS, VERDICTS, WRONG, Code, Reason
 from gradverify.core.decide.worst_entries import Entries
+from gradverify.core.forward.length_scales import UNDERFLOW
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import Block
 from gradverify.result import BLUNT, Element, Finding, Verdict

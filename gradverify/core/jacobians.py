@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward
-from gradverify.core.decide.comparison import Comparison, dense_entries, is_accepted
+from gradverify.core.decide.comparison import KEPT, Comparison, dense_entries, is_accepted
 from gradverify.core.decide.context import MeasuredProblem, Reconsider, measure_problem
 from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.decide.verdict import Code
@@ -25,8 +25,6 @@ from gradverify.core.strategy.random_sketch import UnnamedError, compare_by_rand
 from gradverify.core.tuning import RESULT_UNITS
 from gradverify.errors import EvaluationError
 from gradverify.result import Method
-
-_MAX_ENTRIES = 1_000_000  # entries: larger Jacobians are not compared again at rounded inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +67,7 @@ def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) 
 def _is_final(found: Investigation) -> bool:
     """Return True if the comparison need not be repeated at rounded inputs, or is too large for it."""
     is_settled = found.method is Method.PROBED or found.sampled.rounds_to is not None
-    return is_settled or is_accepted(found.comparison) or found.measured.entries > _MAX_ENTRIES
+    return is_settled or is_accepted(found.comparison) or found.measured.entries > KEPT
 
 
 def _at_rounded_inputs(

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import Backward, Graph, Reuse, is_reusable, row
+from gradverify.core.backward.vjps import LAST_DIGITS, Backward, Graph, Reuse, is_reusable, row
 from gradverify.core.model.magnitudes import all_set
 from gradverify.core.model.memory import FEW_INPUTS, chunks
 from gradverify.core.model.problem import metered
@@ -19,7 +19,6 @@ from gradverify.errors import EvaluationError
 
 EVERYTHING = slice(None)  # all input coordinates
 MIN_BATCHED = 12  # cotangents: fewer are pulled back one by one
-ROUNDING = 1e-13  # times the sum of the absolute terms of a sum
 SUM_UNITS = 16.0  # eps of a dtype, if that is larger: rounding that accumulates in a sum
 _SINGLE_OUTPUT_COTANGENT = 0.25  # a power of two, so that dividing by it is exact
 
@@ -86,7 +85,7 @@ def _with_known_vjp(backward: Backward, cotangents: Tensor, only: slice) -> Tens
         return None
     vjps, repeated, expected = found[:-1], found[-1], expected[only]
     rounding = max(
-        ROUNDING, SUM_UNITS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals)
+        LAST_DIGITS, SUM_UNITS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals)
     )
     agrees = torch.equal(repeated, expected) or all_set(
         (repeated - expected).abs_() <= vjps.abs().sum(dim=0).mul_(rounding)
@@ -160,7 +159,7 @@ def _checked_rows(backward: Backward) -> Tensor | None:
     except EvaluationError:
         return None
     terms = rows * cotangent.to(rows.device).unsqueeze(1)
-    agrees = all_set((terms.sum(dim=0) - expected).abs() <= ROUNDING * terms.abs().sum(dim=0))
+    agrees = all_set((terms.sum(dim=0) - expected).abs() <= LAST_DIGITS * terms.abs().sum(dim=0))
     return rows if agrees else None
 
 

@@ -17,7 +17,7 @@ from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Rejected, Tape, is_intact, record, vjp_of
 from gradverify.errors import EvaluationError
 
-_LAST_DIGITS = 2.0**-46  # of a product: rounding allowed in it
+LAST_DIGITS = 2.0**-46  # of a product, and of the terms of a sum: rounding allowed
 
 
 class Reuse(Enum):
@@ -147,7 +147,7 @@ def _repeats(backward: Backward) -> bool:
 
 def _is_product(vjp: Tensor, product: Tensor) -> bool:
     """True if the vjp is the product up to the last digits."""
-    return torch.equal(vjp, product) or all_set((vjp - product).abs_() <= product.abs_().mul_(_LAST_DIGITS))
+    return torch.equal(vjp, product) or all_set((vjp - product).abs_() <= product.abs_().mul_(LAST_DIGITS))
 
 
 def _per_output(tape: Tape, cotangent: Tensor) -> tuple[Tensor, ...]:

@@ -11,11 +11,10 @@ from gradverify.core.decide.tolerance import RESOLVED, EntryTolerance, threshold
 from gradverify.core.decide.verdict import Code, Judged, Reason, all_match, decide
 from gradverify.core.estimate.nonsmooth import LadderResult
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
+from gradverify.core.forward.length_scales import UNDERFLOW
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.tuning import EXPLAINED
 
-UNDERFLOW = 1e-290  # error bars up to this only account for denormal numbers
-_LOW_PRECISION = 1e-6  # a relative tolerance above this is that of low precision
 DOUBT = 7.5e-7  # of the entry: ten error bars above this, added to the tolerance, may hide an error of 1e-6
 _NEGLIGIBLE = 1e-8  # of the largest in its row or column: smaller entries are negligible
 SIGNIFICANT = 1e-4  # of the largest in its row or column: larger entries are significant
@@ -55,7 +54,7 @@ def judge_local(claimed: Tensor, local: LadderResult, allowance: EntryTolerance,
     """
     # The scale includes the steepest slope close by, even along another input: a wrong branch would show by that.
     scale = torch.maximum(allowance.scale, local.steepest.amax(dim=0, keepdim=True))
-    if allowance.rtol > _LOW_PRECISION:  # in a row or column of zeros, low precision hides what is small elsewhere
+    if allowance.rtol > DOUBT:  # in a row or column of zeros, low precision hides what is small elsewhere
         silent = (allowance.row_column_size == 0) & (local.estimate.value.abs() <= local.estimate.bar)
         scale = torch.where(silent, torch.maximum(scale, allowance.largest), scale)
     allowance = replace(allowance, scale=scale)

@@ -37,7 +37,6 @@ from gradverify.core.tuning import CANCELLATION_UNITS, CLEARLY_ABOVE, CLEARLY_LE
 DEPTH = 32  # approximate number of steps in a ladder
 _UNITS_OF_BACKWARD = 16384.0  # units of rounding that cancellation may leave at order 2
 _UNITS_OF_SLOPE = 512.0  # units of rounding of the steepest slope nearby, at order 2
-_DISPLACEMENTS = 4  # random displacements of all inputs together
 _AGREES = 0.5  # of the claim: a difference this near agrees with it, any other contradicts it
 _CONTRADICTIONS = 3  # steps that must contradict the claim
 _HIGH_NOISE = 2.0**24  # units of rounding: only noise above this may be variation of the function
@@ -220,7 +219,7 @@ def _saturation_error(context: JudgingContext, chosen: Tensor, seen: Tensor) -> 
     if context.sampled.problem.order == 1:
         return torch.zeros_like(seen)
     length = own_or_shared(context.lengths)
-    change = largest_change(context.sampled, length, _DISPLACEMENTS)
+    change = largest_change(context.sampled, length)
     steepest = change / value_of_column(context.column_groups, chosen, length)
     return _UNITS_OF_SLOPE * context.sampled.unit * torch.maximum(seen, steepest)
 

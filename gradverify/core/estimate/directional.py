@@ -15,7 +15,7 @@ from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.model.memory import portions
+from gradverify.core.model.memory import HELD, portions
 
 LONG_STEP = 2.0**-6  # of the length scale: a step so large that noise hardly matters
 FIRST = 2.0**-12  # first step along a direction, relative to the length scale
@@ -25,7 +25,6 @@ _STAIR = 2.0**-24  # relative rounding error of float32: with shorter steps all 
 SUM_ROUNDING = 1e-9  # rounding error of a sum over the entries of a row, relative to its terms
 DISTANCE = 2.0**-18  # of nearby points from the point, relative to the length scale
 STEP = 2.0**-27  # of the differences at nearby points, short enough to stay inside one smooth piece
-_HELD = 4_000_000  # numbers held at a time
 
 
 def directional_derivative(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Estimate:
@@ -93,7 +92,7 @@ def directional_derivatives_at(
     `step` is a multiple of the directions. Costs q + 1 forwards per point.
     """
     count = len(directions) + 1
-    points_at_once = max(1, _HELD // (count * (sampled.point.numel() + sampled.value.numel())))
+    points_at_once = max(1, HELD // (count * (sampled.point.numel() + sampled.value.numel())))
     derivatives, remaining = [], iter(places)
     while batch := list(islice(remaining, points_at_once)):
         centres = torch.stack(batch) + sampled.point

@@ -36,7 +36,7 @@ _STEADY = 5  # rungs over which the bend of a kink or the height of a jump is co
 _SAME = 2.0  # largest ratio of sizes that count as constant
 _NEAR, _FAR = 4, 10  # rungs beyond the stair that are examined
 _EVEN = 2.0**-6  # largest relative difference of two slopes that count as equal
-_LOW = 2.0**-7  # largest width of a stair, relative to the largest step, if both sides change at near rungs;
+LOW = 2.0**-7  # largest width of a stair, relative to the largest step, if both sides change at near rungs;
 # and largest height, relative to the output, if they do at far rungs only (bfloat16)
 _LAST = 2.0**-4  # largest width, relative to the largest step, of the last stair before an infinity
 _FLIGHT = 20.0  # length of staircase examined, in units of the smallest step that changes the output on both sides
@@ -145,8 +145,8 @@ def stair_height(sampled: Sampler, samples: Samples) -> Tensor:
     changes, beyond = torch.cat([up.abs(), down.abs()], dim=1), (distance > 0) & (distance <= _FAR)
     smallest = torch.where(torch.cat([beyond, beyond], dim=1) & (changes > 0), changes, torch.inf).amin(dim=1)
     width = samples.forth.expand_as(up).gather(1, first).squeeze(1)
-    narrow = (near | last) & (width <= torch.where(last, _LAST, _LOW) * samples.forth[:, 0])
-    low = far & (smallest <= _LOW * sampled.value.abs())
+    narrow = (near | last) & (width <= torch.where(last, _LAST, LOW) * samples.forth[:, 0])
+    low = far & (smallest <= LOW * sampled.value.abs())
     sides, steps = torch.cat([up, down]), torch.cat([samples.forth, samples.back])
     one, other = _ragged(sides, steps, first.repeat(2, 1, 1)).chunk(2)
     return torch.where(tail.any(dim=1) & (narrow | low) & (one | other), smallest, 0.0)

@@ -24,8 +24,6 @@ from gradverify.core.forward.sampler import Sampler, is_double, representable
 from gradverify.core.forward.step_noise import with_stairs
 from gradverify.core.model.memory import AT_ONCE, FEW_INPUTS
 
-_SMALL = 1 << 16  # numbers in all points of the first call and their outputs, at most
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stencil:
@@ -159,7 +157,7 @@ def initial_samples(sampled: Sampler, lengths: LengthScales, seed: int) -> Initi
         return InitialSamples(noise=with_stairs(measure(sampled, lengths, seed), sampled, lengths))
     inputs, outputs = sampled.point.numel(), sampled.value.numel()
     points = len(SAMPLE_DISTANCES) + 2 * richardson.DEPTH * inputs
-    if inputs >= FEW_INPUTS or points * (inputs + outputs) > _SMALL:
+    if inputs >= FEW_INPUTS or points * (inputs + outputs) > AT_ONCE:
         return InitialSamples(noise=measure(sampled, lengths, seed))
     direction = first_direction(sampled, lengths, seed)
     line = points_on_line(sampled, direction, SAMPLE_DISTANCES)

@@ -25,6 +25,7 @@ from gradverify.core.forward.noise import SAFETY, SAMPLE_DISTANCES, noise_in
 from gradverify.core.forward.step_noise import SPACINGS, persistent_part
 from gradverify.core.model.coordinates import unflatten
 from gradverify.core.model.magnitudes import any_set, identical
+from gradverify.core.model.memory import HELD
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
 from gradverify.core.tuning import CANCELLATION_UNITS
@@ -32,7 +33,6 @@ from gradverify.errors import EvaluationError
 
 _LAST_DIGIT_UNITS = 2.0  # units of rounding allowed to a claim that is a multiple of the last digit
 _SMALL_ERROR = 2.0**-10  # upper bound of a small error, if one unit of rounding is less
-_GRAIN_ENTRIES = 1_000_000  # entries of vjps held at a time
 _GRAIN_GROUPS = 16  # row groups, each one vjp per point
 _UNDETERMINED_SPREAD = 1e-6  # relative spread of the vjps above which an entry is undetermined
 _MANY_ROWS, _TRIAL_GROUPS = 1024, 2  # with more mismatching rows, so many row groups are tried first
@@ -48,7 +48,7 @@ def excuse_grain(trial: ExcuseContext, judged: Judged) -> Judged:
     small = (judged.code == Code.MISMATCH) & (judged.error <= small_error(context))
     if not any_set(small):
         return judged
-    groups = group_rows(trial, small, min(_GRAIN_GROUPS, _GRAIN_ENTRIES // max(1, context.sampled.point.numel())))
+    groups = group_rows(trial, small, min(_GRAIN_GROUPS, HELD // max(1, context.sampled.point.numel())))
     noise, magnitude = (
         entries_from_vjps(found, groups, context.column_groups.column_of[chosen])
         for found in _vjp_noise(context, backward, groups)

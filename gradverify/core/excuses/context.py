@@ -18,11 +18,10 @@ from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import output_indices as standing
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import any_set
+from gradverify.core.model.memory import HELD
 
 COLUMNS_EXAMINED = 96  # columns, or column groups, that an excuse examines
-SAMPLES_HELD = 40_000_000  # numbers in the samples of all column groups that an excuse examines
 ROW_GROUPS = 64  # row groups that an excuse examines: one vjp each, and per point
-_VJPS_HELD = 4_000_000  # numbers in the vjps of all row groups
 _PAIRED, _FILLED = 4096, 16_000_000  # all pairs of rows are compared up to so many rows, and numbers in them
 _ROUNDS = 8  # of adding rows to a group, each time those that precede all of their neighbours
 
@@ -64,7 +63,7 @@ def group_rows(trial: ExcuseContext, wanted: Tensor, limit: int = ROW_GROUPS) ->
         reaches = context.claimed[:, outputs] != 0
         reaches[chosen] |= wanted[:, outputs]
     no_input = len(context.column_groups.colour)
-    limit = max(1, min(limit, _VJPS_HELD // max(1, no_input)))
+    limit = max(1, min(limit, HELD // max(1, no_input)))
     number = _group_rows(torch.where(reaches, column_of, no_input).T, no_input, limit)
     grouped = number >= 0
     cotangents = torch.zeros(int(number.max()) + 1, len(trial.backward.known_vjp[0]), dtype=torch.float64)

@@ -17,6 +17,7 @@ from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.excuses.backward_rounding import backward_at, small_error
 from gradverify.core.excuses.context import (
     COLUMNS_EXAMINED,
+    ROW_GROUPS,
     ExcuseContext,
     derivatives_by,
     entries_from_vjps,
@@ -33,9 +34,8 @@ from gradverify.core.tuning import EXPLAINED, INPUT_EPS, NEARBY_POINTS, RESULT_U
 from gradverify.errors import EvaluationError
 
 _RIGHT = 1e-5  # of the entry: error of a right formula in double precision
-_BRANCH_UNITS = 1.0  # units of backward's rounding: displacement of every input that may lead to another branch
+_BRANCH_EPS = 1.0  # eps of backward: displacement of every input that may lead to another branch
 _POINTS = 12  # displaced points
-_ROWS = 32  # rows examined
 
 
 def excuse_doubled(trial: ExcuseContext, judged: Judged) -> Judged:
@@ -81,8 +81,7 @@ def excuse_coarse(trial: ExcuseContext, judged: Judged) -> Judged:
     generator = torch.Generator().manual_seed(trial.seed + 8)
     length = own_or_shared(context.lengths)
     half = [
-        random_magnitudes(_BRANCH_UNITS * context.sampled.backward_eps * length, generator)
-        for _ in range(NEARBY_POINTS)
+        random_magnitudes(_BRANCH_EPS * context.sampled.backward_eps * length, generator) for _ in range(NEARBY_POINTS)
     ]
     displacements = [torch.zeros_like(length), *half, *(-place for place in half)]
     claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
@@ -119,7 +118,7 @@ def excuse_unstable(trial: ExcuseContext, judged: Judged) -> Judged:
     if not context.sampled.backward_eps or not any_set(wrong):
         return judged
     column_of = context.column_groups.column_of[chosen]
-    outputs = wrong.any(dim=0).nonzero().squeeze(1)[:_ROWS]
+    outputs = wrong.any(dim=0).nonzero().squeeze(1)[:ROW_GROUPS]
     columns = torch.unique(column_of[wrong])[:COLUMNS_EXAMINED]
     points = list(_points_within_rounding(context, backward, trial.seed))
     vjps = _rows_at(context, backward, points, outputs)

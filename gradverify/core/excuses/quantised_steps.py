@@ -10,24 +10,24 @@ from torch import Tensor
 from gradverify.core.decide.context import JudgingContext, focused
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide, span
 from gradverify.core.estimate.samples import Samples, central_differences, is_vanished, set_to_finest
+from gradverify.core.estimate.smoothness import LOW
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, halving_steps
-from gradverify.core.excuses.context import SAMPLES_HELD, ExcuseContext
+from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext
+from gradverify.core.forward.noise import MAX_FALL
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
-from gradverify.core.forward.step_noise import MAX_FALL, RUN, noise_at
+from gradverify.core.forward.step_noise import RUN, SMALL_STEP, SPACINGS, noise_at
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
+from gradverify.core.model.memory import LARGEST
 from gradverify.core.tuning import LOST_UNITS, SMALL_PART
 
 _ALIKE = 1e-3  # of |claim - finest difference|: differences this near the finest one lie on the same stair
 _STEPS_ON_STAIR = 3  # steps on the stair, at least
-_LOW_STAIR = 2.0**-6  # of |f|: greatest height of a stair; larger steps do not average over higher ones
 _EXPONENTS = range(2, 36)  # exponents of 1/2: steps relative to the largest
-_ROWS = 24  # column groups examined
-_SPACINGS = tuple(2.0**-k for k in range(3, 13))  # of the samples, relative to the length scale
 _HIGHEST_STAIR = 2.0**-4  # of the largest magnitude in the output's tensor: no precision in use has higher stairs
 _DISTANCES = (0.3, 1.0, 3.0, 6.0)  # distances on either side, in length scales, at which the output should be constant
-_SMALL_STEP, _CROSSINGS = 2.0**-24, 1  # relative steps there, and how many may cross the end of a stair
+_CROSSINGS = 1  # small steps there that may cross the end of a stair
 _HEIGHTS = 4.0  # heights of a stair: error of a difference of two samples
 
 
@@ -37,7 +37,7 @@ def excuse_average(trial: ExcuseContext, judged: Judged) -> Judged:
     if context.sampled.problem.order == 1:
         return judged
     rows, outputs = span(accused)
-    rows = rows[: min(_ROWS, SAMPLES_HELD // (2 * len(_EXPONENTS) * context.numbers_per_sample))]
+    rows = rows[: min(COLUMNS_EXAMINED, LARGEST // (2 * len(_EXPONENTS) * context.numbers_per_sample))]
     if not len(rows):
         return judged
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
@@ -89,7 +89,7 @@ def _agrees_with_larger_steps(sampled: Sampler, samples: Samples, claimed: Tenso
     next_above = torch.cat([stair[:, 1:] & ~stair[:, :-1], torch.zeros_like(stair[:, :1])], dim=1)
     sudden = (next_above & (change >= SMALL_PART * error)).any(dim=1) & (stair.sum(dim=1) >= _STEPS_ON_STAIR)
     height = torch.where(stair, samples.forth, 0.0).amax(dim=1) * error.squeeze(1)
-    return sudden & (agrees[:, 1:] & agrees[:, :-1]).any(dim=1) & (height <= _LOW_STAIR * size)
+    return sudden & (agrees[:, 1:] & agrees[:, :-1]).any(dim=1) & (height <= LOW * size)
 
 
 def _flat_all_around(context: JudgingContext) -> Tensor:
@@ -98,7 +98,7 @@ def _flat_all_around(context: JudgingContext) -> Tensor:
     Beyond a dead zone, a clamp or a jump an output changes at small steps, and a ripple changes everywhere.
     """
     generator = torch.Generator().manual_seed(0)
-    small = _SMALL_STEP * random_magnitudes(context.lengths.shared, generator)
+    small = SMALL_STEP * random_magnitudes(context.lengths.shared, generator)
     longer = _HIGHEST_STAIR * random_magnitudes(context.lengths.shared, generator)
     changes, rises = torch.zeros_like(context.sampled.value, dtype=torch.long), []
     for distance in _DISTANCES:
@@ -118,7 +118,7 @@ def _least_rise(context: JudgingContext, rises: Tensor) -> Tensor:
 
 def _stair_heights(context: JudgingContext) -> Tensor:
     """Return the height of each output's stairs, (m,); 0 if the noise of its tensor is not that of stairs."""
-    noise = [magnitudes(context.sampled, noise_at(context.sampled, context.lengths, spacing)) for spacing in _SPACINGS]
+    noise = [magnitudes(context.sampled, noise_at(context.sampled, context.lengths, spacing)) for spacing in SPACINGS]
     runs = torch.stack(noise).unfold(0, RUN + 1, 1)  # (runs, m, RUN + 1)
     steady = (runs.amax(dim=2) <= MAX_FALL * runs.amin(dim=2)) & (runs.amin(dim=2) > 0)
     height = torch.where(steady, runs.amax(dim=2), 0.0).amax(dim=0)

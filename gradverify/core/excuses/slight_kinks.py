@@ -24,8 +24,9 @@ from gradverify.core.estimate.samples import (
 )
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, tableau
-from gradverify.core.excuses.context import COLUMNS_EXAMINED, SAMPLES_HELD, ExcuseContext
+from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext
 from gradverify.core.model.magnitudes import any_set
+from gradverify.core.model.memory import LARGEST
 from gradverify.core.tuning import CLEARLY_ABOVE, SMALL_PART
 
 _LARGEST_ERROR = 1e-4  # of the entry: larger errors are not due to a hidden kink
@@ -40,7 +41,7 @@ def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
     accused = (judged.code == Code.MISMATCH) & ~judged.kinked
     accused &= judged.error <= _LARGEST_ERROR * torch.maximum(claimed.abs(), judged.numeric.abs())
     rows, outputs = span(accused)
-    rows = rows[: min(COLUMNS_EXAMINED, SAMPLES_HELD // (DEPTH * context.numbers_per_sample))]
+    rows = rows[: min(COLUMNS_EXAMINED, LARGEST // (DEPTH * context.numbers_per_sample))]
     if not len(rows):
         return judged
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))

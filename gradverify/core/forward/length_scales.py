@@ -10,17 +10,17 @@ from torch import Tensor
 
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY
+from gradverify.core.model.memory import SUBSET
 
 _FLOOR = 2.0**-2  # times the tensor's shared length: smallest length for the cheap steps
-_MANY = 1 << 14  # sizes: of more, the median of a random subset is taken
-_NEGLIGIBLE = TINY * 2.0**60  # smaller sizes count as zero: a small fraction of them underflows
+UNDERFLOW = TINY * 2.0**60  # smaller sizes count as zero: a small fraction of them underflows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthScales:
     """Length scales per input coordinate, each (n,) float64."""
 
-    own: Tensor  # |x_j|, 0 if that is below _NEGLIGIBLE, shared if it is not finite
+    own: Tensor  # |x_j|, 0 if that is below UNDERFLOW, shared if it is not finite
     shared: Tensor  # median of the non-zero |x| of the tensor, 1 if all are zero
     step: Tensor  # length for the cheap steps: own, but at least _FLOOR of shared
 
@@ -30,13 +30,13 @@ def scales(sampled: Sampler) -> LengthScales:
     own = sampled.point.abs()
     smallest, largest = map(float, torch.aminmax(own)) if own.numel() else (1.0, 1.0)
     known = own
-    if not _NEGLIGIBLE <= smallest <= largest < math.inf:
-        known = torch.where((own >= _NEGLIGIBLE) & (own < torch.inf), own, torch.nan)
+    if not UNDERFLOW <= smallest <= largest < math.inf:
+        known = torch.where((own >= UNDERFLOW) & (own < torch.inf), own, torch.nan)
     shared = _shared(sampled, known)
     if not largest < math.inf:
         own = torch.where(own < torch.inf, own, shared)
-    if not smallest >= _NEGLIGIBLE:
-        own.masked_fill_(own < _NEGLIGIBLE, 0.0)
+    if not smallest >= UNDERFLOW:
+        own.masked_fill_(own < UNDERFLOW, 0.0)
     floor = (shared if len(sampled.inputs) > 1 else shared[:1]) * _FLOOR
     return LengthScales(own=own, shared=shared, step=torch.maximum(own, floor))
 
@@ -53,8 +53,8 @@ def _shared(sampled: Sampler, size: Tensor) -> Tensor:
 
 def _median(size: Tensor) -> Tensor:
     """Return the median of the sizes (n,) that are not NaN, or of a random subset of many; 1 if there are none; ()."""
-    if size.numel() > _MANY:
-        size = size[torch.randint(size.numel(), (_MANY,), generator=torch.Generator().manual_seed(0)).to(size.device)]
+    if size.numel() > SUBSET:
+        size = size[torch.randint(size.numel(), (SUBSET,), generator=torch.Generator().manual_seed(0)).to(size.device)]
     return size.nanmedian().nan_to_num(1.0) if size.numel() else size.new_ones(())
 
 

@@ -27,7 +27,7 @@ from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.generators import random_magnitudes, random_magnitudes_from
 from gradverify.core.model.magnitudes import TINY, all_set, any_set
 from gradverify.core.model.memory import portions
-from gradverify.core.tuning import CLEARLY_ABOVE
+from gradverify.core.tuning import CLEARLY_ABOVE, NEARBY_POINTS
 
 _POINTS = 8  # samples on each side of the point
 # Distances of the samples; no two gaps are equal.
@@ -37,10 +37,9 @@ _SPACING = 1.3 * 2.0**-20  # times the length scale: many float32 ulps, but too 
 _REDUCTION = 4.0  # factor by which the spacing then shrinks
 _MAX_REDUCTIONS = 11  # reductions of the spacing, at most
 _LARGE_FALL = 30.0  # an estimate that falls by more was not noise: order 3 of a smooth function falls by 64
-_SMALL_FALL = 3.0  # noise seldom falls by more from one spacing to the next
+MAX_FALL = 4.0  # noise seldom falls by more from one spacing to the next
 _CLEAR_SCORE = 3.0  # score of two large falls in a row, or three small ones: a single one may be samples on one stair
 _FALL_TO_STAIR = 1e5  # an estimate that falls by more reached one stair: order 5 of a smooth function falls by 1024
-_FALL_OVER_TWO = 8.0  # an estimate that falls by less over two spacings is noise
 _MIN_SPACINGS = 3  # spacings that are always tried
 _RELIABLE = 1e-5  # times the output: sampling continues while the estimate is larger, above the noise of float32
 _LARGE_NOISE = 256.0  # times the rounding of the largest output: larger noise is measured at smaller spacings
@@ -102,7 +101,7 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> 
         unknown = previous == torch.inf
         level, previous = torch.where(unknown, estimate, level), torch.where(unknown, estimate, previous)
         on_stair, fell_before = previous > estimate * _FALL_TO_STAIR, fall_score > 0
-        fall_score = torch.where(estimate * _SMALL_FALL < previous, fall_score + 1.0, 0.0)
+        fall_score = torch.where(estimate * MAX_FALL < previous, fall_score + 1.0, 0.0)
         fall_score += 0.5 * (estimate * _LARGE_FALL < previous)
         follows = ~on_stair & (fall_score >= _CLEAR_SCORE)
         level = torch.where(is_open & follows & (estimate * _LARGE_FALL < level), estimate, level)
@@ -110,7 +109,7 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> 
         dropped = is_open & (on_stair | ((estimate <= threshold) & (estimate * _LARGE_FALL < previous) & ~follows))
         after_drop = torch.where(dropped, estimate, after_drop)
         persistent |= dropped & ~fell_before & (reduction > 0)
-        falling = estimate * _FALL_OVER_TWO < torch.fmax(previous, before_previous)
+        falling = estimate * 2 * MAX_FALL < torch.fmax(previous, before_previous)
         uncertain = falling | (estimate > _RELIABLE * size) | (reduction < _MIN_SPACINGS)
         is_open &= uncertain & (estimate > threshold) & ~on_stair
         previous, before_previous = estimate, previous
@@ -154,13 +153,10 @@ def direction_of(lengths: LengthScales, seed: int) -> Tensor:
     return random_magnitudes_from(own_or_shared(lengths), seed)
 
 
-def largest_change(sampled: Sampler, length: Tensor, count: int) -> Tensor:
-    """Return the largest change of each output under random displacements of all inputs by about `length` (n,); (m,).
-
-    `count` displacements are tried.
-    """
+def largest_change(sampled: Sampler, length: Tensor) -> Tensor:
+    """Return the largest change of each output if all inputs move at random by about `length` (n,); (m,)."""
     generator = torch.Generator().manual_seed(0)
-    moved = [outputs_near(sampled, random_magnitudes(length, generator)) for _ in range(count)]
+    moved = [outputs_near(sampled, random_magnitudes(length, generator)) for _ in range(NEARBY_POINTS)]
     return (torch.stack(moved) - sampled.value).abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
 
 

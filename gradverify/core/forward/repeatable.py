@@ -19,7 +19,7 @@ from gradverify.core.model.magnitudes import all_set, identical
 from gradverify.core.model.memory import HELD
 from gradverify.core.model.problem import Primal, Problem
 from gradverify.core.model.tape import Tape, record
-from gradverify.core.tuning import INPUT_EPS, NEARBY_POINTS
+from gradverify.core.tuning import INPUT_EPS
 from gradverify.errors import EvaluationError
 
 _NARROW = (torch.bfloat16, torch.float16, torch.float32)
@@ -221,5 +221,5 @@ def _agree(wide: Sampler, narrow: Sampler, eps: float) -> bool:
     is_close |= wide.value.isnan() & narrow.value.isnan()
     if all_set(is_close):
         return True
-    rounding = largest_change(wide, INPUT_EPS * eps * own_or_shared(scales(wide)), NEARBY_POINTS)
+    rounding = largest_change(wide, INPUT_EPS * eps * own_or_shared(scales(wide)))
     return all_set(is_close | (difference <= rounding))

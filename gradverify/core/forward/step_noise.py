@@ -14,15 +14,14 @@ import torch
 from torch import Tensor
 
 from gradverify.core.forward.length_scales import LengthScales
-from gradverify.core.forward.noise import Noise, direction_of, noise_along, pooled, share_of
+from gradverify.core.forward.noise import MAX_FALL, Noise, direction_of, noise_along, pooled, share_of
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
 from gradverify.core.model.magnitudes import TINY
 from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
 RUN = 3  # finer spacings, at most of which a stair must show too
-_SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
-MAX_FALL = 4.0  # noise falls by less from one spacing to the next
+SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
 _SUDDEN_FALL = 1024.0  # noise falls by more once all samples lie on one stair; smooth variation seldom does
 
 
@@ -87,7 +86,7 @@ def not_rounded_beside_one(sampled: Sampler, lengths: LengthScales) -> Tensor:
     True where an output changes with a small step of all inputs, or where an entry of its tensor changes by less than
     the rounding of 1.
     """
-    small = _SMALL_STEP * direction_of(lengths, 0)
+    small = SMALL_STEP * direction_of(lengths, 0)
     change = torch.maximum(*((outputs_near(sampled, move) - sampled.value).abs() for move in (small, -small)))
     is_fine = (change > 0) & (change < CLEARLY_LESS * sampled.unit)
     return (change > 0) | (magnitudes(sampled, is_fine.to(change.dtype)) > 0)

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 _LARGEST_THRESHOLD = (1 << 25) - (1 << 16)  # bytes: glibc's limit of 32 MiB, less 64 KiB for its headers
+SUBSET = 1 << 14  # numbers whose median stands for that of more
 FEW_INPUTS = 32  # input coordinates: with fewer, each is perturbed alone, and no sparsity is looked for
-HELD = 2_000_000  # numbers held in memory at a time, at most: 16 MB
+HELD = 2_000_000  # numbers held in memory at a time: 16 MB
+LARGEST = 40_000_000  # numbers in the largest tensors that are computed at all: 320 MB
 AT_ONCE = 1 << 17  # numbers in the points and outputs of one call: for more, single calls cost nothing extra
 _PORTION_ON_CPU = 1 << 15  # numbers per portion on the CPU: a dozen vectors of this length fit in a cache
 _PORTIONS_OF_ROWS = 2  # portions: that many rows of a matrix are quicker processed together

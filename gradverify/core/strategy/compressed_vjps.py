@@ -16,10 +16,8 @@ from torch import Tensor
 from gradverify.core.backward.batched_vjp import EVERYTHING, MIN_BATCHED, many_vjps
 from gradverify.core.backward.vjps import Backward, row
 from gradverify.core.estimate.column_groups import ColumnGroups
-from gradverify.core.model.memory import HELD
+from gradverify.core.model.memory import AT_ONCE, HELD
 from gradverify.core.strategy.structure import InputOutputPattern, Structure, colours_of
-
-_APART = 1 << 16  # numbers in all vjps: with fewer, one more backward call costs more than it saves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +74,7 @@ def _grouped_by_inputs(colourings: Sequence[_RowColouring], inputs: int) -> list
     for colouring in colourings:
         by_span.setdefault(colouring.span, []).append(colouring)
     counts = [sum(colouring.count for colouring in group) for group in by_span.values()]
-    if min(counts, default=0) >= MIN_BATCHED and sum(counts) * inputs >= _APART:
+    if min(counts, default=0) >= MIN_BATCHED and sum(counts) * inputs >= AT_ONCE:
         return [(slice(*span), group) for span, group in by_span.items()]
     return [(EVERYTHING, list(colourings))]
 

@@ -44,7 +44,7 @@ from gradverify.core.forward import sampler
 from gradverify.core.forward.noise import at_least
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import any_set
-from gradverify.core.model.memory import FEW_INPUTS, portions
+from gradverify.core.model.memory import FEW_INPUTS, SUBSET, portions
 from gradverify.core.strategy.columnwise import compare_by_given_structure
 from gradverify.core.strategy.elementwise_sampling import (
     EntrywiseSamples,
@@ -60,7 +60,6 @@ from gradverify.core.strategy.verify import claims_match_vjps
 _WIDE = 2.0**23  # times the smallest claim: the last digits of the largest, 2^-46 of it, are then 1e-7 of the smallest
 _REST = 1 / 8  # of the outputs: if no more are in doubt, they are judged apart from the others
 _MOST = 1 / 2  # of the outputs: if more are in doubt, other steps do not help
-_POOLED = 4096  # outputs, at least, whose relative noise stands for that of all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +242,7 @@ def _relative_noise(sampled: Sampler, samples: EntrywiseSamples) -> float:
     An output that is zero at every sample counts as one without noise: if most are, the others, which may vary within
     the steps, do not stand for most.
     """
-    pooled = slice(None, None, max(1, sampled.value.numel() // _POOLED))  # evenly spaced ones of many outputs
+    pooled = slice(None, None, max(1, sampled.value.numel() // SUBSET))  # evenly spaced ones of many outputs
     series = richardson.polynomial_through(samples.samples[..., pooled])
     size = richardson.local_magnitude(series, sampled.value[pooled])
     share = (richardson.noise_bound(series) / size).masked_fill_(size == 0, 0.0)

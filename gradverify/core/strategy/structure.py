@@ -17,12 +17,11 @@ from gradverify.core.estimate.column_groups import ColumnGroups, GroupKind, elem
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import all_set
-from gradverify.core.model.memory import FEW_INPUTS
+from gradverify.core.model.memory import FEW_INPUTS, LARGEST
 from gradverify.core.strategy.sparsity import Influence, TensorPart, Window, influences, parts
 
 _WORTH = 0.7  # colours per column up to which colouring is worth it
 _LONGEST = 64  # periods tried
-_MOST = 50_000_000  # entries of the compressed Jacobian, colours times outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,7 @@ def find_structure(
     for source, links in patterns_by_input(sampled, lengths, seed):
         periods = _periods(source, links)
         count += math.prod(periods)
-        if count > limit or count * sampled.value.numel() > _MOST:
+        if count > limit or count * sampled.value.numel() > LARGEST:
             return None
         colours.append(colours_of(source, periods) + count - math.prod(periods))
         columns.append(_columns_of_colours(source, periods, links, sampled.value.numel()))

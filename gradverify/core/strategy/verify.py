@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.core.backward.batched_vjp import SUM_UNITS
 from gradverify.core.backward.vjps import Backward, row
 from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.context import JudgingContext
@@ -25,7 +26,6 @@ from gradverify.core.model.memory import portion
 from gradverify.core.strategy.sparsity import NUDGE
 from gradverify.core.strategy.structure import Structure, confined_dimensions
 
-_ULPS = 64.0  # eps of the inputs' dtype: rounding allowed in a sum, if larger than `ROUNDING`
 _CONFIRMED = 6  # columns with mismatches that are measured again, one at a time
 
 
@@ -39,7 +39,7 @@ def claims_match_vjps(backward: Backward, column_groups: ColumnGroups, claimed: 
     weights = size.amax(dim=0) if len(size) > 1 else size[0]
     weights.masked_fill_(weights == 0, 1.0).reciprocal_()
     rounding = max(
-        SUM_ROUNDING, _ULPS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals)
+        SUM_ROUNDING, SUM_UNITS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals)
     )
     if not _adds_up(column_groups, claimed, *backward.known_vjp, rounding):
         return False
