@@ -10,11 +10,10 @@ from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.tolerance import NEGLIGIBLE
-from gradverify.core.estimate.column_groups import spread_to_entries
+from gradverify.core.estimate.column_groups import disjoint_rows, spread_to_entries
 from gradverify.core.estimate.directional import DISTANCE, STEP, directional_derivatives_at
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.model.magnitudes import any_set
 from gradverify.core.tuning import NEARBY_POINTS
 
 _DIRECTIONS = 3  # random directions, besides those of all kinked coordinates and of all coordinates
@@ -106,22 +105,13 @@ def _combined(centred: Tensor, error: Tensor, same: Tensor) -> Tensor:
 
 def disjoint_groups(near: JudgingContext, rows: Sequence[Row]) -> Iterator[list[Row]]:
     """Yield groups of rows without a common input, formed greedily; at most a few groups."""
-    left = list(rows)
-    for _ in range(_GROUPS):
-        taken = torch.zeros_like(near.sampled.point, dtype=torch.bool)
-        group: list[Row] = []
-        rest: list[Row] = []
-        for row in left:
-            column_of = near.column_groups.column_of[:, row.index]
-            reach = column_of[column_of >= 0]
-            if any_set(taken[reach]):
-                rest.append(row)
-            else:
-                taken[reach] = True
-                group.append(row)
-        if group:
-            yield group
-        left = rest
+    if not rows:
+        return
+    column_of = near.column_groups.column_of[:, [row.index for row in rows]].T
+    inputs, rank = len(near.sampled.point), torch.arange(len(rows), device=column_of.device)
+    groups = disjoint_rows(torch.where(column_of >= 0, column_of, inputs), inputs, rank, _GROUPS).tolist()
+    for number in range(max(groups) + 1):
+        yield [row for row, group in zip(rows, groups, strict=True) if group == number]
 
 
 def _terms(near: JudgingContext, direction: Tensor) -> Tensor:

@@ -164,3 +164,26 @@ def is_complete_for(column_groups: ColumnGroups, chosen: Tensor) -> bool:
     The outputs must be isolated, and every entry must have a column.
     """
     return column_groups.isolated and not any_set(column_groups.column_of[chosen] < 0)
+
+
+def disjoint_rows(reach: Tensor, none: int, rank: Tensor, limit: int) -> Tensor:
+    """Return the group of each of k rows without a common column, -1 for rows that need more than `limit` groups; (k,).
+
+    `reach` (k, M) holds the columns of each row, or `none`, which is larger. Each group takes the row of lowest rank,
+    then every other row that still fits, by `rank` (k,).
+    """
+    group_of, left = torch.full_like(rank, -1), torch.arange(len(rank), device=rank.device)
+    for group in range(limit):
+        free = left
+        while len(free):
+            columns, own = reach[free], rank[free].unsqueeze(1)
+            first = torch.full((none + 1,), len(rank), device=rank.device)
+            first.scatter_reduce_(0, columns.reshape(-1), own.expand_as(columns).reshape(-1), "amin")
+            fits = ((first[columns] == own) | (columns == none)).all(dim=1)  # before all rows with a common column
+            group_of[free[fits]] = group
+            taken = torch.zeros(none + 1, dtype=torch.bool, device=rank.device)
+            taken[columns[fits]] = True
+            taken[none] = False
+            free = free[~fits & ~taken[columns].any(dim=1)]
+        left = left[group_of[left] < 0]
+    return group_of

@@ -12,18 +12,15 @@ from gradverify.core.backward.batched_vjp import many_vjps, row_cotangent
 from gradverify.core.backward.vjps import Backward
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.verdict import Judged
-from gradverify.core.estimate.column_groups import GroupKind
+from gradverify.core.estimate.column_groups import GroupKind, disjoint_rows
 from gradverify.core.estimate.directional import STEP, directional_derivatives_at
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import output_indices as standing
 from gradverify.core.model.coordinates import zero_outside
-from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import HELD
 
 COLUMNS_EXAMINED = 96  # columns, or column groups, that an excuse examines
 ROW_GROUPS = 64  # row groups that an excuse examines: one vjp each, and per point
-_PAIRED, _FILLED = 4096, 16_000_000  # all pairs of rows are compared up to so many rows, and numbers in them
-_ROUNDS = 8  # of adding rows to a group, each time those that precede all of their neighbours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,50 +93,11 @@ def derivatives_by(context: JudgingContext, column: int, displacements: Iterable
 
 def _group_rows(reach: Tensor, no_input: int, limit: int) -> Tensor:
     """Return the group of each row (k,), -1 beyond `limit`; `reach` (k, M) holds its inputs, or `no_input`."""
-    number = torch.full_like(reach[:, 0], -1)
-    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(reach), generator=torch.Generator().manual_seed(0)).to(reach.device)
+    rank = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=order.device))
     if int(torch.bincount(reach.reshape(-1), minlength=no_input + 1)[:no_input].max()) == len(reach):  # common to all
-        drawn = torch.randperm(len(reach), generator=generator)[:limit].to(reach.device)
-        number[drawn] = torch.arange(len(drawn), device=reach.device)
-        return number
-    if len(reach) <= _PAIRED and len(reach) * no_input <= _FILLED:
-        return _group_by_pairs(reach, no_input, limit, generator)
-    for group in range(limit):
-        taken = torch.zeros(no_input + 1, dtype=torch.bool, device=reach.device)
-        for _ in range(_ROUNDS):
-            free = ((number < 0) & ~taken[reach].any(dim=1)).nonzero().squeeze(1)
-            if not len(free):
-                break
-            chosen = free[_precedes_neighbours(reach[free], no_input, generator)]
-            number[chosen] = group
-            taken[reach[chosen]] = True
-            taken[no_input] = False
-    return number
-
-
-def _group_by_pairs(reach: Tensor, no_input: int, limit: int, generator: torch.Generator) -> Tensor:
-    """Return the group of each row, as `_group_rows` does; each group greedily takes every row that still fits."""
-    order = torch.randperm(len(reach), generator=generator).to(reach.device)
-    filled = torch.zeros(len(reach), no_input + 1, dtype=torch.float32, device=reach.device)
-    filled = filled.scatter_(1, reach[order], 1.0)[:, :no_input]
-    disjoint = filled @ filled.T == 0
-    number = torch.full_like(order, -1)
-    for group in range(limit):
-        free = number < 0
-        while any_set(free):
-            first = int(free.view(torch.uint8).argmax())
-            number[first] = group
-            free &= disjoint[first]
-            free[first] = False
-    return torch.empty_like(number).index_copy_(0, order, number)
-
-
-def _precedes_neighbours(reach: Tensor, no_input: int, generator: torch.Generator) -> Tensor:
-    """Mask of rows that precede all rows with a common input, in a random order; (k,)."""
-    rank = torch.randperm(len(reach), generator=generator).to(reach.device).unsqueeze(1).expand_as(reach)
-    first = torch.full((no_input + 1,), len(reach), device=reach.device)
-    first.scatter_reduce_(0, reach.reshape(-1), rank.reshape(-1), "amin")
-    return ((first[reach] == rank) | (reach == no_input)).all(dim=1)
+        return torch.where(rank < limit, rank, -1)
+    return disjoint_rows(reach, no_input, rank, limit)
 
 
 Excuse = Callable[[ExcuseContext, Judged], Judged]  # verdicts (C, m) before and after; only mismatches change

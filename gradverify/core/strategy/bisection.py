@@ -10,13 +10,12 @@ from torch import Tensor
 
 from gradverify.core.backward.batched_vjp import rows
 from gradverify.core.backward.vjps import row
-from gradverify.core.estimate.directional import directional_derivative
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import zero_outside
-from gradverify.core.model.magnitudes import all_set
 from gradverify.core.strategy.random_sums import (
     RandomSums,
     SumDifference,
+    best_slope,
     differs,
     excess,
     sum_difference,
@@ -24,9 +23,6 @@ from gradverify.core.strategy.random_sums import (
 )
 
 _LARGEST = 3  # rows of a wrong column that are compared before bisection: those of its largest entries
-_FIRST = 2.0**-8  # of the length scale: first step along a single column
-_CLOSER = 2.0**-22  # of the length scale: first step if a kink may lie within the larger ones
-_SHARP = 1e-7  # of the largest slope: with smaller error bars no kink lies within the steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +70,7 @@ def wrong_columns(probe: RandomSums, direction: Tensor, whole: SumDifference, bu
 
 def wrong_rows(probe: RandomSums, known_rows: CachedRows, column: int) -> list[int]:
     """Return a few output coordinates whose entry in this wrong column is wrong; empty if none could be found."""
-    slopes = _slopes(probe, zero_outside(probe.measured.lengths.step, column))
+    slopes = best_slope(probe.measured, probe.cotangents, zero_outside(probe.measured.lengths.step, column))
     size = slopes.value.abs().nan_to_num(0.0).masked_fill(probe.not_finite, 0.0)
     largest = size.topk(min(_LARGEST, len(size))).indices.tolist()
     wrong = [output for output in {*largest, *known_rows.known} if _is_wrong(probe, known_rows, slopes, output, column)]
@@ -82,17 +78,6 @@ def wrong_rows(probe: RandomSums, known_rows: CachedRows, column: int) -> list[i
         return sorted(wrong)
     bisected = _bisected_row(probe, slopes, column)
     return [bisected] if bisected is not None and _is_wrong(probe, known_rows, slopes, bisected, column) else []
-
-
-def _slopes(probe: RandomSums, direction: Tensor) -> Estimate:
-    """Return the slopes of all outputs along one column, by smaller steps if a kink lies within the larger; (m,)."""
-    far = directional_derivative(probe.sampled, probe.measured.noise, direction, _FIRST)
-    if all_set(far.bar <= _SHARP * far.value.abs().nan_to_num(0.0, 0.0, 0.0).amax()):
-        return far
-    near = directional_derivative(probe.sampled, probe.measured.noise, direction, _CLOSER)
-    keeps_far = (far.value - near.value).abs() <= BAR_FACTOR * (far.bar + near.bar)
-    keeps_far &= far.bar <= near.bar
-    return Estimate(value=torch.where(keeps_far, far.value, near.value), bar=torch.where(keeps_far, far.bar, near.bar))
 
 
 def _is_wrong(probe: RandomSums, known_rows: CachedRows, slopes: Estimate, output: int, column: int) -> bool:

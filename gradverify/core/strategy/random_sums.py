@@ -21,11 +21,11 @@ from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.tuning import SMALL_PART
 
 _VECTORS = 2  # random vectors of each kind: two kinds of cotangents, and directions in length scales
-SMALLER_STEPS = (2.0**-14, 2.0**-26, 2.0**-34)  # of the length scale: first steps if larger ones are spoilt
+_SMALLER_STEPS = (2.0**-14, 2.0**-26, 2.0**-34)  # of the length scale: first steps if larger ones are spoilt
 _ROUNDING = 1e-12  # of the root sum of squares of the terms: rounding in backward
 TERM_ROUNDING = 4 * torch.finfo(torch.float64).eps  # of the sum of the terms' magnitudes: rounding in backward
 _SMALL = 1e-3  # of a sum: rounding of the outputs up to which a sum can be called close
-SHARP = 1e-8  # of a sum: with an error bar below it, no smaller steps are tried
+_SHARP = 1e-8  # of a sum: with an error bar below it, no smaller steps are tried
 _MOST_DIRECTIONS = 24  # directions restricted to one input, over all inputs; at least one per input
 
 
@@ -126,8 +126,8 @@ def sum_difference(probe: RandomSums, direction: Tensor, known: Estimate | None 
     `known` are the slopes along it from the first steps, if they have been computed.
     """
     found = sum_difference_at(probe, direction, LONG_STEP, known)
-    sharp = SHARP * found.size
-    for first in SMALLER_STEPS:
+    sharp = _SHARP * found.size
+    for first in _SMALLER_STEPS:
         if all_set((found.error.abs() <= found.allowed) & (found.bar <= sharp)):
             break
         closer = sum_difference_at(probe, direction, first)
@@ -152,6 +152,35 @@ def sum_difference_at(
     return SumDifference(
         error=error, bar=bar, allowed=allowed, output_rounding=rounded, size=size, rtol=probe.rtol, first_step=first
     )
+
+
+def best_slope(
+    measured: MeasuredProblem, cotangents: Tensor, direction: Tensor, known: Estimate | None = None
+) -> Estimate:
+    """Return the slopes along a direction, from smaller steps if curvature spoils the larger ones.
+
+    `known` are those from the first, largest steps, if they have been computed.
+    """
+    best = found = known or directional_derivative(measured.sampled, measured.noise, direction, LONG_STEP)
+    for first in _SMALLER_STEPS:
+        size = float((cotangents.square() @ found.value.nan_to_num(0.0, 0.0, 0.0).square()).sqrt().sum())
+        if _bar_of_sums(cotangents, best) <= _SHARP * size:
+            break
+        found = directional_derivative(measured.sampled, measured.noise, direction, first)
+        best = min(best, found, key=lambda each: _bar_of_sums(cotangents, each))
+    return best
+
+
+def sums_of_slopes(cotangents: Tensor, slopes: Sequence[Estimate]) -> Estimate:
+    """Return the slopes along L directions summed with the weights of each cotangent, (K, L).
+
+    The signs of the weights are random, so that the errors of the outputs add up in squares.
+    """
+    used = (cotangents != 0).any(dim=0)  # weights are zero where an output is not finite
+    values = torch.stack([torch.where(used, found.value, 0.0) for found in slopes])
+    bars = torch.stack([torch.where(used, found.bar, 0.0) for found in slopes])
+    bar = (cotangents.square() @ bars.T.square()).sqrt()
+    return Estimate(value=cotangents @ values.T, bar=torch.where(torch.isfinite(bar), bar, torch.inf))
 
 
 def differs(found: SumDifference) -> bool:
@@ -213,12 +242,13 @@ def _equalized_steps(lengths: Tensor, vjps: Tensor) -> Tensor:
 
 def _against(probe: RandomSums, slopes: Estimate, claimed: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sums minus the claimed ones, and their error bars, each (K,)."""
-    value = torch.where(probe.not_finite, 0.0, slopes.value)
-    bars = torch.where(probe.not_finite, 0.0, slopes.bar)
-    # The signs are random, so that the errors of the outputs add up in squares.
-    bar = (probe.cotangents * bars).square().sum(dim=1).sqrt()
-    error = probe.cotangents @ value - claimed
-    return error, torch.where(torch.isfinite(error), bar, torch.inf)
+    sums = sums_of_slopes(probe.cotangents, (slopes,))
+    error = sums.value[:, 0] - claimed
+    return error, torch.where(torch.isfinite(error), sums.bar[:, 0], torch.inf)
+
+
+def _bar_of_sums(cotangents: Tensor, slopes: Estimate) -> float:
+    return float(sums_of_slopes(cotangents, (slopes,)).bar.sum())
 
 
 def _blocks(probe: RandomSums, off: Sequence[tuple[SumDifference, Tensor]]) -> Iterator[BlockSums]:

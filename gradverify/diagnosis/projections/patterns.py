@@ -15,7 +15,8 @@ from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.diagnosis.projections.sums import RandomProjections, best_slope, scaled, slopes_along, sums_of_slopes
+from gradverify.core.strategy.random_sums import best_slope, sums_of_slopes
+from gradverify.diagnosis.projections.sums import RandomProjections, scaled, slopes_along
 
 _CLOSE = 1e-3  # of the usual error of a sum: a true pattern leaves less
 _CAP = 0.1  # of the usual error of a sum: the most that is put down to measurement errors

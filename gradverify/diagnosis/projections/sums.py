@@ -6,18 +6,15 @@ it holds in some columns is not enough.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.context import MeasuredProblem
-from gradverify.core.estimate.directional import LONG_STEP, directional_derivative
 from gradverify.core.estimate.samples import Estimate
 from gradverify.core.evidence import LargeBlock
 from gradverify.core.model.coordinates import zero_outside
-from gradverify.core.strategy.random_sums import SHARP, SMALLER_STEPS, TERM_ROUNDING, random_vectors
+from gradverify.core.strategy.random_sums import TERM_ROUNDING, best_slope, random_vectors, sums_of_slopes
 
 _COTANGENTS = 4  # of each of the two kinds of weights
 _TANGENTS = 5  # with inputs weighted by their length scales; one more direction is weighted by their influence
@@ -72,33 +69,3 @@ def slopes_along(sketch: RandomProjections, directions: Tensor) -> tuple[Estimat
 def scaled(found: Estimate, factor: float) -> Estimate:
     """Return an estimate times a factor."""
     return Estimate(value=factor * found.value, bar=abs(factor) * found.bar)
-
-
-def best_slope(
-    measured: MeasuredProblem, cotangents: Tensor, direction: Tensor, known: Estimate | None = None
-) -> Estimate:
-    """Return the slopes along a direction, from smaller steps if curvature spoils the larger ones.
-
-    `known` are those from the first, largest steps, if they have been computed.
-    """
-    best = found = known or directional_derivative(measured.sampled, measured.noise, direction, LONG_STEP)
-    for first in SMALLER_STEPS:
-        size = float((cotangents.square() @ found.value.nan_to_num(0.0, 0.0, 0.0).square()).sqrt().sum())
-        if _bar_of_sums(cotangents, best) <= SHARP * size:
-            break
-        found = directional_derivative(measured.sampled, measured.noise, direction, first)
-        best = min(best, found, key=lambda each: _bar_of_sums(cotangents, each))
-    return best
-
-
-def sums_of_slopes(cotangents: Tensor, slopes: Sequence[Estimate]) -> Estimate:
-    """Return the slopes along some directions summed with the weights of each cotangent."""
-    used = (cotangents != 0).any(0)
-    values = torch.stack([torch.where(used, found.value, 0.0) for found in slopes])
-    bars = torch.stack([torch.where(used, found.bar, 0.0) for found in slopes])
-    bar = (cotangents.square() @ bars.T.square()).sqrt()
-    return Estimate(value=cotangents @ values.T, bar=torch.where(torch.isfinite(bar), bar, torch.inf))
-
-
-def _bar_of_sums(cotangents: Tensor, slopes: Estimate) -> float:
-    return float(sums_of_slopes(cotangents, (slopes,)).bar.sum())
