@@ -13,7 +13,7 @@ from torch import Tensor
 from gradverify.checks.failures import inconclusive, skipped
 from gradverify.core.model.deadline import OutOfTime
 from gradverify.core.model.problem import Problem
-from gradverify.core.model.tape import only_accumulates
+from gradverify.core.model.tape import Tape, record, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Verdict
 
@@ -94,8 +94,24 @@ def _without(result: CheckResult, elsewhere: Sequence[str], problem: Problem, un
 
 
 def _only_accumulates(problem: Problem) -> bool:
+    """Return True if backward raises under `torch.autograd.grad` but works with `.backward()`.
+
+    A reentrant checkpoint behaves so. False if the forward raises or there is no time left.
+    """
     try:
         with torch.no_grad():
-            return only_accumulates(problem)
+            tapes = record(problem), record(problem)
+            ones = [torch.ones_like(output.tensor) for output in tapes[0].outputs]
+            if not _raises(problem, tapes[0], ones):
+                return False
+            return not _raises(replace(problem, accumulates=True), tapes[1], ones)
     except (EvaluationError, OutOfTime):
         return False
+
+
+def _raises(problem: Problem, tape: Tape, cotangents: Sequence[Tensor]) -> bool:
+    try:
+        vjp(problem, tape, cotangents)
+    except EvaluationError:
+        return True
+    return False

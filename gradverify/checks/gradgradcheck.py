@@ -19,10 +19,16 @@ from gradverify.checks.torch_gradcheck import run_gradgradcheck
 from gradverify.checks.untracked import containers_seen, never_called, without_backward
 from gradverify.core.decide.context import JudgingContext, Reconsider
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
-from gradverify.core.estimate.nonsmooth import kinked_columns
+from gradverify.core.estimate.column_groups import single_columns
+from gradverify.core.estimate.nonsmooth import classify_ladder
+from gradverify.core.estimate.samples import joined
+from gradverify.core.estimate.stencil import sample
+from gradverify.core.estimate.tableau import coarse_steps, fine_steps
 from gradverify.core.evidence import Diagnose, undiagnosed
+from gradverify.core.forward.length_scales import scales
+from gradverify.core.forward.noise import measure
 from gradverify.core.forward.repeatable import Repeatable, made_repeatable
-from gradverify.core.forward.sampler import sampler
+from gradverify.core.forward.sampler import Sampler, sampler
 from gradverify.core.model.deadline import keeping
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.second_order import once_differentiable, vjp_problem
@@ -138,7 +144,7 @@ def _kinks_of(first: Repeatable, settings: Settings) -> Reconsider:
             return judged
         column_of = context.column_groups.column_of[chosen]
         columns = torch.unique(column_of[jumps])
-        kinked = columns[kinked_columns(first.sampled, columns, settings.seed)]
+        kinked = columns[_kinked_columns(first.sampled, columns, settings.seed)]
         finite = torch.isfinite(context.claimed[chosen])  # NaN or inf does not lie between two slopes
         rules = [
             (jumps & torch.isin(column_of, kinked), Reason.KINK_OF_FORWARD),
@@ -147,3 +153,22 @@ def _kinks_of(first: Repeatable, settings: Settings) -> Reconsider:
         return decide(judged, rules)
 
     return reconsider
+
+
+def _kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
+    """Mask of `columns` (C,) in which some output has a kink at the point or close to it.
+
+    False for columns beyond the coordinates of the problem's own primals (cotangents).
+    """
+    lengths = scales(sampled)
+    noise = measure(sampled, lengths, seed)
+    column_groups = single_columns(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
+    kinked = torch.zeros(len(columns), dtype=torch.bool, device=columns.device)
+    for place, column in enumerate(columns.tolist()):
+        if column < sampled.point.numel():
+            own = torch.tensor([column], device=columns.device)
+            coarse, fine = coarse_steps(lengths), fine_steps(lengths, own)
+            ladder = joined(*(sample(sampled, column_groups, own, steps) for steps in (coarse, fine)))
+            local = classify_ladder(sampled, noise, ladder, lengths.own[own].unsqueeze(1))
+            kinked[place] = (local.kink | local.close_kink).any()
+    return kinked

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.estimate.samples import (
     NOISE_FACTOR,
     Estimate,
@@ -22,7 +21,6 @@ from gradverify.core.estimate.samples import (
     input_rounding_noise,
     is_unchanged,
     is_vanished,
-    joined,
     one_sided_quotients,
     set_to_finest,
 )
@@ -37,19 +35,15 @@ from gradverify.core.estimate.smoothness import (
     stair_height,
     up_to_last_flagged,
 )
-from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import (
     COARSE,
     HALVINGS,
     accepted_interval,
     better_side,
     central_tableau,
-    coarse_steps,
-    fine_steps,
     sides,
 )
-from gradverify.core.forward.length_scales import scales
-from gradverify.core.forward.noise import Noise, measure
+from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY, suffix_maximum
 from gradverify.core.tuning import CLEARLY_ABOVE, SEVERAL
@@ -143,25 +137,6 @@ def classify_ladder(
         rounding_jump=rounding_jump(sampled, samples, measured, estimate),
         undefined=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
-
-
-def kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
-    """Mask of `columns` (C,) in which some output has a kink at the point or close to it.
-
-    False for columns beyond the coordinates of the problem's own primals (cotangents).
-    """
-    lengths = scales(sampled)
-    noise = measure(sampled, lengths, seed)
-    column_groups = single_columns(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
-    kinked = torch.zeros(len(columns), dtype=torch.bool, device=columns.device)
-    for place, column in enumerate(columns.tolist()):
-        if column < sampled.point.numel():
-            own = torch.tensor([column], device=columns.device)
-            coarse, fine = coarse_steps(lengths), fine_steps(lengths, own)
-            ladder = joined(*(sample(sampled, column_groups, own, steps) for steps in (coarse, fine)))
-            local = classify_ladder(sampled, noise, ladder, lengths.own[own].unsqueeze(1))
-            kinked[place] = (local.kink | local.close_kink).any()
-    return kinked
 
 
 def _highest(sampled: Sampler) -> Tensor:

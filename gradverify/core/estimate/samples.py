@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -34,6 +34,9 @@ class Samples:
     minus: Tensor  # (C, K, m)
 
 
+_BY_STEP = ("forth", "back", "plus", "minus")  # fields with a dimension of steps
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """Derivatives with their error bars, each (C, m); the bar is infinite where the derivative is unknown."""
@@ -44,36 +47,19 @@ class Estimate:
 
 def joined(coarse: Samples, fine: Samples) -> Samples:
     """Return the samples of the same groups at both sets of steps."""
-    return Samples(
-        chosen=coarse.chosen,
-        forth=torch.cat([coarse.forth, fine.forth], dim=1),
-        back=torch.cat([coarse.back, fine.back], dim=1),
-        plus=torch.cat([coarse.plus, fine.plus], dim=1),
-        minus=torch.cat([coarse.minus, fine.minus], dim=1),
+    return replace(
+        coarse, **{name: torch.cat([getattr(coarse, name), getattr(fine, name)], dim=1) for name in _BY_STEP}
     )
 
 
 def of_rows(samples: Samples, rows: Tensor) -> Samples:
     """Return the samples of some of the groups."""
-    return Samples(
-        chosen=samples.chosen[rows],
-        forth=samples.forth[rows],
-        back=samples.back[rows],
-        plus=samples.plus[rows],
-        minus=samples.minus[rows],
-    )
+    return Samples(chosen=samples.chosen[rows], **{name: getattr(samples, name)[rows] for name in _BY_STEP})
 
 
 def finest(samples: Samples, count: int) -> Samples:
     """Return the samples at the `count` finest steps."""
-    steps = slice(-count, None)
-    return Samples(
-        chosen=samples.chosen,
-        forth=samples.forth[:, steps],
-        back=samples.back[:, steps],
-        plus=samples.plus[:, steps],
-        minus=samples.minus[:, steps],
-    )
+    return replace(samples, **{name: getattr(samples, name)[:, -count:] for name in _BY_STEP})
 
 
 def is_vanished(samples: Samples) -> Tensor:

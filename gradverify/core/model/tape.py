@@ -124,24 +124,6 @@ def vjp_of(
         raise _classified(error) from error
 
 
-def only_accumulates(problem: Problem) -> bool:
-    """Return True if backward raises under `torch.autograd.grad` but works with `.backward()`.
-
-    A reentrant checkpoint behaves so. Raises EvaluationError if the forward raises.
-    """
-    tapes = record(problem), record(problem)
-    ones = [torch.ones_like(output.tensor) for output in tapes[0].outputs]
-    try:
-        vjp(problem, tapes[0], ones)
-    except EvaluationError:
-        try:
-            vjp(replace(problem, accumulates=True), tapes[1], ones)
-        except EvaluationError:
-            return False
-        return True
-    return False
-
-
 def has_once_differentiable(grads: Sequence[Tensor | None]) -> bool:
     """Return True if the graph of a vjp contains the node that `@once_differentiable` adds.
 

@@ -11,6 +11,7 @@ from gradverify.core.decide.columns import KnownVerdicts, is_complete, judge_all
 from gradverify.core.decide.comparison import KEPT, Comparison, compare_verdicts
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem, Reconsider, judging_context
 from gradverify.core.decide.subgradients import Parts
+from gradverify.core.decide.verdict import stacked
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.estimate.stencil import Stencil
 from gradverify.core.excuses.second_look import apply_excuses
@@ -20,7 +21,6 @@ from gradverify.core.strategy.compressed_vjps import claimed_entries
 from gradverify.core.strategy.structure import Structure, find_structure
 from gradverify.core.strategy.verify import (
     claims_match_vjps,
-    compress,
     entries_match_directional_difference,
     mismatches_hold_alone,
     pattern_holds,
@@ -68,15 +68,14 @@ def compare_by_given_structure(
     random direction, as `entries_match_directional_difference` does, and no entry is a mismatch or a kink.
     """
     parts, known = _judged(measured, context, stencil, settings)
-    compressed = compress(structure.column_groups, [part for _, part in parts])
-    seed = settings.seed
+    judged, seed = stacked([part for _, part in parts]) if len(parts) > 1 else parts[0][1], settings.seed
     if (
         verified
         or is_complete(context, known)
         or (
-            entries_match_directional_difference(context, compressed, seed)
-            and pattern_holds(context, compressed, structure, seed)
-            and mismatches_hold_alone(context, compressed)
+            entries_match_directional_difference(context, judged, seed)
+            and pattern_holds(context, judged, structure, seed)
+            and mismatches_hold_alone(context, judged)
         )
     ):
         return compare_verdicts(context, parts, settings, reconsider)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -47,15 +46,15 @@ def claims_match_vjps(backward: Backward, column_groups: ColumnGroups, claimed: 
     return _adds_up(column_groups, claimed, cotangent, row(backward, cotangent), rounding)
 
 
-def entries_match_directional_difference(context: JudgingContext, compressed: CompressedJacobian, seed: int) -> bool:
+def entries_match_directional_difference(context: JudgingContext, judged: Judged, seed: int) -> bool:
     """True if the measured entries, and no others, give the directional difference along a random direction."""
     generator = torch.Generator().manual_seed(seed + 2)
     direction = random_magnitudes(context.lengths.step, generator)
-    total, judged = jvp_of(compressed, direction), are_smooth(compressed)
-    return not any_set(sum_differs_near_point(context.sampled, context.noise, direction, total, judged))
+    total, smooth = jvp_of(context.column_groups, judged, direction), are_smooth(judged)
+    return not any_set(sum_differs_near_point(context.sampled, context.noise, direction, total, smooth))
 
 
-def pattern_holds(context: JudgingContext, compressed: CompressedJacobian, structure: Structure, seed: int) -> bool:
+def pattern_holds(context: JudgingContext, judged: Judged, structure: Structure, seed: int) -> bool:
     """True if outputs stay bit for bit the same when coordinates outside their pattern are perturbed.
 
     Only needed if some outputs have entries that are not smooth: `entries_match_directional_difference` does not test
@@ -63,7 +62,7 @@ def pattern_holds(context: JudgingContext, compressed: CompressedJacobian, struc
     every bit, the slices whose number has it set, and those whose number has not, so that every pair of slices is
     separated once.
     """
-    rough = ~are_smooth(compressed)
+    rough = ~are_smooth(judged)
     if not any_set(rough):
         return True
     generator = torch.Generator().manual_seed(seed + 3)
@@ -73,72 +72,46 @@ def pattern_holds(context: JudgingContext, compressed: CompressedJacobian, struc
     return all(_others_unchanged(context, moving, generator) for moving in (~in_columns, *_halves(context, structure)))
 
 
-def mismatches_hold_alone(context: JudgingContext, compressed: CompressedJacobian) -> bool:
+def mismatches_hold_alone(context: JudgingContext, judged: Judged) -> bool:
     """True if columns with mismatches have the same derivatives when perturbed alone as when perturbed in groups."""
-    accused = mismatched_columns(compressed, _CONFIRMED)
+    accused = mismatched_columns(context.column_groups, judged, _CONFIRMED)
     if not len(accused):
         return True
     alone = single_columns(context.sampled.point.numel(), context.sampled.value.numel(), context.sampled.point.device)
     samples = sample(context.sampled, alone, accused, richardson.steps(context.lengths))
     estimate = richardson.extrapolate(samples, finest_noise(context.noise, samples))
-    together = columns_of(compressed, accused)
+    together = columns_of(context.column_groups, judged, accused)
     differs = (estimate.value - together.value).abs() > BAR_FACTOR * (estimate.bar + together.bar)
     return not any_set(differs & torch.isfinite(estimate.bar) & torch.isfinite(together.bar))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompressedJacobian:
-    """All entries of the column groups, each (M, m)."""
-
-    column_groups: ColumnGroups
-    numeric: Tensor
-    bar: Tensor
-    code: Tensor  # see Code
-
-
-def compress(column_groups: ColumnGroups, parts: Sequence[Judged]) -> CompressedJacobian:
-    """Return the entries of all column groups, from their verdicts in chunks, in order."""
-    if len(parts) == 1:
-        (whole,) = parts
-        return CompressedJacobian(column_groups=column_groups, numeric=whole.numeric, bar=whole.bar, code=whole.code)
-    return CompressedJacobian(
-        column_groups=column_groups,
-        numeric=torch.cat([part.numeric for part in parts]),
-        bar=torch.cat([part.bar for part in parts]),
-        code=torch.cat([part.code for part in parts]),
-    )
-
-
-def jvp_of(compressed: CompressedJacobian, direction: Tensor) -> Estimate:
+def jvp_of(column_groups: ColumnGroups, judged: Judged, direction: Tensor) -> Estimate:
     """Return J·direction summed from the entries, with the sum of their bars; (m,)."""
-    by = spread_to_entries(compressed.column_groups, direction)
-    value, bar = compressed.numeric * by, compressed.bar * by.abs()
-    value, bar = value.nan_to_num_(0.0), bar.nan_to_num_(torch.inf)
+    by = spread_to_entries(column_groups, direction)
+    value, bar = (judged.numeric * by).nan_to_num_(0.0), (judged.bar * by.abs()).nan_to_num_(torch.inf)
     if len(value) == 1:
         return Estimate(value=value[0], bar=bar[0])
     return Estimate(value=value.sum(dim=0), bar=bar.sum(dim=0))
 
 
-def are_smooth(compressed: CompressedJacobian) -> Tensor:
+def are_smooth(judged: Judged) -> Tensor:
     """Mask of outputs whose entries are all smooth, so that J·direction can be summed from them; (m,)."""
-    return ((compressed.code == Code.MATCH) | (compressed.code == Code.MISMATCH)).all(dim=0)
+    return ((judged.code == Code.MATCH) | (judged.code == Code.MISMATCH)).all(dim=0)
 
 
-def mismatched_columns(compressed: CompressedJacobian, most: int) -> Tensor:
+def mismatched_columns(column_groups: ColumnGroups, judged: Judged, most: int) -> Tensor:
     """Return at most `most` of the columns with mismatches, evenly spread over them; (k,)."""
-    hit = (compressed.code == Code.MISMATCH) & (compressed.column_groups.column_of >= 0)
-    columns: Tensor = torch.unique(compressed.column_groups.column_of[hit])
+    hit = (judged.code == Code.MISMATCH) & (column_groups.column_of >= 0)
+    columns: Tensor = torch.unique(column_groups.column_of[hit])
     return columns[:: max(1, len(columns) // most)][:most]
 
 
-def columns_of(compressed: CompressedJacobian, coordinates: Tensor) -> Estimate:
+def columns_of(column_groups: ColumnGroups, judged: Judged, coordinates: Tensor) -> Estimate:
     """Return the columns of the Jacobian of these coordinates, each (k, m)."""
-    rows = compressed.column_groups.colour[coordinates]
-    in_column = compressed.column_groups.column_of[rows] == coordinates.unsqueeze(1)
-    return Estimate(
-        value=torch.where(in_column, compressed.numeric[rows], 0.0),
-        bar=torch.where(in_column, compressed.bar[rows], 0.0),
-    )
+    rows = column_groups.colour[coordinates]
+    in_column = column_groups.column_of[rows] == coordinates.unsqueeze(1)
+    value, bar = (torch.where(in_column, values[rows], 0.0) for values in (judged.numeric, judged.bar))
+    return Estimate(value=value, bar=bar)
 
 
 def _adds_up(column_groups: ColumnGroups, claimed: Tensor, cotangent: Tensor, vjp: Tensor, rounding: float) -> bool:
