@@ -48,7 +48,7 @@ def test_few_small_errors_are_judged_apart_from_many_large_ones() -> None:
     generator = torch.Generator().manual_seed(0)
     weights = torch.rand(120, 100, dtype=torch.float64, generator=generator) + 0.1
     at_kink = torch.zeros(100, dtype=torch.bool)
-    at_kink[[5, 50, 55]] = True  # none of the columns that are drawn if all errors are in one size class
+    at_kink[[5, 50, 55]] = True  # a few columns, of which the ladder may judge none
     x = torch.where(at_kink, 1.0, torch.rand(100, dtype=torch.float64, generator=generator) + 0.5).requires_grad_()
 
     def forward(x: Tensor) -> Tensor:

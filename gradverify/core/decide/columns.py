@@ -22,10 +22,9 @@ from gradverify.core.model.memory import chunks
 from gradverify.core.tuning import CLEARLY_LESS
 
 _ONE_LADDER = 1 << 13  # (column groups) x (outputs) up to which all sets of entries are judged by one ladder
-_COLUMN_GROUPS = 64  # column groups per size class that the ladder judges; half of the rest at a time
+_COLUMN_GROUPS = 64  # column groups with clear mismatches that the ladder judges; half of the rest at a time
 _ENTRIES = 1024  # clear mismatches that the ladder judges at a time
 _CLEAR = 2.0  # times the allowed error: a larger one is clear
-_SIZES = (1e-8, 1e-6, 1e-4, 1e-2)  # error relative to the largest entry: bounds of the size classes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +35,8 @@ class KnownVerdicts:
     judged: Judged  # (k, m)
 
 
-class _SizeClass:
-    """State of one size class of mismatches: how many the ladder has judged, and whether it confirmed them."""
+class ConfirmationState:
+    """State of the clear mismatches: column groups that the ladder may still sample, and whether it confirmed all."""
 
     def __init__(self) -> None:
         self._groups_left = _COLUMN_GROUPS
@@ -51,21 +50,11 @@ class _SizeClass:
         sampled[place] = accused[place]
         return sampled
 
-    def record(self, sampled: Tensor, judged: Judged) -> None:
-        """Record the verdicts of the ladder on mismatches (C, m)."""
+    def record(self, sampled: Tensor, judged: Judged) -> bool:
+        """Record the verdicts of the ladder on mismatches (C, m); True if it has confirmed all so far."""
         self._groups_left -= int(sampled.any(dim=1).sum())
         self._refuted |= any_set(judged.code[sampled] != Code.MISMATCH)
-
-    def all_confirmed(self) -> bool:
-        """True if the ladder has confirmed all mismatches so far."""
         return not self._refuted
-
-
-class ConfirmationState:
-    """State of all size classes of mismatches, see `_clear_mismatches`."""
-
-    def __init__(self) -> None:
-        self.size_classes = tuple(_SizeClass() for _ in range(len(_SIZES) + 1))
 
 
 def is_complete(context: JudgingContext, known: KnownVerdicts | None) -> bool:
@@ -122,30 +111,22 @@ def _judge_unknown(context: JudgingContext, chosen: Tensor, history: Confirmatio
 def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState) -> Judged:
     """Return the verdicts on the column groups of a stencil.
 
-    Of many clear mismatches of one size, the ladder judges a sample. If it confirms all of these, the others only need
-    the confirmation of smaller steps.
+    Of many clear mismatches, the ladder judges a sample. If it confirms all of these, the others only need the
+    confirmation of smaller steps.
     """
     first, chosen = screen(context, stencil), stencil.chosen
     if not any_set(first.doubt):
         return first.judged
     judged = copy_of(first.judged)
     in_doubt = _left_by_closer_steps(context, chosen, first, judged)
-    accused = [in_doubt & size_class for size_class in _clear_mismatches(context, first)]
-    sampled = [size_class.sample(mask) for size_class, mask in zip(history.size_classes, accused, strict=True)]
-    remaining = [mask & ~sample for mask, sample in zip(accused, sampled, strict=True)]
-    other = in_doubt & ~torch.stack(accused).any(dim=0)
-    _judge_sets_by_ladder(context, chosen, [other, *sampled], judged)
-    confirmed = torch.zeros_like(in_doubt)
-    for size_class, sample, mask in zip(history.size_classes, sampled, remaining, strict=True):
-        size_class.record(sample, judged)
-        if size_class.all_confirmed():
-            confirmed |= mask
-    _apply_ladder(
-        context,
-        chosen,
-        torch.stack(remaining).any(dim=0) & ~_confirmed_by_smaller_steps(context, chosen, first, confirmed),
-        judged,
-    )
+    clear = in_doubt & (first.judged.code == Code.MISMATCH) & ~first.bends
+    clear &= first.judged.error > _CLEAR * first.judged.allowed
+    sampled = history.sample(clear)
+    _judge_sets_by_ladder(context, chosen, [in_doubt & ~clear, sampled], judged)
+    remaining = clear & ~sampled
+    if history.record(sampled, judged):
+        remaining &= ~_confirmed_by_smaller_steps(context, chosen, first, remaining)
+    _apply_ladder(context, chosen, remaining, judged)
     return judged
 
 
@@ -188,19 +169,6 @@ def _left_by_closer_steps(context: JudgingContext, chosen: Tensor, first: Screen
     )
     put(judged, settled, rows[picked], outputs[picked_outputs], again.judged)
     return first.doubt & ~settled
-
-
-def _clear_mismatches(context: JudgingContext, first: Screened) -> list[Tensor]:
-    """Return the masks of clear mismatches where the function does not bend, one mask (C, m) per size class.
-
-    The classes keep errors that the ladder would excuse, due to rounding inside or a slight kink, apart from the larger
-    errors of a wrong formula.
-    """
-    judged = first.judged
-    clear = (judged.code == Code.MISMATCH) & (judged.error > _CLEAR * judged.allowed) & ~first.bends
-    size = judged.error / context.allowance.largest
-    size_class = torch.bucketize(size, torch.tensor(_SIZES, dtype=size.dtype, device=size.device))
-    return [clear & (size_class == number) for number in range(len(_SIZES) + 1)]
 
 
 def _confirmed_by_smaller_steps(context: JudgingContext, chosen: Tensor, first: Screened, accused: Tensor) -> Tensor:
