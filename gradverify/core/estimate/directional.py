@@ -14,13 +14,12 @@ from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler, outputs_near
-from gradverify.core.model.magnitudes import all_set, any_set
+from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import HELD, portions
 
 LONG_STEP = 2.0**-6  # of the length scale: a step so large that noise hardly matters
 FIRST = 2.0**-12  # first step along a direction, relative to the length scale
 _CLOSER = (2.0**-17, 2.0**-22, 2.0**-26)  # first steps if that one is too long
-_SMALL = 2.0**-14  # last step for functions affine in each input, for which no step is too long
 _STAIR = 2.0**-24  # relative rounding error of float32: with shorter steps all samples may round to the same number
 SUM_ROUNDING = 1e-9  # rounding error of a sum over the entries of a row, relative to its terms
 DISTANCE = 2.0**-18  # of nearby points from the point, relative to the length scale
@@ -43,20 +42,6 @@ def directional_derivative(sampled: Sampler, noise: Noise, direction: Tensor, fi
         estimate = extrapolated(difference, noise.level[part] * (NOISE_FACTOR / steps[-1]))
         value[part], bar[part] = estimate.value[0], estimate.bar[0]
     return Estimate(value=value, bar=bar)
-
-
-def affine_sum_differs(sampled: Sampler, noise: Noise, direction: Tensor, total: Estimate) -> bool:
-    """True if some derivative along `direction` (n,) differs from `total` (m,); costs 4 forwards.
-
-    For functions that are affine in each single input. Along a line such a function is a polynomial, so two steps are
-    enough.
-    """
-    far, near = (
-        (outputs_near(sampled, step * direction) - outputs_near(sampled, -step * direction)).div_(2 * step)
-        for step in (2 * _SMALL, _SMALL)
-    )
-    value, bar = torch.lerp(far, near, 4 / 3), noise.level * (NOISE_FACTOR / _SMALL)
-    return not all_set((value - total.value).abs() <= _allowed(bar, total))
 
 
 def sum_differs_near_point(

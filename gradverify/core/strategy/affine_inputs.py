@@ -13,7 +13,7 @@ from gradverify.core.decide.screen import screened
 from gradverify.core.decide.tolerance import EntryTolerance
 from gradverify.core.decide.verdict import Judged, of_rows, stacked
 from gradverify.core.estimate.column_groups import spread_to_entries
-from gradverify.core.estimate.directional import LONG_STEP, affine_sum_differs
+from gradverify.core.estimate.directional import LONG_STEP, sum_differs_near_point
 from gradverify.core.estimate.richardson import LARGEST_DEVIATION
 from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate
 from gradverify.core.estimate.stencil import sample_one_step
@@ -22,7 +22,7 @@ from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.model.magnitudes import all_set
+from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.model.memory import chunks, portion, rows_at_once
 
 _FARTHER = 4.0  # times the step, in the test for affinity: curvature below the noise there is far below it at one step
@@ -115,7 +115,8 @@ def _columns_add_up(context: JudgingContext, chosen: Tensor, judged: Judged, dir
     weights = spread_to_entries(context.column_groups, direction)
     weights = weights if len(chosen) == context.column_groups.count else weights[chosen]
     total = Estimate(value=(judged.numeric * weights).sum(dim=0), bar=(judged.bar * weights.abs()).sum(dim=0))
-    return not affine_sum_differs(context.sampled, context.noise, direction, total)
+    every = torch.ones_like(context.sampled.value, dtype=torch.bool)
+    return not any_set(sum_differs_near_point(context.sampled, context.noise, direction, total, every))
 
 
 def _judge_differences(

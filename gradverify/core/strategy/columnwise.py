@@ -51,6 +51,15 @@ def compare_after_sums(measured: MeasuredProblem, settings: Settings, reconsider
     return _compared(measured, settings, reconsider, most_groups) if most_groups > _MOST_GROUPS else None
 
 
+def compare_claims(
+    measured: MeasuredProblem, structure: Structure, claimed: Tensor, settings: Settings, reconsider: Reconsider
+) -> Comparison | None:
+    """Compare the claimed entries (M, m) of a structure; None if the forward contradicts it."""
+    groups = structure.column_groups
+    context = judging_context(measured.sampled, measured.noise, measured.lengths, groups, claimed, settings)
+    return compare_by_given_structure(measured, structure, context, None, settings, reconsider)
+
+
 def compare_by_given_structure(
     measured: MeasuredProblem,
     structure: Structure,
@@ -105,11 +114,9 @@ def _compared(
     claimed = None if structure is None else _claimed_entries(measured, structure)
     if structure is None or claimed is None:
         return None
-    column_groups = structure.column_groups
-    if not claims_match_vjps(measured.backward, column_groups, claimed, settings.seed):
+    if not claims_match_vjps(measured.backward, structure.column_groups, claimed, settings.seed):
         return None
-    context = judging_context(measured.sampled, measured.noise, measured.lengths, column_groups, claimed, settings)
-    return compare_by_given_structure(measured, structure, context, None, settings, reconsider)
+    return compare_claims(measured, structure, claimed, settings, reconsider)
 
 
 def _judged(

@@ -45,7 +45,7 @@ from gradverify.core.forward.noise import at_least
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import FEW_INPUTS, SUBSET, portions
-from gradverify.core.strategy.columnwise import compare_by_given_structure
+from gradverify.core.strategy.columnwise import compare_by_given_structure, compare_claims
 from gradverify.core.strategy.elementwise_sampling import (
     EntrywiseSamples,
     are_isolated,
@@ -118,7 +118,7 @@ def compare_elementwise(measured: MeasuredProblem, settings: Settings, reconside
         return None
     structure, steps = elementwise_structure(measured.sampled), None
     if stairs:
-        return _compared(measured, structure, claimed, settings, reconsider)
+        return compare_claims(measured, structure, claimed, settings, reconsider)
     if not samples.at_once:
         column_of = structure.column_groups.column_of[:, found.doubt]
         steps = stencil_of(measured.sampled, samples, measured.lengths, column_of, found.doubt)
@@ -129,7 +129,7 @@ def compare_elementwise(measured: MeasuredProblem, settings: Settings, reconside
             judged = None if found.judged is None else with_outputs(found.judged, found.doubt, rest.parts[0].judged)
             matching = all_matching_comparison(found.extremes, measured.entries, _parts(claimed, judged))
             return with_matching_rest(rest, matching)
-    return _compared(measured, structure, claimed, settings, reconsider)
+    return compare_claims(measured, structure, claimed, settings, reconsider)
 
 
 def _screened_in_parts(function: _Elementwise, samples: EntrywiseSamples) -> _Found:
@@ -249,16 +249,6 @@ def _relative_noise(sampled: Sampler, samples: EntrywiseSamples) -> float:
     rounding = float(sampled.unit[0]) * max(1.0, sampled.vectorisation.largest_difference)
     median = share.nanmedian(dim=1).values.nan_to_num_(0.0, 0.0)
     return max(rounding, float(median.amax()))
-
-
-def _compared(
-    measured: MeasuredProblem, structure: Structure, claimed: Tensor, settings: Settings, reconsider: Reconsider
-) -> Comparison | None:
-    """Compare all entries as for any other structure; None if it does not hold."""
-    context = judging_context(
-        measured.sampled, measured.noise, measured.lengths, structure.column_groups, claimed, settings
-    )
-    return compare_by_given_structure(measured, structure, context, None, settings, reconsider)
 
 
 def _claimed(measured: MeasuredProblem, seed: int, inputs: int) -> Tensor | None:
