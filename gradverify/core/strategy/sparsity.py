@@ -20,13 +20,13 @@ from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
-from gradverify.core.model.memory import AT_ONCE
 
 _WHOLE = 48  # length of a dimension up to which every slice is tried, if no output dimension is as long
 _SHORT = 8  # length of a dimension up to which every slice is tried in any case
 _FEW = 2  # slices tried at the beginning and, in longer dimensions, at random; if the first ones change all, no others
 _FURTHER = 20  # further slices tried, at most, if these change nothing
 NUDGE = 2.0**-8  # of the length scale: size of the displacement
+_AT_ONCE = 1 << 19  # numbers in the points and outputs of one call, up to which slices share it
 Range = tuple[int, int]  # first and last index that changed
 
 
@@ -69,7 +69,7 @@ def influences(
 ) -> Iterator[tuple[Influence, ...]]:
     """Yield for every source its influence on every output; costs a forward per slice tried, or one for all of them."""
     displaced = sampled.point + random_magnitudes(lengths.step * NUDGE, generator)
-    at_once = AT_ONCE // (len(sampled.point) + len(sampled.value))
+    at_once = _AT_ONCE // (len(sampled.point) + len(sampled.value))
     perturbation = _Perturbation(sampled=sampled, displaced=displaced, outputs=tuple(outputs), at_once=at_once)
     tried = [[_slices(size, outputs, generator) for size in source.shape] for source in sources]
     all_slices = [
@@ -151,7 +151,7 @@ def _changes_of(
 
 
 def _perturb_slices(perturbation: _Perturbation, places: Sequence[_Slice]) -> None:
-    """Perturb slices, as many in one call as `AT_ONCE` allows, and record the changes."""
+    """Perturb slices, as many in one call as `_AT_ONCE` allows, and record the changes."""
     size = max(1, perturbation.at_once)
     for first in range(0, len(places), size):
         batch = places[first : first + size]
