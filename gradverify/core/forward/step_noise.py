@@ -20,7 +20,7 @@ from gradverify.core.model.magnitudes import TINY
 from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
-_RUN = 3  # finer spacings, at most of which a stair must show too
+RUN = 3  # finer spacings, at most of which a stair must show too
 SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
 _SUDDEN_FALL = 1024.0  # noise falls by more once all samples lie on one stair; smooth variation seldom does
 
@@ -47,19 +47,19 @@ def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
 
 def _height(sampled: Sampler, sides: Sequence[Tensor], most: float) -> Tensor:
     """Return the height of the stairs, at most `most`, from the noise (K, m) on each of two sides; (m,)."""
-    forth, back = (lasting_stairs(side, most) for side in sides)
+    forth, back = (_stair_height(side, most) for side in sides)
     both = (forth > 0) & (back > 0)
     return pooled(sampled, torch.where(both, torch.minimum(forth, back), torch.maximum(forth, back)))
 
 
-def lasting_stairs(levels: Tensor, most: float | Tensor) -> Tensor:
+def _stair_height(levels: Tensor, most: float) -> Tensor:
     """Return the largest noise, up to `most`, that also shows at finer spacings; (m,).
 
     `levels` (K, m) is the noise at spacings that each halve the one before. A level is compared with the median of the
     next three, because a single estimate may be too small by chance.
     """
     levels = levels.nan_to_num(0.0, 0.0, 0.0)
-    finer = levels.unfold(0, _RUN, 1).median(dim=2).values[1:]
+    finer = levels.unfold(0, RUN, 1).median(dim=2).values[1:]
     levels = levels[: len(finer)]
     return torch.where((levels <= MAX_FALL * finer) & (levels <= most), levels, 0.0).amax(dim=0)
 
