@@ -6,8 +6,8 @@ after the changes that explore makes were settled, by someone who did not know t
 
 With `--zoo`, the right functions of the zoo are explored instead; every failure there is printed.
 
-The cost of a try is its time over that of one forward and backward of the same function, proposals that turn out not
-to be legal included. It is measured on right twins.
+The cost of a try is the time of a search in a right twin over that of the forwards and backwards that it judges, one of
+each per try, at the inputs tried; proposals that turn out not to be legal, and checks at kinks, are included.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import argparse
 import multiprocessing
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-
-import torch
-from torch import Tensor
+from typing import Any
 
 import gradverify
 from benchmarks.command import parsed_options, parser_of, save
@@ -29,13 +28,13 @@ from benchmarks.hidden_subject import Hidden
 from benchmarks.hidden_subjects import SUBJECTS
 from benchmarks.later_subjects import LATER
 from benchmarks.record import Row, Standing, Total
+from gradverify.exploration import judge
 from gradverify.result import Exploration
 from tests.zoo.catalogue import ZOO
 from tests.zoo.specimen import Specimen
 
 _BUDGET = 400  # legal tries
 _LONG = 10  # seconds of a search that are printed
-_RUNS = 20  # of a forward and backward, for its median time
 _WRONG_AT_ORDER_2 = {"wrong at order 2", "open at order 2"}  # tags of zoo rows that are explored at order 1 only
 
 
@@ -76,14 +75,15 @@ def _searched(subject: Hidden) -> Searched:
     wrong = gradverify.explore(subject.wrong, subject.inputs(), checks=checks, budget=_BUDGET, **subject.declared)
     seconds = time.perf_counter() - begin
     begin = time.perf_counter()
-    right = gradverify.explore(subject.right, subject.inputs(), checks=checks, budget=_BUDGET, **subject.declared)
-    per_try = (time.perf_counter() - begin) / max(right.tries, 1)
+    with _timed() as judged:
+        right = gradverify.explore(subject.right, subject.inputs(), checks=checks, budget=_BUDGET, **subject.declared)
+    cost = (time.perf_counter() - begin) / sum(judged)
     found = Searched(
         subject=subject,
         found=wrong.failures[0].number if wrong.failures else None,
         seconds=seconds,
         alarms=len(right.failures),
-        cost=per_try / _seconds(subject),
+        cost=cost,
     )
     _print(found, wrong, right)
     return found
@@ -98,19 +98,27 @@ def _print(found: Searched, wrong: Exploration, right: Exploration) -> None:
         print(f"{'':12} false alarm: {', '.join(alarm.changes)}: {alarm.message}", flush=True)
 
 
-def _seconds(subject: Hidden) -> float:
-    """Return the median time of one forward and backward of the right twin."""
-    inputs = subject.inputs()
-    function = subject.right.apply if isinstance(subject.right, type) else subject.right
-    times = []
-    for _ in range(_RUNS):
-        begin = time.perf_counter()
-        outputs = function(*inputs)
-        several = [outputs] if isinstance(outputs, Tensor) else [each for each in outputs if isinstance(each, Tensor)]
-        graphed = [each for each in several if each.requires_grad]
-        torch.autograd.backward(graphed, [torch.ones_like(each) for each in graphed])
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
+@contextmanager
+def _timed() -> Iterator[list[float]]:
+    """Yield a list that gets the seconds of every forward and backward that is judged."""
+    spent = [0.0]
+    record, vjp = judge.record, judge.vjp
+
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return function(*arguments)
+            finally:
+                spent.append(time.perf_counter() - begin)
+
+        return call
+
+    judge.record, judge.vjp = timed(record), timed(vjp)
+    try:
+        yield spent
+    finally:
+        judge.record, judge.vjp = record, vjp
 
 
 def _rows(found: Searched) -> Iterable[Row]:
