@@ -44,7 +44,7 @@ class _Shrinking:
             smaller = make(self.case, *arguments)
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
             return False
-        if smaller == self.case:
+        if smaller == self.case and repr(smaller.inputs) == repr(self.case.inputs):  # -0.0 equals 0.0
             return False
         self.left -= 1
         try:
@@ -126,10 +126,10 @@ def _candidates(values: Tensor) -> Iterator[Tensor]:
         yield -counted.to(values.dtype)
         yield counted.to(values.dtype) / 2
     if values.is_floating_point():
-        yield values.round()
-        yield (values * 2).round() / 2
-        yield (values * 10).round() / 10
-        yield (values * 100).round() / 100
+        yield values.round() + 0.0  # 0.0 in place of -0.0
+        yield (values * 2).round() / 2 + 0.0
+        yield (values * 10).round() / 10 + 0.0
+        yield (values * 100).round() / 100 + 0.0
     if not values.is_floating_point() and not values.is_complex():
         yield torch.zeros_like(values)
         yield (counted - 1).to(values.dtype)

@@ -248,3 +248,26 @@ def test_sparse_input_is_judged() -> None:
     sparse = (points(3, 3).detach() + 2).to_sparse().requires_grad_()
     found = gradverify.explore(lambda a, b: torch.sparse.mm(a, b), (sparse, points(3, 2)), budget=20)
     assert (found.failures, found.tries) == ((), 20)
+
+
+def test_a_negative_zero_is_shown_as_zero() -> None:
+    found = explored(saving_inverse(), torch.tensor([-0.3, 0.7], dtype=torch.float64, requires_grad=True))
+    assert any("0.0" in failure.inputs for failure in found.failures)
+    assert not any("-0.0" in failure.inputs for failure in found.failures)
+
+
+def saving_inverse() -> type[torch.autograd.Function]:
+    """Return x·|x| whose backward divides by x."""
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x)
+            return x * x.abs()
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            (x,) = ctx.saved_tensors
+            return grad * 2 * x * x.abs() / x
+
+    return Square
