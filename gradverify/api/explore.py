@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -125,7 +126,7 @@ def explore(
             budget=budget,
         ),
     )
-    with restored_generators(()):
+    with restored_generators(()), _one_thread():
         found = explored(case, function, reference, Exploring(budget=budget), _ignored)
     return Explored(**{field.name: getattr(found, field.name) for field in fields(found)})
 
@@ -142,6 +143,17 @@ def _require_own_names(function: Any, called: Sequence[str], names: Sequence[str
     own = called if names is None or forward_parameters(function) is None else names_of(function, tuple(called), None)
     if tuple(own) != tuple(called):
         raise ValueError(f"names: forward calls its inputs {', '.join(own)}; found {', '.join(called)}")
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let torch use one thread: tries are many small calls, and sums then round as in a run from the command line."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _ignored(_trying: Trying) -> None:

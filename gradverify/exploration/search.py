@@ -35,7 +35,7 @@ _FIRST_OF_PAIRS = 12  # legal changes of arguments and sizes that others are com
 _SECOND_OF_PAIRS = 30
 _MOST_OUTPUTS = 200_000  # entries of the outputs beyond which a size is not made larger
 _MOST_UNCONFIRMED = 5  # tries of one kind that seemed wrong and were not, before such tries are taken for right
-TRY_SECONDS = 20.0  # time limit of one try, made small included, between calls of user code
+_SHARE = 0.9  # of the case's time limit: that of one try, made small included, between calls of user code
 _SECOND_ORDER = "the second derivative is wrong at the inputs as written"
 _Key = tuple[object, ...]
 
@@ -197,7 +197,7 @@ def _applied(state: _Search, change: Change) -> Case | None:
 
 def _is_right(state: _Search, change: Change, candidate: Case) -> bool:
     """Try a changed case and note what comes of it; return True if it is legal and its gradient right."""
-    state.base = replace(state.base, deadline=deadline_in(min(TRY_SECONDS, state.base.case.timeout / 2)))
+    state.base = replace(state.base, deadline=deadline_in(_SHARE * state.base.case.timeout))
     try:
         found = attempt(state.base, candidate, change.mapped)
         if found.judged.outcome is Outcome.ILLEGAL:
@@ -210,7 +210,10 @@ def _is_right(state: _Search, change: Change, candidate: Case) -> bool:
         if found.judged.outcome is Outcome.REFUSED:
             _note(state, change, found, ("refused", change.kind, change.names, found.judged.message), question)
         else:
-            _note(state, change, found, (change.kind, change.names, found.check, found.judged.pairs), failure)
+            what = (
+                (change.phrase,) if change.kind == "arguments" else change.names
+            )  # other values may show other mistakes
+            _note(state, change, found, (change.kind, what, found.check, found.judged.pairs), failure)
     except OutOfTime as error:
         state.lost.append(f"{change.phrase}: {error}")
     return False
@@ -225,7 +228,7 @@ def _note(
 ) -> None:
     """Add a discovery; one like it before is counted instead."""
     if key in state.known:
-        _count(state, state.known[key])
+        _count(state, state.known[key], change.phrase)
         return
     if state.unconfirmed[key] >= _MOST_UNCONFIRMED:
         return
@@ -243,9 +246,9 @@ def _note(
     _count(state, state.known[key], discovery.changes[0])
 
 
-def _count(state: _Search, place: int, phrase: str = "") -> None:
+def _count(state: _Search, place: int, phrase: str) -> None:
     """Count one more try that is wrong as a discovery is; `phrase` says what it changes, if that is something new."""
     known = state.discoveries[place]
-    is_new = phrase not in ("", *known.changes, *known.also_at) and len(known.also_at) < _MOST_PHRASES
+    is_new = phrase not in (*known.changes, *known.also_at) and len(known.also_at) < _MOST_PHRASES
     at = (*known.also_at, phrase) if is_new else known.also_at
     state.discoveries[place] = replace(known, also=known.also + 1, also_at=at)
