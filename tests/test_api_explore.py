@@ -30,10 +30,10 @@ def test_a_mistake_at_another_argument_is_found_and_printed(monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "200")
     found = gradverify.explore(Times, (double([0.5, -1.0]), 1.0), budget=12)
     assert isinstance(found, Exploration)
-    assert not found and repr(found) == "<Exploration: 12 tries, 1 failure>"
+    assert not found and repr(found) == "<Exploration: 12 tries, 2 failures>"
     rows = str(found).splitlines()
     assert rows[0].startswith("✗ found at try 1 of 12: factor: ")
-    assert rows[-1] == "explore: ✗ fail  12 tries with other inputs, 1 failure"
+    assert rows[-1] == "explore: ✗ fail  12 tries with other inputs, 2 failures"
     assert any(row.startswith("    GV101  ") for row in rows)
     assert max(map(len, rows)) <= 100
 

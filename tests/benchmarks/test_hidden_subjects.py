@@ -13,6 +13,7 @@ from benchmarks.hidden_subjects import SUBJECTS
 from benchmarks.later_subjects import LATER
 from gradverify.result import Verdict
 
+pytestmark = pytest.mark.slow  # 70 pairs, each judged at two inputs
 ALL = (*SUBJECTS, *LATER)
 EACH = pytest.mark.parametrize("subject", ALL, ids=lambda subject: subject.name)
 

@@ -170,7 +170,7 @@ def test_inputs_are_changed_where_it_is_asked_for(pytester: pytest.Pytester, pro
     result.assert_outcomes(passed=1, failed=1)
     said = result.stdout.str()
     assert "✗ found at try 1 of 12: factor: " in said
-    assert "GV101  " in said and "explore: ✗ fail  12 tries with other inputs, 1 failure" in said
+    assert "GV101  " in said and "explore: ✗ fail  12 tries with other inputs, 2 failures" in said
     assert "reproduce: gradverify explore specs/times.yaml -k 'times/WrongTimes/cpu-float64'" in said
     (told,) = ElementTree.parse(pytester.path / "junit.xml").getroot().iter("failure")
     assert told.attrib["message"].startswith("fail: found at try 1 of 12: factor: ")
