@@ -8,6 +8,7 @@ import gradverify
 from tests.exploration.hidden_mistakes import HIDDEN, Hidden
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", HIDDEN, ids=lambda hidden: hidden.name)
 def test_change_shows_a_mistake_that_the_inputs_hide(hidden: Hidden) -> None:
     assert gradverify.verify(hidden.function, hidden.inputs, checks=("gradcheck",))

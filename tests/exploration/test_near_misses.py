@@ -36,6 +36,7 @@ RIGHT: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_function_has_no_failure(name: str) -> None:
     function, inputs = RIGHT[name]

@@ -149,6 +149,7 @@ def test_without_triton_the_reason_says_what_to_install(monkeypatch: pytest.Monk
         triton_interpreter.set_up()
 
 
+@pytest.mark.slow
 @needs_triton
 def test_triton_imported_before_is_named() -> None:
     code = """
@@ -164,6 +165,7 @@ except NotOnThisMachine as error:
     assert done.stdout == "triton was imported in this process before its interpreter was switched on\n"
 
 
+@pytest.mark.slow
 @needs_triton
 def test_old_triton_is_named() -> None:
     code = """
