@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -89,7 +89,7 @@ def explore(
     Raises what `verify` raises for arguments that it cannot take, and ValueError for a budget below 1, for rules about
     names that are not there, and for `names` other than those of forward's parameters.
     """
-    require_arguments(function, inputs, checks, budget)
+    _require_arguments(function, inputs, checks, budget)
     called = names_of(function, tuple(inputs), names)
     parameters = tuple(each.name for each in forward_parameters(function) or ())
     _require_own_names(function, called, names)
@@ -126,13 +126,13 @@ def explore(
             budget=budget,
         ),
     )
-    with restored_generators(()), _one_thread():
+    gpus = tuple(sorted({value.device.index or 0 for value in floating if value.is_cuda}))
+    with restored_generators(gpus), _one_thread():
         found = explored(case, function, reference, Exploring(budget=budget), _ignored)
     return Explored(**{field.name: getattr(found, field.name) for field in fields(found)})
 
 
-def require_arguments(function: Any, inputs: Any, checks: Sequence[str] | None, budget: Any) -> None:
-    """Raise ValueError or TypeError for what cannot be explored."""
+def _require_arguments(function: Any, inputs: Any, checks: Sequence[str] | None, budget: Any) -> None:
     require(function, inputs, checks)
     if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
         raise ValueError(f"budget: expected a number of tries above zero, found {budget!r}")
@@ -208,14 +208,4 @@ def _tensor(value: Tensor, dtype: str, sizes: tuple[int | str, ...] | None) -> I
         requires_grad=value.requires_grad,
     )
     found = described(value.detach().cpu(), like)
-    return (
-        found
-        if sizes is None
-        else TensorInput(
-            origin=found.origin,
-            shape=tuple(value.shape),
-            sizes=sizes,
-            dtype=found.dtype,
-            requires_grad=found.requires_grad,
-        )
-    )
+    return found if sizes is None else replace(found, shape=tuple(value.shape), sizes=sizes)

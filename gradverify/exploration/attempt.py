@@ -63,7 +63,7 @@ def confirmed(base: Base, found: Attempt) -> CheckResult | None:
     """Return the result of the check that looks closer if it fails, else None. Raises OutOfTime."""
     if found.problem is None:
         return None
-    result = base.tools.check(found.case, found.problem, found.check)
+    result = found.judged.result or base.tools.check(found.case, found.problem, found.check)
     return result if result.verdict is Verdict.FAIL else None
 
 
@@ -110,7 +110,7 @@ def _against_reference(base: Base, case: Case, problem: Problem) -> Judged:
         return Judged(outcome=Outcome.REFUSED, message=refused.message)
     if result.verdict is Verdict.FAIL:
         pairs = frozenset((finding.of or "", finding.wrt or "") for finding in result.findings)
-        return Judged(outcome=Outcome.SUSPECT, pairs=pairs)
+        return Judged(outcome=Outcome.SUSPECT, pairs=pairs, result=result)
     raised = next((finding for finding in result.findings if finding.code in ("GV902", "GV704")), None)
     return Judged(outcome=Outcome.RIGHT if raised is None else Outcome.ILLEGAL)
 

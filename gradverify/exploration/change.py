@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradverify.case import Case
 from gradverify.core.model.deadline import Deadline
-from gradverify.exploration.inputs import tensor_at, tensor_inputs, with_tensor
+from gradverify.exploration.inputs import is_fixed, tensor_at, tensor_inputs, with_tensor
 from gradverify.exploration.tools import Tools
 
 
@@ -86,9 +86,5 @@ def floating_paths(base: Base) -> tuple[str, ...]:
 
 def tensors(base: Base) -> dict[str, Tensor]:
     """Return the tensors as written that may change, by path."""
-    fixed = base.case.explore.fixed
-    return {
-        path: tensor_at(base.case, path, base.tools)
-        for path in tensor_inputs(base.case)
-        if path not in fixed and path.partition("[")[0] not in fixed
-    }
+    paths = (path for path in tensor_inputs(base.case) if not is_fixed(base.case, path))
+    return {path: tensor_at(base.case, path, base.tools) for path in paths}

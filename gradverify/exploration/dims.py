@@ -27,6 +27,7 @@ from gradverify.case import (
 from gradverify.exploration.change import Base
 from gradverify.exploration.inputs import (
     described,
+    is_fixed,
     plain_inputs,
     tensor_at,
     tensor_inputs,
@@ -38,7 +39,7 @@ from gradverify.formula import evaluate, parse
 from gradverify.sampling.seeding import private_generator
 
 _DRAWN = (Normal, Uniform, Integers, Bernoulli, Linspace, Permutation)
-MOST_ENTRIES = 200_000  # of the tensors of one try together
+_MOST_ENTRIES = 200_000  # of a tensor that changes its shape
 Place = tuple[str, int]  # path of a tensor, and an axis
 
 
@@ -55,11 +56,10 @@ class Dimension:
 def dimensions(base: Base) -> tuple[Dimension, ...]:
     """Return the sizes that may change: named ones, equal sizes together, then each of those alone."""
     case = base.case
-    fixed = case.explore.fixed
-    named = tuple(Dimension(name=name, size=size) for name, size in case.dims.items() if name not in fixed)
+    named = tuple(Dimension(name=name, size=size) for name, size in case.dims.items() if not is_fixed(case, name))
     groups: dict[int, list[Place]] = {}
     for path, given in tensor_inputs(case).items():
-        if path in fixed or path.partition("[")[0] in fixed:
+        if is_fixed(case, path):
             continue
         for axis, size in enumerate(_shape(case, path, base.tools)):
             if given.sizes is None or isinstance(given.sizes[axis], int):
@@ -69,7 +69,7 @@ def dimensions(base: Base) -> tuple[Dimension, ...]:
         replace(found, name=f"{found.name} and {name}", arguments=(name,))
         for found in tied
         for name, value in plain_inputs(case, {}).items()
-        if type(value) is int and value == found.size and value > 1 and name not in fixed
+        if type(value) is int and value == found.size and value > 1 and not is_fixed(case, name)
     ]
     alone = [_tied(found.size, [place]) for found in tied if len(found.places) > 1 for place in found.places]
     return (*named, *tied, *with_arguments, *alone)
@@ -90,8 +90,8 @@ def with_size(case: Case, dimension: Dimension, size: int, tools: Tools) -> Case
 
 def resized(case: Case, path: str, shape: tuple[int, ...], tools: Tools) -> Case:
     """Return the case with a tensor of another shape."""
-    if math.prod(shape) > MOST_ENTRIES:
-        raise ValueError(f"{path} would have more than {MOST_ENTRIES:,} entries")
+    if math.prod(shape) > _MOST_ENTRIES:
+        raise ValueError(f"{path} would have more than {_MOST_ENTRIES:,} entries")
     given = tensor_inputs(case)[path]
     if isinstance(given.origin, _DRAWN):
         return with_input(case, path, replace(given, shape=shape))

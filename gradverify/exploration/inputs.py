@@ -44,6 +44,17 @@ def plain_inputs(case: Case, defaults: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def is_fixed(case: Case, path: str) -> bool:
+    """Return True if an input, or a list that it is in, stays as it is."""
+    return path in case.explore.fixed or path.partition("[")[0] in case.explore.fixed
+
+
+def value_at(values: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a path, given those of the inputs by name."""
+    item = _ITEM.fullmatch(path)
+    return values[path] if item is None or path in values else values[item[1]][int(item[2])]
+
+
 def with_input(case: Case, path: str, given: Input) -> Case:
     """Return the case with one input, or one tensor of a list, replaced."""
     item = _ITEM.fullmatch(path)
@@ -66,10 +77,8 @@ def tensor_at(case: Case, path: str, tools: Tools) -> Tensor:
     given = tensor_inputs(case)[path]
     if isinstance(given.origin, Values) and given.constraint is None and not given.avoid:
         return _listed(given, case)
-    item = _ITEM.fullmatch(path)
-    name = path if item is None or path in case.inputs else item[1]
-    value = tools.arguments(replace(case, inputs={name: case.inputs[name]}))[name]
-    value = value if name == path or item is None else value[int(item[2])]
+    name = path if path in case.inputs else path.partition("[")[0]
+    value = value_at(tools.arguments(replace(case, inputs={name: case.inputs[name]})), path)
     if not isinstance(value, Tensor):
         raise TypeError(f"{path} is no tensor")
     return value.detach().to("cpu").contiguous().clone()

@@ -21,6 +21,7 @@ from gradverify.core.model.tape import Tape, record, vjp
 from gradverify.errors import EvaluationError
 from gradverify.exploration.change import Watching, plainly
 from gradverify.exploration.slopes import surroundings, wrong_claims
+from gradverify.result import CheckResult
 
 _DIRECTIONS = 3  # random directions, at least; one per input if there are more inputs
 _MOST = 6  # outputs, and inputs, that are looked at one by one
@@ -44,6 +45,7 @@ class Judged:
     pairs: frozenset[tuple[str, str]] = frozenset()  # output and input that seem wrong
     is_smooth: bool = True  # False if slopes from the two sides differ along some direction
     outputs: int = 0  # entries of all outputs
+    result: CheckResult | None = None  # of the check itself, if it was asked at once
 
 
 def judge(problem: Problem, seed: int, watching: Watching = plainly) -> Judged:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from gradverify.case import Case, ExploreRules, SizeRange
-from gradverify.exploration.inputs import plain_inputs, tensor_inputs
+from gradverify.exploration.inputs import plain_inputs, tensor_inputs, value_at
 from gradverify.formula import FormulaError, evaluate, parse
 
 
@@ -20,7 +20,7 @@ def why_not(case: Case, values: Mapping[str, Any]) -> str:
             return f"{name} may not be {size}"
     for path in tensor_inputs(case):
         name = path.partition("[")[0]
-        found = _at(values, path)
+        found = value_at(values, path)
         found = found.detach() if isinstance(found, Tensor) else found
         if isinstance(found, Tensor) and found.numel() and not found.is_complex():
             reason = _out_of_range(rules, name, float(found.min()), float(found.max())) or _bad_index(case, name, found)
@@ -47,13 +47,6 @@ def allowed(case: Case, name: str, size: int) -> bool:
     """Return True if a dimension may have this size."""
     rule = case.explore.sizes.get(name, SizeRange(low=0))
     return rule.low <= size <= (size if rule.high is None else rule.high) and size % rule.multiple_of == 0
-
-
-def _at(values: Mapping[str, Any], path: str) -> Any:
-    if path in values:
-        return values[path]
-    name, _, rest = path.partition("[")
-    return values[name][int(rest.rstrip("]"))]
 
 
 def _out_of_range(rules: ExploreRules, name: str, least: float, most: float) -> str:

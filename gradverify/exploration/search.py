@@ -6,17 +6,13 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Any
 
 from gradverify.case import Case, Exploring, Trying
 from gradverify.checks import gradgradcheck
 from gradverify.core.model.deadline import OutOfTime, deadline_in
-from gradverify.exploration.attempt import (
-    Attempt,
-    attempt,
-    checks_of,
-    confirmed,
-)
+from gradverify.exploration.attempt import Attempt, attempt, checks_of, confirmed
 from gradverify.exploration.change import Base, Change, Watching
 from gradverify.exploration.discover import failure, is_same, question
 from gradverify.exploration.exercised.uncovered import uncovered
@@ -62,7 +58,7 @@ class _Search:
     known: dict[_Key, int] = field(default_factory=dict)  # kinds of trouble, and the discovery of each
     unconfirmed: Counter[_Key] = field(default_factory=Counter)  # kinds of trouble that the check did not confirm
     largest: dict[tuple[str, ...], int] = field(default_factory=dict)  # sizes with large outputs, by inputs changed
-    seen: set[str] = field(default_factory=set)  # inputs that were proposed
+    seen: set[bytes] = field(default_factory=set)  # digests of the inputs that were proposed
     lost: list[str] = field(default_factory=list)
     watched: Watched = field(default_factory=Watched)  # of the forwards and backwards of all tries
     missing: bool = True  # True as long as something is not exercised
@@ -96,7 +92,7 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
                 state.right[number] = change
         elif candidate is not None:
             on_try(_trying(state, number, change))
-            if _is_right(state, change, candidate):
+            if _try(state, change, candidate):
                 state.right[number] = change
     return replace(_so_far(state), uncovered=uncovered(state.watched, tools.functions), message=message)
 
@@ -188,14 +184,14 @@ def _applied(state: _Search, change: Change) -> Case | None:
         return None
     if change.size is not None and change.size > state.largest.get(change.names, change.size):
         return None
-    signature = repr((candidate.inputs, candidate.dtype))
-    if candidate == state.base.case or signature in state.seen:
+    digest = blake2b(repr((candidate.inputs, candidate.dtype)).encode()).digest()
+    if candidate == state.base.case or digest in state.seen:
         return None
-    state.seen.add(signature)
+    state.seen.add(digest)
     return candidate
 
 
-def _is_right(state: _Search, change: Change, candidate: Case) -> bool:
+def _try(state: _Search, change: Change, candidate: Case) -> bool:
     """Try a changed case and note what comes of it; return True if it is legal and its gradient right."""
     state.base = replace(state.base, deadline=deadline_in(_SHARE * state.base.case.timeout))
     try:
@@ -210,9 +206,8 @@ def _is_right(state: _Search, change: Change, candidate: Case) -> bool:
         if found.judged.outcome is Outcome.REFUSED:
             _note(state, change, found, ("refused", change.kind, change.names, found.judged.message), question)
         else:
-            what = (
-                (change.phrase,) if change.kind == "arguments" else change.names
-            )  # other values may show other mistakes
+            # Other values of an argument may show other mistakes.
+            what = (change.phrase,) if change.kind == "arguments" else change.names
             _note(state, change, found, (change.kind, what, found.check, found.judged.pairs), failure)
     except OutOfTime as error:
         state.lost.append(f"{change.phrase}: {error}")

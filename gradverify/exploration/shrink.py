@@ -16,6 +16,7 @@ from gradverify.exploration.change import Base
 from gradverify.exploration.dims import dimensions, with_size
 from gradverify.exploration.inputs import (
     frozen,
+    is_fixed,
     plain_inputs,
     tensor_at,
     tensor_inputs,
@@ -78,7 +79,7 @@ def with_smaller_sizes(base: Base, case: Case, fails: Fails) -> Case:
 
 
 def _smaller(state: _Shrinking) -> None:
-    """Make every size as small as it can be, and drop leading dimensions of size 1."""
+    """Make every size as small as it can be."""
     for _ in range(2):
         before = state.case
         for number in range(len(dimensions(replace(state.base, case=state.case)))):
@@ -102,6 +103,8 @@ def _simpler(state: _Shrinking) -> None:
     """Make the values of every tensor simpler, then its memory layout."""
     tools = state.base.tools
     for path, given in tensor_inputs(state.case).items():
+        if is_fixed(state.base.case, path):
+            continue
         if given.layout is not Layout.CONTIGUOUS:
             plain = replace(given, layout=Layout.CONTIGUOUS)
             state.take(with_input, path, plain)

@@ -15,14 +15,15 @@ from gradverify.run.task import Loss, TaskLost
 def lost_case(case: Case, lost: TaskLost) -> CaseResult:
     """Return the result of a case whose worker crashed or ran out of time.
 
-    Checks that had finished keep their results; the check that was running gets a finding with the reason.
+    Checks that had finished keep their results; the check that was running gets a finding with the reason. If none was
+    running, the inputs were about to be changed.
     """
     code, message = _code_and_message(lost, case.timeout)
-    if lost.trying is not None and lost.checks is not None:
-        explored = _with_lost(lost.trying, message)
-        return case_result(case, lost.checks, source=None, seconds=_seconds(case, lost), explored=explored)
     if lost.checks is None:
         return could_not_run(case, code, message, seconds=lost.seconds)
+    if case.exploring is not None and len(lost.checks) == len(case.checks):
+        explored = _not_begun(message) if lost.trying is None else _with_lost(lost.trying, message)
+        return case_result(case, lost.checks, source=None, seconds=_seconds(case, lost), explored=explored)
     *finished, last = (*lost.checks, *map(_not_finished, case.checks[len(lost.checks) : len(lost.checks) + 1]))
     checks = with_skipped_rest((*finished, broken_off(last, code, message)), case.checks)
     return case_result(case, checks, source=None, seconds=lost.seconds)
@@ -39,6 +40,10 @@ def after_lost_try(case: Case, lost: TaskLost, trying: Trying) -> Case:
 
 def _seconds(case: Case, lost: TaskLost) -> float:
     return lost.seconds + (case.exploring.seconds if case.exploring else 0.0)
+
+
+def _not_begun(message: str) -> Exploration:
+    return Exploration(tries=0, budget=0, message=f"before the first try, the worker {without_output(message)}")
 
 
 def _with_lost(trying: Trying, message: str) -> Exploration:

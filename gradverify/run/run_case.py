@@ -84,7 +84,8 @@ def _run(case: Case, started: float, deadline: Deadline | None, on_progress: OnP
     except BaseException as error:
         return _raised(case, error, source, started)
     source = source or source_in_graph(problem)
-    explored = _explored(case, target, reference, checks, on_progress)
+    with tf32_switched(on=case.tf32):
+        explored = _explored(case, target, reference, checks, on_progress)
     seconds = time.perf_counter() - started + (case.exploring.seconds if case.exploring else 0.0)
     return case_result(
         case, checks, source=source, seconds=seconds, measured=measured, explored=explored, uncovered=uncovered

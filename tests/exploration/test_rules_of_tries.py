@@ -202,3 +202,43 @@ def test_tensors_of_the_caller_are_not_touched() -> None:
         assert torch.equal(each, was)
     assert x.grad is None and x.requires_grad and x.is_leaf
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+class ForgetsFactor(torch.autograd.Function):
+    """x·w·n, whose backward forgets n."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor | None = None, n: float = 1.0) -> Tensor:
+        weight = torch.ones_like(x) if w is None else w
+        ctx.save_for_backward(x, weight)
+        return x * weight * n
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, w = ctx.saved_tensors
+        return grad * w, grad * x, None
+
+
+def test_fixed_tensor_keeps_its_values_where_a_failure_is_made_small() -> None:
+    w = torch.tensor([0.37, 2.19, 1.41], dtype=torch.float64, requires_grad=True)
+    found = gradverify.explore(ForgetsFactor, (points(3), w, 1.0), fixed=("w",), checks=("gradcheck",), budget=60)
+    assert found.failures
+    assert all("w: {values: [0.37, 2.19, 1.41]" in failure.inputs for failure in found.failures)
+
+
+def test_fixed_optional_tensor_is_not_left_out() -> None:
+    w = torch.tensor([0.37, 2.19, 1.41], dtype=torch.float64, requires_grad=True)
+    found = gradverify.explore(ForgetsFactor, (points(3), w, 1.0), fixed=("w", "n"), checks=("gradcheck",), budget=40)
+    assert not any("w: none" in phrase for each in found.discoveries for phrase in each.changes)
+    assert found.failures == ()
+
+
+def test_fixed_list_keeps_the_shapes_of_its_tensors() -> None:
+    seen: list[torch.Size] = []
+
+    def forward(xs: list[Tensor], y: Tensor) -> Tensor:
+        seen.extend(each.shape for each in xs)
+        return sum(each.sum() for each in xs) * y
+
+    gradverify.explore(forward, ([points(2, 3), points(4)], points(5)), fixed=("xs",), checks=("gradcheck",), budget=80)
+    assert set(seen) == {torch.Size([2, 3]), torch.Size([4])}

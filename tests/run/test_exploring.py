@@ -17,11 +17,12 @@ import pytest
 from gradverify.case import Case, ExploreRules, Exploring, Literal, Normal, TensorInput
 from gradverify.cli.save import save_found
 from gradverify.report.to_json import from_json, to_json
-from gradverify.result import CaseResult, Exploration, Grade, Report, Verdict
+from gradverify.result import CaseResult, CheckResult, Exploration, Grade, Report, Verdict
+from gradverify.run.no_answer import lost_case
 from gradverify.run.options import Event, RunOptions, Started, TryingInputs
 from gradverify.run.pool import LocalPool
 from gradverify.run.session import run_cases
-from gradverify.run.task import Engine
+from gradverify.run.task import Engine, Loss, TaskLost
 from gradverify.spec.expand import Overrides, expand
 from gradverify.spec.read import read_paths
 from tests.run.making import OPS, case, outcome
@@ -210,3 +211,16 @@ def test_an_interrupt_ends_a_search_and_what_had_finished_is_reported(tmp_path: 
     assert finished.id == "spec/narrow/cpu-float64"
     assert finished.explored is not None and finished.explored.tries == 5
     assert workers and not left_over(workers)
+
+
+def test_finished_checks_keep_their_verdicts_if_the_worker_is_lost_before_the_first_try() -> None:
+    wanted = replace(pooled("RightPool"), checks=("gradcheck",), exploring=Exploring())
+    passed = CheckResult(check="gradcheck", verdict=Verdict.PASS)
+    lost = TaskLost(key=wanted.id, loss=Loss.CRASH, detail="crashed: SIGABRT", output="", seconds=1.0, checks=(passed,))
+    result = lost_case(wanted, lost)
+    assert (result.verdict, result.checks) == (Verdict.PASS, (passed,))
+    assert result.explored is not None
+    assert (result.explored.tries, result.explored.message) == (
+        0,
+        "before the first try, the worker crashed: SIGABRT",
+    )

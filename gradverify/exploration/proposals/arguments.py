@@ -8,7 +8,7 @@ from typing import Any
 
 from gradverify.case import Case, Literal, TensorInput, Uniform
 from gradverify.exploration.change import Base, Change
-from gradverify.exploration.inputs import plain_inputs, tensor_inputs, with_input, with_plain
+from gradverify.exploration.inputs import is_fixed, plain_inputs, tensor_inputs, with_input, with_plain
 
 KIND = "arguments"
 FAMILIES = (
@@ -29,7 +29,7 @@ def proposals(base: Base) -> Iterator[Change]:
     rules = base.case.explore
     ways = []
     for name, value in plain_inputs(base.case, base.tools.defaults).items():
-        if name in rules.fixed:
+        if is_fixed(base.case, name):
             continue
         values = rules.choices[name] if name in rules.choices else _others(name, value, base)
         ways.append([_change(name, value, other) for other in _distinct(values, value)][:_MOST])
@@ -58,8 +58,9 @@ def _with_literal(name: str, value: Any, case: Case) -> Case:
 
 
 def _optional_tensors(base: Base) -> Iterable[str]:
-    """Return the tensors that forward has None as the default of."""
-    return [path for path in tensor_inputs(base.case) if base.tools.defaults.get(path, base) is None]
+    """Return the tensors that forward has None as the default of, and that may change."""
+    optional = (path for path in tensor_inputs(base.case) if base.tools.defaults.get(path, base) is None)
+    return [path for path in optional if not is_fixed(base.case, path)]
 
 
 def _others(name: str, value: Any, base: Base) -> Iterator[Any]:

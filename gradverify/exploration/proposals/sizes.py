@@ -8,6 +8,7 @@ from functools import partial
 from gradverify.case import Case
 from gradverify.exploration.change import Base, Change
 from gradverify.exploration.dims import Dimension, dimensions, resized, shapes, with_size
+from gradverify.exploration.inputs import is_fixed
 from gradverify.exploration.legal import allowed
 
 SIZES, RANK = "sizes", "rank"
@@ -27,8 +28,7 @@ def of_other_sizes(base: Base) -> Iterator[Change]:
 
 def of_other_rank(base: Base) -> Iterator[Change]:
     """Yield cases with a leading dimension more, or one less, of all tensors and of each alone."""
-    fixed = base.case.explore.fixed
-    ranks = {path: shape for path, shape, _ in shapes(base.case, base.tools) if path not in fixed}
+    ranks = {path: shape for path, shape, _ in shapes(base.case, base.tools) if not is_fixed(base.case, path)}
     most = max(map(len, ranks.values()), default=0)
     groups = dict.fromkeys((tuple(ranks), tuple(p for p in ranks if len(ranks[p]) == most), *((p,) for p in ranks)))
     for paths in groups:
