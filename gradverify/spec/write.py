@@ -29,7 +29,7 @@ from gradverify.spec.resolve import COMPARISON, DIFFERENCES
 from gradverify.spec.wording import visible
 from gradverify.spec.write_inputs import plain_input, short, sizes_in, target_text
 
-_IN_LINES = ("inputs", "explore")  # keys whose entries have a line each
+_IN_LINES = ("inputs", "explore", "cases")  # keys whose entries have a line each
 
 
 def spec_text(case: Case, *, comment: str = "", folder: Path | None = None) -> str:
@@ -40,8 +40,17 @@ def spec_text(case: Case, *, comment: str = "", folder: Path | None = None) -> s
     line can say. Drawn values depend on the names of the file and of the case, which the document does not hold. Raises
     ValueError for a value that YAML has no word for, with the name of its input.
     """
+    return document_text(_document(case, folder), comment=comment)
+
+
+def document_text(document: Mapping[str, Any], *, comment: str = "") -> str:
+    """Return a YAML document of plain values, with a comment above it.
+
+    Keys keep their order. Inputs, cases and rules for exploring have a line each, other values are in flow style.
+    Raises ValueError for a value that YAML has no word for.
+    """
     lines = [f"# {visible(line)}".rstrip() for line in comment.splitlines()]
-    for key, value in _document(case, folder).items():
+    for key, value in document.items():
         if key in _IN_LINES and value:
             lines += [f"{key}:", *(_line(name, entry, "  ") for name, entry in value.items())]
         else:
