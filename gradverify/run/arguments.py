@@ -89,7 +89,10 @@ def _tensor(name: str, description: TensorInput, case: Case, projections: dict[s
 
 
 def _factory_value(factory: Factory, name: str, description: TensorInput, case: Case) -> Any:
-    """Return the factory's value; each tensor in it gets the case's dtype, device, layout and requires_grad."""
+    """Return the factory's value; each tensor in it gets the case's dtype, device, layout and requires_grad.
+
+    A module gets the dtype and the device.
+    """
     make = load(factory.target)
     seed_everything(case.draw_key, case.seed, name)
     with importable(factory.target):
@@ -100,6 +103,8 @@ def _factory_value(factory: Factory, name: str, description: TensorInput, case: 
 def _with_case_options(made: Any, description: TensorInput, case: Case) -> Any:
     if isinstance(made, Tensor):
         return finish(made, description, dtype=case.dtype, device=case.device)
+    if isinstance(made, torch.nn.Module):
+        return made.to(device=case.device, dtype=dtype_named(description.dtype or case.dtype))
     if isinstance(made, np.ndarray):
         return made
     if isinstance(made, tuple) and hasattr(made, "_fields"):

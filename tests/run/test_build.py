@@ -21,6 +21,7 @@ from gradverify.case import (
     Parameter,
     ParameterKind,
     SizeArgument,
+    Target,
     TargetKind,
     TensorInput,
     TupleArgument,
@@ -156,6 +157,16 @@ def test_a_factory_may_return_a_list_and_is_reproducible() -> None:
     assert [(primal.name, primal.tensor.dtype) for primal in arguments] == [("xs[0]", torch.float64)]
     again = built(replace_target(made, "first")).primals
     assert torch.equal(arguments[0].tensor, again[0].tensor)
+
+
+def test_a_module_made_by_a_factory_has_the_dtype_of_the_case() -> None:
+    factory = Factory(
+        target=Target(module="torch.nn", name="Linear", written="torch.nn:Linear"),
+        args={"in_features": 3, "out_features": 2},
+    )
+    problem = built(case("applied", "factories.py", inputs={"x": X, "module": TensorInput(origin=factory)}))
+    assert [primal.name for primal in problem.primals] == ["x"]
+    assert value(problem).dtype is torch.float64
 
 
 def replace_target(wanted: Case, name: str) -> Case:

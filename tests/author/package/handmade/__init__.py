@@ -1,0 +1,1 @@
+"""Ten functions with gradients written by hand, each of another kind, for the tests of the ways to a spec."""
