@@ -14,11 +14,15 @@ from gradverify.result import Report
 
 def publish(report: Report) -> None:
     """Write annotations and the job's summary in a GitHub job; elsewhere do nothing."""
-    if not in_github_job():
-        return
-    instruct(workflow_commands(report, current_checkout()))
+    if in_github_job():
+        instruct(workflow_commands(report, current_checkout()))
+        publish_summary(report)
+
+
+def publish_summary(report: Report) -> None:
+    """Write the job's summary in a GitHub job; elsewhere do nothing."""
     summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
-    if summary:
+    if in_github_job() and summary:
         _append(Path(summary), to_markdown(report))
 
 

@@ -18,6 +18,7 @@ class Listing(StrEnum):
 
     MEANWHILE = "meanwhile"  # when the case finishes, in that order
     AFTERWARDS = "afterwards"  # at the end, in the order of the specs
+    NEVER = "never"  # stdout has a report for a program instead
 
 
 def usual_listing() -> Listing:

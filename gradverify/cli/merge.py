@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gradverify.cli import options as opt
 from gradverify.cli.baseline_file import Extent, apply_baseline, open_baseline, refuse_overlap
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.files import LAST_REPORT, keep, read_report
-from gradverify.cli.outputs import destinations_of, write_outputs
+from gradverify.cli.outputs import destinations_of, listing_of, write_outputs
 from gradverify.cli.present import exit_code, look_of, present
 from gradverify.cli.terminal import complain
 from gradverify.report.merge import merge_reports
@@ -31,6 +33,7 @@ def merge(
     """
     look = look_of(screen)
     destinations = destinations_of(outputs, baseline.write_baseline)
+    look = replace(look, listing=listing_of(look.listing, destinations))
     kept = open_baseline(baseline)
     refuse_overlap(kept, destinations)
     merged = merge_reports([(str(path), read_report(path)) for path in reports])

@@ -226,7 +226,10 @@ class OtherInputs:
 class Outputs:
     """Files that the report is written to; a field is called as its format in `outputs.FORMATS`."""
 
-    json: Annotated[Path | None, _file("--json", "Write the report as JSON.", Heading.FILES)] = None
+    json: Annotated[
+        Path | None,
+        _file("--json", "Write the report as JSON; here and below, - prints it alone on stdout.", Heading.FILES),
+    ] = None
     junit: Annotated[Path | None, _file("--junit", "Write the report as JUnit XML.", Heading.FILES)] = None
     sarif: Annotated[Path | None, _file("--sarif", "Write what is not as expected as SARIF 2.1.0.", Heading.FILES)] = (
         None

@@ -9,7 +9,9 @@ from gradverify.catalogue import sections
 from gradverify.cli.checkout import current_checkout
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.files import why_unwritable, write_whole
+from gradverify.cli.listing import Listing
 from gradverify.cli.options import Outputs
+from gradverify.cli.terminal import emit
 from gradverify.report.ci.junit import to_junit
 from gradverify.report.ci.markdown import to_markdown
 from gradverify.report.ci.sarif import to_sarif
@@ -27,6 +29,7 @@ FORMATS: tuple[tuple[str, Callable[[Report], str]], ...] = (
 )
 
 Destinations = Mapping[str, Path | None]  # by the name of the option; None if it was not given
+STDOUT = Path("-")  # in place of a file: the report alone goes to stdout
 
 # Suffixes of specs, source and data. If FILE is forgotten after an option, the next path would be overwritten.
 _NEVER_A_REPORT = frozenset(
@@ -48,22 +51,30 @@ def destinations_of(outputs: Outputs, baseline: Path | None) -> Destinations:
     return destinations
 
 
+def listing_of(usual: Listing, destinations: Destinations) -> Listing:
+    """Return NEVER if a report goes to stdout, else the usual listing."""
+    return Listing.NEVER if STDOUT in destinations.values() else usual
+
+
 def write_outputs(report: Report, destinations: Destinations) -> list[str]:
-    """Write the report to every given file; return a message for each that could not be written."""
+    """Write the report to every given file, or to stdout; return a message for each file that could not be written."""
     problems: list[str] = []
     for name, render in FORMATS:
         path = destinations.get(name)
         if path is None:
             continue
         try:
-            write_whole(path, render(report))
+            if path == STDOUT:
+                emit(render(report))
+            else:
+                write_whole(path, render(report))
         except OSError as error:
             problems.append(f"could not write {path}: {error.strerror or error}")
     return problems
 
 
 def _refuse_unwritable(destinations: Destinations, baseline: Path | None) -> None:
-    reports = {name: path for name, path in destinations.items() if path is not None}
+    reports = {name: path for name, path in destinations.items() if path is not None and path != STDOUT}
     obstacles = [(path, why_unwritable(path) or _why_no_report(name, path)) for name, path in reports.items()]
     obstacles += [(baseline, why_unwritable(baseline))] if baseline is not None else []
     problems = [f"cannot write {path}: {why}" for path, why in obstacles if why]
@@ -73,8 +84,6 @@ def _refuse_unwritable(destinations: Destinations, baseline: Path | None) -> Non
 
 def _why_no_report(name: str, path: Path) -> str:
     """Return the reason why a file should not be overwritten by a report, "" if it may be."""
-    if str(path) == "-":
-        return f"a report needs a file; name one after --{name}"
     for file in (path, path.resolve()):  # a link is followed when it is written
         if (suffix := file.suffix.lower()) in _NEVER_A_REPORT:
             return f"a report does not end in {suffix}, as specs, source or data do; name its file after --{name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradverify.cli.exits import ExitCode
-from gradverify.cli.github import publish
+from gradverify.cli.github import publish, publish_summary
 from gradverify.cli.listing import Listing
 from gradverify.cli.options import Screen
 from gradverify.cli.request import one_of_two
@@ -40,6 +40,9 @@ def look_of(screen: Screen) -> Look:
 
 def present(report: Report, look: Look) -> None:
     """Print a report on stdout, and publish it in a GitHub job."""
+    if look.listing is Listing.NEVER:
+        publish_summary(report)
+        return
     terminal = stdout_terminal(look.wish)
     options = DetailOptions(detail=look.detail)
     if look.listing is Listing.AFTERWARDS:

@@ -16,7 +16,7 @@ from gradverify.cli.failed import LAST_FAILURES, failed_before, failures_after, 
 from gradverify.cli.files import LAST_REPORT, keep
 from gradverify.cli.gather import Gathered, gather, refuse_devices_of_no_case, warn_about
 from gradverify.cli.listing import Listing, Printer, usual_listing, with_printing
-from gradverify.cli.outputs import Destinations, destinations_of, write_outputs
+from gradverify.cli.outputs import Destinations, destinations_of, listing_of, write_outputs
 from gradverify.cli.present import Look, exit_code, look_of, present
 from gradverify.cli.progress import progress
 from gradverify.cli.project import project_defaults, with_defaults
@@ -100,7 +100,7 @@ def verify_specs(
     kept = open_baseline(baseline, defaults.baseline)
     request = replace(request, known=kept.baseline, rerun=rerun_options(given))
     refuse_overlap(kept, destinations)
-    look = replace(look, listing=_listing(look, kept))
+    look = replace(look, listing=listing_of(_listing(look, kept), destinations))
     # The engine is opened first: torch loads while the specs are read.
     with held_interrupts() as interrupts, engine.opened(request.workers) as opened:
         with interrupts.waiting():

@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -84,16 +84,12 @@ def say(text: str) -> bool:
 
 def instruct(text: str) -> bool:
     """Write text that may contain GitHub workflow commands. Returns False if stdout is closed. Raises OutputError."""
-    try:
-        sys.stdout.write(_encodable(text, sys.stdout))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        silence_stdout()
-        return False
-    except OSError as error:
-        silence_stdout()
-        raise OutputError(f"could not write to standard output: {error.strerror or error}") from error
-    return True
+    return _written(lambda: sys.stdout.write(_encodable(text, sys.stdout)))
+
+
+def emit(text: str) -> bool:
+    """Write a report for a program to stdout, in UTF-8. Returns False if stdout is closed. Raises OutputError."""
+    return _written(lambda: sys.stdout.buffer.write(text.encode()))
 
 
 def say_error(text: str) -> None:
@@ -126,6 +122,20 @@ def silence_stdout() -> None:
         os.dup2(null, sys.stdout.fileno())
     except (OSError, ValueError):
         return
+
+
+def _written(write: Callable[[], object]) -> bool:
+    try:
+        sys.stdout.flush()
+        write()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_stdout()
+        return False
+    except OSError as error:
+        silence_stdout()
+        raise OutputError(f"could not write to standard output: {error.strerror or error}") from error
+    return True
 
 
 def _shown(text: str) -> str:

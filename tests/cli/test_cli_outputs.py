@@ -75,15 +75,30 @@ def test_no_report_is_written_over_source_that_a_link_leads_to(fake, call) -> No
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_report_needs_a_file_with_a_name(fake, call, name: str) -> None:
-    fake.results = [masked()]
+def test_a_dash_prints_the_report_alone_on_stdout(fake, call, name: str) -> None:
+    fake.results = [masked(), skipped()]
+    assert call("run", "specs", f"--{name}", "run.out").exit_code == 1
     ran = call("run", "specs", f"--{name}", "-")
+    assert (ran.exit_code, ran.stderr) == (1, "")
+    assert ran.stdout_bytes.decode() == Path("run.out").read_text(encoding="utf-8")
+    Path("part.json").write_text(to_json(report(*fake.results)), encoding="utf-8")
+    merged = call("merge", "part.json", f"--{name}", "-")
+    assert (merged.exit_code, merged.stderr) == (1, "")
+    assert masked().id in merged.stdout
+    assert not Path("-").exists()
+
+
+def test_one_report_at_most_goes_to_stdout(fake, call) -> None:
+    ran = call("run", "specs", "--json", "-", "--junit", "-")
     assert (ran.exit_code, ran.stdout) == (2, "")
-    assert ran.stderr == f"gradverify: cannot write -: a report needs a file; name one after --{name}\n"
+    assert ran.stderr == "gradverify: --json and --junit both name -\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_name_of_a_report_is_not_empty(fake, call, name: str) -> None:
     ran = call("run", "specs", f"--{name}", "")
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert "expected the name of a file, found ''" in ran.stderr
-    assert not Path("-").exists()
 
 
 def test_odd_file_names_are_refused_with_a_message(fake, call) -> None:
