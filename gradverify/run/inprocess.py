@@ -6,7 +6,7 @@ from collections import deque
 from contextlib import nullcontext
 
 from gradverify.run.interrupts import Waiting
-from gradverify.run.task import EngineEvent, Task, TaskDone, TaskStarted
+from gradverify.run.task import EngineEvent, Loss, Progress, Task, TaskDone, TaskLost, TaskStarted
 
 
 class InProcess:
@@ -15,6 +15,8 @@ class InProcess:
     def __init__(self) -> None:
         self._queue: deque[Task] = deque()
         self._started: Task | None = None
+        self._running: Task | None = None
+        self._progress: Progress | None = None  # of the running task
 
     def submit(self, task: Task) -> None:
         """Queue a task; `next_event` runs it."""
@@ -28,17 +30,27 @@ class InProcess:
             self._started = self._queue.popleft()
             return TaskStarted(key=self._started.key)
         task, self._started = self._started, None
+        self._running, self._progress = task, None
         with waiting():
             from gradverify.run.run_work import run_work  # loads torch: only when a task runs
             from gradverify.run.state import current_state
 
-            answer = run_work(task.work, current_state(), task.environment)
+            answer = run_work(task.work, current_state(), task.environment, on_progress=self._note_progress)
+        self._running = None
         return TaskDone(key=task.key, answer=answer)
 
-    def cancel(self) -> None:
-        """Remove every task that is not finished."""
+    def _note_progress(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def cancel(self) -> tuple[TaskLost, ...]:
+        """Remove every task that is not finished; return the one that was trying other inputs, if there is one."""
+        running, reached = self._running, self._progress
         self._queue.clear()
-        self._started = None
+        self._started = self._running = self._progress = None
+        if running is None or reached is None or reached.trying is None:
+            return ()
+        lost = TaskLost(key=running.key, loss=Loss.INTERRUPT, checks=reached.checks, trying=reached.trying)
+        return (lost,)
 
     def close(self) -> None:
         """Remove every task."""

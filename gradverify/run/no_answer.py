@@ -38,6 +38,14 @@ def after_lost_try(case: Case, lost: TaskLost, trying: Trying) -> Case:
     return replace(case, exploring=going_on)
 
 
+def interrupted_case(case: Case, lost: TaskLost) -> CaseResult | None:
+    """Return the result of a case whose inputs were changed until an interrupt; None if that had found no failure."""
+    if lost.trying is None or not lost.trying.so_far.failures:
+        return None
+    explored = replace(lost.trying.so_far, message="interrupted")
+    return case_result(case, lost.checks or (), source=None, seconds=_seconds(case, lost), explored=explored)
+
+
 def _seconds(case: Case, lost: TaskLost) -> float:
     return lost.seconds + (case.exploring.seconds if case.exploring else 0.0)
 

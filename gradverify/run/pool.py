@@ -80,14 +80,18 @@ class LocalPool:
         self._assign()  # workers get tasks before the caller handles the event
         return self._events.popleft()
 
-    def cancel(self) -> None:
-        """Drop every unfinished task; no event follows for them."""
+    def cancel(self) -> tuple[TaskLost, ...]:
+        """Drop every unfinished task; no event follows for them. Return those that were trying other inputs."""
         self._backlog.clear()
         self._events.clear()
+        lost: list[TaskLost] = []
         for worker in self._living:
             if worker.task is not None:
+                if worker.progress is not None and worker.progress.trying is not None:
+                    lost.append(_lost(worker, worker.task, Loss.INTERRUPT))
                 worker.task = None
                 self._end_worker(worker, EndReason.DROPPED)
+        return tuple(lost)
 
     def close(self) -> None:
         """Kill every worker. Nothing can be submitted afterwards."""
@@ -242,21 +246,7 @@ class LocalPool:
 
     def _report_lost(self, worker: WorkerHandle, task: Task, loss: Loss, detail: str) -> None:
         self._backlog.settle(task)
-        seconds = time.monotonic() - worker.begun if worker.begun is not None else 0.0
-        report = crash_report(worker.tail.decode("utf-8", "replace"))
-        output = last_lines(report.printed)
-        self._events.append(
-            TaskLost(
-                key=task.key,
-                loss=loss,
-                detail=detail,
-                output=output,
-                place=report.place,
-                seconds=seconds,
-                checks=None if worker.progress is None else worker.progress.checks,
-                trying=None if worker.progress is None else worker.progress.trying,
-            )
-        )
+        self._events.append(_lost(worker, task, loss, detail))
 
     def _replace_server(self) -> None:
         """Stop a server that has ended; the next order starts another. All running workers are dead."""
@@ -277,6 +267,21 @@ class LocalPool:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(end)
         close_handle(worker)
+
+
+def _lost(worker: WorkerHandle, task: Task, loss: Loss, detail: str = "") -> TaskLost:
+    """Return how far a worker came with a task that it will not finish."""
+    report = crash_report(worker.tail.decode("utf-8", "replace"))
+    return TaskLost(
+        key=task.key,
+        loss=loss,
+        detail=detail,
+        output=last_lines(report.printed),
+        place=report.place,
+        seconds=time.monotonic() - worker.begun if worker.begun is not None else 0.0,
+        checks=None if worker.progress is None else worker.progress.checks,
+        trying=None if worker.progress is None else worker.progress.trying,
+    )
 
 
 def _deadlines(worker: WorkerHandle) -> Iterator[tuple[float, EndReason]]:

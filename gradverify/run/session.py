@@ -16,7 +16,7 @@ from gradverify.errors import SpecError
 from gradverify.result import CaseResult, Environment, NotRun, Report, Stop, Verdict, summarize
 from gradverify.run.inprocess import InProcess
 from gradverify.run.interrupts import Interrupts, Waiting, held_interrupts
-from gradverify.run.no_answer import after_lost_try, lost_case
+from gradverify.run.no_answer import after_lost_try, interrupted_case, lost_case
 from gradverify.run.options import Event, Finished, Outcome, RunOptions, Started, TryingInputs
 from gradverify.run.pool import LocalPool
 from gradverify.run.targets import (
@@ -39,7 +39,7 @@ Listener = Callable[[Event], None]
 class _Progress:
     """The results of a run so far. The fields change during the run."""
 
-    devices: tuple[str, ...] = ("cpu",)
+    targets: LoadedTargets = field(default_factory=lambda: LoadedTargets(devices=("cpu",), targets={}))
     errors: tuple[SpecError, ...] = ()
     valid: tuple[Case, ...] = ()  # the cases of specs without mistakes: these are run
     results: dict[str, CaseResult] = field(default_factory=dict)  # by the case's id
@@ -81,9 +81,11 @@ def run_cases(
         except KeyboardInterrupt:
             interrupted = True
         finally:
-            used.cancel()
+            unfinished = used.cancel()
             if engine is None:
                 used.close()
+        if interrupted:
+            _keep_failures(unfinished, options, context, progress)
         stop = Stop.INTERRUPT if interrupted else Stop.FAIL_FAST
         report = _report(seeded, progress, options, stop, time.perf_counter() - started)
         return Outcome(report=report, errors=progress.errors, interrupted=interrupted or bool(held))
@@ -109,7 +111,7 @@ def _run_all(
     progress: _Progress,
 ) -> None:
     targets = load_targets(cases, context.engine, context.waiting)
-    progress.devices = targets.devices
+    progress.targets = targets
     progress.errors = check_signatures(specs, cases, signatures(targets))
     if progress.errors and not options.keep_going:
         return
@@ -121,6 +123,17 @@ def _run_all(
         context.on_event(Finished(result=reviewed))
         if options.fail_fast and not reviewed.as_expected:
             return
+
+
+def _keep_failures(unfinished: Sequence[TaskLost], options: RunOptions, context: _Context, progress: _Progress) -> None:
+    """Add the results of the cases in which changed inputs had shown a failure."""
+    cases = {case.id: case for case in progress.valid}
+    for lost in unfinished:
+        result = interrupted_case(cases[lost.key], lost)
+        if result is not None:
+            result = replace(result, source=source_of_target(progress.targets, cases[lost.key]))
+            progress.results[lost.key] = options.judge(result)
+            context.on_event(Finished(result=progress.results[lost.key]))
 
 
 def _results(cases: Sequence[Case], targets: LoadedTargets, context: _Context) -> Iterator[CaseResult]:
@@ -187,7 +200,7 @@ def _report(cases: Sequence[Case], progress: _Progress, options: RunOptions, sto
             python=platform.python_version(),
             torch=importlib.metadata.version("torch"),
             platform=platform.platform(),
-            devices=progress.devices,
+            devices=progress.targets.devices,
             seed=options.seed,
         ),
         summary=summarize(finished, seconds),

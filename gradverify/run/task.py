@@ -86,6 +86,7 @@ class Loss(StrEnum):
 
     TIMEOUT = "timeout"
     CRASH = "crash"
+    INTERRUPT = "interrupt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +102,14 @@ class TaskDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLost:
-    """A task whose worker crashed or ran out of time."""
+    """A task that was interrupted, or whose worker crashed or ran out of time."""
 
     key: str
     loss: Loss
-    detail: str  # how the worker ended, as the predicate of a sentence
-    output: str  # the last lines of its output
+    detail: str = ""  # how the worker ended, as the predicate of a sentence
+    output: str = ""  # the last lines of its output
     place: str = ""  # innermost line of user code, `file.py:12 in backward`; "" if unknown
-    seconds: float  # since its start
+    seconds: float = 0.0  # since its start
     checks: tuple[CheckResult, ...] | None = None  # finished checks of a case; None before its first
     trying: Trying | None = None  # the try that was going on
 
@@ -132,8 +133,8 @@ class Engine(Protocol):
     def next_event(self, waiting: Waiting = nullcontext) -> EngineEvent | None:
         """Return the next event, None when no task is left. Every wait happens inside a `waiting` context."""
 
-    def cancel(self) -> None:
-        """Drop every unfinished task; no event follows for them."""
+    def cancel(self) -> tuple[TaskLost, ...]:
+        """Drop every unfinished task; no event follows for them. Return those that were trying other inputs."""
 
     def close(self) -> None:
         """Kill every worker. Nothing can be submitted afterwards."""

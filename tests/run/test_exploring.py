@@ -185,11 +185,31 @@ cases:
 
 @pytest.mark.slow
 def test_an_interrupt_ends_a_search_and_what_had_finished_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "spec.yaml").write_text(SPEC.format(ops=OPS / "pooled.py"))
+    out, err, report = interrupted(tmp_path, SPEC.format(ops=OPS / "pooled.py"))
+    assert err.endswith("gradverify: interrupted: 1 of 2 cases had finished\n")
+    assert "explore 5 tries" in out
+    (finished,) = report.cases
+    assert finished.id == "spec/narrow/cpu-float64"
+    assert finished.explored is not None and finished.explored.tries == 5
+
+
+@pytest.mark.slow
+def test_an_interrupt_keeps_what_a_search_has_found(tmp_path: Path) -> None:
+    spec = f"function: {OPS}/pooled.py:HangsWhenLarger\ninputs: {{x: {{shape: [2, 6]}}, size: 2, stride: 2}}\n"
+    _, _, report = interrupted(tmp_path, spec)
+    (found,) = report.cases
+    assert found.explored is not None and found.explored.failures
+    assert found.explored.message == "interrupted"
+    assert (found.verdict, found.as_expected, report.not_run) == (Verdict.FAIL, False, ())
+
+
+def interrupted(folder: Path, spec: str) -> tuple[str, str, Report]:
+    """Interrupt `explore` on a spec when its forward hangs; return stdout, stderr and the report."""
+    (folder / "spec.yaml").write_text(spec)
     words = [sys.executable, "-m", "gradverify", "explore", "spec.yaml", "-j", "1", "--json", "out.json"]
     with subprocess.Popen(
         words,
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -197,7 +217,7 @@ def test_an_interrupt_ends_a_search_and_what_had_finished_is_reported(tmp_path: 
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:
-            while process.poll() is None and not (tmp_path / "hangs").exists():
+            while process.poll() is None and not (folder / "hangs").exists():
                 time.sleep(0.01)
             workers = offspring(process.pid)
             process.send_signal(signal.SIGINT)
@@ -205,12 +225,8 @@ def test_an_interrupt_ends_a_search_and_what_had_finished_is_reported(tmp_path: 
         finally:
             process.kill()
     assert process.returncode == 130, err
-    assert err.endswith("gradverify: interrupted: 1 of 2 cases had finished\n")
-    assert "explore 5 tries" in out
-    (finished,) = from_json((tmp_path / "out.json").read_text(encoding="utf-8")).cases
-    assert finished.id == "spec/narrow/cpu-float64"
-    assert finished.explored is not None and finished.explored.tries == 5
     assert workers and not left_over(workers)
+    return out, err, from_json((folder / "out.json").read_text(encoding="utf-8"))
 
 
 def test_finished_checks_keep_their_verdicts_if_the_worker_is_lost_before_the_first_try() -> None:

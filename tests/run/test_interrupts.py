@@ -16,7 +16,7 @@ from gradverify.run.interrupts import Interrupts, Waiting, held_interrupts
 from gradverify.run.options import Event, Finished, RunOptions
 from gradverify.run.outcome import skipped
 from gradverify.run.session import run_cases
-from gradverify.run.task import Devices, Engine, EngineEvent, Loaded, Task, TaskDone, TaskStarted
+from gradverify.run.task import Devices, Engine, EngineEvent, Loaded, Task, TaskDone, TaskLost, TaskStarted
 from tests.run.making import case
 
 CASES = [case("Square", id=f"spec/{number}/cpu") for number in range(3)]
@@ -43,8 +43,9 @@ class FakeEngine:
         self.at("hand out")
         return self.events.pop(0) if self.events else None
 
-    def cancel(self) -> None:
+    def cancel(self) -> tuple[TaskLost, ...]:
         self.at("cancel")
+        return ()
 
     def close(self) -> None:
         self.at("close")

@@ -9,7 +9,7 @@ import pytest
 
 from gradverify.run.interrupts import Waiting
 from gradverify.run.pool import LocalPool
-from gradverify.run.task import Engine, EngineEvent, Task
+from gradverify.run.task import Engine, EngineEvent, Task, TaskLost
 from gradverify.testing import bench, collecting
 
 # pytester forgets what was first imported in an inner run, and extension modules cannot be loaded twice
@@ -82,8 +82,8 @@ class Lent:
     def next_event(self, waiting: Waiting) -> EngineEvent | None:
         return self.engine.next_event(waiting)
 
-    def cancel(self) -> None:
-        self.engine.cancel()
+    def cancel(self) -> tuple[TaskLost, ...]:
+        return self.engine.cancel()
 
     def close(self) -> None:
         self.closed += 1
