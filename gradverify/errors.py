@@ -12,14 +12,14 @@ class GradverifyError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Where:
-    """A place in a file; lines and columns count from 1."""
+    """A place in a file; lines and columns count from 1. Line 0 is no file, but an argument of the command line."""
 
-    file: str  # path as the user gave it
+    file: str  # path as the user gave it, or the argument
     line: int = 1
     column: int = 1
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
 class SpecError(GradverifyError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -25,19 +26,26 @@ def without_numbers(text: str) -> list[str]:
 
 def test_the_first_example_fails_as_shown(tmp_path: Path) -> None:
     (tmp_path / "ops.py").write_text(blocks("python")[0], encoding="utf-8")
-    (tmp_path / "clipped.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
     shown = blocks("console")[0]
     command, expected = shown.split("\n", 1)
-    assert command == "$ gradverify run clipped.yaml"
-    ran = subprocess.run(
-        [sys.executable, "-m", "gradverify", "run", "clipped.yaml"],
-        cwd=tmp_path,
+    program, *words = shlex.split(command.removeprefix("$ "))
+    assert program == "gradverify"
+    ran = gradverify(tmp_path, *words)
+    assert ran.returncode == 1, ran.stderr
+    assert without_numbers(ran.stdout) == without_numbers(expected)
+    gradverify(tmp_path, *words, "--save", "specs/clipped.yaml")
+    saved = (tmp_path / "specs" / "clipped.yaml").read_text(encoding="utf-8")
+    assert saved == f"# {command.removeprefix('$ ')}\n{blocks('yaml')[0]}"
+
+
+def gradverify(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gradverify", *words],
+        cwd=folder,
         capture_output=True,
         text=True,
         env={"PATH": "", "PYTHONPATH": str(Path(__file__).parent.parent), "PYTHONUTF8": "1"},
     )
-    assert ran.returncode == 1, ran.stderr
-    assert without_numbers(ran.stdout) == without_numbers(expected)
 
 
 def test_the_python_example_runs() -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gradverify import __version__
+from gradverify.cli.check import check
 from gradverify.cli.exits import ExitCode, guarded
 from gradverify.cli.explain import explain
 from gradverify.cli.explore import explore
@@ -22,6 +23,7 @@ from gradverify.cli.terminal import say
 
 COMMANDS: tuple[tuple[str, Callable[..., ExitCode]], ...] = (
     ("run", run),
+    ("check", check),
     ("explore", explore),
     ("inspect", inspect),
     ("list", list_cases),

@@ -19,6 +19,7 @@ from gradverify.run.interrupts import Interrupts
 if TYPE_CHECKING:
     from gradverify.run.options import Event, Outcome
     from gradverify.run.task import Engine
+    from gradverify.spec.arguments import Words
     from gradverify.spec.model import Spec
     from gradverify.spec.read import Reading
 
@@ -37,6 +38,37 @@ def read(paths: Sequence[Path]) -> Reading:
     from gradverify.spec.read import read_paths
 
     return read_paths(paths)
+
+
+def words_of(target: str, inputs: Sequence[str], reference: str | None) -> Words:
+    """Return what a command line says about one function."""
+    from gradverify.spec.arguments import Words
+
+    return Words(target=target, inputs=tuple(inputs), reference=reference)
+
+
+def read_words(words: Words, path: Path | None) -> Reading:
+    """Read a spec from the words of a command line; `path` is the file that it is to be saved in."""
+    from gradverify.spec.arguments import read_arguments
+
+    return read_arguments(words, path)
+
+
+def saved_text(specs: Sequence[Spec], request: Request, folder: Path, comment: str) -> str:
+    """Return the text of a file in `folder` with the case of a spec, and with what the command line asks for."""
+    from gradverify.spec.write import Several, spec_text
+
+    cases = expand(specs, request)
+    return spec_text(
+        cases[0],
+        comment=comment,
+        folder=folder,
+        several=Several(
+            dtypes=tuple(dict.fromkeys(case.dtype for case in cases)),
+            devices=tuple(dict.fromkeys(case.device for case in cases)),
+            samples=request.samples or 1,
+        ),
+    )
 
 
 def expand(specs: Sequence[Spec], request: Request) -> tuple[Case, ...]:

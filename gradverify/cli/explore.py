@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode
+from gradverify.cli.gather import specs_in
 from gradverify.cli.request import exploring, requested
-from gradverify.cli.run import verify_specs
+from gradverify.cli.run import verify
 
 
 def explore(
     paths: opt.Paths = None,
+    save: opt.SaveFound = None,
     *,
     other_inputs: opt.OtherInputs,
     selection: opt.Selection,
@@ -29,5 +31,5 @@ def explore(
     the command or a spec has a mistake or output could not be written, 3 for a defect of gradverify itself, and 130
     when it was interrupted.
     """
-    given = exploring(requested(case_filter, case_settings, execution, selection, other_inputs))
-    return verify_specs(paths, given, selection=selection, outputs=outputs, baseline=baseline, screen=screen)
+    given = exploring(requested(case_filter, case_settings, execution, selection, other_inputs), save)
+    return verify(specs_in(paths), given, selection=selection, outputs=outputs, baseline=baseline, screen=screen)

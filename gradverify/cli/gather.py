@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradverify.case import Case
 from gradverify.cli import engine
 from gradverify.cli.exits import UsageProblem
+from gradverify.cli.project import Defaults
 from gradverify.cli.request import Request
 from gradverify.cli.select import hint_for, matching
 from gradverify.cli.shard import part_of
@@ -18,7 +19,19 @@ from gradverify.cli.terminal import complain, print_problems
 from gradverify.report.words import counted
 from gradverify.result import Shard
 
+if TYPE_CHECKING:
+    from gradverify.spec.read import Reading
+
 DEFAULT_FOLDER = Path("specs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a command has its specs from."""
+
+    read: Callable[[Defaults], Reading]
+    word: str = "spec"  # what mistakes are in
+    repeated: tuple[str, ...] = ()  # words of `gradverify check` that repeat a case which is in no file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +43,7 @@ class Gathered:
     problems: int  # mistakes in specs, already printed
     devices: tuple[str, ...]  # of all cases, also of those not selected
     written: Mapping[str, Collection[str]]  # by the spec's absolute path: SPEC/CASE of all its cases
+    word: str  # what mistakes are in, as in Source
 
 
 def paths_or_default(paths: Sequence[Path] | None) -> tuple[Path, ...]:
@@ -41,21 +55,28 @@ def paths_or_default(paths: Sequence[Path] | None) -> tuple[Path, ...]:
     raise UsageProblem("nothing to run: name a spec or a folder of specs (without one, ./specs/ is taken)")
 
 
-def gather(paths: Sequence[Path] | None, expression: str | None, request: Request) -> Gathered:
+def specs_in(paths: Sequence[Path] | None) -> Source:
+    """Return the specs in files and folders, by default those that the project names, else those in ./specs/."""
+    return Source(read=lambda defaults: engine.read(paths_or_default(paths or defaults.paths)))
+
+
+def gather(source: Source, expression: str | None, request: Request, defaults: Defaults) -> Gathered:
     """Read and expand specs and select cases. Prints mistakes in specs. Raises UsageProblem if no case is left."""
-    reading = engine.read(paths_or_default(paths))
+    reading = source.read(defaults)
     print_problems(reading.errors)
     problems = len(reading.errors)
     if problems and not (request.keep_going and reading.specs):
         hint = "" if request.keep_going or not reading.specs else "; --keep-going leaves these files out"
-        raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run{hint}")
+        raise UsageProblem(f"{counted(problems, 'mistake')} in {source.word}s, nothing was run{hint}")
     cases = engine.expand(reading.specs, request)
     if not cases:
         raise UsageProblem("nothing to run: the specs hold no case that --check, --device and --dtype leave")
     selected = _in_shard(_selected(cases, expression), request.shard)
     devices = tuple(dict.fromkeys(case.device for case in cases))
     written = engine.written_cases(reading.specs)
-    return Gathered(specs=reading.specs, cases=selected, problems=problems, devices=devices, written=written)
+    return Gathered(
+        specs=reading.specs, cases=selected, problems=problems, devices=devices, written=written, word=source.word
+    )
 
 
 def refuse_devices_of_no_case(required: Sequence[str], gathered: Gathered) -> None:

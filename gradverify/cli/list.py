@@ -6,7 +6,7 @@ import sys
 
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode
-from gradverify.cli.gather import gather, warn_about
+from gradverify.cli.gather import gather, specs_in, warn_about
 from gradverify.cli.project import project_defaults, with_defaults
 from gradverify.cli.request import Request, check_request
 from gradverify.cli.shard import shard_of
@@ -38,7 +38,7 @@ def list_cases(
     )
     check_request(given)
     defaults = project_defaults()
-    gathered = gather(paths or defaults.paths, expression, with_defaults(given, defaults))
+    gathered = gather(specs_in(paths), expression, with_defaults(given, defaults), defaults)
     terminal = stdout_terminal(ColourWish.NEVER if no_color else ColourWish.AUTO)
     table = case_table(gathered.cases, terminal.screen) if is_terminal(sys.stdout) else case_rows(gathered.cases)
     show(table, terminal)

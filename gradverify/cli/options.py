@@ -96,6 +96,40 @@ Explore = Annotated[
         heading=Heading.OTHER_INPUTS,
     ),
 ]
+SaveFound = Annotated[
+    Path | None,
+    _option(
+        "--save",
+        metavar="DIR",
+        parser=folder,
+        help="Write each input at which a gradient is wrong as a spec into this folder.",
+        heading=Heading.OTHER_INPUTS,
+    ),
+]
+TargetName = Annotated[
+    str, typer.Argument(metavar="TARGET", help="path.py:Name or package.module:Name.", show_default=False)
+]
+InputWords = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="NAME:SHAPE|NAME=VALUE",
+        help="The arguments of forward: x:2,3 is a tensor, clip=1.5 a value.",
+        show_default=False,
+    ),
+]
+Reference = Annotated[
+    str | None,
+    _option(
+        "--reference",
+        metavar="TARGET",
+        help="Plain code that outputs and gradients are compared with.",
+        heading=Heading.SETTINGS,
+    ),
+]
+SaveSpec = Annotated[
+    Path | None,
+    _file("--save", "Write the spec that says the same; never over a file with other content.", Heading.FILES),
+]
 NoColour = Annotated[bool, _option("--no-color", help="No colour, also on a terminal.", heading=Heading.SCREEN)]
 ReportFile = Annotated[Path | None, _file("--report", "A report of run --json.  [default: the last run]")]
 Worst = Annotated[int, _number("--worst", least=1, text="Elements shown of each finding.")]
@@ -196,7 +230,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherInputs:
-    """How the inputs of cases are changed, and where what is found is written to."""
+    """How the inputs of cases are changed."""
 
     budget: Annotated[
         int | None,
@@ -210,16 +244,6 @@ class OtherInputs:
             heading=Heading.OTHER_INPUTS,
         ),
     ] = False
-    save: Annotated[
-        Path | None,
-        _option(
-            "--save",
-            metavar="DIR",
-            parser=folder,
-            help="Write each input at which a gradient is wrong as a spec into this folder.",
-            heading=Heading.OTHER_INPUTS,
-        ),
-    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

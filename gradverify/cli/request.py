@@ -96,22 +96,21 @@ def requested(
         require_devices=tuple(execution.require_device or ()),
         budget=other_inputs.budget,
         strict=other_inputs.strict,
-        save=other_inputs.save,
     )
     check_request(request)
     return request
 
 
-def exploring(request: Request) -> Request:
+def exploring(request: Request, save: Path | None = None) -> Request:
     """Return the request to change inputs too; raises UsageProblem if there can be no folder for what is found."""
-    if request.save is not None and (why := why_no_folder(request.save)):
-        raise UsageProblem(f"--save {request.save}: {why}")
-    return replace(request, explore=True)
+    if save is not None and (why := why_no_folder(save)):
+        raise UsageProblem(f"--save {save}: {why}")
+    return replace(request, explore=True, save=save)
 
 
-def refuse_without_exploring(request: Request) -> None:
+def refuse_without_exploring(request: Request, save: Path | None = None) -> None:
     """Raise UsageProblem for options that only mean something where inputs are changed."""
-    given = {"--budget": request.budget is not None, "--strict": request.strict, "--save": request.save is not None}
+    given = {"--budget": request.budget is not None, "--strict": request.strict, "--save": save is not None}
     for option, is_given in given.items():
         if is_given:
             raise UsageProblem(f"{option} says how inputs are changed; give --explore too")

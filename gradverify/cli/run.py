@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradverify.case import Case
@@ -14,7 +12,7 @@ from gradverify.cli.baseline_file import Extent, OpenBaseline, Use, apply_baseli
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.failed import LAST_FAILURES, failed_before, failures_after, still_failing
 from gradverify.cli.files import LAST_REPORT, keep
-from gradverify.cli.gather import Gathered, gather, refuse_devices_of_no_case, warn_about
+from gradverify.cli.gather import Gathered, Source, gather, refuse_devices_of_no_case, specs_in, warn_about
 from gradverify.cli.listing import Listing, Printer, usual_listing, with_printing
 from gradverify.cli.outputs import Destinations, destinations_of, listing_of, write_outputs
 from gradverify.cli.present import Look, exit_code, look_of, present
@@ -57,6 +55,7 @@ class _Plan:
 def run(
     paths: opt.Paths = None,
     explore: opt.Explore = False,
+    save: opt.SaveFound = None,
     *,
     other_inputs: opt.OtherInputs,
     selection: opt.Selection,
@@ -76,35 +75,36 @@ def run(
     """
     given = requested(case_filter, case_settings, execution, selection, other_inputs)
     if explore:
-        given = exploring(given)
+        given = exploring(given, save)
     else:
-        refuse_without_exploring(given)
-    return verify_specs(paths, given, selection=selection, outputs=outputs, baseline=baseline, screen=screen)
+        refuse_without_exploring(given, save)
+    return verify(specs_in(paths), given, selection=selection, outputs=outputs, baseline=baseline, screen=screen)
 
 
-def verify_specs(
-    paths: Sequence[Path] | None,
+def verify(
+    source: Source,
     given: Request,
     *,
-    selection: opt.Selection,
+    selection: opt.Selection | None = None,
     outputs: opt.Outputs,
-    baseline: opt.BaselineFiles,
+    baseline: opt.BaselineFiles | None = None,
     screen: opt.Screen,
 ) -> ExitCode:
     """Run the cases of specs and report what is wrong; `given` is what the options of the command ask for."""
+    selection, baseline = selection or opt.Selection(), baseline or opt.BaselineFiles()
     look = look_of(screen)
     defaults = project_defaults()
     request = with_defaults(given, defaults)
     check_request(request)
     destinations = destinations_of(outputs, baseline.write_baseline)
     kept = open_baseline(baseline, defaults.baseline)
-    request = replace(request, known=kept.baseline, rerun=rerun_options(given))
+    request = replace(request, known=kept.baseline, rerun=(*source.repeated, *rerun_options(given)))
     refuse_overlap(kept, destinations)
     look = replace(look, listing=listing_of(_listing(look, kept), destinations))
     # The engine is opened first: torch loads while the specs are read.
     with held_interrupts() as interrupts, engine.opened(request.workers) as opened:
         with interrupts.waiting():
-            gathered = gather(paths or defaults.paths, selection.expression, request)
+            gathered = gather(source, selection.expression, request, defaults)
             refuse_devices_of_no_case(given.require_devices, gathered)  # a project's default holds for other specs too
             cases = failed_before(gathered.cases) if selection.last_failed else gathered.cases
         plan = _Plan(cases=cases, gathered=gathered, request=request, kept=kept, destinations=destinations, look=look)
@@ -121,7 +121,7 @@ def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:
     print_problems(outcome.errors)
     problems = plan.gathered.problems + len(outcome.errors)
     if problems and not outcome.report.cases and not outcome.interrupted:
-        raise UsageProblem(f"{counted(problems, 'mistake')} in specs, nothing was run")
+        raise UsageProblem(f"{counted(problems, 'mistake')} in {plan.gathered.word}s, nothing was run")
     saved = save_found(outcome.report, plan.request.save)
     judged = apply_baseline(saved.report, plan.kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
     outcome = replace(outcome, report=_completed(judged.report, plan.request))

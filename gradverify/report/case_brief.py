@@ -10,7 +10,7 @@ from gradverify.report.case_detail import FIRST_DERIVATIVE_FIRST, block_named, c
 from gradverify.report.element_table import element_table
 from gradverify.report.explored_text import discovery_lines, saving_lines
 from gradverify.report.lines import DIM, EMPTY, Line, cells, indented, line, span
-from gradverify.report.reproduce import always_quoted, command_lines, reproduce_command
+from gradverify.report.reproduce import always_quoted, command_lines, is_of_command, reproduce_command
 from gradverify.report.safe import fold, safe, shortened
 from gradverify.report.screen import Screen, narrowed
 from gradverify.report.words import badge_of, counted, heading
@@ -196,6 +196,6 @@ def _more(case: CaseResult, parts: Sequence[_Part], findings: int, screen: Scree
     if not counts and not any(part.cut for part in parts):
         return []
     lead = f"{screen.glyphs.ellipsis} {' and '.join(counts) or 'the whole message'}:"
-    if not case.spec:  # there is no run to look at again
+    if not is_of_command(case):  # there is no run to look at again
         return [line(span(lead.removesuffix(":"), DIM))]
     return command_lines(lead, f"gradverify inspect {always_quoted(safe(case.id))}", screen.width, DIM)

@@ -16,7 +16,7 @@ from gradverify.report.explored_text import (
     saving_lines,
 )
 from gradverify.report.lines import BAD, DIM, EMPTY, HEAD, WARN, Line, cells, indented, line, plain, span
-from gradverify.report.reproduce import always_quoted, command_lines, reproduce_command
+from gradverify.report.reproduce import always_quoted, command_lines, is_of_command, reproduce_command
 from gradverify.report.safe import fold, safe
 from gradverify.report.screen import Detail, Screen, narrowed
 from gradverify.report.usage_text import usage_lines
@@ -152,7 +152,7 @@ def _check(case: CaseResult, group: Sequence[CheckResult], screen: Screen, optio
     inner = narrowed(screen, _INDENT)
     check = replace(group[0], check=names_of(group))
     if options.detail is not Detail.VERBOSE and is_second_to(case, check.check):
-        more = "; -v shows the second" if case.spec else ""
+        more = "; -v shows the second" if is_of_command(case) else ""
         return _answer(replace(check, message=f"{FIRST_DERIVATIVE_FIRST}{more}", findings=()), inner)
     rows = _answer(check, inner)
     for finding in check.findings:
@@ -202,7 +202,7 @@ def _not_shown(case: CaseResult, finding: Finding, shown: int, screen: Screen) -
     total, saved = max(finding.total, len(finding.elements)), len(finding.elements)
     if not saved or shown >= total:
         return []
-    if not case.spec:  # there is no run to look at again
+    if not is_of_command(case):  # there is no run to look at again
         text = f"{screen.glyphs.ellipsis} the worst {shown} of {total:,}; the result holds {saved:,}"
         return [line(span(row, DIM)) for row in fold(text, screen.width)]
     command = f"gradverify inspect {always_quoted(safe(case.id))} --all"

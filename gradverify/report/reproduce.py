@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from gradverify.report.lines import DIM, Line, cells, line, span
 from gradverify.report.safe import safe
@@ -13,13 +14,23 @@ _BUDGET = "--budget"  # of tries with other inputs
 
 
 def reproduce_command(case: CaseResult) -> str:
-    """Return the shell command for this case alone, with the options its run was given; "" without a spec."""
+    """Return the shell command for this case alone, with the options its run was given; "" if there is none."""
     if not case.spec:
-        return ""
+        return check_command(case.rerun) if case.rerun else ""
     spec = f"./{case.spec}" if case.spec.startswith("-") else case.spec  # a name, not an option
     command = "explore" if _is_found_elsewhere(case) else "run"
     words = [f"gradverify {command}", shlex.quote(safe(spec)), f"-k {always_quoted(safe(case.id))}"]
     return " ".join([*words, *map(shlex.quote, _fitting(case)), *_strict(case)])
+
+
+def is_of_command(case: CaseResult) -> bool:
+    """True if the case was run by a command, and not from Python."""
+    return bool(case.spec or case.rerun)
+
+
+def check_command(words: Sequence[str]) -> str:
+    """Return the `gradverify check` with these words."""
+    return " ".join(["gradverify check", *(shlex.quote(safe(word)) for word in words)])
 
 
 def _is_found_elsewhere(case: CaseResult) -> bool:

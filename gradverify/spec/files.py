@@ -42,13 +42,18 @@ def find_specs(paths: Sequence[str | Path]) -> tuple[tuple[SpecFile, ...], tuple
             if isinstance(found, SpecError):
                 errors.append(found)
             elif len(files) < MAX_FILES:
-                location = Path(os.path.abspath(found))  # noqa: PTH100 (links are kept)
-                name = spec_name(location, _project_root(location.parent))
-                files.setdefault(location, SpecFile(path=found, location=location, name=name))
+                file = spec_file(found)
+                files.setdefault(file.location, file)
             else:
                 errors.append(file_error(path, f"more than {MAX_FILES:,} specs", "run a part of them"))
                 return tuple(files.values()), tuple(errors)
     return tuple(files.values()), tuple(errors)
+
+
+def spec_file(path: Path) -> SpecFile:
+    """Return a spec's file by its path as given; it need not be there."""
+    location = Path(os.path.abspath(path))  # noqa: PTH100 (links are kept)
+    return SpecFile(path=path, location=location, name=spec_name(location, _project_root(location.parent)))
 
 
 def read_text(path: Path) -> str | SpecError:

@@ -48,18 +48,24 @@ def read_paths(paths: Sequence[str | Path]) -> Reading:
 def read_spec(text: str, file: SpecFile) -> Reading:
     """Return the specs in the text of one file, or its mistakes."""
     composed = compose(text, str(file.path))
+    if not composed.documents and not composed.errors:
+        hint = "a spec has at least `function` and `inputs`"
+        return Reading(specs=(), errors=(file_error(file.path, "there is nothing in it", hint),))
+    return read_documents(composed.documents, file, composed.errors)
+
+
+def read_documents(documents: Sequence[Node], file: SpecFile, composed: Sequence[SpecError] = ()) -> Reading:
+    """Return the specs in the documents of one file, or its mistakes, those from composing the documents included."""
     errors: list[SpecError] = []
     specs: list[Spec] = []
     taken: set[str] = set()
-    for number, root in enumerate(composed.documents, start=1):
+    for number, root in enumerate(documents, start=1):
         cases = _read_document(root, file, errors, taken)
         specs.append(_spec(file, number, cases))
         if len(errors) > MAX_ERRORS:
             break
-    if not composed.documents and not composed.errors:
-        errors.append(file_error(file.path, "there is nothing in it", "a spec has at least `function` and `inputs`"))
-    errors += _too_many_cases(specs, composed.documents)
-    kept = _worth_reading(composed.errors, errors)
+    errors += _too_many_cases(specs, documents)
+    kept = _worth_reading(composed, errors)
     return Reading(specs=() if kept else tuple(specs), errors=kept)
 
 

@@ -128,8 +128,6 @@ def _document_issues(document: DocumentModel) -> Iterator[Issue]:
     if document.reference is not None and COMPARISON not in checks:
         problem = f"only `{COMPARISON}` uses it, and it is not among the checks"
         yield Issue(at=("reference",), on_key=True, problem=problem, hint=f"checks: {', '.join(checks)}")
-    if not document.inputs and document.init is None:
-        yield Issue(at=("inputs",), problem="there is no input")
 
 
 def _all_default_checks(document: DocumentModel) -> tuple[str, ...]:

@@ -79,6 +79,13 @@ def _absent(place: Place, target: Target, problem: TargetProblem) -> Iterator[Sp
 
 
 def _wrong_names(case: SpecCase, signature: Signature) -> Iterator[SpecError]:
+    wrong = list(_wrong_inputs(case, signature))
+    if not case.inputs and case.init is None and not wrong:
+        wrong = [error(case.places["inputs"], "there is no input")]
+    yield from wrong
+
+
+def _wrong_inputs(case: SpecCase, signature: Signature) -> Iterator[SpecError]:
     if signature.parameters is None:
         return
     forward = _word(case.target, signature)
@@ -175,7 +182,16 @@ def _missing(call: _Call, parameters: Sequence[Parameter]) -> Iterator[SpecError
     for parameter in parameters:
         needed = parameter.kind in _NAMED and not parameter.has_default
         if needed and parameter.name not in call.given:
-            yield error(call.place, f"`{parameter.name}` is missing, {call.word} has no default for it")
+            problem = f"`{parameter.name}` is missing, {call.word} has no default for it"
+            yield error(call.place, problem, _how_to_add(parameter.name, call.place))
+
+
+def _how_to_add(name: str, place: Place) -> str:
+    """Return a hint for a missing argument of a command line; "" for one of a file."""
+    if place.where.line:
+        return ""
+    tensor = f"{name}:4 for a tensor of four entries, or "
+    return {"inputs": f"add {tensor}{name}=0.5", "init": f"add init.{name}=0.5"}.get(place.path, "")
 
 
 def _other_arguments(call: _Call, parameters: Sequence[Parameter]) -> SpecError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import keyword
 import os
 import re
@@ -20,7 +21,7 @@ def read_target(written: str, folder: Path) -> Target:
     """Return what `path.py:Name` or `package.module:Name` names; raises BadValueError where no such file is."""
     place, colon, name = written.rpartition(":")
     if not colon or not written.isprintable():
-        raise _malformed(written)
+        raise _malformed(written, folder)
     if not _is_dotted(name):
         raise bad(f"`{shortened(name)}` after the colon is not a Python name")
     if not re.search(r"[/\\]|\.py$", place):
@@ -58,12 +59,24 @@ def _existing(written: str, folder: Path, suffixes: tuple[str, ...]) -> Path:
     return path
 
 
-def _malformed(written: str) -> BadValueError:
+def _malformed(written: str, folder: Path) -> BadValueError:
     problem = f"expected path.py:Name or package.module:Name, found text '{shortened(written)}'"
     if written.endswith(".py"):
-        return bad(problem, "add a colon and the name in that file")
+        names = _defined_in(folder / written)
+        hint = f"add a colon and one of: {listed(names)}" if names else "add a colon and the name in that file"
+        return bad(problem, hint)
     module, dot, name = written.rpartition(".")
     return bad(problem, f"did you mean `{module}:{name}`?" if dot and _is_dotted(written) else "")
+
+
+def _defined_in(file: Path) -> tuple[str, ...]:
+    """Return the public classes and functions of a Python file; none if it cannot be read."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return ()
+    defined = (each.name for each in tree.body if isinstance(each, ast.ClassDef | ast.FunctionDef))
+    return tuple(name for name in defined if not name.startswith("_"))
 
 
 def _is_dotted(name: str) -> bool:

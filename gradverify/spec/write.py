@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,27 @@ from gradverify.spec.write_inputs import plain_input, short, sizes_in, target_te
 _IN_LINES = ("inputs", "explore", "cases")  # keys whose entries have a line each
 
 
-def spec_text(case: Case, *, comment: str = "", folder: Path | None = None) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Several:
+    """What multiplies a case."""
+
+    dtypes: tuple[str, ...]
+    devices: tuple[str, ...]
+    samples: int = 1
+
+
+def spec_text(case: Case, *, comment: str = "", folder: Path | None = None, several: Several | None = None) -> str:
     """Return a YAML document that reads back to an equal case, with a comment above it.
+
+    With `several`, it reads back to cases of these dtypes and devices, with so many samples.
 
     Paths are relative to `folder`, the one that the document is to be written to, and absolute if it is None. These are
     left out: defaults, dims that nothing uses, a surrogate or reference that no check uses, and what only the command
     line can say. Drawn values depend on the names of the file and of the case, which the document does not hold. Raises
     ValueError for a value that YAML has no word for, with the name of its input.
     """
-    return document_text(_document(case, folder), comment=comment)
+    document = _document(case, folder, several or Several(dtypes=(case.dtype,), devices=(case.device,)))
+    return document_text(document, comment=comment)
 
 
 def document_text(document: Mapping[str, Any], *, comment: str = "") -> str:
@@ -68,7 +80,7 @@ def _line(name: str, value: Any, indent: str) -> str:
     return key + wrapped(value, len(key))
 
 
-def _document(case: Case, folder: Path | None) -> dict[str, Any]:
+def _document(case: Case, folder: Path | None, several: Several) -> dict[str, Any]:
     """Return the keys of the document that are not at their default, in the order in which they are written."""
     used = _used_dims(case)
     dims = {name: size for name, size in case.dims.items() if name in used}
@@ -80,7 +92,7 @@ def _document(case: Case, folder: Path | None) -> dict[str, Any]:
         **_compared_with(case, folder),
         "outputs": None if case.outputs is None else list(case.outputs),
         "stochastic": case.stochastic or None,
-        **_running(case),
+        **_running(case, several),
         **_tolerances(case.tolerances),
         "explore": _explore(_about(case.explore, dims, case)) or None,
         "expect": _expect(case.expect),
@@ -125,13 +137,14 @@ def _compared_with(case: Case, folder: Path | None) -> dict[str, Any]:
     }
 
 
-def _running(case: Case) -> dict[str, Any]:
+def _running(case: Case, several: Several) -> dict[str, Any]:
     has_reference = case.reference is not None and COMPARISON in case.checks
     default = default_checks(has_reference=has_reference, dtype=case.dtype)
     return {
         "checks": None if case.checks == default else list(case.checks),
-        "dtypes": None if (case.dtype,) == DEFAULT_DTYPES else [case.dtype],
-        "devices": None if (case.device,) == DEFAULT_DEVICES else [case.device],
+        "dtypes": None if several.dtypes == DEFAULT_DTYPES else list(several.dtypes),
+        "devices": None if several.devices == DEFAULT_DEVICES else list(several.devices),
+        "samples": several.samples if several.samples > 1 else None,
         "seed": case.seed or None,
         "timeout": None if case.timeout == DEFAULT_TIMEOUT else short(case.timeout),
         "torch_gradcheck": None if case.torch_gradcheck is TorchGradcheck.SMALL else str(case.torch_gradcheck),

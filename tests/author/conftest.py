@@ -1,0 +1,3 @@
+"""The package under test has tests of its own, which run where it is installed."""
+
+collect_ignore = ["package"]

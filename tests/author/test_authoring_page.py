@@ -1,0 +1,43 @@
+"""The transcripts in docs/authoring.md are what happens."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "authoring.md").read_text(encoding="utf-8")
+SECTIONS = {part.partition(":")[0].strip(): part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]}
+OPS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[0]
+
+
+def transcripts(section: str) -> list[tuple[str, str]]:
+    """Return the commands in a section, and what is printed after each."""
+    blocks = re.findall(r"```console\n\$ (.*?)\n(.*?)```", SECTIONS[section], re.DOTALL)
+    return [(command, printed) for command, printed in blocks]
+
+
+def without_numbers(text: str) -> list[str]:
+    return [" ".join(re.sub(r"\d[\d.]*(e[-+]?\d+)?", "#", row).split()) for row in text.splitlines() if row.strip()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "printed"), transcripts("check"))
+def test_check(tmp_path: Path, command: str, printed: str) -> None:
+    (tmp_path / "ops.py").write_text(OPS, encoding="utf-8")
+    program, *words = shlex.split(command)
+    assert program == "gradverify"
+    ran = subprocess.run(
+        [sys.executable, "-m", "gradverify", *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={"PATH": "", "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
+    )
+    assert without_numbers(ran.stdout) == without_numbers(printed)

@@ -1,0 +1,119 @@
+"""The ways to a spec, tried on a package of ten functions that is installed in an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = Path(__file__).parent / "package"
+HAS_COMPILER = shutil.which("c++") is not None and shutil.which("ninja") is not None
+VERDICTS = {
+    "handmade.activation:ClippedReLU": "fail",
+    "handmade.activation:Swish": "pass",
+    "handmade.activation:Leaky": "pass",
+    "handmade.tensors:WeightedSum": "pass",
+    "handmade.tensors:Lookup": "pass",
+    "handmade.tensors:Recomputed": "pass",
+    "handmade.operators:cube": "fail",
+    "handmade.operators:joined": "pass",
+    **({"handmade.compiled:soft_plus": "pass"} if HAS_COMPILER else {}),
+}
+UNIMPORTABLE = "handmade.accelerated:Accelerated"
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("package")]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the Python of a new environment with the package, and with the packages of this environment."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
+    made = folder / "env" / "bin" / "python"
+    shown = subprocess.run(
+        [made, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    paths = "".join(f"import site; site.addsitedir({sysconfig.get_path(name)!r})\n" for name in ("purelib", "platlib"))
+    Path(shown.stdout.strip(), "ours.pth").write_text(f"{paths}{ROOT}\n", encoding="utf-8")
+    shutil.copytree(PACKAGE, folder / "package")
+    install = [sys.executable, "-m", "pip", "--python", made, "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*install, "--no-index", folder / "package"], check=True)
+    return made
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a folder with the tests of the package and specs written by hand."""
+    for name in ("tests", "specs"):
+        shutil.copytree(PACKAGE / name, tmp_path / name)
+    return tmp_path
+
+
+def gradverify(python: Path, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "TORCH_EXTENSIONS_DIR")}
+    command = [python, "-m", "gradverify", *words]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, env={**kept, "PYTHONUTF8": "1"})
+
+
+def verdicts(python: Path, project: Path, *paths: str) -> Mapping[str, set[str]]:
+    """Run specs and return the verdicts of each function."""
+    ran = gradverify(python, project, "run", *paths, "--json", "report.json")
+    assert ran.returncode in (0, 1), ran.stderr
+    found: dict[str, set[str]] = {}
+    for case in json.loads((project / "report.json").read_text(encoding="utf-8"))["cases"]:
+        found.setdefault(case["function"], set()).add(case["verdict"])
+    return found
+
+
+def test_specs_written_by_hand(python: Path, project: Path) -> None:
+    if not HAS_COMPILER:
+        (project / "specs" / "compiled.yaml").unlink()
+    assert verdicts(python, project, "specs") == {name: {verdict} for name, verdict in VERDICTS.items()}
+
+
+def test_check_says_the_same_as_a_spec(python: Path, project: Path) -> None:
+    wrong = gradverify(python, project, "check", "handmade.activation:ClippedReLU", "x:5", "clip=1.5")
+    assert wrong.returncode == 1, wrong.stderr
+    assert "cause missing-mask" in wrong.stdout
+    right = gradverify(python, project, "check", "handmade.activation:Swish", "x:5")
+    assert right.returncode == 0, right.stderr
+
+
+def test_init_finds_all_and_infers_seven(python: Path, project: Path) -> None:
+    made = gradverify(python, project, "init", "handmade", "-o", "inferred")
+    assert made.returncode == 0, made.stderr
+    found = verdicts(python, project, "inferred")
+    assert set(found) >= {*VERDICTS, UNIMPORTABLE}
+    inferred = {name: verdict for name, verdict in found.items() if verdict != {"skip"}}
+    assert len(inferred) >= (7 if HAS_COMPILER else 6)
+    assert inferred == {name: {VERDICTS[name]} for name in inferred}
+
+
+def test_record_gives_specs_that_run_for_all_that_is_called(python: Path, project: Path) -> None:
+    plain = subprocess.run([python, "-m", "pytest", "tests", "-q"], cwd=project, capture_output=True, text=True)
+    recorded = gradverify(python, project, "record", "-o", "recorded", "--", str(python), "-m", "pytest", "tests", "-q")
+    assert recorded.returncode == plain.returncode == 0, recorded.stderr
+    assert recorded.stdout.splitlines()[:-1] == plain.stdout.splitlines()[:-1]  # the last line has a duration
+    found = verdicts(python, project, "recorded")
+    assert found == {name: {verdict} for name, verdict in VERDICTS.items()}
+
+
+def test_list_missing_names_what_no_spec_names(python: Path, project: Path) -> None:
+    before = gradverify(python, project, "list", "--missing", "handmade", "specs")
+    assert before.returncode == 1, before.stderr
+    assert UNIMPORTABLE in before.stdout
+    assert not [name for name in VERDICTS if name in before.stdout]
+    gradverify(python, project, "init", "handmade", "-o", "specs/inferred")
+    after = gradverify(python, project, "list", "--missing", "handmade", "specs")
+    assert after.returncode == 0, after.stdout
