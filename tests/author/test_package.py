@@ -61,15 +61,23 @@ def project(tmp_path: Path) -> Path:
 
 
 def gradverify(python: Path, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "TORCH_EXTENSIONS_DIR")}
-    command = [python, "-m", "gradverify", *words]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True, env={**kept, "PYTHONUTF8": "1"})
+    return ran(python, project, "gradverify", *words)
+
+
+def ran(python: Path, project: Path, module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME")}
+    own = {
+        "PYTHONUTF8": "1",
+        "TORCH_EXTENSIONS_DIR": str(python.parents[2] / "compiled"),
+    }  # a lock may be left elsewhere
+    command = [python, "-m", module, *words]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, env={**kept, **own})
 
 
 def verdicts(python: Path, project: Path, *paths: str) -> Mapping[str, set[str]]:
     """Run specs and return the verdicts of each function."""
-    ran = gradverify(python, project, "run", *paths, "--json", "report.json")
-    assert ran.returncode in (0, 1), ran.stderr
+    finished = gradverify(python, project, "run", *paths, "--json", "report.json")
+    assert finished.returncode in (0, 1), finished.stderr
     found: dict[str, set[str]] = {}
     for case in json.loads((project / "report.json").read_text(encoding="utf-8"))["cases"]:
         found.setdefault(case["function"], set()).add(case["verdict"])
@@ -101,7 +109,7 @@ def test_init_finds_all_and_infers_seven(python: Path, project: Path) -> None:
 
 
 def test_record_gives_specs_that_run_for_all_that_is_called(python: Path, project: Path) -> None:
-    plain = subprocess.run([python, "-m", "pytest", "tests", "-q"], cwd=project, capture_output=True, text=True)
+    plain = ran(python, project, "pytest", "tests", "-q")
     recorded = gradverify(python, project, "record", "-o", "recorded", "--", str(python), "-m", "pytest", "tests", "-q")
     assert recorded.returncode == plain.returncode == 0, recorded.stderr
     assert recorded.stdout.splitlines()[:-1] == plain.stdout.splitlines()[:-1]  # the last line has a duration

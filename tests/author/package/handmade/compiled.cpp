@@ -1,18 +1,20 @@
 // log(1 + exp(x)), with its gradient.
-#include <torch/extension.h>
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
 
-using torch::Tensor;
+using at::Tensor;
 
 class SoftPlus : public torch::autograd::Function<SoftPlus> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* ctx, Tensor x) {
     ctx->save_for_backward({x});
-    return torch::log1p(torch::exp(x));
+    return at::log1p(at::exp(x));
   }
 
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* ctx, torch::autograd::variable_list grads) {
-    return {grads[0] * torch::sigmoid(ctx->get_saved_variables()[0])};
+    return {grads[0] * at::sigmoid(ctx->get_saved_variables()[0])};
   }
 };
 
