@@ -18,6 +18,7 @@ from benchmarks.right_functions import row_at_order_1, row_at_order_2
 from benchmarks.subject import problem_of, result_of
 from gradverify.result import Verdict
 from tests.zoo.catalogue import ALL_WRONG, ZOO
+from tests.zoo.slow_functions import SLOW_FUNCTIONS, WRONG_SLOW_FUNCTIONS
 from tests.zoo.specimen import Specimen
 from tests.zoo.wrong import Wrong
 
@@ -46,11 +47,11 @@ def main() -> None:
 
 def zoo_cases(text: str, seed: int) -> Iterator[Case]:
     """Yield the rows of the zoo whose name or tag contains the text: right ones at both orders, then wrong ones."""
-    for specimen in ZOO:
+    for specimen in (*ZOO, *SLOW_FUNCTIONS):
         if _has(text, specimen):
             yield Case(key=specimen.name, judge=partial(_judged_at_order_1, specimen, seed))
             yield Case(key=f"{specimen.name}, order 2", judge=partial(_judged_at_order_2, specimen, seed))
-    for wrong in ALL_WRONG:
+    for wrong in (*ALL_WRONG, *WRONG_SLOW_FUNCTIONS):
         if _has(text, wrong.specimen):
             yield Case(key=f"wrong: {wrong.specimen.name}", judge=partial(_judged_wrong, wrong, seed))
 
