@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -67,6 +68,8 @@ def main() -> None:
     """Measure the Functions that the command line selects, and print a line for each and the summary."""
     options = _options()
     chosen = [(slow, variant) for slow in SUBJECTS for variant in Variant if options.k in f"{slow.name}, {variant}"]
+    if not chosen:
+        sys.exit(f"no row has {options.k!r} in it; rows are called like 'kepler, right' and 'soft-DTW, one entry'")
     if options.stages:
         print(*(stage_table(chosen, check) for check in CHECKS), sep="\n\n")
         return
