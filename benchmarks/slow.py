@@ -26,7 +26,7 @@ from benchmarks.slow_subject import Slow, Variant
 from benchmarks.slow_subjects import SUBJECTS
 from gradverify.result import Verdict
 
-CHECKS = ("gradcheck", "gradgradcheck")
+COMPARED_CHECKS = ("gradcheck", "gradgradcheck")
 AGAINST = "torch's gradcheck and gradgradcheck"
 _HEADER = (
     f"{'function':40}{'ours':>16}{'torch':>12}{'ours ms':>10}{'torch ms':>10}{'ratio':>8}"
@@ -37,7 +37,7 @@ _SHORT = {Verdict.INCONCLUSIVE: "open"}  # as printed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The costs of one variant of one Function, in the order of CHECKS."""
+    """The costs of one variant of one Function, in the order of COMPARED_CHECKS."""
 
     name: str
     variant: Variant
@@ -71,7 +71,7 @@ def main() -> None:
     if not chosen:
         sys.exit(f"no row has {options.k!r} in it; rows are called like 'kepler, right' and 'soft-DTW, one entry'")
     if options.stages:
-        print(*(stage_table(chosen, check) for check in CHECKS), sep="\n\n")
+        print(*(stage_table(chosen, check) for check in COMPARED_CHECKS), sep="\n\n")
         return
     print(_HEADER)
     found = []
@@ -86,7 +86,7 @@ def main() -> None:
 def measured(slow: Slow, variant: Variant) -> Measured:
     """Run both checks, ours between two runs of torch's."""
     ours, theirs = [], []
-    for check in CHECKS:
+    for check in COMPARED_CHECKS:
         before, own, after = (
             cost(check, slow.functions[variant], slow.variants[variant]) for cost in (torch_cost, our_cost, torch_cost)
         )

@@ -28,7 +28,7 @@ ORDER_2 = [
 LEAST = 200  # fewest specimens in the zoo
 
 
-def slow(rows: Iterable[Any]) -> list[Any]:
+def marked_slow(rows: Iterable[Any]) -> list[Any]:
     return [pytest.param(row, marks=pytest.mark.slow) for row in rows]
 
 
@@ -38,19 +38,21 @@ def test_zoo_is_large_and_names_are_unique() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("specimen", [*ZOO, *slow(SLOW_FUNCTIONS)], ids=lambda specimen: specimen.name)
+@pytest.mark.parametrize("specimen", [*ZOO, *marked_slow(SLOW_FUNCTIONS)], ids=lambda specimen: specimen.name)
 def test_right_function_has_expected_verdict(specimen: Specimen) -> None:
     result = _run("gradcheck", specimen)
     assert specimen.allows(result.verdict), f"{result.message}; {[finding.message for finding in result.findings]}"
 
 
-@pytest.mark.parametrize("specimen", [*ORDER_2, *slow(SLOW_FUNCTIONS)], ids=lambda specimen: specimen.name)
+@pytest.mark.parametrize("specimen", [*ORDER_2, *marked_slow(SLOW_FUNCTIONS)], ids=lambda specimen: specimen.name)
 def test_right_function_does_not_fail_at_order_2(specimen: Specimen) -> None:
     result = _run("gradgradcheck", specimen)
     assert result.verdict is not Verdict.FAIL, [finding.message for finding in result.findings]
 
 
-@pytest.mark.parametrize("wrong", [*ALL_WRONG, *slow(WRONG_SLOW_FUNCTIONS)], ids=lambda wrong: wrong.specimen.name)
+@pytest.mark.parametrize(
+    "wrong", [*ALL_WRONG, *marked_slow(WRONG_SLOW_FUNCTIONS)], ids=lambda wrong: wrong.specimen.name
+)
 def test_wrong_function_fails_at_wrong_entry(wrong: Wrong) -> None:
     result = _run(wrong.check, wrong.specimen)
     assert wrong.is_named_in(result), f"{result.message}; {[finding.message for finding in result.findings]}"
