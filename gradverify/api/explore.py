@@ -32,6 +32,7 @@ from gradverify.report.notebook import exploration_html
 from gradverify.result import Exploration
 from gradverify.run.exploring import explored
 from gradverify.run.signature import forward_parameters
+from gradverify.run.unobserved import unobserved
 
 _CHECKS = ("gradcheck", "gradgradcheck")
 _REFERENCE = "reference"
@@ -127,7 +128,7 @@ def explore(
         ),
     )
     gpus = tuple(sorted({value.device.index or 0 for value in floating if value.is_cuda}))
-    with restored_generators(gpus), _one_thread():
+    with restored_generators(gpus), _one_thread(), unobserved():
         found = explored(case, function, reference, Exploring(budget=budget), _ignored)
     return Explored(**{field.name: getattr(found, field.name) for field in fields(found)})
 

@@ -26,6 +26,7 @@ from gradverify.run.reference import with_parameters, with_reference
 from gradverify.run.run_checks import run_checks
 from gradverify.run.signature import forward_parameters
 from gradverify.run.source import source_in_graph, source_of
+from gradverify.run.unobserved import unobserved
 from gradverify.run.usage.measure import measure
 
 _WIDEST = 100  # columns of a printed result, at most; fewer where the terminal has fewer
@@ -104,17 +105,18 @@ def verify(
     problem = replace(_problem(function, tuple(inputs), names, _keywords(kwargs), reference), deadline=deadline)
     dtype = _common(str(primal.tensor.dtype).removeprefix("torch.") for primal in problem.primals)
     asked = default_checks(has_reference=reference is not None, dtype=dtype) if checks is None else tuple(checks)
-    with restored_generators(gpus_of(problem)), tf32_switched(on=settings.tf32):
+    with restored_generators(gpus_of(problem)), tf32_switched(on=settings.tf32), unobserved():
         results = run_checks(problem, asked, dict.fromkeys(asked, settings))
         measured = measure(problem)
         uncovered = not_exercised(problem, function, settings.seed)
+        source = source_of(function) or source_in_graph(problem)
     verdict = worst(result.verdict for result in results)
     return Verified(
         id=problem.name,
         spec="",
         line=0,
         function=problem.name,
-        source=source_of(function) or source_in_graph(problem),
+        source=source,
         device=_common(str(primal.tensor.device) for primal in problem.primals),
         dtype=dtype,
         sample=0,

@@ -12,19 +12,21 @@ from gradverify.cli.check import check
 from gradverify.cli.exits import ExitCode, guarded
 from gradverify.cli.explain import explain
 from gradverify.cli.explore import explore
-from gradverify.cli.groups import GroupedCommand
+from gradverify.cli.groups import CommandWithWords, GroupedCommand
 from gradverify.cli.inspect import inspect
 from gradverify.cli.list import list_cases
 from gradverify.cli.merge import merge
 from gradverify.cli.parameters import with_single_options
+from gradverify.cli.record import record
 from gradverify.cli.run import run
 from gradverify.cli.schema import schema
 from gradverify.cli.terminal import say
 
-COMMANDS: tuple[tuple[str, Callable[..., ExitCode]], ...] = (
+COMMANDS: tuple[tuple[str, Callable[..., int]], ...] = (
     ("run", run),
     ("check", check),
     ("explore", explore),
+    ("record", record),
     ("inspect", inspect),
     ("list", list_cases),
     ("merge", merge),
@@ -55,7 +57,8 @@ def build_app() -> typer.Typer:
     )
     built.callback()(_main)
     for name, command in COMMANDS:
-        built.command(name, cls=GroupedCommand)(guarded(with_single_options(command)))
+        kind = CommandWithWords if command is record else GroupedCommand
+        built.command(name, cls=kind)(guarded(with_single_options(command)))
     return built
 
 

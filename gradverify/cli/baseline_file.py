@@ -11,13 +11,13 @@ from pathlib import Path
 from gradverify.baseline.model import NOTHING_KNOWN, Baseline, Entry, described
 from gradverify.catalogue import sections
 from gradverify.cli.exits import UsageProblem
-from gradverify.cli.files import write_whole
 from gradverify.cli.options import BaselineFiles
 from gradverify.cli.outputs import Destinations
 from gradverify.cli.request import one_of_two
 from gradverify.cli.terminal import print_problems
 from gradverify.report.words import counted
 from gradverify.result import Report
+from gradverify.spec.save import write_whole
 
 _MAX_NOTES = 10  # stale entries that are printed
 

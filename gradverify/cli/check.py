@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from gradverify.cli import engine
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode, UsageProblem
-from gradverify.cli.files import why_no_folder, why_unwritable, write_whole
+from gradverify.cli.files import why_no_folder, why_unwritable
 from gradverify.cli.gather import Source
 from gradverify.cli.request import Request, exploring, refuse_without_exploring, requested
 from gradverify.cli.run import verify
 from gradverify.cli.terminal import complain
 from gradverify.report.reproduce import check_command
+from gradverify.spec.save import write_whole
 
 if TYPE_CHECKING:
     from gradverify.spec.arguments import Words

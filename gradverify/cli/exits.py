@@ -16,7 +16,7 @@ from gradverify.cli.starting import raise_on_interrupt
 from gradverify.cli.terminal import OutputError, complain, print_problems, say_error, silence_stdout
 from gradverify.errors import GradverifyError, SpecError
 
-Command = Callable[..., "ExitCode"]
+Command = Callable[..., int]  # returns its exit code, an ExitCode unless it is that of another program
 
 
 class ExitCode(IntEnum):
@@ -54,7 +54,7 @@ def unwritten(error: Exception) -> ExitCode:
     return ExitCode.USAGE
 
 
-def _outcome(command: Command, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExitCode:
+def _outcome(command: Command, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     try:
         raise_on_interrupt()
         return command(*args, **kwargs)

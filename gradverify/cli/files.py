@@ -1,8 +1,7 @@
-"""Write files atomically, and read reports."""
+"""Say why files cannot be written, keep files for later commands, and read reports."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from gradverify.cli.terminal import complain
 from gradverify.report.to_json import from_json
 from gradverify.result import Report
 from gradverify.serial import ReportError
+from gradverify.spec.save import write_whole
 
 LAST_REPORT = Path(".gradverify/last.json")
 T = TypeVar("T")
@@ -43,22 +43,6 @@ def why_no_folder(path: Path) -> str:
     if not place.is_dir():
         return f"{place} is not a folder"
     return "" if os.access(place, os.W_OK | os.X_OK) else "permission denied"
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write `text` to a temporary file and rename it to `path`. If that raises OSError, `path` is unchanged."""
-    goal = path.resolve()  # a link stays a link
-    temporary = goal.with_name(f".{goal.name[:200]}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(goal)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
 
 
 def keep(texts: Mapping[Path, str]) -> None:

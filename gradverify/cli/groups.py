@@ -54,6 +54,12 @@ class GroupedCommand(TyperCommand):
                     formatter.write_dl(records)
 
 
+class CommandWithWords(GroupedCommand):
+    """A command whose arguments are the words of another one: options after the first word belong to that."""
+
+    allow_interspersed_args = False
+
+
 def _separated(arg: str, own: set[str]) -> list[str]:
     """Return a flag with a value as the flag and the option that has the value; any other word as it is."""
     flag, equals, value = arg.partition("=")

@@ -137,6 +137,18 @@ All = Annotated[bool, _option("--all", help="Every element that was saved.")]
 Reasons = Annotated[bool, _option("-v", "--verbose", help="Also say why each element has its verdict.")]
 Heatmap = Annotated[bool, _option("--heatmap", help="Draw analytic, numeric and error as a picture too.")]
 
+CommandWords = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="COMMAND", help="The command to run, with its arguments.", show_default=False),
+]
+RecordedFolder = Annotated[
+    Path, _option("-o", "--output", metavar="DIR", parser=folder, help="Where specs are written to.  [default: specs/]")
+]
+KeptValues = Annotated[
+    bool,
+    _option("--values", help="Keep the values of whole numbers and masks of up to 1 MiB beside the specs."),
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:

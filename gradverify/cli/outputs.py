@@ -8,7 +8,7 @@ from pathlib import Path
 from gradverify.catalogue import sections
 from gradverify.cli.checkout import current_checkout
 from gradverify.cli.exits import UsageProblem
-from gradverify.cli.files import why_unwritable, write_whole
+from gradverify.cli.files import why_unwritable
 from gradverify.cli.listing import Listing
 from gradverify.cli.options import Outputs
 from gradverify.cli.terminal import emit
@@ -18,6 +18,7 @@ from gradverify.report.ci.sarif import to_sarif
 from gradverify.report.page.to_html import to_html
 from gradverify.report.to_json import to_json
 from gradverify.result import Report
+from gradverify.spec.save import write_whole
 
 # Name of the option without dashes, and the function that returns the file's text.
 FORMATS: tuple[tuple[str, Callable[[Report], str]], ...] = (

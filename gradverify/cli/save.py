@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gradverify.cli.files import write_whole
 from gradverify.result import CaseResult, Discovery, Report
+from gradverify.spec.save import save_spec
 from gradverify.spec.wording import visible
 
 _OTHER = re.compile(r"[^A-Za-z0-9_]+")  # what a file name has a dash for
@@ -52,9 +51,7 @@ def _written(case: CaseResult, found: Discovery, version: str, folder: Path, los
         return found
     text = _commented(case, found, version)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = _free(folder, _name(case, found), text)
-        write_whole(path, text)
+        path = save_spec(folder, _name(case, found), text).path
     except OSError as error:
         lost.append(f"could not write a spec into {folder}: {error.strerror or error}")
         return found
@@ -75,20 +72,3 @@ def _name(case: CaseResult, found: Discovery) -> str:
     function = case.function.rpartition(":")[2].rpartition(".")[2]
     words = [spec, *([name] if name != function else []), *(change.partition(":")[0] for change in found.changes[:1])]
     return "-".join(_OTHER.sub("-", word).strip("-") for word in words)[:_LONGEST]
-
-
-def _free(folder: Path, name: str, text: str) -> Path:
-    """Return the first path that is free, or has this text already."""
-    number = 1
-    while True:
-        path = folder / f"{name}{f'-{number}' if number > 1 else ''}.yaml"
-        if not os.path.lexists(path) or _has(path, text):
-            return path
-        number += 1
-
-
-def _has(path: Path, text: str) -> bool:
-    try:
-        return path.read_text(encoding="utf-8") == text
-    except (OSError, UnicodeDecodeError):
-        return False

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from gradverify.errors import GradverifyError
 from gradverify.run.server_protocol import FORK, KILL, NEWS, ORDER
+from gradverify.run.unobserved import OFF
 
 # Imports make no garbage: collecting it takes 5 % of the time that torch takes to load. os._exit skips the teardown of
 # the interpreter, which takes 0.2 s.
@@ -63,7 +64,7 @@ def start_server() -> Server:
         stdout=subprocess.DEVNULL,
         pass_fds=[theirs.fileno()],
         start_new_session=True,
-        env={**os.environ, **_ONE_THREAD},
+        env={**os.environ, **_ONE_THREAD, **OFF},
     )
     theirs.close()
     return Server(process=process, control=ours)

@@ -20,6 +20,7 @@ from gradverify.run.source import source_of
 from gradverify.run.state import State, state_restored
 from gradverify.run.task import INTERPRETED, Answer, Devices, Environment, Loaded, Work
 from gradverify.run.triton_interpreter import set_up
+from gradverify.run.unobserved import unobserved
 
 
 def run_work(
@@ -34,7 +35,7 @@ def run_work(
     The variables of `environment` are set before anything is imported, and nothing else has been run without them.
     The checks of a case stop at the deadline; `on_progress` is called with their results so far.
     """
-    with state_restored(state):
+    with state_restored(state), unobserved():
         os.environ.update(environment)
         lacking = _why_not_prepared(environment)
         torch.set_num_threads(1)  # sums round the same with and without workers

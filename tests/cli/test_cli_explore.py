@@ -171,7 +171,7 @@ def test_a_spec_that_cannot_be_written_is_2(fake, call, monkeypatch: pytest.Monk
     def full(path: Path, text: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gradverify.cli.save.write_whole", full)
+    monkeypatch.setattr("gradverify.spec.save.write_whole", full)
     fake.results = [explored(failure())]
     done = call("explore", "a.yaml", "--save", "found")
     assert done.exit_code == 2

@@ -1,0 +1,1 @@
+"""Specs made from the code under test: what it is called with."""

@@ -1,0 +1,1 @@
+"""Calls of hand-written Functions, observed while a command runs, as specs."""

@@ -1,0 +1,94 @@
+"""One call of a Function or custom operator to the notes about it."""
+
+from __future__ import annotations
+
+import _thread
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gradverify_observer.describe import described, is_traced
+from gradverify_observer.sink import Sink
+from gradverify_observer.subjects import Subject, operator_of, subject_of_function, subject_of_operator
+
+Sinks = Mapping[str, Sink]
+_GENERATED = "torch._library.autograd"  # module of the Functions that torch makes of operators with a formula
+
+
+class _InNote(_thread._local):
+    """True in a thread that is taking a note: calls that this makes are not the command's."""
+
+    now = False
+
+
+_IN_NOTE = _InNote()
+
+
+def note_function(sinks: Sinks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Note a call of `function.apply`; those of Functions in torch itself are left out."""
+    if function.__module__ == _GENERATED:
+        _tolerantly(sinks, lambda: _note_generated(sinks, function, args))
+    elif not f"{function.__module__}.".startswith("torch."):
+        _tolerantly(sinks, lambda: _note(sinks, subject_of_function(function), args, kwargs))
+
+
+def note_raised(sinks: Sinks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Take back the note of a call of `function.apply` that raised: it has no gradient."""
+    if function.__module__ != _GENERATED and not f"{function.__module__}.".startswith("torch."):
+        _tolerantly(sinks, lambda: _take_back(sinks, subject_of_function(function), args, kwargs))
+
+
+def note_operator(sinks: Sinks, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Note a call of a custom operator with a formula for its gradient, unless torch makes a Function's call of it."""
+    if getattr(operator, "_backward_fn", None) is not None:
+        _tolerantly(sinks, lambda: _note_plain_operator(sinks, operator._opoverload, args, kwargs))
+
+
+def _tolerantly(sinks: Sinks, take: Callable[[], None]) -> None:
+    """Take a note. What goes wrong is noted too, and goes no further."""
+    if _IN_NOTE.now:
+        return
+    _IN_NOTE.now = True
+    try:
+        take()
+    except Exception as error:
+        for sink in sinks.values():
+            sink.add_failure(f"{type(error).__name__}: {error}")
+    finally:
+        _IN_NOTE.now = False
+
+
+def _note_generated(sinks: Sinks, function: Any, args: tuple[Any, ...]) -> None:
+    operator = operator_of(function)
+    if operator is None:
+        return
+    structure = getattr(args[-1], "input_spec", None)
+    if structure is not None:  # lists of tensors were spread
+        from torch.utils._pytree import tree_unflatten
+
+        args = tuple(tree_unflatten(list(args[:-1]), structure))
+    _note(sinks, subject_of_operator(operator), args[:-1], args[-1].keyword_only_args)
+
+
+def _note_plain_operator(sinks: Sinks, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    torch = sys.modules["torch"]
+    flat = [entry for arg in args for entry in (arg if isinstance(arg, (list, tuple)) else (arg,))]
+    needs = torch.is_grad_enabled() and any(isinstance(entry, torch.Tensor) and entry.requires_grad for entry in flat)
+    if not needs:
+        _note(sinks, subject_of_operator(operator), args, kwargs)
+
+
+def _note(sinks: Sinks, subject: Subject, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    torch = sys.modules["torch"]
+    given = subject.bind(args, kwargs)
+    if torch.compiler.is_compiling() or is_traced(given):
+        return
+    call = {name: described(value) for name, value in given.items()}
+    for sink in sinks.values():
+        sink.add(subject, call, given)
+
+
+def _take_back(sinks: Sinks, subject: Subject, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    call = {name: described(value) for name, value in subject.bind(args, kwargs).items()}
+    for sink in sinks.values():
+        sink.take_back(subject, call)

@@ -1,0 +1,161 @@
+"""Documents that were run before they are written: forward and backward run at small sizes, and at recorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from gradverify.author.recording.documents import Plan, as_draft, case_dtype, document_of, double_of
+from gradverify.author.recording.groups import Group, why_no_word
+from gradverify.author.recording.sizes import smaller_sizes
+from gradverify.result import CaseResult, Verdict, without_output
+from gradverify.run.options import RunOptions
+from gradverify.run.session import run_cases
+from gradverify.run.task import Engine
+from gradverify.spec.expand import Overrides, expand
+from gradverify.spec.files import SpecFile
+from gradverify.spec.model import Spec
+from gradverify.spec.read import read_spec
+from gradverify.spec.write import document_text
+
+_CHECKS = ("gradcheck",)  # tells whether forward and backward run, and whether the values are any use
+_TIMEOUT = 20.0  # seconds for one try
+_EVALUATIONS = 20  # in a Jacobian too large to write down
+_MOST_TRIES = 24  # of small cases of one group
+_NOT_LOADED = "GV901"
+_USEFUL = (Verdict.PASS, Verdict.FAIL)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """The tries of one group. The fields change while it is tried."""
+
+    group: Group
+    plans: Iterator[Plan]  # to try, the best first
+    recorded: Plan  # with the recorded sizes alone
+    chosen: Plan | None = None
+    second: Plan | None = None  # one that runs, but shows nothing
+    reason: str = ""  # why the first one did not run
+
+
+def tried_plans(
+    groups: Sequence[tuple[Group, Plan]], folders: Sequence[Path], engine: Engine
+) -> tuple[tuple[Plan, ...], str]:
+    """Return a plan for each group whose forward and backward run, as a draft if there is none, and why tries ended.
+
+    `folders` are those that the documents are to be written into. The reason is "" if every group was tried.
+    """
+    searches = [_search(group, plan) for group, plan in groups]
+    open_ones = [search for search in searches if search.chosen is None]
+    stopped = ""
+    while open_ones and not stopped:
+        proposed = {id(search): next(search.plans, None) for search in open_ones}
+        stopped = _try_all(searches, folders, {key: plan for key, plan in proposed.items() if plan}, engine)
+        for search in open_ones:
+            if proposed[id(search)] is None:
+                search.chosen = search.second or as_draft(search.recorded, search.reason or "nothing was tried")
+        open_ones = [search for search in searches if search.chosen is None]
+    if not stopped:
+        stopped = _drop_recorded_that_do_not_run(searches, folders, engine)
+    return tuple(search.chosen or search.second or search.recorded for search in searches), stopped
+
+
+def _search(group: Group, plan: Plan) -> _Search:
+    reason = why_no_word(group)
+    draft = as_draft(plan, reason) if reason else None
+    return _Search(group=group, plans=_plans(group, plan), recorded=plan, chosen=draft)
+
+
+def _plans(group: Group, plan: Plan) -> Iterator[Plan]:
+    """Yield plans with a small case, and at last the one without."""
+    yield from islice(_small_plans(group, plan), _MOST_TRIES)
+    yield plan
+
+
+def _small_plans(group: Group, plan: Plan) -> Iterator[Plan]:
+    own = case_dtype(group.signatures[0])
+    for named, sizes in smaller_sizes(group, plan.named):
+        for dtype in dict.fromkeys((double_of(own), own)):
+            yield replace(plan, named=named, small=sizes, dtype=dtype)
+
+
+def _try_all(searches: Sequence[_Search], folders: Sequence[Path], proposed: Mapping[int, Plan], engine: Engine) -> str:
+    """Run a case of each proposed plan; return why that was broken off, "" if it was not."""
+    texts = {
+        number: (document_text(_alone(search.group, proposed[id(search)])), folders[number])
+        for number, search in enumerate(searches)
+        if id(search) in proposed
+    }
+
+    def judge(number: int, result: CaseResult | str) -> None:
+        search = searches[number]
+        plan = proposed[id(search)]
+        if isinstance(result, CaseResult) and result.verdict in (*_USEFUL, Verdict.SKIP):
+            search.chosen = plan
+        elif isinstance(result, CaseResult) and result.verdict is Verdict.INCONCLUSIVE:
+            search.second = search.second or plan
+        else:
+            why = result if isinstance(result, str) else _why(result)
+            search.reason = search.reason or why
+            if isinstance(result, str) or why.startswith(_NOT_LOADED):  # so it is at other sizes too
+                search.plans = iter(())
+
+    return _run(texts, judge, engine)
+
+
+def _alone(group: Group, plan: Plan) -> dict[str, object]:
+    """Return the document with the one case that is tried."""
+    document = document_of(group, replace(plan, recorded=plan.small is None))
+    if "cases" in document:
+        cases = document.pop("cases")
+        document["cases"] = {"try": next(iter(cases.values()))}
+    return document
+
+
+def _drop_recorded_that_do_not_run(searches: Sequence[_Search], folders: Sequence[Path], engine: Engine) -> str:
+    """Leave the recorded sizes out of plans that do not run there; return why that was broken off."""
+    texts: dict[int, tuple[str, Path]] = {}
+    for number, search in enumerate(searches):
+        if search.chosen is not None and search.chosen.small is not None and not search.chosen.draft:
+            document = document_of(search.group, search.chosen)
+            cases = {name: keys for name, keys in document.get("cases", {}).items() if name != "small"}
+            if cases:
+                texts[number] = document_text({**document, "cases": cases}), folders[number]
+
+    def judge(number: int, result: CaseResult | str) -> None:
+        search = searches[number]
+        raised = isinstance(result, str) or (result.verdict is Verdict.ERROR and "GV904" not in _why(result))
+        if raised and search.chosen is not None:
+            search.chosen = replace(search.chosen, recorded=False)
+
+    return _run(texts, judge, engine)
+
+
+def _run(texts: Mapping[int, tuple[str, Path]], judge: Callable[[int, CaseResult | str], None], engine: Engine) -> str:
+    """Run the cases of documents and have each judged; return why that was broken off, "" if it was not."""
+    specs: list[Spec] = []
+    for number, (text, folder) in texts.items():
+        place = folder / f"{number}.yaml"
+        reading = read_spec(text, SpecFile(path=Path(str(number)), location=place, name=str(number)))
+        specs += reading.specs
+        for error in reading.errors[:1]:
+            judge(number, str(error.problem))
+    asked = Overrides(checks=_CHECKS, timeout=_TIMEOUT, max_evaluations=_EVALUATIONS)
+    cases = expand(specs, asked)
+    outcome = run_cases(cases, specs, RunOptions(keep_going=True), lambda _: None, engine=engine)
+    for error in outcome.errors:
+        judge(int(error.where.file), str(error.problem))
+    for result in outcome.report.cases:
+        judge(int(result.spec), result)
+    return "interrupted" if outcome.interrupted else ""
+
+
+def _why(result: CaseResult) -> str:
+    """Return why a case could not be judged, in one line."""
+    messages = [result.message, *(finding.message for check in result.checks for finding in check.findings)]
+    messages += [check.message for check in result.checks]
+    codes = [finding.code for check in result.checks for finding in check.findings][:1]
+    text = without_output(next((message for message in messages if message), "")).partition("\n")[0]
+    return text if text.startswith("GV") or not codes else f"{codes[0]}: {text}"
