@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gradverify.api.explore import explore
     from gradverify.api.verify import GradientMismatch, assert_gradients, assert_matches, verify
+    from gradverify.author.recording.session import record
     from gradverify.errors import EvaluationError, GradverifyError, SpecError, TargetError
     from gradverify.result import (
         CaseResult,
@@ -31,6 +32,7 @@ _HOME = {
     "assert_matches": "gradverify.api.verify",
     "GradientMismatch": "gradverify.api.verify",
     "explore": "gradverify.api.explore",
+    "record": "gradverify.author.recording.session",
     "GradverifyError": "gradverify.errors",
     "SpecError": "gradverify.errors",
     "TargetError": "gradverify.errors",
@@ -63,6 +65,7 @@ __all__ = [
     "assert_gradients",
     "assert_matches",
     "explore",
+    "record",
     "verify",
 ]
 

@@ -1,4 +1,4 @@
-"""What pytest loads wherever gradverify is installed: its options, and nothing else unless `--gradverify` is given."""
+"""What pytest loads wherever gradverify is installed: its options, and nothing else unless one of them is given."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="With --gradverify-explore: most tries of each case, in place of what its spec says.",
     )
+    group.addoption(
+        "--gradverify-record",
+        metavar="DIR",
+        help="Write specs into this folder for the calls of hand-written Functions in the tests.",
+    )
     parser.addini("gradverify_explore", "Whether inputs are changed, as with --gradverify-explore.", "bool", False)
     parser.addini(
         "gradverify_files", "Patterns of the files that --gradverify takes for specs.", "args", ["*.yaml", "*.yml"]
@@ -37,6 +42,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gradverify: a case of a gradverify spec.")
+    if config.getoption("--gradverify-record"):
+        from gradverify.testing.recording import record_session
+
+        record_session(config)
     if not config.getoption("--gradverify"):
         return
     from gradverify.testing.bench import Bench

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,6 +32,7 @@ class Plan:
     small: Sizes | None  # None: no small case
     dtype: str  # of the small case
     recorded: bool = True  # the recorded sizes are cases too
+    why_not_recorded: str = ""  # why they are none
     draft: str = ""  # why the document is only a draft
     files: Mapping[tuple[int, str], str] | None = None  # of kept values, by number of the signature and input
 
@@ -55,13 +57,14 @@ def document_of(group: Group, plan: Plan) -> dict[str, Any]:
         keys["dtypes"] = single.get("dtypes")
     elif named:
         keys["cases"] = named
-    return {key: value for key, value in keys.items() if value is not None}
+    return _without_unused_dims({key: value for key, value in keys.items() if value is not None})
 
 
 def remarks_of(group: Group, plan: Plan) -> list[str]:
     """Return what is drawn otherwise than it was seen, a sentence each."""
     drawn = {name: _drawn(group, name, plan, plan.small) for name in tensors_of(group.signatures[0])}
-    return [f"{name} {each.remark}" for name, each in drawn.items() if each.remark]
+    remarks = [f"{name} {each.remark}" for name, each in drawn.items() if each.remark]
+    return [*remarks, *([f"no case at recorded sizes: {plan.why_not_recorded}"] if plan.why_not_recorded else [])]
 
 
 def case_dtype(signature: Signature) -> str:
@@ -75,6 +78,30 @@ def case_dtype(signature: Signature) -> str:
 def double_of(dtype: str) -> str:
     """Return the dtype in which differences show most."""
     return "complex128" if dtype in COMPLEX else _DEFAULT_DTYPE
+
+
+def _without_unused_dims(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document without sizes that only an input had whose values are in a file in every case."""
+    cases = document.get("cases", {"": {}})
+    used = {
+        word
+        for case in cases.values()
+        for name, written in document["inputs"].items()
+        if "file" not in case.get("inputs", {}).get(name, {})
+        for word in _names_in(written)
+    }
+    for keys in (document, *cases.values()):
+        if "dims" in keys:
+            keys["dims"] = {name: size for name, size in keys["dims"].items() if name in used}
+    return {key: value for key, value in document.items() if value != {} or key != "dims"}
+
+
+def _names_in(written: Any) -> set[str]:
+    """Return the words in the shapes and sizes of an input."""
+    if isinstance(written, list):
+        return {name for entry in written for name in _names_in(entry)}
+    sizes = [entry for key in ("shape", "size") for entry in written.get(key, [])] if isinstance(written, dict) else []
+    return {word for entry in sizes if isinstance(entry, str) for word in re.findall(r"[a-z]\w*", entry)}
 
 
 def _inputs(group: Group, plan: Plan) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from gradverify.author.recording.notes import SeenValues
 
 _LIGHT_TAILS = 2.3  # below it values look uniform: 1.8 for a uniform distribution, 3 for a normal one
+_MANY = 50  # values that tell one from the other
 _NEAR_STANDARD = 0.15  # distance of mean and deviation from those of a standard normal distribution
 
 
@@ -29,7 +30,7 @@ def real_values(seen: Sequence[SeenValues], *, differentiated: bool) -> Drawn:
     low, high = min(values.low or 0.0 for values in measured), max(values.high or 0.0 for values in measured)
     remark = "" if all(values.is_finite for values in seen) else "held NaN or infinity in some call; drawn finite"
     if low == high:
-        return _around(low) if differentiated else Drawn(keys={"linspace": [low, low]}, remark=remark)
+        return _around(low) if differentiated else Drawn(keys={"linspace": [_short(low)] * 2}, remark=remark)
     if not differentiated and all(values.is_whole for values in measured):
         return Drawn(keys={"integers": [int(low), int(high) + 1], "dtype": "case"}, remark=remark)
     return Drawn(keys=_distribution(measured, low, high), remark=remark)
@@ -69,7 +70,10 @@ def highest(seen: Sequence[SeenValues]) -> int | None:
 
 def _around(constant: float) -> Drawn:
     ends = sorted((constant / 2, 1.5 * constant)) if constant else [-0.5, 0.5]
-    return Drawn(keys={"uniform": ends}, remark=f"was {constant:g} everywhere in all calls; drawn around it")
+    return Drawn(
+        keys={"uniform": [_short(end) for end in ends]},
+        remark=f"was {constant:g} everywhere in all calls; drawn around it",
+    )
 
 
 def _distribution(measured: Sequence[SeenValues], low: float, high: float) -> dict[str, Any]:
@@ -79,11 +83,12 @@ def _distribution(measured: Sequence[SeenValues], low: float, high: float) -> di
     if len(measured) == 1 and measured[0].is_sorted:
         return {"linspace": _inside(low, high)}
     leaves_range = (low >= 0 and mean < 3 * std) or (high <= 0 and -mean < 3 * std)
-    if std == 0 or leaves_range or 0 < tails < _LIGHT_TAILS:
+    are_many = sum(values.count for values in measured) >= _MANY
+    if std == 0 or leaves_range or (are_many and 0 < tails < _LIGHT_TAILS):
         return {"uniform": _inside(low, high)}
     if abs(mean) < _NEAR_STANDARD and abs(std - 1) < _NEAR_STANDARD:
         return {}
-    return {"normal": [0 if abs(mean) < std / 10 else _rounded(mean), _rounded(std)]}
+    return {"normal": [0 if abs(mean) < std / 10 else _short(_rounded(mean)), _short(_rounded(std))]}
 
 
 def _inside(low: float, high: float) -> list[float]:
@@ -91,7 +96,11 @@ def _inside(low: float, high: float) -> list[float]:
     digits = 2 - math.floor(math.log10(max(abs(low), abs(high))))
     scale = 10.0**digits if abs(digits) < 300 else 1.0
     shorter = [math.ceil(low * scale) / scale, math.floor(high * scale) / scale]
-    return shorter if shorter[0] < shorter[1] else [low, high]
+    return [_short(end) for end in (shorter if shorter[0] < shorter[1] else (low, high))]
+
+
+def _short(number: float) -> float:
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
 def _rounded(number: float) -> float:

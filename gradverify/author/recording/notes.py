@@ -65,6 +65,7 @@ SeenArgument = SeenTensor | SeenList | SeenSize | SeenPlain | SeenOther
 class SeenValues:
     """The kind of values of one tensor in one call; None for what was not measured."""
 
+    count: int = 0  # of the values that were measured
     low: float | None = None
     high: float | None = None
     mean: float | None = None
@@ -152,6 +153,7 @@ def _signature(subject: Subject, call: Mapping[str, Any], calls: int, seen: list
 
 def _values(found: Mapping[str, Any]) -> SeenValues:
     return SeenValues(
+        count=found.get("count", 0),
         low=found.get("low"),
         high=found.get("high"),
         mean=found.get("mean"),

@@ -43,6 +43,7 @@ class Recorded:
     files: tuple[SpecWritten, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     lost: tuple[str, ...] = ()  # messages about what went wrong
+    is_interrupted: bool = False  # then nothing was written
 
 
 def specs_from_notes(notes: Path, output: Path, source: str) -> Recorded:
@@ -65,10 +66,10 @@ def specs_from_notes(notes: Path, output: Path, source: str) -> Recorded:
     planned = _planned(groups.groups, output)
     folders = [_folder(output, group.subject) for group in groups.groups]
     with closing(open_engine(None)) as engine:
-        plans, stopped = tried_plans(planned, folders, engine)
-    if stopped:
-        lost = (*lost, f"{stopped} while the specs were tried; nothing was written")
-        return Recorded(calls=calls, subjects=len(subjects), left_out=left_out, lost=lost)
+        plans = tried_plans(planned, folders, engine)
+    if plans is None:
+        lost = (*lost, "interrupted while the specs were tried; nothing was written")
+        return Recorded(calls=calls, subjects=len(subjects), left_out=left_out, lost=lost, is_interrupted=True)
     files, unwritten = _write_all(groups.groups, plans, output, source)
     return Recorded(calls=calls, subjects=len(subjects), files=files, left_out=left_out, lost=(*lost, *unwritten))
 

@@ -42,24 +42,23 @@ class _Search:
 
 def tried_plans(
     groups: Sequence[tuple[Group, Plan]], folders: Sequence[Path], engine: Engine
-) -> tuple[tuple[Plan, ...], str]:
-    """Return a plan for each group whose forward and backward run, as a draft if there is none, and why tries ended.
+) -> tuple[Plan, ...] | None:
+    """Return a plan for each group whose forward and backward run, a draft if there is none; None if interrupted.
 
-    `folders` are those that the documents are to be written into. The reason is "" if every group was tried.
+    `folders` are those that the documents are to be written into.
     """
     searches = [_search(group, plan) for group, plan in groups]
-    open_ones = [search for search in searches if search.chosen is None]
-    stopped = ""
-    while open_ones and not stopped:
-        proposed = {id(search): next(search.plans, None) for search in open_ones}
-        stopped = _try_all(searches, folders, {key: plan for key, plan in proposed.items() if plan}, engine)
-        for search in open_ones:
-            if proposed[id(search)] is None:
-                search.chosen = search.second or as_draft(search.recorded, search.reason or "nothing was tried")
-        open_ones = [search for search in searches if search.chosen is None]
-    if not stopped:
-        stopped = _drop_recorded_that_do_not_run(searches, folders, engine)
-    return tuple(search.chosen or search.second or search.recorded for search in searches), stopped
+    try:
+        while open_ones := [search for search in searches if search.chosen is None]:
+            proposed = {id(search): next(search.plans, None) for search in open_ones}
+            _try_all(searches, folders, {key: plan for key, plan in proposed.items() if plan}, engine)
+            for search in open_ones:
+                if proposed[id(search)] is None:
+                    search.chosen = search.second or as_draft(search.recorded, search.reason)
+        _drop_recorded_that_do_not_run(searches, folders, engine)
+    except KeyboardInterrupt:
+        return None
+    return tuple(search.chosen or search.recorded for search in searches)
 
 
 def _search(group: Group, plan: Plan) -> _Search:
@@ -81,8 +80,10 @@ def _small_plans(group: Group, plan: Plan) -> Iterator[Plan]:
             yield replace(plan, named=named, small=sizes, dtype=dtype)
 
 
-def _try_all(searches: Sequence[_Search], folders: Sequence[Path], proposed: Mapping[int, Plan], engine: Engine) -> str:
-    """Run a case of each proposed plan; return why that was broken off, "" if it was not."""
+def _try_all(
+    searches: Sequence[_Search], folders: Sequence[Path], proposed: Mapping[int, Plan], engine: Engine
+) -> None:
+    """Run a case of each proposed plan, and choose those that run."""
     texts = {
         number: (document_text(_alone(search.group, proposed[id(search)])), folders[number])
         for number, search in enumerate(searches)
@@ -102,7 +103,7 @@ def _try_all(searches: Sequence[_Search], folders: Sequence[Path], proposed: Map
             if isinstance(result, str) or why.startswith(_NOT_LOADED):  # so it is at other sizes too
                 search.plans = iter(())
 
-    return _run(texts, judge, engine)
+    _run(texts, judge, engine)
 
 
 def _alone(group: Group, plan: Plan) -> dict[str, object]:
@@ -114,27 +115,27 @@ def _alone(group: Group, plan: Plan) -> dict[str, object]:
     return document
 
 
-def _drop_recorded_that_do_not_run(searches: Sequence[_Search], folders: Sequence[Path], engine: Engine) -> str:
-    """Leave the recorded sizes out of plans that do not run there; return why that was broken off."""
+def _drop_recorded_that_do_not_run(searches: Sequence[_Search], folders: Sequence[Path], engine: Engine) -> None:
+    """Leave the recorded sizes out of plans that do not run there."""
     texts: dict[int, tuple[str, Path]] = {}
     for number, search in enumerate(searches):
         if search.chosen is not None and search.chosen.small is not None and not search.chosen.draft:
             document = document_of(search.group, search.chosen)
-            cases = {name: keys for name, keys in document.get("cases", {}).items() if name != "small"}
-            if cases:
-                texts[number] = document_text({**document, "cases": cases}), folders[number]
+            if "cases" in document:
+                texts[number] = document_text(document), folders[number]
 
     def judge(number: int, result: CaseResult | str) -> None:
         search = searches[number]
-        raised = isinstance(result, str) or (result.verdict is Verdict.ERROR and "GV904" not in _why(result))
-        if raised and search.chosen is not None:
-            search.chosen = replace(search.chosen, recorded=False)
+        why = result if isinstance(result, str) else _why(result)
+        has_raised = isinstance(result, str) or (result.verdict is Verdict.ERROR and "GV904" not in why)
+        if has_raised and search.chosen is not None:
+            search.chosen = replace(search.chosen, recorded=False, why_not_recorded=why)
 
-    return _run(texts, judge, engine)
+    _run(texts, judge, engine)
 
 
-def _run(texts: Mapping[int, tuple[str, Path]], judge: Callable[[int, CaseResult | str], None], engine: Engine) -> str:
-    """Run the cases of documents and have each judged; return why that was broken off, "" if it was not."""
+def _run(texts: Mapping[int, tuple[str, Path]], judge: Callable[[int, CaseResult | str], None], engine: Engine) -> None:
+    """Run the cases of documents and have each judged. Raises KeyboardInterrupt."""
     specs: list[Spec] = []
     for number, (text, folder) in texts.items():
         place = folder / f"{number}.yaml"
@@ -149,7 +150,8 @@ def _run(texts: Mapping[int, tuple[str, Path]], judge: Callable[[int, CaseResult
         judge(int(error.where.file), str(error.problem))
     for result in outcome.report.cases:
         judge(int(result.spec), result)
-    return "interrupted" if outcome.interrupted else ""
+    if outcome.interrupted:
+        raise KeyboardInterrupt
 
 
 def _why(result: CaseResult) -> str:

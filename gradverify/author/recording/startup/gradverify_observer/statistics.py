@@ -53,6 +53,7 @@ def _of_real(torch: Any, values: Any) -> dict[str, Any]:
     fourth = float(centred.square().square().mean())
     return {
         **found,
+        "count": finite.numel(),
         "low": low,
         "high": high,
         "mean": mean,
