@@ -21,6 +21,7 @@ from gradverify.author.recording.sizes import Named, Sizes, named_sizes
 
 MOST_RECORDED = 3  # cases at recorded sizes
 _DEFAULT_DTYPE = "float64"
+_LONG = 600  # seconds for a case that takes long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class Plan:
     dtype: str  # of the small case
     recorded: bool = True  # the recorded sizes are cases too
     why_not_recorded: str = ""  # why they are none
+    patient: bool = False  # the recorded sizes take long
     draft: str = ""  # why the document is only a draft
     files: Mapping[tuple[int, str], str] | None = None  # of kept values, by number of the signature and input
 
@@ -54,7 +56,7 @@ def document_of(group: Group, plan: Plan) -> dict[str, Any]:
         "devices": None if device == "cpu" else [device],
     }
     if len(named) == 1 and not single.get("inputs"):
-        keys["dtypes"] = single.get("dtypes")
+        keys |= {"dtypes": single.get("dtypes"), "timeout": single.get("timeout")}
     elif named:
         keys["cases"] = named
     return _without_unused_dims({key: value for key, value in keys.items() if value is not None})
@@ -177,6 +179,8 @@ def _recorded_cases(group: Group, plan: Plan) -> dict[str, Any]:
     for keys in kept:
         if keys["dtypes"] == [_DEFAULT_DTYPE]:
             del keys["dtypes"]
+        if plan.patient:
+            keys["timeout"] = _LONG
     return {f"recorded{f'-{number}' if number > 1 else ''}": keys for number, keys in enumerate(kept, start=1)}
 
 

@@ -11,6 +11,7 @@ from gradverify.author.recording.notes import SeenValues
 
 _LIGHT_TAILS = 2.3  # below it values look uniform: 1.8 for a uniform distribution, 3 for a normal one
 _MANY = 50  # values that tell one from the other
+_SCALED = ("positive_definite", "simplex")  # constraints that keep no more of what is drawn
 _NEAR_STANDARD = 0.15  # distance of mean and deviation from those of a standard normal distribution
 
 
@@ -33,7 +34,7 @@ def real_values(seen: Sequence[SeenValues], *, differentiated: bool) -> Drawn:
         return _around(low) if differentiated else Drawn(keys={"linspace": [_short(low)] * 2}, remark=remark)
     if not differentiated and all(values.is_whole for values in measured):
         return Drawn(keys={"integers": [int(low), int(high) + 1], "dtype": "case"}, remark=remark)
-    return Drawn(keys=_distribution(measured, low, high), remark=remark)
+    return Drawn(keys=_with_structure(measured, _distribution(measured, low, high)), remark=remark)
 
 
 def whole_values(seen: Sequence[SeenValues], *, below: int | None = None) -> Drawn:
@@ -89,6 +90,19 @@ def _distribution(measured: Sequence[SeenValues], low: float, high: float) -> di
     if abs(mean) < _NEAR_STANDARD and abs(std - 1) < _NEAR_STANDARD:
         return {}
     return {"normal": [0 if abs(mean) < std / 10 else _short(_rounded(mean)), _short(_rounded(std))]}
+
+
+def _with_structure(measured: Sequence[SeenValues], keys: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys with the constraint that all values satisfied."""
+    found = {values.structure for values in measured}
+    structure = found.pop() if len(found) == 1 else ""
+    if not structure:
+        return keys
+    if structure in _SCALED:  # only the scale of what is drawn counts
+        squares = [(values.mean or 0.0) ** 2 + (values.std or 0.0) ** 2 for values in measured]
+        scale = _short(_rounded(math.sqrt(sum(squares) / len(squares))))
+        keys = {} if abs(scale - 1) < _NEAR_STANDARD or structure == "simplex" else {"normal": [0, scale]}
+    return {**keys, "constraint": structure}
 
 
 def _inside(low: float, high: float) -> list[float]:

@@ -72,6 +72,7 @@ class SeenValues:
     std: float | None = None
     tails: float = 0.0  # fourth moment over squared variance: 3 for a normal distribution, 1.8 for a uniform one
     least: int | None = None  # smallest whole number that is not negative
+    structure: str = ""  # the constraint of a spec that the values satisfy
     is_finite: bool = True
     is_whole: bool = False  # real numbers that are whole
     repeats: bool = False  # some whole number occurs twice
@@ -160,6 +161,7 @@ def _values(found: Mapping[str, Any]) -> SeenValues:
         std=found.get("std"),
         tails=found.get("tails", 0.0),
         least=found.get("least"),
+        structure=found.get("structure", ""),
         is_finite=not (found.get("nan") or found.get("inf")),
         is_whole=bool(found.get("whole")),
         repeats=bool(found.get("repeats")),

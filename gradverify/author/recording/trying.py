@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from gradverify.author.recording.documents import Plan, as_draft, case_dtype, document_of, double_of
-from gradverify.author.recording.groups import Group, why_no_word
+from gradverify.author.recording.groups import Group, is_differentiable, tensors_of, why_no_word
 from gradverify.author.recording.sizes import smaller_sizes
 from gradverify.result import CaseResult, Verdict, without_output
 from gradverify.run.options import RunOptions
@@ -22,9 +22,10 @@ from gradverify.spec.write import document_text
 
 _CHECKS = ("gradcheck",)  # tells whether forward and backward run, and whether the values are any use
 _TIMEOUT = 20.0  # seconds for one try
+_SHORT = 5.0  # seconds for a try at recorded sizes; a case that takes longer gets more time than others
 _EVALUATIONS = 20  # in a Jacobian too large to write down
 _MOST_TRIES = 24  # of small cases of one group
-_NOT_LOADED = "GV901"
+_NOT_LOADED, _OUT_OF_TIME = "GV901", "GV904"
 _USEFUL = (Verdict.PASS, Verdict.FAIL)
 
 
@@ -54,7 +55,7 @@ def tried_plans(
             _try_all(searches, folders, {key: plan for key, plan in proposed.items() if plan}, engine)
             for search in open_ones:
                 if proposed[id(search)] is None:
-                    search.chosen = search.second or as_draft(search.recorded, search.reason)
+                    search.chosen = search.second or as_draft(search.recorded, _reason(search))
         _drop_recorded_that_do_not_run(searches, folders, engine)
     except KeyboardInterrupt:
         return None
@@ -78,6 +79,14 @@ def _small_plans(group: Group, plan: Plan) -> Iterator[Plan]:
     for named, sizes in smaller_sizes(group, plan.named):
         for dtype in dict.fromkeys((double_of(own), own)):
             yield replace(plan, named=named, small=sizes, dtype=dtype)
+
+
+def _reason(search: _Search) -> str:
+    """Return why no plan runs, with the inputs whose values may matter."""
+    whole = [name for name, tensor in tensors_of(search.group.signatures[0]).items() if not is_differentiable(tensor)]
+    if not whole or search.recorded.files or not search.reason.startswith("GV90"):
+        return search.reason
+    return f"{search.reason}; if the values of {', '.join(whole)} matter, record again with --values"
 
 
 def _try_all(
@@ -126,15 +135,22 @@ def _drop_recorded_that_do_not_run(searches: Sequence[_Search], folders: Sequenc
 
     def judge(number: int, result: CaseResult | str) -> None:
         search = searches[number]
+        assert search.chosen is not None
         why = result if isinstance(result, str) else _why(result)
-        has_raised = isinstance(result, str) or (result.verdict is Verdict.ERROR and "GV904" not in why)
-        if has_raised and search.chosen is not None:
+        if not isinstance(result, str) and (result.seconds > _SHORT or _OUT_OF_TIME in why):
+            search.chosen = replace(search.chosen, patient=True)
+        elif isinstance(result, str) or result.verdict is Verdict.ERROR:
             search.chosen = replace(search.chosen, recorded=False, why_not_recorded=why)
 
-    _run(texts, judge, engine)
+    _run(texts, judge, engine, timeout=2 * _SHORT)
 
 
-def _run(texts: Mapping[int, tuple[str, Path]], judge: Callable[[int, CaseResult | str], None], engine: Engine) -> None:
+def _run(
+    texts: Mapping[int, tuple[str, Path]],
+    judge: Callable[[int, CaseResult | str], None],
+    engine: Engine,
+    timeout: float = _TIMEOUT,
+) -> None:
     """Run the cases of documents and have each judged. Raises KeyboardInterrupt."""
     specs: list[Spec] = []
     for number, (text, folder) in texts.items():
@@ -143,7 +159,7 @@ def _run(texts: Mapping[int, tuple[str, Path]], judge: Callable[[int, CaseResult
         specs += reading.specs
         for error in reading.errors[:1]:
             judge(number, str(error.problem))
-    asked = Overrides(checks=_CHECKS, timeout=_TIMEOUT, max_evaluations=_EVALUATIONS)
+    asked = Overrides(checks=_CHECKS, timeout=timeout, max_evaluations=_EVALUATIONS)
     cases = expand(specs, asked)
     outcome = run_cases(cases, specs, RunOptions(keep_going=True), lambda _: None, engine=engine)
     for error in outcome.errors:

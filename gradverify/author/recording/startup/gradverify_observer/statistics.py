@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 _SAMPLE = 4096  # elements
-_MOST_DISTINCT = 64  # distinct values that are counted
+_LINES = 64  # lines along the last dimension that are sorted
+_MOST_STRUCTURED = 2**16  # elements of a tensor that is looked at as a whole
+_NEAR = 1e-3  # relative distance from a sum of one
 
 
 def statistics(tensor: Any) -> dict[str, Any] | None:
@@ -59,9 +61,26 @@ def _of_real(torch: Any, values: Any) -> dict[str, Any]:
         "mean": mean,
         "std": math.sqrt(variance),
         "tails": fourth / variance**2 if variance > 0 and math.isfinite(fourth) else 0.0,
+        "structure": _structure(torch, values) if finite.numel() == sample.numel() else "",
         "whole": bool((finite == finite.round()).all()),
         "sorted": finite.numel() > 2 and low < high and bool((finite.diff() >= 0).all()),
     }
+
+
+def _structure(torch: Any, values: Any) -> str:
+    """Return the set that the values lie in, by its name in a spec; "" if they lie in none that is known."""
+    if values.dim() == 0 or values.shape[-1] < 2 or values.numel() > _MOST_STRUCTURED:
+        return ""
+    exact = values.to(torch.float64)
+    if bool((exact >= 0).all()) and bool(((exact.sum(-1) - 1).abs() < _NEAR).all()):
+        return "simplex"
+    if values.dim() < 2 or values.shape[-1] != values.shape[-2]:
+        return ""
+    if bool((exact == exact.tril()).all()):
+        return "triangular"
+    if bool((exact - exact.mT).abs().max() > _NEAR * exact.abs().max()):
+        return ""
+    return "symmetric" if bool(torch.linalg.cholesky_ex(exact).info.any()) else "positive_definite"
 
 
 def _of_whole(torch: Any, values: Any) -> dict[str, Any]:
@@ -86,7 +105,7 @@ def _is_permutation(torch: Any, values: Any) -> bool:
     """True if every line along the last dimension has each number below its length once."""
     if values.dim() == 0 or not 1 < values.shape[-1] <= _SAMPLE:
         return False
-    ordered = values.reshape(-1, values.shape[-1])[:_MOST_DISTINCT].to(torch.int64).sort(-1).values
+    ordered = values.reshape(-1, values.shape[-1])[:_LINES].to(torch.int64).sort(-1).values
     return bool((ordered == torch.arange(values.shape[-1], device=values.device)).all())
 
 
