@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -171,4 +172,4 @@ def _comment(group: Group, plan: Plan, source: str) -> str:
 def _folder(output: Path, subject: Subject) -> Path:
     """Return the folder of a subject's spec, which is called as its module."""
     module = Path(subject.file).stem if subject.module == "__main__" else subject.module
-    return (output / _OTHER.sub("-", module)).absolute()
+    return Path(os.path.abspath(output / _OTHER.sub("-", module)))  # noqa: PTH100 (links are kept)

@@ -19,7 +19,7 @@ def recorded_rows(recorded: Recorded, output: Path) -> list[str]:
     width = max(map(len, names), default=0)
     for name, file in zip(names, recorded.files, strict=True):
         rows.append(f"  {name:{width}}  {_about(file)}")
-        rows += [f"    draft: {reason}" for reason in file.drafts]
+        rows += [f"    {_draft(file.drafts.count(reason))}: {reason}" for reason in dict.fromkeys(file.drafts)]
     rows += [f"  left out: {_left_out(each)}" for each in recorded.left_out]
     rows += [f"  {message}" for message in recorded.lost]
     return rows
@@ -37,6 +37,10 @@ def _about(file: SpecWritten) -> str:
     drafts = f", {_counted(len(file.drafts), 'draft')}" if file.drafts else ""
     there = "" if file.is_new else ", was there already"
     return f"{_counted(file.cases, 'case')} from {_counted(file.calls, 'call')}{drafts}{there}"
+
+
+def _draft(number: int) -> str:
+    return "draft" if number == 1 else f"{number} drafts"
 
 
 def _left_out(each: LeftOut) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import sys
 from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import Any
 
 from gradverify_observer.describe import described, is_traced
@@ -13,6 +14,9 @@ from gradverify_observer.subjects import Subject, operator_of, subject_of_functi
 
 Sinks = Mapping[str, Sink]
 _GENERATED = "torch._library.autograd"  # module of the Functions that torch makes of operators with a formula
+
+_HOME = "torch.autograd.function"  # module of `apply`
+_FUNCTORCH = "torch._functorch"
 
 
 class _InNote(_thread._local):
@@ -28,13 +32,13 @@ def note_function(sinks: Sinks, function: Any, args: tuple[Any, ...], kwargs: di
     """Note a call of `function.apply`; those of Functions in torch itself are left out."""
     if function.__module__ == _GENERATED:
         _tolerantly(sinks, lambda: _note_generated(sinks, function, args))
-    elif not f"{function.__module__}.".startswith("torch."):
+    elif _is_of_command(function):
         _tolerantly(sinks, lambda: _note(sinks, subject_of_function(function), args, kwargs))
 
 
 def note_raised(sinks: Sinks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Take back the note of a call of `function.apply` that raised: it has no gradient."""
-    if function.__module__ != _GENERATED and not f"{function.__module__}.".startswith("torch."):
+    if _is_of_command(function):
         _tolerantly(sinks, lambda: _take_back(sinks, subject_of_function(function), args, kwargs))
 
 
@@ -56,6 +60,19 @@ def _tolerantly(sinks: Sinks, take: Callable[[], None]) -> None:
             sink.add_failure(f"{type(error).__name__}: {error}")
     finally:
         _IN_NOTE.now = False
+
+
+def _is_of_command(function: Any) -> bool:
+    """True for Functions outside of torch, unless torch.func calls them for a call of `apply` that was noted."""
+    return not f"{function.__module__}.".startswith("torch.") and not _is_called_by_functorch()
+
+
+def _is_called_by_functorch() -> bool:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") != _HOME:
+        frame = frame.f_back
+    caller = frame.f_back if frame is not None else None
+    return caller is not None and str(caller.f_globals.get("__name__")).startswith(_FUNCTORCH)
 
 
 def _note_generated(sinks: Sinks, function: Any, args: tuple[Any, ...]) -> None:

@@ -79,7 +79,7 @@ def _kind(value: Any) -> str:
 
 def _tensor(torch: Any, tensor: Any) -> dict[str, Any]:
     if tensor.layout is not torch.strided or tensor.is_quantized or getattr(tensor, "is_nested", False):
-        return {"other": f"a tensor in layout {str(tensor.layout).replace('torch.', '')}"}
+        return {"other": _unusual(torch, tensor)}
     return {
         "shape": list(tensor.shape),
         "dtype": str(tensor.dtype).replace("torch.", ""),
@@ -87,6 +87,12 @@ def _tensor(torch: Any, tensor: Any) -> dict[str, Any]:
         "layout": _layout(torch, tensor),
         "grad": bool(tensor.requires_grad),
     }
+
+
+def _unusual(torch: Any, tensor: Any) -> str:
+    if tensor.layout is not torch.strided:
+        return f"{str(tensor.layout).replace('torch.', '').replace('_', ' ')} tensor"
+    return "quantised tensor" if tensor.is_quantized else "nested tensor"
 
 
 def _layout(torch: Any, tensor: Any) -> str:

@@ -1,0 +1,299 @@
+"""Calls of hand-written Functions in a process, as they are noted while it is observed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+import gradverify
+from gradverify.author.recording.notes import (
+    Notes,
+    SeenList,
+    SeenOther,
+    SeenPlain,
+    SeenSize,
+    SeenTensor,
+    SeenValues,
+    Signature,
+    read_notes,
+)
+from gradverify.author.recording.observing import observed
+from tests.author.recording import ops
+
+_FEW = 20  # calls of one signature whose values are looked at
+
+
+class Seen:
+    """The notes of a block, once it has ended."""
+
+    def __init__(self) -> None:
+        self.notes = Notes(signatures=(), uncounted={}, failures=())
+
+    @property
+    def only(self) -> Signature:
+        assert self.notes.failures == ()
+        (signature,) = self.notes.signatures
+        return signature
+
+    @property
+    def names(self) -> list[str]:
+        return [signature.subject.name for signature in self.notes.signatures]
+
+    def values(self, name: str = "x") -> SeenValues:
+        return self.only.values[name][0]
+
+
+@pytest.fixture
+def observing(tmp_path: Path) -> Any:
+    @contextmanager
+    def block(*, keeps_values: bool = False) -> Iterator[Seen]:
+        seen = Seen()
+        notes = tmp_path / f"notes{len(list(tmp_path.iterdir()))}"
+        notes.mkdir()
+        with observed(notes, keeps_values=keeps_values):
+            yield seen
+        seen.notes = read_notes(notes)
+
+    return block
+
+
+def test_a_call_is_noted_with_its_arguments(observing: Any) -> None:
+    with observing() as seen:
+        ops.power(torch.ones(3, 4, dtype=torch.float64, requires_grad=True), 2)
+    assert seen.only.subject.module == "tests.author.recording.ops"
+    assert seen.only.subject.name == "Power"
+    assert Path(seen.only.subject.file).name == "ops.py"
+    assert seen.only.calls == 1
+    assert dict(seen.only.arguments) == {
+        "x": SeenTensor(shape=(3, 4), dtype="float64", device="cpu", layout="contiguous", requires_grad=True),
+        "exponent": SeenPlain(value=2),
+    }
+
+
+def test_nothing_is_noted_before_and_after(observing: Any) -> None:
+    ops.power(torch.ones(3), 2)
+    with observing() as seen:
+        pass
+    ops.power(torch.ones(3), 2)
+    assert seen.notes.signatures == ()
+
+
+@pytest.mark.parametrize(
+    ("layout", "tensor"),
+    [
+        ("contiguous", torch.ones(3, 4)),
+        ("contiguous", torch.ones(())),
+        ("transposed", torch.ones(4, 3).mT),
+        ("transposed", torch.ones(2, 4, 3).mT),
+        ("strided", torch.ones(3, 8)[:, ::2]),
+        ("strided", torch.ones(2, 3, 4).permute(2, 0, 1)),
+        ("expanded", torch.ones(1, 4).expand(3, 4)),
+        ("channels_last", torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last)),
+        ("channels_last", torch.ones(2, 3, 4, 5, 6).to(memory_format=torch.channels_last_3d)),
+    ],
+)
+def test_layout_of_a_tensor(observing: Any, layout: str, tensor: torch.Tensor) -> None:
+    with observing() as seen:
+        ops.power(tensor, 2)
+    found = seen.only.arguments["x"]
+    assert isinstance(found, SeenTensor) and found.layout == layout
+
+
+def test_arguments_of_every_form(observing: Any) -> None:
+    with observing() as seen:
+        ops.Spread.apply(torch.ones(1, 3), torch.Size([4, 3]), torch.float64)
+        ops.Join.apply(0, torch.ones(2), torch.ones(3))
+        ops.Configured.apply(torch.ones(2), object())
+        ops.Configured.apply(torch.ones(2), (1, "a", None, 2.5))
+        ops.Configured.apply(torch.ones(2), torch.device("cpu"))
+        ops.Configured.apply(torch.ones(2).to_sparse(), [torch.ones(2), 3])
+    found = [dict(signature.arguments) for signature in seen.notes.signatures]
+    assert found[0]["size"] == SeenSize(size=(4, 3))
+    assert found[0]["dtype"] == SeenPlain(value={"dtype": "float64"})
+    assert isinstance(found[1]["parts"], SeenList) and len(found[1]["parts"].items) == 2
+    assert found[2]["options"] == SeenOther(kind="object")
+    assert found[3]["options"] == SeenPlain(value={"tuple": [1, "a", None, 2.5]})
+    assert found[4]["options"] == SeenPlain(value={"device": "cpu"})
+    assert found[5]["x"] == SeenOther(kind="sparse coo tensor")
+    assert isinstance(found[5]["options"], SeenList) and found[5]["options"].items[1] == SeenPlain(value=3)
+
+
+def test_a_call_that_raises_is_taken_back(observing: Any) -> None:
+    with observing() as seen:
+        with pytest.raises(ValueError, match="a negative exponent"):
+            ops.power(torch.ones(3), -1)
+        ops.power(torch.ones(3), 1)
+    assert seen.only.arguments["exponent"] == SeenPlain(value=1)
+
+
+def test_operators_are_noted_once_with_and_without_gradient(observing: Any) -> None:
+    with observing() as seen:
+        ops.twice(torch.ones(3, requires_grad=True), 2.0)
+        torch.ops.recorded.twice(torch.ones(3, requires_grad=True), 2.0)
+        ops.twice(torch.ones(3), 2.0)
+        ops.total([ops.real(2), ops.real(2)])
+    assert [(each.subject.name, each.calls) for each in seen.notes.signatures] == [
+        ("twice", 2),
+        ("twice", 1),
+        ("total", 1),
+    ]
+    assert list(seen.notes.signatures[0].arguments) == ["x", "factor"]
+    parts = seen.notes.signatures[2].arguments["parts"]
+    assert isinstance(parts, SeenList) and len(parts.items) == 2
+
+
+def test_a_local_class_has_no_name(observing: Any) -> None:
+    class Local(ops.Configured):
+        pass
+
+    with observing() as seen:
+        Local.apply(torch.ones(2), None)
+    assert seen.only.subject.reason == (
+        "it is defined inside `test_a_local_class_has_no_name`, where no spec can name it; move it out of there"
+    )
+
+
+def test_functions_of_torch_are_left_out(observing: Any) -> None:
+    with observing() as seen:
+        checkpoint(torch.sin, torch.ones(3, requires_grad=True), use_reentrant=True)
+    assert seen.notes.signatures == ()
+
+
+def test_own_calls_of_gradverify_are_left_out(observing: Any) -> None:
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    with observing() as seen:
+        assert gradverify.verify(ops.Power, (x, 2))
+        gradverify.explore(ops.Power, (x, 2), budget=2)
+    assert seen.notes.signatures == ()
+
+
+def test_calls_under_torch_func_are_noted(observing: Any) -> None:
+    with observing() as seen:
+        torch.func.grad(lambda x: ops.Join.apply(0, x, x).sum())(torch.arange(3.0))
+        out = ops.power(ops.real(3), 3)
+        out.sum().backward()
+    assert seen.names == ["Join", "Power"]
+    joined = seen.notes.signatures[0]
+    assert joined.values["parts[0]"][0].high == 2.0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
+def test_traced_calls_are_left_out_and_compiled_code_runs(observing: Any) -> None:
+    x = torch.ones(3, requires_grad=True)
+    with observing() as seen:
+        compiled = torch.compile(lambda x: ops.power(x, 2), fullgraph=True, backend="eager")
+        compiled(x).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [2.0, 2.0, 2.0]
+    assert seen.notes.signatures == ()
+
+
+def test_threads_and_forked_processes_are_noted(observing: Any) -> None:
+    with observing() as seen:
+        threads = [threading.Thread(target=ops.power, args=(torch.ones(3), 2)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        process = os.fork()
+        if not process:
+            ops.power(torch.ones(3), 2)
+            ops.power(torch.ones(5), 2)
+            os._exit(0)
+        os.waitpid(process, 0)
+    assert [each.calls for each in seen.notes.signatures] == [5, 1]
+
+
+def test_many_calls_are_counted(observing: Any) -> None:
+    with observing() as seen:
+        for _ in range(50):
+            ops.power(torch.ones(3), 2)
+    assert seen.only.calls == 50
+    assert len(seen.only.values["x"]) == _FEW
+
+
+def test_many_signatures_are_counted_together(observing: Any) -> None:
+    with observing() as seen:
+        for exponent in range(310):
+            ops.Configured.apply(torch.ones(1), exponent)
+    assert len(seen.notes.signatures) == 300
+    assert list(seen.notes.uncounted.values()) == [10]
+
+
+def test_blocks_may_be_nested(observing: Any) -> None:
+    with observing() as outer:
+        ops.power(torch.ones(1), 2)
+        with observing() as inner:
+            ops.power(torch.ones(2), 2)
+        ops.power(torch.ones(3), 2)
+    assert len(outer.notes.signatures) == 3
+    assert len(inner.notes.signatures) == 1
+
+
+def test_a_lost_folder_does_not_disturb_the_command(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    with observed(notes, keeps_values=False):
+        shutil.rmtree(notes)
+        assert ops.power(torch.ones(3), 2).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_tensors_and_random_numbers_stay_as_they_were(observing: Any) -> None:
+    x = ops.real(40, 30)
+    before, version = x.detach().clone(), x._version
+    state = torch.get_rng_state()
+    with observing():
+        ops.power(x, 2)
+    assert torch.equal(x, before) and x._version == version and x.grad is None
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "expected"),
+    [
+        (torch.full((5,), 2.0), {"low": 2.0, "high": 2.0, "std": 0.0}),
+        (torch.tensor([0.5, float("nan"), 1.5]), {"low": 0.5, "high": 1.5, "is_finite": False}),
+        (torch.linspace(0, 1, 9), {"is_sorted": True}),
+        (torch.eye(3) + 0.5, {"structure": "positive_definite"}),
+        (torch.tensor([[0.0, 2.0], [2.0, 0.0]]), {"structure": "symmetric"}),
+        (torch.tensor([[1.0, 0.0], [2.0, 3.0]]), {"structure": "triangular"}),
+        (torch.tensor([[0.25, 0.75], [0.5, 0.5]]), {"structure": "simplex"}),
+        (torch.tensor([[0.25, 0.7], [0.5, 0.5]]), {"structure": ""}),
+        (torch.tensor([3, 1, 3]), {"low": 1, "high": 3, "repeats": True}),
+        (torch.tensor([-100, 1, 3]), {"low": -100, "least": 1}),
+        (torch.tensor([2, 0, 1]), {"is_permutation": True, "repeats": False}),
+        (torch.tensor([0, 3, 9]), {"is_sorted": True, "is_permutation": False}),
+        (torch.tensor([True, False]), {"low": 0, "high": 1, "mean": 0.5}),
+        (torch.ones(2, dtype=torch.complex64) * 1j, {"low": 0.0, "high": 1.0}),
+        (torch.ones(300, 400)[:, ::3], {"low": 1.0}),
+    ],
+)
+def test_kind_of_values(observing: Any, tensor: torch.Tensor, expected: dict[str, Any]) -> None:
+    with observing() as seen:
+        ops.Configured.apply(tensor, None)
+    found = seen.values()
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_range_of_whole_numbers_is_that_of_all_of_them(observing: Any) -> None:
+    ids = torch.zeros(100_000, dtype=torch.int64)
+    ids[54_321] = 999
+    with observing() as seen:
+        ops.Configured.apply(ids, None)
+    assert seen.values().high == 999
+
+
+def test_values_are_kept_if_they_are_asked_for(observing: Any) -> None:
+    with observing(keeps_values=True) as seen:
+        ops.Lookup.apply(ops.real(4, 2), torch.tensor([3, 1]))
+    assert list(seen.only.kept) == ["ids"]
+    assert torch.load(seen.only.kept["ids"], weights_only=True).tolist() == [3, 1]
