@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gradverify_observer.objects import recipe_of
 from gradverify_observer.subjects import is_spread
 
 _TRACING = ("FakeTensor", "FunctionalTensor")  # stand for tensors while torch traces code
@@ -30,7 +31,8 @@ def described(value: Any) -> dict[str, Any]:
     try:
         return {"plain": _plain(value)}
     except TypeError:
-        return {"other": _kind(value)}
+        recipe = recipe_of(value, lambda held: _plain(held, 1))
+        return {"other": _kind(value)} if recipe is None else {"plain": recipe}
 
 
 def tensors_in(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
