@@ -43,6 +43,7 @@ class _InSession:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Write the specs, and a section about them. What goes wrong does not change the session's exit code."""
+        terminalreporter.ensure_newline()
         terminalreporter.section("gradverify")
         for row in self._rows():
             terminalreporter.write_line(row)

@@ -87,7 +87,8 @@ def _distribution(measured: Sequence[SeenValues], low: float, high: float) -> di
     are_many = sum(values.count for values in measured) >= _MANY
     if std == 0 or leaves_range or (are_many and 0 < tails < _LIGHT_TAILS):
         return {"uniform": _inside(low, high)}
-    if abs(mean) < _NEAR_STANDARD and abs(std - 1) < _NEAR_STANDARD:
+    unsure = 2 / math.sqrt(max(1, sum(values.count for values in measured)))  # two standard errors of the mean
+    if abs(mean) < _NEAR_STANDARD + unsure and abs(std - 1) < _NEAR_STANDARD + unsure:
         return {}
     return {"normal": [0 if abs(mean) < std / 10 else _short(_rounded(mean)), _short(_rounded(std))]}
 

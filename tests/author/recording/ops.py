@@ -60,12 +60,12 @@ class Join(torch.autograd.Function):
 class Spread(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, size, dtype):
-        ctx.shape = x.shape
+        ctx.shape, ctx.dtype = x.shape, x.dtype
         return x.expand(size).to(dtype)
 
     @staticmethod
     def backward(ctx, grad):
-        return grad.sum_to_size(ctx.shape), None, None
+        return grad.sum_to_size(ctx.shape).to(ctx.dtype), None, None
 
 
 class Configured(torch.autograd.Function):

@@ -1,0 +1,217 @@
+"""`gradverify record`: the command is as it is without, and specs come out that judge as hand-written ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.author.recording.making import Ran, record, run
+
+pytestmark = pytest.mark.slow
+
+TALKS = """
+import subprocess, sys
+import torch
+from ops import power, real
+
+print("out", input())
+power(torch.ones(3), 95)
+try:
+    power(torch.ones(3), -1)
+except ValueError as error:
+    print(error, file=sys.stderr)
+print(sys.path, sys.argv)
+power(torch.ones(3), -2)
+"""
+
+CALLS = """
+import multiprocessing, os, subprocess, sys
+import torch
+from ops import *
+
+
+class Here(Configured):
+    pass
+
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return power(torch.arange(5.0), 4)
+
+
+def main():
+    for n in (50, 70):
+        power(real(n, 2 * n), 2).sum().backward()
+    Lookup.apply(real(30, 8), torch.randint(0, 30, (40,)))
+    Join.apply(0, real(20, 9), real(11, 9))
+    Spread.apply(real(1, 50), torch.Size([70, 50]), torch.float32)
+    Configured.apply(real(4), object())
+    Grouped.apply(real(64, 32), 8)
+    twice(real(9), 2.5)
+    total([real(9, 4), real(9, 4)])
+    Here.apply(real(9), None)
+    code = "import os, torch, ops; ops.power(ops.real(6), 3); os._exit(0)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    list(torch.utils.data.DataLoader(Data(), num_workers=1))
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    from tests.author.recording.making import OPS
+
+    folder = tmp_path_factory.mktemp("recorded")
+    (folder / "ops.py").write_text(OPS, encoding="utf-8")
+    (folder / "train.py").write_text(CALLS, encoding="utf-8")
+    return record(folder, "--", sys.executable, "train.py")
+
+
+def test_the_command_says_what_it_says_without(project: Path) -> None:
+    (project / "talks.py").write_text(TALKS, encoding="utf-8")
+    plain = run(project, "talks.py", input="hello\n")
+    ran = run(project, "-m", "gradverify", "record", "--", sys.executable, "talks.py", input="hello\n")
+    assert "ValueError: a negative exponent" in plain.err and "UserWarning: a large exponent" in plain.err
+    assert (ran.code, ran.out) == (plain.code, plain.out)
+    assert ran.err.startswith(plain.err)
+    assert ran.err.removeprefix(plain.err).startswith("gradverify: recorded 1 call of 1 Function, specs in specs\n")
+
+
+def test_files_are_named_after_modules_and_functions(recorded: Ran) -> None:
+    assert recorded.code == 0, recorded.err
+    files = sorted(str(path.relative_to(recorded.folder / "specs")) for path in recorded.folder.rglob("*.yaml"))
+    names = ("Configured", "Grouped", "Join", "Lookup", "Power", "Spread", "total", "twice")
+    assert files == [*(f"ops/{name}.yaml" for name in names), "train/Here.yaml"]
+    assert "recorded 15 calls of 9 Functions, specs in specs\n" in recorded.err
+    assert "    draft: `options` is a object, which YAML has no word for\n" in recorded.err
+
+
+def test_sizes_and_values_are_in_the_specs(recorded: Ran) -> None:
+    squares = next(each for each in recorded.spec("ops/Power") if each["inputs"]["exponent"] == 2)
+    assert squares["function"] == "ops:Power"
+    assert squares["cases"]["recorded"] == {"dims": {"n": 50, "d": 100}, "dtypes": ["float32"]}
+    (lookup,) = recorded.spec("ops/Lookup")
+    assert lookup["dims"] == {"n": 4, "d": 6, "k": 5}
+    assert lookup["inputs"]["ids"] == {"shape": ["k"], "integers": [0, 4]}
+    (join,) = recorded.spec("ops/Join")
+    assert [each["shape"] for each in join["inputs"]["parts"]] == [["n", "d"], ["k", "d"]]
+    (spread,) = recorded.spec("ops/Spread")
+    assert spread["inputs"]["size"] == {"size": [70, "n"]}
+    (here,) = recorded.spec("train/Here")
+    assert here["function"] == "../../train.py:Here"
+
+
+def test_sizes_that_must_be_divisible_stay_so(recorded: Ran) -> None:
+    (grouped,) = recorded.spec("ops/Grouped")
+    assert grouped["inputs"]["groups"] == 8
+    sizes = grouped["dims"]
+    assert sizes["d"] % 8 == 0 and sizes["d"] < 32 and sizes["n"] < 64
+
+
+def test_calls_of_child_processes_are_recorded(recorded: Ran) -> None:
+    exponents = {document["inputs"]["exponent"]: document for document in recorded.spec("ops/Power")}
+    assert set(exponents) == {2, 3, 4}  # called in the command, a subprocess that ends at once, a forked loader
+
+
+def test_specs_judge_as_written_ones_do(recorded: Ran) -> None:
+    (recorded.folder / "specs" / "ops" / "Configured.yaml").unlink()  # a draft
+    ran = run(recorded.folder, "-m", "gradverify", "run", "specs", "--json", "report.json")
+    failed = [row for row in ran.out.splitlines() if row.startswith("✗ FAIL") and "─" not in row]
+    assert len(failed) == 2 and all("ops/Lookup/" in row for row in failed), ran.out
+    assert "✗ 2 of " in ran.out and "2 fail;" in ran.out
+
+
+def test_a_second_recording_replaces_nothing(project: Path) -> None:
+    code = "import torch, ops; ops.power(torch.arange(9.0), {})"
+    first = record(project, "--", sys.executable, "-c", code.format(2))
+    again = record(project, "--", sys.executable, "-c", code.format(2))
+    other = record(project, "--", sys.executable, "-c", code.format(3))
+    assert "  specs/ops/Power.yaml  2 cases from 1 call\n" in first.err
+    assert "  specs/ops/Power.yaml  2 cases from 1 call, was there already\n" in again.err
+    assert "  specs/ops/Power-2.yaml  2 cases from 1 call\n" in other.err
+
+
+def test_kept_values_are_used_at_the_recorded_size(project: Path) -> None:
+    code = "import torch, ops; ops.Segments.apply(ops.real(20, 4), torch.tensor([3, 9, 20]))"
+    without = record(project, "-o", "without", "--", sys.executable, "-c", code)
+    assert "; if the values of ends matter, record again with --values\n" in without.err
+    ran = record(project, "--values", "--", sys.executable, "-c", code)
+    (segments,) = ran.spec("ops/Segments")
+    assert "draft" not in segments
+    assert segments["cases"]["recorded"]["inputs"]["ends"] == {"file": "Segments-ends.pt"}
+    judged = run(project, "-m", "gradverify", "run", "specs")
+    assert judged.code == 0, judged.out
+
+
+def test_nothing_called_says_so_and_keeps_the_exit_code(project: Path) -> None:
+    ran = record(project, "--", sys.executable, "-c", "import sys; print('hi'); sys.exit(7)")
+    assert (ran.code, ran.out, ran.err) == (7, "hi\n", "gradverify: no hand-written Function was called\n")
+
+
+def test_options_after_the_command_are_its_own(project: Path) -> None:
+    ran = record(project, sys.executable, "-c", "import sys; print(sys.argv[1:])", "-o", "x", "--values")
+    assert ran.out == "['-o', 'x', '--values']\n"
+
+
+def test_a_command_that_is_not_there_is_127(project: Path) -> None:
+    ran = record(project, "--", "pytst", "tests/")
+    assert (ran.code, ran.out) == (127, "")
+    assert ran.err == "gradverify: record: could not start pytst: No such file or directory\n"
+
+
+def test_mistakes_in_the_options_start_nothing(project: Path) -> None:
+    (project / "file").touch()
+    ran = record(project, "-o", "file", "--", sys.executable, "-c", "print('started')")
+    assert (ran.code, ran.out) == (2, "") and "--output file: " in ran.err
+    ran = record(project)
+    assert ran.code == 2 and "there is no command; write it at the end" in ran.err
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs signals")
+def test_a_command_that_a_signal_ends_is_128_more(project: Path) -> None:
+    code = "import os, ops; ops.power(ops.real(3), 2); os.kill(os.getpid(), 9)"
+    ran = record(project, "--", sys.executable, "-c", code)
+    assert ran.code == 128 + 9
+    assert "recorded 1 call of 1 Function" in ran.err
+
+
+def test_an_interrupt_reaches_the_command_and_its_calls_are_kept(project: Path) -> None:
+    code = (
+        "import time, ops\nops.power(ops.real(3), 2)\nprint('ready', flush=True)\n"
+        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('stopped')\n    raise SystemExit(5)"
+    )
+    words = [sys.executable, "-m", "gradverify", "record", "--", sys.executable, "-c", code]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    process = subprocess.Popen(
+        words, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (5, "stopped\n")
+    assert "recorded 1 call of 1 Function, specs in specs\n" in err
+
+
+def test_another_sitecustomize_still_runs(project: Path) -> None:
+    (project / "custom").mkdir()
+    (project / "custom" / "sitecustomize.py").write_text("print('customized')\n", encoding="utf-8")
+    code = "import sitecustomize, ops; print(sitecustomize.__file__); ops.power(ops.real(3), 2)"
+    shell = f"PYTHONPATH=custom:$PYTHONPATH {sys.executable} -m gradverify record -- {sys.executable} -c '{code}'"
+    ran = subprocess.run(shell, shell=True, cwd=project, capture_output=True, text=True, env=dict(os.environ))
+    assert ran.stdout.splitlines()[-1].endswith("custom/sitecustomize.py"), ran.stdout
+    assert "customized" in ran.stdout.splitlines()[-2]
+    assert "recorded 1 call" in ran.stderr
