@@ -106,6 +106,26 @@ def test_page_of_explore_shows_the_screen(tmp_path: Path) -> None:
     assert (tmp_path / "found" / "pool-stride.yaml").exists()
 
 
+@pytest.mark.slow
+def test_page_of_record_shows_the_screen_and_the_spec(tmp_path: Path) -> None:
+    page = text_of(ROOT / "docs" / "authoring.md").partition("## record")[2]
+    blocks = {language: text for language, text in reversed(re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL))}
+    (tmp_path / "scale.py").write_text(blocks["python"], encoding="utf-8")
+    command, _, shown = blocks["console"].partition("\n")
+    assert command == "$ gradverify record -- python scale.py"
+    ran = subprocess.run(
+        [sys.executable, "-m", "gradverify", "record", "--", sys.executable, "scale.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PATH": "", "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout + ran.stderr == shown
+    spec = (tmp_path / "specs" / "scale" / "Scale.yaml").read_text(encoding="utf-8")
+    assert spec.partition("\n")[2] == blocks["yaml"].partition("\n")[2]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     prose = re.sub(r"```.*?```", "", text_of(page), flags=re.DOTALL)
