@@ -109,7 +109,7 @@ def test_page_of_explore_shows_the_screen(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_page_of_record_shows_the_screen_and_the_spec(tmp_path: Path) -> None:
     page = text_of(ROOT / "docs" / "authoring.md").partition("## record")[2]
-    blocks = {language: text for language, text in reversed(re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL))}
+    blocks = dict(reversed(re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL)))
     (tmp_path / "scale.py").write_text(blocks["python"], encoding="utf-8")
     command, _, shown = blocks["console"].partition("\n")
     assert command == "$ gradverify record -- python scale.py"
