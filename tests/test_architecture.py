@@ -30,11 +30,12 @@ MAY_IMPORT = {
     "exploration": GROUND | {"core", "sampling", "checks"},
     "spec": GROUND,
     "baseline": GROUND | {"spec"},
+    "concern": GROUND | {"spec"},
     "run": GROUND | {"core", "sampling", "checks", "diagnosis", "exploration", "spec"},
     "report": GROUND | {"spec"},
     "author": GROUND | {"spec", "run"},
     "api": GROUND | {"run", "report", "author", "core", "checks", "exploration"},
-    "cli": GROUND | {"run", "report", "spec", "baseline", "author", "api"},
+    "cli": GROUND | {"run", "report", "spec", "baseline", "concern", "author", "api"},
     "testing": GROUND | {"run", "report", "spec", "author"},
 }
 # Rooms within a room: each may import from itself and from those before it.
@@ -53,7 +54,7 @@ WITHIN = {
     ),
     "diagnosis": ("projections", "naming", "block", "causes", "sums", "excerpts", "diagnose"),
 }
-LIGHT = {*GROUND, "spec", "baseline", "author", "report", "cli", "testing"}
+LIGHT = {*GROUND, "spec", "baseline", "concern", "author", "report", "cli", "testing"}
 OBSERVER = PACKAGE / "author" / "recording" / "startup"  # runs inside other people's commands
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or not path.name.startswith("__"))
 

@@ -59,7 +59,7 @@ EXAMPLES: list[Any] = [yaml.safe_load(text) for text in blocks(ROOT / "docs" / "
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -75,7 +75,7 @@ def test_commands_on_pages_name_options_that_exist(page: Path) -> None:
 def test_steps_of_the_examples_use_the_action_as_it_is() -> None:
     steps = [step for example in EXAMPLES for step in steps_of(example)]
     ours = [step for step in steps if step.get("uses", "").startswith("OWNER/gradverify@")]
-    assert len(ours) == 2
+    assert len(ours) == 3
     for step in ours:
         assert set(step["with"]) <= set(ACTION["inputs"])
         check_command(f"gradverify run {step['with'].get('args', '')}")
@@ -91,7 +91,7 @@ def test_the_inputs_of_the_action_are_all_explained() -> None:
 
 
 def test_hooks_run_commands_that_exist() -> None:
-    assert [hook["id"] for hook in HOOKS] == ["gradverify", "gradverify-specs"]
+    assert [hook["id"] for hook in HOOKS] == ["gradverify-changed", "gradverify", "gradverify-specs"]
     for hook in HOOKS:
         check_command(hook["entry"])
     (example,) = [example for example in EXAMPLES if "repos" in example]

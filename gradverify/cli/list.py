@@ -9,6 +9,7 @@ from gradverify.cli.exits import ExitCode
 from gradverify.cli.gather import gather, specs_in, warn_about
 from gradverify.cli.project import project_defaults, with_defaults
 from gradverify.cli.request import Request, check_request
+from gradverify.cli.revision import changed_since as those_changed_since
 from gradverify.cli.shard import shard_of
 from gradverify.cli.terminal import ColourWish, is_terminal, show, stdout_terminal
 from gradverify.report.list_view import case_rows, case_table
@@ -20,6 +21,7 @@ def list_cases(
     *,
     case_filter: opt.CaseFilter,
     samples: opt.Samples = None,
+    changed_since: opt.ChangedSince = None,
     shard: opt.ShardName = None,
     keep_going: opt.KeepListing = False,
     no_color: opt.NoColour = False,
@@ -39,8 +41,12 @@ def list_cases(
     check_request(given)
     defaults = project_defaults()
     gathered = gather(specs_in(paths), expression, with_defaults(given, defaults), defaults)
+    cases = gathered.cases
+    if changed_since is not None:
+        settings = () if defaults.baseline is None else (defaults.baseline,)
+        cases = those_changed_since(cases, changed_since, settings)
     terminal = stdout_terminal(ColourWish.NEVER if no_color else ColourWish.AUTO)
-    table = case_table(gathered.cases, terminal.screen) if is_terminal(sys.stdout) else case_rows(gathered.cases)
+    table = case_table(cases, terminal.screen) if is_terminal(sys.stdout) else case_rows(cases)
     show(table, terminal)
     warn_about(gathered.problems)
     return ExitCode.USAGE if gathered.problems else ExitCode.OK

@@ -80,6 +80,15 @@ ShardName = Annotated[
         heading=Heading.CASES,
     ),
 ]
+ChangedSince = Annotated[
+    str | None,
+    _option(
+        "--changed-since",
+        metavar="REV",
+        help="Only cases whose spec, code or data differ from this git revision.",
+        heading=Heading.CASES,
+    ),
+]
 KeepListing = Annotated[
     bool,
     _option("--keep-going", help="List the cases of the other files when a spec has mistakes.", heading=Heading.CASES),
@@ -163,6 +172,7 @@ class Selection:
             heading=Heading.CASES,
         ),
     ] = False
+    changed_since: ChangedSince = None
     shard: ShardName = None
     keep_going: Annotated[
         bool, _option("--keep-going", help="Run the other files when a spec has mistakes.", heading=Heading.CASES)

@@ -26,6 +26,7 @@ from gradverify.cli.request import (
     requested,
     rerun_options,
 )
+from gradverify.cli.revision import changed_since
 from gradverify.cli.save import save_found
 from gradverify.cli.terminal import complain, print_problems, stdout_terminal
 from gradverify.report.case_lines import Planned
@@ -106,9 +107,16 @@ def verify(
         with interrupts.waiting():
             gathered = gather(source, selection.expression, request, defaults)
             refuse_devices_of_no_case(given.require_devices, gathered)  # a project's default holds for other specs too
-            cases = failed_before(gathered.cases) if selection.last_failed else gathered.cases
+            cases = _selected(gathered.cases, selection, kept)
         plan = _Plan(cases=cases, gathered=gathered, request=request, kept=kept, destinations=destinations, look=look)
         return _run(plan, opened, interrupts)
+
+
+def _selected(cases: tuple[Case, ...], selection: opt.Selection, kept: OpenBaseline) -> tuple[Case, ...]:
+    """Return the cases that --changed-since and --last-failed leave."""
+    if selection.changed_since is not None:
+        cases = changed_since(cases, selection.changed_since, (kept.path,) if kept.use is not Use.NONE else ())
+    return failed_before(cases) if selection.last_failed and cases else cases
 
 
 def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:
@@ -125,7 +133,7 @@ def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:
     saved = save_found(outcome.report, plan.request.save)
     judged = apply_baseline(saved.report, plan.kept, Extent.PART if outcome.interrupted else Extent.WHOLE)
     outcome = replace(outcome, report=_completed(judged.report, plan.request))
-    if _has_news(outcome):
+    if _has_news(outcome) and plan.cases:  # else there is nothing to look at later
         _keep(outcome.report, plan)
     lost = [
         *saved.lost,

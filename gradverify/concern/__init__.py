@@ -1,0 +1,1 @@
+"""Which cases a changed file concerns. Files are read, and nothing is imported."""
