@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
+from gradverify.case import Case
+from gradverify.cli.request import Request
 from gradverify.cli.terminal import OutputError, Terminal, is_terminal, show
 from gradverify.report.case_lines import Planned, case_line, planned_widths
 from gradverify.report.repeated_skips import is_repeated_skip
@@ -25,6 +27,15 @@ def usual_listing() -> Listing:
     """Return AFTERWARDS if stdout and stderr are terminals: then a progress line is drawn during the run."""
     drawn = is_terminal(sys.stdout) and is_terminal(sys.stderr)
     return Listing.AFTERWARDS if drawn else Listing.MEANWHILE
+
+
+def planned(cases: Sequence[Case], request: Request) -> list[Planned]:
+    """Return what is known of the cases before they run."""
+    budget = request.budget
+    return [
+        Planned(id=case.id, checks=case.checks, tries=(budget or case.explore.budget) if request.explore else None)
+        for case in cases
+    ]
 
 
 class Printer:

@@ -89,6 +89,14 @@ ChangedSince = Annotated[
         heading=Heading.CASES,
     ),
 ]
+Watching = Annotated[
+    bool,
+    _option(
+        "--watch",
+        help="Go on: run the cases that a saved file concerns, until q or Ctrl-C.",
+        heading=Heading.RUNNING,
+    ),
+]
 KeepListing = Annotated[
     bool,
     _option("--keep-going", help="List the cases of the other files when a spec has mistakes.", heading=Heading.CASES),

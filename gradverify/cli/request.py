@@ -116,6 +116,14 @@ def refuse_without_exploring(request: Request, save: Path | None = None) -> None
             raise UsageProblem(f"{option} says how inputs are changed; give --explore too")
 
 
+def refuse_to_watch(request: Request, write_baseline: Path | None) -> None:
+    """Raise UsageProblem for options that make no sense with --watch."""
+    if request.workers == 0:
+        raise UsageProblem("--watch needs workers, which load changed modules anew, and -j 0 runs without them")
+    one_of_two(("--watch", True), ("--write-baseline", write_baseline is not None))
+    one_of_two(("--watch", True), ("--save", request.save is not None))
+
+
 def check_request(request: Request) -> None:
     """Raise UsageProblem for the first invalid value."""
     _each(request.checks, "--check", known_checks())

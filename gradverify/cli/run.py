@@ -13,7 +13,7 @@ from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.failed import LAST_FAILURES, failed_before, failures_after, still_failing
 from gradverify.cli.files import LAST_REPORT, keep
 from gradverify.cli.gather import Gathered, Source, gather, refuse_devices_of_no_case, specs_in, warn_about
-from gradverify.cli.listing import Listing, Printer, usual_listing, with_printing
+from gradverify.cli.listing import Listing, Printer, planned, usual_listing, with_printing
 from gradverify.cli.outputs import Destinations, destinations_of, listing_of, write_outputs
 from gradverify.cli.present import Look, exit_code, look_of, present
 from gradverify.cli.progress import progress
@@ -22,6 +22,7 @@ from gradverify.cli.request import (
     Request,
     check_request,
     exploring,
+    refuse_to_watch,
     refuse_without_exploring,
     requested,
     rerun_options,
@@ -29,7 +30,6 @@ from gradverify.cli.request import (
 from gradverify.cli.revision import changed_since
 from gradverify.cli.save import save_found
 from gradverify.cli.terminal import complain, print_problems, stdout_terminal
-from gradverify.report.case_lines import Planned
 from gradverify.report.screen import Detail
 from gradverify.report.to_json import to_json
 from gradverify.report.words import counted
@@ -57,6 +57,7 @@ def run(
     paths: opt.Paths = None,
     explore: opt.Explore = False,
     save: opt.SaveFound = None,
+    watch: opt.Watching = False,
     *,
     other_inputs: opt.OtherInputs,
     selection: opt.Selection,
@@ -79,7 +80,10 @@ def run(
         given = exploring(given, save)
     else:
         refuse_without_exploring(given, save)
-    return verify(specs_in(paths), given, selection=selection, outputs=outputs, baseline=baseline, screen=screen)
+    source = specs_in(paths)
+    if watch:
+        return watch_specs(source, given, selection=selection, outputs=outputs, baseline=baseline, screen=screen)
+    return verify(source, given, selection=selection, outputs=outputs, baseline=baseline, screen=screen)
 
 
 def verify(
@@ -112,6 +116,42 @@ def verify(
         return _run(plan, opened, interrupts)
 
 
+def watch_specs(
+    paths: Sequence[Path] | None,
+    given: Request,
+    *,
+    selection: opt.Selection,
+    outputs: opt.Outputs,
+    baseline: opt.BaselineFiles,
+    screen: opt.Screen,
+) -> ExitCode:
+    """Run the cases of specs, and again those that a saved file concerns, until the user ends it."""
+    from gradverify.cli.watching.loop import Watch, listing_of, watch
+
+    defaults = project_defaults()
+    request = with_defaults(given, defaults)
+    check_request(request)
+    refuse_to_watch(request, baseline.write_baseline)
+    kept = open_baseline(baseline, defaults.baseline)
+    destinations = destinations_of(outputs, None)
+    refuse_overlap(kept, destinations)
+    request = replace(request, known=kept.baseline, rerun=rerun_options(given), keep_going=True)
+    given_paths = tuple(paths or defaults.paths) or None
+    first = None
+    if selection.changed_since is not None or selection.last_failed:
+        gathered = gather(given_paths, selection.expression, request)
+        first = [case.id for case in _selected(gathered.cases, selection, kept)]
+    plan = Watch(
+        paths=given_paths,
+        expression=selection.expression,
+        request=request,
+        kept=kept,
+        destinations=destinations,
+        look=listing_of(look_of(screen)),
+    )
+    return watch(plan, first)
+
+
 def _selected(cases: tuple[Case, ...], selection: opt.Selection, kept: OpenBaseline) -> tuple[Case, ...]:
     """Return the cases that --changed-since and --last-failed leave."""
     if selection.changed_since is not None:
@@ -121,7 +161,7 @@ def _selected(cases: tuple[Case, ...], selection: opt.Selection, kept: OpenBasel
 
 def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:
     everything = plan.look.detail is Detail.VERBOSE
-    printer = Printer(_planned(plan), stdout_terminal(plan.look.wish), all_skips=everything)
+    printer = Printer(planned(plan.cases, plan.request), stdout_terminal(plan.look.wish), all_skips=everything)
     with progress(len(plan.cases), plan.look.listing) as listener:
         if plan.look.listing is Listing.MEANWHILE:
             listener = replace(listener, finished=with_printing(listener.finished, printer))
@@ -153,14 +193,6 @@ def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:
         complain(f"interrupted: {len(outcome.report.cases):,} of {counted(len(plan.cases), 'case')} had finished")
         return ExitCode.INTERRUPTED
     return ExitCode.USAGE if problems or lost else exit_code(outcome.report)
-
-
-def _planned(plan: _Plan) -> list[Planned]:
-    budget = plan.request.budget
-    return [
-        Planned(id=case.id, checks=case.checks, tries=(budget or case.explore.budget) if plan.request.explore else None)
-        for case in plan.cases
-    ]
 
 
 def _listing(look: Look, kept: OpenBaseline) -> Listing:

@@ -26,7 +26,7 @@ class Changes:
     """Changed files, as they are looked up."""
 
     files: frozenset[Path]
-    folders: frozenset[Path]  # those of the files that are folders: a submodule is one change
+    folders: frozenset[Path]  # those that are no files: a submodule, or a folder that was renamed, is one change
     packages: frozenset[Path]  # folders in which a Python file changed
     native: bool  # True if a source of compiled code is among them
 
@@ -66,7 +66,7 @@ def is_hit(reach: Reach, changes: Changes) -> bool:
 def _changes(changed: Collection[Path]) -> Changes:
     return Changes(
         files=frozenset(changed),
-        folders=frozenset(file for file in changed if file.is_dir()),
+        folders=frozenset(file for file in changed if not file.is_file()),
         packages=frozenset(file.parent for file in changed if file.suffix == ".py"),
         native=any(is_native_source(file) for file in changed),
     )

@@ -52,6 +52,10 @@ class InProcess:
         lost = TaskLost(key=running.key, loss=Loss.INTERRUPT, checks=reached.checks, trying=reached.trying)
         return (lost,)
 
+    def renew(self) -> None:
+        """Remove every task. Modules stay imported: there is no other process."""
+        self.cancel()
+
     def close(self) -> None:
         """Remove every task."""
         self.cancel()

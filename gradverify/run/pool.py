@@ -93,6 +93,12 @@ class LocalPool:
                 self._end_worker(worker, EndReason.DROPPED)
         return tuple(lost)
 
+    def renew(self) -> None:
+        """Drop every unfinished task and end every worker. The server stays: it has imported no module of the user."""
+        self.cancel()
+        for worker in self._living:
+            self._end_worker(worker, EndReason.SPENT)
+
     def close(self) -> None:
         """Kill every worker. Nothing can be submitted afterwards."""
         self._backlog.clear()

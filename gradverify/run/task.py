@@ -136,5 +136,8 @@ class Engine(Protocol):
     def cancel(self) -> tuple[TaskLost, ...]:
         """Drop every unfinished task; no event follows for them. Return those that were trying other inputs."""
 
+    def renew(self) -> None:
+        """Let later tasks run in new workers, which import the modules of the user anew."""
+
     def close(self) -> None:
         """Kill every worker. Nothing can be submitted afterwards."""
