@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from gradverify.cli.watching.files import is_relevant
+from gradverify.cli.watching.screen import reason
 
 ROOT = Path(__file__).parent.parent.parent
 WAIT = 60  # seconds for a text to appear; only a failing test takes them
@@ -240,3 +241,10 @@ def test_a_path_that_does_not_exist_is_a_mistake(project: Path, monkeypatch: pyt
 )
 def test_which_files_are_watched(tmp_path: Path, name: str, relevant: bool) -> None:
     assert is_relevant(tmp_path / name, [tmp_path]) is relevant
+
+
+def test_the_reason_names_what_was_saved_without_temporary_files_that_are_gone() -> None:
+    assert reason([Path("ops.py"), Path("sedzI0kEQ")], 1, 2) == "ops.py changed: 1 of 2 cases"
+    assert reason([Path("specs_gone")], 0, 2) == "specs_gone changed"
+    many = [Path(f"{name}.py") for name in "abcde"]
+    assert reason(many, 2, 2) == "a.py, b.py, c.py and 2 more changed: 2 of 2 cases"

@@ -38,7 +38,8 @@ def end(others: Sequence[CaseResult], total: int, terminal: Terminal) -> None:
 
 def reason(saved: Collection[Path], chosen: int, total: int) -> str:
     """Return "ops.py changed: 1 of 3 cases", without a number if there is nothing to run."""
-    names = sorted(file.name for file in saved)
+    telling = [file for file in saved if file.suffix or file.exists()]  # without temporary files of an editor
+    names = sorted(file.name for file in telling or saved)
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
     count = f": {chosen:,} of {counted(total, 'case')}" if chosen else ""
     return f"{', '.join(names[:_MOST_NAMES])}{more} changed{count}"
