@@ -43,7 +43,7 @@ class Gathered:
     problems: int  # mistakes in specs, already printed
     devices: tuple[str, ...]  # of all cases, also of those not selected
     written: Mapping[str, Collection[str]]  # by the spec's absolute path: SPEC/CASE of all its cases
-    word: str  # what mistakes are in, as in Source
+    word: str = "spec"  # what mistakes are in, as in Source
 
 
 def paths_or_default(paths: Sequence[Path] | None) -> tuple[Path, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradverify.case import Case
@@ -80,10 +82,9 @@ def run(
         given = exploring(given, save)
     else:
         refuse_without_exploring(given, save)
-    source = specs_in(paths)
     if watch:
-        return watch_specs(source, given, selection=selection, outputs=outputs, baseline=baseline, screen=screen)
-    return verify(source, given, selection=selection, outputs=outputs, baseline=baseline, screen=screen)
+        return watch_specs(paths, given, selection=selection, outputs=outputs, baseline=baseline, screen=screen)
+    return verify(specs_in(paths), given, selection=selection, outputs=outputs, baseline=baseline, screen=screen)
 
 
 def verify(
@@ -139,7 +140,7 @@ def watch_specs(
     given_paths = tuple(paths or defaults.paths) or None
     first = None
     if selection.changed_since is not None or selection.last_failed:
-        gathered = gather(given_paths, selection.expression, request)
+        gathered = gather(specs_in(given_paths), selection.expression, request, defaults)
         first = [case.id for case in _selected(gathered.cases, selection, kept)]
     plan = Watch(
         paths=given_paths,
