@@ -264,6 +264,7 @@ class Case:
     draw_key: str  # the id's part that decides input values: no device, no dtype
     spec: str  # path of the spec as given on the command line
     line: int  # line of the case in it
+    draft: str = ""  # why it is not run yet: it is skipped, and nothing of it is loaded; "" for a case that is run
     target: Target
     surrogate: Target | None = None  # the function that gradcheck and gradgradcheck take differences of, in its place
     reference: Target | None = None  # plain code that outputs and gradients are compared with

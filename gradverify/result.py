@@ -259,6 +259,7 @@ class CaseResult:
     rerun: tuple[str, ...] = field(default=(), metadata=LATER)  # options of its run that the command to repeat it needs
     uncovered: tuple[Uncovered, ...] = field(default=(), metadata=LATER)  # not exercised by the case's inputs
     explored: Exploration | None = field(default=None, metadata=LATER)  # None where the inputs were not changed
+    draft: bool = field(default=False, metadata=LATER)  # it was skipped because its spec says that it is a draft
 
     def __bool__(self) -> bool:
         return self.as_expected

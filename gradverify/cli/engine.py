@@ -146,6 +146,7 @@ def run(
         memory=request.memory,
         seed=request.seed,
         require_devices=request.require_devices,
+        no_drafts=request.no_drafts,
         keep_going=request.keep_going,
         exploring=exploring_of(request),
         judge=lambda result: case_with_baseline(result, judge),

@@ -256,6 +256,9 @@ class Execution:
         list[str] | None,
         _several("--require-device", "A skip for want of this device is not as expected", Heading.EXPECTED),
     ] = None
+    no_drafts: Annotated[bool, _option("--no-drafts", help="A draft is not as expected.", heading=Heading.EXPECTED)] = (
+        False
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,7 @@ class Request:
     fail_fast: bool = False
     keep_going: bool = False
     require_devices: tuple[str, ...] = ()
+    no_drafts: bool = False  # a draft is not as expected
     explore: bool = False
     budget: int | None = None  # tries of each case
     strict: bool = False  # wrong numbers far outside the range of the inputs fail too
@@ -65,6 +66,7 @@ _RERUN = {
     "torch_gradcheck": "--torch-gradcheck",
     "max_evaluations": "--max-evaluations",
     "require_devices": "--require-device",
+    "no_drafts": "--no-drafts",
     "budget": "--budget",
 }
 
@@ -94,6 +96,7 @@ def requested(
         fail_fast=execution.fail_fast,
         keep_going=selection.keep_going,
         require_devices=tuple(execution.require_device or ()),
+        no_drafts=execution.no_drafts,
         budget=other_inputs.budget,
         strict=other_inputs.strict,
     )
@@ -158,6 +161,9 @@ def rerun_options(request: Request) -> tuple[str, ...]:
         if field.name not in _RERUN:
             continue
         value = getattr(request, field.name)
+        if isinstance(value, bool):
+            words += [_RERUN[field.name]] if value else []
+            continue
         for entry in value if isinstance(value, tuple) else () if value is None else (value,):
             words += [_RERUN[field.name], _word(field.name, entry)]
     return tuple(words)

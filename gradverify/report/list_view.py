@@ -34,7 +34,13 @@ def case_table(cases: Sequence[Case], screen: Screen) -> list[Line]:
 def _columns(case: Case) -> tuple[str, ...]:
     target = case.target
     written = target.written if target.written else f"{PurePath(target.file or target.module or '').name}:{target.name}"
-    return safe(case.id), safe(written), ",".join(case.checks), safe(case.device), safe(case.dtype)
+    return (
+        safe(case.id),
+        safe(written),
+        "draft" if case.draft else ",".join(case.checks),
+        safe(case.device),
+        safe(case.dtype),
+    )
 
 
 def _aligned(columns: Sequence[str], widths: Sequence[int]) -> list[str]:

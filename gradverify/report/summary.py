@@ -22,14 +22,15 @@ _POINT = "- "
 
 def summary_lines(report: Report, screen: Screen) -> list[Line]:
     """Return one sentence, folded where the screen is narrow."""
-    good, bad = _tally(report.cases)
+    good = [case for case in report.cases if case.as_expected]
+    bad = [case for case in report.cases if not case.as_expected]
     missing = missing_text(report)
     sign, style = (screen.glyphs.cross, BAD) if bad or missing else (screen.glyphs.tick, GOOD)
     total = report.summary.cases
     head = (
         f"{counted(total, 'case')} as expected"
         if not bad
-        else f"{sum(bad.values()):,} of {counted(total, 'case')} not as expected"
+        else f"{len(bad):,} of {counted(total, 'case')} not as expected"
     )
     head = f"{missing}; {head}" if missing else head
     first = f"{sign} {head}: {_words(bad or good)}" if total else f"{sign} {head}"
@@ -107,14 +108,12 @@ def _points(texts: Iterable[str], screen: Screen) -> list[Line]:
     return rows
 
 
-def _tally(cases: Sequence[CaseResult]) -> tuple[Counter[Verdict], Counter[Verdict]]:
-    good = Counter(case.verdict for case in cases if case.as_expected)
-    bad = Counter(case.verdict for case in cases if not case.as_expected)
-    return good, bad
-
-
-def _words(counts: Counter[Verdict]) -> str:
-    return ", ".join(f"{counts[verdict]:,} {verdict.value}" for verdict in Verdict if counts[verdict])
+def _words(cases: Sequence[CaseResult]) -> str:
+    """Return "2 pass, 3 skip (1 draft)"."""
+    counts = Counter(case.verdict for case in cases)
+    drafts = sum(case.draft for case in cases)
+    words = ", ".join(f"{counts[verdict]:,} {verdict.value}" for verdict in Verdict if counts[verdict])
+    return f"{words} ({counted(drafts, 'draft')})" if drafts else words  # skip comes last
 
 
 def _reason(case: CaseResult) -> str:

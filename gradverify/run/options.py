@@ -24,6 +24,7 @@ class RunOptions:
     memory: int | None = None  # bytes that a case may take beyond an idle worker's; None for no limit
     seed: int | None = None  # in place of the seeds in specs
     require_devices: tuple[str, ...] = ()  # a case skipped because one of these is missing is not as expected
+    no_drafts: bool = False  # a draft is not as expected
     keep_going: bool = False  # run the other files if one has mistakes
     exploring: Exploring | None = None  # change the inputs of every case too
     judge: Callable[[CaseResult], CaseResult] = unchanged  # may change `as_expected` of each result (baseline)

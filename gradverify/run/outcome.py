@@ -56,6 +56,11 @@ def skipped(case: Case, reason: str) -> CaseResult:
     return _result(case, Verdict.SKIP, source=None, seconds=0.0, message=reason)
 
 
+def drafted(case: Case) -> CaseResult:
+    """Return the result of a draft."""
+    return replace(skipped(case, f"draft: {case.draft}"), draft=True)
+
+
 def _result(
     case: Case,
     verdict: Verdict,

@@ -118,7 +118,7 @@ def _run_all(
     mistaken = {error.where.file for error in progress.errors}
     progress.valid = tuple(case for case in cases if case.spec not in mistaken)
     for result in _results(progress.valid, targets, context):
-        reviewed = options.judge(_with_required_devices(result, options.require_devices))
+        reviewed = options.judge(_with_requirements(result, options))
         progress.results[reviewed.id] = reviewed
         context.on_event(Finished(result=reviewed))
         if options.fail_fast and not reviewed.as_expected:
@@ -184,9 +184,11 @@ def _resource(device: str) -> str:
     return device if ":" in device else f"{device}:0"
 
 
-def _with_required_devices(result: CaseResult, devices: Sequence[str]) -> CaseResult:
-    """Return the result, as not expected if the case was skipped because a required device is missing."""
-    wanted = {result.device, result.device.partition(":")[0]} & set(devices)
+def _with_requirements(result: CaseResult, options: RunOptions) -> CaseResult:
+    """Return the result, as not expected if it is a draft and there may be none, or if a required device is missing."""
+    if result.draft:
+        return replace(result, as_expected=not options.no_drafts)
+    wanted = {result.device, result.device.partition(":")[0]} & set(options.require_devices)
     if result.verdict is Verdict.SKIP and not result.checks and wanted:
         return replace(result, as_expected=False)
     return result

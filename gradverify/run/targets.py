@@ -10,7 +10,7 @@ from gradverify.case import Absence, Case, Signature, Target, TargetProblem
 from gradverify.result import CaseResult, Source
 from gradverify.run.interrupts import Waiting
 from gradverify.run.no_answer import lost_target
-from gradverify.run.outcome import could_not_run, skipped
+from gradverify.run.outcome import could_not_run, drafted, skipped
 from gradverify.run.task import (
     INTERPRETED,
     DeviceQuery,
@@ -80,7 +80,9 @@ def source_of_target(targets: LoadedTargets, case: Case) -> Source | None:
 
 
 def unloadable_result(targets: LoadedTargets, case: Case) -> CaseResult | None:
-    """Return the result of a case whose function or factory did not load, None if the case can be run."""
+    """Return the result of a draft or of a case whose function or factory did not load, None if the case can be run."""
+    if case.draft:
+        return drafted(case)
     for target in targets_of(case):
         found = targets.targets.get(target)
         if isinstance(found, TargetProblem):

@@ -73,6 +73,7 @@ def _cases(spec: Spec, case: SpecCase, asked: Overrides) -> Iterator[Case]:
                 draw_key=f"{case_key(spec, case)}/sample{sample}",
                 spec=spec.file,
                 line=case.line,
+                draft=case.draft,
                 target=case.target,
                 surrogate=case.surrogate,
                 reference=case.reference,

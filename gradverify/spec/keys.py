@@ -60,6 +60,11 @@ def device(value: Any) -> str:
     return value
 
 
+def draft(value: Any) -> str:
+    """Read the reason why a case is not run yet; null in a case says that it is run."""
+    return "" if value is None else text(value)
+
+
 def tolerances(value: Any) -> Tolerances:
     """Read a mapping of rtol and atol."""
     return Tolerances(**keyed(value, {"rtol": not_negative, "atol": not_negative}))
@@ -81,6 +86,13 @@ _TARGET = Read(
         "type": "string",
         "pattern": ":[^:]+$",
         "description": "what is verified: path.py:Name relative to this file, or package.module:Name",
+    },
+)
+_DRAFT = Read(
+    draft,
+    {
+        "type": ["string", "null"],
+        "description": "the reason why a case is not run yet: it is skipped, and its function is not loaded",
     },
 )
 _SURROGATE = Read(
@@ -162,6 +174,7 @@ class DocumentModel(BaseModel):
     reference: Annotated[str | None, _REFERENCE] = None
     precision: Annotated[Float32Products, _PRECISION] = Float32Products.FULL
     interpret: Annotated[bool, _INTERPRET] = False
+    draft: Annotated[str, _DRAFT] = ""
     dims: Annotated[dict[str, int], _DIMS] = {}
     explore: Annotated[ExploreRules, _EXPLORE] = ExploreRules()
     expect: Annotated[Expectation, _EXPECT] = Expectation()

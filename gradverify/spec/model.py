@@ -16,6 +16,7 @@ class SpecCase:
 
     name: str  # unique in its file
     line: int  # of its key, or of the document
+    draft: str  # why it is not run yet; "" for a case that is run
     target: Target
     surrogate: Target | None
     reference: Target | None

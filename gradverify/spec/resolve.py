@@ -147,6 +147,7 @@ def _spec_case(
     return SpecCase(
         name=raw.name or "",
         line=raw.line,
+        draft=document.draft,
         target=target,
         surrogate=others["surrogate"],
         reference=others["reference"],

@@ -32,7 +32,12 @@ _MANY = 3  # wrong arguments of a reference that are one mistake: its parameters
 
 
 def targets_of(case: Case) -> tuple[Target, ...]:
-    """Return every target that has to be loaded: the function, its surrogate and reference, factories of inputs."""
+    """Return every target that has to be loaded: the function, its surrogate and reference, factories of inputs.
+
+    A draft has none.
+    """
+    if case.draft:
+        return ()
     factories = (item.target for item in _factories(case.inputs).values())
     others = (target for target in (case.surrogate, case.reference) if target is not None)
     return tuple(dict.fromkeys((case.target, *others, *factories)))
@@ -41,12 +46,17 @@ def targets_of(case: Case) -> tuple[Target, ...]:
 def check_signatures(specs: Sequence[Spec], cases: Sequence[Case], loaded: Loaded) -> tuple[SpecError, ...]:
     """Return what is wrong with the specs of these cases, in the order of their places.
 
-    A target that `loaded` does not hold is passed over, and so is one whose module raised: that is not the spec's
-    mistake.
+    A target that `loaded` does not hold is passed over, and so are drafts and one whose module raised: that is not the
+    spec's mistake.
     """
     wanted = {(case.spec, case.draw_key.rpartition("/")[0]) for case in cases}
     written = ((spec.file, case_key(spec, case), case) for spec in specs for case in spec.cases)
-    errors = [reason for file, key, case in written if (file, key) in wanted for reason in _errors(case, loaded)]
+    errors = [
+        reason
+        for file, key, case in written
+        if (file, key) in wanted and not case.draft
+        for reason in _errors(case, loaded)
+    ]
     return tuple(sorted({str(reason): reason for reason in errors}.values(), key=_order))
 
 

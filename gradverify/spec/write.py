@@ -86,6 +86,7 @@ def _document(case: Case, folder: Path | None, several: Several) -> dict[str, An
     dims = {name: size for name, size in case.dims.items() if name in used}
     keys = {
         "function": target_text(case.target, folder),
+        "draft": case.draft or None,
         "init": _plain("init", dict(case.init)) if case.init is not None else None,
         "dims": dims or None,
         "inputs": _inputs(case, folder),

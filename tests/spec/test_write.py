@@ -109,6 +109,7 @@ def test_every_form_of_input_reads_back(folder: Folder, form: str) -> None:
 
 
 DOCUMENTS = [
+    TENSOR + "draft: 'say the shapes: q, k'\n",
     TENSOR + "init: {width: 3, names: [a, 'b c'], deep: {eps: 1e-7}}\n",
     TENSOR + "outputs: [0, 2]\nstochastic: true\nchecks: [contract]\ndtypes: [complex64]\ndevices: ['cuda:1']\n",
     TENSOR + "seed: 7\ntimeout: 0.5\ntorch_gradcheck: never\nprecision: tf32\ninterpret: true\n",
