@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "concern": GROUND | {"spec"},
     "run": GROUND | {"core", "sampling", "checks", "diagnosis", "exploration", "spec"},
     "report": GROUND | {"spec"},
-    "author": GROUND | {"spec", "run"},
+    "author": GROUND | {"core", "spec", "run"},
     "api": GROUND | {"run", "report", "author", "core", "checks", "exploration"},
     "cli": GROUND | {"run", "report", "spec", "baseline", "concern", "author", "api"},
     "testing": GROUND | {"run", "report", "spec", "author"},

@@ -1,1 +1,1 @@
-"""Specs made from the code under test: what it is called with."""
+"""Specs that are made instead of written: of every function of a package, and of what happens in a program."""

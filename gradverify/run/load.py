@@ -37,8 +37,12 @@ def load(target: Target) -> Any:
 
 def find(target: Target) -> Any:
     """Return the same object inside an `importable(target)` block. A file is imported once per process."""
-    module = _from_file(Path(target.file)) if target.file is not None else _from_name(target.module or "")
-    return _attribute(module, target)
+    return _attribute(module_of(target), target)
+
+
+def module_of(target: Target) -> ModuleType:
+    """Return the module that holds a target, inside an `importable(target)` block. Raises LoadError."""
+    return _from_file(Path(target.file)) if target.file is not None else _from_name(target.module or "")
 
 
 def _from_file(path: Path) -> ModuleType:

@@ -70,6 +70,11 @@ def lost_target(target: Target, lost: TaskLost, timeout: float) -> TargetProblem
     return TargetProblem(absence=Absence.RAISED, message=f"importing {target.written}: {message}", code=code)
 
 
+def lost_message(lost: TaskLost, timeout: float) -> str:
+    """Return how a task was lost, as the predicate of a sentence, with the end of what it printed."""
+    return _code_and_message(lost, timeout)[1]
+
+
 def _not_finished(check: str) -> CheckResult:
     return CheckResult(check=check, verdict=Verdict.SKIP)
 

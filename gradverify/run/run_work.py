@@ -1,8 +1,9 @@
-"""Do one piece of work, in a process that has torch: run a case, load a target, or list the devices."""
+"""Do one piece of work in a process that has torch: run a case, load a target, list devices, or call a function."""
 
 from __future__ import annotations
 
 import os
+from importlib import import_module
 
 import torch
 
@@ -18,7 +19,7 @@ from gradverify.run.run_case import OnProgress, ignore_progress, run_case
 from gradverify.run.signature import signature_of
 from gradverify.run.source import source_of
 from gradverify.run.state import State, state_restored
-from gradverify.run.task import INTERPRETED, Answer, Devices, Environment, Loaded, Work
+from gradverify.run.task import INTERPRETED, Answer, Devices, Environment, FunctionCall, FunctionResult, Loaded, Work
 from gradverify.run.triton_interpreter import set_up
 from gradverify.run.unobserved import unobserved
 
@@ -44,6 +45,8 @@ def run_work(
             return run_case(work, deadline, on_progress) if lacking is None else skipped(work, lacking)
         if isinstance(work, Target):
             return inspect_target(work) if lacking is None else _unavailable(lacking)
+        if isinstance(work, FunctionCall):
+            return _result_of(work)
         return Devices(names=available_devices())
 
 
@@ -62,7 +65,20 @@ def interrupted_by_itself(work: Work, error: BaseException) -> Answer:
         return could_not_run(work, "GV902", describe(error))
     if isinstance(work, Target):
         return TargetProblem(absence=Absence.RAISED, message=f"importing it raised {describe(error)}")
+    if isinstance(work, FunctionCall):
+        return TargetProblem(absence=Absence.RAISED, message=describe(error))
     return Devices(names=("cpu",))
+
+
+def _result_of(call: FunctionCall) -> FunctionResult | TargetProblem:
+    """Return the result of a call; a problem if user code ended it by an exception that no function catches."""
+    module, _, name = call.function.partition(":")
+    try:
+        return FunctionResult(value=getattr(import_module(module), name)(call.argument))
+    except KeyboardInterrupt:
+        raise
+    except (SystemExit, GeneratorExit) as error:
+        return TargetProblem(absence=Absence.RAISED, message=describe(error))
 
 
 def _why_not_prepared(environment: Environment) -> str | None:

@@ -57,7 +57,7 @@ def takes_ctx(function: type[torch.autograd.Function]) -> bool:
 
 
 def _parameters_of(called: Any) -> list[inspect.Parameter] | None:
-    operator = _operator_of(called)
+    operator = operator_of(called)
     if operator is not None:
         return [_parameter_of(argument) for argument in operator._schema.arguments]
     try:
@@ -66,7 +66,7 @@ def _parameters_of(called: Any) -> list[inspect.Parameter] | None:
         return None
 
 
-def _operator_of(called: Any) -> torch._ops.OpOverload | None:
+def operator_of(called: Any) -> torch._ops.OpOverload | None:
     """Return the operator that a `torch.library.custom_op` or an entry of `torch.ops` stands for, None for others."""
     found = getattr(called, "_opoverload", called)
     if isinstance(found, torch._ops.OpOverloadPacket):
@@ -78,7 +78,7 @@ def _parameter_of(argument: Any) -> inspect.Parameter:
     """Return the parameter of an argument in an operator's schema."""
     kind = inspect.Parameter.KEYWORD_ONLY if argument.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
     default = argument.default_value if argument.has_default_value() else inspect.Parameter.empty
-    return inspect.Parameter(argument.name, kind, default=default)
+    return inspect.Parameter(argument.name, kind, default=default, annotation=str(argument.type))
 
 
 def _described(parameters: list[inspect.Parameter] | None) -> tuple[Parameter, ...] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from gradverify.case import Case, Signature, Target, TargetProblem, Trying
 from gradverify.result import CaseResult, CheckResult, Source
@@ -32,10 +32,25 @@ class Loaded:
     source: Source | None  # where its backward is defined
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCall:
+    """A function of gradverify's own to call in a worker, because it needs torch or runs user code."""
+
+    function: str  # package.module:name; it takes one argument, and its result holds plain values and gradverify's own
+    argument: Any  # likewise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionResult:
+    """The result of a FunctionCall."""
+
+    value: Any
+
+
 Environment = tuple[tuple[str, str], ...]  # environment variables that modules read when they are imported
 INTERPRETED: Environment = (("TRITON_INTERPRET", "1"),)
-Work = Case | Target | DeviceQuery
-Answer = CaseResult | Loaded | TargetProblem | Devices
+Work = Case | Target | DeviceQuery | FunctionCall
+Answer = CaseResult | Loaded | TargetProblem | Devices | FunctionResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Every function of a package with a gradient written by hand."""

@@ -1,0 +1,133 @@
+"""What the text of a module says about Functions and operators, without importing it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from gradverify.author.finding.model import Parameters
+
+# A module that mentions none of these, and derives no class from a Function, defines no function with a gradient.
+_MENTIONS = re.compile(
+    r"\b(autograd|Function|custom_op|triton_op|Library|register_autograd|torch\.ops|load_library|cpp_extension|_C)\b"
+)
+_NAMESPACES = re.compile(r"""torch\.ops\.(\w+)|['"](\w+)::\w|Library\(\s*['"](\w+)['"]|load_library\(.*?(\w+)['"]""")
+_OPERATOR_DECORATORS = ("custom_op", "triton_op")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A function with a gradient, as the text of its module defines it."""
+
+    name: str  # attribute of the module; with `<locals>` in it where it is defined inside a function
+    line: int
+    parameters: Parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """The text of a module that may define functions with a gradient."""
+
+    tree: ast.Module | None  # None if it cannot be parsed
+    mentions: bool  # True if it mentions anything that makes such functions
+    namespaces: frozenset[str]  # of operators that it mentions
+
+
+def read_module(path: str) -> Text:
+    """Return the text of a module; an empty one if the file cannot be read."""
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123
+            data = stream.read()
+        source = data.decode("utf-8", errors="replace")
+        tree: ast.Module | None = ast.parse(data)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        source, tree = _text_of(path), None
+    namespaces = frozenset(name for match in _NAMESPACES.findall(source) for name in match if name)
+    return Text(tree=tree, mentions=bool(_MENTIONS.search(source)), namespaces=namespaces)
+
+
+def relevant(texts: Mapping[str, Text]) -> frozenset[str]:
+    """Return the keys of texts that may define functions with a gradient, subclasses of each other's included."""
+    bases = _function_classes(text.tree for text in texts.values())
+    return frozenset(key for key, text in texts.items() if text.mentions or _derives(text.tree, bases))
+
+
+def written_functions(text: Text, bases: frozenset[str]) -> tuple[Written, ...]:
+    """Return the Functions and custom operators that a text defines, by its classes and decorators."""
+    return tuple(_written(text.tree.body, "", bases)) if text.tree is not None else ()
+
+
+def function_classes(texts: Iterable[Text]) -> frozenset[str]:
+    """Return the names of `Function` and of every class derived from it."""
+    return _function_classes(text.tree for text in texts)
+
+
+def _text_of(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:  # noqa: PTH123
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def _function_classes(trees: Iterable[ast.Module | None]) -> frozenset[str]:
+    derived = [
+        (node.name, {_last(base) for base in node.bases})
+        for tree in trees
+        if tree is not None
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    ]
+    known = {"Function"}
+    while more := {name for name, bases in derived if bases & known} - known:
+        known |= more
+    return frozenset(known)
+
+
+def _derives(tree: ast.Module | None, bases: frozenset[str]) -> bool:
+    if tree is None:
+        return False
+    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    return any(_last(base) in bases for node in classes for base in node.bases)
+
+
+def _written(body: Iterable[ast.stmt], prefix: str, bases: frozenset[str]) -> Iterator[Written]:
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+            forward = methods.get("forward")
+            if forward is not None and methods.keys() & {"backward", "vjp"} and _bases(node) & bases:
+                parameters = _parameters(forward, without_first="setup_context" not in methods)
+                yield Written(name=f"{prefix}{node.name}", line=node.lineno, parameters=parameters)
+            yield from _written(node.body, f"{prefix}{node.name}.", bases)
+        elif isinstance(node, ast.FunctionDef):
+            if any(_last(each) in _OPERATOR_DECORATORS for each in node.decorator_list):
+                parameters = _parameters(node, without_first=False)
+                yield Written(name=f"{prefix}{node.name}", line=node.lineno, parameters=parameters)
+            yield from _written(node.body, f"{prefix}{node.name}.<locals>.", bases)
+        else:
+            for part in ("body", "orelse", "finalbody"):
+                yield from _written(getattr(node, part, ()), prefix, bases)
+
+
+def _bases(node: ast.ClassDef) -> set[str]:
+    return {_last(base) for base in node.bases}
+
+
+def _parameters(function: ast.FunctionDef, *, without_first: bool) -> Parameters:
+    named = [*function.args.posonlyargs, *function.args.args]
+    required = named[: len(named) - len(function.args.defaults)]
+    names = tuple(each.arg for each in required)
+    spread = None if function.args.vararg is None else function.args.vararg.arg
+    return Parameters(names=names[1:] if without_first else names, spread=spread)
+
+
+def _last(node: ast.expr) -> str:
+    """Return the last part of a dotted name, of a call of it, or of what it is indexed by."""
+    if isinstance(node, ast.Call | ast.Subscript):
+        return _last(node.func if isinstance(node, ast.Call) else node.value)
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,1 @@
+"""Inputs of a function, inferred by trying."""
