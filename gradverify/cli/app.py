@@ -13,6 +13,7 @@ from gradverify.cli.exits import ExitCode, guarded
 from gradverify.cli.explain import explain
 from gradverify.cli.explore import explore
 from gradverify.cli.groups import CommandWithWords, GroupedCommand
+from gradverify.cli.init import init
 from gradverify.cli.inspect import inspect
 from gradverify.cli.list import list_cases
 from gradverify.cli.merge import merge
@@ -25,6 +26,7 @@ from gradverify.cli.terminal import say
 COMMANDS: tuple[tuple[str, Callable[..., int]], ...] = (
     ("run", run),
     ("check", check),
+    ("init", init),
     ("explore", explore),
     ("record", record),
     ("inspect", inspect),

@@ -17,6 +17,9 @@ from gradverify.result import CaseResult
 from gradverify.run.interrupts import Interrupts
 
 if TYPE_CHECKING:
+    from gradverify.author.finding.find import OnModule
+    from gradverify.author.finding.model import Finding, Found
+    from gradverify.author.specs import Authored, OnFunction, Planned
     from gradverify.run.options import Event, Outcome
     from gradverify.run.task import Engine
     from gradverify.spec.arguments import Words
@@ -160,6 +163,36 @@ def exploring_of(request: Request) -> Exploring | None:
         return None
     folder = "" if request.save is None else os.path.abspath(request.save)  # noqa: PTH100 (links are kept)
     return Exploring(budget=request.budget or 0, strict=request.strict, folder=folder)
+
+
+def find(places: Sequence[str], engine: Engine, interrupts: Interrupts, on_module: OnModule) -> Finding:
+    """Return the functions with a gradient of packages and paths. Raises NoSuchPackage."""
+    from gradverify.author.finding.find import find as find_functions
+
+    return find_functions(places, engine, interrupts.waiting, on_module)
+
+
+def plan_specs(finding: Finding, folder: Path) -> tuple[Planned, ...]:
+    """Return the file of each function's spec."""
+    from gradverify.author.specs import planned
+
+    return planned(finding, folder)
+
+
+def author_specs(
+    plan: Sequence[Planned], finding: Finding, engine: Engine, interrupts: Interrupts, on_function: OnFunction
+) -> Iterator[Authored]:
+    """Yield the spec of each function."""
+    from gradverify.author.specs import author
+
+    return author(plan, finding, engine, interrupts.waiting, on_function)
+
+
+def missing(finding: Finding, specs: Sequence[Spec]) -> tuple[Found, ...]:
+    """Return the functions that no spec names."""
+    from gradverify.author.missing import missing as missing_in
+
+    return missing_in(finding, (case.target for spec in specs for case in spec.cases))
 
 
 def schema() -> dict[str, Any]:

@@ -7,6 +7,7 @@ import sys
 from gradverify.cli import options as opt
 from gradverify.cli.exits import ExitCode
 from gradverify.cli.gather import gather, specs_in, warn_about
+from gradverify.cli.missing import list_missing
 from gradverify.cli.project import project_defaults, with_defaults
 from gradverify.cli.request import Request, check_request
 from gradverify.cli.revision import changed_since as those_changed_since
@@ -24,12 +25,18 @@ def list_cases(
     changed_since: opt.ChangedSince = None,
     shard: opt.ShardName = None,
     keep_going: opt.KeepListing = False,
+    missing: opt.Missing = None,
     no_color: opt.NoColour = False,
 ) -> ExitCode:
     """List the cases of specs.
 
     A table, or lines with tabs between the columns where stdout is no terminal.
+
+    With --missing, a line for each function of a package that has a gradient and that no spec names; ends with 1 if
+    there is one.
     """
+    if missing:
+        return list_missing(missing, paths)
     given = Request(
         checks=tuple(case_filter.check or ()),
         devices=tuple(case_filter.device or ()),

@@ -55,6 +55,34 @@ Paths = Annotated[
         metavar="PATH", readable=False, help="Specs, and folders of specs.  [default: specs/]", show_default=False
     ),
 ]
+Packages = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PACKAGE|PATH", help="Importable packages and modules, .py files, folders of them.", show_default=False
+    ),
+]
+SpecFolder = Annotated[
+    Path,
+    _option(
+        "-o",
+        "--output",
+        metavar="DIR",
+        parser=folder,
+        help="The folder for specs; a file that is there is never replaced.",
+        heading=Heading.FILES,
+    ),
+]
+Missing = Annotated[
+    list[str] | None,
+    _option(
+        "--missing",
+        metavar="PACKAGE",
+        help="Instead, list the functions of this package or path that no spec names; may be given several times.",
+        show_default=False,
+        heading=Heading.CASES,
+    ),
+]
+Jobs = Annotated[int | None, _number("-j", "--jobs", least=1, text="Worker processes.  [default: cores]")]
 Reports = Annotated[
     list[Path], typer.Argument(metavar="REPORT", readable=False, help="Reports of run --json.", show_default=False)
 ]

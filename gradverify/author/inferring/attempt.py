@@ -1,0 +1,107 @@
+"""One try: the inputs are made, and forward and backward run, in a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gradverify.author.inferring.model import Question
+from gradverify.case import Case
+from gradverify.core.model.deadline import Deadline
+from gradverify.core.model.problem import Problem
+from gradverify.core.model.tape import Rejected, record, vjp
+from gradverify.errors import EvaluationError, GradverifyError
+from gradverify.run.arguments import seed_everything
+from gradverify.run.build import build
+from gradverify.run.load import LoadError
+from gradverify.spec.inputs import read_input
+from gradverify.spec.readers import BadValueError
+
+_MOST_OUTPUTS = 100_000  # entries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What came of a try."""
+
+    ran: bool  # forward and backward ran, and their numbers are finite
+    gradients: int = 0  # inputs that get one
+    without: int = 0  # tensors of numbers that get none
+    finite: bool = True  # False if both ran, but not all numbers are finite
+    rejected: bool = False  # forward ran, and autograd refuses what backward returned
+    why: str = ""  # what was wrong, as a predicate
+
+    @property
+    def score(self) -> int:
+        """The higher, the more the inputs show."""
+        return self.gradients - self.without
+
+
+def attempt(
+    question: Question, function: Any, inputs: Mapping[str, Any], dims: Mapping[str, int], dtype: str, limit: Deadline
+) -> Tried:
+    """Return what comes of a call of the function at these inputs. Raises OutOfTime."""
+    try:
+        case = _case(question, inputs, dims, dtype)
+        seed_everything(case.draw_key, case.seed)
+        problem = replace(build(case, function), deadline=limit)
+        return _differentiated(problem)
+    except KeyboardInterrupt:
+        raise
+    except BadValueError as error:
+        return Tried(ran=False, why=f"gradverify refused: {error}")
+    except EvaluationError as error:
+        rejected = isinstance(error, Rejected)
+        return Tried(ran=False, rejected=rejected, why=f"{error.stage} raised {_text(error.original)}")
+    except (GradverifyError, LoadError) as error:
+        return Tried(ran=False, why=f"raised {_text(error)}")
+    except BaseException as error:
+        return Tried(ran=False, why=f"raised {_text(error)}")
+
+
+def _case(question: Question, inputs: Mapping[str, Any], dims: Mapping[str, int], dtype: str) -> Case:
+    read = {name: read_input(value, Path.cwd(), dims) for name, value in inputs.items()}
+    return Case(
+        id=question.draw_key,
+        draw_key=question.draw_key,
+        spec="",
+        line=0,
+        target=question.target,
+        inputs=read,
+        dtype=dtype,
+        dims=dims,
+    )
+
+
+def _differentiated(problem: Problem) -> Tried:
+    if not problem.primals:
+        return Tried(ran=False, why="has no tensor of numbers among these inputs")
+    tape = record(problem)
+    outputs = [output.tensor for output in tape.outputs]
+    if not any(output.requires_grad for output in outputs):
+        return Tried(ran=False, why="returned no tensor with a gradient")
+    if not 0 < sum(output.numel() for output in outputs) <= _MOST_OUTPUTS:
+        return Tried(ran=False, why="returned no entries, or too many")
+    with torch.no_grad():
+        found = vjp(problem, tape, [torch.ones_like(output) for output in outputs])
+    gradients = [each for each in found if each is not None]
+    if not gradients:
+        return Tried(ran=False, why="returned no gradient")
+    finite = all(bool(each.isfinite().all()) for each in (*outputs, *gradients))
+    why = "" if finite else "returned numbers that are not finite"
+    return Tried(ran=finite, finite=finite, gradients=len(gradients), without=len(found) - len(gradients), why=why)
+
+
+def _text(error: BaseException) -> str:
+    """Return the first line of an exception in quotes, with its type where that alone says what it is."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:
+        lines = []
+    first = lines[0].strip() if lines else ""
+    short = first if len(first) <= 120 else f"{first[:120]} …"
+    return f"'{short}'" if short and not isinstance(error, KeyError) else f"{type(error).__name__} {short}".strip()

@@ -1,0 +1,28 @@
+"""Sizes with names, small and distinct first. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Shape = tuple[str | int, ...]
+# b: batch, c: channels, n: rows, d: entries of a row, m: a size of its own, as output features.
+TABLES: tuple[Mapping[str, int], ...] = (
+    {"b": 2, "c": 5, "n": 3, "d": 4, "m": 6},
+    {"b": 2, "c": 4, "n": 6, "d": 8, "m": 10},
+    {"b": 2, "c": 4, "n": 4, "d": 4, "m": 4},  # square matrices
+    {"b": 1, "c": 2, "n": 16, "d": 16, "m": 16},  # the least that many kernels take
+    {"b": 2, "c": 8, "n": 16, "d": 32, "m": 64},
+)
+BASES: Mapping[int, Shape] = {
+    0: (),
+    1: ("n",),
+    2: ("n", "d"),
+    3: ("b", "n", "d"),
+    4: ("b", "c", "n", "d"),
+    5: ("b", "c", "n", "d", "m"),
+}
+
+
+def sizes_of(shape: Shape, table: Mapping[str, int]) -> list[int]:
+    """Return the numbers of a shape."""
+    return [table[size] if isinstance(size, str) else size for size in shape]

@@ -1,0 +1,102 @@
+"""`gradverify init`: write a spec for every function of a package that has a gradient written by hand."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradverify.cli import engine
+from gradverify.cli import options as opt
+from gradverify.cli.counting import counting
+from gradverify.cli.exits import ExitCode, UsageProblem
+from gradverify.cli.files import why_no_folder, write_whole
+from gradverify.cli.gather import DEFAULT_FOLDER
+from gradverify.cli.terminal import ColourWish, complain, is_terminal, show, stdout_terminal
+from gradverify.report.authored_view import (
+    AuthoredRow,
+    State,
+    authored_rows,
+    authored_table,
+    authored_total,
+    inputs_in_brief,
+)
+from gradverify.report.words import counted
+from gradverify.run.interrupts import held_interrupts
+
+if TYPE_CHECKING:
+    from gradverify.author.finding.model import Finding
+    from gradverify.author.specs import Authored
+
+_UNREAD = 5  # modules that are named
+_LOOKED_FOR = (
+    "subclasses of torch.autograd.Function with forward and backward, and operators of torch.library or C++ with an"
+    " autograd formula"
+)
+
+
+def init(
+    packages: opt.Packages,
+    output: opt.SpecFolder = DEFAULT_FOLDER,
+    jobs: opt.Jobs = None,
+    *,
+    no_color: opt.NoColour = False,
+) -> ExitCode:
+    """Write a spec for every function of a package that has a gradient written by hand.
+
+    Modules are imported in worker processes. The inputs of each function are inferred by trying, until forward and
+    backward run; where that fails, the spec is a draft that says why.
+
+    Example: gradverify init mypackage -o specs/
+
+    Ends with 0 when every function has a spec or a draft, and with 2 when there is no such package or nothing in it.
+    """
+    if why := why_no_folder(output):
+        raise UsageProblem(f"-o {output}: {why}")
+    rows: list[AuthoredRow] = []
+    with held_interrupts() as interrupts, engine.opened(jobs) as opened, counting() as count:
+        finding = engine.find(packages, opened, interrupts, lambda done, of: count("modules read", done, of))
+        _tell_unread(finding)
+        if not finding.functions:
+            raise UsageProblem(nothing_found(packages, finding))
+        plan = engine.plan_specs(finding, output)
+        authored = engine.author_specs(
+            plan, finding, opened, interrupts, lambda done, of: count("functions tried", done, of)
+        )
+        rows += (_write(each) for each in authored)
+    terminal = stdout_terminal(ColourWish.NEVER if no_color else ColourWish.AUTO)
+    on_terminal = is_terminal(sys.stdout)
+    show(authored_table(rows, terminal.screen) if on_terminal else authored_rows(rows), terminal)
+    complain(f"{authored_total(rows)}; verify them with `gradverify run {output.as_posix()}/`")
+    return ExitCode.OK
+
+
+def nothing_found(packages: list[str], finding: Finding) -> str:
+    """Return that there is no function with a gradient, and what was looked for."""
+    looked = counted(finding.modules, "module")
+    return f"{', '.join(packages)}: no function with a gradient in {looked}; looked for {_LOOKED_FOR}"
+
+
+def _tell_unread(finding: Finding) -> None:
+    for module, why in finding.unread[:_UNREAD]:
+        complain(f"{' '.join(why.split())}; its text was read instead" if module.shown in why else why)
+    if len(finding.unread) > _UNREAD:
+        complain(
+            f"{counted(len(finding.unread) - _UNREAD, 'more module')} could not be imported, and were read instead"
+        )
+
+
+def _write(authored: Authored) -> AuthoredRow:
+    state = State.EXISTS if not authored.text else State.DRAFT if authored.reason else State.WRITTEN
+    if authored.text:
+        _write_new(authored.path, authored.text)
+    about = authored.reason or inputs_in_brief(authored.inputs)
+    return AuthoredRow(function=authored.found.target.written, file=authored.path.as_posix(), state=state, about=about)
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text)
+    except OSError as error:
+        raise UsageProblem(f"could not write {path}: {error.strerror or error}") from error

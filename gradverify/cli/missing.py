@@ -1,0 +1,37 @@
+"""`gradverify list --missing`: the functions of a package that no spec names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gradverify.cli import engine
+from gradverify.cli.counting import counting
+from gradverify.cli.exits import ExitCode, UsageProblem
+from gradverify.cli.gather import specs_in
+from gradverify.cli.init import nothing_found
+from gradverify.cli.project import project_defaults
+from gradverify.cli.terminal import complain, print_problems, say
+from gradverify.report.safe import safe
+from gradverify.report.words import counted
+from gradverify.run.interrupts import held_interrupts
+
+
+def list_missing(packages: list[str], paths: Sequence[Path] | None) -> ExitCode:
+    """Print the functions of packages and paths that no spec in other paths names; UNEXPECTED if there is one."""
+    reading = specs_in(paths).read(project_defaults())
+    print_problems(reading.errors)
+    if reading.errors:
+        raise UsageProblem(f"{counted(len(reading.errors), 'mistake')} in specs, nothing was compared")
+    with held_interrupts() as interrupts, engine.opened(None) as opened, counting() as count:
+        finding = engine.find(packages, opened, interrupts, lambda done, of: count("modules read", done, of))
+    if not finding.functions:
+        raise UsageProblem(nothing_found(packages, finding))
+    absent = engine.missing(finding, reading.specs)
+    say("".join(f"{safe(each.target.written)}\n" for each in absent))
+    total = counted(len(finding.functions), "function")
+    if absent:
+        complain(f"{len(absent):,} of {total} in no spec; `gradverify init {' '.join(packages)}` writes specs for them")
+        return ExitCode.UNEXPECTED
+    complain(f"all of {total} are named by a spec")
+    return ExitCode.OK
