@@ -27,6 +27,7 @@ _OTHER_DTYPES = (
     ("complex128", re.compile("complex|ComplexDouble", re.IGNORECASE)),
     ("float32", re.compile(r"float|double|half|dtype|fp\d+|scalar type", re.IGNORECASE)),
 )
+_NO_GPU = "active drivers"  # in what Triton raises without one
 _FIRST = 20.0  # seconds for the first try
 _PLAIN_TENSOR: Mapping[str, Any] = {"shape": []}
 
@@ -144,7 +145,8 @@ def _cannot_make(missing: Sequence[Subject]) -> str:
 def _reason(subjects: Sequence[Subject], record: Record) -> str:
     required = [each.name for each in subjects if each.parameter.default is each.parameter.empty]
     names = ", ".join(required or [each.name for each in subjects])
-    (why, _), *_ = record.errors.most_common(1) or [("was never called", 0)]
+    common = [why for why, _ in record.errors.most_common()] or ["was never called"]
+    why = next((each for each in common if _NO_GPU in each), common[0])  # only right shapes come as far as a kernel
     tries = "1 try" if record.tries == 1 else f"{record.tries:,} tries"
     verb = why if why.split()[0] in ("forward", "backward", "gradverify") else f"forward {why}"
     return f"could not infer {names}: {verb}, in {tries}; say the inputs"
