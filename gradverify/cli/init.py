@@ -90,7 +90,7 @@ def _write(authored: Authored) -> AuthoredRow:
     state = State.EXISTS if not authored.text else State.DRAFT if authored.reason else State.WRITTEN
     if authored.text:
         _write_new(authored.path, authored.text)
-    about = authored.reason or inputs_in_brief(authored.inputs)
+    about = "not replaced" if state is State.EXISTS else authored.reason or inputs_in_brief(authored.inputs)
     return AuthoredRow(function=authored.found.target.written, file=authored.path.as_posix(), state=state, about=about)
 
 

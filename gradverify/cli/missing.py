@@ -33,5 +33,5 @@ def list_missing(packages: list[str], paths: Sequence[Path] | None) -> ExitCode:
     if absent:
         complain(f"{len(absent):,} of {total} in no spec; `gradverify init {' '.join(packages)}` writes specs for them")
         return ExitCode.UNEXPECTED
-    complain(f"all of {total} are named by a spec")
+    complain(f"{total}, each named by a spec")
     return ExitCode.OK
