@@ -33,7 +33,8 @@ def known_options(command: str) -> set[str]:
 def check_command(text: str) -> None:
     words = shlex.split(text, comments=True)
     assert words[1] in COMMANDS.commands, text
-    named = {word.partition("=")[0] for word in words[2:] if re.fullmatch(r"--?[a-z].*", word)}
+    own = words[2 : words.index("--")] if "--" in words else words[2:]  # what follows is another command
+    named = {word.partition("=")[0] for word in own if re.fullmatch(r"--?[a-z].*", word)}
     assert named <= known_options(words[1]), text
 
 

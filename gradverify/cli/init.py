@@ -10,7 +10,7 @@ from gradverify.cli import engine
 from gradverify.cli import options as opt
 from gradverify.cli.counting import counting
 from gradverify.cli.exits import ExitCode, UsageProblem
-from gradverify.cli.files import why_no_folder, write_whole
+from gradverify.cli.files import why_no_folder
 from gradverify.cli.gather import DEFAULT_FOLDER
 from gradverify.cli.terminal import ColourWish, complain, is_terminal, show, stdout_terminal
 from gradverify.report.authored_view import (
@@ -23,6 +23,7 @@ from gradverify.report.authored_view import (
 )
 from gradverify.report.words import counted
 from gradverify.run.interrupts import held_interrupts
+from gradverify.spec.save import write_whole
 
 if TYPE_CHECKING:
     from gradverify.author.finding.model import Finding
