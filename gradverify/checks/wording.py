@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, Context
 
 from gradverify.core.decide.comparison import Comparison
 from gradverify.core.decide.subgradients import WrongDirection
-from gradverify.core.decide.verdict import ACCEPTED, REASONS, VERDICTS, WRONG, Code, Reason
+from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Reason
 from gradverify.core.decide.worst_entries import Entries
 from gradverify.core.forward.length_scales import UNDERFLOW
 from gradverify.core.forward.sampler import Sampler
@@ -230,8 +230,8 @@ def _elements(group: Entries) -> tuple[Element, ...]:
             error_bar=bar if bar > UNDERFLOW else 0.0,
             error=error,
             allowed=allowed,
-            verdict=VERDICTS[group.code],
-            reason=REASONS[Reason(reason)][1],
+            verdict=group.code.verdict,
+            reason=tuple(Reason)[reason].sentence,
         )
         for output, position, value, analytic, numeric, bar, error, allowed, reason in zip(
             group.output.tolist(),

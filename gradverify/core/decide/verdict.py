@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -14,114 +15,81 @@ from gradverify.result import ElementVerdict
 
 
 class Code(IntEnum):
-    """Element verdicts as numbers that a tensor can hold."""
+    """Element verdicts as numbers that a tensor can hold, counted from 0, each with the verdict that a report shows."""
 
-    MATCH = 0
-    MISMATCH = 1
-    KINK = 2
-    JUMP = 3
-    EDGE = 4
-    UNDETERMINED = 5
-    UNDEFINED = 6  # the forward is not finite at the point
-    NOT_A_SUBGRADIENT = 7  # at a kink and between the slopes, but the row as a whole is no subgradient
-    NAN_PROPAGATED = 8  # nan, as 0 * inf, because of an input with an infinite derivative elsewhere
+    verdict: ElementVerdict
+
+    def __new__(cls, verdict: ElementVerdict) -> Self:
+        """Return the next number."""
+        member = int.__new__(cls, len(cls.__members__))
+        member._value_, member.verdict = int(member), verdict
+        return member
+
+    MATCH = ElementVerdict.MATCH
+    MISMATCH = ElementVerdict.MISMATCH
+    KINK = ElementVerdict.KINK
+    JUMP = ElementVerdict.JUMP
+    EDGE = ElementVerdict.EDGE
+    UNDETERMINED = ElementVerdict.UNDETERMINED
+    UNDEFINED = ElementVerdict.UNDETERMINED  # the forward is not finite at the point
+    NOT_A_SUBGRADIENT = (
+        ElementVerdict.MISMATCH
+    )  # between the slopes of a kink, but the row as a whole is no subgradient
+    NAN_PROPAGATED = ElementVerdict.UNDETERMINED  # nan, as 0 * inf: the input has an infinite derivative elsewhere
 
 
 ACCEPTED = frozenset({Code.MATCH, Code.KINK, Code.EDGE})
 WRONG = frozenset({Code.MISMATCH, Code.NOT_A_SUBGRADIENT})
-VERDICTS = {
-    Code.MATCH: ElementVerdict.MATCH,
-    Code.MISMATCH: ElementVerdict.MISMATCH,
-    Code.KINK: ElementVerdict.KINK,
-    Code.JUMP: ElementVerdict.JUMP,
-    Code.EDGE: ElementVerdict.EDGE,
-    Code.UNDETERMINED: ElementVerdict.UNDETERMINED,
-    Code.UNDEFINED: ElementVerdict.UNDETERMINED,
-    Code.NOT_A_SUBGRADIENT: ElementVerdict.MISMATCH,
-    Code.NAN_PROPAGATED: ElementVerdict.UNDETERMINED,
-}
 
 
 class Reason(IntEnum):
-    """Why an entry has its verdict. Each reason belongs to one verdict; see `REASONS`."""
+    """Why an entry has its verdict, counted from 0: each with the verdict that goes with it, and a sentence."""
 
-    AGREES = 0
-    CONSTANT = 1
-    CANCELLATION = 2
-    MASKED = 3
-    FLOAT64_BACKWARD = 4
-    OTHER_BRANCH = 5
-    BACKWARD_RESOLUTION = 6
-    BACKWARD_SCATTER = 7
-    NOT_SUSPECTED = 8
-    NO_ENTRY = 9
-    DIFFERS = 10
-    OUTSIDE_SLOPES = 11
-    NOT_A_SUBGRADIENT = 12
-    BETWEEN_SLOPES = 13
-    SMALL_KINK = 14
-    OBLIQUE_KINK = 15
-    KINK_OF_OTHER_BRANCH = 16
-    KINK_OF_FORWARD = 17
-    JUMP = 18
-    EDGE = 19
-    NOT_FINITE = 20
-    NAN_PROPAGATED = 21
-    WIDE_BAR = 22
-    STAIRS = 23
-    CANCELLATION_HIDES = 24
-    NOISE_OR_KINK = 25
-    SHORT_STRETCH = 26
-    TOO_STEEP = 27
-    RIPPLE = 28
-    ROUNDING_OF_ROW = 29
-    NOT_EXAMINED = 30
-    BACKWARD_NOISE = 31
-    POSSIBLE_OBLIQUE_KINK = 32
-    LARGER_STEPS_AGREE = 33
-    STAIRS_INSIDE = 34
-    BACKWARD_UNRESOLVED = 35
+    code: Code
+    sentence: str
 
+    def __new__(cls, code: Code, sentence: str) -> Self:
+        """Return the next number."""
+        member = int.__new__(cls, len(cls.__members__))
+        member._value_, member.code, member.sentence = int(member), code, sentence
+        return member
 
-# The verdict that goes with each reason, and the sentence of the report.
-REASONS: dict[Reason, tuple[Code, str]] = {
-    Reason.AGREES: (Code.MATCH, "agrees within the tolerance and the error bar"),
-    Reason.CONSTANT: (Code.MATCH, "zero, and the output does not change at any step"),
-    Reason.CANCELLATION: (Code.MATCH, "agrees but for what cancellation in the forward may leave"),
-    Reason.MASKED: (Code.MATCH, "zero, and the output is infinite whatever the inputs are"),
-    Reason.FLOAT64_BACKWARD: (Code.MATCH, "the same backward is right in float64"),
-    Reason.OTHER_BRANCH: (Code.MATCH, "right at points within backward's own rounding of the inputs"),
-    Reason.BACKWARD_RESOLUTION: (Code.MATCH, "agrees within the resolution of what backward returns close by"),
-    Reason.BACKWARD_SCATTER: (Code.MATCH, "agrees within the scatter of what backward returns a few ulps away"),
-    Reason.NOT_SUSPECTED: (Code.MATCH, "no random sum points to it"),
-    Reason.NO_ENTRY: (Code.MATCH, "zero by the sparsity of the Jacobian"),
-    Reason.DIFFERS: (Code.MISMATCH, "differs by more than is allowed"),
-    Reason.OUTSIDE_SLOPES: (Code.MISMATCH, "at a kink, and outside the two one-sided derivatives"),
-    Reason.NOT_A_SUBGRADIENT: (Code.NOT_A_SUBGRADIENT, "at a kink, and the row as a whole is no subgradient"),
-    Reason.BETWEEN_SLOPES: (Code.KINK, "at a kink, between the two one-sided derivatives"),
-    Reason.SMALL_KINK: (Code.KINK, "between the one-sided derivatives of a kink that curvature hides"),
-    Reason.OBLIQUE_KINK: (Code.KINK, "between the derivatives close by, at a kink that no single input shows"),
-    Reason.KINK_OF_OTHER_BRANCH: (Code.KINK, "at a kink within backward's own rounding of the inputs"),
-    Reason.KINK_OF_FORWARD: (Code.KINK, "the first derivative jumps, as the forward has a kink here"),
-    Reason.JUMP: (Code.JUMP, "the function jumps at the point"),
-    Reason.EDGE: (Code.EDGE, "agrees with the derivative to the one side that the domain has"),
-    Reason.NOT_FINITE: (Code.UNDEFINED, "the forward is not finite at the point"),
-    Reason.NAN_PROPAGATED: (Code.NAN_PROPAGATED, "nan, as 0 times the infinite derivative of another entry"),
-    Reason.WIDE_BAR: (Code.UNDETERMINED, "the error bar is too wide to judge"),
-    Reason.STAIRS: (Code.UNDETERMINED, "zero, and the output is constant close by and rises in stairs farther off"),
-    Reason.CANCELLATION_HIDES: (Code.UNDETERMINED, "cancellation in the forward may explain the error"),
-    Reason.NOISE_OR_KINK: (Code.UNDETERMINED, "agrees only if what the steps show is noise, not a kink close by"),
-    Reason.SHORT_STRETCH: (Code.UNDETERMINED, "the output is constant over a stretch too short to exclude the claim"),
-    Reason.TOO_STEEP: (Code.UNDETERMINED, "a slope as steep as claimed would show at no step above the noise"),
-    Reason.RIPPLE: (Code.UNDETERMINED, "only the finest steps agree, and the outputs are in low precision"),
-    Reason.ROUNDING_OF_ROW: (Code.UNDETERMINED, "small beside its row: sums in low precision may explain the error"),
-    Reason.NOT_EXAMINED: (Code.UNDETERMINED, "not examined: other errors of this kind turned out to be rounding"),
-    Reason.BACKWARD_NOISE: (Code.UNDETERMINED, "backward in low precision scatters by as much as the error"),
-    Reason.POSSIBLE_OBLIQUE_KINK: (Code.UNDETERMINED, "a kink that no single input shows may explain the error"),
-    Reason.LARGER_STEPS_AGREE: (Code.UNDETERMINED, "larger steps agree; the finest may lie on one stair of rounding"),
-    Reason.STAIRS_INSIDE: (Code.UNDETERMINED, "the output lies on a stair, and larger steps agree"),
-    Reason.BACKWARD_UNRESOLVED: (Code.UNDETERMINED, "what backward returns close by is too coarse to judge it"),
-}
+    AGREES = Code.MATCH, "agrees within the tolerance and the error bar"
+    CONSTANT = Code.MATCH, "zero, and the output does not change at any step"
+    CANCELLATION = Code.MATCH, "agrees but for what cancellation in the forward may leave"
+    MASKED = Code.MATCH, "zero, and the output is infinite whatever the inputs are"
+    FLOAT64_BACKWARD = Code.MATCH, "the same backward is right in float64"
+    OTHER_BRANCH = Code.MATCH, "right at points within backward's own rounding of the inputs"
+    BACKWARD_RESOLUTION = Code.MATCH, "agrees within the resolution of what backward returns close by"
+    BACKWARD_SCATTER = Code.MATCH, "agrees within the scatter of what backward returns a few ulps away"
+    NOT_SUSPECTED = Code.MATCH, "no random sum points to it"
+    NO_ENTRY = Code.MATCH, "zero by the sparsity of the Jacobian"
+    DIFFERS = Code.MISMATCH, "differs by more than is allowed"
+    OUTSIDE_SLOPES = Code.MISMATCH, "at a kink, and outside the two one-sided derivatives"
+    NOT_A_SUBGRADIENT = Code.NOT_A_SUBGRADIENT, "at a kink, and the row as a whole is no subgradient"
+    BETWEEN_SLOPES = Code.KINK, "at a kink, between the two one-sided derivatives"
+    SMALL_KINK = Code.KINK, "between the one-sided derivatives of a kink that curvature hides"
+    OBLIQUE_KINK = Code.KINK, "between the derivatives close by, at a kink that no single input shows"
+    KINK_OF_OTHER_BRANCH = Code.KINK, "at a kink within backward's own rounding of the inputs"
+    KINK_OF_FORWARD = Code.KINK, "the first derivative jumps, as the forward has a kink here"
+    JUMP = Code.JUMP, "the function jumps at the point"
+    EDGE = Code.EDGE, "agrees with the derivative to the one side that the domain has"
+    NOT_FINITE = Code.UNDEFINED, "the forward is not finite at the point"
+    NAN_PROPAGATED = Code.NAN_PROPAGATED, "nan, as 0 times the infinite derivative of another entry"
+    WIDE_BAR = Code.UNDETERMINED, "the error bar is too wide to judge"
+    STAIRS = Code.UNDETERMINED, "zero, and the output is constant close by and rises in stairs farther off"
+    CANCELLATION_HIDES = Code.UNDETERMINED, "cancellation in the forward may explain the error"
+    NOISE_OR_KINK = Code.UNDETERMINED, "agrees only if what the steps show is noise, not a kink close by"
+    SHORT_STRETCH = Code.UNDETERMINED, "the output is constant over a stretch too short to exclude the claim"
+    TOO_STEEP = Code.UNDETERMINED, "a slope as steep as claimed would show at no step above the noise"
+    RIPPLE = Code.UNDETERMINED, "only the finest steps agree, and the outputs are in low precision"
+    ROUNDING_OF_ROW = Code.UNDETERMINED, "small beside its row: sums in low precision may explain the error"
+    NOT_EXAMINED = Code.UNDETERMINED, "not examined: other errors of this kind turned out to be rounding"
+    BACKWARD_NOISE = Code.UNDETERMINED, "backward in low precision scatters by as much as the error"
+    POSSIBLE_OBLIQUE_KINK = Code.UNDETERMINED, "a kink that no single input shows may explain the error"
+    LARGER_STEPS_AGREE = Code.UNDETERMINED, "larger steps agree; the finest may lie on one stair of rounding"
+    STAIRS_INSIDE = Code.UNDETERMINED, "the output lies on a stair, and larger steps agree"
+    BACKWARD_UNRESOLVED = Code.UNDETERMINED, "what backward returns close by is too coarse to judge it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +116,7 @@ def decide(judged: Judged, rules: Sequence[tuple[Tensor, Reason]], **values: Ten
     """
     code, reason = judged.code.clone(), judged.reason.clone()
     for where, why in rules:
-        code.masked_fill_(where, REASONS[why][0])
+        code.masked_fill_(where, why.code)
         reason.masked_fill_(where, why)
     return replace(judged, code=code, reason=reason, **values)
 
