@@ -98,9 +98,9 @@ def _result_of(question: Question, problem: Problem, found: Investigation) -> Ch
         mismatched=comparison.wrong,
         kinks=comparison.counts[Code.KINK],
         undetermined=sum(comparison.counts[code] for code in _UNJUDGED),
-        max_error=comparison.max_error,
-        max_error_bar=comparison.max_error_bar,
-        detection_limit=comparison.detection_limit,
+        max_error=comparison.extremes.error,
+        max_error_bar=comparison.extremes.bar,
+        detection_limit=comparison.extremes.detection_limit,
         findings=(*(finding for finding, _ in pairs), *blocks_without_entries),
     )
     with keeping(result):
@@ -154,7 +154,7 @@ def _message(comparison: Comparison, verdict: Verdict) -> str:
     text = summary_of(comparison, verdict)
     if verdict is not Verdict.PASS:
         return text
-    return f"{text}{limit_of(comparison)}{'; every derivative is zero' if comparison.vacuous else ''}"
+    return f"{text}{limit_of(comparison)}{'; every derivative is zero' if comparison.extremes.vacuous else ''}"
 
 
 def _unused(question: Question, found: Investigation, verdict: Verdict) -> str:

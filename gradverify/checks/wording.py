@@ -66,7 +66,7 @@ def summary_of(comparison: Comparison, verdict: Verdict) -> str:
 
 def limit_of(comparison: Comparison) -> str:
     """Return, to end a sentence, the relative error of an entry below which it is not detected; "" if below `BLUNT`."""
-    limit = comparison.detection_limit or 0.0
+    limit = comparison.extremes.detection_limit or 0.0
     if limit >= 1.0 and not comparison.sums:
         return "; some are so small that differences cannot tell them from zero"
     return f"; relative errors below {_bar(limit)} may not be detected" if limit > BLUNT else ""

@@ -44,16 +44,28 @@ class JudgedPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Extremes:
+    """Largest values over some entries."""
+
+    error: float = 0.0
+    bar: float = 0.0
+    limit: float = -math.inf  # largest relative error allowed to a significant entry; -inf if there is none
+    vacuous: bool = True  # both Jacobians are zero in every entry
+
+    @property
+    def detection_limit(self) -> float | None:
+        """The largest relative error allowed to a significant entry; None if there is none."""
+        return None if self.limit == -math.inf else self.limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """The result of comparing the claimed with the numeric Jacobian."""
 
     entries: int  # number of entries compared
     counts: Counter[Code]
     groups: tuple[Entries, ...]  # one for every block and verdict other than match
-    max_error: float
-    max_error_bar: float
-    detection_limit: float | None
-    vacuous: bool  # both Jacobians are zero in every entry
+    extremes: Extremes
     parts: tuple[JudgedPart, ...]  # all verdicts, for `dense_entries`; empty if there are too many entries to keep
     at_least: bool = False  # wrong entries were found by a search that may have missed others
     sums: int = 0  # number of random sums compared in place of single entries
@@ -71,21 +83,6 @@ class Comparison:
 def is_accepted(comparison: Comparison) -> bool:
     """True if every entry has an accepted verdict."""
     return all(code in ACCEPTED for code, count in comparison.counts.items() if count)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extremes:
-    """Largest values over the entries judged so far."""
-
-    error: float = 0.0
-    bar: float = 0.0
-    limit: float = -math.inf  # largest relative error allowed to a significant entry; -inf if there is none
-    vacuous: bool = True  # both Jacobians are zero in every entry
-
-    @property
-    def detection_limit(self) -> float | None:
-        """The largest relative error allowed to a significant entry; None if there is none."""
-        return None if self.limit == -math.inf else self.limit
 
 
 def with_extremes(known: Extremes, claimed: Tensor, judged: Judged, allowance: EntryTolerance) -> Extremes:
@@ -147,10 +144,7 @@ class ComparisonBuilder:
             entries=self._size,
             counts=self._counts,
             groups=tuple(self._groups.values()),
-            max_error=self._extremes.error,
-            max_error_bar=self._extremes.bar,
-            detection_limit=self._extremes.detection_limit,
-            vacuous=self._extremes.vacuous,
+            extremes=self._extremes,
             parts=tuple(self._parts),
         )
 
@@ -179,29 +173,16 @@ class ComparisonBuilder:
 
 def all_matching_comparison(extremes: Extremes, entries: int, parts: tuple[JudgedPart, ...]) -> Comparison:
     """Return the comparison of `entries` entries that all match."""
-    return Comparison(
-        entries=entries,
-        counts=Counter({Code.MATCH: entries}),
-        groups=(),
-        max_error=extremes.error,
-        max_error_bar=extremes.bar,
-        detection_limit=extremes.detection_limit,
-        vacuous=extremes.vacuous,
-        parts=parts,
-    )
+    return Comparison(entries=entries, counts=Counter({Code.MATCH: entries}), groups=(), extremes=extremes, parts=parts)
 
 
 def with_matching_rest(rest: Comparison, matching: Comparison) -> Comparison:
     """Return the comparison of all entries: those in `rest`, and the others, which match."""
-    limits = [limit for limit in (rest.detection_limit, matching.detection_limit) if limit is not None]
     return replace(
         rest,
         entries=matching.entries,
         counts=rest.counts + Counter({Code.MATCH: matching.entries - rest.entries}),
-        max_error=max(rest.max_error, matching.max_error),
-        max_error_bar=max(rest.max_error_bar, matching.max_error_bar),
-        detection_limit=max(limits, default=None),
-        vacuous=rest.vacuous and matching.vacuous,
+        extremes=merged_extremes(rest.extremes, matching.extremes),
         parts=matching.parts,
     )
 

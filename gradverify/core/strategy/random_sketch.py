@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.decide.columns import ConfirmationState, judge_column_groups
-from gradverify.core.decide.comparison import Comparison, ComparisonBuilder
+from gradverify.core.decide.comparison import Comparison, ComparisonBuilder, Extremes
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem, Reconsider, judging_context
 from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
@@ -111,10 +111,11 @@ def compare_by_random_sums(measured: MeasuredProblem, settings: Settings, recons
         entries=entries,
         counts=counts,
         groups=() if found is None else found.groups,
-        max_error=0.0 if found is None else found.max_error,
-        max_error_bar=0.0 if found is None else found.max_error_bar,
-        detection_limit=limit,
-        vacuous=found is None and not any_set(probed.vjps != 0),
+        extremes=replace(
+            Extremes() if found is None else found.extremes,
+            limit=-math.inf if limit is None else limit,
+            vacuous=found is None and not any_set(probed.vjps != 0),
+        ),
         parts=(),
         at_least=bool(counts[Code.MISMATCH]),
         sums=len(probed.cotangents) * len(whole.directions),
