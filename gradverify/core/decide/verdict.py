@@ -164,6 +164,8 @@ def copy_of(judged: Judged) -> Judged:
 
 def stacked(rows: Sequence[Judged]) -> Judged:
     """Return the verdicts on several sets of column groups as one, (C, m)."""
+    if len(rows) == 1:
+        return rows[0]
     return Judged(**{name: torch.cat([getattr(each, name) for each in rows]) for name in _FIELDS})
 
 

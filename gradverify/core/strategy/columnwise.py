@@ -77,7 +77,7 @@ def compare_by_given_structure(
     random direction, as `entries_match_directional_difference` does, and no entry is a mismatch or a kink.
     """
     parts, known = _judged(measured, context, stencil, settings)
-    judged, seed = stacked([part for _, part in parts]) if len(parts) > 1 else parts[0][1], settings.seed
+    judged, seed = stacked([part for _, part in parts]), settings.seed
     if (
         verified
         or is_complete(context, known)

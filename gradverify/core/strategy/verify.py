@@ -21,7 +21,6 @@ from gradverify.core.estimate.stencil import sample
 from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.model.memory import portion
 from gradverify.core.strategy.sparsity import NUDGE
 from gradverify.core.strategy.structure import Structure, confined_dimensions
 
@@ -116,36 +115,20 @@ def columns_of(column_groups: ColumnGroups, judged: Judged, coordinates: Tensor)
 
 def _adds_up(column_groups: ColumnGroups, claimed: Tensor, cotangent: Tensor, vjp: Tensor, rounding: float) -> bool:
     """True if the claims weighted by a cotangent (m,) add up to its vjp (n,) up to rounding."""
-    cotangent = cotangent.to(claimed.device)
-    if not column_groups.elementwise:
-        terms = claimed * cotangent
-        total = sum_by_column(column_groups, terms)
-        off, size = (vjp - total).abs_(), total.abs_()
-        if _is_rounding(off, size, _largest(size), rounding):  # cheap bound: the magnitudes of the terms add up to more
-            return True
-        size = sum_by_column(column_groups, terms.abs_())
-        return _is_rounding(off, size, _largest(size), rounding)
-    width = portion(vjp)  # every sum has one term
-    parts = list(zip(*(torch.split(values, width) for values in (claimed[0], cotangent, vjp)), strict=True))
-    largest = max(_largest((claims * weights).abs_()) for claims, weights, _ in parts)
-    return all(
-        _is_rounding((vjp_part - term).abs_(), term.abs_(), largest, rounding)
-        for claims, weights, vjp_part in parts
-        for term in [claims * weights]
-    )
+    terms = claimed * cotangent.to(claimed.device)
+    total = sum_by_column(column_groups, terms)
+    off, size = (vjp - total).abs_(), total.abs_()
+    if _is_rounding(off, size, rounding):  # cheap bound: the magnitudes of the terms add up to more
+        return True
+    return _is_rounding(off, sum_by_column(column_groups, terms.abs_()), rounding)
 
 
-def _largest(size: Tensor) -> float:
-    """Return the largest finite size."""
-    largest = float(size.amax()) if size.numel() else 0.0
-    return largest if largest < math.inf else float(size.nan_to_num(0.0, 0.0).max())
-
-
-def _is_rounding(off: Tensor, size: Tensor, largest: float, rounding: float) -> bool:
+def _is_rounding(off: Tensor, size: Tensor, rounding: float) -> bool:
     """True if the errors `off` of finite sums are within rounding of their `size`; overwrites `size`."""
-    finite = size.isfinite()
-    allowed = size.add_(SIGNIFICANT * largest).mul_(rounding)
-    return all_set((off <= allowed).logical_or_(finite.logical_not_()))
+    largest, finite = float(size.amax()) if size.numel() else 0.0, size.isfinite()
+    if not largest < math.inf:
+        largest = float(size.nan_to_num(0.0, 0.0).max())
+    return all_set((off <= size.add_(SIGNIFICANT * largest).mul_(rounding)).logical_or_(finite.logical_not_()))
 
 
 def _halves(context: JudgingContext, structure: Structure) -> Iterator[Tensor]:
