@@ -15,6 +15,8 @@ PAGE = (ROOT / "docs" / "authoring.md").read_text(encoding="utf-8")
 SECTIONS = {part.partition(":")[0].strip(): part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]}
 OPS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[0]
 
+GELU = "function: torch.nn.functional:gelu\ninputs: {input: {shape: [3]}}\n"
+
 
 def transcripts(section: str) -> list[tuple[str, str]]:
     """Return the commands in a section, and what is printed after each."""
@@ -27,9 +29,13 @@ def without_numbers(text: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("command", "printed"), transcripts("check"))
-def test_check(tmp_path: Path, command: str, printed: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "printed"), [each for section in ("check", "init", "missing") for each in transcripts(section)]
+)
+def test_transcript_is_what_is_printed(tmp_path: Path, command: str, printed: str) -> None:
     (tmp_path / "ops.py").write_text(OPS, encoding="utf-8")
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "gelu.yaml").write_text(GELU, encoding="utf-8")
     program, *words = shlex.split(command)
     assert program == "gradverify"
     ran = subprocess.run(
