@@ -54,7 +54,7 @@ WITHIN = {
     ),
     "diagnosis": ("projections", "naming", "block", "causes", "sums", "excerpts", "diagnose"),
 }
-LIGHT = {*GROUND, "spec", "baseline", "concern", "author", "report", "cli", "testing"}
+LIGHT = {*GROUND, "spec", "baseline", "concern", "report", "cli", "testing"}
 OBSERVER = PACKAGE / "author" / "recording" / "startup"  # runs inside other people's commands
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or not path.name.startswith("__"))
 
