@@ -40,6 +40,19 @@ def main() -> None:
         later = _median(lambda x=x: _timed(x, _LATER, observe=True)[1])
         print(f"{'x'.join(map(str, size)):10} {plain:11.1f} µs {first:13.0f} µs {later:10.1f} µs")
 
+    x = torch.randn(16)
+    plain, later = (_median(lambda each=each: _of_torch(x, observe=each)) for each in (False, True))
+    print(f"an operator of torch through torch.ops: {plain:.2f} µs, observed {later:.2f} µs")
+
+
+def _of_torch(x: torch.Tensor, *, observe: bool) -> float:
+    """Return microseconds per call of an operator that is not noted."""
+    with TemporaryDirectory() as notes, observed(Path(notes), keeps_values=False) if observe else nullcontext():
+        started = time.perf_counter()
+        for _ in range(_LATER):
+            torch.ops.aten.alias.default(x)
+        return (time.perf_counter() - started) / _LATER * 1e6
+
 
 def _timed(x: torch.Tensor, calls: int, *, observe: bool) -> tuple[float, float]:
     """Return microseconds per call: of the first ones and of the later ones."""

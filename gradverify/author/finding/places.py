@@ -104,7 +104,7 @@ def _python_files(folder: Path) -> Iterator[Path]:
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if _is_wanted(Path(root, name)))
         for name in sorted(names):
-            if name.endswith(".py") and not _is_left_out(name):
+            if name.endswith(".py") and not is_left_out(name):
                 yield Path(root, name)
 
 
@@ -113,5 +113,6 @@ def _is_wanted(folder: Path) -> bool:
     return not (name.startswith(".") or name in _FOLDERS_LEFT_OUT or (folder / _ENVIRONMENT).exists())
 
 
-def _is_left_out(name: str) -> bool:
+def is_left_out(name: str) -> bool:
+    """True for the names of files with tests, `setup.py`, `__main__.py`, and what begins with a dot."""
     return name in _LEFT_OUT or name.startswith((".", "test_")) or name.endswith("_test.py")

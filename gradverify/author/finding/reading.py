@@ -44,8 +44,12 @@ def read_module(path: str) -> Text:
         tree: ast.Module | None = ast.parse(data)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         source, tree = _text_of(path), None
-    namespaces = frozenset(name for match in _NAMESPACES.findall(source) for name in match if name)
-    return Text(tree=tree, mentions=bool(_MENTIONS.search(source)), namespaces=namespaces)
+    return Text(tree=tree, mentions=bool(_MENTIONS.search(source)), namespaces=_namespaces(source))
+
+
+def namespaces_in(path: str) -> frozenset[str]:
+    """Return the namespaces of operators that the text of a module mentions; none if the file cannot be read."""
+    return _namespaces(_text_of(path))
 
 
 def relevant(texts: Mapping[str, Text]) -> frozenset[str]:
@@ -62,6 +66,10 @@ def written_functions(text: Text, bases: frozenset[str]) -> tuple[Written, ...]:
 def function_classes(texts: Iterable[Text]) -> frozenset[str]:
     """Return the names of `Function` and of every class derived from it."""
     return _function_classes(text.tree for text in texts)
+
+
+def _namespaces(source: str) -> frozenset[str]:
+    return frozenset(name for match in _NAMESPACES.findall(source) for name in match if name)
 
 
 def _text_of(path: str) -> str:

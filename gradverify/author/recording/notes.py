@@ -20,6 +20,16 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A module that leads to an operator: as its attribute, or as one of `torch.ops` if it imports torch."""
+
+    module: str
+    file: str
+    name: str
+    defines: bool  # True if the operator belongs to a torch.library.Library of the module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeenTensor:
     """A tensor among the arguments of a call."""
 
@@ -98,6 +108,7 @@ class Notes:
     signatures: tuple[Signature, ...]
     uncounted: Mapping[Subject, int]  # calls with more signatures than are kept apart
     failures: tuple[str, ...]  # messages about calls that could not be noted
+    places: Mapping[Subject, tuple[Place, ...]] = field(default_factory=dict)  # of operators in `torch.ops`
 
 
 def read_notes(folder: Path) -> Notes:
@@ -105,11 +116,12 @@ def read_notes(folder: Path) -> Notes:
     found: dict[str, Signature] = {}
     uncounted: dict[Subject, int] = {}
     failures: list[str] = []
+    places: dict[Subject, tuple[Place, ...]] = {}
     for path in sorted(folder.glob("*.jsonl"), key=_started):
-        for signature in _in_file(path, uncounted, failures):
+        for signature in _in_file(path, uncounted, failures, places):
             key = repr((signature.subject, signature.arguments))
             found[key] = _joined(found[key], signature) if key in found else signature
-    return Notes(signatures=tuple(found.values()), uncounted=uncounted, failures=tuple(failures))
+    return Notes(signatures=tuple(found.values()), uncounted=uncounted, failures=tuple(failures), places=places)
 
 
 def _started(path: Path) -> tuple[int, str]:
@@ -118,7 +130,9 @@ def _started(path: Path) -> tuple[int, str]:
     return int(time) if time.isdigit() else 0, path.name
 
 
-def _in_file(path: Path, uncounted: dict[Subject, int], failures: list[str]) -> Iterator[Signature]:
+def _in_file(
+    path: Path, uncounted: dict[Subject, int], failures: list[str], places: dict[Subject, tuple[Place, ...]]
+) -> Iterator[Signature]:
     heads: dict[int, Mapping[str, Any]] = {}
     seen: dict[int, list[Mapping[str, Any]]] = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -134,6 +148,7 @@ def _in_file(path: Path, uncounted: dict[Subject, int], failures: list[str]) -> 
             failures.append(entry["failure"])
     for number, head in heads.items():
         subject = Subject(**head["subject"])
+        places[subject] = (*places.get(subject, ()), *(Place(**each) for each in head["places"]))
         calls = sum(entry["calls"] for entry in seen.get(number, ()))
         if head["other"]:
             uncounted[subject] = uncounted.get(subject, 0) + calls

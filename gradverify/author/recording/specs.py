@@ -15,6 +15,7 @@ from gradverify.author.recording.documents import Plan, document_of, first_plan,
 from gradverify.author.recording.groups import Group, LeftOut, grouped
 from gradverify.author.recording.homes import importable_from, roots_of, target_text
 from gradverify.author.recording.notes import Subject, read_notes
+from gradverify.author.recording.reached import file_name, with_operators_named
 from gradverify.author.recording.trying import tried_plans
 from gradverify.run.session import open_engine
 from gradverify.spec.save import save_spec
@@ -52,7 +53,7 @@ def specs_from_notes(notes: Path, output: Path, source: str) -> Recorded:
 
     Every case is tried in a worker first. Raises ServerError if there can be no worker.
     """
-    found = read_notes(notes)
+    found = with_operators_named(read_notes(notes))
     groups = grouped(found.signatures)
     uncounted = tuple(
         LeftOut(subject=subject, calls=calls, reason="more sizes and arguments than are kept apart")
@@ -119,7 +120,7 @@ def _write_all(
 
 
 def _write(folder: Path, subject: Subject, own: Sequence[tuple[Group, Plan]], source: str) -> SpecWritten:
-    name = _OTHER.sub("-", subject.name)[:_LONGEST]
+    name = _OTHER.sub("-", file_name(subject))[:_LONGEST]
     texts: list[str] = []
     cases = 0
     for group, plan in own:

@@ -125,5 +125,40 @@ total.register_autograd(
 )
 
 
+LIBRARY = torch.library.Library("recorded", "FRAGMENT")
+LIBRARY.define("shifted(Tensor x, float by=1.0) -> Tensor")
+LIBRARY.define("shifted.row(Tensor x, Tensor row) -> Tensor")
+LIBRARY.define("outer(Tensor x) -> Tensor")
+LIBRARY.define("plain(Tensor x) -> Tensor")
+
+
+class _Shifted(torch.autograd.Function):
+    """The autograd kernel of an operator, as code in C++ has it: it calls the operator again, below autograd."""
+
+    @staticmethod
+    def forward(ctx, x, by=1.0):
+        with torch._C._AutoDispatchBelowAutograd():
+            return torch.ops.recorded.shifted(x, by)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+def _shifted(x, by=1.0):
+    if by < 0:
+        raise ValueError("a negative shift")
+    return x + by
+
+
+LIBRARY.impl("shifted", _Shifted.apply, "Autograd")
+LIBRARY.impl("shifted", _shifted, "CPU")
+LIBRARY.impl("shifted.row", lambda x, row: x + row, "CompositeImplicitAutograd")
+LIBRARY.impl("plain", lambda x: 2 * x, "CPU")
+LIBRARY.impl("outer", lambda x: torch.ops.recorded.twice(torch.ops.recorded.shifted(x), 2.0), "CPU")
+torch.library.register_fake("recorded::outer", torch.empty_like)
+torch.library.register_autograd("recorded::outer", lambda ctx, grad: 2 * grad)
+
+
 def real(*shape, **options):
     return torch.randn(*shape, requires_grad=True, **options)

@@ -6,10 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.author.recording.making import Ran, record, run
 
@@ -131,6 +133,91 @@ def test_specs_judge_as_written_ones_do(recorded: Ran) -> None:
     failed = [row for row in ran.out.splitlines() if row.startswith("✗ FAIL") and "─" not in row]
     assert len(failed) == 2 and all("ops/Lookup/" in row for row in failed), ran.out
     assert "✗ 2 of " in ran.out and "2 fail;" in ran.out
+
+
+RAISES = """
+import warnings
+import torch, ops
+
+for call in (torch.ops.recorded.shifted, torch.ops.recorded.shifted.default, torch.ops.aten.sin.default):
+    try:
+        call(torch.ones(3), -1.0)
+    except (ValueError, RuntimeError):
+        import traceback
+        traceback.print_exc()
+print(torch.ops.recorded.shifted, list(torch.ops.recorded.outer))
+torch.ops.recorded.outer(torch.ones(3))
+torch.ops.recorded.shifted(torch.ones(3), torch.ones(3, requires_grad=True))
+torch.ops.recorded.shifted(torch.ones(3), -2.0)
+"""
+
+
+def test_a_command_that_calls_operators_says_what_it_says_without(project: Path) -> None:
+    (project / "raises.py").write_text(RAISES, encoding="utf-8")
+    plain = run(project, "raises.py")
+    ran = record(project, "--", sys.executable, "raises.py")
+    assert "ValueError: a negative shift" in plain.err and "UserWarning" in plain.err
+    assert (ran.code, ran.out) == (plain.code, plain.out)
+    assert ran.err.startswith(plain.err)
+
+
+OPERATORS = """
+import torch, ops
+
+for n in (40, 60):
+    torch.ops.recorded.shifted(ops.real(n, 3), 2.0)
+    torch.ops.recorded.shifted(ops.real(n, 3), ops.real(3))
+    torch.ops.recorded.outer.default(ops.real(n, 3)).sum().backward()
+    ops.total([ops.real(n)])
+    torch.ops.recorded.plain(ops.real(n).detach())
+"""
+
+
+def test_specs_of_operators_name_them_as_init_does(project: Path) -> None:
+    ran = record(project, "--", sys.executable, "-c", OPERATORS)
+    names = ("_Shifted", "outer", "shifted.row", "shifted", "total", "twice")
+    files = sorted(str(path.relative_to(project / "specs")) for path in project.rglob("*.yaml"))
+    assert files == [f"ops/{name}.yaml" for name in names], ran.err
+    (row,) = ran.spec("ops/shifted.row")
+    assert row["function"] == "ops:torch.ops.recorded.shifted.row"
+    assert row["cases"]["recorded"] == {"dims": {"n": 40}, "dtypes": ["float32"]}
+    run(project, "-m", "gradverify", "init", "ops", "-o", "inferred")
+    for name in ("outer", "shifted", "total", "twice"):
+        (inferred,) = yaml.safe_load_all((project / "inferred" / "ops" / f"{name}.yaml").read_text(encoding="utf-8"))
+        assert {each["function"] for each in ran.spec(f"ops/{name}")} == {inferred["function"]}
+    judged = run(project, "-m", "gradverify", "run", "specs")
+    assert judged.code == 0, judged.out
+
+
+def test_an_operator_of_the_file_that_is_run_is_named_by_that_file(project: Path) -> None:
+    code = """
+    import torch
+
+    library = torch.library.Library("here", "DEF")
+    library.define("half(Tensor x) -> Tensor")
+    library.impl("half", lambda x: x / 2, "CompositeImplicitAutograd")
+    if __name__ == "__main__":
+        torch.ops.here.half(torch.randn(40, requires_grad=True))
+    """
+    (project / "train.py").write_text(textwrap.dedent(code), encoding="utf-8")
+    ran = record(project, "--", sys.executable, "train.py")
+    (half,) = ran.spec("train/half")
+    assert half["function"] == "../../train.py:torch.ops.here.half"
+    assert "draft" not in half
+
+
+def test_an_operator_that_no_module_leads_to_is_left_out(project: Path) -> None:
+    code = "import torch, ops; torch.library.impl('recorded::plain', 'Autograd')(lambda x: x); {}"
+    call = "torch.ops.recorded.plain(ops.real(3))"
+    (project / "ops.py").write_text("import torch as t\n" + (project / "ops.py").read_text(encoding="utf-8"))
+    text = (project / "ops.py").read_text(encoding="utf-8") + "\nLIBRARIES, LIBRARY, torch = [LIBRARY], None, None\n"
+    (project / "ops.py").write_text(text.replace("return torch.randn", "return t.randn"), encoding="utf-8")
+    ran = record(project, "--", sys.executable, "-c", code.format(call))
+    assert "recorded 1 call of 1 Function, no spec\n" in ran.err
+    assert (
+        "  left out: torch.ops:torch.ops.recorded.plain, 1 call: no module that a spec can name leads to it; "
+        in ran.err
+    )
 
 
 def test_a_second_recording_replaces_nothing(project: Path) -> None:

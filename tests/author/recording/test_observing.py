@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import gradverify
@@ -28,6 +31,7 @@ from gradverify.author.recording.notes import (
 )
 from gradverify.author.recording.observing import observed
 from tests.author.recording import ops
+from tests.author.recording.making import ROOT
 
 _FEW = 20  # calls of one signature whose values are looked at
 
@@ -151,6 +155,88 @@ def test_operators_are_noted_once_with_and_without_gradient(observing: Any) -> N
     assert isinstance(parts, SeenList) and len(parts.items) == 2
 
 
+@pytest.mark.parametrize(
+    ("call", "name", "arguments"),
+    [
+        (lambda x: torch.ops.recorded.shifted(x, 2.0), "shifted", ["x", "by"]),
+        (lambda x: torch.ops.recorded.shifted.default(x, by=2.0), "shifted", ["x", "by"]),
+        (lambda x: torch.ops.recorded.shifted(x, x[0]), "shifted.row", ["x", "row"]),
+        (lambda x: torch.ops.recorded.shifted.row(x, x[0]), "shifted.row", ["x", "row"]),
+        (lambda x: torch.ops.recorded.outer(x), "outer", ["x"]),
+    ],
+)
+def test_operators_of_a_library_are_noted(observing: Any, call: Any, name: str, arguments: list[str]) -> None:
+    with observing() as seen:
+        call(ops.real(3, 4))
+    first = seen.notes.signatures[0]
+    assert (first.subject.name, first.calls) == (f"torch.ops.recorded.{name}", 1)
+    assert list(first.arguments) == arguments
+    (place,) = [each for each in seen.notes.places[first.subject] if each.defines]
+    assert (place.module, place.name) == ("tests.author.recording.ops", f"torch.ops.recorded.{name}")
+    assert seen.notes.failures == ()
+
+
+def test_an_operator_that_its_own_kernel_calls_is_noted_once(observing: Any) -> None:
+    with observing() as seen:
+        torch.ops.recorded.shifted(ops.real(3), 2.0)
+        torch.ops.recorded.outer(ops.real(3))
+    found = [(each.subject.name.rpartition(".")[2], each.calls) for each in seen.notes.signatures]
+    assert found == [("shifted", 1), ("_Shifted", 1), ("outer", 1), ("shifted", 1), ("twice", 1)]
+
+
+def test_an_operator_under_a_mode_and_a_subclass_is_noted_once(observing: Any) -> None:
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    class Subclass(torch.Tensor):
+        pass
+
+    with observing() as seen, Mode():
+        ops.twice(ops.real(3), 2.0)
+        torch.ops.recorded.twice(ops.real(4).as_subclass(Subclass), 2.0)
+    assert [each.calls for each in seen.notes.signatures] == [1, 1]
+
+
+def test_an_operator_that_torchscript_calls_is_noted(observing: Any) -> None:
+    unit = torch.jit.CompilationUnit("def call(x):\n  return torch.ops.recorded.twice(x, 2.0)\n")
+    with observing() as seen:
+        unit.call(ops.real(3))
+    assert seen.only.subject.name == "twice"
+
+
+def test_operators_without_a_gradient_and_those_of_torch_are_left_out(observing: Any) -> None:
+    with observing() as seen:
+        torch.ops.recorded.plain(ops.real(3).detach())
+        torch.ops.aten.sin(ops.real(3))
+        torch.ops.aten.add.Tensor(ops.real(3), ops.real(3))
+    assert (seen.notes.signatures, seen.notes.failures) == ((), ())
+
+
+def test_an_operator_that_raises_is_taken_back(observing: Any) -> None:
+    with observing() as seen:
+        with pytest.raises(ValueError, match="a negative shift"):
+            torch.ops.recorded.shifted(ops.real(3), -1.0)
+        with pytest.raises(RuntimeError, match="failed to match any schema"):
+            torch.ops.recorded.shifted(ops.real(3), "far")
+        with pytest.raises(RuntimeError, match="missing value for argument 'factor'"):
+            ops.twice(ops.real(3))
+    assert (seen.notes.signatures, seen.notes.failures) == ((), ())
+
+
+def test_every_namespace_of_torch_is_known() -> None:
+    code = (
+        "import torch, torch.distributed, torch._inductor, gradverify_observer\n"
+        "import gradverify.author.finding.registered as registered\n"
+        "names = {name.partition('::')[0] for name in torch._C._dispatch_get_all_op_names()}\n"
+        "print(sorted((names | registered._OWN | registered._LATER) - set(gradverify_observer._OF_TORCH)))"
+    )
+    startup = Path(gradverify.__file__).parent / "author" / "recording" / "startup"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(startup), str(ROOT)])}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert ran.stdout == "[]\n", ran.stderr
+
+
 def test_a_local_class_has_no_name(observing: Any) -> None:
     class Local(ops.Configured):
         pass
@@ -194,6 +280,33 @@ def test_traced_calls_are_left_out_and_compiled_code_runs(observing: Any) -> Non
         compiled = torch.compile(lambda x: ops.power(x, 2), fullgraph=True, backend="eager")
         compiled(x).sum().backward()
     assert x.grad is not None and x.grad.tolist() == [2.0, 2.0, 2.0]
+    assert seen.notes.signatures == ()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_operators_that_compiled_code_calls_are_noted(observing: Any, backend: str) -> None:
+    x = torch.ones(3, requires_grad=True)
+    with observing() as seen:
+        compiled = torch.compile(lambda x: torch.ops.recorded.outer(x), fullgraph=True, backend=backend)
+        compiled(x).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [2.0, 2.0, 2.0]
+    assert seen.notes.signatures[0].subject.name == "torch.ops.recorded.outer"
+    assert [each.calls for each in seen.notes.signatures] == [1, 1, 1]
+
+
+@pytest.mark.slow
+def test_exported_operators_are_those_of_the_code(observing: Any) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = torch.ops.recorded.outer(x)
+            return found
+
+    with observing() as seen:
+        program = torch.export.export(Model(), (torch.ones(3),))
+    called = [node.target for node in program.graph.nodes if node.op == "call_function"]
+    assert called == [torch.ops.recorded.outer.default]
     assert seen.notes.signatures == ()
 
 
@@ -245,6 +358,7 @@ def test_a_lost_folder_does_not_disturb_the_command(tmp_path: Path) -> None:
     with observed(notes, keeps_values=False):
         shutil.rmtree(notes)
         assert ops.power(torch.ones(3), 2).tolist() == [1.0, 1.0, 1.0]
+        assert torch.ops.recorded.outer(torch.ones(3)).tolist() == [4.0, 4.0, 4.0]
 
 
 def test_tensors_and_random_numbers_stay_as_they_were(observing: Any) -> None:

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 FOLDERS = "GRADVERIFY_RECORD"  # environment variable: absolute folders for notes, joined by os.pathsep
 VALUES = "GRADVERIFY_RECORD_VALUES"  # environment variable: "1" if whole numbers and masks are kept
 _FUNCTIONS = "torch.autograd.function"
-_OPERATORS = "torch._library.custom_ops"
+_OPERATORS = "torch._ops"
+_OPERATOR_CLASSES = ("OpOverloadPacket", "OpOverload", "TorchBindOpOverload")
+_OF_TORCH = (  # namespaces of operators
+    "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_inductor_debug", "_inductor_test", "_native",
+    "_quantized", "_test", "_torch_testing", "ao", "aten", "bucketing", "c10d", "c10d_functional", "cuda",
+    "debug_mode_ops", "debugprims", "device_mesh", "export", "flex_lib", "fsdp", "higher_order", "inductor",
+    "inductor_prims", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "onnx", "onnx_symbolic", "prim", "prims",
+    "profiler", "quantization", "quantized", "quantized_decomposed", "rngprims", "semi_structured", "sparse",
+    "static_runtime", "streams", "symm_mem", "torch_attn", "triton", "xpu",
+)  # fmt: skip
 
 
 class Observer:
@@ -71,21 +80,25 @@ class Observer:
 
             note_operator(self._sinks, operator, args, kwargs)
 
-    def _note_raised(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _note_raised_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._sinks and not self._paused:
-            from gradverify_observer.calls import note_raised
+            from gradverify_observer.calls import note_raised_function
 
-            note_raised(self._sinks, function, args, kwargs)
+            note_raised_function(self._sinks, function, args, kwargs)
+
+    def _note_raised_operator(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._sinks and not self._paused:
+            from gradverify_observer.calls import note_raised_operator
+
+            note_raised_operator(self._sinks, operator, args, kwargs)
 
     def _see_functions(self) -> None:
-        instrument(_FUNCTIONS, "Function", "apply", Note(self._note_function, self._note_raised))
+        instrument(_FUNCTIONS, ("Function",), "apply", Note(self._note_function, self._note_raised_function))
 
     def _see_operators(self) -> None:
-        instrument(_OPERATORS, "CustomOpDef", "__call__", Note(self._note_operator, _ignored))
-
-
-def _ignored(*_: Any) -> None:
-    """Do nothing with an operator that raised."""
+        own = frozenset(f"{home}.{namespace}" for home in ("torch._ops", "torch.ops") for namespace in _OF_TORCH)
+        note = Note(self._note_operator, self._note_raised_operator, left_out=own)
+        instrument(_OPERATORS, _OPERATOR_CLASSES, "__call__", note)
 
 
 OBSERVER = Observer()  # one for the process, as is torch's class that it observes

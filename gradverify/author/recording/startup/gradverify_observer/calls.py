@@ -9,8 +9,9 @@ from types import FrameType
 from typing import Any
 
 from gradverify_observer.describe import described, is_traced
+from gradverify_observer.operators import has_formula, operator_of, overload_of, running_calls
 from gradverify_observer.sink import Sink
-from gradverify_observer.subjects import Subject, operator_of, subject_of_function, subject_of_operator
+from gradverify_observer.subjects import Subject, subject_of_function, subject_of_operator
 
 Sinks = Mapping[str, Sink]
 _GENERATED = "torch._library.autograd"  # module of the Functions that torch makes of operators with a formula
@@ -36,16 +37,20 @@ def note_function(sinks: Sinks, function: Any, args: tuple[Any, ...], kwargs: di
         _tolerantly(sinks, lambda: _note(sinks, subject_of_function(function), args, kwargs))
 
 
-def note_raised(sinks: Sinks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def note_raised_function(sinks: Sinks, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Take back the note of a call of `function.apply` that raised: it has no gradient."""
     if _is_of_command(function):
         _tolerantly(sinks, lambda: _take_back(sinks, subject_of_function(function), args, kwargs))
 
 
-def note_operator(sinks: Sinks, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Note a call of a custom operator with a formula for its gradient, unless torch makes a Function's call of it."""
-    if getattr(operator, "_backward_fn", None) is not None:
-        _tolerantly(sinks, lambda: _note_plain_operator(sinks, operator._opoverload, args, kwargs))
+def note_operator(sinks: Sinks, called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Note a call of an operator with a formula for its gradient, unless the operator itself makes the call."""
+    _tolerantly(sinks, lambda: _with_operator(_note, sinks, called, args, kwargs))
+
+
+def note_raised_operator(sinks: Sinks, called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Take back the note of a call of an operator that raised."""
+    _tolerantly(sinks, lambda: _with_operator(_take_back, sinks, called, args, kwargs))
 
 
 def _tolerantly(sinks: Sinks, take: Callable[[], None]) -> None:
@@ -77,7 +82,7 @@ def _is_called_by_functorch() -> bool:
 
 def _note_generated(sinks: Sinks, function: Any, args: tuple[Any, ...]) -> None:
     operator = operator_of(function)
-    if operator is None:
+    if operator is None or running_calls(operator):  # 0 if C++ calls the operator, as compiled TorchScript does
         return
     structure = getattr(args[-1], "input_spec", None)
     if structure is not None:  # lists of tensors were spread
@@ -87,12 +92,12 @@ def _note_generated(sinks: Sinks, function: Any, args: tuple[Any, ...]) -> None:
     _note(sinks, subject_of_operator(operator), args[:-1], args[-1].keyword_only_args)
 
 
-def _note_plain_operator(sinks: Sinks, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    torch = sys.modules["torch"]
-    flat = [entry for arg in args for entry in (arg if isinstance(arg, (list, tuple)) else (arg,))]
-    needs = torch.is_grad_enabled() and any(isinstance(entry, torch.Tensor) and entry.requires_grad for entry in flat)
-    if not needs:
-        _note(sinks, subject_of_operator(operator), args, kwargs)
+def _with_operator(
+    then: Callable[..., None], sinks: Sinks, called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    operator = overload_of(called, args, kwargs)
+    if operator is not None and has_formula(operator) and running_calls(operator) == 1:
+        then(sinks, subject_of_operator(operator), args, kwargs)
 
 
 def _note(sinks: Sinks, subject: Subject, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -22,8 +22,8 @@ def call_when_imported(name: str, then: Callable[[], None]) -> None:
         sys.meta_path.insert(0, _Finder(name, then))
 
 
-def instrument(module: str, owner: str, method: str, note: Note) -> None:
-    """Let a method call `note(cls or self, args, kwargs)` first, and `note.raised` likewise if it raises.
+def instrument(module: str, owners: tuple[str, ...], method: str, note: Note) -> None:
+    """Let a method of some classes call `note(cls or self, args, kwargs)` first, and `note.raised` if it raises.
 
     Its code is replaced by the same code with one call more, at the same lines: tracebacks, warnings and whoever looks
     at the stack see no difference, and bound methods that were taken before report too.
@@ -34,19 +34,26 @@ def instrument(module: str, owner: str, method: str, note: Note) -> None:
     setattr(home, name, note)
     if is_there:
         return
-    function = getattr(getattr(home, owner), method)
-    function = getattr(function, "__func__", function)
-    code = _code_with_note(home, owner, method, name)
-    if code.co_freevars == function.__code__.co_freevars:
-        function.__code__ = code
+    tree = _parsed(home)
+    for owner in owners:
+        function = getattr(getattr(home, owner), method)
+        function = getattr(function, "__func__", function)
+        code = _code_with_note(home, tree, owner, method, name)
+        if code.co_freevars == function.__code__.co_freevars:
+            function.__code__ = code
 
 
-def _code_with_note(home: ModuleType, owner: str, method: str, name: str) -> CodeType:
+def _parsed(home: ModuleType) -> ast.Module:
     import ast
     from pathlib import Path
 
     path = home.__file__ or ""
-    tree = ast.parse(Path(path).read_bytes(), path)
+    return ast.parse(Path(path).read_bytes(), path)
+
+
+def _code_with_note(home: ModuleType, tree: ast.Module, owner: str, method: str, name: str) -> CodeType:
+    import ast
+
     cls = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == owner)
     found = next(node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == method)
     start = 0 if ast.get_docstring(found) is None else 1
@@ -54,7 +61,8 @@ def _code_with_note(home: ModuleType, owner: str, method: str, name: str) -> Cod
     factory = ast.parse("def factory(__class__): pass").body[0]
     assert isinstance(factory, ast.FunctionDef)
     factory.body = [found]
-    compiled = compile(ast.Module(body=[factory], type_ignores=[]), path, "exec", dont_inherit=True)
+    module = ast.Module(body=[factory], type_ignores=[])
+    compiled = compile(module, home.__file__ or "", "exec", dont_inherit=True)
     code = _inner(_inner(compiled, "factory"), method)
     return code.replace(co_qualname=f"{owner}.{method}") if hasattr(code, "co_qualname") else code
 
@@ -63,10 +71,19 @@ def _with_note(method: ast.FunctionDef, body: list[ast.stmt], name: str) -> list
     """Return the statements of a method with calls of `name`, all of them at the line of its last statement."""
     import ast
 
-    first, spread, keywords = method.args.args[0].arg, method.args.vararg, method.args.kwarg
+    first = [*method.args.posonlyargs, *method.args.args][0].arg
+    spread, keywords = method.args.vararg, method.args.kwarg
     given = f"{first}, {spread.arg if spread else '()'}, {keywords.arg if keywords else '{}'}"
     # a bare `raise` leaves no trace in a traceback
-    text = f"{name}({given})\ntry:\n    pass\nexcept BaseException:\n    {name}.raised({given})\n    raise"
+    text = f"""
+if {first}.__module__ not in {name}.left_out:
+    {name}({given})
+try:
+    pass
+except BaseException:
+    {name}.raised({given})
+    raise
+"""
     statements = ast.parse(text).body
     for statement in statements:
         for node in ast.walk(statement):
@@ -90,15 +107,26 @@ def _tolerantly(then: Callable[[], None]) -> None:
 
 
 class Note:
-    """Two functions that take a class or object, args and kwargs: for a call that begins, and for one that raised."""
+    """Two functions that take a class or object, args and kwargs: for a call that begins, and for one that raised.
 
-    def __init__(self, begun: Callable[..., None], raised: Callable[..., None]) -> None:
+    Subjects whose `__module__` is in `left_out` are not reported; to skip them costs the method next to nothing.
+    """
+
+    def __init__(
+        self, begun: Callable[..., None], raised: Callable[..., None], left_out: frozenset[str] = frozenset()
+    ) -> None:
         self._begun = begun
-        self.raised = raised
+        self._raised = raised
+        self.left_out = left_out
 
     def __call__(self, subject: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note a call that begins."""
         self._begun(subject, args, kwargs)
+
+    def raised(self, subject: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note that a call raised."""
+        if subject.__module__ not in self.left_out:
+            self._raised(subject, args, kwargs)
 
 
 class _Finder:

@@ -57,8 +57,10 @@ class Sink:
             number = self._signatures.setdefault(key, len(self._signatures))
             count = self._counts[number] = self._counts.get(number, 0) + 1
             if count == 1:
+                places = [] if home in self._subjects else subject.places
                 self._subjects[home] = self._subjects.get(home, 0) + 1
-                self._write({"signature": number, "subject": subject.home, "call": call, "other": key == home})
+                head = {"signature": number, "subject": subject.home, "call": call, "other": key == home}
+                self._write({**head, "places": places})
             if count <= FIRST and given:
                 self._write(self._seen(number, count, given))
             else:

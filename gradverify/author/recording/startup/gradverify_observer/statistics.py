@@ -17,7 +17,7 @@ _NEAR = 1e-3  # relative distance from a sum of one
 def statistics(tensor: Any) -> dict[str, Any] | None:
     """Return range, moments and form of the values; None if there are none, or none that can be looked at."""
     torch = sys.modules["torch"]
-    with _aside(torch):
+    with aside(torch):
         values = _unwrapped(torch, tensor.detach())
         if values.numel() == 0 or values.device.type == "meta":
             return None
@@ -27,7 +27,7 @@ def statistics(tensor: Any) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _aside(torch: Any) -> Iterator[None]:
+def aside(torch: Any) -> Iterator[None]:
     """Let the modes that the command has switched on see none of what is computed."""
     from torch.utils._python_dispatch import _disable_current_modes
 

@@ -8,14 +8,22 @@ import weakref
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
+from gradverify_observer.operators import custom_op_of, name_in_torch_ops, parameters_of, places_of
+
 _SUBJECTS: MutableMapping[Any, Subject] = weakref.WeakKeyDictionary()  # by class or operator: looked up once
 
 
 class Subject:
     """A Function or operator: where its name is found, and what its parameters are called."""
 
-    def __init__(self, home: Mapping[str, str], parameters: Sequence[inspect.Parameter] | None) -> None:
+    def __init__(
+        self,
+        home: Mapping[str, str],
+        parameters: Sequence[inspect.Parameter] | None,
+        places: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         self.home = dict(home)  # module, file, name; `reason` why it has no name that a spec can use
+        self.places = places  # modules that lead to an operator, one of which may be its home
         by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         self._names = [each.name for each in parameters or () if each.kind in by_position]
         spread = [each.name for each in parameters or () if each.kind is inspect.Parameter.VAR_POSITIONAL]
@@ -49,23 +57,22 @@ def subject_of_operator(operator: Any) -> Subject:
     """Return an operator of torch's dispatcher as a subject."""
     known = _SUBJECTS.get(operator)
     if known is None:
-        known = _SUBJECTS[operator] = Subject(_home_of_operator(operator), _schema_parameters(operator))
+        known = _SUBJECTS[operator] = _subject_of_operator(operator)
     return known
 
 
-def operator_of(function: Any) -> Any:
-    """Return the operator that torch made a Function of, None if it cannot be found."""
-    waiting = [function.forward]
-    for _ in range(4):  # the operator is a variable of forward, or of the forward that this one calls
-        forward = waiting.pop()
-        for cell in getattr(forward, "__closure__", None) or ():
-            if hasattr(getattr(cell.cell_contents, "_schema", None), "arguments"):
-                return cell.cell_contents
-            if inspect.isfunction(cell.cell_contents):
-                waiting.append(cell.cell_contents)
-        if not waiting:
-            return None
-    return None
+def _subject_of_operator(operator: Any) -> Subject:
+    """Return a `custom_op` under the name that it has in Python, any other operator with the places to find it."""
+    defined = custom_op_of(operator)
+    if defined is not None:
+        function = defined._init_fn
+        home = _home(defined, function.__module__, function.__qualname__)
+        if "reason" not in home:
+            return Subject(home, parameters_of(operator))
+    name = name_in_torch_ops(operator)
+    reason = f"no module that a spec can name leads to it; give it a name in one, as in `NAME = {name}`"
+    home = {"module": "torch.ops", "name": name, "reason": reason}
+    return Subject(home, parameters_of(operator), places_of(operator))
 
 
 def _forward_parameters(function: Any) -> list[inspect.Parameter] | None:
@@ -78,13 +85,6 @@ def _forward_parameters(function: Any) -> list[inspect.Parameter] | None:
     if takes_ctx and parameters and parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL:
         return parameters[1:]
     return parameters
-
-
-def _schema_parameters(operator: Any) -> list[inspect.Parameter]:
-    kinds = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return [
-        inspect.Parameter(each.name, kinds[0] if each.kwarg_only else kinds[1]) for each in operator._schema.arguments
-    ]
 
 
 def _home(found: Any, module: str = "", qualname: str = "") -> dict[str, str]:
@@ -115,14 +115,3 @@ def _name_in(module: Any, qualname: str, wanted: Any) -> str | None:
         return qualname
     names = (name for name, value in list(vars(module).items()) if value is wanted) if module is not None else ()
     return next(iter(names), None)
-
-
-def _home_of_operator(operator: Any) -> dict[str, str]:
-    from torch._library.custom_ops import OPDEFS
-
-    defined = OPDEFS.get(operator._name)
-    if defined is None:
-        reason = "an operator that was not made by torch.library.custom_op has no name in Python"
-        return {"module": "torch.ops", "name": operator._name, "reason": reason}
-    function = defined._init_fn
-    return _home(defined, function.__module__, function.__qualname__)
