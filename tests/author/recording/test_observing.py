@@ -361,6 +361,28 @@ def test_a_lost_folder_does_not_disturb_the_command(tmp_path: Path) -> None:
         assert torch.ops.recorded.outer(torch.ones(3)).tolist() == [4.0, 4.0, 4.0]
 
 
+def test_values_are_not_looked_at_while_cuda_captures_a_graph(observing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with observing(keeps_values=True) as seen, monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "is_initialized", lambda: True)
+        patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+        ops.Lookup.apply(ops.real(4, 2), torch.tensor([3, 1]))
+    assert (seen.only.calls, seen.only.values, seen.only.kept) == (1, {}, {})
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+def test_a_graph_that_cuda_captures_can_be_replayed(observing: Any) -> None:
+    x = torch.full((3,), 3.0, device="cuda")
+    ops.power(x, 2)
+    graph = torch.cuda.CUDAGraph()
+    with observing() as seen, torch.cuda.graph(graph):
+        squared = ops.power(x, 2)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert squared.tolist() == [9.0, 9.0, 9.0]
+    assert seen.only.calls == 1
+
+
 def test_tensors_and_random_numbers_stay_as_they_were(observing: Any) -> None:
     x = ops.real(40, 30)
     before, version = x.detach().clone(), x._version

@@ -61,7 +61,7 @@ class Sink:
                 self._subjects[home] = self._subjects.get(home, 0) + 1
                 head = {"signature": number, "subject": subject.home, "call": call, "other": key == home}
                 self._write({**head, "places": places})
-            if count <= FIRST and given:
+            if count <= FIRST and given and not _is_capturing():
                 self._write(self._seen(number, count, given))
             else:
                 self._unwritten[number] = self._unwritten.get(number, 0) + 1
@@ -128,3 +128,9 @@ class Sink:
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
             util.register_after_fork(self, lambda sink: util.Finalize(None, sink.flush, exitpriority=0))
+
+
+def _is_capturing() -> bool:
+    """True while CUDA captures a graph, which to look at values would end."""
+    cuda = sys.modules["torch"].cuda
+    return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
