@@ -62,14 +62,19 @@ def author(
     waiting: Waiting = nullcontext,
     on_function: OnFunction = lambda _, __: None,
 ) -> Iterator[Authored]:
-    """Yield the spec of every planned function in the order of the plan, those that exist too."""
+    """Yield the spec of every planned function in the order of the plan, those that exist too.
+
+    After an interrupt, functions are left out whose inputs were not inferred by then.
+    """
     asked = [each for each in plan if not each.exists and not each.found.unread]
     inferred = _infer_all(asked, finding, engine, waiting, on_function)
     for each in plan:
         if each.exists:
             yield Authored(found=each.found, path=each.path, text="", inputs={})
             continue
-        found = inferred[str(each.path)] if str(each.path) in inferred else _unread(each.found)
+        found = _unread(each.found) if each.found.unread else inferred.get(str(each.path))
+        if found is None:
+            continue
         text, reason = spec_of(each.found, found, each.path)
         yield Authored(found=each.found, path=each.path, text=text, reason=reason, inputs=found.inputs)
 
@@ -86,9 +91,13 @@ def _unread(found: Found) -> Inferred:
 def _infer_all(
     plan: Sequence[Planned], finding: Finding, engine: Engine, waiting: Waiting, on_function: OnFunction
 ) -> Mapping[str, Inferred]:
-    """Return the inputs of each function by the path of its spec. Triton kernels are tried in its interpreter too."""
+    """Return the inputs of each function by the path of its spec. Triton kernels are tried in its interpreter too.
+
+    After an interrupt, functions are missing that were not tried to the end.
+    """
     seconds = dict(finding.seconds)
     done: dict[str, Inferred] = {}
+    undone = {str(each.path) for each in plan}
 
     def ask(some: Iterable[Planned], environment: Environment, dtype: str) -> None:
         limits: dict[str, float] = {}
@@ -103,12 +112,22 @@ def _infer_all(
                 done[event.key] = _lost(event, limits[event.key])
             elif isinstance(event, TaskDone):
                 done[event.key] = _better(done.get(event.key), _answer(event), environment)
+            if isinstance(event, TaskLost | TaskDone) and (environment or not _lacks_gpu(done[event.key])):
+                undone.discard(event.key)
             on_function(len(done), len(plan))
 
     on_function(0, len(plan))
-    ask(plan, (), "float64")
-    ask((each for each in plan if _WITHOUT_GPU.search(done[str(each.path)].reason)), INTERPRETED, "float32")
-    return done
+    try:
+        ask(plan, (), "float64")
+        ask((each for each in plan if _lacks_gpu(done[str(each.path)])), INTERPRETED, "float32")
+    except KeyboardInterrupt:
+        engine.cancel()
+    return {key: inferred for key, inferred in done.items() if key not in undone}
+
+
+def _lacks_gpu(inferred: Inferred) -> bool:
+    """True for the draft of a kernel that may run in Triton's interpreter."""
+    return bool(_WITHOUT_GPU.search(inferred.reason))
 
 
 def _answer(event: TaskDone) -> Inferred:
@@ -125,4 +144,5 @@ def _better(before: Inferred | None, now: Inferred, environment: Environment) ->
 
 
 def _lost(event: TaskLost, limit: float) -> Inferred:
-    return Inferred(inputs={}, reason=f"could not infer the inputs: a try {without_output(lost_message(event, limit))}")
+    message = without_output(lost_message(event, round(limit)))
+    return Inferred(inputs={}, reason=f"could not infer the inputs: a try {message}")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from gradverify.cli import engine
 from gradverify.cli import options as opt
-from gradverify.cli.counting import counting
+from gradverify.cli.counting import Count, counting
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.files import why_no_folder
 from gradverify.cli.gather import DEFAULT_FOLDER
-from gradverify.cli.terminal import ColourWish, complain, is_terminal, show, stdout_terminal
+from gradverify.cli.terminal import ColourWish, Terminal, complain, is_terminal, show, stdout_terminal
 from gradverify.report.authored_view import (
     AuthoredRow,
     State,
@@ -22,12 +22,13 @@ from gradverify.report.authored_view import (
     inputs_in_brief,
 )
 from gradverify.report.words import counted
-from gradverify.run.interrupts import held_interrupts
+from gradverify.run.interrupts import Interrupts, held_interrupts
 from gradverify.spec.save import write_whole
 
 if TYPE_CHECKING:
     from gradverify.author.finding.model import Finding
     from gradverify.author.specs import Authored
+    from gradverify.run.task import Engine
 
 _UNREAD = 5  # modules that are named
 _LOOKED_FOR = (
@@ -46,36 +47,62 @@ def init(
     """Write a spec for every function of a package that has a gradient written by hand.
 
     Modules are imported in worker processes. The inputs of each function are inferred by trying, until forward and
-    backward run; where that fails, the spec is a draft that says why.
+    backward run; where that fails, the spec is a draft that says why. Ctrl-C ends the trying: the functions that were
+    done have their specs, and the same command goes on with the others.
 
     Example: gradverify init mypackage -o specs/
 
-    Ends with 0 when every function has a spec or a draft, and with 2 when there is no such package or nothing in it.
+    Ends with 0 when every function has a spec or a draft, with 2 when there is no such package or nothing in it, and
+    with 130 when it was interrupted.
     """
     if why := why_no_folder(output):
         raise UsageProblem(f"-o {output}: {why}")
-    rows: list[AuthoredRow] = []
-    with held_interrupts() as interrupts, engine.opened(jobs) as opened, counting() as count:
-        finding = engine.find(packages, opened, interrupts, lambda done, of: count("modules read", done, of))
-        _tell_unread(finding)
-        if not finding.functions:
-            raise UsageProblem(nothing_found(packages, finding))
-        plan = engine.plan_specs(finding, output)
-        authored = engine.author_specs(
-            plan, finding, opened, interrupts, lambda done, of: count("functions tried", done, of)
-        )
-        rows += (_write(each) for each in authored)
-    terminal = stdout_terminal(ColourWish.NEVER if no_color else ColourWish.AUTO)
-    on_terminal = is_terminal(sys.stdout)
-    show(authored_table(rows, terminal.screen) if on_terminal else authored_rows(rows), terminal)
-    complain(f"{authored_total(rows)}; verify them with `gradverify run {output.as_posix()}/`")
-    return ExitCode.OK
+    with held_interrupts() as interrupts:
+        with engine.opened(jobs) as opened, counting() as count:
+            finding = _found(packages, opened, interrupts, count)
+            if finding is None:
+                complain("interrupted while modules were imported; nothing was written")
+                return ExitCode.INTERRUPTED
+            plan = engine.plan_specs(finding, output)
+            authored = engine.author_specs(
+                plan, finding, opened, interrupts, lambda done, of: count("functions tried", done, of)
+            )
+            rows = [_write(each) for each in authored]
+        with interrupts.finishing():
+            _show(rows, output, stdout_terminal(ColourWish.NEVER if no_color else ColourWish.AUTO))
+    if not interrupts:
+        return ExitCode.OK
+    verb = "was" if len(rows) == 1 else "were"
+    complain(
+        f"interrupted: {len(rows):,} of {counted(len(plan), 'function')} {verb} done;"
+        " the same command goes on with the others"
+    )
+    return ExitCode.INTERRUPTED
 
 
 def nothing_found(packages: list[str], finding: Finding) -> str:
     """Return that there is no function with a gradient, and what was looked for."""
     looked = counted(finding.modules, "module")
     return f"{', '.join(packages)}: no function with a gradient in {looked}; looked for {_LOOKED_FOR}"
+
+
+def _found(packages: list[str], opened: Engine, interrupts: Interrupts, count: Count) -> Finding | None:
+    """Return the functions of packages, None after an interrupt. Raises UsageProblem if there are none."""
+    try:
+        finding = engine.find(packages, opened, interrupts, lambda done, of: count("modules read", done, of))
+    except KeyboardInterrupt:
+        return None
+    _tell_unread(finding)
+    if not finding.functions:
+        raise UsageProblem(nothing_found(packages, finding))
+    return finding
+
+
+def _show(rows: list[AuthoredRow], output: Path, terminal: Terminal) -> None:
+    if not rows:
+        return
+    show(authored_table(rows, terminal.screen) if is_terminal(sys.stdout) else authored_rows(rows), terminal)
+    complain(f"{authored_total(rows)}; verify them with `gradverify run {output.as_posix()}/`")
 
 
 def _tell_unread(finding: Finding) -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from gradverify.author import specs
+from gradverify.author.finding import find as finding
+from gradverify.author.specs import author, planned
+from gradverify.run.session import open_engine
 from tests.author.test_authoring_page import OPS
 
 pytestmark = pytest.mark.slow
@@ -75,3 +82,129 @@ def test_missing_ends_with_1_until_a_spec_names_it(folder: Path) -> None:
     after = gradverify(folder, "list", "--missing", "ops.py")
     assert (after.returncode, after.stdout) == (0, "")
     assert after.stderr == "gradverify: 1 function, each named by a spec\n"
+
+
+MODULE = """
+import os, time, torch
+
+{at_import}
+
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        {in_forward}
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad
+"""
+HANG = "open('hangs', 'w').close(); time.sleep(1000)"
+
+
+def write(folder: Path, name: str, *, at_import: str = "", in_forward: str = "pass") -> None:
+    text = MODULE.format(at_import=at_import, in_forward=in_forward)
+    (folder / f"{name}.py").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """Return a folder with a package whose first and last modules have a right Function each."""
+    (tmp_path / "several").mkdir()
+    (tmp_path / "several" / "__init__.py").touch()
+    write(tmp_path / "several", "first")
+    write(tmp_path / "several", "last")
+    return tmp_path
+
+
+def drafts(folder: Path) -> dict[str, str]:
+    """Return why the spec of each module of the package is a draft, "" if it is none."""
+    specs = {path.parent.name: path.read_text(encoding="utf-8") for path in folder.rglob("Double.yaml")}
+    return {
+        name: "".join(row for row in text.splitlines() if row.startswith("draft: ")) for name, text in specs.items()
+    }
+
+
+def test_what_crashes_costs_its_own_function_only(package: Path) -> None:
+    write(package / "several", "crash_forward", in_forward="os.abort()")
+    write(package / "several", "crash_import", at_import="os.abort()")
+    write(package / "several", "exit_forward", in_forward="os._exit(9)")
+    write(package / "several", "exit_import", at_import="os._exit(7)")
+    made = gradverify(package, "init", "several")
+    assert made.returncode == 0, made.stderr
+    crash = (
+        "could not infer the inputs: a try crashed: SIGABRT (Aborted), last in several/crash_forward.py:10 in forward"
+    )
+    assert drafts(package) == {
+        "first": "",
+        "last": "",
+        "crash_forward": f'draft: "{crash}"',
+        "crash_import": 'draft: "importing several.crash_import crashed: SIGABRT (Aborted), last in'
+        ' several/crash_import.py:4 in <module>; say the inputs"',
+        "exit_forward": 'draft: "could not infer the inputs: a try ended the process with exit code 9"',
+        "exit_import": 'draft: "importing several.exit_import ended the process with exit code 7; say the inputs"',
+    }
+
+
+def test_what_hangs_costs_its_own_function_only(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(package / "several", "hang_forward", in_forward=HANG)
+    write(package / "several", "hang_import", at_import=HANG)
+    monkeypatch.chdir(package)
+    monkeypatch.syspath_prepend(package)
+    monkeypatch.setattr(finding, "_TIMEOUT", 5.0)
+    monkeypatch.setattr(specs, "_SECONDS", 5.0)
+    with closing(open_engine(None)) as engine:
+        found = finding.find(["several"], engine)
+        made = {each.found.module.shown: each.reason for each in author(planned(found, package), found, engine)}
+    assert made == {
+        "several.first": "",
+        "several.last": "",
+        "several.hang_forward": "could not infer the inputs: a try timed out after 5 s, last in"
+        " several/hang_forward.py:10 in forward",
+        "several.hang_import": "importing several.hang_import timed out after 5 s, last in several/hang_import.py:4 in"
+        " <module>; say the inputs",
+    }
+
+
+def test_an_interrupt_keeps_what_was_inferred(package: Path) -> None:
+    write(package / "several", "hangs", in_forward=HANG)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gradverify", "init", "several", "--jobs", "1"],
+        cwd=package,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUTF8": "1"},
+    )
+    while not (package / "hangs").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, drafts(package)) == (130, {"first": ""}), err
+    assert out == "several.first:Double\twritten\tspecs/several/first/Double.yaml\tx [3, 4]\n"
+    assert err == (
+        "gradverify: 1 function: 1 spec written; verify them with `gradverify run specs/`\n"
+        "gradverify: interrupted: 1 of 3 functions was done; the same command goes on with the others\n"
+    )
+    write(package / "several", "hangs")
+    again = gradverify(package, "init", "several")
+    assert (again.returncode, drafts(package)) == (0, {"first": "", "hangs": "", "last": ""})
+
+
+def test_an_interrupt_while_modules_are_imported_writes_nothing(package: Path) -> None:
+    write(package / "several", "hangs", at_import=HANG)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gradverify", "init", "several"],
+        cwd=package,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUTF8": "1"},
+    )
+    while not (package / "hangs").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, drafts(package)) == (130, "", {})
+    assert err == "gradverify: interrupted while modules were imported; nothing was written\n"

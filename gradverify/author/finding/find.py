@@ -63,7 +63,7 @@ def _import_all(
     on_module(0, len(modules))
     while (event := engine.next_event(waiting)) is not None:
         if isinstance(event, TaskLost):
-            unread[event.key] = f"importing {named[event.key].shown}: {without_output(lost_message(event, _TIMEOUT))}"
+            unread[event.key] = f"importing {named[event.key].shown} {without_output(lost_message(event, _TIMEOUT))}"
         elif isinstance(event, TaskDone) and isinstance(event.answer, TargetProblem):
             unread[event.key] = _why(event.answer, named[event.key])
         elif isinstance(event, TaskDone) and isinstance(event.answer, FunctionResult):
