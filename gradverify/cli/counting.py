@@ -8,12 +8,11 @@ from contextlib import contextmanager
 
 from gradverify.cli.terminal import is_terminal, say_error
 
-Count = Callable[[str, int, int], None]  # with what is counted, how many are done, and of how many
 _CLEAR = "\r\x1b[K"  # to the start of the line, and clear it
 
 
 @contextmanager
-def counting() -> Iterator[Count]:
+def counting() -> Iterator[Callable[[str, int, int], None]]:
     """Return a function that shows "3/10 modules read"; the line is removed when the block ends."""
     if not is_terminal(sys.stderr):
         yield lambda _what, _done, _of: None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradverify.cli import engine
 from gradverify.cli import options as opt
-from gradverify.cli.counting import Count, counting
+from gradverify.cli.counting import counting
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.files import why_no_folder
 from gradverify.cli.gather import DEFAULT_FOLDER
@@ -58,16 +58,17 @@ def init(
     if why := why_no_folder(output):
         raise UsageProblem(f"-o {output}: {why}")
     with held_interrupts() as interrupts:
-        with engine.opened(jobs) as opened, counting() as count:
-            finding = _found(packages, opened, interrupts, count)
+        with engine.opened(jobs) as opened:
+            finding = _found(packages, opened, interrupts)
             if finding is None:
                 complain("interrupted while modules were imported; nothing was written")
                 return ExitCode.INTERRUPTED
             plan = engine.plan_specs(finding, output)
-            authored = engine.author_specs(
-                plan, finding, opened, interrupts, lambda done, of: count("functions tried", done, of)
-            )
-            rows = [_write(each) for each in authored]
+            with counting() as count:
+                authored = engine.author_specs(
+                    plan, finding, opened, interrupts, lambda done, of: count("functions tried", done, of)
+                )
+                rows = [_write(each) for each in authored]
         with interrupts.finishing():
             _show(rows, output, stdout_terminal(ColourWish.NEVER if no_color else ColourWish.AUTO))
     if not interrupts:
@@ -86,10 +87,11 @@ def nothing_found(packages: list[str], finding: Finding) -> str:
     return f"{', '.join(packages)}: no function with a gradient in {looked}; looked for {_LOOKED_FOR}"
 
 
-def _found(packages: list[str], opened: Engine, interrupts: Interrupts, count: Count) -> Finding | None:
+def _found(packages: list[str], opened: Engine, interrupts: Interrupts) -> Finding | None:
     """Return the functions of packages, None after an interrupt. Raises UsageProblem if there are none."""
     try:
-        finding = engine.find(packages, opened, interrupts, lambda done, of: count("modules read", done, of))
+        with counting() as count:
+            finding = engine.find(packages, opened, interrupts, lambda done, of: count("modules read", done, of))
     except KeyboardInterrupt:
         return None
     _tell_unread(finding)
@@ -106,12 +108,13 @@ def _show(rows: list[AuthoredRow], output: Path, terminal: Terminal) -> None:
 
 
 def _tell_unread(finding: Finding) -> None:
-    for module, why in finding.unread[:_UNREAD]:
+    """Say which modules could not be imported, except those whose functions say so themselves."""
+    said = {found.module for found in finding.functions}
+    unsaid = [(module, why) for module, why in finding.unread if module not in said]
+    for module, why in unsaid[:_UNREAD]:
         complain(f"{' '.join(why.split())}; its text was read instead" if module.shown in why else why)
-    if len(finding.unread) > _UNREAD:
-        complain(
-            f"{counted(len(finding.unread) - _UNREAD, 'more module')} could not be imported, and were read instead"
-        )
+    if len(unsaid) > _UNREAD:
+        complain(f"{counted(len(unsaid) - _UNREAD, 'more module')} could not be imported, and were read instead")
 
 
 def _write(authored: Authored) -> AuthoredRow:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
+from pathlib import PurePosixPath
 from typing import Any
 
-from gradverify.report.lines import DIM, GOOD, WARN, Line, cells, line, pad, span, widest
+from gradverify.report.lines import DIM, GOOD, HEAD, WARN, Line, cells, line, pad, span, widest
 from gradverify.report.safe import fold, safe
 from gradverify.report.screen import Screen
 from gradverify.report.words import counted
 
 _GAP = "  "
-_INDENT = 4  # columns
+_WIDEST = 28  # columns of a name that inputs stand beside
+_NARROWEST = 32  # columns for inputs beside a name
+_IN_DISPATCHER = "torch.ops."
 
 
 class State(StrEnum):
@@ -40,18 +44,47 @@ def authored_rows(rows: Sequence[AuthoredRow]) -> list[Line]:
 
 
 def authored_table(rows: Sequence[AuthoredRow], screen: Screen) -> list[Line]:
-    """Return two lines or more per function: its name and file, and below them its inputs or the reason."""
-    width = widest(safe(row.function) for row in rows)
+    """Return the functions of each module below its name and the folder of its specs, with their inputs or reasons."""
+    width = min(widest(map(_label, rows)), _WIDEST)
     lines: list[Line] = []
-    for row in rows:
-        badge = span(pad(row.state, len(State.WRITTEN)), {State.WRITTEN: GOOD, State.DRAFT: WARN}.get(row.state, DIM))
-        function, file = safe(row.function), safe(row.file)
-        if len(State.WRITTEN) + width + cells(file) + 2 * len(_GAP) <= screen.width:
-            lines.append(line(badge, _GAP, pad(function, width), _GAP, span(file, DIM)))
-        else:
-            lines += [line(badge, _GAP, function), line(" " * _INDENT, span(file, DIM))]
-        lines += [line(" " * _INDENT, span(text, DIM)) for text in _folded(row.about, screen.width - _INDENT)]
+    for (module, folder), group in groupby(rows, key=_home):
+        lines += _heading(module, folder, screen)
+        lines += (entry for row in group for entry in _entry(row, width, screen))
     return lines
+
+
+def _home(row: AuthoredRow) -> tuple[str, str]:
+    return safe(row.function.rpartition(":")[0]), safe(f"{PurePosixPath(row.file).parent}/")
+
+
+def _label(row: AuthoredRow) -> str:
+    """Return the name of a function, and its file if that is called otherwise."""
+    name = row.function.rpartition(":")[2]
+    name = name.rpartition(".")[2] if name.startswith(_IN_DISPATCHER) else name
+    file = PurePosixPath(row.file)
+    return safe(name if file.stem == name else f"{name} ({file.name})")
+
+
+def _heading(module: str, folder: str, screen: Screen) -> list[Line]:
+    if cells(module) + len(_GAP) + cells(folder) <= screen.width:
+        return [line(span(module, HEAD), _GAP, span(folder, DIM))]
+    return [line(span(module, HEAD)), line(_GAP, span(folder, DIM))]
+
+
+def _entry(row: AuthoredRow, width: int, screen: Screen) -> list[Line]:
+    """Return the lines of a function. What is said about it stands beside a name that is not too long, else below."""
+    badge = span(pad(row.state, len(State.WRITTEN)), {State.WRITTEN: GOOD, State.DRAFT: WARN}.get(row.state, DIM))
+    label, style = _label(row), "" if row.state is State.DRAFT else DIM
+    before = len(_GAP) + len(State.WRITTEN) + len(_GAP)
+    beside = before + width + len(_GAP)
+    if cells(label) > width or screen.width - beside < _NARROWEST:
+        below = [line(" " * before, span(text, style)) for text in _folded(row.about, screen.width - before)]
+        return [line(_GAP, badge, _GAP, label), *below]
+    first, *rest = _folded(row.about, screen.width - beside) or [""]
+    return [
+        line(_GAP, badge, _GAP, pad(label, width), _GAP, span(first, style)),
+        *(line(" " * beside, span(text, style)) for text in rest),
+    ]
 
 
 def authored_total(rows: Sequence[AuthoredRow]) -> str:
