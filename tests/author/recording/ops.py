@@ -129,6 +129,7 @@ LIBRARY = torch.library.Library("recorded", "FRAGMENT")
 LIBRARY.define("shifted(Tensor x, float by=1.0) -> Tensor")
 LIBRARY.define("shifted.row(Tensor x, Tensor row) -> Tensor")
 LIBRARY.define("outer(Tensor x) -> Tensor")
+LIBRARY.define("unknown(Tensor x) -> Tensor")
 LIBRARY.define("plain(Tensor x) -> Tensor")
 
 
@@ -154,6 +155,8 @@ def _shifted(x, by=1.0):
 LIBRARY.impl("shifted", _Shifted.apply, "Autograd")
 LIBRARY.impl("shifted", _shifted, "CPU")
 LIBRARY.impl("shifted.row", lambda x, row: x + row, "CompositeImplicitAutograd")
+LIBRARY.impl("unknown", torch.neg, "CPU")  # without a fake implementation, torch.compile cannot trace it
+torch.library.register_autograd("recorded::unknown", lambda ctx, grad: -grad)
 LIBRARY.impl("plain", lambda x: 2 * x, "CPU")
 LIBRARY.impl("outer", lambda x: torch.ops.recorded.twice(torch.ops.recorded.shifted(x), 2.0), "CPU")
 torch.library.register_fake("recorded::outer", torch.empty_like)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
@@ -294,6 +295,37 @@ def test_operators_that_compiled_code_calls_are_noted(observing: Any, backend: s
     assert x.grad is not None and x.grad.tolist() == [2.0, 2.0, 2.0]
     assert seen.notes.signatures[0].subject.name == "torch.ops.recorded.outer"
     assert [each.calls for each in seen.notes.signatures] == [1, 1, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda x: torch.ops.recorded.unknown(2 * x), "torch.ops.recorded.unknown"),
+        (lambda x: ops.Segments.apply(x, torch.tensor([1, 3])), "Segments"),
+    ],
+)
+def test_the_compiler_does_not_look_into_the_observer(observing: Any, call: Any, name: str) -> None:
+    def compiled_frames() -> int:
+        torch._dynamo.reset()
+        before = torch._dynamo.utils.counters["frames"]["total"]
+        compiled = torch.compile(call, backend="eager")
+        compiled(ops.real(3)).sum().backward()
+        return int(torch._dynamo.utils.counters["frames"]["total"] - before)
+
+    with observing() as seen:
+        observed = compiled_frames()
+    assert observed == compiled_frames()
+    assert (seen.only.subject.name, seen.only.calls) == (name, 1)
+
+
+def test_a_traced_call_that_raises_takes_no_call_back(observing: Any) -> None:
+    with observing() as seen:
+        torch.ops.recorded.unknown(ops.real(3))
+        with FakeTensorMode() as mode, pytest.raises(RuntimeError, match="unknown"):
+            torch.ops.recorded.unknown(mode.from_tensor(ops.real(3)))
+    assert seen.only.calls == 1
 
 
 @pytest.mark.slow

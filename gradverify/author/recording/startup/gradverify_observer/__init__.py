@@ -7,6 +7,7 @@ imports torch, and lets no exception out. It must run on every Python that torch
 from __future__ import annotations
 
 import os
+import sys
 
 from gradverify_observer.hook import Note, call_when_imported, instrument
 
@@ -18,6 +19,7 @@ FOLDERS = "GRADVERIFY_RECORD"  # environment variable: absolute folders for note
 VALUES = "GRADVERIFY_RECORD_VALUES"  # environment variable: "1" if whole numbers and masks are kept
 _FUNCTIONS = "torch.autograd.function"
 _OPERATORS = "torch._ops"
+_COMPILER = "torch._dynamo.trace_rules"
 _OPERATOR_CLASSES = ("OpOverloadPacket", "OpOverload", "TorchBindOpOverload")
 _OF_TORCH = (  # namespaces of operators
     "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_inductor_debug", "_inductor_test", "_native",
@@ -46,6 +48,7 @@ class Observer:
             self._waits = True
             call_when_imported(_FUNCTIONS, self._see_functions)
             call_when_imported(_OPERATORS, self._see_operators)
+            call_when_imported(_COMPILER, _hide_from_compiler)
 
     def stop(self, folder: str) -> None:
         """Write no more notes into a folder."""
@@ -99,6 +102,11 @@ class Observer:
         own = frozenset(f"{home}.{namespace}" for home in ("torch._ops", "torch.ops") for namespace in _OF_TORCH)
         note = Note(self._note_operator, self._note_raised_operator, left_out=own)
         instrument(_OPERATORS, _OPERATOR_CLASSES, "__call__", note)
+
+
+def _hide_from_compiler() -> None:
+    """Let torch.compile run the functions of this package as they are, as it does with those of torch."""
+    sys.modules[_COMPILER].add(__name__)
 
 
 OBSERVER = Observer()  # one for the process, as is torch's class that it observes

@@ -59,12 +59,22 @@ def _tolerantly(sinks: Sinks, take: Callable[[], None]) -> None:
         return
     _IN_NOTE.now = True
     try:
-        take()
+        _uncompiled(take)
     except Exception as error:
         for sink in sinks.values():
             sink.add_failure(f"{type(error).__name__}: {error}")
     finally:
         _IN_NOTE.now = False
+
+
+def _uncompiled(take: Callable[[], None]) -> None:
+    """Let torch.compile, which may run this code, leave the functions alone that it calls."""
+    set_compiler = sys.modules["torch"]._C._dynamo.eval_frame.set_eval_frame
+    compiler = set_compiler(None)
+    try:
+        take()
+    finally:
+        set_compiler(compiler)
 
 
 def _is_of_command(function: Any) -> bool:
@@ -101,16 +111,21 @@ def _with_operator(
 
 
 def _note(sinks: Sinks, subject: Subject, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    torch = sys.modules["torch"]
     given = subject.bind(args, kwargs)
-    if torch.compiler.is_compiling() or is_traced(given):
-        return
-    call = {name: described(value) for name, value in given.items()}
-    for sink in sinks.values():
-        sink.add(subject, call, given)
+    if not _is_tracing(given):
+        call = {name: described(value) for name, value in given.items()}
+        for sink in sinks.values():
+            sink.add(subject, call, given)
 
 
 def _take_back(sinks: Sinks, subject: Subject, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    call = {name: described(value) for name, value in subject.bind(args, kwargs).items()}
-    for sink in sinks.values():
-        sink.take_back(subject, call)
+    given = subject.bind(args, kwargs)
+    if not _is_tracing(given):
+        call = {name: described(value) for name, value in given.items()}
+        for sink in sinks.values():
+            sink.take_back(subject, call)
+
+
+def _is_tracing(given: Mapping[str, Any]) -> bool:
+    """True if torch looks at the code, and no call takes place."""
+    return bool(sys.modules["torch"].compiler.is_compiling()) or is_traced(given)
