@@ -81,11 +81,15 @@ def author(
 
 def _unread(found: Found) -> Inferred:
     """Return the draft of a function whose module was not imported."""
-    inputs: dict[str, Any] = {}
-    if found.parameters is not None:
-        inputs = {name: {"shape": []} for name in found.parameters.names}
-        inputs |= {found.parameters.spread: [{"shape": []}]} if found.parameters.spread else {}
-    return Inferred(inputs=inputs, reason=f"{without_output(found.unread)}; say the inputs")
+    return Inferred(inputs=_as_written(found), reason=f"{without_output(found.unread)}; say the inputs")
+
+
+def _as_written(found: Found) -> dict[str, Any]:
+    """Return a tensor without dimensions for each parameter that the text of the module tells."""
+    if found.parameters is None:
+        return {}
+    spread: dict[str, Any] = {found.parameters.spread: [{"shape": []}]} if found.parameters.spread else {}
+    return {name: {"shape": []} for name in found.parameters.names} | spread
 
 
 def _infer_all(
@@ -96,6 +100,7 @@ def _infer_all(
     After an interrupt, functions are missing that were not tried to the end.
     """
     seconds = dict(finding.seconds)
+    found = {str(each.path): each.found for each in plan}
     done: dict[str, Inferred] = {}
     undone = {str(each.path) for each in plan}
 
@@ -109,7 +114,7 @@ def _infer_all(
             engine.submit(Task(key=key, work=call, timeout=limits[key], environment=environment))
         while (event := engine.next_event(waiting)) is not None:
             if isinstance(event, TaskLost):
-                done[event.key] = _lost(event, limits[event.key])
+                done[event.key] = _lost(event, limits[event.key], found[event.key])
             elif isinstance(event, TaskDone):
                 done[event.key] = _better(done.get(event.key), _answer(event), environment)
             if isinstance(event, TaskLost | TaskDone) and (environment or not _lacks_gpu(done[event.key])):
@@ -143,6 +148,6 @@ def _better(before: Inferred | None, now: Inferred, environment: Environment) ->
     return replace(now, interpreted=environment == INTERPRETED)
 
 
-def _lost(event: TaskLost, limit: float) -> Inferred:
+def _lost(event: TaskLost, limit: float, found: Found) -> Inferred:
     message = without_output(lost_message(event, round(limit)))
-    return Inferred(inputs={}, reason=f"could not infer the inputs: a try {message}")
+    return Inferred(inputs=_as_written(found), reason=f"could not infer the inputs: a try {message}")

@@ -133,6 +133,8 @@ def test_what_crashes_costs_its_own_function_only(package: Path) -> None:
     write(package / "several", "exit_import", at_import="os._exit(7)")
     made = gradverify(package, "init", "several")
     assert made.returncode == 0, made.stderr
+    forward = (package / "specs" / "several" / "crash_forward" / "Double.yaml").read_text(encoding="utf-8")
+    assert forward.endswith("\ninputs:\n  x: {shape: []}\n")
     crash = (
         "could not infer the inputs: a try crashed: SIGABRT (Aborted), last in several/crash_forward.py:10 in forward"
     )

@@ -36,8 +36,7 @@ def find(
     functions: list[Found] = []
     for module in asked:
         if module.path in imported:
-            found = imported[module.path].functions
-            functions += (Found(target=target_in(module, name), module=module, line=line) for name, line in found)
+            functions += _imported(module, texts[module.path], bases, imported[module.path])
         else:
             functions += _read(module, texts[module.path], bases, unread[module.path])
     functions += operators_of(asked, texts, imported)
@@ -79,6 +78,15 @@ def _import_all(
 def _why(problem: TargetProblem, module: Module) -> str:
     lacking = problem.absence is Absence.UNAVAILABLE
     return f"importing {module.shown} says: {problem.message}" if lacking else problem.message
+
+
+def _imported(module: Module, text: Text, bases: frozenset[str], found: Imported) -> list[Found]:
+    """Return the functions of a module that was imported, with their parameters if its text has them too."""
+    parameters = {each.name: each.parameters for each in written_functions(text, bases)}
+    return [
+        Found(target=target_in(module, name), module=module, line=line, parameters=parameters.get(name))
+        for name, line in found.functions
+    ]
 
 
 def _read(module: Module, text: Text, bases: frozenset[str], why: str) -> list[Found]:

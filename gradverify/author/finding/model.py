@@ -32,7 +32,7 @@ class Found:
     module: Module  # that defines it
     line: int  # in the module, 0 if unknown
     unread: str = ""  # why its module could not be imported; "" if it was
-    parameters: Parameters | None = None  # as its text has them; None where it was imported
+    parameters: Parameters | None = None  # as the text of its module has them, None if it has not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
