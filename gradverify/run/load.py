@@ -7,6 +7,8 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -42,10 +44,10 @@ def find(target: Target) -> Any:
 
 def module_of(target: Target) -> ModuleType:
     """Return the module that holds a target, inside an `importable(target)` block. Raises LoadError."""
-    return _from_file(Path(target.file)) if target.file is not None else _from_name(target.module or "")
+    return _from_file(Path(target.file), target.name) if target.file is not None else _from_name(target.module or "")
 
 
-def _from_file(path: Path) -> ModuleType:
+def _from_file(path: Path, wanted: str) -> ModuleType:
     if not path.is_file():
         raise LoadError(_missing_problem(f"there is no file {shown_path(str(path))}", _python_files(path), path.name))
     path = resolved(str(path))
@@ -58,7 +60,8 @@ def _from_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # before it runs: dataclasses and pickle look up their module
     try:
-        _imported(lambda: spec.loader.exec_module(module) if spec.loader else None, shown_path(str(path)))
+        hint = partial(_in_a_package, path, wanted)
+        _imported(lambda: spec.loader.exec_module(module) if spec.loader else None, shown_path(str(path)), hint)
     except BaseException:
         sys.modules.pop(name, None)
         raise
@@ -89,8 +92,15 @@ def _no_module(name: str) -> str:
     )
 
 
-def _imported(run: Callable[[], Any], what: str) -> Any:
-    """Return run(), the import of the user's module. Any exception becomes a LoadError with the line that raised."""
+def _no_hint(_: BaseException) -> str:
+    return ""
+
+
+def _imported(run: Callable[[], Any], what: str, hint: Callable[[BaseException], str] = _no_hint) -> Any:
+    """Return run(), the import of the user's module.
+
+    Any exception becomes a LoadError with the line that raised, and with `hint` of the exception.
+    """
     try:
         return run()
     except KeyboardInterrupt:
@@ -99,12 +109,25 @@ def _imported(run: Callable[[], Any], what: str) -> Any:
         lacking = what_is_lacking(error)
         if lacking is not None:
             raise LoadError(TargetProblem(absence=Absence.UNAVAILABLE, message=lacking)) from error
-        hint = ""
-        if isinstance(error, ImportError) and "relative import" in str(error):
-            hint = "; a module with relative imports is named as package.module:Name"
-        raise LoadError(
-            TargetProblem(absence=Absence.RAISED, message=f"importing {what} raised {describe(error)}{hint}")
-        ) from error
+        message = f"importing {what} raised {describe(error)}{hint(error)}"
+        raise LoadError(TargetProblem(absence=Absence.RAISED, message=message)) from error
+
+
+def _in_a_package(file: Path, wanted: str, error: BaseException) -> str:
+    """Return a hint for a file that cannot import its own package, because it was not imported as part of it.
+
+    `wanted` is the name in the file that is looked for.
+    """
+    if not isinstance(error, ImportError):
+        return ""
+    relative = "relative import" in str(error)
+    packages = list(takewhile(lambda folder: (folder / "__init__.py").is_file(), file.parents))[::-1]
+    if packages and (relative or (error.name or "").partition(".")[0] == packages[0].name):
+        names = [folder.name for folder in packages] + ([] if file.name == "__init__.py" else [file.stem])
+        root = packages[0].parent
+        where = "" if root == Path.cwd() else f", in the folder {root} or with `{names[0]}` installed"
+        return f"; it is a module of the package `{names[0]}`: name it {'.'.join(names)}:{wanted}{where}"
+    return "; a module with relative imports is named as package.module:Name" if relative else ""
 
 
 def _attribute(module: ModuleType, target: Target) -> Any:

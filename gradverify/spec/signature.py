@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gradverify.case import (
@@ -100,7 +100,9 @@ def _wrong_inputs(case: SpecCase, signature: Signature) -> Iterator[SpecError]:
         return
     forward = _word(case.target, signature)
     given = {name: case.places[f"inputs.{name}"] for name in case.inputs}
-    yield from _wrong_arguments(_Call(word=forward, given=given, place=case.places["inputs"]), signature.parameters)
+    elsewhere = frozenset(parameter.name for parameter in signature.init or ())
+    call = _Call(word=forward, given=given, place=case.places["inputs"], constructor=elsewhere)
+    yield from _wrong_arguments(call, signature.parameters)
     for parameter in signature.parameters:
         value = case.inputs.get(parameter.name)
         spread = isinstance(value, ListInput) or (isinstance(value, Literal) and isinstance(value.value, list))
@@ -168,6 +170,7 @@ class _Call:
     word: str  # what takes them
     given: Mapping[str, Place]  # by name
     place: Place  # of all of them together
+    constructor: Collection[str] = ()  # names that belong under `init` instead
 
 
 def _wrong_arguments(call: _Call, parameters: Sequence[Parameter] | None) -> Iterator[SpecError]:
@@ -185,6 +188,9 @@ def _unknown(call: _Call, parameters: Sequence[Parameter]) -> Iterator[SpecError
             continue
         takes = f"it takes: {listed(names)}" if names else "it takes nothing"
         hint = f"leave `{name}` out" if name in ("ctx", "self") else meant(name, names) or takes
+        if name in call.constructor:
+            word = f"write init.{name}" if not place.where.line else "write it under `init`"
+            hint = f"the constructor has one: {word}"
         yield error(place, f"{call.word} has no parameter `{shortened(name)}`", hint)
 
 

@@ -61,12 +61,21 @@ def _existing(written: str, folder: Path, suffixes: tuple[str, ...]) -> Path:
 
 def _malformed(written: str, folder: Path) -> BadValueError:
     problem = f"expected path.py:Name or package.module:Name, found text '{shortened(written)}'"
-    if written.endswith(".py"):
-        names = _defined_in(folder / written)
+    file = folder / written if written.endswith(".py") else _file_of_module(written)
+    if file is not None:
+        names = _defined_in(file)
         hint = f"add a colon and one of: {listed(names)}" if names else "add a colon and the name in that file"
         return bad(problem, hint)
     module, dot, name = written.rpartition(".")
     return bad(problem, f"did you mean `{module}:{name}`?" if dot and _is_dotted(written) else "")
+
+
+def _file_of_module(written: str) -> Path | None:
+    """Return the file of a module in the working directory, which targets may be imported from; None if none is."""
+    if not _is_dotted(written):
+        return None
+    path = Path.cwd().joinpath(*written.split("."))
+    return next((file for file in (Path(f"{path}.py"), path / "__init__.py") if is_file(file)), None)
 
 
 def _defined_in(file: Path) -> tuple[str, ...]:

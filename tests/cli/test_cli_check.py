@@ -111,6 +111,13 @@ def test_without_any_input_the_missing_ones_are_named(check) -> None:
     assert check("ops.py:ClippedReLU").stderr.count("is missing") == 2
 
 
+def test_an_argument_of_the_constructor_among_the_inputs_is_told_where_it_belongs(check) -> None:
+    ran = check("ops.py:Scaled", "x:3", "size=3")
+    assert "size=3: inputs.size: `forward` has no parameter `size` (the constructor has one: write init.size)" in (
+        ran.stderr
+    )
+
+
 def test_a_reference_is_compared_in_low_precision(check) -> None:
     words = ("ops.py:ClippedReLU", "x:5", "clip=1.5", "--dtype", "bfloat16", "--reference", "ops.py:plain")
     ran = check(*words)

@@ -127,3 +127,29 @@ def test_a_module_that_cannot_be_imported(
     problem = problem_of(target("f", tmp_path / "user.py"))
     assert problem.absence is Absence.RAISED
     assert said in problem.message
+
+
+@pytest.mark.parametrize("text", ["from handmade_xyz.other import y\n", "from .other import y\n", "from . import y\n"])
+def test_a_file_that_needs_its_package_is_told_the_name_in_it(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = tmp_path / "handmade_xyz" / "inner"
+    inner.mkdir(parents=True)
+    for folder in (inner.parent, inner):
+        (folder / "__init__.py").write_text("")
+    (inner / "user.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    message = problem_of(target("f", inner / "user.py")).message
+    assert message.endswith("; it is a module of the package `handmade_xyz`: name it handmade_xyz.inner.user:f")
+    monkeypatch.chdir(inner)
+    again = problem_of(target("f", inner / "user.py")).message
+    assert again.endswith(f"user:f, in the folder {tmp_path} or with `handmade_xyz` installed")
+
+
+def test_a_file_of_a_package_that_lacks_another_one_is_told_nothing_about_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "user.py").write_text("import not_installed_xyz\n")
+    monkeypatch.chdir(tmp_path)
+    assert problem_of(target("f", tmp_path / "user.py")).message.endswith("(user.py:1)")

@@ -105,6 +105,11 @@ def test_a_target_without_a_name_is_told_the_names() -> None:
     ]
 
 
+def test_a_module_without_a_name_is_told_the_names() -> None:
+    assert mistakes("x:3", target="ops")[0].endswith("(add a colon and one of: F, plain)")
+    assert mistakes("x:3", target="ops.F")[0].endswith("(did you mean `ops:F`?)")
+
+
 def test_a_mistake_in_the_reference_names_the_reference() -> None:
     assert mistakes("x:3", reference="ref") == [
         "ref: reference: expected path.py:Name or package.module:Name, found text 'ref'"

@@ -87,6 +87,10 @@ def test_arguments_of_the_constructor(folder: Folder) -> None:
     assert errors(folder, none, found) == [
         "1:1: init: `width` is missing, the constructor of `F` has no default for it"
     ]
+    misplaced = FUNCTION + "init: {width: 3}\ninputs: {x: 1, bias: true}\n"
+    assert errors(folder, misplaced, found) == [
+        "3:16: inputs.bias: `forward` has no parameter `bias` (the constructor has one: write it under `init`)"
+    ]
     options = replace(found, init=(*init, parameter("options", ParameterKind.VAR_KEYWORD)))
     assert errors(folder, fits.replace("3}", "3, extra: 1}"), options) == []
     assert errors(folder, odd, replace(found, init=None)) == []
