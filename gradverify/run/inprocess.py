@@ -56,6 +56,9 @@ class InProcess:
         """Remove every task. Modules stay imported: there is no other process."""
         self.cancel()
 
+    def prepare(self) -> None:
+        """Do nothing: modules that were imported stay."""
+
     def close(self) -> None:
         """Remove every task."""
         self.cancel()

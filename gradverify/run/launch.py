@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 
 from gradverify.errors import GradverifyError
-from gradverify.run.server_protocol import FORK, KILL, NEWS, ORDER
+from gradverify.run.server_protocol import FORK, KILL, NEWS, ORDER, PREPARE
 from gradverify.run.unobserved import OFF
 
 # Imports make no garbage: collecting it takes 5 % of the time that torch takes to load. os._exit skips the teardown of
@@ -92,6 +92,12 @@ def order_end(server: Server, process: int) -> None:
     """Order the server to kill a worker and everything it started; the server reports its death."""
     with contextlib.suppress(OSError):
         server.control.sendall(ORDER.pack(KILL, process))
+
+
+def order_preparation(server: Server) -> None:
+    """Order the server to import what custom operators need. It forks no worker meanwhile."""
+    with contextlib.suppress(OSError):
+        server.control.sendall(ORDER.pack(PREPARE, 0))
 
 
 def receive_news(server: Server) -> News | None:

@@ -16,7 +16,16 @@ from collections.abc import Iterator
 from gradverify.run.backlog import Backlog
 from gradverify.run.crash_report import crash_report, last_lines
 from gradverify.run.interrupts import Waiting
-from gradverify.run.launch import Server, ServerError, order_end, order_worker, receive_news, start_server, stop_server
+from gradverify.run.launch import (
+    Server,
+    ServerError,
+    order_end,
+    order_preparation,
+    order_worker,
+    receive_news,
+    start_server,
+    stop_server,
+)
 from gradverify.run.server_protocol import DIED, FORKED, READY
 from gradverify.run.task import (
     EngineEvent,
@@ -55,15 +64,20 @@ class LocalPool:
         self._selector = selectors.DefaultSelector()
         self._server: Server | None = None
         self._ready = False  # True once the server has reported READY
+        self._prepared = False  # True once the server was told to import what custom operators need
+        self._environments = False  # True once a task needed an environment, in which modules are imported otherwise
 
     def start(self) -> None:
         """Start the server, which then loads torch, if it is not running. Raises ServerError."""
         if self._server is None:
-            self._server, self._ready = start_server(), False
+            self._server, self._ready, self._prepared = start_server(), False, False
             self._selector.register(self._server.control, selectors.EVENT_READ, None)
 
     def submit(self, task: Task) -> None:
         """Queue a task; it starts when a worker is idle."""
+        self._environments = self._environments or bool(task.environment)
+        if task.environment and self._prepared:
+            self._stop_server()
         self._backlog.add(task)
 
     def next_event(self, waiting: Waiting = contextlib.nullcontext) -> EngineEvent | None:
@@ -98,6 +112,12 @@ class LocalPool:
         self.cancel()
         for worker in self._living:
             self._end_worker(worker, EndReason.SPENT)
+
+    def prepare(self) -> None:
+        """Let the server import what custom operators import at their first call, unless that differs between tasks."""
+        if self._server is not None and not self._prepared and not self._environments:
+            self._prepared = True
+            order_preparation(self._server)
 
     def close(self) -> None:
         """Kill every worker. Nothing can be submitted afterwards."""
@@ -255,15 +275,23 @@ class LocalPool:
         self._events.append(_lost(worker, task, loss, detail))
 
     def _replace_server(self) -> None:
-        """Stop a server that has ended; the next order starts another. All running workers are dead."""
+        """Stop a server that has ended; the next order starts another. Raises ServerError if it was never ready."""
+        if not self._ready:
+            self._drop_server()
+            raise ServerError("the process that starts the workers did not start; `-j 0` runs without workers")
+        self._stop_server()
+
+    def _stop_server(self) -> None:
+        """Stop the server, with all of its workers; the next order starts another."""
+        self._drop_server()
+        for worker in list(self._living):
+            self._handle_death(worker, "crashed: the process that starts the workers was killed")
+
+    def _drop_server(self) -> None:
         assert self._server is not None
         self._selector.unregister(self._server.control)
         stop_server(self._server)
-        self._server = None
-        if not self._ready:
-            raise ServerError("the process that starts the workers did not start; `-j 0` runs without workers")
-        for worker in list(self._living):
-            self._handle_death(worker, "crashed: the process that starts the workers was killed")
+        self._server, self._prepared = None, False
 
     def _remove(self, worker: WorkerHandle) -> None:
         self._living.remove(worker)

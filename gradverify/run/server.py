@@ -17,11 +17,13 @@ from contextlib import suppress
 
 from gradverify.core.model.memory import keep_freed_memory
 from gradverify.run.descendants import adopt_orphans, children, end_with_parent
-from gradverify.run.server_protocol import DIED, FORK, FORKED, NEWS, ORDER, READY
+from gradverify.run.server_protocol import DIED, FORK, FORKED, NEWS, ORDER, PREPARE, READY
 from gradverify.run.worker import serve
 
 # Modules that torch.autograd.grad imports at its first call: imported here once, not in every worker.
 _IMPORTED_LATE = ("torch.fx.experimental.symbolic_shapes", "torch.utils._device")
+# Imported by the first call of a custom operator, in 0.6 s. It imports Triton, and without the interpreter.
+_IMPORTED_BY_OPERATORS = "torch._dynamo"
 
 
 def main(control_fd: int) -> None:
@@ -81,8 +83,19 @@ def _handle_order(control: socket.socket, wake: tuple[int, int], workers: set[in
         if child:
             workers.add(child)
         control.sendall(NEWS.pack(FORKED, child, 0))
+    elif what == PREPARE:
+        _prepare()
     elif pid in workers:
         _end_group(pid)
+
+
+def _prepare() -> None:
+    """Import what custom operators need, for workers that are forked from now on."""
+    with suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        importlib.import_module(_IMPORTED_BY_OPERATORS)
+    gc.collect()
+    gc.freeze()
 
 
 def _fork(control: socket.socket, wake: tuple[int, int], channel: int, output: int) -> int:

@@ -154,5 +154,8 @@ class Engine(Protocol):
     def renew(self) -> None:
         """Let later tasks run in new workers, which import the modules of the user anew."""
 
+    def prepare(self) -> None:
+        """Make later new workers faster, at the cost of some work now: to be called before a wait for the user."""
+
     def close(self) -> None:
         """Kill every worker. Nothing can be submitted afterwards."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import socket
+import sys
 from fractions import Fraction
 
 import pytest
@@ -13,7 +14,7 @@ from gradverify.run.framing import receive_frame, send_frame, take_frame
 from gradverify.run.inprocess import InProcess
 from gradverify.run.pool import LocalPool
 from gradverify.run.session import open_engine
-from gradverify.run.task import Engine, Task, TaskDone, TaskStarted
+from gradverify.run.task import Engine, Environment, FunctionCall, FunctionResult, Task, TaskDone, TaskStarted
 from tests.run.making import case, run
 
 
@@ -63,6 +64,47 @@ def test_cancelled_tasks_are_silent(engine: Engine) -> None:
     engine.cancel()
     assert engine.next_event() is None
     assert drive(engine, [Task(key="next", work=case("Square"), timeout=20)])[-1] == ("TaskDone", "next")
+
+
+def has_imported(module: str) -> bool:
+    """Run in a worker: True if the module was imported there."""
+    return module in sys.modules
+
+
+def imported(pool: LocalPool, module: str, environment: Environment = ()) -> object:
+    """Return whether a new worker has imported a module before its first task."""
+    call = FunctionCall(function=f"{__name__}:has_imported", argument=module)
+    pool.renew()
+    pool.submit(Task(key="asks", work=call, timeout=20, environment=environment))
+    while not isinstance(event := pool.next_event(), TaskDone):
+        assert event is not None
+    assert isinstance(event.answer, FunctionResult)
+    return event.answer.value
+
+
+def test_a_prepared_pool_forks_workers_that_have_what_custom_operators_import() -> None:
+    pool = LocalPool(1)
+    try:
+        assert not imported(pool, "torch._dynamo")
+        pool.prepare()
+        assert imported(pool, "torch._dynamo")
+    finally:
+        pool.close()
+
+
+def test_tasks_with_an_environment_never_run_in_a_prepared_process() -> None:
+    environment = (("HANDMADE", "1"),)
+    pool = LocalPool(1)
+    try:
+        pool.start()
+        pool.prepare()
+        assert imported(pool, "torch._dynamo")
+        assert not imported(pool, "torch._dynamo", environment)
+        pool.prepare()
+        assert not imported(pool, "torch._dynamo")
+        assert not imported(pool, "torch._dynamo", environment)
+    finally:
+        pool.close()
 
 
 def test_in_process() -> None:

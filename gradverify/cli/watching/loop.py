@@ -106,6 +106,8 @@ def _round(plan: Watch, state: State, coming: _Next, opened: Engine, inbox: Inbo
         state.results = {name: case for name, case in state.results.items() if case.spec not in mistaken}
         _report(plan, state, outcome)
     end(unexpected_others(state, state.last), len(state.read.gathered.cases), terminal)
+    if not state.due:  # nothing to go on with: the next thing is a wait
+        opened.prepare()
 
 
 def _run(plan: Watch, state: State, opened: Engine, inbox: Inbox) -> Outcome:
