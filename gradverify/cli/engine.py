@@ -128,8 +128,12 @@ def run(
     request: Request,
     listener: Listener,
     interrupts: Interrupts,
+    earlier: Mapping[str, float] | None = None,
 ) -> Outcome:
-    """Run cases in an engine and call the listener. Failures in the baseline already count as expected here."""
+    """Run cases in an engine and call the listener. Failures in the baseline already count as expected here.
+
+    `earlier` has the seconds that cases took before, by id: the slowest start first.
+    """
     from gradverify.baseline.apply import baseline_on, case_with_baseline
     from gradverify.run.options import RunOptions, Started, TryingInputs
     from gradverify.run.session import run_cases
@@ -152,6 +156,7 @@ def run(
         no_drafts=request.no_drafts,
         keep_going=request.keep_going,
         exploring=exploring_of(request),
+        earlier=earlier or {},
         judge=lambda result: case_with_baseline(result, judge),
     )
     return run_cases(cases, specs, options, on_event, engine=engine, interrupts=interrupts)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from gradverify.case import Exploring
 from gradverify.errors import SpecError
@@ -27,6 +27,7 @@ class RunOptions:
     no_drafts: bool = False  # a draft is not as expected
     keep_going: bool = False  # run the other files if one has mistakes
     exploring: Exploring | None = None  # change the inputs of every case too
+    earlier: Mapping[str, float] = field(default_factory=dict)  # seconds that cases took before, by id
     judge: Callable[[CaseResult], CaseResult] = unchanged  # may change `as_expected` of each result (baseline)
 
 

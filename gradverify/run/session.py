@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -117,7 +118,7 @@ def _run_all(
         return
     mistaken = {error.where.file for error in progress.errors}
     progress.valid = tuple(case for case in cases if case.spec not in mistaken)
-    for result in _results(progress.valid, targets, context):
+    for result in _results(_slowest_first(progress.valid, options.earlier), targets, context):
         reviewed = options.judge(_with_requirements(result, options))
         progress.results[reviewed.id] = reviewed
         context.on_event(Finished(result=reviewed))
@@ -134,6 +135,16 @@ def _keep_failures(unfinished: Sequence[TaskLost], options: RunOptions, context:
             result = replace(result, source=source_of_target(progress.targets, cases[lost.key]))
             progress.results[lost.key] = options.judge(result)
             context.on_event(Finished(result=progress.results[lost.key]))
+
+
+def _slowest_first(cases: Sequence[Case], earlier: Mapping[str, float]) -> Sequence[Case]:
+    """Return the cases in the order in which they start, so that no worker is left alone with a long case at the end.
+
+    Cases of which no time is known start first. Those of one environment stay together: they share workers.
+    """
+    if not earlier:
+        return cases
+    return sorted(cases, key=lambda case: (environment_of(case), -earlier.get(case.id, math.inf)))
 
 
 def _results(cases: Sequence[Case], targets: LoadedTargets, context: _Context) -> Iterator[CaseResult]:

@@ -105,6 +105,16 @@ def test_fail_fast_stops_at_the_first_that_is_not_as_expected(engine: Engine) ->
     assert {left.why for left in report.not_run} == {Stop.FAIL_FAST}
 
 
+def test_cases_that_were_slow_start_first_and_the_report_keeps_their_order() -> None:
+    cases = numbered(4)
+    ids = [wanted.id for wanted in cases]
+    events: list[Event] = []
+    earlier = {ids[0]: 0.1, ids[1]: 0.5, ids[3]: 0.3}
+    report = outcome(cases, InProcess(), events, earlier=earlier).report
+    assert [event.case_id for event in events if isinstance(event, Started)] == [ids[2], ids[1], ids[3], ids[0]]
+    assert [result.id for result in report.cases] == ids
+
+
 def test_fail_fast_ignores_failures_in_the_baseline(engine: Engine) -> None:
     cases = [case("WrongCube"), *numbered(3)]
     events: list[bool] = []

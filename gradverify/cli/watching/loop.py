@@ -117,7 +117,8 @@ def _run(plan: Watch, state: State, opened: Engine, inbox: Inbox) -> Outcome:
     with inbox.ending_runs() as interrupts, progress(len(cases), look.listing) as listener:
         if look.listing is Listing.MEANWHILE:
             listener = replace(listener, finished=with_printing(listener.finished, printer))
-        outcome = engine.run(opened, cases, state.read.gathered.specs, plan.request, listener, interrupts)
+        earlier = {name: result.seconds for name, result in state.results.items()}
+        outcome = engine.run(opened, cases, state.read.gathered.specs, plan.request, listener, interrupts, earlier)
     printer.check()
     return outcome
 
