@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gradverify.report.case_brief import case_brief
 from gradverify.report.case_detail import DetailOptions, case_detail, speaking
 from gradverify.report.case_lines import case_lines
 from gradverify.report.durations import duration_lines
 from gradverify.report.lines import EMPTY, Line
+from gradverify.report.repeated_errors import grouped, others_lines
 from gradverify.report.repeated_skips import without_repeated_skips
 from gradverify.report.screen import Detail, Screen
 from gradverify.report.summary import (
@@ -32,8 +35,7 @@ def report_lines(report: Report, screen: Screen, options: DetailOptions, slowest
 def lines_after_listing(report: Report, screen: Screen, options: DetailOptions, slowest: int = 0) -> list[Line]:
     """Return what stands under the listing: what is not as expected, the `slowest` cases, usage, the summary."""
     rows: list[Line] = []
-    for case in speaking(report.cases, options.detail):
-        told = case_detail(case, screen, options) if options.detail is Detail.VERBOSE else case_brief(case, screen)
+    for told in _told(report, screen, options):
         rows += [*([EMPTY] if rows else []), *told]
     if durations := duration_lines(report, slowest):
         rows += [*([EMPTY] if rows else []), *durations]
@@ -45,6 +47,15 @@ def lines_after_listing(report: Report, screen: Screen, options: DetailOptions, 
     rows += [*not_run_lines(report, screen)]
     rows += [*summary_lines(report, screen)]
     return rows
+
+
+def _told(report: Report, screen: Screen, options: DetailOptions) -> Iterator[list[Line]]:
+    """Yield the lines of each case that is shown below the listing; one error of several cases is shown once."""
+    cases = speaking(report.cases, options.detail)
+    if options.detail is Detail.VERBOSE:
+        yield from (case_detail(case, screen, options) for case in cases)
+    else:
+        yield from ([*case_brief(first, screen), *others_lines(others, screen)] for first, *others in grouped(cases))
 
 
 def _listed(report: Report, detail: Detail) -> tuple[CaseResult, ...]:
