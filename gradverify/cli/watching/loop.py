@@ -96,7 +96,9 @@ def _round(plan: Watch, state: State, coming: _Next, opened: Engine, inbox: Inbo
     state.last = set(state.due)
     running = {case.spec for case in state.read.gathered.cases if case.id in state.due}
     state.run_errors = tuple(error for error in state.run_errors if error.where.file not in running)
-    print_problems((*state.read.errors, *state.run_errors))
+    problems = (*state.read.errors, *state.run_errors)
+    print_problems(problems)
+    empty = not problems and not state.due
     if state.due:
         opened.renew()
         outcome = _run(plan, state, opened, inbox)
@@ -105,7 +107,7 @@ def _round(plan: Watch, state: State, coming: _Next, opened: Engine, inbox: Inbo
         mistaken = {error.where.file for error in outcome.errors}  # what their cases said before no longer holds
         state.results = {name: case for name, case in state.results.items() if case.spec not in mistaken}
         _report(plan, state, outcome)
-    end(unexpected_others(state, state.last), len(state.read.gathered.cases), terminal)
+    end(unexpected_others(state, state.last), len(state.read.gathered.cases), terminal, is_first=empty)
     if not state.due:  # nothing to go on with: the next thing is a wait
         opened.prepare()
 

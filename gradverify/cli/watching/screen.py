@@ -23,8 +23,8 @@ def begin(text: str, notes: Sequence[str], terminal: Terminal) -> None:
     show([line(span(safe(text), DIM)), *(line(span(safe(note), DIM)) for note in notes), EMPTY], terminal)
 
 
-def end(others: Sequence[CaseResult], total: int, terminal: Terminal) -> None:
-    """Show which cases of earlier runs are not as expected, and the keys."""
+def end(others: Sequence[CaseResult], total: int, terminal: Terminal, *, is_first: bool = False) -> None:
+    """Show which cases of earlier runs are not as expected, and the keys. `is_first` if nothing follows `begin`."""
     rows: list[Line] = []
     if others:
         verb = "is" if len(others) == 1 else "are"
@@ -33,13 +33,14 @@ def end(others: Sequence[CaseResult], total: int, terminal: Terminal) -> None:
     if has_keys():
         watched = f"watching {counted(total, 'case')}: a runs all, Enter the last again, q quits"
         rows += [EMPTY, line(span(watched, DIM))]
-    show(rows or [EMPTY], terminal)
+    show((rows[1:] if is_first else rows) or [EMPTY], terminal)
 
 
 def reason(saved: Collection[Path], chosen: int, total: int) -> str:
-    """Return "ops.py changed: 1 of 3 cases", without a number if there is nothing to run."""
+    """Return "ops.py changed: 1 of 3 cases", without a number if there is nothing to run; "removed" if all are gone."""
     telling = [file for file in saved if file.suffix or file.exists()]  # without temporary files of an editor
     names = sorted(file.name for file in telling or saved)
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
     count = f": {chosen:,} of {counted(total, 'case')}" if chosen else ""
-    return f"{', '.join(names[:_MOST_NAMES])}{more} changed{count}"
+    verb = "changed" if any(file.exists() for file in telling or saved) else "removed"
+    return f"{', '.join(names[:_MOST_NAMES])}{more} {verb}{count}"
