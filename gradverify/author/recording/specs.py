@@ -171,6 +171,7 @@ def _comment(group: Group, plan: Plan, source: str) -> str:
 
 
 def _folder(output: Path, subject: Subject) -> Path:
-    """Return the folder of a subject's spec, which is called as its module."""
-    module = Path(subject.file).stem if subject.module == "__main__" else subject.module
-    return Path(os.path.abspath(output / _OTHER.sub("-", module)))  # noqa: PTH100 (links are kept)
+    """Return the folder of a subject's spec: folders for the parts of its module, where `init` looks for it too."""
+    parts = [Path(subject.file).stem] if subject.module == "__main__" else subject.module.split(".")
+    names = [_OTHER.sub("-", part) for part in parts]
+    return Path(os.path.abspath(output.joinpath(*names)))  # noqa: PTH100 (links are kept)

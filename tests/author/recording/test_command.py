@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.author.recording.making import Ran, record, run
+from tests.author.recording.making import OPS, Ran, record, run
 
 pytestmark = pytest.mark.slow
 
@@ -73,8 +73,6 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    from tests.author.recording.making import OPS
-
     folder = tmp_path_factory.mktemp("recorded")
     (folder / "ops.py").write_text(OPS, encoding="utf-8")
     (folder / "train.py").write_text(CALLS, encoding="utf-8")
@@ -228,6 +226,19 @@ def test_a_second_recording_replaces_nothing(project: Path) -> None:
     assert "  specs/ops/Power.yaml  2 cases from 1 call\n" in first.err
     assert "  specs/ops/Power.yaml  2 cases from 1 call, was there already\n" in again.err
     assert "  specs/ops/Power-2.yaml  2 cases from 1 call\n" in other.err
+
+
+def test_init_leaves_a_recorded_function_of_a_package_alone(project: Path) -> None:
+    package = project / "handmade" / "inner"
+    package.mkdir(parents=True)
+    for file in (package.parent / "__init__.py", package / "__init__.py"):
+        file.touch()
+    (package / "ops.py").write_text(OPS, encoding="utf-8")
+    code = "import torch; from handmade.inner import ops; ops.power(torch.arange(9.0), 2)"
+    recorded = record(project, "--", sys.executable, "-c", code)
+    assert "  specs/handmade/inner/ops/Power.yaml  2 cases from 1 call\n" in recorded.err
+    found = run(project, "-m", "gradverify", "init", "handmade", "-o", "specs").out.splitlines()
+    assert "handmade.inner.ops:Power\texists\tspecs/handmade/inner/ops/Power.yaml\tnot replaced" in found
 
 
 def test_kept_values_are_used_at_the_recorded_size(project: Path) -> None:
