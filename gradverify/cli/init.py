@@ -35,6 +35,7 @@ _LOOKED_FOR = (
     "subclasses of torch.autograd.Function with forward and backward, and operators of torch.library or C++ with an"
     " autograd formula"
 )
+_LEFT_OUT = "tests, setup.py and __main__ are left out"
 
 
 def init(
@@ -83,8 +84,11 @@ def init(
 
 def nothing_found(packages: list[str], finding: Finding) -> str:
     """Return that there is no function with a gradient, and what was looked for."""
+    named = ", ".join(packages)
+    if not finding.modules:
+        return f"{named}: no module to look into; {_LEFT_OUT}"
     looked = counted(finding.modules, "module")
-    return f"{', '.join(packages)}: no function with a gradient in {looked}; looked for {_LOOKED_FOR}"
+    return f"{named}: no function with a gradient in {looked}; looked for {_LOOKED_FOR}"
 
 
 def _found(packages: list[str], opened: Engine, interrupts: Interrupts) -> Finding | None:

@@ -75,6 +75,14 @@ def test_nothing_found_says_what_was_looked_for(folder: Path) -> None:
     )
 
 
+def test_a_folder_of_tests_says_that_tests_are_left_out(folder: Path) -> None:
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_ops.py").write_text(OPS, encoding="utf-8")
+    made = gradverify(folder, "init", "tests")
+    assert made.returncode == 2
+    assert made.stderr.startswith("gradverify: tests: no module to look into; tests, setup.py and ")
+
+
 def test_missing_ends_with_1_until_a_spec_names_it(folder: Path) -> None:
     before = gradverify(folder, "list", "--missing", "ops.py", "other.yaml")
     assert (before.returncode, before.stdout) == (1, "ops.py:ClippedReLU\n")
