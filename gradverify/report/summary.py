@@ -42,8 +42,8 @@ def summary_lines(report: Report, screen: Screen) -> list[Line]:
 
 
 def skip_lines(report: Report, screen: Screen, detail: Detail) -> list[Line]:
-    """Return each reason for a skip once, with how many cases it stands for."""
-    skipped = [case for case in report.cases if case.verdict is Verdict.SKIP]
+    """Return each reason for a skip once, with how many cases it stands for, without those shown as not expected."""
+    skipped = [case for case in report.cases if case.verdict is Verdict.SKIP and case.as_expected]
     reasons = Counter(_reason(case) for case in skipped)
     whole = Counter(_reason(case) for case in skipped if not case.checks)
     texts = [

@@ -5,13 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from report_specimens import case, contract, crashed, element, everything, failing_check, finding, masked, second_order
+from report_specimens import (
+    case,
+    contract,
+    crashed,
+    element,
+    everything,
+    failing_check,
+    finding,
+    masked,
+    report,
+    second_order,
+    skipped,
+)
 
 from gradverify.report.case_brief import case_brief
 from gradverify.report.case_detail import DetailOptions
 from gradverify.report.lines import cells, plain, to_text
 from gradverify.report.screen import Detail, Screen
-from gradverify.report.terminal import report_lines
+from gradverify.report.terminal import lines_after_listing, report_lines
 from gradverify.result import PRINTED, CaseResult, CheckResult, Finding, Verdict
 
 
@@ -158,3 +170,15 @@ def test_without_a_spec_no_command_is_named() -> None:
     text = brief(replace(failing(failing_check(findings=(finding(total=1234),))), spec=""))
     assert "  … 1,232 more elements\n" in text
     assert "gradverify inspect" not in text and "reproduce" not in text
+
+
+def test_a_skip_that_is_not_expected_says_its_reason_once() -> None:
+    draft = skipped()
+    expected, unexpected = (
+        to_text(lines_after_listing(report(each), Screen(), DetailOptions()))
+        for each in (draft, replace(draft, as_expected=False))
+    )
+    reason = "this machine has no device cuda"
+    assert expected.startswith(f"- 1 case skipped: {reason}")
+    assert unexpected.startswith("✗ SKIP")
+    assert unexpected.count(reason) == 1
