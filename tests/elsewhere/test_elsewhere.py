@@ -71,21 +71,6 @@ def test_the_host_waits_no_more_often_for_large_tensors(found: Mapping[str, Any]
 
 
 @pytest.mark.slow
-def test_how_long_a_forward_takes_is_known_when_it_is_done() -> None:
-    program = (
-        "import torch; from tests.elsewhere.device import WAITS, moved, register; register()\n"
-        "from gradverify.core.forward.batching import seconds\n"
-        "from gradverify.core.forward.sampler import sampler\n"
-        "from gradverify.core.model.tape import record\n"
-        "from tests.core.support import double, problem_of\n"
-        "problem = problem_of(torch.sin, moved(double([1.0, 2.0])))\n"
-        "sampled = sampler(problem, record(problem))\n"
-        "WAITS.clear(); seconds(sampled); print(sum(WAITS.values()))"
-    )
-    assert int(_printed(program)) >= 3
-
-
-@pytest.mark.slow
 def test_the_device_refuses_what_is_on_the_cpu() -> None:
     """Else nothing above could fail; and it knows when it was waited for."""
     program = (

@@ -1,9 +1,8 @@
-"""Evaluate the forward at many points, in one call if that gives the same values, and time a call."""
+"""Evaluate the forward at many points, in one call if that gives the same values."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 
 import torch
@@ -20,13 +19,11 @@ from gradverify.core.forward.batch_stacking import (
     stack_batch_in_part,
     stacked,
 )
-from gradverify.core.forward.sampler import Mode, Sampler, difference_in_units, outputs_at, outputs_near
+from gradverify.core.forward.sampler import Mode, Sampler, difference_in_units, outputs_at
 from gradverify.core.model.interception import plain_forwards
 from gradverify.core.model.memory import AT_ONCE, HELD
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
-
-_TIMED_CALLS = 3  # calls: the first may be slow for other reasons
 
 
 def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, roughly: bool = False) -> None:
@@ -35,7 +32,7 @@ def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, roughly: bool = 
     With `roughly`, they may differ from those of single calls by `largest_difference` unit roundoffs (see
     `VectorisationState`).
     """
-    one_by_one = len(points) < MIN_STACKED or points.numel() + into.numel() > HELD or sampled.vectorisation.slow
+    one_by_one = len(points) < MIN_STACKED or points.numel() + into.numel() > HELD
     if not one_by_one and _in_one_call(sampled, points, into, MAX_ROUNDING if roughly else 0.0):
         return
     for point, row in zip(points, into, strict=True):
@@ -60,11 +57,6 @@ def points_on_line(sampled: Sampler, direction: Tensor, distances: Sequence[floa
     """Return the points at `distances` along `direction` (n,); (K, n)."""
     factors = torch.tensor(distances, dtype=direction.dtype, device=direction.device)
     return sampled.point + factors.unsqueeze(1) * direction
-
-
-def seconds(sampled: Sampler) -> float:
-    """Return the shortest time of a few calls at the point, in seconds, including the wait for the device."""
-    return min(_time_of_call(sampled) for _ in range(_TIMED_CALLS))
 
 
 def _in_one_call(sampled: Sampler, points: Tensor, into: Tensor, most: float) -> bool:
@@ -114,12 +106,6 @@ def _by_vmap(sampled: Sampler, points: Tensor, _most: float) -> Tensor:
 
     with plain_forwards():
         return joined(sampled, torch.vmap(function)(*stacked(sampled, points)))
-
-
-def _time_of_call(sampled: Sampler) -> float:
-    begun = time.perf_counter()
-    outputs_near(sampled, torch.zeros_like(sampled.point))[:1].tolist()  # reading a number waits for the GPU
-    return time.perf_counter() - begun
 
 
 _WAYS: dict[str, Callable[[Sampler, Tensor, float], Tensor | None]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -12,7 +11,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from gradverify.core.model.coordinates import Block, blocks, flatten, real_view, unflatten
+from gradverify.core.model.coordinates import Block, blocks, flatten, is_part, real_view, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.interception import rounding_of_casts
 from gradverify.core.model.magnitudes import any_set, identical, largest_in_tensor, unit_roundoff
@@ -22,7 +21,6 @@ from gradverify.errors import EvaluationError
 
 _HUGE = 2.0**20  # magnitude of outputs from which on they may be the fill value of a mask
 _NEARBY = 2.0**-12  # distance from the point at which casts and constants are detected, relative to each input
-_SLOW_CALL = 2e-3  # seconds per call: many times the overhead of a call
 
 
 class Mode(Enum):
@@ -37,7 +35,6 @@ class VectorisationState:
     """State of evaluating many points in one call; mutable."""
 
     ways: list[str] = field(default_factory=lambda: ["batch", "vmap", "batch in part"])  # that have not failed yet
-    slow: bool = False  # True if calls take so long that evaluating many points in one saves no time
     calls: int = 0  # calls of many points so far
     # Largest difference from single calls in unit roundoffs, for each way and for each choice of stacked primals;
     # infinite if it was more than rounding.
@@ -106,9 +103,7 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         mode=Mode.WITHOUT_GRAPH,
         dtypes=frozenset(tensor.dtype for tensor in tensors),
     )
-    start = time.thread_time()  # CPU time: the load of the machine must not count
     rerun = _run(draft, [fresh(tensor) for tensor in tensors])
-    draft.vectorisation.slow = time.thread_time() - start > _SLOW_CALL
     own_dtypes = {each.dtype for each in (*tensors, *(output.tensor for output in tape.outputs))}
     mode = Mode.WITHOUT_GRAPH if rerun is not None and identical(rerun, recorded) else Mode.WITH_GRAPH
     rounding = cache(lambda: _low_precision(draft, own_dtypes))
@@ -248,6 +243,6 @@ def _at_point(sampled: Sampler, point: Tensor) -> list[Tensor]:
 def _laid_out(shaped: Tensor, like: Tensor) -> Tensor:
     if like.is_contiguous() or overlaps(like):
         # Kernels may expect memory that starts at offset 0, aligned like an allocation.
-        return shaped.clone() if shaped.storage_offset() else shaped
+        return shaped.clone() if is_part(shaped) else shaped
     copy = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
     return copy.copy_(shaped)

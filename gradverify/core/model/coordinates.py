@@ -75,15 +75,18 @@ def flatten(tensors: Iterable[Tensor]) -> Tensor:
 def unflatten(vector: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return tensors of the shapes and dtypes of `like` whose coordinates are `vector`'s; inverse of `flatten`.
 
-    If there are several, each starts at offset 0 of its own storage: torch.view_as_complex refuses odd offsets.
+    If there are several, each has its own storage: torch.view_as_complex refuses odd offsets.
     """
     if len(like) == 1:
         return (_shaped(vector, like[0]),)
     sizes = [coordinates_in(tensor) for tensor in like]
-    pieces = (
-        [piece.clone() if piece.storage_offset() else piece for piece in torch.split(vector, sizes)] if like else ()
-    )
+    pieces = [piece.clone() if is_part(piece) else piece for piece in torch.split(vector, sizes)] if like else ()
     return tuple(_shaped(piece, tensor) for piece, tensor in zip(pieces, like, strict=True))
+
+
+def is_part(tensor: Tensor) -> bool:
+    """True if the tensor is a part of a larger storage, which a function that frees its input would free as a whole."""
+    return tensor.untyped_storage().nbytes() > tensor.nbytes
 
 
 def real_view(tensor: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -15,7 +17,6 @@ from gradverify.core.decide.verdict import stacked
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.estimate.stencil import Stencil
 from gradverify.core.excuses.second_look import apply_excuses
-from gradverify.core.forward.batching import seconds
 from gradverify.core.strategy.affine_inputs import affine_column_groups
 from gradverify.core.strategy.compressed_vjps import claimed_entries
 from gradverify.core.strategy.structure import Structure, find_structure
@@ -29,7 +30,7 @@ from gradverify.core.strategy.verify import (
 _MOST_COLUMNS = 3_000  # input coordinates that are perturbed one by one
 _MOST_GROUPS = 64  # column groups up to which a structure is preferred to random sums
 _NUMBERS = 1 << 23  # in the points and outputs of all column groups, if random sums agree; see `compare_after_sums`
-_SECONDS, _SAMPLES = 2.0, 6  # time for all column groups there, and forwards for each, one at a time
+_MOST_AFTER_SUMS = 320  # column groups there, with six forwards each
 
 
 def compare_by_structure(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
@@ -40,14 +41,11 @@ def compare_by_structure(measured: MeasuredProblem, settings: Settings, reconsid
 def compare_after_sums(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
     """Compare single entries after random sums have agreed, by a structure that may have more column groups.
 
-    None if no structure is found, if it does not hold, or if it would take too long. If the sums differ this is not
-    worth trying: all entries may be wrong, and the thorough pass over each takes too long.
+    None if no structure is found, if it does not hold, or if it would take too many forwards. If the sums differ this
+    is not worth trying: all entries may be wrong, and the thorough pass over each takes too many.
     """
     sampled = measured.sampled
-    most_groups = _NUMBERS // (len(sampled.point) + len(sampled.value))
-    if most_groups <= _MOST_GROUPS:
-        return None
-    most_groups = min(most_groups, int(_SECONDS / (_SAMPLES * seconds(sampled))))
+    most_groups = min(_MOST_AFTER_SUMS, _NUMBERS // (len(sampled.point) + len(sampled.value)))
     return _compared(measured, settings, reconsider, most_groups) if most_groups > _MOST_GROUPS else None
 
 
@@ -124,9 +122,7 @@ def _judged(
 ) -> tuple[Parts, KnownVerdicts | None]:
     """Return the verdicts on all column groups, and those of them that one step in affine inputs has shown."""
     known = None if stencil is not None else affine_column_groups(context, settings.seed)
-    first_verdicts = judge_all(context, stencil, known)
-    parts = [(chosen, apply_excuses(context, measured, chosen, part, settings)) for chosen, part in first_verdicts]
-    return parts, known
+    return list(judge_all(context, partial(apply_excuses, measured, settings.seed), stencil, known)), known
 
 
 def _claimed_entries(measured: MeasuredProblem, structure: Structure) -> Tensor | None:

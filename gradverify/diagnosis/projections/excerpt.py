@@ -15,7 +15,6 @@ import torch
 from torch import Generator, Tensor
 
 from gradverify.core.evidence import LargeBlock
-from gradverify.core.forward.batching import seconds
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.problem import Bound, Meter, Primal, Problem, call, fresh
 from gradverify.core.strategy.structure import InputOutputPattern, patterns_by_input
@@ -24,7 +23,7 @@ _OUTPUTS, _INPUTS = 600, 2_000  # largest numbers of outputs and inputs of an ex
 _ENTRIES = 32_000  # largest number of entries of its compressed Jacobian, column groups times outputs
 _LEAST = 3  # slices kept, at least, of a dimension that is cut
 _NUMBERS = 1 << 24  # numbers in the points and outputs of all column groups: each is one forward of the whole problem
-_SAMPLES, _SECONDS = 60, 10.0  # forwards for each input coordinate, and time for all excerpts, at worst
+_SAMPLES = 10  # forwards for each input coordinate: six, and those for the sample that the ladder judges
 _MOST_SCALAR = 200  # largest number of column groups if the output is one number
 
 _Kept = tuple[Tensor, ...]  # per dimension of a tensor, the indices that are kept
@@ -85,13 +84,10 @@ def excerpts(sums: LargeBlock, count: int, most: int) -> Iterator[Problem]:
     """Yield `count` excerpts around a wrong block, each of other slices; every second one has them in reverse order.
 
     So a pattern that holds in one of them because of the positions of its entries does not hold in the next. Yields
-    none if the block cannot be cut small enough. All excerpts together may take `most` forwards and `_SECONDS`, even if
-    each input coordinate is perturbed by itself.
+    none if the block cannot be cut small enough. All excerpts together may take `most` forwards, even if each input
+    coordinate is perturbed by itself.
     """
-    cut = _cut(
-        sums,
-        min(_INPUTS, most // (count * _SAMPLES), int(_SECONDS / (count * _SAMPLES * seconds(sums.measured.sampled)))),
-    )
+    cut = _cut(sums, min(_INPUTS, most // (count * _SAMPLES)))
     if cut is None:
         return
     generator = Generator().manual_seed(sums.settings.seed + 9)
