@@ -127,19 +127,18 @@ def _is_not_additive(context: JudgingContext, generator: torch.Generator, factor
 
 
 def _lasting_gaps(context: JudgingContext, one: Tensor, other: Tensor, steps: Sequence[float]) -> Tensor:
-    """Masks of lasting gaps of two-sided, right and left derivatives, (3, m); two steps settle most outputs."""
-    first, second, *finer = steps
-    gaps = torch.stack([_gaps(context, one, other, step) for step in (first, second)])
-    lasting = _is_lasting(gaps, steps, context.sampled.size)
+    """Masks of lasting gaps of two-sided, right and left derivatives, (3, m); the first step settles most outputs."""
+    size, gaps = context.sampled.size, _gaps(context, one, other, steps[0]).unsqueeze(0)
+    lasting = gaps[0] != 0
+    for step in steps[1:-1]:
+        if not any_set(lasting):
+            return lasting
+        gaps = torch.cat([gaps, _gaps(context, one, other, step).unsqueeze(0)])
+        lasting = _is_lasting(gaps, steps, size)
     if not any_set(lasting):
         return lasting
-    *coarser, finest = torch.cat([gaps, torch.stack([_gaps(context, one, other, step) for step in finer])])
-    before_finest = torch.stack(coarser)
-    hidden: Tensor = finest == 0  # noise may hide the gap at the finest of the steps
-    size = context.sampled.size
-    return _is_lasting(before_finest, steps, size) & (
-        hidden | _is_lasting(torch.stack([*coarser, finest]), steps, size)
-    )
+    finest = _gaps(context, one, other, steps[-1])  # noise may hide the gap there
+    return lasting & ((finest == 0) | _is_lasting(torch.cat([gaps, finest.unsqueeze(0)]), steps, size))
 
 
 def _gaps(context: JudgingContext, one: Tensor, other: Tensor, step: float) -> Tensor:

@@ -25,7 +25,6 @@ from gradverify.core.estimate.samples import (
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, tableau
 from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext
-from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import LARGEST
 from gradverify.core.tuning import CLEARLY_ABOVE, SMALL_PART
 
@@ -46,15 +45,21 @@ def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
         return judged
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
     claims, numeric = claimed[place], judged.numeric[place]
-    low, high, certain = _both_slopes(focused(context, outputs), chosen[rows])
-    gap, middle = high - low, (high + low) / 2
-    slack = SMALL_PART * gap
-    certain &= gap <= _WIDEST * torch.maximum(low.abs(), high.abs())
+    near = focused(context, outputs)
+    left, right, certain = _both_slopes(near, chosen[rows])
+    low, high, middle = torch.minimum(left, right), torch.maximum(left, right), (left + right) / 2
+    slack = SMALL_PART * (high - low)
+    certain &= high - low <= _WIDEST * torch.maximum(low.abs(), high.abs())
     between = (claims >= low - slack) & (claims <= high + slack) & certain & ((numeric - middle).abs() <= slack)
-    excused = torch.zeros_like(accused)
-    excused[place] = accused[place] & between
-    if not any_set(excused):
+    between &= accused[place]
+    candidates = between.any(dim=1).nonzero().squeeze(1)
+    if not len(candidates):
         return judged
+    gap = (right - left)[candidates]
+    at_finer_steps = _gap_at_finer_steps(near, chosen[rows[candidates]], gap)
+    between[candidates] &= (at_finer_steps - gap).abs() <= _GAP_CHANGE * gap.abs()
+    excused = torch.zeros_like(accused)
+    excused[place] = between
     return decide(
         judged,
         [(excused, Reason.SMALL_KINK)],
@@ -65,15 +70,13 @@ def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
 
 
 def _both_slopes(context: JudgingContext, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the smaller and the larger one-sided slope, and the mask of those certain to differ; each (C, m)."""
+    """Return the slopes to the left and to the right, and the mask of those certain to differ; each (C, m)."""
     samples = sample(context.sampled, context.column_groups, chosen, coarse_steps(context.lengths))
     results = [_extrapolated_slopes(context, samples, slice(first, None, 2)) for first in (0, 1)]
     (left, right, bar), (again_left, again_right, again_bar) = results
     gap, again = right - left, again_right - again_left
     clear = torch.minimum(gap.abs(), again.abs()) > BAR_FACTOR * torch.maximum(bar, again_bar)
-    certain = clear & ((gap - again).abs() <= SMALL_PART * torch.minimum(gap.abs(), again.abs()))
-    certain &= (_gap_at_finer_steps(context, chosen, gap) - gap).abs() <= _GAP_CHANGE * gap.abs()
-    return torch.minimum(left, right), torch.maximum(left, right), certain
+    return left, right, clear & ((gap - again).abs() <= SMALL_PART * torch.minimum(gap.abs(), again.abs()))
 
 
 def _gap_at_finer_steps(context: JudgingContext, chosen: Tensor, gap: Tensor) -> Tensor:

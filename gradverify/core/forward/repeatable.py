@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.length_scales import own_or_shared, scales
 from gradverify.core.forward.noise import largest_change
-from gradverify.core.forward.sampler import Mode, Sampler, outputs_near, sampler
+from gradverify.core.forward.sampler import Mode, Sampler, outputs_at, outputs_near, sampler
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.generators import forward_seed, generators_unused, random_magnitudes, seed_everywhere
 from gradverify.core.model.magnitudes import all_set, identical
@@ -63,7 +63,7 @@ def as_rounded(steady: Repeatable, sampled: Sampler) -> Repeatable | None:
     """
     if not len(sampled.point):  # an input without entries
         return None
-    rounded = {block.tensor: _rounded_to(sampled, block) for block in sampled.inputs}
+    rounded = {block.tensor: _rounded_to(sampled, block) for block in _insensitive_inputs(sampled)}
     dtypes = [rounded.get(number) for number in range(len(sampled.problem.primals))]
     if all(dtype is None for dtype in dtypes):
         return None
@@ -91,6 +91,22 @@ def _repeats(sampled: Sampler) -> bool:
     if sampled.mode is Mode.WITHOUT_GRAPH:
         return True  # a second call has already given the outputs of the recorded one
     return identical(outputs_near(sampled, torch.zeros_like(sampled.point)), sampled.value)
+
+
+def _insensitive_inputs(sampled: Sampler) -> Iterator[Block]:
+    """Yield the inputs, near the point, that may move by half a gap of float32 without any effect on the outputs.
+
+    They move from numbers that all of `_NARROW` hold, and so would be rounded back to them. Costs a forward per input,
+    and one.
+    """
+    start = sampled.point.to(max(_NARROW, key=_eps)).to(torch.float64)
+    moved = start + _BACK * _gap_to_next(start, torch.float32)
+    outputs = outputs_at(sampled, start.clone())
+    for block in sampled.inputs:
+        point = start.clone()
+        point[block.coordinates] = moved[block.coordinates]
+        if identical(outputs_at(sampled, point), outputs):
+            yield block
 
 
 def _rounded_to(sampled: Sampler, block: Block) -> torch.dtype | None:
