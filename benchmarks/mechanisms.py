@@ -131,6 +131,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _look("first look", "decide.screen", "screened", _all_in_doubt),
     _look("closer steps", "decide.columns", "_left_by_closer_steps", _first_doubt),
     _look("affine inputs", "strategy.affine_inputs", "affine_column_groups", _nothing),
+    _other("propagated nan", "decide.columns", "_with_propagated_nan", _argument(2)),
     _other("finer steps", "decide.ladder", "_by_finer_steps", _argument(3)),
     _other("constant between jumps", "decide.ladder", "_on_level_ground", _argument(3)),
     _other("rows at a tie", "decide.misfit", "suspects", lambda near, kinked, generator: iter(())),

@@ -9,21 +9,22 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.compare import is_noise_limited
-from gradverify.core.decide.context import JudgingContext, focused
+from gradverify.core.decide.context import JudgingContext, Reconsider, focused
+from gradverify.core.decide.directional_sums import are_smooth, columns_do_not_add_up
 from gradverify.core.decide.ladder import DEPTH, judge_by_ladder
 from gradverify.core.decide.screen import Screened, screen
-from gradverify.core.decide.verdict import Code, Judged, copy_of, of_rows, put, span, stacked
+from gradverify.core.decide.verdict import Code, Judged, Reason, copy_of, decide, of_rows, put, span, stacked
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import value_of_column
-from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR
+from gradverify.core.estimate.samples import NOISE_FACTOR
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import chunks
-from gradverify.core.tuning import CLEARLY_LESS
 
 _ONE_LADDER = 1 << 13  # (column groups) x (outputs) up to which all sets of entries are judged by one ladder
-_COLUMN_GROUPS = 64  # column groups with clear mismatches that the ladder judges; half of the rest at a time
+_COLUMN_GROUPS = 4  # column groups with clear mismatches that the ladder judges; half of the rest at a time
 _ENTRIES = 1024  # clear mismatches that the ladder judges at a time
+_NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP)
 _CLEAR = 2.0  # times the allowed error: a larger one is clear
 
 
@@ -63,15 +64,16 @@ def is_complete(context: JudgingContext, known: KnownVerdicts | None) -> bool:
 
 
 def judge_all(
-    context: JudgingContext, stencil: Stencil | None = None, known: KnownVerdicts | None = None
+    context: JudgingContext, excuse: Reconsider, stencil: Stencil | None = None, known: KnownVerdicts | None = None
 ) -> Iterator[tuple[Tensor, Judged]]:
     """Yield column groups (C,) and the verdicts on their entries (C, m), in order, until all groups are judged.
 
-    `stencil` holds samples of all column groups at the first steps, if they exist; `known` are earlier verdicts.
+    `excuse` gets the mismatches that the ladder confirms. `stencil` holds samples of all column groups at the first
+    steps, if they exist; `known` are earlier verdicts.
     """
     history = ConfirmationState()
     if stencil is not None:
-        yield stencil.chosen, _judge(context, stencil, history)
+        yield stencil.chosen, _judge(context, stencil, history, excuse)
         return
     all_groups = torch.arange(context.column_groups.count, device=context.sampled.point.device)
     if known is not None and is_complete(context, known):
@@ -80,39 +82,40 @@ def judge_all(
     for chosen in chunks(all_groups, richardson.DEPTH * context.numbers_per_sample):
         yield (
             chosen,
-            judge_column_groups(context, chosen, history)
+            judge_column_groups(context, chosen, history, excuse)
             if known is None
-            else _judge_unknown(context, chosen, history, known),
+            else _judge_unknown(context, chosen, history, excuse, known),
         )
 
 
-def judge_column_groups(context: JudgingContext, chosen: Tensor, history: ConfirmationState) -> Judged:
-    """Judge all entries of column groups (C,): three steps for all, the ladder for those in doubt."""
-    return _judge(
-        context,
-        sample_stencil(context.sampled, context.column_groups, chosen, richardson.steps(context.lengths)),
-        history,
-    )
+def judge_column_groups(
+    context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Reconsider
+) -> Judged:
+    """Judge all entries of column groups (C,): three steps for all, the ladder and `excuse` for those in doubt."""
+    first_steps = richardson.steps(context.lengths)
+    return _judge(context, sample_stencil(context.sampled, context.column_groups, chosen, first_steps), history, excuse)
 
 
-def _judge_unknown(context: JudgingContext, chosen: Tensor, history: ConfirmationState, known: KnownVerdicts) -> Judged:
+def _judge_unknown(
+    context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Reconsider, known: KnownVerdicts
+) -> Judged:
     """Judge the column groups that are not known yet, and return the verdicts on all of `chosen`."""
     is_chosen = torch.isin(known.chosen, chosen)
     if not any_set(is_chosen):
-        return judge_column_groups(context, chosen, history)
+        return judge_column_groups(context, chosen, history, excuse)
     rest = chosen[~torch.isin(chosen, known.chosen)]
     judged = of_rows(known.judged, is_chosen)
     if not len(rest):
         return judged
     order = torch.cat([known.chosen[is_chosen], rest]).argsort()
-    return of_rows(stacked([judged, judge_column_groups(context, rest, history)]), order)
+    return of_rows(stacked([judged, judge_column_groups(context, rest, history, excuse)]), order)
 
 
-def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState) -> Judged:
+def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState, excuse: Reconsider) -> Judged:
     """Return the verdicts on the column groups of a stencil.
 
-    Of many clear mismatches, the ladder judges a sample. If it confirms all of these, the others only need the
-    confirmation of smaller steps.
+    Of many clear mismatches, the ladder and the excuses judge a sample. If all of these stay mismatches, the others
+    only need the confirmation of a difference along one direction.
     """
     first, chosen = screen(context, stencil), stencil.chosen
     if not any_set(first.doubt):
@@ -124,10 +127,13 @@ def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState
     sampled = history.sample(clear)
     _judge_sets_by_ladder(context, chosen, [in_doubt & ~clear, sampled], judged)
     remaining = clear & ~sampled
+    _apply_excuses(context, chosen, ~remaining, judged, excuse)
     if history.record(sampled, judged):
-        remaining &= ~_confirmed_by_smaller_steps(context, chosen, first, remaining)
+        together = _confirmed_together(context, chosen, remaining, judged)
+        judged, remaining = decide(judged, [(together, Reason.DIFFERS_TOO)]), remaining & ~together
     _apply_ladder(context, chosen, remaining, judged)
-    return judged
+    _apply_excuses(context, chosen, remaining, judged, excuse)
+    return _with_propagated_nan(context, chosen, judged)
 
 
 def _judge_sets_by_ladder(context: JudgingContext, chosen: Tensor, parts: list[Tensor], judged: Judged) -> None:
@@ -144,6 +150,17 @@ def _apply_ladder(context: JudgingContext, chosen: Tensor, doubt: Tensor, judged
     for part in chunks(rows, 2 * DEPTH * context.numbers_per_sample):
         outputs = doubt[part].any(dim=0).nonzero().squeeze(1)  # in doubt for these column groups
         put(judged, doubt, part, outputs, judge_by_ladder(focused(context, outputs), chosen[part]))
+
+
+def _apply_excuses(
+    context: JudgingContext, chosen: Tensor, selected: Tensor, judged: Judged, excuse: Reconsider
+) -> None:
+    """Write the verdicts on excused mismatches among the `selected` entries (C, m) to `judged`."""
+    accused = selected & (judged.code == Code.MISMATCH)
+    rows = accused.any(dim=1).nonzero().squeeze(1)
+    if len(rows):
+        outputs = torch.arange(accused.shape[1], device=rows.device)
+        put(judged, accused, rows, outputs, excuse(context, chosen[rows], of_rows(judged, rows)))
 
 
 def _left_by_closer_steps(context: JudgingContext, chosen: Tensor, first: Screened, judged: Judged) -> Tensor:
@@ -171,20 +188,17 @@ def _left_by_closer_steps(context: JudgingContext, chosen: Tensor, first: Screen
     return first.doubt & ~settled
 
 
-def _confirmed_by_smaller_steps(context: JudgingContext, chosen: Tensor, first: Screened, accused: Tensor) -> Tensor:
-    """Mask of the mismatches (C, m) whose numeric entry is the same at smaller steps."""
-    if not any_set(accused):
+def _confirmed_together(context: JudgingContext, chosen: Tensor, accused: Tensor, judged: Judged) -> Tensor:
+    """Mask of the mismatches (C, m) of outputs whose derivative along a random direction these entries give.
+
+    The direction displaces the accused columns. If one of their numeric entries was wrong, it would show in the sum.
+    """
+    rows = accused.any(dim=1).nonzero().squeeze(1)
+    if not len(rows):
         return accused
-    rows, outputs = span(accused)
-    selected, place = focused(context, outputs), (rows.unsqueeze(1), outputs.unsqueeze(0))
-    closer = richardson.closer_steps(context.lengths)
-    again = screen(selected, sample_stencil(selected.sampled, selected.column_groups, chosen[rows], closer))
-    change = (again.judged.numeric - first.judged.numeric[place]).abs()
-    same = change <= BAR_FACTOR * (again.judged.bar + first.judged.bar[place])
-    same &= change <= CLEARLY_LESS * first.judged.error[place]
-    confirmed = torch.zeros_like(accused)
-    confirmed[place] = accused[place] & same & ~again.bends
-    return confirmed
+    measured, generator = of_rows(judged, rows), torch.Generator().manual_seed(len(rows))
+    differs = columns_do_not_add_up(context, chosen[rows], measured, generator) | ~are_smooth(measured)
+    return accused & ~differs
 
 
 def _random_subset(indices: Tensor, limit: int) -> Tensor:
@@ -193,3 +207,16 @@ def _random_subset(indices: Tensor, limit: int) -> Tensor:
         return indices
     drawn = torch.randperm(len(indices), generator=torch.Generator().manual_seed(limit))[:limit]
     return indices[drawn.sort().values.to(indices.device)]
+
+
+def _with_propagated_nan(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
+    """Make nan claims undetermined if the same input has a derivative that is not finite in another entry."""
+    claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
+    nan = (judged.code == Code.MISMATCH) & claimed.isnan()
+    if not any_set(nan):
+        return judged
+    undetermined = torch.isin(judged.code, torch.tensor(_NOT_DETERMINED, dtype=torch.int8, device=column_of.device))
+    source = (claimed.isinf() & undetermined) | (claimed.isnan() & (judged.code == Code.UNDEFINED))
+    infinite = torch.zeros_like(context.sampled.point, dtype=torch.bool)
+    infinite[column_of[source & (column_of >= 0)]] = True
+    return decide(judged, [(nan & infinite[column_of.clamp(min=0)], Reason.NAN_PROPAGATED)])

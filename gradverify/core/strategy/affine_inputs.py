@@ -9,11 +9,11 @@ from torch import Tensor
 
 from gradverify.core.decide.columns import KnownVerdicts
 from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
+from gradverify.core.decide.directional_sums import columns_do_not_add_up
 from gradverify.core.decide.screen import screened
 from gradverify.core.decide.tolerance import EntryTolerance
 from gradverify.core.decide.verdict import Judged, of_rows, stacked
-from gradverify.core.estimate.column_groups import spread_to_entries
-from gradverify.core.estimate.directional import LONG_STEP, sum_differs_near_point
+from gradverify.core.estimate.directional import LONG_STEP
 from gradverify.core.estimate.richardson import LARGEST_DEVIATION
 from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate
 from gradverify.core.estimate.stencil import sample_one_step
@@ -44,12 +44,9 @@ def affine_column_groups(context: JudgingContext, seed: int) -> KnownVerdicts | 
     judged = stacked([verdicts for verdicts, _ in parts])
     if not all_set(matching):
         affine, judged = affine[matching], of_rows(judged, matching)
-    other = random_magnitudes(context.lengths.step, generator)
-    return (
-        KnownVerdicts(chosen=affine, judged=judged)
-        if len(affine) and _columns_add_up(context, affine, judged, other)
-        else None
-    )
+    if not len(affine) or any_set(columns_do_not_add_up(context, affine, judged, generator)):
+        return None
+    return KnownVerdicts(chosen=affine, judged=judged)
 
 
 def _affine_by_input(context: JudgingContext, direction: Tensor) -> Tensor:
@@ -83,18 +80,6 @@ def _judged_by_one_step(context: JudgingContext, chosen: Tensor) -> tuple[Judged
         tolerance, rise = part_of(allowance, rows, slice(None)), values[rows] - context.sampled.value
         parts.append(_judge_differences(rise, distance[rows], claimed[rows], context.noise, tolerance))
     return stacked([judged for judged, _ in parts]), torch.cat([certain for _, certain in parts])
-
-
-def _columns_add_up(context: JudgingContext, chosen: Tensor, judged: Judged, direction: Tensor) -> bool:
-    """True if J·direction, summed from these columns, is the directional difference along their part of it."""
-    column_groups = context.column_groups
-    if len(chosen) < column_groups.count:
-        direction = torch.where(torch.isin(column_groups.colour, chosen), direction, 0.0)
-    weights = spread_to_entries(column_groups, direction)
-    weights = weights if len(chosen) == column_groups.count else weights[chosen]
-    total = Estimate(value=(judged.numeric * weights).sum(dim=0), bar=(judged.bar * weights.abs()).sum(dim=0))
-    every = torch.ones_like(context.sampled.value, dtype=torch.bool)
-    return not any_set(sum_differs_near_point(context.sampled, context.noise, direction, total, every))
 
 
 def _judge_differences(

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -207,9 +208,8 @@ def _judged(
     device = measured.sampled.point.device
     context = _focused_context(measured, known_rows, places.to(device), settings)
     chosen = chosen.to(device)
-    judged = apply_excuses(
-        context, measured, chosen, judge_column_groups(context, chosen, ConfirmationState()), settings
-    )
+    excuse = partial(apply_excuses, measured, settings.seed)
+    judged = judge_column_groups(context, chosen, ConfirmationState(), excuse)
     builder = ComparisonBuilder(context=context, keep=settings.max_elements)
     builder.add(chosen, _only_suspects(reconsider(context, chosen, judged), chosen, places, suspects))
     return builder.comparison()

@@ -12,10 +12,11 @@ from gradverify.core.backward.batched_vjp import SUM_UNITS
 from gradverify.core.backward.vjps import Backward, row
 from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.context import JudgingContext
+from gradverify.core.decide.directional_sums import are_smooth, columns_do_not_add_up
 from gradverify.core.decide.verdict import Code, Judged
 from gradverify.core.estimate import richardson
-from gradverify.core.estimate.column_groups import ColumnGroups, single_columns, spread_to_entries, sum_by_column
-from gradverify.core.estimate.directional import SUM_ROUNDING, sum_differs_near_point
+from gradverify.core.estimate.column_groups import ColumnGroups, single_columns, sum_by_column
+from gradverify.core.estimate.directional import SUM_ROUNDING
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate, finest_noise
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.forward.sampler import outputs_near
@@ -48,9 +49,8 @@ def claims_match_vjps(backward: Backward, column_groups: ColumnGroups, claimed: 
 def entries_match_directional_difference(context: JudgingContext, judged: Judged, seed: int) -> bool:
     """True if the measured entries, and no others, give the directional difference along a random direction."""
     generator = torch.Generator().manual_seed(seed + 2)
-    direction = random_magnitudes(context.lengths.step, generator)
-    total, smooth = jvp_of(context.column_groups, judged, direction), are_smooth(judged)
-    return not any_set(sum_differs_near_point(context.sampled, context.noise, direction, total, smooth))
+    every = torch.arange(context.column_groups.count, device=judged.code.device)
+    return not any_set(columns_do_not_add_up(context, every, judged, generator))
 
 
 def pattern_holds(context: JudgingContext, judged: Judged, structure: Structure, seed: int) -> bool:
@@ -82,20 +82,6 @@ def mismatches_hold_alone(context: JudgingContext, judged: Judged) -> bool:
     together = columns_of(context.column_groups, judged, accused)
     differs = (estimate.value - together.value).abs() > BAR_FACTOR * (estimate.bar + together.bar)
     return not any_set(differs & torch.isfinite(estimate.bar) & torch.isfinite(together.bar))
-
-
-def jvp_of(column_groups: ColumnGroups, judged: Judged, direction: Tensor) -> Estimate:
-    """Return J·direction summed from the entries, with the sum of their bars; (m,)."""
-    by = spread_to_entries(column_groups, direction)
-    value, bar = (judged.numeric * by).nan_to_num_(0.0), (judged.bar * by.abs()).nan_to_num_(torch.inf)
-    if len(value) == 1:
-        return Estimate(value=value[0], bar=bar[0])
-    return Estimate(value=value.sum(dim=0), bar=bar.sum(dim=0))
-
-
-def are_smooth(judged: Judged) -> Tensor:
-    """Mask of outputs whose entries are all smooth, so that J·direction can be summed from them; (m,)."""
-    return ((judged.code == Code.MATCH) | (judged.code == Code.MISMATCH)).all(dim=0)
 
 
 def mismatched_columns(column_groups: ColumnGroups, judged: Judged, most: int) -> Tensor:
