@@ -21,7 +21,6 @@ from gradverify.core.estimate.stencil import Stencil, sample_stencil
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import chunks
 
-_ONE_LADDER = 1 << 13  # (column groups) x (outputs) up to which all sets of entries are judged by one ladder
 _COLUMN_GROUPS = 4  # column groups with clear mismatches that the ladder judges; half of the rest at a time
 _ENTRIES = 1024  # clear mismatches that the ladder judges at a time
 _NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP)
@@ -125,8 +124,8 @@ def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState
     clear = in_doubt & (first.judged.code == Code.MISMATCH) & ~first.bends
     clear &= first.judged.error > _CLEAR * first.judged.allowed
     sampled = history.sample(clear)
-    _judge_sets_by_ladder(context, chosen, [in_doubt & ~clear, sampled], judged)
     remaining = clear & ~sampled
+    _apply_ladder(context, chosen, in_doubt & ~remaining, judged)
     _apply_excuses(context, chosen, ~remaining, judged, excuse)
     if history.record(sampled, judged):
         together = _confirmed_together(context, chosen, remaining, judged)
@@ -134,14 +133,6 @@ def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState
     _apply_ladder(context, chosen, remaining, judged)
     _apply_excuses(context, chosen, remaining, judged, excuse)
     return _with_propagated_nan(context, chosen, judged)
-
-
-def _judge_sets_by_ladder(context: JudgingContext, chosen: Tensor, parts: list[Tensor], judged: Judged) -> None:
-    """Judge sets of entries by the ladder; together if they are few, since neighbouring entries help to judge one."""
-    union = torch.stack(parts).any(dim=0)
-    rows, outputs = span(union)
-    for part in [union] if len(rows) * len(outputs) <= _ONE_LADDER else parts:
-        _apply_ladder(context, chosen, part, judged)
 
 
 def _apply_ladder(context: JudgingContext, chosen: Tensor, doubt: Tensor, judged: Judged) -> None:
