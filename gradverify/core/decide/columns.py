@@ -21,7 +21,7 @@ from gradverify.core.estimate.stencil import Stencil, sample_stencil
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import chunks
 
-_COLUMN_GROUPS = 4  # column groups with clear mismatches that the ladder judges; half of the rest at a time
+_COLUMN_GROUPS = 6  # column groups with clear mismatches that the ladder judges; half of the rest at a time
 _ENTRIES = 1024  # clear mismatches that the ladder judges at a time
 _NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP)
 _CLEAR = 2.0  # times the allowed error: a larger one is clear
