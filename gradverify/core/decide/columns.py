@@ -113,8 +113,8 @@ def _judge_unknown(
 def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState, excuse: Reconsider) -> Judged:
     """Return the verdicts on the column groups of a stencil.
 
-    Of many clear mismatches, the ladder and the excuses judge a sample. If all of these stay mismatches, the others
-    only need the confirmation of a difference along one direction.
+    Of many clear mismatches, the ladder and the excuses judge a sample. If all of these stay mismatches, the others of
+    the same outputs only need the confirmation of a difference along one direction.
     """
     first, chosen = screen(context, stencil), stencil.chosen
     if not any_set(first.doubt):
@@ -128,7 +128,8 @@ def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState
     _apply_ladder(context, chosen, in_doubt & ~remaining, judged)
     _apply_excuses(context, chosen, ~remaining, judged, excuse)
     if history.record(sampled, judged):
-        together = _confirmed_together(context, chosen, remaining, judged)
+        outputs_sampled = clear[sampled.any(dim=1)].any(dim=0)  # a kink or rounding may be that of other outputs
+        together = _confirmed_together(context, chosen, remaining & outputs_sampled, judged)
         judged, remaining = decide(judged, [(together, Reason.DIFFERS_TOO)]), remaining & ~together
     _apply_ladder(context, chosen, remaining, judged)
     _apply_excuses(context, chosen, remaining, judged, excuse)
