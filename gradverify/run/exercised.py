@@ -17,7 +17,7 @@ from gradverify.core.model.generators import forward_seed, seed_everywhere
 from gradverify.core.model.problem import Meter, Problem
 from gradverify.core.model.tape import record, vjp
 from gradverify.exploration.exercised.functions import functions_of, functions_together
-from gradverify.exploration.exercised.uncovered import uncovered
+from gradverify.exploration.exercised.uncovered import may_be_uncovered, uncovered
 from gradverify.exploration.exercised.watch import watch
 from gradverify.result import Uncovered
 from gradverify.run.describe_exception import shown_path
@@ -47,7 +47,7 @@ def not_exercised(problem: Problem, target: Any, seed: int) -> tuple[Uncovered, 
 def _not_exercised(problem: Problem, target: Any, seed: int) -> tuple[Uncovered, ...]:
     seed_everywhere(forward_seed(seed))
     functions = functions_under_test(problem, target)
-    if not functions:
+    if not functions or not may_be_uncovered(functions):
         return ()
     seed_everywhere(forward_seed(seed))
     _, watched = watch(lambda: _forward_and_backward(problem, seed), functions)

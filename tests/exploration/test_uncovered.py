@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gradverify.exploration.exercised.functions import functions_of
-from gradverify.exploration.exercised.uncovered import uncovered
+from gradverify.exploration.exercised.uncovered import may_be_uncovered, uncovered
 from gradverify.exploration.exercised.watch import watch
 from gradverify.result import Side
 
@@ -27,7 +27,9 @@ def reported(function: Callable[..., Any], *args: Any) -> list[tuple[str, str]]:
     """Return the text and side of each entry after one call."""
     functions = functions_of(function)
     _, watched = watch(lambda: function(*args), functions)
-    return [(entry.text, entry.never.value) for entry in uncovered(watched, functions)]
+    found = [(entry.text, entry.never.value) for entry in uncovered(watched, functions)]
+    assert may_be_uncovered(functions) or not found
+    return found
 
 
 def reported_of_gradient(function: type[torch.autograd.Function], *args: Any) -> list[tuple[str, str, str]]:
@@ -338,6 +340,43 @@ def test_condition_of_a_called_function_names_that_function() -> None:
 def test_function_that_never_ran_is_not_reported() -> None:
     _, watched = watch(lambda: both(torch.tensor(X)), functions_of(both))
     assert uncovered(watched, functions_of(with_bias)) == ()
+
+
+def straight(x: Tensor) -> Tensor:
+    """Return 2 x + 1."""
+    y: Tensor = 2 * x
+    y += 1
+    return y
+
+
+def through_straight(x: Tensor) -> Tensor:
+    return straight(x).exp()
+
+
+def after_return(x: Tensor) -> Tensor:
+    return x
+    return 2 * x
+
+
+def yielding(x: Tensor) -> Any:
+    yield x
+    yield 2 * x
+
+
+@pytest.mark.parametrize("function", [straight, through_straight, torch.sin])
+def test_code_without_conditions_or_branches_has_nothing_to_report(function: Callable[..., Any]) -> None:
+    assert not may_be_uncovered(functions_of(function))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(above, method, filled, not_below, rectified, with_bias, returning, calling_nested, trying, through_helper),
+        *(after_return, yielding),
+    ],
+)
+def test_code_with_a_condition_or_a_branch_may_have_something_to_report(function: Callable[..., Any]) -> None:
+    assert may_be_uncovered(functions_of(function))
 
 
 class Layer(torch.nn.Module):

@@ -97,6 +97,18 @@ def test_interrupt_of_the_user_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> 
         not_exercised(problem(plain), plain, 0)
 
 
+def straight(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x.exp()
+
+
+def test_code_without_conditions_is_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def watched(*_args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exercised, "watch", watched)
+    assert not_exercised(problem(straight), straight, 0) == ()
+
+
 def test_nothing_is_watched_past_half_of_the_time_limit() -> None:
     on_time, late = deadline_in(20.0), replace(deadline_in(1.0), seconds=4.0)
     assert not_exercised(replace(problem(plain), deadline=on_time), plain, 0)

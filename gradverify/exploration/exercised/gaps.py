@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from types import CodeType
 
@@ -15,6 +16,10 @@ from gradverify.exploration.exercised.syntax import (
     statement_lists,
 )
 from gradverify.exploration.exercised.user_code import nested
+
+# Statements that run whenever the one before them has, unless it raised.
+_STRAIGHT = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Pass, ast.Delete, ast.Assert)
+_SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)  # the rest of a function runs only if its caller asks for it
 
 LeftOut = Callable[[ast.AST], bool]
 
@@ -42,6 +47,14 @@ def gaps_in(node: FunctionNode, code: CodeType, ran: frozenset[int], left_out: L
         for name, block in _blocks(node, node.name, written, ran, left_out)
         if not is_error_path(block)
     ]
+
+
+@lru_cache(maxsize=256)
+def may_have_gaps(node: FunctionNode) -> bool:
+    """Return False if every statement of a function runs whenever it is called, unless it raises."""
+    *before, last = node.body
+    straight = all(isinstance(each, _STRAIGHT) for each in before) and isinstance(last, (*_STRAIGHT, ast.Return))
+    return not straight or any(isinstance(each, _SUSPENDING) for each in ast.walk(node))
 
 
 def _blocks(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gradverify.exploration.exercised.gaps import Gap
 from gradverify.exploration.exercised.syntax import (
@@ -27,6 +28,7 @@ _BOUNDING = {
     *("clamp", "clip", "clamp_", "clip_", "clamp_min_", "clamp_max_", "max", "min", "hardtanh", "hardtanh_", "relu6"),
     *("relu_", "threshold_"),
 }
+_COMPARING = {*_COMPARED, *_COMPARED.values()}
 _MASK_AT = {"where": 0, "masked_fill": 1, "masked_fill_": 1}  # place of the mask in a call of torch's function
 _RANDOM = ("rand", "bernoulli", "dropout")  # beginnings of names
 _MODULES = {"torch", "F", "functional", "nn", "math", "np", "numpy"}
@@ -78,6 +80,20 @@ def one_sided(
         if text is not None and not _is_guard(condition) and _is_about_inputs(text, cotangents):
             found.append(OneSided(condition=condition, text=text, never=_never(condition)))
     return found
+
+
+@lru_cache(maxsize=256)
+def may_be_one_sided(node: FunctionNode) -> bool:
+    """Return False if no expression of a function is a condition that `one_sided` may report."""
+    return any(map(_may_be_condition, ast.walk(node)))
+
+
+def _may_be_condition(node: ast.AST) -> bool:
+    """Return True for a comparison, and for a call that compares, bounds or masks."""
+    if not isinstance(node, ast.Call):
+        return isinstance(node, ast.Compare)
+    name = called_name(node)
+    return name.rstrip("_") in _COMPARING or name in _BOUNDING or name in _MASK_AT
 
 
 def _tests_of(node: FunctionNode, gaps: Sequence[Gap], cotangents: Sequence[str]) -> Iterator[ast.AST]:

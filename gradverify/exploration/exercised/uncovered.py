@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from types import CodeType, FunctionType
 
 from gradverify.exploration.exercised.functions import with_called
-from gradverify.exploration.exercised.gaps import Gap, gaps_in
-from gradverify.exploration.exercised.sides import OneSided, one_sided
+from gradverify.exploration.exercised.gaps import Gap, gaps_in, may_have_gaps
+from gradverify.exploration.exercised.sides import OneSided, may_be_one_sided, one_sided
 from gradverify.exploration.exercised.syntax import (
     FunctionNode,
     function_node,
@@ -42,6 +42,18 @@ def uncovered(watched: Watched, functions: Sequence[FunctionType | CodeType]) ->
         found += [_condition_entry(each) for each in conditions if not _is_backward(code) or each.missing not in known]
         known |= {each.missing for each in conditions}
     return tuple(sorted(set(found), key=lambda each: (each.file, each.line, each.text, each.never)))
+
+
+def may_be_uncovered(functions: Sequence[FunctionType | CodeType]) -> bool:
+    """Return False if `uncovered` has nothing to report of these functions, whatever their inputs are.
+
+    This holds for code that runs line by line, without a condition. It need not be watched.
+    """
+    codes = [code for code in map(code_of, with_called(functions)) if code is not None]
+    for file in {code.co_filename for code in codes}:
+        linecache.checkcache(file)  # it may have been edited and loaded again
+    nodes = (node for node in map(function_node, codes) if node is not None)
+    return any(may_have_gaps(node) or may_be_one_sided(node) for node in nodes)
 
 
 def _of_function(watched: Watched, code: CodeType, node: FunctionNode) -> tuple[list[Gap], list[OneSided]]:
