@@ -17,7 +17,6 @@ from gradverify.run.build import build
 from gradverify.run.describe_exception import describe
 from gradverify.run.devices import tf32_switched, why_unavailable
 from gradverify.run.exercised import not_exercised
-from gradverify.run.exploring import explored
 from gradverify.run.load import LoadError, find, load
 from gradverify.run.memory import is_out_of_memory
 from gradverify.run.outcome import case_result, could_not_run, skipped
@@ -38,6 +37,8 @@ def ignore_progress(_progress: Progress) -> None:
 def run_case(case: Case, deadline: Deadline | None = None, on_progress: OnProgress = ignore_progress) -> CaseResult:
     """Return the result of one case. Raises nothing but KeyboardInterrupt."""
     started = time.perf_counter()
+    if case.exploring is not None:
+        _import_exploring()  # now: later, the user's folder is first on the path
     reason = why_unavailable(case.device)
     if reason is not None:
         return skipped(case, reason)
@@ -117,7 +118,14 @@ def _explored(
     def on_try(trying: Trying) -> None:
         on_progress(Progress(checks=checks, trying=trying))
 
-    return explored(case, target, reference, request, on_try)
+    return _import_exploring()(case, target, reference, request, on_try)
+
+
+def _import_exploring() -> Callable[..., Exploration]:
+    """Return `explored`. Few runs need it, and it would make the server of workers start 0.1 s later."""
+    from gradverify.run.exploring import explored
+
+    return explored
 
 
 _NOTHING = "nothing to differentiate: no input is a floating or complex tensor that requires grad"

@@ -240,3 +240,9 @@ def test_finished_checks_keep_their_verdicts_if_the_worker_is_lost_before_the_fi
         0,
         "before the first try, the worker crashed: SIGABRT",
     )
+
+
+def test_server_of_workers_does_not_import_what_only_explored_cases_need() -> None:
+    late = "{'gradverify.exploration.search', 'gradverify.spec.write', 'pydantic'}"
+    code = f"import gradverify.run.server, sys; assert not {late} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
