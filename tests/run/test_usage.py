@@ -156,6 +156,14 @@ def test_forward_that_hides_operations_has_no_plain_torch_beside_it() -> None:
     assert found.missing == "plain torch: its forward hides operations from torch; name a `reference`"
 
 
+def test_function_that_cannot_run_as_plain_code_has_no_plain_torch_beside_it() -> None:
+    apply = vars(torch._C._FunctionBase)["apply"].__get__(None, Swish)  # below the `apply` that is replaced
+    found = measure(problem(lambda x: apply(x)))
+    assert found.function is not None
+    assert found.other is None
+    assert found.missing == "plain torch: some `apply` cannot be run as plain code; name a `reference`"
+
+
 def test_exceptions_are_reasons() -> None:
     found = of(Raises)
     assert found.function is None

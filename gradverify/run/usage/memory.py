@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from gradverify.checks.contract.nodes import custom_nodes, tensors_on_ctx
-from gradverify.core.model.tape import Tape
+from gradverify.errors import InputError
 from gradverify.run.usage.sides import Side, new_leaves, ones_for, run_backward, run_forward
 from gradverify.usage import Usage
+
+_NOT_PLAIN = "some `apply` cannot be run as plain code; name a `reference`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class MemoryUse:
 
 
 def memory_of(side: Side) -> MemoryUse:
-    """Run one forward and backward and return its memory; raises what they raise.
+    """Run one forward and backward and return its memory; raises what they raise, and InputError if it is not plain.
 
     Inputs, outputs and weights that the graph keeps are counted like any other tensor: the graph keeps them alive when
     the caller drops them.
@@ -38,7 +39,10 @@ def memory_of(side: Side) -> MemoryUse:
     with _watched_peak(leaves) as peak:
         with _watched_saving() as kept:
             tape = run_forward(side, leaves)
-        saved = _bytes([*kept(), *_on_ctx(tape)])
+        nodes = custom_nodes(tape)
+        if side.plain and nodes:
+            raise InputError(_NOT_PLAIN)
+        saved = _bytes([*kept(), *_on_ctx(nodes)])
         gradients = run_backward(side, tape, ones_for(tape))
         usage = Usage(saved_bytes=saved, peak_bytes=peak())
     names = [primal.name for primal in side.problem.primals if primal.name in side.names]
@@ -67,9 +71,9 @@ def _watched_saving() -> Iterator[Callable[[], list[Tensor]]]:
         yield lambda: [saved.tensor for saved in held]
 
 
-def _on_ctx(tape: Tape) -> list[Tensor]:
+def _on_ctx(nodes: Iterable[Any]) -> list[Tensor]:
     """Return the tensors that hand-written Functions keep as attributes of ctx."""
-    return [tensor for node in custom_nodes(tape) for tensor in tensors_on_ctx(node).values()]
+    return [tensor for node in nodes for tensor in tensors_on_ctx(node).values()]
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
@@ -78,9 +82,14 @@ def _bytes(tensors: Iterable[Tensor]) -> int:
 
 
 def _storages(values: Iterable[Any]) -> Iterator[torch.UntypedStorage]:
+    """Yield the storages of tensors, also of those in lists, tuples and dicts: arguments and results of operations."""
     for value in values:
         if isinstance(value, Tensor):
             yield value.untyped_storage()
+        elif isinstance(value, list | tuple):
+            yield from _storages(value)
+        elif isinstance(value, dict):
+            yield from _storages(value.values())
 
 
 @contextmanager
@@ -113,10 +122,10 @@ class _Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        for storage in _storages(tree_leaves((args, given))):
+        for storage in _storages((args, given)):
             self._follow(storage, 0)
         result = func(*args, **given)
-        for storage in _storages(tree_leaves(result)):
+        for storage in _storages((result,)):
             self._follow(storage, storage.nbytes())
         return result
 
