@@ -30,14 +30,15 @@ class ReportError(GradverifyError):
 
 def to_plain(value: object) -> Any:
     """Return `value` (dataclass, enum, tuple, mapping or scalar) as what `json.dumps` takes."""
-    if value is None or type(value) in _PLAIN:
+    kind: type = type(value)
+    if value is None or kind in _PLAIN:
         return value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {name: to_plain(getattr(value, attribute)) for attribute, name in _names(type(value))}
-    if isinstance(value, StrEnum):
-        return value.value
     if isinstance(value, float):
         return value if math.isfinite(value) else _non_finite_name(value)
+    if isinstance(value, StrEnum):
+        return value.value
+    if _is_frozen_value(kind):
+        return {name: to_plain(getattr(value, attribute)) for attribute, name in _names(kind)}
     if isinstance(value, Mapping):
         return {str(key): to_plain(entry) for key, entry in value.items()}
     if isinstance(value, tuple | list):
@@ -74,6 +75,12 @@ def _build_dataclass(kind: Any, plain: Any, path: str) -> Any:
         elif not field.metadata.get("later"):
             raise ReportError(f"{path}: `{name}` is missing")
     return kind(**values)
+
+
+@cache
+def _is_frozen_value(kind: type) -> bool:
+    """Return True for a dataclass; a report has few types and many values."""
+    return is_dataclass(kind)
 
 
 @cache
