@@ -73,6 +73,7 @@ def run_cases(
     seeded = [case if options.seed is None else replace(case, seed=options.seed) for case in cases]
     seeded = [replace(case, exploring=options.exploring) for case in seeded]
     progress = _Progress()
+    machine = _environment(options)  # now, while the server loads torch: `platform` starts a process
     interrupted = False
     with held_interrupts() if interrupts is None else nullcontext(interrupts) as held:
         used = engine or open_engine(options.workers)
@@ -88,7 +89,8 @@ def run_cases(
         if interrupted:
             _keep_failures(unfinished, options, context, progress)
         stop = Stop.INTERRUPT if interrupted else Stop.FAIL_FAST
-        report = _report(seeded, progress, options, stop, time.perf_counter() - started)
+        machine = replace(machine, devices=progress.targets.devices)
+        report = _report(seeded, progress, machine, stop, time.perf_counter() - started)
         return Outcome(report=report, errors=progress.errors, interrupted=interrupted or bool(held))
 
 
@@ -205,17 +207,22 @@ def _with_requirements(result: CaseResult, options: RunOptions) -> CaseResult:
     return result
 
 
-def _report(cases: Sequence[Case], progress: _Progress, options: RunOptions, stop: Stop, seconds: float) -> Report:
+def _environment(options: RunOptions) -> Environment:
+    """Return what the report says of this machine, without its devices."""
+    return Environment(
+        python=platform.python_version(),
+        torch=importlib.metadata.version("torch"),
+        platform=platform.platform(),
+        devices=(),
+        seed=options.seed,
+    )
+
+
+def _report(cases: Sequence[Case], progress: _Progress, machine: Environment, stop: Stop, seconds: float) -> Report:
     finished = tuple(progress.results[case.id] for case in cases if case.id in progress.results)
     return Report(
         gradverify=gradverify.__version__,
-        environment=Environment(
-            python=platform.python_version(),
-            torch=importlib.metadata.version("torch"),
-            platform=platform.platform(),
-            devices=progress.targets.devices,
-            seed=options.seed,
-        ),
+        environment=machine,
         summary=summarize(finished, seconds),
         cases=finished,
         not_run=tuple(NotRun(id=case.id, why=stop) for case in progress.valid if case.id not in progress.results),
