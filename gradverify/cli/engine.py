@@ -162,6 +162,11 @@ def run(
     return run_cases(cases, specs, options, on_event, engine=engine, interrupts=interrupts)
 
 
+def end_workers(engine: Engine) -> None:
+    """Let the workers end. Does not wait for them, as closing the engine does."""
+    engine.renew()
+
+
 def exploring_of(request: Request) -> Exploring | None:
     """Return how the inputs of cases are changed, None if they are not."""
     if not request.explore:

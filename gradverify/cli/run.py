@@ -167,6 +167,7 @@ def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:
         if plan.look.listing is Listing.MEANWHILE:
             listener = replace(listener, finished=with_printing(listener.finished, printer))
         outcome = engine.run(opened, plan.cases, plan.gathered.specs, plan.request, listener, interrupts)
+    engine.end_workers(opened)  # they end while the report is judged and kept
     print_problems(outcome.errors)
     problems = plan.gathered.problems + len(outcome.errors)
     if problems and not outcome.report.cases and not outcome.interrupted:

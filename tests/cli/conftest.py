@@ -44,6 +44,7 @@ class Fake:
     interrupts: Interrupts | None = None  # those of the last run
     workers: int | None = None
     closed: bool | None = None  # True after the engine was closed; None if none was opened
+    workers_ended: bool = False
     ran: list[str] = field(default_factory=list)
 
     def read(self, paths: Sequence[Path]) -> Any:
@@ -68,6 +69,9 @@ class Fake:
             yield
         finally:
             self.closed = True
+
+    def end_workers(self, opened: None) -> None:
+        self.workers_ended = not self.closed
 
     def run(
         self,
@@ -110,7 +114,7 @@ def case_of(result: CaseResult) -> Case:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fake:
     made = Fake()
-    for name in ("read", "expand", "written_cases", "opened", "run"):
+    for name in ("read", "expand", "written_cases", "opened", "run", "end_workers"):
         monkeypatch.setattr(engine, name, getattr(made, name))
     monkeypatch.setattr(engine, "schema", lambda: {"type": "object"})
     monkeypatch.chdir(tmp_path)

@@ -420,6 +420,7 @@ def test_workers_get_ready_while_specs_are_read_and_are_gone_after_a_mistake(fak
     fake.results = [case("a/one/cpu-float64")]
     assert call("run", "a.yaml", "-j", "3").exit_code == 0
     assert (fake.workers, fake.closed) == (3, True)
+    assert fake.workers_ended  # before the engine was closed
     fake.closed, fake.results = None, []
     assert call("run", "a.yaml").exit_code == 2
     assert fake.closed is True
