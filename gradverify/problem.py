@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from gradverify.result import CaseResult, CheckResult, Discovery, Exploration, Finding, Verdict, without_output, worst
 
+OUT_OF_TIME = "GV904"  # code of the finding that says that the time limit ended a check
 _CODED = re.compile(r"(GV[0-9]{3}): (.*)", re.DOTALL)
 _QUIET = (Verdict.PASS, Verdict.SKIP)
 
@@ -71,15 +72,23 @@ def said_once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(replace(group[0], check=_checks(group)) for group in groups.values())
 
 
-def broken_off(found: CheckResult, code: str, why: str) -> CheckResult:
-    """Return the result of a check that did not finish: what it had found, and a finding that says why it ended."""
+def broken_off(found: CheckResult, code: str, why: str, verdict: Verdict = Verdict.ERROR) -> CheckResult:
+    """Return the result of a check that did not finish: what it had found, and a finding that says why it ended.
+
+    `verdict` is that of the finding. The check has it too, unless it had found something worse.
+    """
     said = without_output(why)
     return replace(
         found,
-        verdict=worst((found.verdict, Verdict.ERROR)),
+        verdict=worst((found.verdict, verdict)),
         message=f"{found.message}; {said}" if found.message else said,
-        findings=(*found.findings, Finding(code=code, verdict=Verdict.ERROR, message=why)),
+        findings=(*found.findings, Finding(code=code, verdict=verdict, message=why)),
     )
+
+
+def ran_out_of_time(check: CheckResult) -> bool:
+    """Return True if the time limit ended the check."""
+    return any(finding.code == OUT_OF_TIME for finding in check.findings)
 
 
 def not_run(check: str, after: CheckResult) -> CheckResult:

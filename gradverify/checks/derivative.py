@@ -11,6 +11,8 @@ from gradverify.case import Settings
 from gradverify.checks.failures import evaluations, inconclusive, not_dense, nothing_to_differentiate
 from gradverify.checks.wording import (
     along,
+    compared_so_far,
+    differs_so_far,
     finding_of,
     if_constant,
     limit_of,
@@ -19,7 +21,7 @@ from gradverify.checks.wording import (
     unfinished_search,
     unnamed,
 )
-from gradverify.core.backward.vjps import fails_later
+from gradverify.core.backward.vjps import Reuse, fails_later
 from gradverify.core.decide.comparison import Comparison
 from gradverify.core.decide.context import Reconsider
 from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code
@@ -28,7 +30,7 @@ from gradverify.core.evidence import Diagnose, Diagnosis, JacobianPair, LargeBlo
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.jacobians import Investigation, evidence, investigate, whole
 from gradverify.core.model.coordinates import blocks
-from gradverify.core.model.deadline import keeping
+from gradverify.core.model.deadline import OutOfTime, keeping
 from gradverify.core.model.problem import Named, Problem
 from gradverify.core.model.tape import Tape, record
 from gradverify.core.strategy.random_sketch import UnfinishedSearch, UnnamedError
@@ -55,7 +57,10 @@ class Judgement:
 
 
 def judge(question: Question, steady: Repeatable) -> Judgement:
-    """Compare claimed and measured Jacobian of the problem; raises EvaluationError if user code does."""
+    """Compare claimed and measured Jacobian of the problem; raises EvaluationError if user code does.
+
+    Raises OutOfTime with the verdicts that were reached as `found`, if any entry was judged.
+    """
     check, series, problem = question.check, question.series, steady.problem
     try:
         found = investigate(steady, question.settings, question.reconsider)
@@ -86,7 +91,8 @@ def _result_of(question: Question, problem: Problem, found: Investigation) -> Ch
         reason = nothing_compared(found.sampled.inputs, found.sampled.outputs)
         return inconclusive(question.check, problem, f"GV{question.series + 4}", reason)
     jacobian = whole(found) if comparison.counts[Code.MISMATCH] else None
-    pairs = sorted(((_finding(question, found, group), group) for group in comparison.groups), key=_weight)
+    groups = [group for group in comparison.groups if group.code is not Code.UNFINISHED or differs_so_far(group)]
+    pairs = sorted(((_finding(question, found, group), group) for group in groups), key=_weight)
     blocks_without_entries = tuple(unnamed(of, wrt, question.series) for of, wrt in comparison.blocks_without_entry)
     verdict = _verdict(comparison)
     result = CheckResult(
@@ -103,6 +109,10 @@ def _result_of(question: Question, problem: Problem, found: Investigation) -> Ch
         detection_limit=comparison.extremes.detection_limit,
         findings=(*(finding for finding, _ in pairs), *blocks_without_entries),
     )
+    if comparison.counts[Code.UNFINISHED]:
+        assert problem.deadline is not None
+        is_worn = found.backward.graph.reuse is Reuse.WORN  # what the graph returned last cannot be trusted
+        raise OutOfTime(problem.deadline, None if is_worn else result, compared_so_far(comparison, found.sampled))
     with keeping(result):
         findings = tuple(_with_causes(question, found, jacobian, pairs))
     return replace(result, findings=(*findings, *blocks_without_entries), evaluations=evaluations(problem))

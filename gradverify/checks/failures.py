@@ -14,7 +14,7 @@ from gradverify.core.model.problem import Named, Primal, Problem
 from gradverify.core.model.tape import Rejected
 from gradverify.core.model.tensor_kinds import why_unreadable
 from gradverify.errors import EvaluationError, SurrogateError, what_is_lacking
-from gradverify.problem import broken_off
+from gradverify.problem import OUT_OF_TIME, broken_off
 from gradverify.result import CheckResult, Evaluations, Finding, Verdict
 
 _CODES = {"forward": "GV902", "backward": "GV903", "surrogate": "GV908", "reference": "GV704"}
@@ -49,9 +49,10 @@ def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckRe
 
 
 def timed_out(check: str, problem: Problem, error: OutOfTime) -> CheckResult:
-    """Return the result of a check that ran out of time, with its findings so far."""
+    """Return the result of a check that ran out of time, with its findings so far; an error if it has none."""
+    verdict = Verdict.ERROR if error.found is None else Verdict.INCONCLUSIVE
     found = error.found or CheckResult(check=check, verdict=Verdict.SKIP)
-    return broken_off(replace(found, evaluations=evaluations(problem)), "GV904", str(error))
+    return broken_off(replace(found, evaluations=evaluations(problem)), OUT_OF_TIME, str(error), verdict)
 
 
 def nothing_to_differentiate(check: str, problem: Problem, reason: str) -> CheckResult:

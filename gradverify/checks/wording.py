@@ -28,13 +28,15 @@ def finding_of(group: Entries, series: int, *, missing: bool) -> Finding:
     """Return the finding for a group of entries with one verdict; `series` is 100 or 200."""
     code, verdict = _code(group, missing=missing)
     elements = _elements(group)
+    if group.code is Code.UNFINISHED:  # of the others, nothing is known
+        elements = tuple(element for element in elements if element.error > element.allowed)
     return Finding(
         code=f"GV{series + code}",
         verdict=verdict,
         of=group.of.name,
         wrt=group.wrt.name,
         message=_message(group, elements[0], series, code),
-        total=group.total,
+        total=len(elements) if group.code is Code.UNFINISHED else group.total,
         elements=elements,
     )
 
@@ -57,7 +59,7 @@ def summary_of(comparison: Comparison, verdict: Verdict) -> str:
     words = _UNJUDGED if verdict is Verdict.INCONCLUSIVE else _ACCEPTED
     parts = [f"{count[code]:,} {text}" for code, text in words.items() if count[code]]
     if verdict is Verdict.INCONCLUSIVE:
-        return f"{', '.join(parts)}, of {entries_text(comparison.entries)}"
+        return f"{', '.join(parts)}, of {entries_text(comparison.entries)}" if parts else ""
     agree = f"{entries_text(comparison.entries)} {'agrees' if comparison.entries == 1 else 'agree'}"
     if comparison.sums:
         agree = f"{agree} in {comparison.sums:,} random {'sum' if comparison.sums == 1 else 'sums'}"
@@ -91,6 +93,19 @@ def unfinished_search(columns: Sequence[int], inputs: Sequence[Block]) -> str:
     """Return the message if random sums disagree and time ran out during the search for the wrong entries."""
     text = "random sums disagree; the search was not finished"
     return f"{text}; found so far: by {', '.join(_named(inputs, column) for column in columns)}" if columns else text
+
+
+def differs_so_far(group: Entries) -> bool:
+    """Return True if some of these entries, of which time did not suffice to judge any, differ at the steps taken."""
+    return bool((group.error > group.allowed).any())
+
+
+def compared_so_far(comparison: Comparison, sampled: Sampler) -> str:
+    """Return, of a comparison that time ended, how many columns (input coordinates) were judged in all entries."""
+    unfinished = [group for group in comparison.groups if group.code is Code.UNFINISHED]
+    columns = {group.wrt.start + group.wrt.step * place for group in unfinished for place in group.inputs.tolist()}
+    count = len(sampled.point)
+    return f"{count - len(columns):,} of {count:,} {'column' if count == 1 else 'columns'} compared"
 
 
 def nothing_compared(inputs: Sequence[Block], outputs: Sequence[Block]) -> str:
@@ -184,6 +199,7 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
             f"{count} cannot be judged: backward says nan, zero times the infinite derivative of another entry by the"
             f" same input ({place})"
         ),
+        Code.UNFINISHED: f"{place} differs so far, but time ran out before this was confirmed: {found}",
         Code.UNDETERMINED: f"{count} undetermined: {_why_open(worst)} ({place}: {found})",
     }
     return reasons[group.code]

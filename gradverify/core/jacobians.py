@@ -14,6 +14,7 @@ from gradverify.core.evidence import Evidence, JacobianPair
 from gradverify.core.forward.repeatable import Repeatable, as_rounded, in_double
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import Block
+from gradverify.core.model.deadline import OutOfTime
 from gradverify.core.strategy.columnwise import (
     compare_after_sums,
     compare_by_structure,
@@ -61,7 +62,12 @@ def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) 
     if sampled.sampled.backward_eps:  # useless if the forward rounds its inputs even so
         sampled = as_rounded(steady, sampled.sampled) or sampled
     found = _compared(steady, sampled, settings, reconsider)
-    return found if _is_final(found) else _at_rounded_inputs(steady, found, settings, reconsider) or found
+    try:
+        return found if _is_final(found) else _at_rounded_inputs(steady, found, settings, reconsider) or found
+    except OutOfTime:
+        if found.sampled.rounding_eps():
+            raise
+        return found
 
 
 def _is_final(found: Investigation) -> bool:

@@ -11,6 +11,7 @@ from gradverify.case import Absence, Case, Literal, Trying
 from gradverify.core.model.deadline import Deadline
 from gradverify.core.model.problem import Problem
 from gradverify.errors import InputError, what_is_lacking
+from gradverify.problem import ran_out_of_time
 from gradverify.result import CaseResult, CheckResult, Exploration, Source, Verdict, worst
 from gradverify.run.arguments import seed_everything
 from gradverify.run.build import build
@@ -111,7 +112,7 @@ def _explored(
         return None
     request = case.exploring if case.exploring.budget else replace(case.exploring, budget=case.explore.budget)
     verdict = worst(result.verdict for result in checks)
-    if verdict in (Verdict.FAIL, Verdict.ERROR):
+    if verdict in (Verdict.FAIL, Verdict.ERROR) or any(map(ran_out_of_time, checks)):
         why = f"the inputs as written {'fail' if verdict is Verdict.FAIL else 'could not be judged'}"
         return Exploration(tries=0, budget=request.budget, message=why)
 

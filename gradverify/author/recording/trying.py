@@ -10,6 +10,7 @@ from pathlib import Path
 from gradverify.author.recording.documents import Plan, as_draft, case_dtype, document_of, double_of
 from gradverify.author.recording.groups import Group, is_differentiable, tensors_of, why_no_word
 from gradverify.author.recording.sizes import smaller_sizes
+from gradverify.problem import OUT_OF_TIME, ran_out_of_time
 from gradverify.result import CaseResult, Verdict, without_output
 from gradverify.run.options import RunOptions
 from gradverify.run.session import run_cases
@@ -25,7 +26,7 @@ _TIMEOUT = 20.0  # seconds for one try
 _SHORT = 5.0  # seconds for a try at recorded sizes; a case that takes longer gets more time than others
 _EVALUATIONS = 20  # in a Jacobian too large to write down
 _MOST_TRIES = 24  # of small cases of one group
-_NOT_LOADED, _OUT_OF_TIME = "GV901", "GV904"
+_NOT_LOADED = "GV901"
 _USEFUL = (Verdict.PASS, Verdict.FAIL)
 
 
@@ -104,7 +105,7 @@ def _try_all(
         plan = proposed[id(search)]
         if isinstance(result, CaseResult) and result.verdict in (*_USEFUL, Verdict.SKIP):
             search.chosen = plan
-        elif isinstance(result, CaseResult) and result.verdict is Verdict.INCONCLUSIVE:
+        elif isinstance(result, CaseResult) and result.verdict is Verdict.INCONCLUSIVE and not _is_late(result):
             search.second = search.second or plan
         else:
             why = result if isinstance(result, str) else _why(result)
@@ -137,7 +138,7 @@ def _drop_recorded_that_do_not_run(searches: Sequence[_Search], folders: Sequenc
         search = searches[number]
         assert search.chosen is not None
         why = result if isinstance(result, str) else _why(result)
-        if not isinstance(result, str) and (result.seconds > _SHORT or _OUT_OF_TIME in why):
+        if not isinstance(result, str) and (result.seconds > _SHORT or _is_late(result) or OUT_OF_TIME in why):
             search.chosen = replace(search.chosen, patient=True)
         elif isinstance(result, str) or result.verdict is Verdict.ERROR:
             search.chosen = replace(search.chosen, recorded=False, why_not_recorded=why)
@@ -168,6 +169,10 @@ def _run(
         judge(int(result.spec), result)
     if outcome.interrupted:
         raise KeyboardInterrupt
+
+
+def _is_late(result: CaseResult) -> bool:
+    return any(map(ran_out_of_time, result.checks))
 
 
 def _why(result: CaseResult) -> str:

@@ -18,12 +18,13 @@ from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import value_of_column
 from gradverify.core.estimate.samples import NOISE_FACTOR
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
+from gradverify.core.model.deadline import OutOfTime
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import chunks
 
 _COLUMN_GROUPS = 6  # column groups with clear mismatches that the ladder judges; half of the rest at a time
 _ENTRIES = 1024  # clear mismatches that the ladder judges at a time
-_NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP)
+_NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP, Code.UNFINISHED)
 _CLEAR = 2.0  # times the allowed error: a larger one is clear
 
 
@@ -111,29 +112,46 @@ def _judge_unknown(
 
 
 def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState, excuse: Reconsider) -> Judged:
-    """Return the verdicts on the column groups of a stencil.
+    """Return the verdicts on the column groups of a stencil; when time runs out, the rest is UNFINISHED."""
+    first = screen(context, stencil)
+    if not any_set(first.doubt):
+        return first.judged
+    judged, remaining = first.judged, first.doubt
+    try:
+        for stage in _stages(context, stencil.chosen, first, history, excuse):
+            judged, remaining = stage
+    except OutOfTime:
+        known = judged.error.masked_fill(judged.error.isnan(), 0.0)  # nan, as of samples not taken, is no worst error
+        judged = decide(judged, [(remaining, Reason.OUT_OF_TIME)], error=torch.where(remaining, known, judged.error))
+    return _with_propagated_nan(context, stencil.chosen, judged)
+
+
+def _stages(
+    context: JudgingContext, chosen: Tensor, first: Screened, history: ConfirmationState, excuse: Reconsider
+) -> Iterator[tuple[Judged, Tensor]]:
+    """Yield the verdicts after each stage, with the mask of entries (C, m) for later ones; the other verdicts stand.
 
     Of many clear mismatches, the ladder and the excuses judge a sample. If all of these stay mismatches, the others of
     the same outputs only need the confirmation of a difference along one direction.
     """
-    first, chosen = screen(context, stencil), stencil.chosen
-    if not any_set(first.doubt):
-        return first.judged
     judged = copy_of(first.judged)
     in_doubt = _left_by_closer_steps(context, chosen, first, judged)
+    yield judged, in_doubt
     clear = in_doubt & (first.judged.code == Code.MISMATCH) & ~first.bends
     clear &= first.judged.error > _CLEAR * first.judged.allowed
     sampled = history.sample(clear)
     remaining = clear & ~sampled
     _apply_ladder(context, chosen, in_doubt & ~remaining, judged)
     _apply_excuses(context, chosen, ~remaining, judged, excuse)
+    yield judged, remaining
     if history.record(sampled, judged):
         outputs_sampled = clear[sampled.any(dim=1)].any(dim=0)  # a kink or rounding may be that of other outputs
         together = _confirmed_together(context, chosen, remaining & outputs_sampled, judged)
         judged, remaining = decide(judged, [(together, Reason.DIFFERS_TOO)]), remaining & ~together
+        yield judged, remaining
     _apply_ladder(context, chosen, remaining, judged)
     _apply_excuses(context, chosen, remaining, judged, excuse)
-    return _with_propagated_nan(context, chosen, judged)
+    yield judged, torch.zeros_like(remaining)
 
 
 def _apply_ladder(context: JudgingContext, chosen: Tensor, doubt: Tensor, judged: Judged) -> None:
@@ -208,7 +226,8 @@ def _with_propagated_nan(context: JudgingContext, chosen: Tensor, judged: Judged
     if not any_set(nan):
         return judged
     undetermined = torch.isin(judged.code, torch.tensor(_NOT_DETERMINED, dtype=torch.int8, device=column_of.device))
-    source = (claimed.isinf() & undetermined) | (claimed.isnan() & (judged.code == Code.UNDEFINED))
+    unknown = (judged.code == Code.UNDEFINED) | (judged.code == Code.UNFINISHED)
+    source = (claimed.isinf() & undetermined) | (claimed.isnan() & unknown)
     infinite = torch.zeros_like(context.sampled.point, dtype=torch.bool)
     infinite[column_of[source & (column_of >= 0)]] = True
     return decide(judged, [(nan & infinite[column_of.clamp(min=0)], Reason.NAN_PROPAGATED)])

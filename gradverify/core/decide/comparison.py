@@ -18,6 +18,7 @@ from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Judged, Reason
 from gradverify.core.decide.worst_entries import Entries, EntryIndices, belongs_to, entries_of, worst_of
 from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import Block
+from gradverify.core.model.deadline import OutOfTime
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import rows_at_once
 
@@ -188,11 +189,19 @@ def with_matching_rest(rest: Comparison, matching: Comparison) -> Comparison:
 
 
 def compare_verdicts(context: JudgingContext, parts: Parts, settings: Settings, reconsider: Reconsider) -> Comparison:
-    """Return the comparison of all column groups, after judging rows at kinks as a whole, and after `reconsider`."""
-    parts, wrong_directions = judge_subgradients(context, parts, settings.seed)
+    """Return the comparison of all column groups, after judging rows at kinks as a whole, and after `reconsider`.
+
+    Neither changes a match or a mismatch. When time runs out, all other entries are UNFINISHED.
+    """
+    wrong_directions: tuple[WrongDirection, ...] = ()
+    try:
+        parts, wrong_directions = judge_subgradients(context, parts, settings.seed)
+        parts = [(chosen, reconsider(context, chosen, judged)) for chosen, judged in parts]
+    except OutOfTime:
+        parts = [(chosen, decide(each, [(each.code > Code.MISMATCH, Reason.OUT_OF_TIME)])) for chosen, each in parts]
     builder = ComparisonBuilder(context=context, keep=settings.max_elements)
     for chosen, judged in parts:
-        builder.add(chosen, reconsider(context, chosen, judged))
+        builder.add(chosen, judged)
     return replace(builder.comparison(), wrong_directions=wrong_directions)
 
 

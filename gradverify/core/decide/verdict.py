@@ -36,6 +36,7 @@ class Code(IntEnum):
         ElementVerdict.MISMATCH
     )  # between the slopes of a kink, but the row as a whole is no subgradient
     NAN_PROPAGATED = ElementVerdict.UNDETERMINED  # nan, as 0 * inf: the input has an infinite derivative elsewhere
+    UNFINISHED = ElementVerdict.UNDETERMINED  # time ran out before it was judged
 
 
 ACCEPTED = frozenset({Code.MATCH, Code.KINK, Code.EDGE})
@@ -91,6 +92,7 @@ class Reason(IntEnum):
     LARGER_STEPS_AGREE = Code.UNDETERMINED, "larger steps agree; the finest may lie on one stair of rounding"
     STAIRS_INSIDE = Code.UNDETERMINED, "the output lies on a stair, and larger steps agree"
     BACKWARD_UNRESOLVED = Code.UNDETERMINED, "what backward returns close by is too coarse to judge it"
+    OUT_OF_TIME = Code.UNFINISHED, "time ran out before it was judged to the end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +23,7 @@ from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.noise import SAMPLE_DISTANCES, Noise, first_direction, measure, noise_from_samples
 from gradverify.core.forward.sampler import Sampler, is_double, representable
 from gradverify.core.forward.step_noise import with_stairs
+from gradverify.core.model.deadline import OutOfTime, require_time
 from gradverify.core.model.memory import AT_ONCE, FEW_INPUTS
 
 
@@ -38,11 +40,13 @@ class Stencil:
 
 def sample(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor, steps: Steps) -> Samples:
     """Evaluate the forward at x ± h for every chosen group (C,) and step."""
-    return samples_of(sampled, sample_stencil(sampled, column_groups, chosen, steps), slice(None), slice(None))
+    stencil = sample_stencil(sampled, column_groups, chosen, steps)
+    require_time(sampled.problem.deadline)  # else some may be NaN
+    return samples_of(sampled, stencil, slice(None), slice(None))
 
 
 def sample_stencil(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor, steps: Steps) -> Stencil:
-    """Evaluate the forward at x ± h for every chosen group (C,) and step."""
+    """Evaluate the forward at x ± h for every chosen group (C,) and step; NaN for those not reached in time."""
     count = 2 * len(steps.factors)
     values = sampled.value.new_empty(count, len(chosen), sampled.value.numel())
     parts = _steps_per_call(count, len(chosen) * (sampled.point.numel() + sampled.value.numel()))
@@ -64,7 +68,8 @@ def sample_stencil(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor
         step_lengths = _step_lengths(sampled, moving, steps, part, moved)
         lengths.append(step_lengths if kept is None else _kept_lengths(sampled, moving, step_lengths, kept))
         points = _displaced(sampled, moving, groups, moved, len(chosen))
-        evaluate(sampled, points.flatten(0, 1), values[part].flatten(0, 1))
+        with suppress(OutOfTime):
+            evaluate(sampled, points.flatten(0, 1), values[part].flatten(0, 1), order=_by_group(points))
     return Stencil(chosen=chosen, steps=steps, lengths=torch.cat(lengths), length_index=spot, values=values)
 
 
@@ -93,9 +98,12 @@ def sample_stencil_beside(sampled: Sampler, steps: Steps, others: Tensor) -> tup
     """
     coordinates, count = torch.arange(len(sampled.point), device=sampled.point.device), 2 * len(steps.factors)
     moved = _stepped(sampled, coordinates, steps, slice(None))
-    points = torch.cat([others, _displaced(sampled, coordinates, coordinates, moved, len(coordinates)).flatten(0, 1)])
+    displaced = _displaced(sampled, coordinates, coordinates, moved, len(coordinates))
+    points = torch.cat([others, displaced.flatten(0, 1)])
+    order = [*range(len(others)), *(len(others) + place for place in _by_group(displaced))]
     values = sampled.value.new_empty(len(points), sampled.value.numel())
-    evaluate(sampled, points, values, roughly=True)
+    with suppress(OutOfTime):  # raised again by whoever needs more, such as the noise of `others`
+        evaluate(sampled, points, values, roughly=True, order=order)
     stencil = Stencil(
         chosen=coordinates,
         steps=steps,
@@ -197,6 +205,12 @@ def _kept_lengths(sampled: Sampler, moving: Tensor, step_lengths: Tensor, kept: 
     lengths = step_lengths.new_zeros(len(step_lengths), len(sampled.point))
     lengths[:, moving] = step_lengths
     return lengths if isinstance(kept, slice) else lengths.index_select(1, kept)
+
+
+def _by_group(points: Tensor) -> list[int]:
+    """Return the order that completes one group of the points (S, C, n), flattened to (S C, n), after the other."""
+    steps, groups = points.shape[:2]
+    return [step * groups + group for group in range(groups) for step in range(steps)]
 
 
 def _signed_factors(steps: Steps) -> Tensor:

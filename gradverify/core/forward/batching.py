@@ -20,23 +20,32 @@ from gradverify.core.forward.batch_stacking import (
     stacked,
 )
 from gradverify.core.forward.sampler import Mode, Sampler, difference_in_units, outputs_at
+from gradverify.core.model.deadline import OutOfTime
 from gradverify.core.model.interception import plain_forwards
 from gradverify.core.model.memory import AT_ONCE, HELD
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 
 
-def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, roughly: bool = False) -> None:
+def evaluate(
+    sampled: Sampler, points: Tensor, into: Tensor, *, roughly: bool = False, order: Sequence[int] | None = None
+) -> None:
     """Write the outputs at the points (N, n) to `into` (N, m); `points` may be overwritten.
 
     With `roughly`, they may differ from those of single calls by `largest_difference` unit roundoffs (see
-    `VectorisationState`).
+    `VectorisationState`). `order` is that of single calls. Outputs not reached when time runs out are NaN.
     """
     one_by_one = len(points) < MIN_STACKED or points.numel() + into.numel() > HELD
-    if not one_by_one and _in_one_call(sampled, points, into, MAX_ROUNDING if roughly else 0.0):
-        return
-    for point, row in zip(points, into, strict=True):
-        outputs_at(sampled, point, row)
+    order, done = range(len(points)) if order is None else order, 0
+    try:
+        if not one_by_one and _in_one_call(sampled, points, into, MAX_ROUNDING if roughly else 0.0):
+            return
+        for place in order:
+            outputs_at(sampled, points[place], into[place])
+            done += 1
+    except OutOfTime:
+        into[list(order[done:])] = torch.nan
+        raise
 
 
 def on_line(sampled: Sampler, direction: Tensor, distances: Sequence[float]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,15 +19,17 @@ class Deadline:
 
     at: float  # when it ends, by time.monotonic()
     seconds: float  # the time limit
+    share_of: float | None = None  # seconds that the limit is a share of; None if it is no share
 
 
 class OutOfTime(KeyboardInterrupt):
     """The time limit has passed; a KeyboardInterrupt, so that `except Exception` in user code does not catch it."""
 
-    def __init__(self, seconds: float, found: CheckResult | None = None) -> None:
-        self.seconds = seconds  # the time limit
+    def __init__(self, deadline: Deadline, found: CheckResult | None = None, reached: str = "") -> None:
+        self.deadline = deadline
         self.found = found  # partial result of the check, None if it has none
-        super().__init__(f"timed out after {seconds:g} s")
+        whole = "" if deadline.share_of is None else f" of {deadline.share_of:g}"
+        super().__init__(f"timed out after {deadline.seconds:g}{whole} s{reached and f': {reached}'}")
 
 
 def deadline_in(seconds: float) -> Deadline:
@@ -40,15 +43,20 @@ def deadline_before_kill(seconds: float) -> Deadline:
     return Deadline(at=time.monotonic() + seconds - early, seconds=seconds)
 
 
+def seconds_left(deadline: Deadline | None) -> float:
+    """Return the seconds until the deadline, infinity if there is none."""
+    return math.inf if deadline is None else deadline.at - time.monotonic()
+
+
 def require_time(deadline: Deadline | None) -> None:
     """Raise OutOfTime if the deadline has passed."""
-    if deadline is not None and time.monotonic() >= deadline.at:
-        raise OutOfTime(deadline.seconds)
+    if deadline is not None and seconds_left(deadline) <= 0:
+        raise OutOfTime(deadline)
 
 
 def is_late(deadline: Deadline | None) -> bool:
     """Return True if more than half of the time limit has passed."""
-    return deadline is not None and time.monotonic() > deadline.at - deadline.seconds / 2
+    return deadline is not None and seconds_left(deadline) < deadline.seconds / 2
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.excuses.second_look import apply_excuses
 from gradverify.core.forward import sampler as sampling
 from gradverify.core.model.coordinates import zero_outside
-from gradverify.core.model.deadline import OutOfTime
+from gradverify.core.model.deadline import Deadline, OutOfTime, require_time
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.strategy.bisection import CachedRows, Suspect, wrong_columns, wrong_rows
 from gradverify.core.strategy.random_sums import (
@@ -51,10 +51,10 @@ class UnnamedError(GradverifyError):
 class UnfinishedSearch(OutOfTime):
     """Random sums differ, and the time limit ended the search for the wrong entries."""
 
-    def __init__(self, seconds: float, columns: tuple[int, ...], entries: int) -> None:
+    def __init__(self, deadline: Deadline, columns: tuple[int, ...], entries: int) -> None:
         self.columns = columns  # input coordinates of the suspected columns found so far
         self.entries = entries  # number of entries of the Jacobian
-        super().__init__(seconds)
+        super().__init__(deadline)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ def compare_by_random_sums(measured: MeasuredProblem, settings: Settings, recons
     except OutOfTime as end:
         if any(differs(each) and not each.is_tolerable for each in gaps):
             raise UnfinishedSearch(
-                end.seconds, tuple(sorted({each.column for each in suspects_found})), entries
+                end.deadline, tuple(sorted({each.column for each in suspects_found})), entries
             ) from end
         raise
     counts = Counter() if found is None else found.counts
@@ -210,6 +210,7 @@ def _judged(
     chosen = chosen.to(device)
     excuse = partial(apply_excuses, measured, settings.seed)
     judged = judge_column_groups(context, chosen, ConfirmationState(), excuse)
+    require_time(measured.sampled.problem.deadline)  # without which entries may be unfinished
     builder = ComparisonBuilder(context=context, keep=settings.max_elements)
     builder.add(chosen, _only_suspects(reconsider(context, chosen, judged), chosen, places, suspects))
     return builder.comparison()

@@ -7,7 +7,7 @@ import torch
 from torch.autograd import Function
 
 from gradverify.core.forward.repeatable import Repeatable
-from gradverify.core.model.deadline import OutOfTime
+from gradverify.core.model.deadline import OutOfTime, deadline_in
 from gradverify.errors import EvaluationError
 from gradverify.result import Verdict
 from tests.checks.contract import reversible
@@ -81,7 +81,7 @@ def test_gradgradcheck_fails_a_wrong_second_derivative_whose_graph_raises_after_
 @pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
 def test_result_of_a_worn_graph_is_not_kept_when_time_runs_out(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def out_of_time(steady: Repeatable) -> Repeatable:
-        raise OutOfTime(1.0)
+        raise OutOfTime(deadline_in(1.0))
 
     monkeypatch.setattr(f"gradverify.checks.{check}.on_fresh_graphs", out_of_time)
     function = refusing(4, torch.sin, lambda x: 1.01 * x.cos()) if check == "gradcheck" else refusing_twice(4)
