@@ -81,9 +81,9 @@ def verify(
     `checks` are names such as "gradcheck" and "contract"; the default is that of the command line: with a reference,
     "reference" and "contract", and "gradcheck" too if all inputs are in float64 or complex128. `rtol` is relative
     to each entry and defaults to 1e-7 in float64; `atol` is in the gradient's own units and defaults to rounding.
-    `names` are what the inputs are called in the result, by default what forward calls them. `timeout` is in seconds:
-    when it has passed, the check that is running ends before its next call of forward or backward, with a finding
-    GV904, and checks after it are skipped. A single call of forward that hangs is not interrupted.
+    `names` are what the inputs are called in the result, by default what forward calls them. `timeout` is in seconds
+    and shared among the checks: one whose share has passed ends before its next call of forward or backward, with a
+    finding GV904 that says what was compared by then. A single call of forward that hangs is not interrupted.
 
     The result's `measured` has the bytes kept for backward and the peak of forward and backward, beside those of the
     reference or plain torch. On CUDA, torch's peak memory statistics are reset for it. `uncovered` lists the lines of

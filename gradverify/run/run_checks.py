@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from gradverify.case import Case, Settings, Tolerances
 from gradverify.checks import gradcheck, gradgradcheck
 from gradverify.checks.registry import run_check
+from gradverify.core.model.deadline import Deadline, seconds_left
 from gradverify.core.model.problem import Problem
 from gradverify.diagnosis.diagnose import diagnose
+from gradverify.problem import ran_out_of_time
 from gradverify.result import CheckResult
 from gradverify.run.no_answer import with_skipped_rest
 from gradverify.run.surrogate import Surrogate, gradcheck_against
@@ -29,18 +32,35 @@ def run_checks(
 ) -> tuple[CheckResult, ...]:
     """Return the results of the checks, run in the order given, each with its own settings.
 
-    `on_results` is called with the results so far before the first check and after each. Checks after one that ran
-    out of time are skipped. With a surrogate, gradcheck takes differences of the surrogate, and gradgradcheck uses
-    the surrogate's kinks in place of forward's. All global generators are seeded.
+    `on_results` is called with the results so far before the first check and after each. Each check has a share of the
+    time left, see `share`; once the problem's deadline has passed, the checks left are skipped. With a surrogate,
+    gradcheck takes differences of the surrogate, and gradgradcheck uses the surrogate's kinks in place of forward's.
+    All global generators are seeded.
     """
     finished: tuple[CheckResult, ...] = ()
     on_results(finished)
-    for name in checks:
-        finished = (*finished, _run(name, problem, settings_of[name], surrogate))
+    for place, name in enumerate(checks):
+        deadline = share(problem.deadline, len(checks) - place)
+        given = replace(problem, deadline=deadline)
+        other = None if surrogate is None else replace(surrogate, problem=replace(surrogate.problem, deadline=deadline))
+        finished = (*finished, _run(name, given, settings_of[name], other))
         on_results(finished)
-        if any(finding.code == "GV904" for finding in finished[-1].findings):
+        if ran_out_of_time(finished[-1]) and seconds_left(problem.deadline) <= 0:
             break
     return with_skipped_rest(finished, checks)
+
+
+def share(deadline: Deadline | None, checks: int) -> Deadline | None:
+    """Return the deadline of the next of some checks: after 2 / (checks + 1) of the time that is left.
+
+    If every check uses up its share, the shares of three are as 3 : 2 : 1. Time that a check does not need is left to
+    those after it, and the last check has all that is left.
+    """
+    left = seconds_left(deadline)
+    if deadline is None or checks == 1 or left <= 0:
+        return deadline
+    part = 2 / (checks + 1) * left
+    return Deadline(at=deadline.at - left + part, seconds=float(f"{part:.2g}"), share_of=deadline.seconds)
 
 
 def _run(name: str, problem: Problem, settings: Settings, surrogate: Surrogate | None) -> CheckResult:

@@ -1,4 +1,4 @@
-"""A check that runs out of time reports what it has compared."""
+"""A case's time limit is shared among its checks, and a check that runs out of time reports what it has compared."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gradverify.core.model import deadline
 from gradverify.core.model.deadline import Deadline
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Verdict
+from gradverify.run.run_checks import run_checks, share
 from tests.core.support import ALONE, double, normal, one_by_one, problem_of, with_backward
 
 INPUTS, OUTPUTS = 15, 3
@@ -208,3 +209,46 @@ def test_a_right_gradient_is_never_accused_wherever_time_runs_out(clock: Clock, 
         found = checked(clock, seconds, tested, x, check)
         assert found.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
         assert codes(found)[-1] == "GV904"
+
+
+def test_three_checks_have_shares_as_3_to_2_to_1(clock: Clock) -> None:
+    limit, lengths = Deadline(at=60.0, seconds=60.0), []
+    for left in (3, 2, 1):
+        found = share(limit, left)
+        assert found is not None
+        lengths.append(found.at - clock.now)
+        clock.now = found.at
+    assert lengths == [30.0, 20.0, 10.0]
+    assert clock.now == limit.at
+
+
+def test_time_that_a_check_does_not_need_is_left_to_those_after_it(clock: Clock) -> None:
+    limit = Deadline(at=60.0, seconds=60.0)
+    clock.now = 1.0  # what the first of three needed
+    assert share(limit, 2) == Deadline(at=1.0 + 2 / 3 * 59.0, seconds=39.0, share_of=60.0)
+    assert share(limit, 1) is limit
+    assert share(None, 2) is None
+
+
+def test_a_slow_check_leaves_time_for_those_after_it(clock: Clock) -> None:
+    forward, differentiated, _ = RIGHT["fast"]
+    tested = function(clock, forward, vjp(differentiated))
+    checked(clock, 1e9, tested)
+    limit, clock.now = 1.2 * clock.now, 0.0
+    problem = replace(problem_of(tested, X), deadline=Deadline(at=limit, seconds=limit))
+    first, second = run_checks(problem, ("gradcheck", "contract"), dict.fromkeys(("gradcheck", "contract"), ALONE))
+    assert first.verdict is Verdict.INCONCLUSIVE
+    assert f" of {limit:g} s: " in first.message
+    assert second.verdict is Verdict.PASS
+
+
+def test_checks_are_skipped_once_the_limit_of_the_case_has_passed(clock: Clock) -> None:
+    def slow(x: Tensor) -> Tensor:
+        clock.now += 100.0
+        return x.sin()
+
+    problem = replace(problem_of(slow, X), deadline=Deadline(at=60.0, seconds=60.0))
+    found = run_checks(problem, ("gradcheck", "contract"), dict.fromkeys(("gradcheck", "contract"), ALONE))
+    assert [result.verdict for result in found] == [Verdict.ERROR, Verdict.SKIP]
+    assert found[0].message == "timed out after 40 of 60 s"
+    assert found[1].message == "not run: gradcheck timed out after 40 of 60 s"

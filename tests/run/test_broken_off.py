@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gradverify.case import Normal, TensorInput, TorchGradcheck
@@ -60,9 +62,10 @@ def test_a_forked_copy_of_the_worker_reports_nothing(results: dict[str, CaseResu
 
 def test_timeout_between_two_calls_is_reported_by_the_check(results: dict[str, CaseResult]) -> None:
     found = results["running"]
-    assert verdicts(found) == list(zip(ALL, (Verdict.ERROR, Verdict.SKIP, Verdict.SKIP), strict=True))
-    assert found.checks[0].message == "timed out after 1 s"
-    assert found.checks[1].message == found.checks[2].message == "not run: gradcheck timed out after 1 s"
+    assert verdicts(found)[0] == ("gradcheck", Verdict.ERROR)
+    assert re.fullmatch(r"timed out after [0-9.]+ of 1 s", found.checks[0].message)
+    assert [finding.code for finding in found.checks[0].findings] == ["GV904"]
+    assert {check.verdict for check in found.checks[1:]} <= {Verdict.ERROR, Verdict.SKIP}  # of the time that is left
 
 
 def test_a_case_that_hangs_before_its_first_check_is_an_error_as_a_whole(engine: Engine) -> None:
