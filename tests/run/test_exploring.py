@@ -17,10 +17,11 @@ import pytest
 from gradverify.case import Case, ExploreRules, Exploring, Literal, Normal, TensorInput
 from gradverify.cli.save import save_found
 from gradverify.report.to_json import from_json, to_json
-from gradverify.result import CaseResult, CheckResult, Exploration, Grade, Report, Verdict
+from gradverify.result import CaseResult, CheckResult, Exploration, Finding, Grade, Report, Verdict
 from gradverify.run.no_answer import lost_case
 from gradverify.run.options import Event, RunOptions, Started, TryingInputs
 from gradverify.run.pool import LocalPool
+from gradverify.run.run_case import run_case
 from gradverify.run.session import run_cases
 from gradverify.run.task import Engine, Loss, TaskLost
 from gradverify.spec.expand import Overrides, expand
@@ -246,3 +247,12 @@ def test_server_of_workers_does_not_import_what_only_explored_cases_need() -> No
     late = "{'gradverify.exploration.search', 'gradverify.spec.write', 'pydantic'}"
     code = f"import gradverify.run.server, sys; assert not {late} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_inputs_are_not_changed_after_a_check_that_ran_out_of_time() -> None:
+    ended = Finding(code="GV904", verdict=Verdict.INCONCLUSIVE, message="timed out after 2 s: 1 of 12 columns compared")
+    late = CheckResult(check="gradcheck", verdict=Verdict.INCONCLUSIVE, message=ended.message, findings=(ended,))
+    found = run_case(pooled("Pool", checks=("gradcheck",), exploring=Exploring(checks=(late,))))
+    assert (found.verdict, found.checks) == (Verdict.INCONCLUSIVE, (late,))
+    assert found.explored is not None
+    assert (found.explored.tries, found.explored.message) == (0, "the inputs as written could not be judged")
