@@ -211,6 +211,28 @@ def test_a_right_gradient_is_never_accused_wherever_time_runs_out(clock: Clock, 
         assert codes(found)[-1] == "GV904"
 
 
+def test_a_graph_that_serves_a_few_backwards_only_is_never_accused_wherever_time_runs_out(clock: Clock) -> None:
+    weights = normal(INPUTS, INPUTS, seed=1).detach()
+
+    class Wearing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.kept, ctx.asked = x.clone(), 0
+            return weights @ x.tanh()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            ctx.asked += 1
+            pulled = torch.from_numpy(grad.numpy() @ weights.numpy()) * (1 - ctx.kept.tanh().square())
+            return pulled if ctx.asked <= 3 else 2 * pulled
+
+    tested = one_by_one(clock.ticking(Wearing.apply))
+    assert checked(clock, 1e9, tested).verdict is Verdict.PASS
+    calls = int(clock.now)
+    for seconds in range(1, calls, calls // _CUTS):
+        assert checked(clock, seconds, tested).verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
+
+
 def test_three_checks_have_shares_as_3_to_2_to_1(clock: Clock) -> None:
     limit, lengths = Deadline(at=60.0, seconds=60.0), []
     for left in (3, 2, 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from gradverify.core.backward.vjps import fails_later
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem
 from gradverify.core.decide.verdict import Code, Judged, agrees
 from gradverify.core.excuses.backward_rounding import excuse_grain, excuse_spread
@@ -31,7 +32,11 @@ EXCUSES: tuple[Excuse, ...] = (
 def apply_excuses(
     measured: MeasuredProblem, seed: int, context: JudgingContext, chosen: Tensor, judged: Judged
 ) -> Judged:
-    """Return the verdicts on these column groups; a mismatch stays if no excuse explains it."""
+    """Return the verdicts on these column groups; a mismatch stays if no excuse explains it.
+
+    A graph whose vjps no longer repeat is marked as worn first, at the cost of a vjp: its mismatches do not count.
+    """
+    fails_later(measured.backward)
     trial = ExcuseContext(context=context, backward=measured.backward, chosen=chosen, seed=seed)
     for excuse in EXCUSES:
         if agrees(judged) or not any_set(judged.code == Code.MISMATCH):
