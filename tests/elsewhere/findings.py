@@ -42,9 +42,9 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     found = {
-        "gradcheck": _said("gradcheck", ZOO[::3]),
-        "gradgradcheck": _said("gradgradcheck", ZOO[::10]),
-        "contract": _said("contract", ZOO[::4]),
+        "gradcheck": _said("gradcheck", ZOO[::5]),
+        "gradgradcheck": _said("gradgradcheck", ZOO[::15]),
+        "contract": _said("contract", ZOO[::8]),
         "wrong": _said("gradcheck", [wrong.specimen for wrong in WRONG]),
         "waits": {name: [_waited(name, size) for size in sizes] for name, (_, _, sizes) in WORKS.items()},
     }

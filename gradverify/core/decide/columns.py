@@ -22,7 +22,8 @@ from gradverify.core.model.deadline import OutOfTime
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import chunks
 
-_COLUMN_GROUPS = 6  # column groups with clear mismatches that the ladder judges; half of the rest at a time
+_COLUMN_GROUPS = 64  # column groups with clear mismatches that the ladder judges, at most; half of the rest at a time
+_FEW = 3  # of them at a time, at least
 _ENTRIES = 1024  # clear mismatches that the ladder judges at a time
 _NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP, Code.UNFINISHED)
 _CLEAR = 2.0  # times the allowed error: a larger one is clear
@@ -44,10 +45,21 @@ class ConfirmationState:
         self._refuted = False
 
     def sample(self, accused: Tensor) -> Tensor:
-        """Return the mask of the mismatches (C, m) for the ladder to judge: the same outputs of some column groups."""
-        rows = _random_subset(accused.any(dim=1).nonzero().squeeze(1), max(1, self._groups_left // 2))
-        outputs = _random_subset(accused[rows].any(dim=0).nonzero().squeeze(1), _ENTRIES // max(1, len(rows)))
-        sampled, place = torch.zeros_like(accused), (rows.unsqueeze(1), outputs)
+        """Return the mask of the mismatches (C, m) for the ladder to judge: the same outputs of some column groups.
+
+        The groups are random ones, as many as are needed so that every output with a mismatch has one among them: a
+        kink, or rounding, may be that of a single output.
+        """
+        groups, limit = _shuffled(accused.any(dim=1).nonzero().squeeze(1)), max(1, self._groups_left // 2)
+        if not len(groups):
+            return accused
+        outputs = accused.any(dim=0).nonzero().squeeze(1)
+        first = accused[groups][:, outputs].to(torch.int8).argmax(dim=0)  # the first group of each output
+        needed = torch.unique(torch.cat([first, torch.arange(min(_FEW, len(groups)), device=first.device)]))
+        rows = groups[needed[:limit]].sort().values
+        outputs = accused[rows].any(dim=0).nonzero().squeeze(1)
+        sampled = torch.zeros_like(accused)
+        place = (rows.unsqueeze(1), _shuffled(outputs)[: _ENTRIES // len(rows)])
         sampled[place] = accused[place]
         return sampled
 
@@ -131,8 +143,8 @@ def _stages(
 ) -> Iterator[tuple[Judged, Tensor]]:
     """Yield the verdicts after each stage, with the mask of entries (C, m) for later ones; the other verdicts stand.
 
-    Of many clear mismatches, the ladder and the excuses judge a sample. If all of these stay mismatches, the others of
-    the same outputs only need the confirmation of a difference along one direction.
+    Of many clear mismatches, the ladder and the excuses judge a sample. If all of these stay mismatches, the others
+    only need the confirmation of a difference along one direction.
     """
     judged = copy_of(first.judged)
     in_doubt = _left_by_closer_steps(context, chosen, first, judged)
@@ -145,8 +157,7 @@ def _stages(
     _apply_excuses(context, chosen, ~remaining, judged, excuse)
     yield judged, remaining
     if history.record(sampled, judged):
-        outputs_sampled = clear[sampled.any(dim=1)].any(dim=0)  # a kink or rounding may be that of other outputs
-        together = _confirmed_together(context, chosen, remaining & outputs_sampled, judged)
+        together = _confirmed_together(context, chosen, remaining, judged)
         judged, remaining = decide(judged, [(together, Reason.DIFFERS_TOO)]), remaining & ~together
         yield judged, remaining
     _apply_ladder(context, chosen, remaining, judged)
@@ -211,12 +222,11 @@ def _confirmed_together(context: JudgingContext, chosen: Tensor, accused: Tensor
     return accused & ~differs
 
 
-def _random_subset(indices: Tensor, limit: int) -> Tensor:
-    """Return `limit` random ones of the indices, in order; all if there are no more. Errors may be periodic."""
-    if len(indices) <= limit:
-        return indices
-    drawn = torch.randperm(len(indices), generator=torch.Generator().manual_seed(limit))[:limit]
-    return indices[drawn.sort().values.to(indices.device)]
+def _shuffled(indices: Tensor) -> Tensor:
+    """Return the indices in a random order: errors may be periodic."""
+    return indices[
+        torch.randperm(len(indices), generator=torch.Generator().manual_seed(len(indices))).to(indices.device)
+    ]
 
 
 def _with_propagated_nan(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
