@@ -20,6 +20,8 @@ from gradverify.result import CheckResult, Verdict
 from gradverify.run.run_checks import run_checks, share
 from tests.core.support import ALONE, double, normal, one_by_one, problem_of, with_backward
 
+pytestmark = pytest.mark.slow
+
 INPUTS, OUTPUTS = 15, 3
 WEIGHTS = normal(OUTPUTS, INPUTS, seed=1).detach()
 X = normal(INPUTS, seed=2)

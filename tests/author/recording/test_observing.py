@@ -34,6 +34,8 @@ from gradverify.author.recording.observing import observed
 from tests.author.recording import ops
 from tests.author.recording.making import ROOT
 
+pytestmark = pytest.mark.slow
+
 _FEW = 20  # calls of one signature whose values are looked at
 
 
