@@ -75,6 +75,23 @@ def test_wrong_gradient_is_judged_in_the_dtype_of_the_rounded_inputs(
     assert judged_in(result) == dtype
 
 
+@pytest.mark.parametrize("size", [3e-6, 1e-5, 1e-4])
+def test_numbers_below_the_normal_ones_of_float16_are_seen_to_be_rounded(size: float) -> None:
+    """numpy rounds float64 to float16 in one step: a number of few digits may lie just between two of float16."""
+
+    class Halves(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return torch.from_numpy(3 * x.detach().numpy().astype("float16").astype("float64"))
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return -3 * grad
+
+    x = (size * normal(4, 6).detach()).requires_grad_()
+    assert judged_in(gradcheck(Halves.apply, x)) == "float16"
+
+
 def test_one_of_two_inputs_may_be_rounded() -> None:
     def backward(grad: Tensor, x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         return grad, grad * normalised(x.float()).double()  # the gradient of the rounded input is wrong

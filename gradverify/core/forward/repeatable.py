@@ -96,10 +96,13 @@ def _repeats(sampled: Sampler) -> bool:
 def _insensitive_inputs(sampled: Sampler) -> Iterator[Block]:
     """Yield the inputs, near the point, that may move by half a gap of float32 without any effect on the outputs.
 
-    They move from numbers that all of `_NARROW` hold, and so would be rounded back to them. Costs a forward per input,
-    and one.
+    They move from numbers that each of `_NARROW` holds exactly, and so would be rounded back to them. Costs a forward
+    per input, and one.
     """
-    start = sampled.point.to(max(_NARROW, key=_eps)).to(torch.float64)
+    start = sampled.point
+    for dtype in _NARROW:
+        start = start.to(dtype)
+    start = start.to(torch.float64)
     moved = start + _BACK * _gap_to_next(start, torch.float32)
     outputs = outputs_at(sampled, start.clone())
     for block in sampled.inputs:
