@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
+from gradverify.core.decide.verdict import Reason
+from gradverify.core.estimate import richardson
+from gradverify.core.forward.length_scales import scales
+from gradverify.core.forward.sampler import sampler
+from gradverify.core.model.tape import record
 from gradverify.result import CheckResult, Verdict
-from tests.core.support import claimed, gradcheck, normal, with_backward
+from tests.core.support import claimed, gradcheck, normal, problem_of, with_backward, wrong_places
 
 FEW = 500  # forwards; thirty steps for each column would be tens of thousands
 
@@ -23,6 +30,35 @@ def test_many_wrong_entries_need_few_forwards(batch: int) -> None:
     result = gradcheck(transposed, x, w)
     assert result.mismatched == 2 * batch * size * (size - 1)  # W[i, j] by output[b, k], unless i = k and j = k
     assert result.evaluations.forward < 20 * (x.numel() + w.numel())
+
+
+def test_few_of_many_wrong_entries_are_confirmed_one_by_one() -> None:
+    doubled = with_backward(lambda x: x.sin().sum(), lambda grad, x: 2 * grad * x.cos())
+    result = gradcheck(doubled, normal(20, seed=7))
+    reasons = Counter(element.reason for finding in result.findings for element in finding.elements)
+    assert result.mismatched == 20
+    assert reasons == {Reason.DIFFERS.sentence: 3, Reason.DIFFERS_IN_SUM.sentence: 17}
+
+
+@pytest.mark.parametrize("place", range(20))
+def test_right_entry_that_the_first_steps_mistake_is_not_counted_with_wrong_ones(place: int) -> None:
+    """A ripple is zero at all samples of the first look, and has a slope of 1 at the point."""
+    x = normal(20, seed=7)
+    problem = problem_of(lambda x: x.sin().sum(), x)
+    steps = richardson.steps(scales(sampler(problem, record(problem))))
+    period = float(steps.base[place] * steps.factors[-1])
+    point = float(x[place].detach())
+
+    def rippled(x: Tensor) -> Tensor:
+        return x.sin().sum() + (2 * math.pi * (x[place] - point) / period).sin() * period / (2 * math.pi)
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        wrong = 2 * x.cos()
+        wrong[place] = x[place].cos() + 1
+        return grad * wrong
+
+    result = gradcheck(with_backward(rippled, backward), x)
+    assert wrong_places(result) == {("x", (other,)) for other in range(20) if other != place}
 
 
 @pytest.mark.slow

@@ -47,8 +47,9 @@ class ConfirmationState:
     def sample(self, accused: Tensor) -> Tensor:
         """Return the mask of the mismatches (C, m) for the ladder to judge: the same outputs of some column groups.
 
-        The groups are random ones, as many as are needed so that every output with a mismatch has one among them: a
-        kink, or rounding, may be that of a single output.
+        The groups are random ones: three, or as many more, up to half of those left, as it takes to have every output
+        with a mismatch among them, since a kink or rounding may be that of a single output. Of too many outputs, random
+        ones are left out.
         """
         groups, limit = _shuffled(accused.any(dim=1).nonzero().squeeze(1)), max(1, self._groups_left // 2)
         if not len(groups):
@@ -158,7 +159,7 @@ def _stages(
     yield judged, remaining
     if history.record(sampled, judged):
         together = _confirmed_together(context, chosen, remaining, judged)
-        judged, remaining = decide(judged, [(together, Reason.DIFFERS_TOO)]), remaining & ~together
+        judged, remaining = decide(judged, [(together, Reason.DIFFERS_IN_SUM)]), remaining & ~together
         yield judged, remaining
     _apply_ladder(context, chosen, remaining, judged)
     _apply_excuses(context, chosen, remaining, judged, excuse)

@@ -66,7 +66,7 @@ class Reason(IntEnum):
     NOT_SUSPECTED = Code.MATCH, "no random sum points to it"
     NO_ENTRY = Code.MATCH, "zero by the sparsity of the Jacobian"
     DIFFERS = Code.MISMATCH, "differs by more than is allowed"
-    DIFFERS_TOO = Code.MISMATCH, "differs by more than is allowed, as others do; confirmed together with more of them"
+    DIFFERS_IN_SUM = Code.MISMATCH, "differs by more than is allowed; confirmed as part of a sum over several inputs"
     OUTSIDE_SLOPES = Code.MISMATCH, "at a kink, and outside the two one-sided derivatives"
     NOT_A_SUBGRADIENT = Code.NOT_A_SUBGRADIENT, "at a kink, and the row as a whole is no subgradient"
     BETWEEN_SLOPES = Code.KINK, "at a kink, between the two one-sided derivatives"
