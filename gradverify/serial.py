@@ -37,7 +37,7 @@ def to_plain(value: object) -> Any:
         return value if math.isfinite(value) else _non_finite_name(value)
     if isinstance(value, StrEnum):
         return value.value
-    if _is_frozen_value(kind):
+    if _is_dataclass(kind):
         return {name: to_plain(getattr(value, attribute)) for attribute, name in _names(kind)}
     if isinstance(value, Mapping):
         return {str(key): to_plain(entry) for key, entry in value.items()}
@@ -78,8 +78,8 @@ def _build_dataclass(kind: Any, plain: Any, path: str) -> Any:
 
 
 @cache
-def _is_frozen_value(kind: type) -> bool:
-    """Return True for a dataclass; a report has few types and many values."""
+def _is_dataclass(kind: type) -> bool:
+    """Return True for a dataclass; kept, since a report has few types and many values."""
     return is_dataclass(kind)
 
 

@@ -177,10 +177,10 @@ def test_what_hangs_costs_its_own_function_only(package: Path, monkeypatch: pyte
     }
 
 
-def test_an_interrupt_keeps_what_was_inferred(package: Path) -> None:
-    write(package / "several", "hangs", in_forward=HANG)
+def interrupted(package: Path, *words: str) -> tuple[int, str, str]:
+    """Return the exit code, stdout and stderr of an `init` that gets Ctrl-C once the file `hangs` is there."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "gradverify", "init", "several", "--jobs", "1"],
+        [sys.executable, "-m", "gradverify", "init", "several", *words],
         cwd=package,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -191,7 +191,13 @@ def test_an_interrupt_keeps_what_was_inferred(package: Path) -> None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, drafts(package)) == (130, {"first": ""}), err
+    return process.returncode, out, err
+
+
+def test_an_interrupt_keeps_what_was_inferred(package: Path) -> None:
+    write(package / "several", "hangs", in_forward=HANG)
+    code, out, err = interrupted(package, "--jobs", "1")
+    assert (code, drafts(package)) == (130, {"first": ""}), err
     assert out == "several.first:Double\twritten\tspecs/several/first/Double.yaml\tx [3, 4]\n"
     assert err == (
         "gradverify: 1 function: 1 spec written; verify them with `gradverify run specs/`\n"
@@ -204,17 +210,6 @@ def test_an_interrupt_keeps_what_was_inferred(package: Path) -> None:
 
 def test_an_interrupt_while_modules_are_imported_writes_nothing(package: Path) -> None:
     write(package / "several", "hangs", at_import=HANG)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gradverify", "init", "several"],
-        cwd=package,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUTF8": "1"},
-    )
-    while not (package / "hangs").exists() and process.poll() is None:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, drafts(package)) == (130, "", {})
+    code, out, err = interrupted(package)
+    assert (code, out, drafts(package)) == (130, "", {})
     assert err == "gradverify: interrupted while modules were imported; nothing was written\n"
