@@ -16,6 +16,8 @@ from tests.browser.chromium import Tab
 from tests.report.explored_on_page import explored_case
 from tests.report.test_page_explored import hostile_exploration
 
+pytestmark = pytest.mark.slow
+
 Show = Callable[..., Tab]
 
 IDS = "document.querySelectorAll('.id')"

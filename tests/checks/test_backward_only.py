@@ -15,6 +15,8 @@ from gradverify import verify
 from gradverify.result import CheckResult, Verdict
 from tests.core.support import double
 
+pytestmark = pytest.mark.slow
+
 X = double([[0.3, -1.2, 0.7], [2.1, -0.4, 1.5]])
 NOTE = "; gradients are taken with .backward(), because backward raises under torch.autograd.grad"
 SKIPPED = (

@@ -124,6 +124,7 @@ RIGHT: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
 ZERO = {"norm at zero", "|x| - |y|", "relu of one sum of zeros", "range", "size of a complex number"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
 def test_subgradients_of_torch_functions_pass(name: str) -> None:
     function, inputs = RIGHT[name]

@@ -12,6 +12,8 @@ import gradverify
 from gradverify.result import Exploration, Grade, Side
 from tests.exploration.hidden_mistakes import points, pooled, saving, scattered
 
+pytestmark = pytest.mark.slow
+
 POOL = saving(lambda x, size, stride: x.unfold(-1, size, stride).mean(-1), pooled)
 
 

@@ -29,6 +29,8 @@ from gradverify.spec.read import read_paths
 from tests.run.making import OPS, case, outcome
 from tests.run.processes import left_over, offspring
 
+pytestmark = pytest.mark.slow
+
 BUDGET = 40
 
 

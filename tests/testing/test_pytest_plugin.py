@@ -9,6 +9,8 @@ import pytest
 
 from tests.testing.conftest import Lent
 
+pytestmark = pytest.mark.slow
+
 Project = Callable[..., None]
 
 MANY = """
