@@ -7,6 +7,7 @@ only). A backward that clips or normalises its cotangents may be right for each 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,10 +15,12 @@ from torch import Tensor
 from gradverify.checks.contract.wording import SIMILAR_EXPONENT
 from gradverify.checks.wording import distinguishable
 from gradverify.core.backward.batched_vjp import row_cotangent
-from gradverify.core.backward.vjps import row
+from gradverify.core.backward.vjps import Graph, Reuse, row
 from gradverify.core.decide.tolerance import NEGLIGIBLE
 from gradverify.core.evidence import JacobianPair
+from gradverify.core.excuses.backward_rounding import small_error
 from gradverify.core.jacobians import Investigation, whole
+from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Method, Verdict
 
 _NOISE = 8.0  # times the noise of outputs: deviation from linearity of a backward that rounds to fewer digits
@@ -42,7 +45,9 @@ def wrong_if_summed(found: Investigation, least: float = 0.0) -> Iterator[Findin
     ):
         differs = _off(found, known, cotangent, vjp, least)
         if bool(differs.any()):
-            differs &= _off(found, known, cotangent, vjp, max(least, _rounded(found)))
+            exact = _without_rounding(found, known, cotangent, vjp)
+            accepted = _allowed_to_rows(found, cotangent.abs().to(known.claimed.device))
+            differs &= _off(found, known, cotangent, exact, max(least, _rounded(found)), accepted)
         again = row(found.backward, cotangent) if bool(differs.any()) else vjp
         if bool((_off(found, known, cotangent, again, least) & differs).any()):
             yield from _accused(found, known, cotangent, vjp, differs, given)
@@ -57,15 +62,37 @@ def _rounded(found: Investigation) -> float:
     return _NOISE * float(share.nan_to_num(0.0, 0.0, 0.0).amax())
 
 
-def _off(found: Investigation, known: JacobianPair, cotangent: Tensor, vjp: Tensor, least: float) -> Tensor:
+def _without_rounding(found: Investigation, known: JacobianPair, cotangent: Tensor, vjp: Tensor) -> Tensor:
+    """Return the vjp of the same backward in float64 where low precision explains the difference, (n,)."""
+    if not found.sampled.backward_eps:
+        return vjp
+    in_double = replace(found.backward, problem=found.sampled.problem, graph=Graph(reuse=Reuse.FRESH))
+    try:
+        exact = row(in_double, cotangent)
+    except EvaluationError:
+        return vjp
+    rounding = small_error(found.sampled.eps, known.claimed) * float(cotangent.abs().sum())
+    return torch.where((exact - vjp).abs() <= rounding, exact, vjp)
+
+
+def _off(
+    found: Investigation,
+    known: JacobianPair,
+    cotangent: Tensor,
+    vjp: Tensor,
+    least: float,
+    accepted: Tensor | None = None,
+) -> Tensor:
     """Mask of coordinates whose gradient is not the sum of its rows, (n,).
 
-    Rounding and negligible terms are ignored: far from its maximum, a softmax may drop terms of 1e-22 in one
-    computation and keep them in another. So are sums that overflow in their precision, and rows that underflow.
+    Errors up to `accepted` (n,) are ignored, and so are rounding and negligible terms: far from its maximum, a softmax
+    may drop terms of 1e-22 in one computation and keep them in another. So are sums that overflow in their precision,
+    and rows that underflow.
     """
     weights = cotangent.to(known.claimed.device)
     terms = weights.abs() @ known.claimed.abs()
     error = (vjp.to(known.claimed.device) - weights @ known.claimed).abs()
+    error = error if accepted is None else (error - accepted).clamp(min=0.0)
     wrong = torch.zeros_like(error, dtype=torch.bool)
     for block in known.inputs:
         columns = block.coordinates
@@ -78,6 +105,16 @@ def _off(found: Investigation, known: JacobianPair, cotangent: Tensor, vjp: Tens
         negligible += _LEAST * len(weights) * limits.smallest_normal * eps  # which every row may have lost
         wrong[columns] = finite & ~(error[columns] <= max(eps**SIMILAR_EXPONENT, least) * largest + negligible)
     return wrong & ~vjp.to(wrong.device).isinf()
+
+
+def _allowed_to_rows(found: Investigation, weights: Tensor) -> Tensor:
+    """Return the weighted sum over the outputs of the errors allowed to the entries of each input, (n,)."""
+    total = torch.zeros(found.sampled.point.numel(), dtype=weights.dtype, device=weights.device)
+    for part in found.comparison.parts:
+        groups, outputs = (part.column_of >= 0).nonzero(as_tuple=True)
+        allowed = weights[outputs] * part.judged.allowed[groups, outputs]
+        total.index_add_(0, part.column_of[groups, outputs], allowed.nan_to_num(0.0, 0.0, 0.0))
+    return total
 
 
 def _accused(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -113,6 +114,30 @@ def test_cancellation_in_float32_is_accepted(seed: int, offset: float) -> None:
         return (x.float() ** 2).mean(-1).double() - (x.float().mean(-1) ** 2).double()
 
     assert gradcheck(variance, x.requires_grad_()).verdict is not Verdict.FAIL
+
+
+NEARLY_CONSTANT = [[[1.0, 2.0], [1.2249854948218335, 1.0]], [[6.0, 7.0]], [[6.0, 6.5]], [[6.0, 6.029999852180481]]]
+
+
+@pytest.mark.parametrize("point", NEARLY_CONSTANT)
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_that_are_off_by_rounding_may_add_up_to_something_else(point: list[list[float]], seed: int) -> None:
+    x = torch.tensor(point, requires_grad=True)
+    problem = problem_of(lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]), x)
+    found = run_check("gradcheck", problem, replace(ALONE, seed=seed))
+    assert found.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("point", [NEARLY_CONSTANT[0], NEARLY_CONSTANT[2], NEARLY_CONSTANT[3]])
+def test_normalised_cotangent_of_nearly_constant_rows_is_found(point: list[list[float]]) -> None:
+    def of_unit_cotangent(grad: Tensor, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            normalised = torch.nn.functional.layer_norm(x, x.shape[-1:])
+        return torch.autograd.grad(normalised, x, grad / grad.norm())[0]
+
+    wrong = with_backward(lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]), of_unit_cotangent)
+    assert gradcheck(wrong, torch.tensor(point, requires_grad=True)).verdict is Verdict.FAIL
 
 
 def test_quantised_cotangent_beside_half_precision_mask_is_found() -> None:

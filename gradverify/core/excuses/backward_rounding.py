@@ -45,7 +45,7 @@ def excuse_grain(trial: ExcuseContext, judged: Judged) -> Judged:
     """Excuse small errors within the resolution of the vjps around the point."""
     context, backward, chosen = trial.context, trial.backward, trial.chosen
     claimed = context.claimed[chosen]
-    small = (judged.code == Code.MISMATCH) & (judged.error <= small_error(context))
+    small = (judged.code == Code.MISMATCH) & (judged.error <= small_error(context.sampled.eps, context.claimed))
     if not any_set(small):
         return judged
     groups = group_rows(trial, small, min(_GRAIN_GROUPS, HELD // max(1, context.sampled.point.numel())))
@@ -68,10 +68,10 @@ def excuse_grain(trial: ExcuseContext, judged: Judged) -> Judged:
     return decide(judged, rules, allowed=torch.where(excused, allowed, judged.allowed))
 
 
-def small_error(context: JudgingContext) -> float:
+def small_error(eps: float, claimed: Tensor) -> float:
     """Return the error that rounding of numbers around 1, or around the largest claim, may cause."""
-    largest = float(context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if context.claimed.numel() else 0.0
-    return min(max(_SMALL_ERROR, context.sampled.eps), CANCELLATION_UNITS * context.sampled.eps) * max(1.0, largest)
+    largest = float(claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if claimed.numel() else 0.0
+    return min(max(_SMALL_ERROR, eps), CANCELLATION_UNITS * eps) * max(1.0, largest)
 
 
 def excuse_spread(trial: ExcuseContext, judged: Judged) -> Judged:

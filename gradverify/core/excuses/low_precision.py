@@ -44,7 +44,7 @@ def excuse_doubled(trial: ExcuseContext, judged: Judged) -> Judged:
     A claim of zero is not excused: it may be underflow or a branch that only low precision takes.
     """
     context, chosen = trial.context, trial.chosen
-    small = (judged.code == Code.MISMATCH) & (judged.error <= small_error(context))
+    small = (judged.code == Code.MISMATCH) & (judged.error <= small_error(context.sampled.eps, context.claimed))
     if not context.sampled.backward_eps or not any_set(small):
         return judged
     groups = group_rows(trial, small)
