@@ -68,7 +68,8 @@ def rolls(evidence: WrongBlock) -> Iterator[Arrangement]:
     for words, (far, columns) in gradients.items():
         yield Arrangement(rows=None, columns=columns, distance=far, text=f"the gradient by {wrt.name} is {words}")
     for words, (far, rows) in cotangents.items():
-        inverse = rows.argsort()  # output k gets the cotangent of output rows[k]: claimed row rows[k] is numeric row k
+        # Output k gets the cotangent of output rows[k]: claimed row rows[k] is numeric row k.
+        inverse = torch.empty_like(rows).scatter_(0, rows, torch.arange(len(rows), device=rows.device))
         yield Arrangement(rows=inverse, columns=None, distance=far, text=f"the cotangent of {of.name} is taken {words}")
     if of.shape == wrt.shape:
         for words, (far, columns) in gradients.items():
