@@ -15,11 +15,13 @@ from gradverify.core.model.coordinates import Block, blocks, flatten, is_part, r
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.interception import rounding_of_casts
 from gradverify.core.model.magnitudes import any_set, identical, largest_in_tensor, unit_roundoff
+from gradverify.core.model.memory import HELD
 from gradverify.core.model.problem import Named, Problem, call, fresh, overlaps
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 
 _HUGE = 2.0**20  # magnitude of outputs from which on they may be the fill value of a mask
+_SMALL = 1024  # coordinates: outputs at points of this size are remembered
 _NEARBY = 2.0**-12  # distance from the point at which casts and constants are detected, relative to each input
 
 
@@ -67,6 +69,7 @@ class Sampler:
     rounding_size: Callable[[], float] = lambda: 0.0  # rounding of the largest low-precision number in forward, or 0
     vectorisation: VectorisationState = field(default_factory=VectorisationState)
     selected: Tensor | None = None  # (m,) selected output coordinates, None: all; `value`, `unit`, `size` are theirs
+    known: dict[bytes, Tensor | None] = field(default_factory=dict)  # all outputs at points already evaluated; mutable
 
     @property
     def eps(self) -> float:
@@ -180,11 +183,25 @@ def outputs_near(sampled: Sampler, displacement: Tensor) -> Tensor:
 
 
 def outputs_at(sampled: Sampler, point: Tensor, into: Tensor | None = None) -> Tensor:
-    """Return the outputs at one point (n,), which may be overwritten; (m,), written to `into` if it is given."""
-    found = _run(sampled, _at_point(sampled, point))
+    """Return the outputs at one point (n,), which may be overwritten; (m,), written to `into` if it is given.
+
+    At a small point the forward is called once only: later calls return the same outputs.
+    """
     into = torch.empty_like(sampled.value) if into is None else into
-    # Copied, since a forward may return the same buffer at every call.
-    return into.fill_(torch.nan) if found is None else into.copy_(found)
+    if point.numel() > _SMALL or not point.is_cpu:
+        found = _run(sampled, _at_point(sampled, point))
+        # Copied, since a forward may return the same buffer at every call.
+        return into.fill_(torch.nan) if found is None else into.copy_(found)
+    key = point.numpy().tobytes()
+    if key not in sampled.known:
+        found = _run(replace(sampled, selected=None), _at_point(sampled, point))
+        if len(sampled.known) * (len(point) + (0 if found is None else len(found))) > HELD:
+            sampled.known.clear()
+        sampled.known[key] = None if found is None else found.clone()
+    found = sampled.known[key]
+    if found is None:
+        return into.fill_(torch.nan)
+    return into.copy_(found if sampled.selected is None else found[sampled.selected])
 
 
 def moved(sampled: Sampler, point: Tensor, into: Tensor) -> Tensor:
