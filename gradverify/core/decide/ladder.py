@@ -50,7 +50,8 @@ def judge_by_ladder(context: JudgingContext, chosen: Tensor) -> Judged:
     judged, local = _judged_with_noise(context, samples, None)
     noise = torch.maximum(context.noise.upper_level, local.scatter)
     noisy = _is_dominated_by_noise(context.sampled, noise, samples)
-    rows = (noisy | ~_agrees_beyond_doubt(context, chosen, judged)).any(dim=1).nonzero().squeeze(1)
+    settled = _agrees_beyond_doubt(context, chosen, judged) | _agrees_as_far_as_noise_allows(context, samples, judged)
+    rows = (noisy | ~settled).any(dim=1).nonzero().squeeze(1)
     if not len(rows):
         return judged
     finer = fine_steps(context.lengths, members(context.column_groups, chosen[rows])[0])
@@ -70,6 +71,12 @@ def _agrees_beyond_doubt(context: JudgingContext, chosen: Tensor, judged: Judged
     allowance, claimed = of_column_groups(context.allowance, chosen), context.claimed[chosen]
     doubt = in_doubt(judged, torch.zeros_like(judged.kinked), claimed.abs(), allowance)
     return ~doubt & is_resolved(judged.bar, claimed.abs(), allowance)
+
+
+def _agrees_as_far_as_noise_allows(context: JudgingContext, samples: Samples, judged: Judged) -> Tensor:
+    """Mask of entries (C, m) that agree and have an error bar that noise would exceed at finer steps."""
+    limit = NOISE_FACTOR * context.noise.level / samples.forth[:, -1]
+    return (judged.code == Code.MATCH) & ~judged.kinked & (judged.bar <= limit)
 
 
 def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor | None) -> tuple[Judged, LadderResult]:
