@@ -15,9 +15,10 @@ from gradverify.core.estimate import richardson
 from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.sampler import sampler
 from gradverify.core.model.tape import record
-from gradverify.result import CheckResult, Verdict
+from gradverify.result import CheckResult, ElementVerdict, Verdict
 from tests.core.support import claimed, gradcheck, normal, problem_of, with_backward, wrong_places
 
+LADDER = 120  # forwards of one column through all steps, and of the tests before
 FEW = 500  # forwards; thirty steps for each column would be tens of thousands
 
 
@@ -32,12 +33,39 @@ def test_many_wrong_entries_need_few_forwards(batch: int) -> None:
     assert result.evaluations.forward < 20 * (x.numel() + w.numel())
 
 
-def test_few_of_many_wrong_entries_are_confirmed_one_by_one() -> None:
-    doubled = with_backward(lambda x: x.sin().sum(), lambda grad, x: 2 * grad * x.cos())
-    result = gradcheck(doubled, normal(20, seed=7))
-    reasons = Counter(element.reason for finding in result.findings for element in finding.elements)
-    assert result.mismatched == 20
-    assert reasons == {Reason.DIFFERS.sentence: 3, Reason.DIFFERS_IN_SUM.sentence: 17}
+def test_wrong_entries_of_a_smooth_function_are_confirmed_together() -> None:
+    def scaled_by(factor: float) -> CheckResult:
+        return gradcheck(with_backward(lambda x: x.sin().sum(), lambda grad, x: factor * grad * x.cos()), x)
+
+    x = normal(20, seed=7)
+    right, wrong = scaled_by(1.0), scaled_by(2.0)
+    reasons = Counter(element.reason for finding in wrong.findings for element in finding.elements)
+    assert reasons == {Reason.DIFFERS_IN_SUM.sentence: 20}
+    assert wrong.evaluations.forward <= right.evaluations.forward + LADDER
+
+
+def test_one_wrong_entry_is_confirmed_with_the_right_ones_of_its_output() -> None:
+    def off_at_one(grad: Tensor, x: Tensor) -> Tensor:
+        return grad * x.cos() * (1 + 1e-5 * (torch.arange(20) == 7))
+
+    x = normal(20, seed=7)
+    result = gradcheck(with_backward(lambda x: x.sin().sum(), off_at_one), x)
+    assert wrong_places(result) == {("x", (7,))}
+    assert result.findings[0].elements[0].reason == Reason.DIFFERS_IN_SUM.sentence
+
+
+@pytest.mark.parametrize("off", [1e-2, 1.0])
+def test_wrong_entries_beside_a_kink_are_judged_one_by_one(off: float) -> None:
+    """|x| at 0 is no smooth part of the sum, and the claim of 0.3 there is right."""
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        return grad * torch.where(x == 0, 0.3, x.cos() * (1 + off))
+
+    x = torch.tensor([0.0, 0.5, -1.3, 0.8], dtype=torch.float64, requires_grad=True)
+    result = gradcheck(with_backward(lambda x: x.sin().sum() + x[0].abs(), backward), x)
+    assert wrong_places(result) == {("x", (place,)) for place in (1, 2, 3)}
+    wrong = [each for found in result.findings for each in found.elements if each.verdict is ElementVerdict.MISMATCH]
+    assert {element.reason for element in wrong} == {Reason.DIFFERS.sentence}
 
 
 @pytest.mark.parametrize("place", range(20))

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.compare import is_noise_limited
-from gradverify.core.decide.context import JudgingContext, Reconsider, focused
-from gradverify.core.decide.directional_sums import are_smooth, columns_do_not_add_up
+from gradverify.core.decide.context import Concerning, Excuse, JudgingContext, focused
+from gradverify.core.decide.directional_sums import are_smooth, columns_do_not_add_up, confirmed_along_line
 from gradverify.core.decide.ladder import DEPTH, judge_by_ladder
 from gradverify.core.decide.screen import Screened, screen
 from gradverify.core.decide.verdict import Code, Judged, Reason, copy_of, decide, of_rows, put, span, stacked
@@ -77,7 +77,7 @@ def is_complete(context: JudgingContext, known: KnownVerdicts | None) -> bool:
 
 
 def judge_all(
-    context: JudgingContext, excuse: Reconsider, stencil: Stencil | None = None, known: KnownVerdicts | None = None
+    context: JudgingContext, excuse: Excuse, stencil: Stencil | None = None, known: KnownVerdicts | None = None
 ) -> Iterator[tuple[Tensor, Judged]]:
     """Yield column groups (C,) and the verdicts on their entries (C, m), in order, until all groups are judged.
 
@@ -101,16 +101,14 @@ def judge_all(
         )
 
 
-def judge_column_groups(
-    context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Reconsider
-) -> Judged:
+def judge_column_groups(context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Excuse) -> Judged:
     """Judge all entries of column groups (C,): three steps for all, the ladder and `excuse` for those in doubt."""
     first_steps = richardson.steps(context.lengths)
     return _judge(context, sample_stencil(context.sampled, context.column_groups, chosen, first_steps), history, excuse)
 
 
 def _judge_unknown(
-    context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Reconsider, known: KnownVerdicts
+    context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Excuse, known: KnownVerdicts
 ) -> Judged:
     """Judge the column groups that are not known yet, and return the verdicts on all of `chosen`."""
     is_chosen = torch.isin(known.chosen, chosen)
@@ -124,7 +122,7 @@ def _judge_unknown(
     return of_rows(stacked([judged, judge_column_groups(context, rest, history, excuse)]), order)
 
 
-def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState, excuse: Reconsider) -> Judged:
+def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState, excuse: Excuse) -> Judged:
     """Return the verdicts on the column groups of a stencil; when time runs out, the rest is UNFINISHED."""
     first = screen(context, stencil)
     if not any_set(first.doubt):
@@ -140,7 +138,7 @@ def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState
 
 
 def _stages(
-    context: JudgingContext, chosen: Tensor, first: Screened, history: ConfirmationState, excuse: Reconsider
+    context: JudgingContext, chosen: Tensor, first: Screened, history: ConfirmationState, excuse: Excuse
 ) -> Iterator[tuple[Judged, Tensor]]:
     """Yield the verdicts after each stage, with the mask of entries (C, m) for later ones; the other verdicts stand.
 
@@ -154,8 +152,13 @@ def _stages(
     clear &= first.judged.error > _CLEAR * first.judged.allowed
     sampled = history.sample(clear)
     remaining = clear & ~sampled
-    _apply_ladder(context, chosen, in_doubt & ~remaining, judged)
-    _apply_excuses(context, chosen, ~remaining, judged, excuse)
+    on_line = torch.zeros_like(sampled)
+    if context.column_groups.count > 1 and any_set(sampled):
+        on_line = sampled & confirmed_along_line(context, chosen, judged, sampled, excuse)
+        judged = decide(judged, [(on_line, Reason.DIFFERS_IN_SUM)])
+    _apply_ladder(context, chosen, in_doubt & ~remaining & ~on_line, judged)
+    _apply_excuses(context, chosen, on_line, judged, excuse, Concerning.BACKWARD)
+    _apply_excuses(context, chosen, ~remaining & ~on_line, judged, excuse)
     yield judged, remaining
     if history.record(sampled, judged):
         together = _confirmed_together(context, chosen, remaining, judged)
@@ -175,14 +178,19 @@ def _apply_ladder(context: JudgingContext, chosen: Tensor, doubt: Tensor, judged
 
 
 def _apply_excuses(
-    context: JudgingContext, chosen: Tensor, selected: Tensor, judged: Judged, excuse: Reconsider
+    context: JudgingContext,
+    chosen: Tensor,
+    selected: Tensor,
+    judged: Judged,
+    excuse: Excuse,
+    concerning: Concerning = Concerning.EVERYTHING,
 ) -> None:
     """Write the verdicts on excused mismatches among the `selected` entries (C, m) to `judged`."""
     accused = selected & (judged.code == Code.MISMATCH)
     rows = accused.any(dim=1).nonzero().squeeze(1)
     if len(rows):
         outputs = torch.arange(accused.shape[1], device=rows.device)
-        put(judged, accused, rows, outputs, excuse(context, chosen[rows], of_rows(judged, rows)))
+        put(judged, accused, rows, outputs, excuse(context, chosen[rows], of_rows(judged, rows), concerning))
 
 
 def _left_by_closer_steps(context: JudgingContext, chosen: Tensor, first: Screened, judged: Judged) -> Tensor:

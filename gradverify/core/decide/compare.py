@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.tolerance import RESOLVED, ROUNDING, EntryTolerance, threshold_of
+from gradverify.core.decide.tolerance import RESOLVED, EntryTolerance, threshold_of
 from gradverify.core.decide.verdict import Code, Judged, Reason, all_match, decide
 from gradverify.core.estimate.nonsmooth import LadderResult
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
@@ -98,18 +98,18 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: EntryTo
     """Mask of entries (C, m) to judge again: those that do not match, are suspicious, or have a wide error bar.
 
     The bar of a significant entry must not hide a relative error that is small but above rtol, and the bar of a
-    negligible entry must not hide a number as large as others in its row or column. What backward's rounding may leave
-    counts as zero. `own` (C, m) is the magnitude of the claims.
+    negligible entry must not hide a number as large as others in its row or column. `own` (C, m) is the magnitude of
+    the claims.
     """
     bar, doubt = BAR_FACTOR * judged.bar, (judged.code != Code.MATCH).logical_or_(suspicious)
     unsure = bar > max(DOUBT, allowance.rtol) * own
     if not any_set(unsure):
         return doubt
-    floor, beside = ROUNDING * allowance.scale, allowance.row_column_size
-    unsure &= is_significant(own, beside) & (own > floor)
-    negligible = own <= torch.maximum(_NEGLIGIBLE * beside, floor)
+    unsure &= is_significant(own, allowance.row_column_size)
+    negligible = own <= _NEGLIGIBLE * allowance.row_column_size
     wide = (bar > RESOLVED * own).logical_and_(negligible.logical_not())
-    neighbour = torch.where(beside > floor, beside, allowance.largest)  # the largest claim for rows or columns of zeros
+    beside = allowance.row_column_size
+    neighbour = torch.where(beside > 0, beside, allowance.largest)  # the largest claim for rows or columns of zeros
     hiding = (bar > MARGINAL * neighbour).logical_and_(negligible).logical_and_(neighbour > 0)
     return doubt.logical_or_(unsure).logical_or_(wide).logical_or_(hiding)
 

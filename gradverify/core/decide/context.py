@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cache
+from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward, backward_of
 from gradverify.core.decide.tolerance import EntryTolerance, relative_tolerance, resolution_scale, row_column_size
 from gradverify.core.decide.verdict import Judged
-from gradverify.core.estimate.column_groups import ColumnGroups, groups_of_outputs
+from gradverify.core.estimate.column_groups import ColumnGroups, GroupKind, groups_of_outputs
 from gradverify.core.estimate.stencil import InitialSamples, initial_samples
 from gradverify.core.forward import sampler
 from gradverify.core.forward.length_scales import LengthScales, scales
@@ -40,6 +43,27 @@ class JudgingContext:
     def numbers_per_sample(self) -> int:
         """Numbers in one sample: the coordinates of a point and of the outputs looked at."""
         return self.sampled.value.numel() + self.sampled.point.numel()
+
+
+def along_line(context: JudgingContext, direction: Tensor, claimed: Tensor) -> JudgingContext:
+    """Return the context for one column group that moves all coordinates along a direction (n,), which is positive.
+
+    It stands for the column of the coordinate that moves furthest, so `claimed` (m,) is per unit of that one.
+    """
+    furthest, moved = int(direction.argmax()), direction > 0
+    colour = moved.logical_not().long()
+    columns = torch.stack([torch.full_like(claimed, furthest), torch.full_like(claimed, -1.0)]).long()
+    groups = ColumnGroups(kind=GroupKind.SHARED, colour=colour, column_of=columns)
+    lengths = LengthScales(own=direction, shared=direction, step=direction)
+    claims = torch.stack([claimed, torch.zeros_like(claimed)])
+    size = magnitude_of(claims)
+    allowance = replace(
+        context.allowance,
+        rtol=0.0,  # the claim is a sum of measured numbers
+        row_column_size=row_column_size(groups, size),
+        scale=resolution_scale(groups, size, context.sampled.size, direction),
+    )
+    return replace(context, lengths=lengths, column_groups=groups, claimed=claims, allowance=allowance)
 
 
 def judging_context(
@@ -133,6 +157,23 @@ def part_of(allowance: EntryTolerance, chosen: Tensor | slice, outputs: Tensor |
 
 
 Reconsider = Callable[[JudgingContext, Tensor, Judged], Judged]  # changes verdicts on column groups (C,)
+
+
+class Concerning(Enum):
+    """What the excuses for a mismatch are about."""
+
+    BACKWARD = "backward"  # rounding and scatter of the claim
+    STEPS = "steps"  # kinks and stairs that differences along one line may not show
+    EVERYTHING = "everything"  # also kinks that only several lines show
+
+
+class Excuse(Protocol):
+    """Applies excuses to the mismatches among the verdicts on column groups (C,)."""
+
+    def __call__(
+        self, context: JudgingContext, chosen: Tensor, judged: Judged, concerning: Concerning = Concerning.EVERYTHING
+    ) -> Judged:
+        """Return the verdicts, (C, m), after the excuses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

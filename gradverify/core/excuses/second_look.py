@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from gradverify.core.backward.vjps import fails_later
-from gradverify.core.decide.context import JudgingContext, MeasuredProblem
+from gradverify.core.decide.context import Concerning, JudgingContext, MeasuredProblem
 from gradverify.core.decide.verdict import Code, Judged, agrees
 from gradverify.core.excuses.backward_rounding import excuse_grain, excuse_spread
 from gradverify.core.excuses.context import Excuse, ExcuseContext
@@ -27,18 +27,26 @@ EXCUSES: tuple[Excuse, ...] = (
     excuse_unstable,
     excuse_average,
 )
+_OF_BACKWARD = (excuse_doubled, excuse_coarse, excuse_grain, excuse_spread, excuse_unstable)
+_OF_STEPS = (excuse_flights, excuse_slight, excuse_average)
 
 
 def apply_excuses(
-    measured: MeasuredProblem, seed: int, context: JudgingContext, chosen: Tensor, judged: Judged
+    measured: MeasuredProblem,
+    seed: int,
+    context: JudgingContext,
+    chosen: Tensor,
+    judged: Judged,
+    concerning: Concerning = Concerning.EVERYTHING,
 ) -> Judged:
-    """Return the verdicts on these column groups; a mismatch stays if no excuse explains it.
+    """Return the verdicts on these column groups; a mismatch stays if no excuse of those concerned explains it.
 
     A graph whose vjps no longer repeat is marked as worn first, at the cost of a vjp: its mismatches do not count.
     """
     fails_later(measured.backward)
     trial = ExcuseContext(context=context, backward=measured.backward, chosen=chosen, seed=seed)
-    for excuse in EXCUSES:
+    own = {Concerning.BACKWARD: _OF_BACKWARD, Concerning.STEPS: _OF_STEPS}
+    for excuse in own.get(concerning, EXCUSES):
         if agrees(judged) or not any_set(judged.code == Code.MISMATCH):
             break
         judged = excuse(trial, judged)
