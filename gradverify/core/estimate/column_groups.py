@@ -14,8 +14,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradverify.core.model.magnitudes import any_set
-
 
 class GroupKind(Enum):
     """Number of coordinates in a group."""
@@ -33,7 +31,6 @@ class ColumnGroups:
     column_of: Tensor  # (M, m) the coordinate that changes each output when a group is displaced; -1 where none does
     elementwise: bool = False  # True for a single group in which output i depends only on coordinate i
     complete: bool = False  # True if every entry is known to have a column
-    isolated: bool = False  # True if these outputs were measured to depend on no coordinates but those in column_of
 
     @property
     def count(self) -> int:
@@ -139,31 +136,19 @@ def _values_at(values: Tensor, columns: Tensor) -> Tensor:
 def members(column_groups: ColumnGroups, chosen: Tensor) -> tuple[Tensor, Tensor]:
     """Return the coordinates to displace for the chosen groups, and the index into `chosen` of each one's group.
 
-    Both are (k,), with the coordinates in ascending order. If `is_complete_for` is true, coordinates that are the
-    column of no entry are left out.
+    Both are (k,), with the coordinates in ascending order.
     """
     if column_groups.kind is GroupKind.SINGLE:
         return chosen, torch.arange(len(chosen), device=chosen.device)
     if column_groups.elementwise:
         return torch.arange(len(column_groups.colour), device=chosen.device), torch.zeros_like(column_groups.colour)
-    if len(chosen) == column_groups.count and not column_groups.isolated:
+    if len(chosen) == column_groups.count:
         return torch.arange(len(column_groups.colour), device=chosen.device), column_groups.colour
     index_in_chosen = torch.full((column_groups.count,), -1, dtype=torch.long, device=chosen.device)
     index_in_chosen[chosen] = torch.arange(len(chosen), device=chosen.device)
-    if is_complete_for(column_groups, chosen):
-        moving = torch.unique(column_groups.column_of[chosen])
-        return moving, index_in_chosen[column_groups.colour[moving]]
     positions = index_in_chosen[column_groups.colour]
     moving = (positions >= 0).nonzero().squeeze(1)
     return moving, positions[moving]
-
-
-def is_complete_for(column_groups: ColumnGroups, chosen: Tensor) -> bool:
-    """True if displacing only the columns of entries suffices for the chosen groups.
-
-    The outputs must be isolated, and every entry must have a column.
-    """
-    return column_groups.isolated and not any_set(column_groups.column_of[chosen] < 0)
 
 
 def disjoint_rows(reach: Tensor, none: int, rank: Tensor, limit: int) -> Tensor:

@@ -13,7 +13,6 @@ from gradverify.core.estimate.column_groups import (
     ColumnGroups,
     GroupKind,
     column_or_member,
-    is_complete_for,
     members,
     value_of_column,
 )
@@ -61,7 +60,7 @@ def sample_stencil(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor
             values=values,
         )
     moving, groups = members(column_groups, chosen)
-    spot, kept = _length_indices(sampled, column_groups, chosen, moving)
+    spot, kept = _length_indices(sampled, column_groups, chosen)
     lengths = []
     for part in parts:
         moved = _stepped(sampled, moving, steps, part)
@@ -184,7 +183,7 @@ def _displaced(sampled: Sampler, moving: Tensor, groups: Tensor, moved: Tensor, 
 
 
 def _length_indices(
-    sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor, moving: Tensor
+    sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor
 ) -> tuple[Tensor, Tensor | slice | None]:
     """Return the index into the kept lengths for each entry, (C, 1 or m), and the coordinates whose lengths are kept.
 
@@ -193,8 +192,6 @@ def _length_indices(
     if column_groups.kind is GroupKind.SINGLE:
         return torch.arange(len(chosen), device=chosen.device).unsqueeze(1), None
     column_of = column_or_member(column_groups, slice(None) if len(chosen) == column_groups.count else chosen)
-    if is_complete_for(column_groups, chosen):
-        return torch.searchsorted(moving, column_of.contiguous()), None
     if column_of.numel() >= len(sampled.point):
         return column_of, slice(None)
     return torch.arange(column_of.numel(), device=column_of.device).view_as(column_of), column_of.reshape(-1)

@@ -48,7 +48,6 @@ from gradverify.core.model.memory import FEW_INPUTS, SUBSET, portions
 from gradverify.core.strategy.columnwise import compare_by_given_structure, compare_claims
 from gradverify.core.strategy.elementwise_sampling import (
     EntrywiseSamples,
-    are_isolated,
     forecast_error,
     sample_elementwise,
     sample_elementwise_again,
@@ -290,8 +289,6 @@ def _compare_rest(
     outputs, settings = found.doubt, function.settings
     focused = focused_problem(measured, outputs, settings)
     column_groups = groups_of_outputs(structure.column_groups, outputs)
-    if are_isolated(focused.sampled, measured.lengths, column_groups.column_of):
-        column_groups = replace(column_groups, isolated=True)
     noise = at_least(focused.noise, function.noise * focused.sampled.value.abs())
     claimed = function.claimed[:, outputs]
     context = judging_context(focused.sampled, noise, focused.lengths, column_groups, claimed, settings)

@@ -19,9 +19,8 @@ from gradverify.core.estimate.richardson import PLACES, StencilPolynomial
 from gradverify.core.estimate.stencil import Stencil, stencil_by_input
 from gradverify.core.forward.batch_stacking import stacked_with_point
 from gradverify.core.forward.length_scales import LengthScales
-from gradverify.core.forward.sampler import Sampler, moved, outputs_near
-from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.model.magnitudes import all_set, any_set, identical
+from gradverify.core.forward.sampler import Sampler, moved
+from gradverify.core.model.magnitudes import all_set
 from gradverify.core.model.memory import portion, portions, uninitialised_rows
 
 _NEARER = 2 / 3  # scales random numbers of magnitude 1/2 to 3/2 to places within the largest step
@@ -148,27 +147,6 @@ def stencil_of(
 def forecast_error(samples: EntrywiseSamples, series: StencilPolynomial) -> Tensor:
     """Return the error of the polynomials in predicting the last samples; (M, n)."""
     return richardson.forecast(series, samples.places).sub_(samples.last).abs_()
-
-
-def are_isolated(sampled: Sampler, lengths: LengthScales, column_of: Tensor) -> bool:
-    """True if the outputs (k,) of `sampled` depend, bit for bit, on no coordinate but those of their columns (C, k).
-
-    All other coordinates are perturbed first. Then, for every bit of the output numbers, the columns of the outputs
-    that have it set, and of those that have not, so that every pair of outputs is separated once. Costs a forward, and
-    two for every bit.
-    """
-    step, generator = richardson.steps(lengths).base, torch.Generator().manual_seed(0)
-    outside = torch.ones_like(step, dtype=torch.bool)
-    outside[column_of.flatten()] = False
-    number = torch.arange(column_of.shape[1], device=step.device)
-    bits = [(number >> bit) % 2 == value for bit in range(max(0, len(number) - 1).bit_length()) for value in (0, 1)]
-    for perturbed in (torch.zeros_like(number, dtype=torch.bool), *bits):
-        moving = outside.clone() if not any_set(perturbed) else torch.zeros_like(outside)
-        moving[column_of[:, perturbed].flatten()] = True
-        values = outputs_near(sampled, torch.where(moving, random_magnitudes(step, generator), 0.0))
-        if not identical(values[~perturbed], sampled.value[~perturbed]):
-            return False
-    return True
 
 
 def _may_be_elementwise(sampled: Sampler) -> bool:
