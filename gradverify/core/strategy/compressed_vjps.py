@@ -17,7 +17,8 @@ from gradverify.core.backward.batched_vjp import EVERYTHING, MIN_BATCHED, many_v
 from gradverify.core.backward.vjps import Backward, row
 from gradverify.core.estimate.column_groups import ColumnGroups
 from gradverify.core.model.memory import AT_ONCE, HELD
-from gradverify.core.strategy.structure import InputOutputPattern, Structure, colours_of
+from gradverify.core.strategy.sparsity import InputOutputPattern
+from gradverify.core.strategy.structure import Structure, colours_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,8 @@ verified afterwards with random directions, and dropped if it fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
@@ -19,7 +17,7 @@ from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.model.magnitudes import any_set
+from gradverify.core.model.magnitudes import all_set, any_set
 
 _WHOLE = 48  # length of a dimension up to which every slice is tried, if no output dimension is as long
 _SHORT = 8  # length of a dimension up to which every slice is tried in any case
@@ -27,7 +25,7 @@ _FEW = 2  # slices tried at the beginning and, in longer dimensions, at random; 
 _FURTHER = 20  # further slices tried, at most, if these change nothing
 NUDGE = 2.0**-8  # of the length scale: size of the displacement
 _AT_ONCE = 1 << 19  # numbers in the points and outputs of one call, up to which slices share it
-Range = tuple[int, int]  # first and last index that changed
+_LONGEST = 64  # periods tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,56 +51,65 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Influence:
-    """How one input part influences one output part, as far as it was perturbed."""
+class InputOutputPattern:
+    """The sparsity pattern of one output part by one input part."""
 
-    changed: bool  # True if anything changed
-    windows: tuple[tuple[Window, ...], ...]  # per input dimension, one for each output dimension that it confines
+    source: TensorPart
+    target: TensorPart
+    windows: tuple[Window | None, ...]  # per input dimension; None if its slices are not confined
+    changed: bool  # True if any output changed
 
 
-def influences(
-    sampled: Sampler,
-    lengths: LengthScales,
-    sources: Sequence[TensorPart],
-    outputs: Sequence[TensorPart],
-    generator: Generator,
-) -> Iterator[tuple[Influence, ...]]:
-    """Yield for every source its influence on every output; costs a forward per slice tried, or one for all of them."""
+def patterns_by_input(
+    sampled: Sampler, lengths: LengthScales, seed: int
+) -> Iterator[tuple[TensorPart, list[InputOutputPattern]]]:
+    """Yield every input part with its patterns for every output part, found from some slices; skips empty tensors.
+
+    Costs a forward per slice tried, or one for all of them.
+    """
+    generator, sources, targets = torch.Generator().manual_seed(seed), input_parts(sampled), output_parts(sampled)
     displaced = sampled.point + random_magnitudes(lengths.step * NUDGE, generator)
-    at_once = _AT_ONCE // (len(sampled.point) + len(sampled.value))
-    perturbation = _Perturbation(sampled=sampled, displaced=displaced, outputs=tuple(outputs), at_once=at_once)
-    tried = [[_slices(size, outputs, generator) for size in source.shape] for source in sources]
-    all_slices = [
-        (source, dimension, k)
-        for source, of_source in zip(sources, tried, strict=True)
-        for dimension, slices in enumerate(of_source)
-        for k in slices
-    ]
-    if sampled.vectorisation.ways and len(all_slices) <= at_once:
-        _perturb_slices(perturbation, all_slices)
-    for source, slices in zip(sources, tried, strict=True):
-        yield _reach_of(perturbation, source, slices, generator)
+    perturbation = _Perturbation(sampled=sampled, displaced=displaced, targets=targets, changes={})
+    tried = {
+        (source, dimension): _slices(size, targets, generator)
+        for source in sources
+        for dimension, size in enumerate(source.shape)
+    }
+    if sampled.vectorisation.ways and sum(map(len, tried.values())) <= _slices_per_call(sampled):
+        _perturb(perturbation, tried)
+    for source in sources:
+        own = {axis: slices for axis, slices in tried.items() if axis[0] is source}
+        _perturb(perturbation, {axis: slices[:_FEW] for axis, slices in own.items()})
+        _perturb(perturbation, {axis: slices for axis, slices in own.items() if not _all_change(perturbation, axis)})
+        unchanged = [axis for axis in own if not _any_change(perturbation, axis)]
+        _perturb(perturbation, {axis: _further_slices(axis, generator) for axis in unchanged})
+        yield source, [_pattern(perturbation, source, number) for number in range(len(targets))]
 
 
-def parts(shapes: Sequence[Sequence[int]], complexes: Sequence[bool]) -> tuple[TensorPart, ...]:
-    """Return where tensors of these shapes lie in a flat vector of their real coordinates."""
-    found, start = [], 0
-    for shape, is_complex in zip(shapes, complexes, strict=True):
-        real = (*shape, 2) if is_complex else tuple(shape)
-        found.append(TensorPart(start=start, shape=real))
-        start += torch.Size(real).numel()
-    return tuple(found)
+def input_parts(sampled: Sampler) -> tuple[TensorPart, ...]:
+    """Return the parts of the inputs; skips empty tensors."""
+    tensors = [primal.tensor for primal in sampled.problem.primals if primal.tensor.numel()]
+    return _parts([(tuple(tensor.shape), tensor.is_complex()) for tensor in tensors])
 
 
-_Slice = tuple[TensorPart, int, int]  # one slice of an input: its part, the dimension, and the index along it
+def output_parts(sampled: Sampler) -> tuple[TensorPart, ...]:
+    """Return the parts of the outputs; skips empty tensors."""
+    complexes = {block.tensor: block.step == 2 for block in sampled.outputs}
+    return _parts([(tuple(shape), complexes[k]) for k, shape in enumerate(sampled.shapes) if shape.numel()])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OutputChange:
-    """Which part of one output changes when a slice is perturbed."""
+def period_of(window: Window) -> int:
+    """Return the distance from which on two slices change no common index."""
+    size = len(window.first)
+    lasts = window.last.cummax(dim=0).values
+    for period in range(1, min(size, _LONGEST)):
+        if all_set(lasts[: size - period] < window.first[period:]):
+            return period
+    return size
 
-    changed: bool  # True if anything changes
-    ranges: tuple[Range | None, ...]  # per dimension of the output; None if nothing changes
+
+_Axis = tuple[TensorPart, int]  # one dimension of an input
+_Ranges = tuple[tuple[int, int], ...]  # first and last index that change, for each dimension of an output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,139 +118,121 @@ class _Perturbation:
 
     sampled: Sampler
     displaced: Tensor  # (n,) the value of each coordinate when its slice is perturbed
-    outputs: tuple[TensorPart, ...]
-    at_once: int  # slices that share one call; below 1 if even one is large
-    known: dict[_Slice, tuple[_OutputChange, ...]] = field(default_factory=dict)  # one per output
+    targets: tuple[TensorPart, ...]
+    changes: dict[_Axis, dict[int, tuple[_Ranges | None, ...]]]  # by axis and slice: in every output, None for nothing
 
 
-def _reach_of(
-    perturbation: _Perturbation, source: TensorPart, tried: Sequence[list[int]], generator: Generator
-) -> tuple[Influence, ...]:
-    """Return the influence of one source on every output."""
-    confined: list[list[tuple[Window, ...]]] = [[] for _ in perturbation.outputs]
-    has_influence = [not source.shape] * len(perturbation.outputs)
-    for dimension, (size, slices) in enumerate(zip(source.shape, tried, strict=True)):
-        found = _changes_of(perturbation, source, dimension, slices[:_FEW])
-        if not _change_everything(list(found.values()), perturbation.outputs):
-            found |= _changes_of(perturbation, source, dimension, slices[_FEW:])
-        if not _any_changed(found):
-            for k in _further_slices(size, slices, generator):
-                found |= _changes_of(perturbation, source, dimension, [k])
-                if _any_changed(found):
-                    break
-        for number, output in enumerate(perturbation.outputs):
-            of_output = {k: seen[number] for k, seen in found.items()}
-            confined[number].append(_windows(of_output, size, output))
-            has_influence[number] |= any(seen.changed for seen in of_output.values())
-    return tuple(
-        Influence(changed=changed, windows=tuple(windows))
-        for changed, windows in zip(has_influence, confined, strict=True)
-    )
+def _parts(tensors: Sequence[tuple[tuple[int, ...], bool]]) -> tuple[TensorPart, ...]:
+    """Return where tensors, given by shape and whether they are complex, lie in a flat vector of real coordinates."""
+    found, start = [], 0
+    for shape, is_complex in tensors:
+        found.append(TensorPart(start=start, shape=(*shape, 2) if is_complex else shape))
+        start = found[-1].coordinates.stop
+    return tuple(found)
 
 
-def _changes_of(
-    perturbation: _Perturbation, source: TensorPart, dimension: int, slices: Sequence[int]
-) -> dict[int, tuple[_OutputChange, ...]]:
-    """Return what changes in every output when slices of an input dimension are perturbed, by their index."""
-    slices_of_input = [(source, dimension, k) for k in slices]
-    _perturb_slices(perturbation, [place for place in slices_of_input if place not in perturbation.known])
-    return {place[2]: perturbation.known[place] for place in slices_of_input}
+def _slices_per_call(sampled: Sampler) -> int:
+    """Return how many slices share a call; 0 if even one is large."""
+    return _AT_ONCE // (len(sampled.point) + len(sampled.value))
 
 
-def _perturb_slices(perturbation: _Perturbation, places: Sequence[_Slice]) -> None:
-    """Perturb slices, as many in one call as `_AT_ONCE` allows, and record the changes."""
-    size = max(1, perturbation.at_once)
+def _perturb(perturbation: _Perturbation, slices: Mapping[_Axis, Sequence[int]]) -> None:
+    """Perturb the slices that have not been, as many in one call as `_AT_ONCE` allows, and record the changes."""
+    known, size = perturbation.changes, max(1, _slices_per_call(perturbation.sampled))
+    places = [(axis, k) for axis, indices in slices.items() for k in indices if k not in known.setdefault(axis, {})]
     for first in range(0, len(places), size):
         batch = places[first : first + size]
-        for place, changes in zip(batch, _changes(perturbation, batch), strict=True):
-            perturbation.known[place] = changes
+        for (axis, k), changes in zip(batch, _changes(perturbation, batch), strict=True):
+            known[axis][k] = changes
 
 
-def _changes(perturbation: _Perturbation, places: Sequence[_Slice]) -> Iterator[tuple[_OutputChange, ...]]:
-    """Return for each slice what changes in every output when it is perturbed."""
+def _changes(perturbation: _Perturbation, places: Sequence[tuple[_Axis, int]]) -> Iterator[tuple[_Ranges | None, ...]]:
+    """Yield for each slice what changes in every output when it is perturbed."""
     value, point = perturbation.sampled.value, perturbation.sampled.point
     points = point.repeat(len(places), 1)
-    start = 0
-    for (source, dimension), group in groupby(places, key=itemgetter(0, 1)):
-        slices = torch.tensor([k for _, _, k in group], device=point.device).view(-1, *[1] * len(source.shape))
-        at_point, displaced = (
-            vector[source.coordinates].view(source.shape) for vector in (point, perturbation.displaced)
+    for own_point, ((source, dimension), k) in zip(points, places, strict=True):
+        moving, displaced = (
+            vector[source.coordinates].view(source.shape).select(dimension, k)
+            for vector in (own_point, perturbation.displaced)
         )
-        along = torch.arange(source.shape[dimension], device=point.device)
-        mask = along.view(-1, *[1] * (len(source.shape) - 1 - dimension)) == slices
-        points[start : start + len(slices), source.coordinates] = torch.where(mask, displaced, at_point).flatten(1)
-        start += len(slices)
+        moving.copy_(displaced)
     values = value.new_empty(len(places), len(value))
     evaluate(perturbation.sampled, points, values)
     changed, undefined = values != value, torch.isnan(value)
     if any_set(undefined):
         changed.logical_and_((torch.isnan(values) & undefined).logical_not_())
-    return zip(*(_of_output(changed[:, output.coordinates], output) for output in perturbation.outputs), strict=True)
+    return zip(*(_ranges(changed[:, target.coordinates], target) for target in perturbation.targets), strict=True)
 
 
-def _of_output(changed: Tensor, output: TensorPart) -> list[_OutputChange]:
-    """Return for each slice what changes in one output, from the mask (S, entries)."""
+def _ranges(changed: Tensor, target: TensorPart) -> list[_Ranges | None]:
+    """Return for each slice the ranges that change in one output, from the mask (S, entries)."""
     flags = changed.view(torch.uint8)
-    shaped, ends = flags.view(len(changed), *output.shape), [flags.amax(dim=1).long()]
-    for axis, size in enumerate(output.shape, start=1):
+    shaped, ends = flags.view(len(changed), *target.shape), [flags.amax(dim=1).long()]
+    for axis, size in enumerate(target.shape, start=1):
         others = [other for other in range(1, shaped.dim()) if other != axis]
         along_axis = shaped.amax(dim=others) if others else shaped
         ends += [along_axis.argmax(dim=1), size - 1 - along_axis.flip(1).argmax(dim=1)]
-    nothing = _OutputChange(changed=False, ranges=(None,) * len(output.shape))
     return [
-        _OutputChange(changed=True, ranges=tuple(zip(spans[::2], spans[1::2], strict=True))) if changed else nothing
+        tuple(zip(spans[::2], spans[1::2], strict=True)) if changed else None
         for changed, *spans in torch.stack(ends, dim=1).tolist()
     ]
 
 
-def _slices(size: int, outputs: Sequence[TensorPart], generator: Generator) -> list[int]:
+def _slices(size: int, targets: Sequence[TensorPart], generator: Generator) -> list[int]:
     """Return the slices of a dimension of this size that are tried: all of a short one, else a sample."""
-    if size <= (_SHORT if any(size in output.shape for output in outputs) else _WHOLE):
+    if size <= (_SHORT if any(size in target.shape for target in targets) else _WHOLE):
         return list(range(size))
     inner = torch.randint(2, size - 2, (_FEW,), generator=generator).tolist()
     return sorted({0, 1, *inner, size - 1})
 
 
-def _further_slices(size: int, known: Sequence[int], generator: Generator) -> list[int]:
+def _further_slices(axis: _Axis, generator: Generator) -> list[int]:
     """Return further slices to try if the first ones changed nothing, as happens for a ReLU."""
-    if len(known) == size:
-        return []
-    return [k for k in torch.randperm(size, generator=generator)[:_FURTHER].tolist() if k not in known]
+    source, dimension = axis
+    return torch.randperm(source.shape[dimension], generator=generator)[:_FURTHER].tolist()
 
 
-def _any_changed(found: dict[int, tuple[_OutputChange, ...]]) -> bool:
-    return any(part.changed for seen in found.values() for part in seen)
+def _any_change(perturbation: _Perturbation, axis: _Axis) -> bool:
+    """True if some slice changed some output."""
+    return any(ranges is not None for found in perturbation.changes[axis].values() for ranges in found)
 
 
-def _change_everything(found: Sequence[Sequence[_OutputChange]], outputs: Sequence[TensorPart]) -> bool:
+def _all_change(perturbation: _Perturbation, axis: _Axis) -> bool:
     """True if every slice changed the first and the last index of every dimension of every output."""
-    return all(
-        span == (0, size - 1)
-        for seen in found
-        for part, output in zip(seen, outputs, strict=True)
-        for span, size in zip(part.ranges, output.shape, strict=True)
-        if size > 1
-    )
+    whole = tuple(tuple((0, size - 1) for size in target.shape) for target in perturbation.targets)
+    return all(found == whole for found in perturbation.changes[axis].values())
 
 
-def _windows(found: dict[int, _OutputChange], size: int, output: TensorPart) -> tuple[Window, ...]:
-    """Return the windows of one input dimension on one output, from the changes by some of its slices."""
-    windows = []
-    for dimension, length in enumerate(output.shape):
-        ranges = {k: span for k, seen in found.items() if (span := seen.ranges[dimension]) is not None}
-        windows.append(_window(ranges, size, dimension, length))
-    return tuple(window for window in windows if window is not None)
+def _pattern(perturbation: _Perturbation, source: TensorPart, number: int) -> InputOutputPattern:
+    """Return the pattern of one output, with the best window for every input dimension.
+
+    Each dimension of the output is used once.
+    """
+    target, changed = perturbation.targets[number], not source.shape
+    chosen: list[Window | None] = []
+    for dimension, size in enumerate(source.shape):
+        by_slice = {k: found[number] for k, found in perturbation.changes[source, dimension].items()}
+        ranges = {k: found for k, found in by_slice.items() if found is not None}
+        taken = {window.dimension for window in chosen if window is not None}
+        windows = [
+            _window({k: found[axis] for k, found in ranges.items()}, size, axis, length)
+            for axis, length in enumerate(target.shape)
+            if axis not in taken
+        ]
+        best = min((window for window in windows if window is not None), key=period_of, default=None)
+        chosen.append(best if best is not None and (period_of(best) < size or size == 1) else None)
+        changed |= bool(ranges)
+    return InputOutputPattern(source=source, target=target, windows=tuple(chosen), changed=changed)
 
 
-def _window(ranges: dict[int, Range], size: int, dimension: int, length: int) -> Window | None:
+def _window(ranges: dict[int, tuple[int, int]], size: int, dimension: int, length: int) -> Window | None:
     """Return the window along one output dimension; None if nothing changed or every slice changed all of it."""
     if not ranges or all(high - low + 1 >= length for low, high in ranges.values()):
         return None
+    index = torch.arange(size)
     if len(ranges) == size:
         first, last = torch.tensor([ranges[k] for k in range(size)]).unbind(dim=1)
-        return Window(dimension=dimension, first=first, last=last)
-    before = max(k - low for k, (low, _) in ranges.items())
-    after = max(high - k for k, (_, high) in ranges.items())
-    index = torch.arange(size)
-    first, last = (index - before).clamp(0, length - 1), (index + after).clamp(0, length - 1)
+    else:
+        first = (index - max(k - low for k, (low, _) in ranges.items())).clamp(0, length - 1)
+        last = (index + max(high - k for k, (_, high) in ranges.items())).clamp(0, length - 1)
     return Window(dimension=dimension, first=first, last=last)

@@ -7,7 +7,7 @@ Inst. Math. Appl. 13, 1974).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,20 +18,17 @@ from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import all_set
 from gradverify.core.model.memory import FEW_INPUTS, LARGEST
-from gradverify.core.strategy.sparsity import Influence, TensorPart, Window, influences, parts
+from gradverify.core.strategy.sparsity import (
+    InputOutputPattern,
+    TensorPart,
+    Window,
+    input_parts,
+    output_parts,
+    patterns_by_input,
+    period_of,
+)
 
 _WORTH = 0.7  # colours per column up to which colouring is worth it
-_LONGEST = 64  # periods tried
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputOutputPattern:
-    """The sparsity pattern of one output part by one input part."""
-
-    source: TensorPart
-    target: TensorPart
-    windows: tuple[Window | None, ...]  # per input dimension; None if its slices are not confined
-    changed: bool  # True if any output changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,19 +70,9 @@ def find_structure(
     return Structure(column_groups=column_groups, patterns=tuple(all_links))
 
 
-def patterns_by_input(
-    sampled: Sampler, lengths: LengthScales, seed: int
-) -> Iterator[tuple[TensorPart, list[InputOutputPattern]]]:
-    """Yield every input part with its patterns for every output part, found from some slices; skips empty tensors."""
-    sources, targets = _input_parts(sampled), _output_parts(sampled)
-    found = influences(sampled, lengths, sources, targets, torch.Generator().manual_seed(seed))
-    for source, reached in zip(sources, found, strict=True):
-        yield source, [_link(source, target, reach) for target, reach in zip(targets, reached, strict=True)]
-
-
 def elementwise_structure(sampled: Sampler) -> Structure:
     """Return the structure of an elementwise function of inputs of one shape."""
-    sources, (target,) = _input_parts(sampled), _output_parts(sampled)
+    sources, (target,) = input_parts(sampled), output_parts(sampled)
     indices = [torch.arange(size) for size in target.shape]
     windows = tuple(Window(dimension=k, first=index, last=index) for k, index in enumerate(indices))
     return Structure(
@@ -107,36 +94,12 @@ def confined_dimensions(structure: Structure) -> list[tuple[TensorPart, int]]:
     return list(found.values())
 
 
-def _link(source: TensorPart, target: TensorPart, reach: Influence) -> InputOutputPattern:
-    """Return the pattern with the best window for every input dimension; each output dimension is used once."""
-    taken: set[int] = set()
-    chosen: list[Window | None] = []
-    for size, candidates in zip(source.shape, reach.windows, strict=True):
-        free = [window for window in candidates if window.dimension not in taken]
-        best = min(free, key=_period, default=None)
-        useful = best is not None and (_period(best) < size or size == 1)
-        chosen.append(best if useful else None)
-        if best is not None and useful:
-            taken.add(best.dimension)
-    return InputOutputPattern(source=source, target=target, windows=tuple(chosen), changed=reach.changed)
-
-
-def _period(window: Window) -> int:
-    """Return the distance from which on two slices change no common index."""
-    size = len(window.first)
-    lasts = window.last.cummax(dim=0).values
-    for period in range(1, min(size, _LONGEST)):
-        if all_set(lasts[: size - period] < window.first[period:]):
-            return period
-    return size
-
-
 def _periods(source: TensorPart, links: Sequence[InputOutputPattern]) -> list[int]:
     """Return for every input dimension the smallest period that holds for all outputs."""
     found = []
     for dimension, size in enumerate(source.shape):
         windows = [link.windows[dimension] for link in links if link.changed]
-        found.append(max((size if window is None else _period(window) for window in windows), default=1))
+        found.append(max((size if window is None else period_of(window) for window in windows), default=1))
     return found
 
 
@@ -218,14 +181,3 @@ def _table(window: Window, period: int, length: int) -> Tensor:
         inside = window.first + offset <= window.last
         table[index[inside] % period, window.first[inside] + offset] = index[inside]
     return table
-
-
-def _input_parts(sampled: Sampler) -> tuple[TensorPart, ...]:
-    tensors = [primal.tensor for primal in sampled.problem.primals if primal.tensor.numel()]
-    return parts([tuple(tensor.shape) for tensor in tensors], [tensor.is_complex() for tensor in tensors])
-
-
-def _output_parts(sampled: Sampler) -> tuple[TensorPart, ...]:
-    complexes = {block.tensor: block.step == 2 for block in sampled.outputs}
-    nonempty = [k for k, shape in enumerate(sampled.shapes) if shape.numel()]
-    return parts([tuple(sampled.shapes[k]) for k in nonempty], [complexes[k] for k in nonempty])

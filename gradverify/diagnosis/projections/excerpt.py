@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 from gradverify.core.evidence import LargeBlock
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.problem import Bound, Meter, Primal, Problem, call, fresh
-from gradverify.core.strategy.structure import InputOutputPattern, patterns_by_input
+from gradverify.core.strategy.sparsity import InputOutputPattern, patterns_by_input
 
 _OUTPUTS, _INPUTS = 600, 2_000  # largest numbers of outputs and inputs of an excerpt
 _ENTRIES = 32_000  # largest number of entries of its compressed Jacobian, column groups times outputs
