@@ -83,17 +83,6 @@ def elementwise_structure(sampled: Sampler) -> Structure:
     )
 
 
-def confined_dimensions(structure: Structure) -> list[tuple[TensorPart, int]]:
-    """Return every pair of an input part and a dimension of it that has a window on some output."""
-    found = {
-        (link.source.start, dimension): (link.source, dimension)
-        for link in structure.patterns
-        for dimension, window in enumerate(link.windows)
-        if window is not None
-    }
-    return list(found.values())
-
-
 def _periods(source: TensorPart, links: Sequence[InputOutputPattern]) -> list[int]:
     """Return for every input dimension the smallest period that holds for all outputs."""
     found = []
@@ -120,63 +109,37 @@ def _columns_of_colours(
     source: TensorPart, periods: Sequence[int], links: Sequence[InputOutputPattern], outputs: int
 ) -> Tensor:
     """Return for every colour of the part and every output the column of the entry, -1 for none; (colours, m)."""
-    grids = torch.meshgrid(*[torch.arange(period) for period in periods], indexing="ij") if periods else ()
-    residues = torch.stack([grid.reshape(-1) for grid in grids], dim=1) if grids else torch.zeros(1, 0).long()
-    if len(links) == 1 and links[0].changed:
-        return _columns_of_output(source, periods, residues, links[0])
     column_of = torch.full((math.prod(periods), outputs), -1, dtype=torch.long)
     for link in links:
         if link.changed:
-            column_of[:, link.target.coordinates] = _columns_of_output(source, periods, residues, link)
+            column_of[:, link.target.coordinates] = _columns_of_output(source, periods, link)
     return column_of
 
 
-def _columns_of_output(
-    source: TensorPart, periods: Sequence[int], residues: Tensor, link: InputOutputPattern
-) -> Tensor:
-    """Return the columns of one output part, (colours, entries), added up over the input dimensions; -1 for none."""
-    colours, shape = len(residues), link.target.shape
-    if colours == 1 and _is_elementwise(source, link):
-        return torch.arange(source.start, source.start + torch.Size(shape).numel()).unsqueeze(0)
-    column_of = torch.full((colours, *[1] * len(shape)), source.start, dtype=torch.long)
+def _columns_of_output(source: TensorPart, periods: Sequence[int], link: InputOutputPattern) -> Tensor:
+    """Return the columns of one output part, added up over the input dimensions; -1 for none; (colours, entries)."""
+    shape, stride = (*periods, *link.target.shape), torch.Size(source.shape).numel()
+    column_of = torch.full([1] * len(shape), source.start)
     has_column = torch.ones_like(column_of, dtype=torch.bool)
-    stride = torch.Size(source.shape).numel()
-    for dimension, (length, period) in enumerate(zip(source.shape, periods, strict=True)):
+    for dimension, (length, period, window) in enumerate(zip(source.shape, periods, link.windows, strict=True)):
         stride //= length
-        window = link.windows[dimension]
         along = [1] * len(shape)
+        along[dimension] = period
         if window is None:
-            column_of = column_of + (residues[:, dimension] * stride).view(colours, *along)
-            continue
-        along[window.dimension] = shape[window.dimension]
-        slices = _table(window, period, shape[window.dimension])[residues[:, dimension]].view(colours, *along)
+            slices = torch.arange(period).view(along)
+        else:
+            place = len(periods) + window.dimension
+            along[place] = shape[place]
+            slices = _slices_by_colour(window, period, shape[place]).view(along)
         column_of = column_of + slices * stride
         has_column = has_column & (slices >= 0)
-    column_of = column_of.expand(colours, *shape)
-    if not all_set(has_column):
-        column_of = torch.where(has_column.expand(colours, *shape), column_of, -1)
-    return column_of.reshape(colours, -1)
+    return torch.where(has_column, column_of, -1).expand(shape).reshape(math.prod(periods), -1)
 
 
-def _is_elementwise(source: TensorPart, link: InputOutputPattern) -> bool:
-    """True if every entry of the input changes the output entry of the same index and no other."""
-    return source.shape == link.target.shape and all(
-        window is not None and window.dimension == dimension and _is_diagonal(window)
-        for dimension, window in enumerate(link.windows)
-    )
-
-
-def _is_diagonal(window: Window) -> bool:
+def _slices_by_colour(window: Window, period: int, length: int) -> Tensor:
+    """Return the slice of each colour that changes each index of the output, -1 for none; (period, length)."""
+    table = torch.full((period, length), -1)
     index = torch.arange(len(window.first))
-    return torch.equal(window.first, index) and torch.equal(window.last, index)
-
-
-def _table(window: Window, period: int, length: int) -> Tensor:
-    """Return the slice of each residue that changes each output index, -1 for none; (period, length)."""
-    index = torch.arange(len(window.first))
-    if period == 1 and _is_diagonal(window) and length == len(index):
-        return index.unsqueeze(0)
-    table = torch.full((period, length), -1, dtype=torch.long)
     for offset in range(int((window.last - window.first).max()) + 1):
         inside = window.first + offset <= window.last
         table[index[inside] % period, window.first[inside] + offset] = index[inside]

@@ -23,7 +23,7 @@ from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.sparsity import NUDGE
-from gradverify.core.strategy.structure import Structure, confined_dimensions
+from gradverify.core.strategy.structure import Structure
 
 _CONFIRMED = 6  # columns with mismatches that are measured again, one at a time
 
@@ -119,15 +119,20 @@ def _is_rounding(off: Tensor, size: Tensor, rounding: float) -> bool:
 
 def _halves(context: JudgingContext, structure: Structure) -> Iterator[Tensor]:
     """Yield sets of coordinates, (n,) bool: half of the slices of a confined input dimension at a time."""
-    for source, dimension in confined_dimensions(structure):
+    confined = dict.fromkeys(
+        (link.source, dimension)
+        for link in structure.patterns
+        for dimension, window in enumerate(link.windows)
+        if window is not None
+    )
+    for source, dimension in confined:
         size = source.shape[dimension]
         shape = [size if axis == dimension else 1 for axis in range(len(source.shape))]
         for bit in range((size - 1).bit_length()):
             for value in (0, 1):
                 slices = (torch.arange(size) >> bit) % 2 == value
                 mask = torch.zeros(context.sampled.point.shape, dtype=torch.bool)
-                place = slice(source.start, source.start + torch.Size(source.shape).numel())
-                mask[place] = slices.reshape(shape).expand(source.shape).reshape(-1)
+                mask[source.coordinates] = slices.reshape(shape).expand(source.shape).reshape(-1)
                 yield mask.to(context.sampled.point.device)
 
 
