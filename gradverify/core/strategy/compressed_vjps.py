@@ -7,14 +7,15 @@ Anal. 20(1), 1983). A few vjps then give all claimed entries of a sparse Jacobia
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 import torch
 from torch import Tensor
 
 from gradverify.core.backward.batched_vjp import EVERYTHING, MIN_BATCHED, many_vjps
-from gradverify.core.backward.vjps import Backward, row
+from gradverify.core.backward.vjps import Backward
 from gradverify.core.estimate.column_groups import ColumnGroups
 from gradverify.core.model.memory import AT_ONCE, HELD
 from gradverify.core.strategy.sparsity import InputOutputPattern
@@ -23,131 +24,75 @@ from gradverify.core.strategy.structure import Structure, colours_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RowColouring:
-    """The colouring of the rows of one output tensor, for the links to it that have this colouring."""
+    """Links with the colours of their outputs. Outputs of one colour share a cotangent."""
 
-    links: tuple[InputOutputPattern, ...]
-    colours: Tensor  # (outputs of the tensor,) the colour of each output, from 0
+    links: tuple[tuple[InputOutputPattern, Tensor], ...]  # with the colour of each output of the link's target
     count: int  # number of colours, which is the number of cotangents
-
-    @property
-    def span(self) -> tuple[int, int]:
-        """First and last + 1 of the input coordinates from the first of the links' inputs to the last."""
-        places = [link.source.coordinates for link in self.links]
-        return min(place.start for place in places), max(place.stop for place in places)
+    only: slice  # input coordinates that the vjps are needed for
 
 
 def claimed_entries(backward: Backward, structure: Structure) -> Tensor | None:
     """Return the claimed entries of a structure, (M, m); None if single rows cost no more vjps."""
     outputs = structure.column_groups.column_of.shape[1]
-    if structure.column_groups.elementwise and len(structure.patterns) == 1:
-        return row(backward, torch.ones(outputs, dtype=torch.float64)).unsqueeze(0)
-    colourings = _row_colourings(structure)
-    if sum(colouring.count for colouring in colourings) >= outputs:
+    links = [link for link in structure.patterns if link.changed]
+    whole = _colouring(links, EVERYTHING)
+    if whole.count >= outputs:
         return None
     claimed = torch.zeros_like(structure.column_groups.column_of, dtype=torch.float64)
-    for only, group in _grouped_by_inputs(colourings, len(structure.column_groups.colour)):
-        _write_entries(backward, structure.column_groups, group, only, claimed)
+    for colouring in _by_input(links, len(structure.column_groups.colour)) or [whole]:
+        _write_entries(backward, structure.column_groups, colouring, claimed)
     return claimed
 
 
-def _row_colourings(structure: Structure) -> list[_RowColouring]:
-    """Return the row colourings of a structure; links to one output that have equal colours share one."""
-    found: dict[tuple[int, bytes], _RowColouring] = {}
-    for link in structure.patterns:
-        if not link.changed:
-            continue
-        colours = _row_colours(link)
-        key = link.target.start, colours.numpy().tobytes()
-        if key in found:
-            found[key] = replace(found[key], links=(*found[key].links, link))
-        else:
-            found[key] = _RowColouring(links=(link,), colours=colours, count=int(colours.max()) + 1)
-    return list(found.values())
-
-
-def _grouped_by_inputs(colourings: Sequence[_RowColouring], inputs: int) -> list[tuple[slice, list[_RowColouring]]]:
-    """Return the colourings grouped by the input coordinates that backward is called for.
-
-    They are all in one group, for all inputs, if a backward call for some inputs only saves too little. `inputs` is the
-    number of input coordinates, which is the length of a full vjp.
-    """
-    by_span: dict[tuple[int, int], list[_RowColouring]] = {}
-    for colouring in colourings:
-        by_span.setdefault(colouring.span, []).append(colouring)
-    counts = [sum(colouring.count for colouring in group) for group in by_span.values()]
-    if min(counts, default=0) >= MIN_BATCHED and sum(counts) * inputs >= AT_ONCE:
-        return [(slice(*span), group) for span, group in by_span.items()]
-    return [(EVERYTHING, list(colourings))]
-
-
-def _write_entries(
-    backward: Backward, column_groups: ColumnGroups, colourings: Sequence[_RowColouring], only: slice, claimed: Tensor
-) -> None:
-    """Write the entries of some colourings to `claimed` (M, m), from vjps for the input coordinates in `only`."""
-    outputs, total = column_groups.column_of.shape[1], sum(colouring.count for colouring in colourings)
-    every_output, height = torch.arange(outputs), max(1, HELD // (outputs + len(column_groups.colour)))
-    firsts = [0, *accumulate(colouring.count for colouring in colourings)]
-    for start in range(0, total, height):
-        cotangents = torch.zeros(min(height, total - start), outputs, dtype=torch.float64)
-        covered = [
-            (colouring, *_covered(colouring, first - start, len(cotangents)))
-            for colouring, first in zip(colourings, firsts, strict=False)
-        ]
-        for _, place, colour in covered:
-            cotangents[colour, every_output[place]] = 1.0
-        vjps = many_vjps(backward, cotangents, only)
-        for colouring, place, colour in covered:
-            if len(colour):
-                outputs_here = _on_device(claimed.device, place)
-                _fill(
-                    claimed,
-                    column_groups,
-                    vjps,
-                    colour.to(claimed.device),
-                    outputs_here,
-                    colouring.links,
-                    only.start or 0,
-                )
-
-
-def _covered(colouring: _RowColouring, first: int, count: int) -> tuple[Tensor | slice, Tensor]:
-    """Return the outputs of a colouring that a batch of cotangents covers, and the cotangent's place in it for each.
-
-    The batch has `count` cotangents. Those of the colouring start at place `first`, which is negative if the batch
-    before it holds some of them.
-    """
-    colour, place = colouring.colours + first, colouring.links[0].target.coordinates
-    if first >= 0 and first + colouring.count <= count:
-        return place, colour
-    covered = ((colour >= 0) & (colour < count)).nonzero().squeeze(1)
-    return covered + place.start, colour[covered]
-
-
-def _on_device(device: torch.device, place: Tensor | slice) -> Tensor | slice:
-    return place if isinstance(place, slice) else place.to(device)
-
-
-def _fill(
-    claimed: Tensor,
-    column_groups: ColumnGroups,
-    vjps: Tensor,
-    colour: Tensor,
-    place: Tensor | slice,
-    links: Sequence[InputOutputPattern],
-    first: int,
-) -> None:
-    """Write the entries of some outputs and of the links' inputs to `claimed`, from compressed vjps (colours, n).
-
-    `place` are the outputs and `colour` the vjp of each. The first coordinate of a vjp is input coordinate `first`.
-    """
-    start = colour * vjps.shape[1] - first
+def _colouring(links: Sequence[InputOutputPattern], only: slice) -> _RowColouring:
+    """Return the colouring of some links; those to one output that have equal colours share them."""
+    known: dict[tuple[int, bytes], Tensor] = {}
+    coloured, count = [], 0
     for link in links:
-        groups = column_groups.colour[link.source.coordinates]
-        rows = slice(int(groups.min()), int(groups.max()) + 1)  # column groups of one input are consecutive
-        column_of = column_groups.column_of[rows, place]
-        position = start + (column_of if column_groups.complete else column_of.clamp(min=first))
-        entries = vjps.reshape(-1).index_select(0, position.reshape(-1)).view(column_of.shape)
-        claimed[rows, place] = entries if column_groups.complete else entries.masked_fill_(column_of < 0, 0.0)
+        own = _row_colours(link)
+        key = link.target.start, own.numpy().tobytes()
+        if key not in known:
+            known[key] = own + count
+            count += int(own.max()) + 1
+        coloured.append((link, known[key]))
+    return _RowColouring(links=tuple(coloured), count=count, only=only)
+
+
+def _by_input(links: Sequence[InputOutputPattern], inputs: int) -> list[_RowColouring]:
+    """Return a colouring for every input, with vjps for this input only; empty if that saves too little.
+
+    `inputs` is the number of input coordinates, which is the length of a full vjp.
+    """
+    grouped = groupby(links, key=attrgetter("source"))
+    found = [_colouring(list(own), source.coordinates) for source, own in grouped]
+    counts = [colouring.count for colouring in found]
+    return found if min(counts, default=0) >= MIN_BATCHED and sum(counts) * inputs >= AT_ONCE else []
+
+
+def _write_entries(backward: Backward, column_groups: ColumnGroups, colouring: _RowColouring, claimed: Tensor) -> None:
+    """Write the entries of a colouring's links to `claimed` (M, m)."""
+    outputs, first = column_groups.column_of.shape[1], colouring.only.start or 0
+    height = max(1, HELD // (outputs + len(column_groups.colour)))
+    for start in range(0, colouring.count, height):
+        cotangents = torch.zeros(min(height, colouring.count - start), outputs, dtype=torch.float64)
+        covered = [(link, *_covered(colour - start, len(cotangents))) for link, colour in colouring.links]
+        for link, place, colour in covered:
+            cotangents[colour, link.target.start + place] = 1.0
+        vjps = many_vjps(backward, cotangents, colouring.only)
+        for link, place, colour in covered:
+            groups = column_groups.colour[link.source.coordinates]
+            rows = slice(int(groups.min()), int(groups.max()) + 1)  # column groups of one input are consecutive
+            places = link.target.start + place.to(vjps.device)
+            column_of = column_groups.column_of[rows, places]
+            position = colour.to(vjps.device) * vjps.shape[1] + column_of.sub(first).clamp_(min=0)
+            entries = vjps.reshape(-1).index_select(0, position.reshape(-1)).view(column_of.shape)
+            claimed[rows, places] = entries.masked_fill_(column_of < 0, 0.0)
+
+
+def _covered(colour: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the places of the colours from 0 to `count`, and these colours."""
+    place = ((colour >= 0) & (colour < count)).nonzero().squeeze(1)
+    return place, colour[place]
 
 
 def _row_colours(link: InputOutputPattern) -> Tensor:
