@@ -23,7 +23,6 @@ from gradverify.core.strategy.structure import Structure, find_structure
 from gradverify.core.strategy.verify import (
     claims_match_vjps,
     entries_match_directional_difference,
-    mismatches_hold_alone,
     pattern_holds,
 )
 
@@ -82,7 +81,6 @@ def compare_by_given_structure(
         or (
             entries_match_directional_difference(context, judged, seed)
             and pattern_holds(context, judged, structure, seed)
-            and mismatches_hold_alone(context, judged)
         )
     ):
         return compare_verdicts(context, parts, settings, reconsider)

@@ -13,19 +13,14 @@ from gradverify.core.backward.vjps import Backward, row
 from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.directional_sums import are_smooth, columns_do_not_add_up
-from gradverify.core.decide.verdict import Code, Judged
-from gradverify.core.estimate import richardson
-from gradverify.core.estimate.column_groups import ColumnGroups, single_columns, sum_by_column
+from gradverify.core.decide.verdict import Judged
+from gradverify.core.estimate.column_groups import ColumnGroups, sum_by_column
 from gradverify.core.estimate.directional import SUM_ROUNDING
-from gradverify.core.estimate.samples import BAR_FACTOR, Estimate, finest_noise
-from gradverify.core.estimate.stencil import sample
 from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.sparsity import NUDGE
 from gradverify.core.strategy.structure import Structure
-
-_CONFIRMED = 6  # columns with mismatches that are measured again, one at a time
 
 
 def claims_match_vjps(backward: Backward, column_groups: ColumnGroups, claimed: Tensor, seed: int) -> bool:
@@ -69,34 +64,6 @@ def pattern_holds(context: JudgingContext, judged: Judged, structure: Structure,
     in_columns = torch.zeros_like(context.sampled.point, dtype=torch.bool)
     in_columns[column_of[column_of >= 0]] = True
     return all(_others_unchanged(context, moving, generator) for moving in (~in_columns, *_halves(context, structure)))
-
-
-def mismatches_hold_alone(context: JudgingContext, judged: Judged) -> bool:
-    """True if columns with mismatches have the same derivatives when perturbed alone as when perturbed in groups."""
-    accused = mismatched_columns(context.column_groups, judged, _CONFIRMED)
-    if not len(accused):
-        return True
-    alone = single_columns(context.sampled.point.numel(), context.sampled.value.numel(), context.sampled.point.device)
-    samples = sample(context.sampled, alone, accused, richardson.steps(context.lengths))
-    estimate = richardson.extrapolate(samples, finest_noise(context.noise, samples))
-    together = columns_of(context.column_groups, judged, accused)
-    differs = (estimate.value - together.value).abs() > BAR_FACTOR * (estimate.bar + together.bar)
-    return not any_set(differs & torch.isfinite(estimate.bar) & torch.isfinite(together.bar))
-
-
-def mismatched_columns(column_groups: ColumnGroups, judged: Judged, most: int) -> Tensor:
-    """Return at most `most` of the columns with mismatches, evenly spread over them; (k,)."""
-    hit = (judged.code == Code.MISMATCH) & (column_groups.column_of >= 0)
-    columns: Tensor = torch.unique(column_groups.column_of[hit])
-    return columns[:: max(1, len(columns) // most)][:most]
-
-
-def columns_of(column_groups: ColumnGroups, judged: Judged, coordinates: Tensor) -> Estimate:
-    """Return the columns of the Jacobian of these coordinates, each (k, m)."""
-    rows = column_groups.colour[coordinates]
-    in_column = column_groups.column_of[rows] == coordinates.unsqueeze(1)
-    value, bar = (torch.where(in_column, values[rows], 0.0) for values in (judged.numeric, judged.bar))
-    return Estimate(value=value, bar=bar)
 
 
 def _adds_up(column_groups: ColumnGroups, claimed: Tensor, cotangent: Tensor, vjp: Tensor, rounding: float) -> bool:
