@@ -39,7 +39,7 @@ def claimed_entries(backward: Backward, structure: Structure) -> Tensor | None:
     if whole.count >= outputs:
         return None
     claimed = torch.zeros_like(structure.column_groups.column_of, dtype=torch.float64)
-    for colouring in _by_input(links, len(structure.column_groups.colour)) or [whole]:
+    for colouring in _by_input(whole, len(structure.column_groups.colour)):
         _write_entries(backward, structure.column_groups, colouring, claimed)
     return claimed
 
@@ -58,15 +58,16 @@ def _colouring(links: Sequence[InputOutputPattern], only: slice) -> _RowColourin
     return _RowColouring(links=tuple(coloured), count=count, only=only)
 
 
-def _by_input(links: Sequence[InputOutputPattern], inputs: int) -> list[_RowColouring]:
-    """Return a colouring for every input, with vjps for this input only; empty if that saves too little.
+def _by_input(whole: _RowColouring, inputs: int) -> list[_RowColouring]:
+    """Return a colouring for every input, with vjps for this input only; just `whole` if that saves too little.
 
     `inputs` is the number of input coordinates, which is the length of a full vjp.
     """
-    grouped = groupby(links, key=attrgetter("source"))
+    grouped = groupby([link for link, _ in whole.links], key=attrgetter("source"))
     found = [_colouring(list(own), source.coordinates) for source, own in grouped]
-    counts = [colouring.count for colouring in found]
-    return found if min(counts, default=0) >= MIN_BATCHED and sum(counts) * inputs >= AT_ONCE else []
+    fewest = min((colouring.count for colouring in found), default=0)
+    shared = whole.count < sum(colouring.count for colouring in found)
+    return [whole] if shared or fewest < MIN_BATCHED or whole.count * inputs < AT_ONCE else found
 
 
 def _write_entries(backward: Backward, column_groups: ColumnGroups, colouring: _RowColouring, claimed: Tensor) -> None:
