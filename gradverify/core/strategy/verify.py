@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import torch
@@ -67,21 +66,13 @@ def pattern_holds(context: JudgingContext, judged: Judged, structure: Structure,
 
 
 def _adds_up(column_groups: ColumnGroups, claimed: Tensor, cotangent: Tensor, vjp: Tensor, rounding: float) -> bool:
-    """True if the claims weighted by a cotangent (m,) add up to its vjp (n,) up to rounding."""
+    """True if the claims weighted by a cotangent (m,) add up to its vjp (n,) up to rounding, where finite."""
     terms = claimed * cotangent.to(claimed.device)
-    total = sum_by_column(column_groups, terms)
-    off, size = (vjp - total).abs_(), total.abs_()
-    if _is_rounding(off, size, rounding):  # cheap bound: the magnitudes of the terms add up to more
-        return True
-    return _is_rounding(off, sum_by_column(column_groups, terms.abs_()), rounding)
-
-
-def _is_rounding(off: Tensor, size: Tensor, rounding: float) -> bool:
-    """True if the errors `off` of finite sums are within rounding of their `size`; overwrites `size`."""
-    largest, finite = float(size.amax()) if size.numel() else 0.0, size.isfinite()
-    if not largest < math.inf:
-        largest = float(size.nan_to_num(0.0, 0.0).max())
-    return all_set((off <= size.add_(SIGNIFICANT * largest).mul_(rounding)).logical_or_(finite.logical_not_()))
+    off = (vjp - sum_by_column(column_groups, terms)).abs_()
+    size = sum_by_column(column_groups, terms.abs_())
+    finite = size.isfinite()
+    largest = size.masked_fill(~finite, 0.0).amax() if size.numel() else 0.0
+    return all_set((off <= (size + SIGNIFICANT * largest).mul_(rounding)) | ~finite)
 
 
 def _halves(context: JudgingContext, structure: Structure) -> Iterator[Tensor]:
