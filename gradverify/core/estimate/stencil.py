@@ -113,21 +113,6 @@ def sample_stencil_beside(sampled: Sampler, steps: Steps, others: Tensor) -> tup
     return values[: len(others)], stencil
 
 
-def stencil_by_input(sampled: Sampler, steps: Steps, column_of: Tensor, values: Tensor) -> Stencil:
-    """Return the stencil of one group per input for k outputs with the sampled `values` (2 K, C, k).
-
-    `column_of` (C, k) is the column of each entry.
-    """
-    all_steps, columns = slice(None), column_of.flatten()
-    return Stencil(
-        chosen=torch.arange(len(column_of), device=column_of.device),
-        steps=steps,
-        lengths=_step_lengths(sampled, columns, steps, all_steps, _stepped(sampled, columns, steps, all_steps)),
-        length_index=torch.arange(len(columns), device=column_of.device).view_as(column_of),
-        values=values,
-    )
-
-
 def samples_of(sampled: Sampler, stencil: Stencil, rows: slice, outputs: slice) -> Samples:
     """Return the samples of some of the groups and outputs; `sampled` has all outputs of the stencil."""
     half = len(stencil.steps.factors)

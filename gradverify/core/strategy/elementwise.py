@@ -39,7 +39,6 @@ from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import groups_by_input, groups_of_outputs
 from gradverify.core.estimate.richardson import DEPTH
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
-from gradverify.core.estimate.stencil import Stencil
 from gradverify.core.forward import sampler
 from gradverify.core.forward.noise import at_least
 from gradverify.core.forward.sampler import Sampler
@@ -51,7 +50,6 @@ from gradverify.core.strategy.elementwise_sampling import (
     forecast_error,
     sample_elementwise,
     sample_elementwise_again,
-    stencil_of,
 )
 from gradverify.core.strategy.structure import Structure, elementwise_structure
 from gradverify.core.strategy.verify import claims_match_vjps
@@ -115,15 +113,10 @@ def compare_elementwise(measured: MeasuredProblem, settings: Settings, reconside
         return all_matching_comparison(found.extremes, measured.entries, _parts(claimed, found.judged))
     if not many:
         return None
-    structure, steps = elementwise_structure(measured.sampled), None
-    if stairs:
-        return compare_claims(measured, structure, claimed, settings, reconsider)
-    if not samples.at_once:
-        column_of = structure.column_groups.column_of[:, found.doubt]
-        steps = stencil_of(measured.sampled, samples, measured.lengths, column_of, found.doubt)
+    structure = elementwise_structure(measured.sampled)
     del samples  # frees the largest tensors held here
-    if found.doubt.numel() <= _REST * measured.sampled.value.numel():
-        rest = _compare_rest(measured, structure, function, found, steps, reconsider)
+    if not stairs and found.doubt.numel() <= _REST * measured.sampled.value.numel():
+        rest = _compare_rest(measured, structure, function, found, reconsider)
         if rest is not None:
             judged = None if found.judged is None else with_outputs(found.judged, found.doubt, rest.parts[0].judged)
             matching = all_matching_comparison(found.extremes, measured.entries, _parts(claimed, judged))
@@ -282,7 +275,6 @@ def _compare_rest(
     structure: Structure,
     function: _Elementwise,
     found: _Found,
-    steps: Stencil | None,
     reconsider: Reconsider,
 ) -> Comparison | None:
     """Compare the entries in doubt of an elementwise function; None if it is not elementwise."""
@@ -295,7 +287,7 @@ def _compare_rest(
     largest = function.largest().expand(len(outputs))
     context = replace(context, allowance=replace(context.allowance, largest=largest))
     rest = replace(structure, column_groups=column_groups)
-    return compare_by_given_structure(focused, rest, context, steps, settings, reconsider, verified=found.foretold)
+    return compare_by_given_structure(focused, rest, context, None, settings, reconsider, verified=found.foretold)
 
 
 def _parts(claimed: Tensor, judged: Judged | None) -> tuple[JudgedPart, ...]:

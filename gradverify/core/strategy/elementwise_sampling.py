@@ -16,7 +16,6 @@ from torch import Tensor
 
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.richardson import PLACES, StencilPolynomial
-from gradverify.core.estimate.stencil import Stencil, stencil_by_input
 from gradverify.core.forward.batch_stacking import stacked_with_point
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler, moved
@@ -34,7 +33,6 @@ class EntrywiseSamples:
     samples: Tensor  # (6, M, n) outputs at `PLACES` (in steps) of one input, relative to those at the point
     places: Tensor  # (n,) the place of one more sample per entry, random, in steps
     last: Tensor  # (M, n) outputs there, relative to those at the point
-    at_once: bool  # True if several points went through one call, where an output might depend on its row
 
     def of(self, outputs: Tensor | slice) -> EntrywiseSamples:
         """Return the samples of some of the outputs."""
@@ -43,7 +41,6 @@ class EntrywiseSamples:
             samples=self.samples[..., outputs],
             places=self.places[outputs],
             last=self.last[:, outputs],
-            at_once=self.at_once,
         )
 
 
@@ -62,10 +59,8 @@ def sample_elementwise(sampled: Sampler, lengths: LengthScales, random: Tensor) 
     if not _halves_are_independent(sampled, places, step, point, (differences[0, 0], differences[1, 0])):
         return None
     done = 1 if count == 1 else 0  # for one input, the two halves together are the first sample
-    at_once = _sample(sampled, tuple[Tensor | float, ...]((places, *PLACES))[done:], step, point, differences[done:])
-    return EntrywiseSamples(
-        step=step.view(count, -1), samples=differences[1:], places=places, last=differences[0], at_once=at_once
-    )
+    _sample(sampled, (places, *step.new_tensor(PLACES))[done:], step, point, differences[done:])
+    return EntrywiseSamples(step=step.view(count, -1), samples=differences[1:], places=places, last=differences[0])
 
 
 def sample_elementwise_again(sampled: Sampler, step: Tensor, places: Tensor, outputs: Tensor) -> EntrywiseSamples:
@@ -75,30 +70,34 @@ def sample_elementwise_again(sampled: Sampler, step: Tensor, places: Tensor, out
     """
     count, point = len(sampled.inputs), torch.empty_like(sampled.point)
     differences = uninitialised_rows(count * (1 + len(PLACES)), sampled.value).view(-1, count, len(outputs))
-    at_once = _sample(sampled, (places, *PLACES), step, point, differences)
+    _sample(sampled, (places, *step.new_tensor(PLACES)), step, point, differences)
     return EntrywiseSamples(
         step=step.view(count, -1)[:, outputs],
         samples=differences[1:],
         places=places[outputs],
         last=differences[0],
-        at_once=at_once,
     )
 
 
-def _sample(sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, point: Tensor, into: Tensor) -> bool:
+def _sample(sampled: Sampler, fractions: Sequence[Tensor], step: Tensor, point: Tensor, into: Tensor) -> None:
     """Write f(x + displacement) - f(x) to `into` (fractions, inputs, m), each input displaced alone.
 
-    The displacements are fractions of its steps; only the first fraction may be a tensor, one per entry. Return True if
-    all samples went through one call. `point` (n,) is overwritten.
+    The displacements are fractions of its steps, each () or one per entry. Large points take a call each; `point` (n,)
+    is overwritten.
     """
-    points = sampled.point.numel() * len(fractions) * len(sampled.inputs)
-    if points <= portion(point) and _sampled_at_once(sampled, fractions, step, into):
-        return True
-    _sampled_one_by_one(sampled, fractions, step, point, into)
-    return False
+    numbers = sampled.point.numel() * len(fractions) * len(sampled.inputs)
+    if numbers <= portion(point) and _sampled_at_once(sampled, fractions, step, into):
+        return
+    for block, rows in zip(sampled.inputs, into.unbind(dim=1), strict=True):
+        own = block.coordinates
+        for fraction, differences in zip(fractions, rows, strict=True):
+            if len(sampled.inputs) > 1:
+                point.copy_(sampled.point)
+            torch.addcmul(sampled.point[own], fraction, step[own], out=point[own])
+            moved(sampled, point.detach(), differences)
 
 
-def _sampled_at_once(sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, into: Tensor) -> bool:
+def _sampled_at_once(sampled: Sampler, fractions: Sequence[Tensor], step: Tensor, into: Tensor) -> bool:
     """Do the same in one call; return False if the points cannot be stacked.
 
     An elementwise function gives stacked points the same outputs as single ones, unless it depends on the position of
@@ -106,42 +105,15 @@ def _sampled_at_once(sampled: Sampler, fractions: Sequence[Tensor | float], step
     """
     count, inputs, size = into.shape
     points = sampled.point.expand(inputs * count + 1, -1).contiguous()
-    samples = points[:-1].view(count, inputs, inputs, -1)
-    shared = step.new_tensor([each for each in fractions if not isinstance(each, Tensor)]).unsqueeze(1)
-    for k, own_step in enumerate(step.view(inputs, -1).unbind()):
-        samples_of_input = samples[:, k, k]
-        samples_of_input[-len(shared) :].addcmul_(shared, own_step)
-        if isinstance(fractions[0], Tensor):
-            samples_of_input[0].addcmul_(fractions[0], own_step)
+    samples, steps = points[:-1].view(count, inputs, inputs, -1), step.view(inputs, -1)
+    every_fraction = torch.stack([fraction.expand_as(steps[0]) for fraction in fractions])
+    for k, own_step in enumerate(steps):
+        samples[:, k, k].addcmul_(every_fraction, own_step)
     values = stacked_with_point(sampled, points)
     if values is None:
         return False
     torch.sub(values[:-1].view(count, inputs, size), values[-1], out=into)
     return True
-
-
-def _sampled_one_by_one(
-    sampled: Sampler, fractions: Sequence[Tensor | float], step: Tensor, point: Tensor, into: Tensor
-) -> None:
-    """Do the same with one call per sample."""
-    for block, rows in zip(sampled.inputs, into.unbind(dim=1), strict=True):
-        coordinates = block.coordinates
-        for fraction, differences in zip(fractions, rows, strict=True):
-            if len(sampled.inputs) > 1:
-                point.copy_(sampled.point)
-            if isinstance(fraction, Tensor):
-                torch.addcmul(sampled.point[coordinates], fraction, step[coordinates], out=point[coordinates])
-            else:
-                torch.add(sampled.point[coordinates], step[coordinates], alpha=fraction, out=point[coordinates])
-            moved(sampled, point.detach(), differences)
-
-
-def stencil_of(
-    sampled: Sampler, samples: EntrywiseSamples, lengths: LengthScales, column_of: Tensor, outputs: Tensor
-) -> Stencil:
-    """Return the six samples by each input as a stencil of some outputs (k,); `column_of` (M, k) are their columns."""
-    values = samples.samples[..., outputs].add_(sampled.value[outputs])
-    return stencil_by_input(sampled, richardson.steps(lengths), column_of, values)
 
 
 def forecast_error(samples: EntrywiseSamples, series: StencilPolynomial) -> Tensor:
