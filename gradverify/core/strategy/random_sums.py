@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Generator, Tensor
@@ -31,29 +32,13 @@ _MOST_DIRECTIONS = 24  # directions restricted to one input, over all inputs; at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomVectors:
-    """Random cotangents with their vjps, and random directions with the slopes along all but the last."""
+    """Random cotangents with their vjps, and random directions with the slopes along them."""
 
     cotangents: Tensor  # (K, m)
     vjps: Tensor  # (K, n)
     directions: list[Tensor]  # each (n,); the last is weighted by `_equalized_steps`
-    slopes: list[Estimate]  # of every output, by steps from `LONG_STEP` on; one less than directions
+    slopes: list[Estimate]  # of every output along each direction, by steps from `LONG_STEP` on
     finite: Tensor  # (m,) True for outputs that are finite at and around the point
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RandomSums:
-    """A problem with K random cotangents and the vjp of each."""
-
-    measured: MeasuredProblem
-    rtol: float
-    cotangents: Tensor  # (K, m)
-    vjps: Tensor  # (K, n)
-    not_finite: Tensor  # (m,) True for outputs that are not finite around the point; their sums leave them out
-
-    @property
-    def sampled(self) -> Sampler:
-        """Sampler of the forward around the point."""
-        return self.measured.sampled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,29 +50,55 @@ class SumDifference:
     allowed: Tensor  # what the error bars and rounding in backward explain
     output_rounding: Tensor  # what rounding of the outputs alone explains
     size: Tensor  # root sum of squares of the terms
-    rtol: float  # relative tolerance, of `size`
+    slack: Tensor  # the relative tolerance, times `size`
     first_step: float  # the first step used, relative to the length scale
+
+    @property
+    def differs(self) -> bool:
+        """True if the two sides differ by more than the error bars and rounding explain."""
+        return any_set(~(self.error.abs() <= self.allowed))
+
+    @property
+    def excess(self) -> float:
+        """The largest error in units of what is allowed."""
+        allowed = self.allowed.clamp(min=torch.finfo(torch.float64).tiny)
+        return float((self.error.abs() / allowed).nan_to_num(1e300).max())
 
     @property
     def is_tolerable(self) -> bool:
         """True if every error is within `allowed` plus rtol."""
-        return all_set(self.error.abs() <= self.allowed + self.rtol * self.size)
+        return all_set(self.error.abs() <= self.allowed + self.slack)
+
+    @property
+    def tolerated(self) -> Tensor:
+        """Rtol plus output rounding, (K,)."""
+        return self.slack + self.output_rounding
 
     @property
     def is_close(self) -> bool:
         """True if every error is within rtol plus output rounding, whatever the bars, and that rounding is small."""
         return all_set(self.error.abs() <= self.tolerated) and all_set(self.output_rounding <= _SMALL * self.size)
 
-    @property
-    def tolerated(self) -> Tensor:
-        """Rtol plus output rounding, (K,)."""
-        return self.rtol * self.size + self.output_rounding
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomSums:
+    """Both sides of random sums over a block of the Jacobian, usually one output by one input, or over all of it."""
+
+    measured: MeasuredProblem
+    outputs: tuple[Block, ...]
+    inputs: tuple[Block, ...]
+    rtol: float
+    cotangents: Tensor  # (K, m) zero for other outputs, and for those that are not finite
+    vjps: Tensor  # (K, n)
+    finite: Tensor  # (m,) True for outputs of the block that are finite at and around the point
+    directions: list[Tensor]  # each (n,), zero for other inputs
+    gaps: list[SumDifference]  # along these directions
 
 
 def random_vectors(
     measured: MeasuredProblem, lengths: Tensor, outputs: slice, tangents: int, cotangents: int, generator: Generator
 ) -> RandomVectors:
-    """Return random cotangents on some outputs and random directions; costs 6 forwards per tangent, and the vjps.
+    """Return random cotangents on some outputs and random directions; costs 6 forwards per direction, and the vjps.
 
     `lengths` (n,) are the step lengths of the directions: `tangents` of these and one more with `_equalized_steps`.
     There are `cotangents` with each of the two kinds of `_weights`.
@@ -102,35 +113,41 @@ def random_vectors(
     drawn = torch.stack([random_magnitudes(weight, generator) for weight in kinds for _ in range(cotangents)])
     vjps = torch.stack([row(measured.backward, cotangent) for cotangent in drawn])
     directions.append(random_magnitudes(_equalized_steps(lengths, vjps), generator))
+    slopes.append(directional_derivative(measured.sampled, measured.noise, directions[-1], LONG_STEP))
     return RandomVectors(cotangents=drawn, vjps=vjps, directions=directions, slopes=slopes, finite=finite)
 
 
-def measure_random_sums(measured: MeasuredProblem, rtol: float, generator: Generator) -> BlockSums:
+def measure_random_sums(measured: MeasuredProblem, rtol: float, generator: Generator) -> RandomSums:
     """Return random sums over the whole Jacobian, with the gap along each of 3 directions.
 
     Costs 6 forwards for each direction, more if the first steps are too large, and 4 vjps.
     """
-    sampled, lengths = measured.sampled, measured.lengths.step
-    drawn = random_vectors(measured, lengths, slice(None), _VECTORS, _VECTORS, generator)
+    drawn = random_vectors(measured, measured.lengths.step, slice(None), _VECTORS, _VECTORS, generator)
     sums = RandomSums(
-        measured=measured, rtol=rtol, cotangents=drawn.cotangents, vjps=drawn.vjps, not_finite=~drawn.finite
+        measured=measured,
+        outputs=measured.sampled.outputs,
+        inputs=measured.sampled.inputs,
+        rtol=rtol,
+        cotangents=drawn.cotangents,
+        vjps=drawn.vjps,
+        finite=drawn.finite,
+        directions=drawn.directions,
+        gaps=[],
     )
-    known = (*drawn.slopes, None)  # the slopes along the last direction are not known yet
-    gaps = [sum_difference(sums, *each) for each in zip(drawn.directions, known, strict=True)]
-    return BlockSums(outputs=sampled.outputs, inputs=sampled.inputs, sums=sums, directions=drawn.directions, gaps=gaps)
+    return replace(sums, gaps=list(map(partial(sum_difference, sums), drawn.directions, drawn.slopes)))
 
 
-def sum_difference(probe: RandomSums, direction: Tensor, known: Estimate | None = None) -> SumDifference:
+def sum_difference(sums: RandomSums, direction: Tensor, known: Estimate | None = None) -> SumDifference:
     """Compare finite differences with vjps along a direction; costs 6 forwards, and 6 more for each smaller step tried.
 
     `known` are the slopes along it from the first steps, if they have been computed.
     """
-    found = sum_difference_at(probe, direction, LONG_STEP, known)
+    found = sum_difference_at(sums, direction, LONG_STEP, known)
     sharp = _SHARP * found.size
     for first in _SMALLER_STEPS:
-        if all_set((found.error.abs() <= found.allowed) & (found.bar <= sharp)):
+        if not found.differs and all_set(found.bar <= sharp):
             break
-        closer = sum_difference_at(probe, direction, first)
+        closer = sum_difference_at(sums, direction, first)
         # Even with wide bars: all sums do not agree by accident, and a wrong entry stays wrong at any step.
         vanishes = closer.is_close and float(closer.error.abs().max()) <= SMALL_PART * float(found.error.abs().max())
         found = closer if vanishes or float(closer.bar.sum()) < float(found.bar.sum()) else found
@@ -138,19 +155,22 @@ def sum_difference(probe: RandomSums, direction: Tensor, known: Estimate | None 
 
 
 def sum_difference_at(
-    probe: RandomSums, direction: Tensor, first: float, known: Estimate | None = None
+    sums: RandomSums, direction: Tensor, first: float, known: Estimate | None = None
 ) -> SumDifference:
     """Compare both sides along a direction by steps from `first` on; costs 6 forwards if no slopes are `known`."""
-    if known is None:
-        known = directional_derivative(probe.sampled, probe.measured.noise, direction, first)
-    terms = probe.vjps * direction
-    error, bar = _against(probe, known, terms.sum(dim=1))
+    noise = sums.measured.noise
+    slopes = known or directional_derivative(sums.measured.sampled, noise, direction, first)
+    summed = sums_of_slopes(sums.cotangents, (slopes,))
+    terms = sums.vjps * direction
+    error = summed.value[:, 0] - terms.sum(dim=1)
+    bar = torch.where(torch.isfinite(error), summed.bar[:, 0], torch.inf)
     size = terms.square().sum(dim=1).sqrt()
     allowed = BAR_FACTOR * bar + _ROUNDING * size + TERM_ROUNDING * terms.abs().sum(dim=1)
-    rounding = (probe.cotangents * probe.measured.noise.rounding).square().sum(dim=1).sqrt()
+    rounding = (sums.cotangents * noise.rounding).square().sum(dim=1).sqrt()
     rounded = rounding * (BAR_FACTOR * NOISE_FACTOR * 2.0 ** (DEPTH - 1) / first)
+    slack = sums.rtol * size
     return SumDifference(
-        error=error, bar=bar, allowed=allowed, output_rounding=rounded, size=size, rtol=probe.rtol, first_step=first
+        error=error, bar=bar, allowed=allowed, output_rounding=rounded, size=size, slack=slack, first_step=first
     )
 
 
@@ -183,40 +203,19 @@ def sums_of_slopes(cotangents: Tensor, slopes: Sequence[Estimate]) -> Estimate:
     return Estimate(value=cotangents @ values.T, bar=torch.where(torch.isfinite(bar), bar, torch.inf))
 
 
-def differs(found: SumDifference) -> bool:
-    """True if the two sides differ by more than the error bars and rounding explain."""
-    return any_set(~(found.error.abs() <= found.allowed))
-
-
-def excess(found: SumDifference) -> float:
-    """Return the largest error in units of what is allowed."""
-    return float((found.error.abs() / found.allowed.clamp(min=torch.finfo(torch.float64).tiny)).nan_to_num(1e300).max())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockSums:
-    """A block of the Jacobian whose sums differ: usually one output by one input."""
-
-    outputs: tuple[Block, ...]
-    inputs: tuple[Block, ...]
-    sums: RandomSums  # its cotangents are zero for other outputs
-    directions: list[Tensor]  # each (n,), zero for other inputs
-    gaps: list[SumDifference]  # along these directions
-
-
-def split_into_blocks(whole: BlockSums) -> list[BlockSums]:
+def split_into_blocks(whole: RandomSums) -> list[RandomSums]:
     """Return the blocks whose sums differ, the largest gap first; costs 6 forwards per input and direction.
 
     The whole Jacobian is returned as one block if there is only one, if no block differs by itself, or if the sums are
     within the tolerance. Empty if no sum differs, in the first and the last case.
     """
-    off = [each for each in zip(whole.gaps, whole.directions, strict=True) if differs(each[0])]
-    off.sort(key=lambda each: excess(each[0]), reverse=True)
-    if len(whole.outputs) == len(whole.inputs) == 1 or all(found.is_tolerable for found in whole.gaps):
+    off = [(gap, direction) for gap, direction in zip(whole.gaps, whole.directions, strict=True) if gap.differs]
+    off.sort(key=lambda pair: pair[0].excess, reverse=True)
+    if len(whole.outputs) == len(whole.inputs) == 1 or all(gap.is_tolerable for gap in whole.gaps):
         return [whole] if off else []
-    blocks = _blocks(whole.sums, off[: max(1, _MOST_DIRECTIONS // len(whole.inputs))])
-    found = [block for block in blocks if any(map(differs, block.gaps))]
-    return sorted(found, key=lambda block: max(map(excess, block.gaps)), reverse=True) or [whole]
+    blocks = _blocks(whole, off[: max(1, _MOST_DIRECTIONS // len(whole.inputs))])
+    found = [block for block in blocks if any(gap.differs for gap in block.gaps)]
+    return sorted(found, key=lambda block: max(gap.excess for gap in block.gaps), reverse=True) or [whole]
 
 
 def _weights(sampled: Sampler, changes: Tensor) -> tuple[Tensor, Tensor]:
@@ -240,37 +239,26 @@ def _equalized_steps(lengths: Tensor, vjps: Tensor) -> Tensor:
     return lengths * (known.median() / influence.clamp(min=torch.finfo(torch.float64).tiny)).clamp(max=1.0)
 
 
-def _against(probe: RandomSums, slopes: Estimate, claimed: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sums minus the claimed ones, and their error bars, each (K,)."""
-    sums = sums_of_slopes(probe.cotangents, (slopes,))
-    error = sums.value[:, 0] - claimed
-    return error, torch.where(torch.isfinite(error), sums.bar[:, 0], torch.inf)
-
-
 def _bar_of_sums(cotangents: Tensor, slopes: Estimate) -> float:
     return float(sums_of_slopes(cotangents, (slopes,)).bar.sum())
 
 
-def _blocks(probe: RandomSums, off: Sequence[tuple[SumDifference, Tensor]]) -> Iterator[BlockSums]:
+def _blocks(whole: RandomSums, off: Sequence[tuple[SumDifference, Tensor]]) -> Iterator[RandomSums]:
     """Yield every block with its gaps along the directions that are off."""
-    outputs = probe.sampled.outputs
-    probes = [probe] if len(outputs) == 1 else [_restricted_to(probe, output) for output in outputs]
-    for wrt in probe.sampled.inputs:
+    measured, steps = whole.measured, [gap.first_step for gap, _ in off]
+    by_output = [whole] if len(whole.outputs) == 1 else [_restricted_to(whole, output) for output in whole.outputs]
+    for wrt in whole.inputs:
         directions = [zero_outside(direction, wrt.coordinates) for _, direction in off]
-        steps = [found.first_step for found, _ in off]
-        slopes = [
-            directional_derivative(probe.sampled, probe.measured.noise, *each)
-            for each in zip(directions, steps, strict=True)
-        ]
-        for of, block_probe in zip(outputs, probes, strict=True):
-            gaps = [sum_difference_at(block_probe, *each) for each in zip(directions, steps, slopes, strict=True)]
-            own = [direction.clone() for direction in directions]
-            yield BlockSums(outputs=(of,), inputs=(wrt,), sums=block_probe, directions=own, gaps=gaps)
+        slopes = map(partial(directional_derivative, measured.sampled, measured.noise), directions, steps)
+        known = list(zip(directions, steps, slopes, strict=True))
+        for block in by_output:
+            gaps = [sum_difference_at(block, *each) for each in known]
+            yield replace(block, inputs=(wrt,), directions=directions, gaps=gaps)
 
 
-def _restricted_to(probe: RandomSums, output: Block) -> RandomSums:
-    """Return the probe with its cotangents restricted to one output."""
-    cotangents = zero_outside(probe.cotangents, output.coordinates)
-    vjps = torch.stack([row(probe.measured.backward, cotangent) for cotangent in cotangents])
-    others = zero_outside(torch.ones_like(probe.not_finite), output.coordinates).logical_not_()
-    return replace(probe, cotangents=cotangents, vjps=vjps, not_finite=probe.not_finite | others)
+def _restricted_to(whole: RandomSums, output: Block) -> RandomSums:
+    """Return the sums with their cotangents restricted to one output, without gaps."""
+    cotangents = zero_outside(whole.cotangents, output.coordinates)
+    vjps = torch.stack([row(whole.measured.backward, cotangent) for cotangent in cotangents])
+    finite = zero_outside(whole.finite, output.coordinates)
+    return replace(whole, outputs=(output,), cotangents=cotangents, vjps=vjps, finite=finite, gaps=[])

@@ -43,8 +43,7 @@ def ask(sums: LargeBlock) -> RandomProjections:
     lengths = zero_outside(measured.lengths.step, sums.wrt.coordinates)
     drawn = random_vectors(measured, lengths, sums.of.coordinates, _TANGENTS, _COTANGENTS, generator)
     cotangents, vjps, directions = drawn.cotangents, drawn.vjps, torch.stack(drawn.directions)
-    known = (*drawn.slopes, None)  # the slopes along the last direction are not known yet
-    slopes = tuple(best_slope(measured, cotangents, *each) for each in zip(directions, known, strict=True))
+    slopes = tuple(best_slope(measured, cotangents, *each) for each in zip(directions, drawn.slopes, strict=True))
     claimed, numeric = vjps @ directions.T, sums_of_slopes(cotangents, slopes)
     error = (claimed - numeric.value).nan_to_num(0.0).reshape(2, _COTANGENTS, -1)
     size = (vjps.square() @ directions.T.square()).sqrt()
