@@ -60,9 +60,7 @@ class Reason(IntEnum):
     CANCELLATION = Code.MATCH, "agrees but for what cancellation in the forward may leave"
     MASKED = Code.MATCH, "zero, and the output is infinite whatever the inputs are"
     FLOAT64_BACKWARD = Code.MATCH, "the same backward is right in float64"
-    OTHER_BRANCH = Code.MATCH, "right at points within backward's own rounding of the inputs"
-    BACKWARD_RESOLUTION = Code.MATCH, "agrees within the resolution of what backward returns close by"
-    BACKWARD_SCATTER = Code.MATCH, "agrees within the scatter of what backward returns a few ulps away"
+    BACKWARD_RESOLUTION = Code.MATCH, "agrees within the last digits of what backward returns close by"
     NOT_SUSPECTED = Code.MATCH, "no random sum points to it"
     NO_ENTRY = Code.MATCH, "zero by the sparsity of the Jacobian"
     DIFFERS = Code.MISMATCH, "differs by more than is allowed"
@@ -72,7 +70,7 @@ class Reason(IntEnum):
     BETWEEN_SLOPES = Code.KINK, "at a kink, between the two one-sided derivatives"
     SMALL_KINK = Code.KINK, "between the one-sided derivatives of a kink that curvature hides"
     OBLIQUE_KINK = Code.KINK, "between the derivatives close by, at a kink that no single input shows"
-    KINK_OF_OTHER_BRANCH = Code.KINK, "at a kink within backward's own rounding of the inputs"
+    OTHER_BRANCH = Code.KINK, "between the derivatives at points within backward's own rounding of the inputs"
     KINK_OF_FORWARD = Code.KINK, "the first derivative jumps, as the forward has a kink here"
     JUMP = Code.JUMP, "the function jumps at the point"
     EDGE = Code.EDGE, "agrees with the derivative to the one side that the domain has"
@@ -85,13 +83,14 @@ class Reason(IntEnum):
     SHORT_STRETCH = Code.UNDETERMINED, "the output is constant over a stretch too short to exclude the claim"
     TOO_STEEP = Code.UNDETERMINED, "a slope as steep as claimed would show at no step above the noise"
     RIPPLE = Code.UNDETERMINED, "only the finest steps agree, and the outputs are in low precision"
-    ROUNDING_OF_ROW = Code.UNDETERMINED, "small beside its row: sums in low precision may explain the error"
     NOT_EXAMINED = Code.UNDETERMINED, "not examined: other errors of this kind turned out to be rounding"
-    BACKWARD_NOISE = Code.UNDETERMINED, "backward in low precision scatters by as much as the error"
+    BACKWARD_NOISE = (
+        Code.UNDETERMINED,
+        "what backward returns a few units of rounding away scatters by as much as the error",
+    )
     POSSIBLE_OBLIQUE_KINK = Code.UNDETERMINED, "a kink that no single input shows may explain the error"
     LARGER_STEPS_AGREE = Code.UNDETERMINED, "larger steps agree; the finest may lie on one stair of rounding"
     STAIRS_INSIDE = Code.UNDETERMINED, "the output lies on a stair, and larger steps agree"
-    BACKWARD_UNRESOLVED = Code.UNDETERMINED, "what backward returns close by is too coarse to judge it"
     OUT_OF_TIME = Code.UNFINISHED, "time ran out before it was judged to the end"
 
 

@@ -7,9 +7,8 @@ from torch import Tensor
 from gradverify.core.backward.vjps import fails_later
 from gradverify.core.decide.context import Concerning, JudgingContext, MeasuredProblem
 from gradverify.core.decide.verdict import Code, Judged, agrees
-from gradverify.core.excuses.backward_rounding import excuse_grain, excuse_spread
+from gradverify.core.excuses.backward_rounding import excuse_digits, excuse_low_precision, excuse_scatter
 from gradverify.core.excuses.context import Excuse, ExcuseContext
-from gradverify.core.excuses.low_precision import excuse_coarse, excuse_doubled, excuse_unstable
 from gradverify.core.excuses.oblique_kinks import excuse_oblique
 from gradverify.core.excuses.quantised_steps import excuse_average, excuse_flights
 from gradverify.core.excuses.slight_kinks import excuse_slight
@@ -17,17 +16,15 @@ from gradverify.core.model.magnitudes import any_set
 
 # In order: each sees the mismatches that the previous ones have left.
 EXCUSES: tuple[Excuse, ...] = (
-    excuse_doubled,
-    excuse_coarse,
-    excuse_grain,
+    excuse_digits,
+    excuse_low_precision,
     excuse_flights,
     excuse_slight,
     excuse_oblique,
-    excuse_spread,
-    excuse_unstable,
+    excuse_scatter,
     excuse_average,
 )
-_OF_BACKWARD = (excuse_doubled, excuse_coarse, excuse_grain, excuse_spread, excuse_unstable)
+_OF_BACKWARD = (excuse_digits, excuse_low_precision, excuse_scatter)
 _OF_STEPS = (excuse_flights, excuse_slight, excuse_average)
 
 
