@@ -22,10 +22,9 @@ from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext, der
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.tuning import CLEARLY_ABOVE, NEARBY_POINTS
+from gradverify.core.tuning import CLEARLY_ABOVE
 
 _DIRECTION_PAIRS = 6  # pairs of random directions tested for additivity
-_LEAD = 8.0  # factor by which one random input is displaced further than the others
 _TEST_STEPS = (2.0**-28, 2.0**-32, 2.0**-36, 2.0**-40)  # steps of the additivity test, relative to the length scale
 _NOT_ADDITIVE = 1e-3  # of the largest derivative: a larger additivity gap, at every step, is not rounding
 _ALIKE = 1.5  # factor by which a kink's gap may change from step to step; a gap due to rounding grows by 16
@@ -40,9 +39,8 @@ _FACTORS = (1.0, 2.0**12, 2.0**20)  # factors of distance and step, for slopes t
 def excuse_oblique(trial: ExcuseContext, judged: Judged) -> Judged:
     """Turn mismatches between the derivatives of the pieces that meet at an oblique kink into kinks.
 
-    More pieces may meet there than are examined. So claims between the slopes of other inputs, and entries beyond the
-    limits, become undetermined. If some outputs are on such a kink, slopes that noise hides at these small steps are
-    measured from farther away.
+    More pieces may meet there than are examined: entries beyond the limits become undetermined. If some outputs are on
+    such a kink, slopes that noise hides at these small steps are measured from farther away.
     """
     length = value_of_column(trial.context.column_groups, trial.chosen, own_or_shared(trial.context.lengths))
     open_entries = torch.ones_like(judged.kinked)
@@ -70,28 +68,23 @@ def _examined(trial: ExcuseContext, judged: Judged, selected: Tensor, factor: fl
     if not any_set(accused):
         return judged, torch.zeros_like(context.sampled.value, dtype=torch.bool)
     generator = torch.Generator().manual_seed(trial.seed)
-    not_additive, kinked = _is_not_additive(context, generator, factor)
+    kinked = _has_kink(context, generator, factor)
     accused = accused & kinked
-    unsure = accused & ~judged.kinked & not_additive
-    unsure_columns = set(column_of[unsure].tolist())
     at_kink, columns = torch.zeros_like(accused), torch.unique(column_of[accused])
     not_examined = torch.isin(column_of, columns[COLUMNS_EXAMINED:])
-    lowest = torch.zeros_like(context.sampled.value)
-    highest = torch.zeros_like(context.sampled.value)
     ranks = min(_MOST_RANKS, max(_RANKS, _RANKS * COLUMNS_EXAMINED // max(1, len(columns))))
     for column in columns[:COLUMNS_EXAMINED].tolist():
         peers = _inputs_of(context, (accused & (column_of == column)).any(dim=0))
         low, high = _range_of_slopes(context, column, _neighbours(context, column, generator, peers, ranks), factor)
         if int(peers.sum()) >= ranks:  # the one rank at which this input counts may not have been tried
             not_examined |= (column_of == column) & (low == 0) & (high == 0)
-        if column in unsure_columns:
-            lowest, highest = torch.fmin(lowest, low), torch.fmax(highest, high)
         margin = judged.allowed + _noise_effect(context, ABOVE_NOISE, own_or_shared(context.lengths)[column], factor)
         inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
         at_kink |= accused & inside & (column_of == column)
-    slack = _NOT_ADDITIVE * (highest - lowest)
-    possible = (claimed >= lowest - slack) & (claimed <= highest + slack) & (highest > lowest) | not_examined
-    rules = [(unsure & possible, Reason.POSSIBLE_OBLIQUE_KINK), (at_kink, Reason.OBLIQUE_KINK)]
+    rules = [
+        (accused & ~judged.kinked & not_examined, Reason.POSSIBLE_OBLIQUE_KINK),
+        (at_kink, Reason.OBLIQUE_KINK),
+    ]
     return decide(judged, rules), kinked
 
 
@@ -109,25 +102,22 @@ def _first_cotangent(context: JudgingContext) -> int:
     )
 
 
-def _is_not_additive(context: JudgingContext, generator: torch.Generator, factor: float) -> tuple[Tensor, Tensor]:
-    """Return two masks (m,) of outputs whose directional derivatives are not additive.
+def _has_kink(context: JudgingContext, generator: torch.Generator, factor: float) -> Tensor:
+    """Mask of outputs whose one-sided directional derivatives are not additive, (m,).
 
-    The first is for two-sided derivatives, which may all exist along the axes; the second for one-sided derivatives,
-    which show every kink. If many inputs are tied at zero, possibly only the direction of all of them shows it.
+    If many inputs are tied at zero, possibly only the direction of all of them shows it.
     """
-    oblique, kinked = (torch.zeros_like(context.sampled.value, dtype=torch.bool) for _ in range(2))
+    kinked = torch.zeros_like(context.sampled.value, dtype=torch.bool)
     pairs = [
-        (_random_direction(context, generator), _dominated_by_one(context, generator)) for _ in range(_DIRECTION_PAIRS)
+        (_random_direction(context, generator), _random_direction(context, generator)) for _ in range(_DIRECTION_PAIRS)
     ]
     for one, other in (*pairs, (own_or_shared(context.lengths), ASIDE * _random_direction(context, generator))):
-        two_sided, right, left = _lasting_gaps(context, one, other, [step * factor for step in _TEST_STEPS])
-        oblique |= two_sided
-        kinked |= right | left
-    return oblique, kinked
+        kinked |= _lasting_gaps(context, one, other, [step * factor for step in _TEST_STEPS]).any(dim=0)
+    return kinked
 
 
 def _lasting_gaps(context: JudgingContext, one: Tensor, other: Tensor, steps: Sequence[float]) -> Tensor:
-    """Masks of lasting gaps of two-sided, right and left derivatives, (3, m); the first step settles most outputs."""
+    """Masks of lasting gaps to the right and to the left, (2, m); the first step settles most outputs."""
     size, gaps = context.sampled.size, _gaps(context, one, other, steps[0]).unsqueeze(0)
     lasting = gaps[0] != 0
     for step in steps[1:-1]:
@@ -142,23 +132,25 @@ def _lasting_gaps(context: JudgingContext, one: Tensor, other: Tensor, steps: Se
 
 
 def _gaps(context: JudgingContext, one: Tensor, other: Tensor, step: float) -> Tensor:
-    """Return the additivity gaps of two-sided, right and left derivatives, 0 if not significant; (3, m)."""
-    forth, back = [], []
-    for direction in (one, other, one + other):
-        forth.append((outputs_near(context.sampled, direction * step) - context.sampled.value) / step)
-        back.append((context.sampled.value - outputs_near(context.sampled, direction * -step)) / step)
-    both = [(right + left) / 2 for right, left in zip(forth, back, strict=True)]
-    return torch.stack([_gap(context, slopes, step) for slopes in (both, forth, back)])
-
-
-def _gap(context: JudgingContext, slopes: list[Tensor], step: float) -> Tensor:
-    """Return slopes[0] + slopes[1] - slopes[2], 0 if within rounding and noise; (m,)."""
-    size, gap = torch.stack(slopes).abs().amax(dim=0), slopes[0] + slopes[1] - slopes[2]
-    return torch.where(gap.abs() > _NOT_ADDITIVE * size + ABOVE_NOISE * context.noise.level / step, gap, 0.0)
+    """Return the additivity gaps of derivatives to the right and left, 0 if within rounding and noise; (2, m)."""
+    slopes = torch.stack(
+        [
+            torch.stack(
+                [
+                    (outputs_near(context.sampled, direction * distance) - context.sampled.value) / distance
+                    for distance in (step, -step)
+                ]
+            )
+            for direction in (one, other, one + other)
+        ]
+    )
+    gap = slopes[0] + slopes[1] - slopes[2]
+    significant = _NOT_ADDITIVE * slopes.abs().amax(dim=0) + ABOVE_NOISE * context.noise.level / step
+    return torch.where(gap.abs() > significant, gap, 0.0)
 
 
 def _is_lasting(gaps: Tensor, steps: Sequence[float], size: Tensor) -> Tensor:
-    """Mask of gaps (steps, 3, m) that are the same at every step, (3, m); `size` (m,) is that of the largest output.
+    """Mask of gaps (steps, 2, m) that are the same at every step, (2, m); `size` (m,) is that of the largest output.
 
     Rounding may exceed the measured noise if the output cancels, but a gap due to rounding grows as the step shrinks.
     So does the gap of a jump, for example of a gradient; it is accepted if the jump is high beside the output.
@@ -198,7 +190,6 @@ def _neighbours(
 ) -> Iterator[Tensor]:
     """Yield displacements, in length scales, to points that may lie on different pieces; each (n,)."""
     yield from _at_ranks(context, column, generator, peers, ranks)
-    yield from (_random_direction(context, generator) for _ in range(NEARBY_POINTS))
     yield from _second_ranks(context, column, generator)
     # Displacing coordinates without a claim may mix eigenvectors, which hides a piece.
     claimed = sum_by_column(context.column_groups, context.claimed.abs()) > 0
@@ -222,14 +213,6 @@ def _at_ranks(
         displaced = spread + shift * length
         displaced[column] = (2.0 * (gap - 0.5) / count - 1.0 + shift) * length[column]
         yield displaced
-
-
-def _dominated_by_one(context: JudgingContext, generator: torch.Generator) -> Tensor:
-    """Return a random direction with one input displaced further than the others; (n,)."""
-    direction = _random_direction(context, generator)
-    leader = int(torch.randint(len(direction), (), generator=generator))
-    direction[leader] *= _LEAD
-    return direction
 
 
 def _second_ranks(context: JudgingContext, column: int, generator: torch.Generator) -> Iterator[Tensor]:

@@ -6,8 +6,6 @@ kink: from two disjoint sets of steps they extrapolate to the same two slopes, a
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -26,11 +24,10 @@ from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, tableau
 from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext
 from gradverify.core.model.memory import LARGEST
-from gradverify.core.tuning import CLEARLY_ABOVE, SMALL_PART
+from gradverify.core.tuning import SMALL_PART
 
 _LARGEST_ERROR = 1e-4  # of the entry: larger errors are not due to a hidden kink
 _WIDEST = 1e-3  # of the larger slope: greatest gap between the slopes of a hidden kink
-_GAP_CHANGE = 0.3  # of the gap: by how much it may differ at finer steps
 
 
 def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
@@ -52,12 +49,6 @@ def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
     certain &= high - low <= _WIDEST * torch.maximum(low.abs(), high.abs())
     between = (claims >= low - slack) & (claims <= high + slack) & certain & ((numeric - middle).abs() <= slack)
     between &= accused[place]
-    candidates = between.any(dim=1).nonzero().squeeze(1)
-    if not len(candidates):
-        return judged
-    gap = (right - left)[candidates]
-    at_finer_steps = _gap_at_finer_steps(near, chosen[rows[candidates]], gap)
-    between[candidates] &= (at_finer_steps - gap).abs() <= _GAP_CHANGE * gap.abs()
     excused = torch.zeros_like(accused)
     excused[place] = between
     return decide(
@@ -77,23 +68,6 @@ def _both_slopes(context: JudgingContext, chosen: Tensor) -> tuple[Tensor, Tenso
     gap, again = right - left, again_right - again_left
     clear = torch.minimum(gap.abs(), again.abs()) > BAR_FACTOR * torch.maximum(bar, again_bar)
     return left, right, clear & ((gap - again).abs() <= SMALL_PART * torch.minimum(gap.abs(), again.abs()))
-
-
-def _gap_at_finer_steps(context: JudgingContext, chosen: Tensor, gap: Tensor) -> Tensor:
-    """Return the gap between the slopes at the finest steps where it is above the noise, nan if nowhere; (C, m).
-
-    A rounded corner has no gap there.
-    """
-    exponents = torch.arange(12, 40, 2, device=gap.device)
-    steps = replace(coarse_steps(context.lengths), factors=2.0 ** -exponents.to(torch.float64))
-    samples = sample(context.sampled, context.column_groups, chosen, steps)
-    bend = (samples.plus - 2 * context.sampled.value + samples.minus) / samples.forth
-    above_noise = gap.abs().unsqueeze(1) * samples.forth > CLEARLY_ABOVE * context.noise.level
-    order = torch.arange(1, above_noise.shape[1] + 1, device=above_noise.device).view(1, -1, 1)
-    last = (above_noise * order).argmax(dim=1, keepdim=True)
-    finest, before = bend.gather(1, last), bend.gather(1, (last - 1).clamp(min=0))
-    extrapolated = (4 * finest - before) / 3  # without the curvature term
-    return torch.where(last >= 1, extrapolated, torch.nan).squeeze(1)
 
 
 def _extrapolated_slopes(context: JudgingContext, samples: Samples, rungs: slice) -> tuple[Tensor, Tensor, Tensor]:
