@@ -30,7 +30,7 @@ from gradverify.core.decide.verdict import Code, Judged, Reason, agrees, decide
 from gradverify.core.estimate.directional import DISTANCE, STEP, directional_derivatives_at, spread_evenly
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.length_scales import own_or_shared
-from gradverify.core.forward.sampler import Sampler, output_indices, outputs_near
+from gradverify.core.forward.sampler import output_indices, outputs_near
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
 
@@ -121,14 +121,10 @@ def _confirmed(near: JudgingContext, group: Sequence[Row], generator: torch.Gene
     displacements += [DISTANCE * random_magnitudes(length, generator) for _ in range(2 * _CONFIRMATIONS)]
     sampled = focused(near, torch.tensor([row.index for row in group], device=length.device)).sampled
     one_sided = [(outputs_near(sampled, sign * STEP * direction) - sampled.value) / (sign * STEP) for sign in (1, -1)]
+    displacements += [DISTANCE * length * place for place in _at_ranks(near, group, generator)]
     found = torch.cat(
         [directional_derivatives_at(sampled, displacements, [direction]).squeeze(1), torch.stack(one_sided)]
     )
-    needs_ranks = _matches_along_all_inputs(near, sampled, group)
-    if any_set(needs_ranks):
-        at_ranks = [DISTANCE * length * place for place in _at_ranks(near, group, generator)]
-        rank_slopes = directional_derivatives_at(sampled, at_ranks, [direction]).squeeze(1)
-        found = torch.cat([found, torch.where(needs_ranks, rank_slopes, found[-1])])
     for place, row in enumerate(group):
         derivatives = found[:, place] / row.length
         terms = near.claimed[row.chosen, row.index] * row.direction
@@ -139,22 +135,6 @@ def _confirmed(near: JudgingContext, group: Sequence[Row], generator: torch.Gene
         constant = float(derivatives.max() - derivatives.min()) <= tolerance
         if constant and abs(claimed_rise - rise) > CLEARLY_WRONG * tolerance:
             yield _WrongRow(row=row, rise=rise, claimed=claimed_rise, unsure=tolerance)
-
-
-def _matches_along_all_inputs(near: JudgingContext, sampled: Sampler, group: Sequence[Row]) -> Tensor:
-    """Mask of rows (rows,) whose claims match the derivative in the direction of all inputs of the output.
-
-    The other rows are the gradient of no piece, however many pieces there are.
-    """
-    direction, claims = torch.zeros_like(sampled.point), torch.zeros_like(sampled.value)
-    for place, row in enumerate(group):
-        column_of, claimed = near.column_groups.column_of[:, row.index], near.claimed[:, row.index]
-        direction[column_of[column_of >= 0]] = row.length
-        claims[place] = row.length * claimed[column_of >= 0].sum()
-    rise = (outputs_near(sampled, STEP * direction) - outputs_near(sampled, -STEP * direction)) / (2 * STEP)
-    return (rise - claims).abs() <= CLEARLY_WRONG * (
-        SAME_DERIVATIVE * rise.abs() + ABOVE_NOISE * near.noise.level[[row.index for row in group]] / STEP
-    )
 
 
 def _at_ranks(near: JudgingContext, group: Sequence[Row], generator: torch.Generator) -> Iterator[Tensor]:

@@ -16,14 +16,16 @@ from gradverify.core.backward.vjps import Backward, Graph, Reuse
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import GroupKind, disjoint_rows
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.excuses.context import ExcuseContext, opposite_displacements
+from gradverify.core.excuses.context import ExcuseContext
+from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import flatten, unflatten
+from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import HELD
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
-from gradverify.core.tuning import CANCELLATION_UNITS, EXPLAINED, INPUT_EPS
+from gradverify.core.tuning import CANCELLATION_UNITS, EXPLAINED, INPUT_EPS, NEARBY_POINTS
 from gradverify.errors import EvaluationError
 
 _LAST_DIGIT_UNITS = 2.0  # units of rounding allowed to a claim that is a multiple of the last digit
@@ -50,7 +52,7 @@ def excuse_digits(trial: ExcuseContext, judged: Judged) -> Judged:
     if not any_set(small):
         return judged
     groups = _group_rows(trial, small)
-    around = _entries(trial, trial.backward, groups, opposite_displacements(trial, 1.0))
+    around = _entries(trial, trial.backward, groups, _opposite_displacements(trial, 1.0))
     unit = trial.context.sampled.eps * around.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0).clamp(max=1.0)
     last_digit = torch.where(_is_multiple_of_last_digit(claimed, unit), _LAST_DIGIT_UNITS * unit, 0.0)
     allowed = judged.allowed + torch.where(claimed == 0, CANCELLATION_UNITS * unit, last_digit)
@@ -70,7 +72,7 @@ def excuse_low_precision(trial: ExcuseContext, judged: Judged) -> Judged:
     if not context.sampled.backward_eps or not any_set(wrong):
         return judged
     groups, claimed, numeric = _group_rows(trial, wrong), context.claimed[trial.chosen], judged.numeric
-    points = [torch.zeros_like(context.sampled.point), *opposite_displacements(trial, INPUT_EPS * context.sampled.eps)]
+    points = [torch.zeros_like(context.sampled.point), *_opposite_displacements(trial, INPUT_EPS * context.sampled.eps)]
     in_float64 = _entries(trial, replace(trial.backward, problem=context.sampled.problem), groups, points)
     errors = _entries(trial, trial.backward, groups, points) - torch.where(in_float64.isnan(), 0.0, in_float64)
     right = wrong & ((in_float64[0] - numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * numeric.abs())
@@ -98,7 +100,7 @@ def excuse_scatter(trial: ExcuseContext, judged: Judged) -> Judged:
     if not any_set(wrong):
         return judged
     groups = _group_rows(trial, wrong)
-    entries = _entries(trial, trial.backward, groups, opposite_displacements(trial, INPUT_EPS * context.sampled.eps))
+    entries = _entries(trial, trial.backward, groups, _opposite_displacements(trial, INPUT_EPS * context.sampled.eps))
     means = entries.view(2, -1, *wrong.shape).mean(dim=0)  # of opposite points: a linear trend is no error
     scatter = means.amax(dim=0) - means.amin(dim=0)
     excused = wrong & (judged.error <= EXPLAINED * scatter) & (scatter <= largest)
@@ -156,6 +158,14 @@ def _group_rows(trial: ExcuseContext, wanted: Tensor) -> _RowGroups:
     group_of = torch.full((wanted.shape[1],), -1, dtype=torch.long, device=outputs.device)
     group_of[outputs] = number
     return _RowGroups(group_of=group_of, cotangents=cotangents)
+
+
+def _opposite_displacements(trial: ExcuseContext, distance: float) -> list[Tensor]:
+    """Return random displacements by about `distance` length scales, then their opposites in the same order; (n,)."""
+    generator = torch.Generator().manual_seed(trial.seed + 8)
+    length = distance * own_or_shared(trial.context.lengths)
+    half = [random_magnitudes(length, generator) for _ in range(NEARBY_POINTS)]
+    return [*half, *(-displacement for displacement in half)]
 
 
 def _entries(trial: ExcuseContext, backward: Backward, groups: _RowGroups, moves: Iterable[Tensor]) -> Tensor:

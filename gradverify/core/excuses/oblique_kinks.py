@@ -17,10 +17,11 @@ from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.misfit import ABOVE_NOISE, ASIDE
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import GroupKind, sum_by_column, value_of_column
-from gradverify.core.estimate.directional import spread_evenly
-from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext, derivatives_by
+from gradverify.core.estimate.directional import directional_derivatives_at, spread_evenly
+from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import outputs_near
+from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.tuning import CLEARLY_ABOVE
 
@@ -180,9 +181,10 @@ def _range_of_slopes(
     context: JudgingContext, column: int, neighbours: Iterable[Tensor], factor: float
 ) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest derivative by one coordinate at nearby points, each (m,)."""
-    around = (neighbour * (_DISTANCE * factor) for neighbour in neighbours)
-    derivatives = derivatives_by(context, column, around, _STEP * factor)
-    return derivatives.amin(dim=0), derivatives.amax(dim=0)
+    length, around = own_or_shared(context.lengths), (neighbour * (_DISTANCE * factor) for neighbour in neighbours)
+    along = [zero_outside(length, column)]
+    derivatives = directional_derivatives_at(context.sampled, around, along, _STEP * factor) / length[column]
+    return derivatives.amin(dim=(0, 1)), derivatives.amax(dim=(0, 1))
 
 
 def _neighbours(
