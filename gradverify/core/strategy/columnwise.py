@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from gradverify.case import Settings
@@ -27,64 +26,10 @@ from gradverify.core.strategy.verify import (
 )
 
 _MOST_COLUMNS = 3_000  # input coordinates that are perturbed one by one
+_WORTH = 0.7  # column groups per coordinate up to which a structure is preferred to single columns
 _MOST_GROUPS = 64  # column groups up to which a structure is preferred to random sums
 _NUMBERS = 1 << 23  # in the points and outputs of all column groups, if random sums agree; see `compare_after_sums`
 _MOST_AFTER_SUMS = 320  # column groups there, with six forwards each
-
-
-def compare_by_structure(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
-    """Compare by shared column groups and cotangents; None if no structure is found, or if it does not hold."""
-    return _compared(measured, settings, reconsider, None if fits_dense_comparison(measured) else _MOST_GROUPS)
-
-
-def compare_after_sums(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
-    """Compare single entries after random sums have agreed, by a structure that may have more column groups.
-
-    None if no structure is found, if it does not hold, or if it would take too many forwards. If the sums differ this
-    is not worth trying: all entries may be wrong, and the thorough pass over each takes too many.
-    """
-    sampled = measured.sampled
-    most_groups = min(_MOST_AFTER_SUMS, _NUMBERS // (len(sampled.point) + len(sampled.value)))
-    return _compared(measured, settings, reconsider, most_groups) if most_groups > _MOST_GROUPS else None
-
-
-def compare_claims(
-    measured: MeasuredProblem, structure: Structure, claimed: Tensor, settings: Settings, reconsider: Reconsider
-) -> Comparison | None:
-    """Compare the claimed entries (M, m) of a structure; None if the forward contradicts it."""
-    groups = structure.column_groups
-    context = judging_context(measured.sampled, measured.noise, measured.lengths, groups, claimed, settings)
-    return compare_by_given_structure(measured, structure, context, None, settings, reconsider)
-
-
-def compare_by_given_structure(
-    measured: MeasuredProblem,
-    structure: Structure,
-    context: JudgingContext,
-    stencil: Stencil | None,
-    settings: Settings,
-    reconsider: Reconsider,
-    *,
-    verified: bool = False,
-) -> Comparison | None:
-    """Compare all entries by this structure; None if the forward contradicts it.
-
-    `stencil` holds the samples at the first steps, if they were taken. `verified` skips the tests of the structure.
-    They are also skipped if the function is affine in all inputs: `affine_column_groups` has checked the sum along a
-    random direction, as `entries_match_directional_difference` does, and no entry is a mismatch or a kink.
-    """
-    parts, known = _judged(measured, context, stencil, settings)
-    judged, seed = stacked([part for _, part in parts]), settings.seed
-    if (
-        verified
-        or is_complete(context, known)
-        or (
-            entries_match_directional_difference(context, judged, seed)
-            and pattern_holds(context, judged, structure, seed)
-        )
-    ):
-        return compare_verdicts(context, parts, settings, reconsider)
-    return None
 
 
 def fits_dense_comparison(measured: MeasuredProblem) -> bool:
@@ -102,12 +47,62 @@ def compare_densely(measured: MeasuredProblem, settings: Settings, reconsider: R
     return compare_verdicts(context, parts, settings, reconsider)
 
 
-def _compared(
-    measured: MeasuredProblem, settings: Settings, reconsider: Reconsider, most_groups: int | None
+def compare_by_structure(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
+    """Compare by shared column groups and cotangents; None if no structure is found, or if it does not hold."""
+    most = _WORTH * measured.sampled.point.numel() if fits_dense_comparison(measured) else _MOST_GROUPS
+    return _by_structure(measured, settings, reconsider, most)
+
+
+def compare_after_sums(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
+    """Compare single entries after random sums have agreed, by a structure that may have more column groups.
+
+    None if no structure is found, if it does not hold, or if it would take too many forwards. If the sums differ this
+    is not worth trying: all entries may be wrong, and the thorough pass over each takes too many.
+    """
+    sampled = measured.sampled
+    most = min(_MOST_AFTER_SUMS, _NUMBERS // (len(sampled.point) + len(sampled.value)))
+    return _by_structure(measured, settings, reconsider, most) if most > _MOST_GROUPS else None
+
+
+def compare_claims(
+    measured: MeasuredProblem, structure: Structure, claimed: Tensor, settings: Settings, reconsider: Reconsider
+) -> Comparison | None:
+    """Compare the claimed entries (M, m) of a structure; None if the forward contradicts it."""
+    groups = structure.column_groups
+    context = judging_context(measured.sampled, measured.noise, measured.lengths, groups, claimed, settings)
+    return compare_column_groups(measured, context, structure, settings, reconsider)
+
+
+def compare_column_groups(
+    measured: MeasuredProblem,
+    context: JudgingContext,
+    hypothesis: Structure | None,
+    settings: Settings,
+    reconsider: Reconsider,
+) -> Comparison | None:
+    """Compare the entries of all column groups; None if the forward contradicts the structure they come from.
+
+    The structure is not tested if it is no `hypothesis`, or if the function is affine in all inputs:
+    `affine_column_groups` has checked the sum along a random direction, as `entries_match_directional_difference` does,
+    and no entry is a mismatch or a kink.
+    """
+    parts, known = _judged(measured, context, None, settings)
+    if hypothesis is not None and not is_complete(context, known):
+        judged, seed = stacked([part for _, part in parts]), settings.seed
+        if not (
+            entries_match_directional_difference(context, judged, seed)
+            and pattern_holds(context, judged, hypothesis, seed)
+        ):
+            return None
+    return compare_verdicts(context, parts, settings, reconsider)
+
+
+def _by_structure(
+    measured: MeasuredProblem, settings: Settings, reconsider: Reconsider, most_groups: float
 ) -> Comparison | None:
     """Compare by a detected structure of at most `most_groups` column groups."""
     structure = find_structure(measured.sampled, measured.lengths, settings.seed, most_groups)
-    claimed = None if structure is None else _claimed_entries(measured, structure)
+    claimed = None if structure is None else claimed_entries(measured.backward, structure)
     if structure is None or claimed is None:
         return None
     if not claims_match_vjps(measured.backward, structure.column_groups, claimed, settings.seed):
@@ -118,20 +113,9 @@ def _compared(
 def _judged(
     measured: MeasuredProblem, context: JudgingContext, stencil: Stencil | None, settings: Settings
 ) -> tuple[Parts, KnownVerdicts | None]:
-    """Return the verdicts on all column groups, and those of them that one step in affine inputs has shown."""
+    """Return the verdicts on all column groups, and those of them that one step in affine inputs has shown.
+
+    `stencil` holds the samples at the first steps, if they were taken.
+    """
     known = None if stencil is not None else affine_column_groups(context, settings.seed)
     return list(judge_all(context, partial(apply_excuses, measured, settings.seed), stencil, known)), known
-
-
-def _claimed_entries(measured: MeasuredProblem, structure: Structure) -> Tensor | None:
-    """Return the claimed entries of a structure, (M, m), from compressed vjps or, if those save nothing, single rows.
-
-    None if there would be too many rows to hold.
-    """
-    claimed = claimed_entries(measured.backward, structure)
-    if claimed is not None:
-        return claimed
-    if measured.entries > KEPT:
-        return None
-    rows, column_of = jacobian(measured.backward), structure.column_groups.column_of
-    return torch.where(column_of >= 0, rows.T.gather(0, column_of.clamp(min=0)), 0.0)

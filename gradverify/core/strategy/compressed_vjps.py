@@ -14,8 +14,9 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.batched_vjp import EVERYTHING, MIN_BATCHED, many_vjps
+from gradverify.core.backward.batched_vjp import EVERYTHING, MIN_BATCHED, jacobian, many_vjps
 from gradverify.core.backward.vjps import Backward
+from gradverify.core.decide.comparison import KEPT
 from gradverify.core.estimate.column_groups import ColumnGroups
 from gradverify.core.model.memory import AT_ONCE, HELD
 from gradverify.core.strategy.sparsity import InputOutputPattern
@@ -32,14 +33,19 @@ class _RowColouring:
 
 
 def claimed_entries(backward: Backward, structure: Structure) -> Tensor | None:
-    """Return the claimed entries of a structure, (M, m); None if single rows cost no more vjps."""
-    outputs = structure.column_groups.column_of.shape[1]
-    links = [link for link in structure.patterns if link.changed]
-    whole = _colouring(links, EVERYTHING)
+    """Return the claimed entries of a structure, (M, m).
+
+    They come from single rows if compressed vjps would be no fewer; None if there would be too many to hold.
+    """
+    column_of, inputs = structure.column_groups.column_of, len(structure.column_groups.colour)
+    outputs = column_of.shape[1]
+    whole = _colouring([link for link in structure.patterns if link.changed], EVERYTHING)
     if whole.count >= outputs:
-        return None
-    claimed = torch.zeros_like(structure.column_groups.column_of, dtype=torch.float64)
-    for colouring in _by_input(whole, len(structure.column_groups.colour)):
+        if inputs * outputs > KEPT:
+            return None
+        return torch.where(column_of >= 0, jacobian(backward).T.gather(0, column_of.clamp(min=0)), 0.0)
+    claimed = torch.zeros_like(column_of, dtype=torch.float64)
+    for colouring in _by_input(whole, inputs):
         _write_entries(backward, structure.column_groups, colouring, claimed)
     return claimed
 

@@ -44,7 +44,7 @@ from gradverify.core.forward.noise import at_least
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import FEW_INPUTS, SUBSET, portions
-from gradverify.core.strategy.columnwise import compare_by_given_structure, compare_claims
+from gradverify.core.strategy.columnwise import compare_claims, compare_column_groups
 from gradverify.core.strategy.elementwise_sampling import (
     EntrywiseSamples,
     forecast_error,
@@ -286,8 +286,8 @@ def _compare_rest(
     context = judging_context(focused.sampled, noise, focused.lengths, column_groups, claimed, settings)
     largest = function.largest().expand(len(outputs))
     context = replace(context, allowance=replace(context.allowance, largest=largest))
-    rest = replace(structure, column_groups=column_groups)
-    return compare_by_given_structure(focused, rest, context, None, settings, reconsider, verified=found.foretold)
+    hypothesis = None if found.foretold else replace(structure, column_groups=column_groups)
+    return compare_column_groups(focused, context, hypothesis, settings, reconsider)
 
 
 def _parts(claimed: Tensor, judged: Judged | None) -> tuple[JudgedPart, ...]:

@@ -28,8 +28,6 @@ from gradverify.core.strategy.sparsity import (
     period_of,
 )
 
-_WORTH = 0.7  # colours per column up to which colouring is worth it
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structure:
@@ -39,15 +37,9 @@ class Structure:
     patterns: tuple[InputOutputPattern, ...]
 
 
-def find_structure(
-    sampled: Sampler, lengths: LengthScales, seed: int, most_groups: int | None = None
-) -> Structure | None:
-    """Return a structure that saves work, or None; costs a forward per slice tried.
-
-    `most_groups` is the number of column groups it may have; if None, `_WORTH` times the number of coordinates.
-    """
+def find_structure(sampled: Sampler, lengths: LengthScales, seed: int, most_groups: float) -> Structure | None:
+    """Return a structure of at most `most_groups` column groups, or None; costs a forward per slice tried."""
     coordinates = sampled.point.numel()
-    limit = _WORTH * coordinates if most_groups is None else most_groups
     if coordinates < FEW_INPUTS or not sampled.value.numel():
         return None
     all_links: list[InputOutputPattern] = []
@@ -55,7 +47,7 @@ def find_structure(
     for source, links in patterns_by_input(sampled, lengths, seed):
         periods = _periods(source, links)
         count += math.prod(periods)
-        if count > limit or count * sampled.value.numel() > LARGEST:
+        if count > most_groups or count * sampled.value.numel() > LARGEST:
             return None
         colours.append(colours_of(source, periods) + count - math.prod(periods))
         columns.append(_columns_of_colours(source, periods, links, sampled.value.numel()))

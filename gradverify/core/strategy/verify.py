@@ -42,9 +42,8 @@ def claims_match_vjps(backward: Backward, column_groups: ColumnGroups, claimed: 
 
 def entries_match_directional_difference(context: JudgingContext, judged: Judged, seed: int) -> bool:
     """True if the measured entries, and no others, give the directional difference along a random direction."""
-    generator = torch.Generator().manual_seed(seed + 2)
     every = torch.arange(context.column_groups.count, device=judged.code.device)
-    return not any_set(columns_do_not_add_up(context, every, judged, generator))
+    return not any_set(columns_do_not_add_up(context, every, judged, torch.Generator().manual_seed(seed + 2)))
 
 
 def pattern_holds(context: JudgingContext, judged: Judged, structure: Structure, seed: int) -> bool:
