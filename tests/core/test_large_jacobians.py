@@ -60,6 +60,17 @@ def test_three_wrong_entries_are_all_found() -> None:
     assert places(gradcheck(running(wrong), point())) == set(planted)
 
 
+def test_smaller_error_in_the_row_of_one_wrong_entry_and_the_column_of_another_is_named() -> None:
+    planted = {(1700, 800): 1e-2, (1822, 801): 1e-2, (1700, 801): 1e-4}
+
+    def wrong(gradient: Tensor, cotangent: Tensor, x: Tensor) -> Tensor:
+        for (row, column), error in planted.items():
+            gradient = one_entry(row, column, error)(gradient, cotangent, x)
+        return gradient
+
+    assert places(gradcheck(running(wrong), point())) == set(planted)
+
+
 def test_some_entries_are_named_if_all_are_wrong() -> None:
     result = gradcheck(running(lambda gradient, cotangent, x: 1.01 * gradient), point())
     assert result.verdict is Verdict.FAIL

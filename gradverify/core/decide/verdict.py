@@ -61,7 +61,6 @@ class Reason(IntEnum):
     MASKED = Code.MATCH, "zero, and the output is infinite whatever the inputs are"
     FLOAT64_BACKWARD = Code.MATCH, "the same backward is right in float64"
     BACKWARD_RESOLUTION = Code.MATCH, "agrees within the last digits of what backward returns close by"
-    NOT_SUSPECTED = Code.MATCH, "no random sum points to it"
     NO_ENTRY = Code.MATCH, "zero by the sparsity of the Jacobian"
     DIFFERS = Code.MISMATCH, "differs by more than is allowed"
     DIFFERS_IN_SUM = Code.MISMATCH, "differs by more than is allowed; confirmed as part of a sum over several inputs"

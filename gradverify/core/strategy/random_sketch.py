@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.decide.columns import ConfirmationState, judge_column_groups
 from gradverify.core.decide.comparison import Comparison, ComparisonBuilder, Extremes
 from gradverify.core.decide.context import MeasuredProblem, Reconsider, judging_context
 from gradverify.core.decide.tolerance import relative_tolerance
-from gradverify.core.decide.verdict import Code, Judged, Reason, decide
+from gradverify.core.decide.verdict import Code
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.excuses.second_look import apply_excuses
 from gradverify.core.forward.sampler import restricted_to_outputs
@@ -173,7 +172,7 @@ def _judged(
     settings: Settings,
     reconsider: Reconsider,
 ) -> Comparison:
-    """Judge the suspects as entries of a small Jacobian, made of their rows and columns."""
+    """Judge the suspects, and all other entries in their rows and columns, as a small Jacobian."""
     point = measured.sampled.point
     places = torch.tensor(sorted({suspect.row for suspect in suspects}), device=point.device)
     chosen = torch.tensor(sorted({suspect.column for suspect in suspects}), device=point.device)
@@ -185,17 +184,8 @@ def _judged(
     judged = judge_column_groups(context, chosen, ConfirmationState(), excuse)
     require_time(measured.sampled.problem.deadline)  # without which entries may be unfinished
     builder = ComparisonBuilder(context=context, keep=settings.max_elements)
-    builder.add(chosen, _only_suspects(reconsider(context, chosen, judged), chosen, places, suspects))
+    builder.add(chosen, reconsider(context, chosen, judged))
     return builder.comparison()
-
-
-def _only_suspects(judged: Judged, chosen: Tensor, places: Tensor, suspects: set[Suspect]) -> Judged:
-    """Mark all entries but the suspects as matching: those in the row of one suspect and the column of another."""
-    rows, columns = places.tolist(), chosen.tolist()
-    is_suspect = torch.zeros_like(judged.kinked)
-    for suspect in suspects:
-        is_suspect[columns.index(suspect.column), rows.index(suspect.row)] = True
-    return decide(judged, [(~is_suspect, Reason.NOT_SUSPECTED)])
 
 
 def _within_tolerance(found: SumDifference) -> SumDifference:
