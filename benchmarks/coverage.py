@@ -44,11 +44,11 @@ def coverage_of(specimen: Specimen, seed: int) -> Coverage | None:
     if specimen.exact is not None:
         exact = specimen.exact(*specimen.inputs(seed)).reshape(exact.shape).to(torch.float64)
     _, judged = judge_right(problem, seed)
-    error = (judged.numeric.T - exact).abs()
-    bar = judged.bar.T + _error_of_exact(exact, _eps(problem))
-    code = judged.code.T
+    error = (judged.numeric - exact).abs()
+    bar = judged.bar + _error_of_exact(exact, _eps(problem))
+    code = judged.code
     plain = torch.isin(code, torch.tensor(_JUDGED, dtype=torch.int8)) & torch.isfinite(exact)
-    wide = (code == Code.UNDETERMINED) & torch.isfinite(judged.bar.T) & torch.isfinite(exact)
+    wide = (code == Code.UNDETERMINED) & torch.isfinite(judged.bar) & torch.isfinite(exact)
     nonzero = plain & (exact != 0) & (error > 0)
     return Coverage(
         subject=specimen.name,
@@ -57,7 +57,7 @@ def coverage_of(specimen: Specimen, seed: int) -> Coverage | None:
         unjudged=int(wide.sum()),
         unjudged_outside=int((error > bar)[wide].sum()),
         worst=float((error / bar.clamp(min=1e-300))[plain].max()) if bool(plain.any()) else 0.0,
-        ratios=tuple((judged.bar.T / error)[nonzero].tolist()),
+        ratios=tuple((judged.bar / error)[nonzero].tolist()),
     )
 
 

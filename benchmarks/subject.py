@@ -11,12 +11,12 @@ from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
 from gradverify.core.backward.batched_vjp import jacobian
 from gradverify.core.backward.vjps import backward_of
-from gradverify.core.decide.comparison import DenseEntries, dense_entries
 from gradverify.core.decide.context import unchanged
 from gradverify.core.decide.verdict import Code
+from gradverify.core.evidence import JacobianPair
 from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.jacobians import investigate
+from gradverify.core.jacobians import investigate, whole
 from gradverify.core.model.coordinates import Block, blocks
 from gradverify.core.model.problem import Named, Problem, bind
 from gradverify.core.model.tape import record
@@ -78,7 +78,7 @@ def prepared(name: str, problem: Problem, seed: int) -> Subject | None:
     if not right.numel() or not bool(torch.isfinite(right).all()):
         return None
     sampled, judged = judge_right(problem, seed)
-    undefined = torch.isin(judged.code.T, torch.tensor(UNDEFINED, dtype=torch.int8))
+    undefined = torch.isin(judged.code, torch.tensor(UNDEFINED, dtype=torch.int8))
     return Subject(
         name=name,
         problem=problem,
@@ -91,11 +91,11 @@ def prepared(name: str, problem: Problem, seed: int) -> Subject | None:
     )
 
 
-def judge_right(problem: Problem, seed: int) -> tuple[Sampler, DenseEntries]:
-    """Return the sampled forward and all judged entries, (n, m)."""
+def judge_right(problem: Problem, seed: int) -> tuple[Sampler, JacobianPair]:
+    """Return the sampled forward and all judged entries."""
     ready = made_repeatable(problem, record(problem), seed)
     assert ready is not None
     found = investigate(ready, settings(seed), unchanged)
-    entries = dense_entries(found.comparison, found.sampled.point.numel(), found.sampled.value.numel())
+    entries = whole(found)
     assert entries is not None
     return found.sampled, entries

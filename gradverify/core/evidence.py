@@ -11,6 +11,7 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward
 from gradverify.core.decide.context import MeasuredProblem
+from gradverify.core.decide.verdict import Code
 from gradverify.core.decide.worst_entries import Entries
 from gradverify.core.model.coordinates import Block
 
@@ -24,7 +25,12 @@ class JacobianPair:
     claimed: Tensor  # (m, n)
     numeric: Tensor  # (m, n)
     bar: Tensor  # (m, n)
-    wrong: Tensor  # (m, n) True where an entry is a mismatch
+    code: Tensor  # (m, n) see Code
+
+    @property
+    def wrong(self) -> Tensor:
+        """Mask of the mismatches, (m, n)."""
+        return self.code == Code.MISMATCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

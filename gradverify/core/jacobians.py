@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
+
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward
-from gradverify.core.decide.comparison import KEPT, Comparison, dense_entries, is_accepted
+from gradverify.core.decide.comparison import KEPT, Comparison, is_accepted
 from gradverify.core.decide.context import MeasuredProblem, Reconsider, measure_problem
 from gradverify.core.decide.tolerance import relative_tolerance
-from gradverify.core.decide.verdict import Code
 from gradverify.core.evidence import Evidence, JacobianPair
 from gradverify.core.forward.repeatable import Repeatable, as_rounded, in_double
 from gradverify.core.forward.sampler import Sampler
@@ -116,17 +117,19 @@ def _compared(steady: Repeatable, sampled: Repeatable, settings: Settings, recon
 
 def whole(found: Investigation) -> JacobianPair | None:
     """Return all entries of both Jacobians, None if they were too many to keep."""
-    sampled = found.sampled
-    known = dense_entries(found.comparison, sampled.point.numel(), sampled.value.numel())
-    if known is None:
+    if not found.comparison.parts:
         return None
+    claimed, numeric, bar = found.sampled.value.new_zeros(3, len(found.sampled.value), len(found.sampled.point))
+    code = torch.zeros_like(claimed, dtype=torch.int8)
+    for part in found.comparison.parts:
+        groups, outputs = (part.column_of >= 0).nonzero(as_tuple=True)
+        entries, place = (groups, outputs), (outputs, part.column_of[groups, outputs])
+        claimed[place] = part.claimed[entries]
+        numeric[place], bar[place] = part.judged.numeric[entries], part.judged.bar[entries]
+        code[place] = part.judged.code[entries]
+    sampled = found.sampled
     return JacobianPair(
-        outputs=sampled.outputs,
-        inputs=sampled.inputs,
-        claimed=known.claimed.T,
-        numeric=known.numeric.T,
-        bar=known.bar.T,
-        wrong=(known.code == Code.MISMATCH).T,
+        outputs=sampled.outputs, inputs=sampled.inputs, claimed=claimed, numeric=numeric, bar=bar, code=code
     )
 
 

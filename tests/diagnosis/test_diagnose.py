@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.vjps import backward_of
+from gradverify.core.decide.verdict import Code
 from gradverify.core.evidence import Evidence, JacobianPair
 from gradverify.core.model.coordinates import blocks
 from gradverify.core.model.problem import Named
@@ -86,7 +87,8 @@ def _evidence(numeric: Tensor, claimed: Tensor) -> Evidence:
     (of,) = blocks(tape.outputs)
     (wrt,) = blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals)
     bar, differs = numeric.abs() * 1e-12, claimed != numeric
-    whole = JacobianPair(outputs=(of,), inputs=(wrt,), claimed=claimed, numeric=numeric, bar=bar, wrong=differs)
+    code = torch.where(differs, int(Code.MISMATCH), int(Code.MATCH))
+    whole = JacobianPair(outputs=(of,), inputs=(wrt,), claimed=claimed, numeric=numeric, bar=bar, code=code)
     return Evidence(
         of=of,
         wrt=wrt,

@@ -11,6 +11,7 @@ from torch import Tensor
 from gradverify.checks.reference.error_model import Precision, error_factor
 from gradverify.checks.reference.evaluate import by_inputs_of, connected_outputs, with_outputs
 from gradverify.core.backward.vjps import Backward, backward_of, outputs_in, row
+from gradverify.core.decide.verdict import Code
 from gradverify.core.evidence import Diagnose, Evidence, JacobianPair, undiagnosed
 from gradverify.core.model.coordinates import blocks
 from gradverify.core.model.problem import Named, Problem
@@ -63,7 +64,7 @@ def _jacobians(backward: Backward, reference: Backward, precision: Precision) ->
         claimed=claimed,
         numeric=numeric,
         bar=bar,
-        wrong=(claimed - numeric).abs() > bar,
+        code=torch.where((claimed - numeric).abs() > bar, int(Code.MISMATCH), int(Code.MATCH)),
     )
 
 

@@ -26,16 +26,6 @@ KEPT = 4_000_000  # entries up to which the whole Jacobian is held: if compared 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DenseEntries:
-    """All entries of a Jacobian small enough to keep, each (inputs, outputs)."""
-
-    claimed: Tensor
-    numeric: Tensor
-    bar: Tensor
-    code: Tensor  # see Code
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPart:
     """Some column groups with their verdicts, each (C, m)."""
 
@@ -67,7 +57,7 @@ class Comparison:
     counts: Counter[Code]
     groups: tuple[Entries, ...]  # one for every block and verdict other than match
     extremes: Extremes
-    parts: tuple[JudgedPart, ...]  # all verdicts, for `dense_entries`; empty if there are too many entries to keep
+    parts: tuple[JudgedPart, ...]  # all verdicts; empty if there are too many entries to keep
     at_least: bool = False  # wrong entries were found by a search that may have missed others
     sums: int = 0  # number of random sums compared in place of single entries
     wrong_directions: tuple[WrongDirection, ...] = ()  # directions in which rows at a kink are no subgradients
@@ -203,27 +193,6 @@ def compare_verdicts(context: JudgingContext, parts: Parts, settings: Settings, 
     for chosen, judged in parts:
         builder.add(chosen, judged)
     return replace(builder.comparison(), wrong_directions=wrong_directions)
-
-
-def dense_entries(comparison: Comparison, inputs: int, outputs: int) -> DenseEntries | None:
-    """Return all entries of the Jacobian, each (inputs, outputs), or None if they were not kept."""
-    if not comparison.parts:
-        return None
-    like = comparison.parts[0].claimed
-    whole = DenseEntries(
-        claimed=like.new_zeros(inputs, outputs),
-        numeric=like.new_zeros(inputs, outputs),
-        bar=like.new_zeros(inputs, outputs),
-        code=torch.zeros(inputs, outputs, dtype=torch.int8, device=like.device),
-    )
-    for part in comparison.parts:
-        rows, places = (part.column_of >= 0).nonzero(as_tuple=True)
-        index = (part.column_of[rows, places], places)
-        whole.claimed[index] = part.claimed[rows, places]
-        whole.numeric[index] = part.judged.numeric[rows, places]
-        whole.bar[index] = part.judged.bar[rows, places]
-        whole.code[index] = part.judged.code[rows, places]
-    return whole
 
 
 def _extremes_of(claimed: Tensor, judged: Judged, beside: Tensor, *, agreed: bool) -> Extremes:
