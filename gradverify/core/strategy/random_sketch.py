@@ -25,6 +25,7 @@ from gradverify.core.strategy.bisection import CachedRows, Suspect, wrong_column
 from gradverify.core.strategy.random_sums import (
     RandomSums,
     SumDifference,
+    differing,
     measure_random_sums,
     split_into_blocks,
     sum_difference,
@@ -142,13 +143,12 @@ def _run(search: _Search, known_rows: CachedRows, budget: int, enough: int) -> N
     block, last = search.block, _calls(search.block) + budget
     directions, gaps = block.directions, block.gaps
     for _ in range(_ROUNDS):
-        off = [number for number, gap in enumerate(gaps) if gap.differs]
+        off = differing(gaps, directions)
         if not off:
             break
-        worst = max(off, key=[gap.excess for gap in gaps].__getitem__)
         columns: list[int] = []
         named = True
-        for column in wrong_columns(block, directions[worst], gaps[worst], last - _calls(block)):
+        for column in wrong_columns(block, *off[0], last - _calls(block)):
             rows = wrong_rows(block, known_rows, column)
             columns.append(column)
             named &= bool(rows)

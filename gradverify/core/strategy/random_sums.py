@@ -203,14 +203,19 @@ def sums_of_slopes(cotangents: Tensor, slopes: Sequence[Estimate]) -> Estimate:
     return Estimate(value=cotangents @ values.T, bar=torch.where(torch.isfinite(bar), bar, torch.inf))
 
 
+def differing(gaps: Sequence[SumDifference], directions: Sequence[Tensor]) -> list[tuple[Tensor, SumDifference]]:
+    """Return the directions along which sums differ, with their gaps, the largest gap first."""
+    off = [(direction, gap) for direction, gap in zip(directions, gaps, strict=True) if gap.differs]
+    return sorted(off, key=lambda pair: pair[1].excess, reverse=True)
+
+
 def split_into_blocks(whole: RandomSums) -> list[RandomSums]:
     """Return the blocks whose sums differ, the largest gap first; costs 6 forwards per input and direction.
 
     The whole Jacobian is returned as one block if there is only one, if no block differs by itself, or if the sums are
     within the tolerance. Empty if no sum differs, in the first and the last case.
     """
-    off = [(gap, direction) for gap, direction in zip(whole.gaps, whole.directions, strict=True) if gap.differs]
-    off.sort(key=lambda pair: pair[0].excess, reverse=True)
+    off = differing(whole.gaps, whole.directions)
     if len(whole.outputs) == len(whole.inputs) == 1 or all(gap.is_tolerable for gap in whole.gaps):
         return [whole] if off else []
     blocks = _blocks(whole, off[: max(1, _MOST_DIRECTIONS // len(whole.inputs))])
@@ -243,12 +248,12 @@ def _bar_of_sums(cotangents: Tensor, slopes: Estimate) -> float:
     return float(sums_of_slopes(cotangents, (slopes,)).bar.sum())
 
 
-def _blocks(whole: RandomSums, off: Sequence[tuple[SumDifference, Tensor]]) -> Iterator[RandomSums]:
+def _blocks(whole: RandomSums, off: Sequence[tuple[Tensor, SumDifference]]) -> Iterator[RandomSums]:
     """Yield every block with its gaps along the directions that are off."""
-    measured, steps = whole.measured, [gap.first_step for gap, _ in off]
+    measured, steps = whole.measured, [gap.first_step for _, gap in off]
     by_output = [whole] if len(whole.outputs) == 1 else [_restricted_to(whole, output) for output in whole.outputs]
     for wrt in whole.inputs:
-        directions = [zero_outside(direction, wrt.coordinates) for _, direction in off]
+        directions = [zero_outside(direction, wrt.coordinates) for direction, _ in off]
         slopes = map(partial(directional_derivative, measured.sampled, measured.noise), directions, steps)
         known = list(zip(directions, steps, slopes, strict=True))
         for block in by_output:
