@@ -56,11 +56,12 @@ def jacobian(backward: Backward) -> Tensor:
     If it is small and reuse of the graph is untested, all rows are taken from the graph: it can be reused if their sum,
     weighted by the first cotangent, equals the first vjp.
     """
-    graph = backward.graph
-    if graph.rows is None and graph.reuse is None and _is_small(backward):
-        graph.rows = _checked_rows(backward)
-        graph.reuse = Reuse.FRESH if graph.rows is None else Reuse.SHARED
-    return _all_rows(backward) if graph.rows is None else graph.rows
+    if backward.graph.reuse is None and _is_small(backward):
+        rows = _checked_rows(backward)
+        backward.graph.reuse = Reuse.FRESH if rows is None else Reuse.SHARED
+        if rows is not None:
+            return rows
+    return _all_rows(backward)
 
 
 def row_cotangent(backward: Backward) -> float:

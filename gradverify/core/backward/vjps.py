@@ -33,7 +33,6 @@ class Graph:
     """State of the recorded graph; mutable."""
 
     reuse: Reuse | None = None  # None until a second vjp has been computed on it
-    rows: Tensor | None = None  # (m, n) the Jacobian, cached if inputs and outputs are few
 
 
 @dataclass(slots=True, kw_only=True)
