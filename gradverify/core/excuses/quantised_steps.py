@@ -26,7 +26,6 @@ _STEPS_ON_STAIR = 3  # steps on the stair, at least
 _EXPONENTS = range(2, 36)  # exponents of 1/2: steps relative to the largest
 _HIGHEST_STAIR = 2.0**-4  # of the largest magnitude in the output's tensor: no precision in use has higher stairs
 _DISTANCES = (0.3, 1.0, 3.0, 6.0)  # distances on either side, in length scales, at which the output should be constant
-_CROSSINGS = 1  # small steps there that may cross the end of a stair
 _HEIGHTS = 4.0  # heights of a stair: error of a difference of two samples
 
 
@@ -99,14 +98,14 @@ def _flat_all_around(context: JudgingContext) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     small = SMALL_STEP * random_magnitudes(context.lengths.shared, generator)
     longer = _HIGHEST_STAIR * random_magnitudes(context.lengths.shared, generator)
-    changes, rises = torch.zeros_like(context.sampled.value, dtype=torch.long), []
+    changes, rises = torch.zeros_like(context.sampled.value, dtype=torch.bool), []
     for distance in _DISTANCES:
         offset = distance * random_magnitudes(context.lengths.shared, generator)
         for displacement in (offset, -offset):
             here = outputs_near(context.sampled, displacement)
-            changes += here != outputs_near(context.sampled, displacement + small)
+            changes |= here != outputs_near(context.sampled, displacement + small)
             rises.append((outputs_near(context.sampled, displacement + longer) - here).abs())
-    return (changes <= _CROSSINGS) & (_least_rise(context, torch.stack(rises)) <= _HIGHEST_STAIR * context.sampled.size)
+    return ~changes & (_least_rise(context, torch.stack(rises)) <= _HIGHEST_STAIR * context.sampled.size)
 
 
 def _least_rise(context: JudgingContext, rises: Tensor) -> Tensor:

@@ -26,8 +26,7 @@ from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext
 from gradverify.core.model.memory import LARGEST
 from gradverify.core.tuning import SMALL_PART
 
-_LARGEST_ERROR = 1e-4  # of the entry: larger errors are not due to a hidden kink
-_WIDEST = 1e-3  # of the larger slope: greatest gap between the slopes of a hidden kink
+_WIDEST = 1e-3  # of the larger slope: greatest gap between the slopes of a hidden kink, and so greatest error
 
 
 def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
@@ -35,7 +34,7 @@ def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
     context, chosen = trial.context, trial.chosen
     claimed = context.claimed[chosen]
     accused = (judged.code == Code.MISMATCH) & ~judged.kinked
-    accused &= judged.error <= _LARGEST_ERROR * torch.maximum(claimed.abs(), judged.numeric.abs())
+    accused &= judged.error <= _WIDEST * torch.maximum(claimed.abs(), judged.numeric.abs())
     rows, outputs = span(accused)
     rows = rows[: min(COLUMNS_EXAMINED, LARGEST // (DEPTH * context.numbers_per_sample))]
     if not len(rows):
