@@ -13,6 +13,8 @@ from torch import Tensor
 
 from gradverify.core.backward.batched_vjp import many_vjps, row_cotangent
 from gradverify.core.backward.vjps import Backward, Graph, Reuse
+from gradverify.core.decide.compare import is_resolved
+from gradverify.core.decide.context import of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import GroupKind, disjoint_rows
 from gradverify.core.estimate.samples import BAR_FACTOR
@@ -31,6 +33,7 @@ from gradverify.errors import EvaluationError
 _LAST_DIGIT_UNITS = 2.0  # units of rounding allowed to a claim that is a multiple of the last digit
 _SMALL_ERROR = 2.0**-10  # upper bound of a small error, if one unit of rounding is less
 _LARGEST_SCATTER = 2.0**-24  # of the largest in the row: claims that scatter by more are on several pieces
+_SCATTER_PAIRS = 16  # pairs of opposite points, from 2 ulps on, each twice as far as the one before
 _ROW_GROUPS = 64  # row groups that are examined, one vjp each at every point
 _RIGHT = 1e-5  # of the entry: error of a right formula in double precision
 
@@ -52,7 +55,7 @@ def excuse_digits(trial: ExcuseContext, judged: Judged) -> Judged:
     if not any_set(small):
         return judged
     groups = _group_rows(trial, small)
-    around = _entries(trial, trial.backward, groups, _opposite_displacements(trial, 1.0))
+    around = _entries(trial, trial.backward, groups, _opposite_displacements(trial, [1.0] * NEARBY_POINTS))
     unit = trial.context.sampled.eps * around.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0).clamp(max=1.0)
     last_digit = torch.where(_is_multiple_of_last_digit(claimed, unit), _LAST_DIGIT_UNITS * unit, 0.0)
     allowed = judged.allowed + torch.where(claimed == 0, CANCELLATION_UNITS * unit, last_digit)
@@ -72,7 +75,10 @@ def excuse_low_precision(trial: ExcuseContext, judged: Judged) -> Judged:
     if not context.sampled.backward_eps or not any_set(wrong):
         return judged
     groups, claimed, numeric = _group_rows(trial, wrong), context.claimed[trial.chosen], judged.numeric
-    points = [torch.zeros_like(context.sampled.point), *_opposite_displacements(trial, INPUT_EPS * context.sampled.eps)]
+    points = [
+        torch.zeros_like(context.sampled.point),
+        *_opposite_displacements(trial, [INPUT_EPS * context.sampled.eps] * NEARBY_POINTS),
+    ]
     in_float64 = _entries(trial, replace(trial.backward, problem=context.sampled.problem), groups, points)
     errors = _entries(trial, trial.backward, groups, points) - torch.where(in_float64.isnan(), 0.0, in_float64)
     right = wrong & ((in_float64[0] - numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * numeric.abs())
@@ -92,20 +98,27 @@ def excuse_low_precision(trial: ExcuseContext, judged: Judged) -> Judged:
 
 
 def excuse_scatter(trial: ExcuseContext, judged: Judged) -> Judged:
-    """Make errors undetermined that do not exceed the scatter of the claims a few ulps away."""
-    context = trial.context
+    """Make errors undetermined that do not exceed the scatter of the claims from a few ulps to 2⁻³⁶ away.
+
+    Errors as small as numbers around 1 may leave are excused if that scatter hides no derivative of any consequence.
+    """
+    context, small = trial.context, small_error(trial.context.sampled.eps, trial.context.claimed[:0])
     row_size = torch.cat([context.claimed, judged.numeric]).abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
-    largest = _LARGEST_SCATTER * row_size
+    largest = (_LARGEST_SCATTER * row_size).clamp(min=small)
     wrong = (judged.code == Code.MISMATCH) & (judged.error <= EXPLAINED * largest)
-    if not any_set(wrong):
+    if context.sampled.backward_eps or not any_set(wrong):
         return judged
     groups = _group_rows(trial, wrong)
-    entries = _entries(trial, trial.backward, groups, _opposite_displacements(trial, INPUT_EPS * context.sampled.eps))
+    points = _opposite_displacements(trial, [2.0**k * context.sampled.eps for k in range(1, _SCATTER_PAIRS + 1)])
+    entries = _entries(trial, trial.backward, groups, points)
     means = entries.view(2, -1, *wrong.shape).mean(dim=0)  # of opposite points: a linear trend is no error
     scatter = means.amax(dim=0) - means.amin(dim=0)
     excused = wrong & (judged.error <= EXPLAINED * scatter) & (scatter <= largest)
+    resolved = is_resolved(scatter, judged.numeric.abs(), of_column_groups(context.allowance, trial.chosen))
+    match = excused & resolved & (judged.error <= small)
+    rules = [(excused, Reason.BACKWARD_NOISE), (match, Reason.BACKWARD_RESOLUTION)]
     bar = torch.where(excused, judged.error, judged.bar)
-    return _decided(judged, groups, wrong, [(excused, Reason.BACKWARD_NOISE)], bar=bar)
+    return _decided(judged, groups, wrong, rules, bar=bar)
 
 
 def _decided(
@@ -160,11 +173,13 @@ def _group_rows(trial: ExcuseContext, wanted: Tensor) -> _RowGroups:
     return _RowGroups(group_of=group_of, cotangents=cotangents)
 
 
-def _opposite_displacements(trial: ExcuseContext, distance: float) -> list[Tensor]:
-    """Return random displacements by about `distance` length scales, then their opposites in the same order; (n,)."""
-    generator = torch.Generator().manual_seed(trial.seed + 8)
-    length = distance * own_or_shared(trial.context.lengths)
-    half = [random_magnitudes(length, generator) for _ in range(NEARBY_POINTS)]
+def _opposite_displacements(trial: ExcuseContext, distances: Sequence[float]) -> list[Tensor]:
+    """Return a random displacement by about each distance, then their opposites in the same order; each (n,).
+
+    The distances are relative to the length scales.
+    """
+    generator, length = torch.Generator().manual_seed(trial.seed + 8), own_or_shared(trial.context.lengths)
+    half = [random_magnitudes(distance * length, generator) for distance in distances]
     return [*half, *(-displacement for displacement in half)]
 
 

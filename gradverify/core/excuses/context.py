@@ -1,15 +1,13 @@
-"""The input and the form of an excuse."""
+"""The input of an excuse."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from gradverify.core.backward.vjps import Backward
 from gradverify.core.decide.context import JudgingContext
-from gradverify.core.decide.verdict import Judged
 
 COLUMNS_EXAMINED = 96  # columns, or column groups, that an excuse examines
 
@@ -22,6 +20,3 @@ class ExcuseContext:
     backward: Backward
     chosen: Tensor  # (C,) the column groups that the verdicts are on
     seed: int
-
-
-Excuse = Callable[[ExcuseContext, Judged], Judged]  # verdicts (C, m) before and after; only mismatches change
