@@ -82,12 +82,8 @@ def excuse_low_precision(trial: ExcuseContext, judged: Judged) -> Judged:
     in_float64 = _entries(trial, replace(trial.backward, problem=context.sampled.problem), groups, points)
     errors = _entries(trial, trial.backward, groups, points) - torch.where(in_float64.isnan(), 0.0, in_float64)
     right = wrong & ((in_float64[0] - numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * numeric.abs())
-    small = (
-        right
-        & (judged.error <= small_error(trial.context.sampled.eps, trial.context.claimed))
-        & (claimed * numeric > 0)
-        & (judged.error <= numeric.abs())
-    )
+    small = right & (judged.error <= small_error(context.sampled.eps, context.claimed))
+    small &= (claimed * numeric > 0) & (judged.error <= numeric.abs())
     low, high = in_float64.amin(dim=0), in_float64.amax(dim=0)
     branch = right & (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)
     scatters = wrong & (judged.error <= EXPLAINED * (errors.amax(dim=0) - errors.amin(dim=0)))
@@ -121,6 +117,12 @@ def excuse_scatter(trial: ExcuseContext, judged: Judged) -> Judged:
     return _decided(judged, groups, wrong, rules, bar=bar)
 
 
+def small_error(eps: float, claimed: Tensor) -> float:
+    """Return the error that rounding of numbers around 1, or around the largest claim, may cause."""
+    largest = float(claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if claimed.numel() else 0.0
+    return min(max(_SMALL_ERROR, eps), CANCELLATION_UNITS * eps) * max(1.0, largest)
+
+
 def _decided(
     judged: Judged, groups: _RowGroups, wrong: Tensor, rules: Sequence[tuple[Tensor, Reason]], **values: Tensor
 ) -> Judged:
@@ -130,12 +132,6 @@ def _decided(
     """
     applies = torch.stack([where.any() for where, _ in rules]).any()
     return decide(judged, [(wrong & (groups.group_of < 0) & applies, Reason.NOT_EXAMINED), *rules], **values)
-
-
-def small_error(eps: float, claimed: Tensor) -> float:
-    """Return the error that rounding of numbers around 1, or around the largest claim, may cause."""
-    largest = float(claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if claimed.numel() else 0.0
-    return min(max(_SMALL_ERROR, eps), CANCELLATION_UNITS * eps) * max(1.0, largest)
 
 
 def _is_multiple_of_last_digit(claimed: Tensor, unit: Tensor) -> Tensor:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from gradverify.core.backward.vjps import fails_later
 from gradverify.core.decide.context import Concerning, JudgingContext, MeasuredProblem
 from gradverify.core.decide.verdict import Code, Judged, agrees
 from gradverify.core.excuses.backward_rounding import excuse_digits, excuse_low_precision, excuse_scatter
-from gradverify.core.excuses.context import Excuse, ExcuseContext
+from gradverify.core.excuses.context import ExcuseContext
 from gradverify.core.excuses.oblique_kinks import excuse_oblique
 from gradverify.core.excuses.quantised_steps import excuse_average, excuse_flights
 from gradverify.core.excuses.slight_kinks import excuse_slight
 from gradverify.core.model.magnitudes import any_set
 
+_OneExcuse = Callable[[ExcuseContext, Judged], Judged]  # verdicts (C, m) before and after; only mismatches change
+
 # In order: each sees the mismatches that the previous ones have left.
-EXCUSES: tuple[Excuse, ...] = (
+EXCUSES: tuple[_OneExcuse, ...] = (
     excuse_digits,
     excuse_low_precision,
     excuse_flights,
@@ -24,8 +28,8 @@ EXCUSES: tuple[Excuse, ...] = (
     excuse_scatter,
     excuse_average,
 )
-_OF_BACKWARD = (excuse_digits, excuse_low_precision, excuse_scatter)
-_OF_STEPS = (excuse_flights, excuse_slight, excuse_average)
+_OF_BACKWARD: tuple[_OneExcuse, ...] = (excuse_digits, excuse_low_precision, excuse_scatter)
+_OF_STEPS: tuple[_OneExcuse, ...] = (excuse_flights, excuse_slight, excuse_average)
 
 
 def apply_excuses(
@@ -42,9 +46,10 @@ def apply_excuses(
     """
     fails_later(measured.backward)
     trial = ExcuseContext(context=context, backward=measured.backward, chosen=chosen, seed=seed)
-    own = {Concerning.BACKWARD: _OF_BACKWARD, Concerning.STEPS: _OF_STEPS}
-    for excuse in own.get(concerning, EXCUSES):
+    concerned = {Concerning.BACKWARD: _OF_BACKWARD, Concerning.STEPS: _OF_STEPS}.get(concerning, EXCUSES)
+    for excuse in EXCUSES:
         if agrees(judged) or not any_set(judged.code == Code.MISMATCH):
             break
-        judged = excuse(trial, judged)
+        if excuse in concerned:
+            judged = excuse(trial, judged)
     return judged
