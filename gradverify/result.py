@@ -339,6 +339,7 @@ class Report:
     shard: Shard | None = field(default=None, metadata=LATER)  # the part that was run; None for all, and once merged
     missing_shards: tuple[Shard, ...] = field(default=(), metadata=LATER)  # those that a merged report had no part of
     not_run: tuple[NotRun, ...] = field(default=(), metadata=LATER)
+    engine: str = field(default="local", metadata=LATER)  # where the cases ran: local, ray
     cases: tuple[CaseResult, ...]
 
 

@@ -15,6 +15,7 @@ from gradverify.case import Case, Exploring, Settings
 from gradverify.cli.request import Request
 from gradverify.result import CaseResult
 from gradverify.run.interrupts import Interrupts
+from gradverify.run.options import EngineOptions
 
 if TYPE_CHECKING:
     from gradverify.author.finding.find import OnModule
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
 class Listener:
     """Callbacks during a run."""
 
-    started: Callable[[str], None]  # with the case's id
-    trying: Callable[[str], None]  # likewise, when its checks are finished and other inputs are tried
+    started: Callable[[str, str], None]  # with the case's id, and the node that it runs on, "" for this machine
+    trying: Callable[[str], None]  # with its id, when its checks are finished and other inputs are tried
     finished: Callable[[CaseResult], None]
+    noted: Callable[[str], None]  # with a sentence for the user
 
 
 def read(paths: Sequence[Path]) -> Reading:
@@ -104,15 +106,15 @@ def written_cases(specs: Sequence[Spec]) -> Mapping[str, Collection[str]]:
 
 
 @contextmanager
-def opened(workers: int | None) -> Iterator[Engine]:
+def opened(options: EngineOptions) -> Iterator[Engine]:
     """Open the engine that cases will run in, and close it when the block ends. Raises ServerError.
 
     The modules that read specs are imported here too: an interrupt during certain imports makes Python end by SIGINT
     instead of with an exit code.
     """
-    from gradverify.run.session import open_engine
+    from gradverify.run.engines.open import open_engine
 
-    made = open_engine(workers)
+    made = open_engine(options)
     try:
         for room in ("gradverify.spec.expand", "gradverify.spec.read"):
             import_module(room)
@@ -135,14 +137,16 @@ def run(
     `earlier` has the seconds that cases took before, by id: the slowest start first.
     """
     from gradverify.baseline.apply import baseline_on, case_with_baseline
-    from gradverify.run.options import RunOptions, Started, TryingInputs
+    from gradverify.run.options import Noted, RunOptions, Started, TryingInputs
     from gradverify.run.session import run_cases
 
     def on_event(event: Event) -> None:
         if isinstance(event, Started):
-            listener.started(event.case_id)
+            listener.started(event.case_id, event.where)
         elif isinstance(event, TryingInputs):
             listener.trying(event.case_id)
+        elif isinstance(event, Noted):
+            listener.noted(event.text)
         else:
             listener.finished(event.result)
 

@@ -23,6 +23,7 @@ from gradverify.report.authored_view import (
 )
 from gradverify.report.words import counted
 from gradverify.run.interrupts import Interrupts, held_interrupts
+from gradverify.run.options import EngineOptions
 from gradverify.spec.save import write_whole
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def init(
     if why := why_no_folder(output):
         raise UsageProblem(f"-o {output}: {why}")
     with held_interrupts() as interrupts:
-        with engine.opened(jobs) as opened:
+        with engine.opened(EngineOptions(workers=jobs)) as opened:
             finding = _found(packages, opened, interrupts)
             if finding is None:
                 complain("interrupted while modules were imported; nothing was written")

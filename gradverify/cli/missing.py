@@ -15,6 +15,7 @@ from gradverify.cli.terminal import complain, print_problems, say
 from gradverify.report.safe import safe
 from gradverify.report.words import counted
 from gradverify.run.interrupts import held_interrupts
+from gradverify.run.options import EngineOptions
 
 
 def list_missing(packages: list[str], paths: Sequence[Path] | None) -> ExitCode:
@@ -23,7 +24,7 @@ def list_missing(packages: list[str], paths: Sequence[Path] | None) -> ExitCode:
     print_problems(reading.errors)
     if reading.errors:
         raise UsageProblem(f"{counted(len(reading.errors), 'mistake')} in specs, nothing was compared")
-    with held_interrupts() as interrupts, engine.opened(None) as opened, counting() as count:
+    with held_interrupts() as interrupts, engine.opened(EngineOptions()) as opened, counting() as count:
         finding = engine.find(packages, opened, interrupts, lambda done, of: count("modules read", done, of))
     if not finding.functions:
         raise UsageProblem(nothing_found(packages, finding))

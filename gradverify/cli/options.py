@@ -15,6 +15,7 @@ from gradverify.case import ExploreRules, Settings, TorchGradcheck
 from gradverify.catalogue import known_checks
 from gradverify.cli.groups import Heading
 from gradverify.cli.values import choice, file, folder, seconds, whole
+from gradverify.run.options import EngineName
 
 
 def _option(*flags: str, heading: Heading | None = None, **settings: Any) -> typer.models.OptionInfo:
@@ -266,6 +267,26 @@ class Execution:
     """How cases are run."""
 
     workers: Annotated[int | None, _number("-j", "--jobs", least=0, text=_JOBS, heading=Heading.RUNNING)] = None
+    engine: Annotated[
+        EngineName,
+        _option(
+            "--engine",
+            metavar="NAME",
+            parser=choice(EngineName),
+            help="Where: local, on this machine, or ray, on a Ray cluster (-j: CPUs taken there).  [default: local]",
+            heading=Heading.RUNNING,
+            show_default=False,
+        ),
+    ] = EngineName.LOCAL
+    ray_address: Annotated[
+        str | None,
+        _option(
+            "--ray-address",
+            metavar="HOST:PORT",
+            help="The head of the cluster; auto: the cluster of this machine.  [default: that, else a new one]",
+            heading=Heading.RUNNING,
+        ),
+    ] = None
     time: Annotated[bool, _option("--time", help=_TIME, heading=Heading.RUNNING)] = False
     memory: Annotated[
         str | None,

@@ -19,6 +19,7 @@ from gradverify.cli.files import why_no_folder
 from gradverify.cli.options import CaseFilter, CaseSettings, Execution, OtherInputs, Selection
 from gradverify.cli.shard import shard_of
 from gradverify.result import Shard
+from gradverify.run.options import EngineName, EngineOptions
 from gradverify.size import MOST_MEMORY, size_of, size_text
 from gradverify.spec.limits import MAX_TIMEOUT
 
@@ -42,6 +43,8 @@ class Request:
     max_evaluations: int | None = None  # calls of forward and backward in the search for wrong entries
     timed: bool = False
     workers: int | None = None  # None: as many as there are cores; 0: in this process
+    engine: EngineName = EngineName.LOCAL
+    address: str | None = None  # of a cluster
     fail_fast: bool = False
     keep_going: bool = False
     require_devices: tuple[str, ...] = ()
@@ -93,6 +96,8 @@ def requested(
         max_evaluations=case_settings.max_evaluations,
         timed=execution.time,
         workers=execution.workers,
+        engine=execution.engine,
+        address=execution.ray_address,
         fail_fast=execution.fail_fast,
         keep_going=selection.keep_going,
         require_devices=tuple(execution.require_device or ()),
@@ -102,6 +107,11 @@ def requested(
     )
     check_request(request)
     return request
+
+
+def engine_of(request: Request) -> EngineOptions:
+    """Return the engine that a request asks for."""
+    return EngineOptions(name=request.engine, workers=request.workers, address=request.address)
 
 
 def exploring(request: Request, save: Path | None = None) -> Request:

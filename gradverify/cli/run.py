@@ -23,6 +23,7 @@ from gradverify.cli.project import project_defaults, with_defaults
 from gradverify.cli.request import (
     Request,
     check_request,
+    engine_of,
     exploring,
     refuse_to_watch,
     refuse_without_exploring,
@@ -108,7 +109,7 @@ def verify(
     refuse_overlap(kept, destinations)
     look = replace(look, listing=listing_of(_listing(look, kept), destinations))
     # The engine is opened first: torch loads while the specs are read.
-    with held_interrupts() as interrupts, engine.opened(request.workers) as opened:
+    with held_interrupts() as interrupts, engine.opened(engine_of(request)) as opened:
         with interrupts.waiting():
             gathered = gather(source, selection.expression, request, defaults)
             refuse_devices_of_no_case(given.require_devices, gathered)  # a project's default holds for other specs too

@@ -33,6 +33,7 @@ def merge_reports(parts: Sequence[tuple[str, Report]]) -> Report:
         environment=_environment([report.environment for report in reports]),
         summary=summarize(cases, added_up(report.summary.seconds for report in reports)),
         missing_shards=missing_shards(reports),
+        engine=_joined(report.engine for report in reports),
         cases=cases,
         not_run=tuple(sorted((case for report in reports for case in report.not_run), key=lambda case: case.id)),
     )

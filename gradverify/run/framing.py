@@ -15,8 +15,13 @@ _HEADER = struct.Struct("<Q")
 
 def send_frame(stream: socket.socket, value: object) -> None:
     """Write one message. Raises OSError if the other end is closed, and any exception of pickle."""
+    stream.sendall(frame_of(value))
+
+
+def frame_of(value: object) -> bytes:
+    """Return one message as it is sent."""
     body = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-    stream.sendall(_HEADER.pack(len(body)) + body)
+    return _HEADER.pack(len(body)) + body
 
 
 def receive_frame(stream: socket.socket) -> Any:
@@ -38,7 +43,12 @@ def take_frame(buffer: bytearray) -> Any | None:
         return None
     body = bytes(buffer[_HEADER.size : end])
     del buffer[:end]
-    return _rebuilt(body)
+    return rebuilt(body)
+
+
+def rebuilt(body: bytes) -> Any:
+    """Return the value that was pickled. Raises UnpicklingError if it holds classes other than gradverify's."""
+    return _Unpickler(io.BytesIO(body)).load()
 
 
 class _Unpickler(pickle.Unpickler):
@@ -55,10 +65,6 @@ def _member(owner: object, name: str) -> Enum:
     if not (isinstance(owner, type) and issubclass(owner, Enum)):
         raise pickle.UnpicklingError(f"{name!r} of {owner!r} does not belong into a message")
     return owner[name]
-
-
-def _rebuilt(body: bytes) -> Any:
-    return _Unpickler(io.BytesIO(body)).load()
 
 
 def _receive_exactly(stream: socket.socket, count: int) -> bytes:

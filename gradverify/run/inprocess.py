@@ -6,11 +6,14 @@ from collections import deque
 from contextlib import nullcontext
 
 from gradverify.run.interrupts import Waiting
+from gradverify.run.options import EngineName
 from gradverify.run.task import EngineEvent, Loss, Progress, Task, TaskDone, TaskLost, TaskStarted
 
 
 class InProcess:
     """Runs tasks in this process, one after the other. See Engine for the methods."""
+
+    name = EngineName.LOCAL.value
 
     def __init__(self) -> None:
         self._queue: deque[Task] = deque()

@@ -8,6 +8,7 @@ import select
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradverify.errors import GradverifyError
@@ -50,15 +51,15 @@ class News:
     status: int  # as waitpid gives it
 
 
-def start_server() -> Server:
+def start_server(path: Sequence[str] | None = None) -> Server:
     """Start a server in its own session, so that Ctrl-C in the terminal does not reach it.
 
-    Raises ServerError if the system has no fork.
+    `path` is where it imports from, by default where this process does. Raises ServerError if the system has no fork.
     """
     if not hasattr(os, "fork"):
         raise ServerError("this system cannot fork workers; `-j 0` runs without them")
     ours, theirs = socket.socketpair()
-    program = _PROGRAM.format(path=sys.path, fd=theirs.fileno())
+    program = _PROGRAM.format(path=list(sys.path if path is None else path), fd=theirs.fileno())
     process = subprocess.Popen(
         [sys.executable, "-c", program],
         stdin=subprocess.DEVNULL,
@@ -123,9 +124,14 @@ def stop_server(server: Server) -> None:
     """
     server.control.close()
     server.process.terminate()
-    if not _ends_within(server.process, _STOP_TIMEOUT):
-        server.process.kill()
-        server.process.wait()
+    stop_process(server.process, _STOP_TIMEOUT)
+
+
+def stop_process(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Wait until a process has ended, and kill it after so many seconds."""
+    if not _ends_within(process, seconds):
+        process.kill()
+        process.wait()
 
 
 def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:

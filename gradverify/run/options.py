@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from gradverify.case import Exploring
 from gradverify.errors import SpecError
@@ -13,6 +14,22 @@ from gradverify.result import CaseResult, Report
 def unchanged(result: CaseResult) -> CaseResult:
     """Return a result unchanged."""
     return result
+
+
+class EngineName(StrEnum):
+    """Where cases are run."""
+
+    LOCAL = "local"  # on this machine
+    RAY = "ray"  # on the nodes of a Ray cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """The engine that a run asks for."""
+
+    name: EngineName = EngineName.LOCAL
+    workers: int | None = None  # None: one per core; 0: in this process
+    address: str | None = None  # of the cluster, as HOST:PORT or `auto`; None: the one that runs here, else a new one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +50,10 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
+    """A case that started; once more if it was moved to another place."""
+
     case_id: str
+    where: str = ""  # the node of a cluster; "" for this machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +68,14 @@ class Finished:
     result: CaseResult
 
 
-Event = Started | TryingInputs | Finished
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """Something that the user should know, and that changes no result."""
+
+    text: str
+
+
+Event = Started | TryingInputs | Finished | Noted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

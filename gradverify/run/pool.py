@@ -11,7 +11,7 @@ import contextlib
 import selectors
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gradverify.run.backlog import Backlog
 from gradverify.run.crash_report import crash_report, last_lines
@@ -26,6 +26,7 @@ from gradverify.run.launch import (
     start_server,
     stop_server,
 )
+from gradverify.run.options import EngineName
 from gradverify.run.server_protocol import DIED, FORKED, READY
 from gradverify.run.task import (
     EngineEvent,
@@ -55,8 +56,11 @@ _DEATH_GRACE = 0.25  # seconds between the end of a worker's socket and killing 
 class LocalPool:
     """Worker processes on this machine. See Engine for the methods."""
 
-    def __init__(self, workers: int) -> None:
+    name = EngineName.LOCAL.value
+
+    def __init__(self, workers: int, path: Sequence[str] | None = None) -> None:
         self._workers = workers  # the most that live at a time
+        self._path = path  # where workers import from; None: where this process does
         self._backlog = Backlog()
         self._events: deque[EngineEvent] = deque()
         self._living: list[WorkerHandle] = []
@@ -70,7 +74,7 @@ class LocalPool:
     def start(self) -> None:
         """Start the server, which then loads torch, if it is not running. Raises ServerError."""
         if self._server is None:
-            self._server, self._ready, self._prepared = start_server(), False, False
+            self._server, self._ready, self._prepared = start_server(self._path), False, False
             self._selector.register(self._server.control, selectors.EVENT_READ, None)
 
     def submit(self, task: Task) -> None:

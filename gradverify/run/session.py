@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import math
-import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,11 +14,10 @@ import gradverify
 from gradverify.case import Case, Trying
 from gradverify.errors import SpecError
 from gradverify.result import CaseResult, Environment, NotRun, Report, Stop, Verdict, summarize
-from gradverify.run.inprocess import InProcess
+from gradverify.run.engines.open import open_engine
 from gradverify.run.interrupts import Interrupts, Waiting, held_interrupts
 from gradverify.run.no_answer import after_lost_try, interrupted_case, lost_case
-from gradverify.run.options import Event, Finished, Outcome, RunOptions, Started, TryingInputs
-from gradverify.run.pool import LocalPool
+from gradverify.run.options import EngineOptions, Event, Finished, Noted, Outcome, RunOptions, Started, TryingInputs
 from gradverify.run.targets import (
     LoadedTargets,
     environment_of,
@@ -28,7 +26,7 @@ from gradverify.run.targets import (
     source_of_target,
     unloadable_result,
 )
-from gradverify.run.task import Engine, Task, TaskDone, TaskLost, TaskStarted, TaskTrying
+from gradverify.run.task import Engine, EngineNote, Task, TaskDone, TaskLost, TaskStarted, TaskTrying
 from gradverify.spec.model import Spec
 from gradverify.spec.signature import check_signatures
 
@@ -76,7 +74,7 @@ def run_cases(
     machine = _environment(options)  # now, while the server loads torch: `platform` starts a process
     interrupted = False
     with held_interrupts() if interrupts is None else nullcontext(interrupts) as held:
-        used = engine or open_engine(options.workers)
+        used = engine or open_engine(EngineOptions(workers=options.workers))
         context = _Context(engine=used, waiting=held.waiting, memory=options.memory, on_event=on_event)
         try:
             _run_all(seeded, specs, options, context, progress)
@@ -91,19 +89,8 @@ def run_cases(
         stop = Stop.INTERRUPT if interrupted else Stop.FAIL_FAST
         machine = replace(machine, devices=progress.targets.devices)
         report = _report(seeded, progress, machine, stop, time.perf_counter() - started)
+        report = replace(report, engine=used.name)
         return Outcome(report=report, errors=progress.errors, interrupted=interrupted or bool(held))
-
-
-def open_engine(workers: int | None) -> Engine:
-    """Return the engine for `workers`: None for one worker per core, 0 for this process.
-
-    A server of workers starts to load torch at once. The caller closes the engine. Raises ServerError.
-    """
-    if workers == 0:
-        return InProcess()
-    pool = LocalPool(_cores() if workers is None else workers)
-    pool.start()
-    return pool
 
 
 def _run_all(
@@ -161,10 +148,8 @@ def _results(cases: Sequence[Case], targets: LoadedTargets, context: _Context) -
     for case in runnable.values():
         context.engine.submit(_task(case, context))
     while (event := context.engine.next_event(context.waiting)) is not None:
-        if isinstance(event, TaskStarted):
-            context.on_event(Started(case_id=event.key))
-        elif isinstance(event, TaskTrying):
-            context.on_event(TryingInputs(case_id=event.key))
+        if isinstance(event, TaskStarted | TaskTrying | EngineNote):
+            context.on_event(_told(event))
         elif isinstance(event, TaskLost) and event.trying is not None and not _has_lost_most(event.trying):
             runnable[event.key] = after_lost_try(runnable[event.key], event, event.trying)
             context.engine.submit(_task(runnable[event.key], context))
@@ -175,6 +160,13 @@ def _results(cases: Sequence[Case], targets: LoadedTargets, context: _Context) -
             yield event.answer
 
 
+def _told(event: TaskStarted | TaskTrying | EngineNote) -> Event:
+    """Return an event of the engine as one of the run."""
+    if isinstance(event, TaskStarted):
+        return Started(case_id=event.key, where=event.where)
+    return Noted(text=event.text) if isinstance(event, EngineNote) else TryingInputs(case_id=event.key)
+
+
 def _task(case: Case, context: _Context) -> Task:
     return Task(
         key=case.id,
@@ -182,6 +174,7 @@ def _task(case: Case, context: _Context) -> Task:
         timeout=case.timeout,
         memory=context.memory,
         resource=_resource(case.device),
+        device=case.device,
         environment=environment_of(case),
     )
 
@@ -227,10 +220,3 @@ def _report(cases: Sequence[Case], progress: _Progress, machine: Environment, st
         cases=finished,
         not_run=tuple(NotRun(id=case.id, why=stop) for case in progress.valid if case.id not in progress.results),
     )
-
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1

@@ -39,15 +39,20 @@ def load_targets(cases: Sequence[Case], engine: Engine, waiting: Waiting = nullc
     """Load every target of the cases, and list the devices."""
     limits: dict[Target, float] = {}
     environments: dict[Target, Environment] = {}  # of the first case that names it
+    needed: dict[Target, str] = {}  # device of the first case that needs another than the CPU
     for case in cases:
         for target in targets_of(case):
+            if needed.get(target, "cpu") == "cpu":
+                needed[target] = case.device
             limits[target] = max(case.timeout, limits.get(target, 0.0))
             environments.setdefault(target, environment_of(case))
     tasks = {f"target {number}": target for number, target in enumerate(limits)}
     if cases:
-        engine.submit(Task(key="survey", work=DeviceQuery(), timeout=_SURVEY_TIMEOUT))
+        other = next((case.device for case in cases if case.device != "cpu"), "cpu")
+        engine.submit(Task(key="survey", work=DeviceQuery(), timeout=_SURVEY_TIMEOUT, device=other))
     for key, target in tasks.items():
-        engine.submit(Task(key=key, work=target, timeout=limits[target], environment=environments[target]))
+        limit, environment, device = limits[target], environments[target], needed[target]
+        engine.submit(Task(key=key, work=target, timeout=limit, environment=environment, device=device))
     devices: tuple[str, ...] = ("cpu",)
     found: dict[Target, Loaded | TargetProblem] = {}
     while (event := engine.next_event(waiting)) is not None:

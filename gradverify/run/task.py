@@ -62,6 +62,7 @@ class Task:
     timeout: float  # seconds from its start
     memory: int | None = None  # bytes beyond those of an idle worker; None for no limit
     resource: str = ""  # tasks of one resource run one at a time, those of "" in parallel
+    device: str = "cpu"  # the device that the work needs: an engine of several machines places it by this
     environment: Environment = ()  # a worker runs tasks of one environment only
 
 
@@ -106,7 +107,10 @@ class Loss(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStarted:
+    """A task that started; once more if it was moved to another place."""
+
     key: str
+    where: str = ""  # the node of a cluster; "" for this machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,11 +140,22 @@ class TaskTrying:
     key: str
 
 
-EngineEvent = TaskStarted | TaskTrying | TaskDone | TaskLost
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineNote:
+    """Something that the user should know, and that changes no result: a node that died."""
+
+    text: str
+
+
+EngineEvent = TaskStarted | TaskTrying | TaskDone | TaskLost | EngineNote
 
 
 class Engine(Protocol):
     """Runs tasks, in this process or in others."""
+
+    @property
+    def name(self) -> str:
+        """What reports call the engine, as `--engine` does."""
 
     def submit(self, task: Task) -> None:
         """Queue a task; it starts when a worker is idle."""

@@ -53,7 +53,7 @@ def find_specs(paths: Sequence[str | Path]) -> tuple[tuple[SpecFile, ...], tuple
 def spec_file(path: Path) -> SpecFile:
     """Return a spec's file by its path as given; it need not be there."""
     location = Path(os.path.abspath(path))  # noqa: PTH100 (links are kept)
-    return SpecFile(path=path, location=location, name=spec_name(location, _project_root(location.parent)))
+    return SpecFile(path=path, location=location, name=spec_name(location, project_root(location.parent)))
 
 
 def read_text(path: Path) -> str | SpecError:
@@ -112,7 +112,7 @@ def text_error(file: str, before: str, problem: str, hint: str) -> SpecError:
     return error(Place(where=where, path=""), problem, hint)
 
 
-def _project_root(folder: Path) -> Path:
+def project_root(folder: Path) -> Path:
     """Return the nearest folder, upwards from an absolute one, with a mark of a project; else the working directory."""
     upwards = (folder, *folder.parents)
     marked = (each for each in upwards if any(os.path.lexists(each / mark) for mark in _ROOT_MARKS))

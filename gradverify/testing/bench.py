@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from gradverify.case import Case, Exploring
 from gradverify.result import CaseResult
-from gradverify.run.options import RunOptions
-from gradverify.run.session import open_engine, run_cases
+from gradverify.run.engines.open import open_engine
+from gradverify.run.options import EngineOptions, RunOptions
+from gradverify.run.session import run_cases
 from gradverify.run.task import Engine
 from gradverify.spec.model import Spec
 
@@ -26,7 +27,7 @@ class Bench:
         no worker, and KeyboardInterrupt.
         """
         if self._engine is None:
-            self._engine = open_engine(self._options.workers)
+            self._engine = open_engine(EngineOptions(workers=self._options.workers))
         outcome = run_cases([case], specs, self._options, lambda _: None, engine=self._engine)
         if outcome.interrupted:
             raise KeyboardInterrupt

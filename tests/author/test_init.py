@@ -15,7 +15,7 @@ import pytest
 from gradverify.author import specs
 from gradverify.author.finding import find as finding
 from gradverify.author.specs import author, planned
-from gradverify.run.session import open_engine
+from gradverify.run.engines.open import open_engine
 from tests.author.test_authoring_page import OPS
 
 pytestmark = pytest.mark.slow
@@ -164,7 +164,7 @@ def test_what_hangs_costs_its_own_function_only(package: Path, monkeypatch: pyte
     monkeypatch.syspath_prepend(package)
     monkeypatch.setattr(finding, "_TIMEOUT", 5.0)
     monkeypatch.setattr(specs, "_SECONDS", 5.0)
-    with closing(open_engine(None)) as engine:
+    with closing(open_engine()) as engine:
         found = finding.find(["several"], engine)
         made = {each.found.module.shown: each.reason for each in author(planned(found, package), found, engine)}
     assert made == {

@@ -26,7 +26,7 @@ from gradverify.cli.request import Request
 from gradverify.errors import SpecError
 from gradverify.result import CaseResult, NotRun, Stop
 from gradverify.run.interrupts import Interrupts
-from gradverify.run.options import Outcome
+from gradverify.run.options import EngineOptions, Outcome
 
 
 @dataclass
@@ -62,8 +62,8 @@ class Fake:
         return found
 
     @contextmanager
-    def opened(self, workers: int | None) -> Iterator[None]:
-        self.workers = workers
+    def opened(self, options: EngineOptions) -> Iterator[None]:
+        self.workers = options.workers
         self.closed = False
         try:
             yield
@@ -91,7 +91,7 @@ class Fake:
         done = done[: bad + 1] if request.fail_fast else done
         not_run = () if self.run_errors else tuple(self.ran[len(done) :])
         for result in done:
-            listener.started(result.id)
+            listener.started(result.id, "")
             listener.finished(case_with_baseline(result, baseline_on(request.known, date.today())))
         left = tuple(NotRun(id=name, why=Stop.FAIL_FAST) for name in not_run)
         made = replace(report(*done), not_run=left)

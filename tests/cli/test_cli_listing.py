@@ -26,7 +26,7 @@ def test_a_line_is_there_as_soon_as_its_case_is_finished_and_never_twice(fake, c
 
     def run(opened, cases, specs, request, listener, interrupts):
         for result in (second, first):  # in the order of completion
-            listener.started(result.id)
+            listener.started(result.id, "")
             listener.finished(result)
             seen.append(sys.stdout.buffer.getvalue().decode())
         return Outcome(report=report(first, second))

@@ -52,7 +52,7 @@ def test_letters_that_the_encoding_lacks_are_written_out(monkeypatch: pytest.Mon
 
 
 def test_progress_text() -> None:
-    tally = Tally(total=120, done=7, unexpected=2, running=["a/b", "c\x1b/d"])
+    tally = Tally(total=120, done=7, unexpected=2, running={"a/b": "", "c\x1b/d": ""})
     assert progress_text(tally) == r"  7/120 done, 2 not as expected; running a/b, c\x1b/d"
     assert progress_text(Tally(total=1)) == "0/1 done, 0 not as expected"
 
@@ -60,7 +60,7 @@ def test_progress_text() -> None:
 def test_progress_in_a_log_is_a_line_now_and_then() -> None:
     times, written = iter([0.0, 1.0, 31.0, 31.0, 32.0]), []
     listener = now_and_then(Tally(total=2), lambda: next(times), written.append)
-    listener.started(case().id)
+    listener.started(case().id, "")
     listener.finished(masked())
     listener.finished(case())
     assert written == ["1/2 done, 1 not as expected"]
@@ -76,7 +76,7 @@ def test_a_terminal_that_was_closed_is_no_reason_to_lose_the_run(monkeypatch: py
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(sys, "stderr", Closed())
     with progress(1) as listener:
-        listener.started("a/b")
+        listener.started("a/b", "")
         listener.finished(case("a/b"))
 
 
@@ -85,7 +85,7 @@ def test_progress_on_a_terminal_goes_away(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     with progress(2) as listener:
-        listener.started("a/b")
+        listener.started("a/b", "")
         listener.finished(case("a/b"))
     text = capsys.readouterr().err
     assert "1/2 done" in text

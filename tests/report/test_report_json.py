@@ -45,6 +45,7 @@ def test_field_names() -> None:
         "shard",
         "missing_shards",
         "not_run",
+        "engine",
         "cases",
     ]
     names = ["cases", "as_expected", "unexpected", "pass", "fail", "inconclusive", "error", "skip", "seconds"]

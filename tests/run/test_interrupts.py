@@ -29,6 +29,8 @@ def interrupt() -> None:
 class FakeEngine:
     """An engine that finishes every task at once, and calls `at` with the name of each step."""
 
+    name = "fake"
+
     def __init__(self, at: Callable[[str], None]) -> None:
         self.at = at
         self.events: list[EngineEvent] = []

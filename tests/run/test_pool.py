@@ -10,10 +10,11 @@ from fractions import Fraction
 import pytest
 
 from gradverify.result import CaseResult, Verdict
+from gradverify.run.engines.open import open_engine
 from gradverify.run.framing import receive_frame, send_frame, take_frame
 from gradverify.run.inprocess import InProcess
+from gradverify.run.options import EngineOptions
 from gradverify.run.pool import LocalPool
-from gradverify.run.session import open_engine
 from gradverify.run.task import Engine, Environment, FunctionCall, FunctionResult, Task, TaskDone, TaskStarted
 from tests.run.making import case, run
 
@@ -121,9 +122,9 @@ def test_in_process() -> None:
 
 
 def test_the_number_of_workers_chooses_the_engine() -> None:
-    assert isinstance(open_engine(0), InProcess)
+    assert isinstance(open_engine(EngineOptions(workers=0)), InProcess)
     for workers in (None, 3):
-        pool = open_engine(workers)
+        pool = open_engine(EngineOptions(workers=workers))
         assert isinstance(pool, LocalPool)
         pool.close()  # without having started a worker
 

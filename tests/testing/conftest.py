@@ -75,6 +75,7 @@ class Lent:
 
     engine: Engine
     closed: int = 0
+    name: str = "local"
 
     def submit(self, task: Task) -> None:
         self.engine.submit(task)
@@ -92,7 +93,7 @@ class Lent:
 @pytest.fixture
 def lent(pool: LocalPool, monkeypatch: pytest.MonkeyPatch) -> Lent:
     made = Lent(pool)
-    monkeypatch.setattr(bench, "open_engine", lambda workers: made)
+    monkeypatch.setattr(bench, "open_engine", lambda options: made)
     return made
 
 

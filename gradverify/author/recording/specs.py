@@ -17,7 +17,7 @@ from gradverify.author.recording.homes import importable_from, roots_of, target_
 from gradverify.author.recording.notes import Subject, read_notes
 from gradverify.author.recording.reached import file_name, with_operators_named
 from gradverify.author.recording.trying import tried_plans
-from gradverify.run.session import open_engine
+from gradverify.run.engines.open import open_engine
 from gradverify.spec.save import save_spec
 from gradverify.spec.write import document_text
 
@@ -67,7 +67,7 @@ def specs_from_notes(notes: Path, output: Path, source: str) -> Recorded:
         return Recorded(calls=calls, subjects=len(subjects), left_out=left_out, lost=lost)
     planned = _planned(groups.groups, output)
     folders = [_folder(output, group.subject) for group in groups.groups]
-    with closing(open_engine(None)) as engine:
+    with closing(open_engine()) as engine:
         plans = tried_plans(planned, folders, engine)
     if plans is None:
         lost = (*lost, "interrupted while the specs were tried; nothing was written")

@@ -17,7 +17,7 @@ from gradverify.cli.listing import Listing, Printer, planned, usual_listing, wit
 from gradverify.cli.outputs import Destinations, write_outputs
 from gradverify.cli.present import Look, present
 from gradverify.cli.progress import progress
-from gradverify.cli.request import Request
+from gradverify.cli.request import Request, engine_of
 from gradverify.cli.terminal import complain, print_problems, stdout_terminal
 from gradverify.cli.watching.files import roots_to_watch, watched
 from gradverify.cli.watching.inbox import Ended, Happening, Inbox, Pressed, Saved
@@ -70,7 +70,7 @@ def watch(plan: Watch, first: Sequence[str] | None) -> ExitCode:
     roots = roots_to_watch(project.root, plan.paths or ())
     with (
         inbox.receiving_signals(),
-        engine.opened(plan.request.workers) as opened,
+        engine.opened(engine_of(plan.request)) as opened,
         watched(roots, inbox.put),
         keys_read(inbox.put),
     ):

@@ -1,0 +1,1 @@
+"""The engines that tasks run in. Only this package knows which there are."""

@@ -1,0 +1,1 @@
+"""The engine that runs tasks on the nodes of a Ray cluster."""

@@ -1,0 +1,373 @@
+"""The process that is connected to Ray: it starts slots on the nodes, and carries tasks and events.
+
+It is a process of its own because Ray ends the process that is connected to it when the head of the cluster dies, has
+handlers for signals, and prints: neither may reach the results that the light process has, or the screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import signal
+import socket
+import struct
+import time
+from collections.abc import Awaitable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from gradverify.run.engines.cluster.connection import (
+    ClusterError,
+    Node,
+    alive_nodes,
+    connect,
+    last_line,
+    refuse_other_versions,
+)
+from gradverify.run.engines.cluster.dispatch import Culprit, Dispatcher
+from gradverify.run.engines.cluster.messages import (
+    Cancellation,
+    Cancelled,
+    Connected,
+    Events,
+    Opening,
+    Refused,
+    SlotNews,
+    Submission,
+)
+from gradverify.run.engines.cluster.slot import Slot
+from gradverify.run.framing import frame_of, receive_frame, send_frame
+from gradverify.run.task import EngineEvent, EngineNote, Loss, Task, TaskLost
+
+_TICK = 0.25  # seconds between two looks at what takes long
+_IDLE_SECONDS = 5.0  # until a slot without tasks is given back to the cluster
+_FEASIBLE_SECONDS = 2.0  # between two looks at whether a node could run what waits
+_END_SECONDS = 3.0  # for the slots to end their workers
+_RETRY_SECONDS = 1.0  # between slots that fail to start
+_MOST_FAILURES = 3  # times that slots may fail to start, one after the other
+_HEADER = struct.Struct("<Q")
+
+
+def main(control_fd: int) -> None:
+    """Serve the light process at the other end of the socket `control_fd` until it closes its end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control = socket.socket(fileno=control_fd)
+    names: dict[str, str] = {}
+    try:
+        opening: Opening = receive_frame(control)
+        try:
+            connect(opening)
+            refuse_other_versions(opening, names)
+        except ClusterError as error:
+            send_frame(control, Refused(reason=str(error)))
+            return
+        asyncio.run(_serve(control, opening, names))
+    except (EOFError, OSError):
+        pass
+    finally:
+        ray.shutdown()
+
+
+async def _serve(control: socket.socket, opening: Opening, names: dict[str, str]) -> None:
+    reader, writer = await asyncio.open_connection(sock=control)
+    driver = Driver(opening, writer, names)
+    driver.send(Connected())
+    ticking = asyncio.create_task(driver.tick())
+    try:
+        driver.start()
+        while True:
+            (length,) = _HEADER.unpack(await reader.readexactly(_HEADER.size))
+            await driver.receive(pickle.loads(await reader.readexactly(length)))
+    except asyncio.IncompleteReadError:
+        pass
+    finally:
+        ticking.cancel()
+        await driver.end()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Slot:
+    """One actor. The fields change."""
+
+    number: int
+    gpus: int
+    actor: Any = None  # None until its node is known
+    serving: asyncio.Task[None] | None = None
+    node: Node | None = None  # None until it runs
+    idle_since: float | None = None  # None while it holds tasks
+
+
+@dataclass(slots=True, kw_only=True)
+class _Kind:
+    """The slots with so many GPUs. The fields change."""
+
+    since: float = field(default_factory=time.monotonic)  # when a slot was last up, or could have been
+    failures: int = 0  # times that slots failed to start, one after the other
+    retry: float = 0.0  # time before which no slot is started, after a failure
+    reason: str = ""  # of the last failure
+
+
+class Driver:
+    """The slots of a run, and the tasks that they hold."""
+
+    def __init__(self, opening: Opening, writer: asyncio.StreamWriter, names: dict[str, str]) -> None:
+        self._opening = opening
+        self._writer = writer
+        self._names = names
+        self._nodes = alive_nodes(names)
+        self._looked = time.monotonic()  # when the nodes were last asked for
+        self._dispatcher = Dispatcher()
+        self._slots: dict[int, _Slot] = {}
+        self._kinds: dict[int, _Kind] = {}
+        self._numbers = count(1)
+        self._actor = ray.remote(max_concurrency=4, max_restarts=0)(Slot)
+
+    def start(self) -> None:
+        """Start a slot per node, so that torch loads while specs are read."""
+        self._grow(0, min(len(self._nodes), self._limit(0)))
+
+    def send(self, message: Any) -> None:
+        """Send a message to the light process."""
+        self._writer.write(frame_of(message))
+
+    async def receive(self, message: Any) -> None:
+        """Handle a message of the light process."""
+        if isinstance(message, Submission):
+            self._submit(message.tasks)
+        elif isinstance(message, Cancellation):
+            self.send(Cancelled(frames=await self._cancel()))
+
+    async def tick(self) -> None:
+        """Look at what takes long, again and again."""
+        while True:
+            await asyncio.sleep(_TICK)
+            for number in self._dispatcher.overdue(time.monotonic()):
+                await self._recall(number)
+            for slot in list(self._slots.values()):
+                self._release_idle(slot)
+            for gpus in self._dispatcher.kinds():
+                self._give_up_on(gpus)
+                self._grow(gpus)
+
+    async def end(self) -> None:
+        """End every slot, and what it has started on its node."""
+        slots = list(self._slots.values())
+        self._slots.clear()
+        for slot in slots:
+            if slot.serving is not None:
+                slot.serving.cancel()
+        stops = [slot.actor.stop.remote() for slot in slots if slot.node is not None]
+        await _all_within(_END_SECONDS, stops)
+        for slot in slots:
+            _kill(slot)
+
+    def _submit(self, tasks: Iterable[Task]) -> None:
+        for task in tasks:
+            self._dispatcher.add(task, self._gpus_for(task.device))
+        for gpus in self._dispatcher.kinds():
+            self._kinds.setdefault(gpus, _Kind()).since = time.monotonic()
+            self._grow(gpus)
+        for slot in self._slots.values():
+            self._refill(slot)
+
+    def _gpus_for(self, device: str) -> int:
+        """Return how many GPUs a slot needs to have a device; 0 if no node has so many, which is a skip there."""
+        kind, _, index = device.partition(":")
+        if kind == "cpu":
+            return 0
+        wanted = int(index or 0) + 1
+        self._look()
+        return wanted if any(node.gpus >= wanted for node in self._nodes) else 0
+
+    def _look(self) -> None:
+        """Ask for the nodes again if that was some time ago."""
+        if time.monotonic() - self._looked > _FEASIBLE_SECONDS:
+            self._nodes, self._looked = alive_nodes(self._names), time.monotonic()
+
+    def _limit(self, gpus: int) -> int:
+        """Return the most slots with so many GPUs."""
+        there = sum(node.gpus // gpus if gpus else node.cpus for node in self._nodes)
+        most = self._opening.workers
+        if gpus:
+            return there if most is None else min(there, most)
+        return most if most is not None else max(there, 1)
+
+    def _grow(self, gpus: int, least: int = 0) -> None:
+        """Start slots as long as there are tasks for them."""
+        kind = self._kinds.setdefault(gpus, _Kind())
+        if kind.failures >= _MOST_FAILURES or time.monotonic() < kind.retry:
+            return
+        wanted = min(self._limit(gpus), max(self._dispatcher.unfinished(gpus), least))
+        have = sum(slot.gpus == gpus for slot in self._slots.values())
+        for _ in range(wanted - have):
+            slot = _Slot(number=next(self._numbers), gpus=gpus)
+            self._slots[slot.number] = slot
+            slot.serving = asyncio.create_task(self._serve_slot(slot))
+
+    async def _serve_slot(self, slot: _Slot) -> None:
+        """Start a slot and hand on its events until it dies."""
+        try:
+            resources = {"num_cpus": 0, "num_gpus": slot.gpus} if slot.gpus else {"num_cpus": 1}
+            slot.actor = self._actor.options(**resources).remote(self._opening.project, slot.gpus)
+            identity = await slot.actor.node_id.remote()
+            self._nodes, self._looked = alive_nodes(self._names), time.monotonic()
+            slot.node = next((node for node in self._nodes if node.id == identity), None)
+            if slot.node is None:
+                raise ClusterError("its node died")
+            await slot.actor.begin.remote(slot.node.name)
+            self._kinds[slot.gpus].failures = 0
+            self._dispatcher.open(slot.number, slot.node.name, slot.gpus, time.monotonic())
+            self._refill(slot)
+            while slot.number in self._slots:
+                self._take(slot, await slot.actor.news.remote())
+        except (RayError, ClusterError) as error:
+            self._bury(slot, error)
+
+    def _take(self, slot: _Slot, news: SlotNews) -> None:
+        """Hand on what happened in a slot, and send it more tasks."""
+        now = time.monotonic()
+        if slot.number not in self._slots:
+            return
+        frames = []
+        for event in news.events:
+            if self._dispatcher.holds(slot.number, event.number):
+                frames.append(event.frame)
+                if event.is_last:
+                    self._dispatcher.finished(slot.number, event.number, now)
+        self._dispatcher.note_seconds(slot.number, news.seconds)
+        if frames:
+            self.send(Events(frames=tuple(frames)))
+        self._refill(slot)
+
+    def _refill(self, slot: _Slot) -> None:
+        if slot.number not in self._slots or not self._is_up(slot):
+            return
+        now = time.monotonic()
+        self._kinds[slot.gpus].since = now
+        tasks = self._dispatcher.refill(slot.number, now)
+        if tasks:
+            slot.actor.add.remote(pickle.dumps(tasks, protocol=pickle.HIGHEST_PROTOCOL))
+        slot.idle_since = (slot.idle_since or now) if self._dispatcher.is_idle(slot.number) else None
+
+    def _is_up(self, slot: _Slot) -> bool:
+        return slot.node is not None and self._dispatcher.knows(slot.number)
+
+    async def _recall(self, number: int) -> None:
+        """Take back the tasks behind one that takes long."""
+        slot = self._slots.get(number)
+        if slot is None:
+            return
+        with suppress(RayError):
+            returned = await slot.actor.recall.remote()
+            if number in self._slots:
+                self._dispatcher.give_back(number, returned)
+                for each in list(self._slots.values()):
+                    self._refill(each)
+
+    def _release_idle(self, slot: _Slot) -> None:
+        """Give a slot back to the cluster that has had no task for some time."""
+        if slot.idle_since is None or time.monotonic() - slot.idle_since < _IDLE_SECONDS:
+            return
+        if self._dispatcher.unfinished(slot.gpus) and not slot.gpus:
+            return  # a task of another slot may come back
+        self._forget(slot)
+        self._dispatcher.close(slot.number)
+        _kill(slot)
+
+    def _bury(self, slot: _Slot, error: Exception) -> None:
+        """Let the tasks of a dead slot run elsewhere, and report those that are to blame."""
+        if slot.number not in self._slots:
+            return  # it was killed
+        self._forget(slot)
+        _kill(slot)
+        kind = self._kinds[slot.gpus]
+        if not self._dispatcher.knows(slot.number):
+            if time.monotonic() >= kind.retry:  # else it is one failure with those before
+                kind.failures += 1
+            kind.retry, kind.reason = time.monotonic() + _RETRY_SECONDS, last_line(error)
+            return
+        again, culprits = self._dispatcher.bury(slot.number, time.monotonic())
+        for culprit in culprits:
+            self._emit(_blamed(culprit))
+        assert slot.node is not None
+        self._emit(EngineNote(text=_note(slot.node.name, again)))
+        for each in list(self._slots.values()):
+            self._refill(each)
+        self._grow(slot.gpus)
+
+    def _forget(self, slot: _Slot) -> None:
+        del self._slots[slot.number]
+
+    def _give_up_on(self, gpus: int) -> None:
+        """Report tasks as lost that no node could run for some time."""
+        if not self._dispatcher.waiting(gpus):
+            return
+        kind = self._kinds[gpus]
+        up = any(slot.gpus == gpus and self._is_up(slot) for slot in self._slots.values())
+        self._look()
+        feasible = any(node.gpus >= gpus if gpus else node.cpus for node in self._nodes)
+        failing = kind.failures >= _MOST_FAILURES
+        if up or (feasible and not failing):
+            kind.since = time.monotonic()
+        elif failing or time.monotonic() - kind.since > self._opening.patience:
+            detail = _not_run(gpus, kind.reason if failing else "")
+            for task in self._dispatcher.drop(gpus):
+                self._emit(TaskLost(key=task.key, loss=Loss.CRASH, detail=detail))
+
+    def _emit(self, event: EngineEvent) -> None:
+        self.send(Events(frames=(pickle.dumps(event, protocol=pickle.HIGHEST_PROTOCOL),)))
+
+    async def _cancel(self) -> tuple[bytes, ...]:
+        busy = [self._slots[number] for number in self._dispatcher.cancel() if number in self._slots]
+        answers = await _all_within(_END_SECONDS, [slot.actor.cancel.remote() for slot in busy])
+        return tuple(frame for frames in answers for frame in frames)
+
+
+async def _all_within(seconds: float, answers: list[Awaitable[Any]]) -> list[Any]:
+    """Return the answers of slots that arrive in time."""
+    if not answers:
+        return []
+    tasks = [asyncio.ensure_future(_answer(answer)) for answer in answers]
+    done, late = await asyncio.wait(tasks, timeout=seconds)
+    for task in late:
+        task.cancel()
+    return [task.result() for task in tasks if task in done and task.exception() is None]
+
+
+async def _answer(answer: Awaitable[Any]) -> Any:
+    return await answer
+
+
+def _kill(slot: _Slot) -> None:
+    with suppress(Exception):
+        if slot.actor is not None:
+            ray.kill(slot.actor)
+
+
+def _blamed(culprit: Culprit) -> TaskLost:
+    where = " and ".join(culprit.nodes)
+    detail = (
+        f"took down {len(culprit.nodes)} nodes of the cluster that it ran on, {where}: each time, the node or Ray's"
+        " process on it died; it is not run again. Run it alone with --engine local to see what it does, or give it"
+        " less memory with --memory"
+    )
+    return TaskLost(key=culprit.task.key, loss=Loss.CRASH, detail=detail)
+
+
+def _note(node: str, again: int) -> str:
+    if not again:
+        return f"node {node} of the cluster died, or Ray's process on it"
+    tasks = "a task runs" if again == 1 else f"{again:,} tasks run"
+    return f"node {node} of the cluster died, or Ray's process on it; {tasks} again elsewhere"
+
+
+def _not_run(gpus: int, reason: str) -> str:
+    if reason:
+        return f"was not run: Ray could not start a process for it: {reason}"
+    what = "a CPU" if not gpus else "a GPU" if gpus == 1 else f"{gpus} GPUs"
+    return f"was not run: no node with {what} is left in the cluster"
