@@ -1,0 +1,103 @@
+"""A Ray cluster of several nodes on this machine, shared by all tests of the cluster."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradverify.run.engines.cluster.engine import RayEngine
+from tests.run.processes import alive, left_over, offspring
+
+
+class Nodes:
+    """The nodes of a cluster: a head, on which no case runs, and nodes with a CPU each that tests may kill."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster
+        self.address: str = cluster.address
+        self.there: dict[str, Any] = {}  # by name
+
+    def add(self, name: str, **settings: Any) -> None:
+        self.there[name] = self.cluster.add_node(
+            node_name=name, include_dashboard=False, **({"num_cpus": 1} | settings)
+        )
+
+    def kill(self, name: str) -> None:
+        """Kill a node as a power failure would."""
+        self.cluster.remove_node(self.there.pop(name), allow_graceful=False)
+
+    def ensure(self, *names: str) -> None:
+        """Let the cluster have these nodes and no others."""
+        for name, node in list(self.there.items()):
+            if name not in names or not is_alive(node):
+                self.kill(name)
+        for name in names:
+            if name not in self.there:
+                self.add(name)
+
+
+    def left_of_ours(self, patience: float = 10.0) -> list[str]:
+        """Return the commands of slots and servers that are still alive on the nodes after so many seconds."""
+        deadline = time.monotonic() + patience
+        while (found := self._ours()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return found
+
+    def _ours(self) -> list[str]:
+        raylets = [node.all_processes["raylet"][0].process.pid for node in self.there.values()]
+        commands = [command_of(process) for raylet in raylets if alive(raylet) for process in offspring(raylet)]
+        return [command for command in commands if "gradverify.run.server" in command or "ray::Slot" in command]
+
+
+def is_alive(node: Any) -> bool:
+    return not any(kind == "raylet" for kind, _ in node.dead_processes())
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed: pip install 'gradverify[ray]'")
+    made = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    started = offspring(os.getpid())
+    yield made
+    made.shutdown()
+    assert not left_over(process for process in started if "ray" in command_of(process))
+
+
+def command_of(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+@pytest.fixture(scope="session")
+def all_nodes(cluster: Any) -> Nodes:
+    return Nodes(cluster)
+
+
+@pytest.fixture
+def nodes(all_nodes: Nodes) -> Nodes:
+    """Two nodes, `alpha` and `beta`, with one CPU each."""
+    all_nodes.ensure("alpha", "beta")
+    return all_nodes
+
+
+@pytest.fixture
+def connected(nodes: Nodes) -> Iterator[Callable[..., RayEngine]]:
+    """Return a function that opens engines of the cluster. At the end, nothing of them is left on the nodes."""
+    opened: list[RayEngine] = []
+
+    def connect(**settings: Any) -> RayEngine:
+        opened.append(RayEngine(**({"workers": None, "address": nodes.address, "patience": 5.0} | settings)))
+        return opened[-1]
+
+    yield connect
+    for engine in opened:
+        engine.close()
+    assert not nodes.left_of_ours()
