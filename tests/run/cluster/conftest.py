@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,13 @@ class Nodes:
         self.cluster = cluster
         self.address: str = cluster.address
         self.there: dict[str, Any] = {}  # by name
+        self.folders: list[str] = []  # of nodes, also of dead ones
 
     def add(self, name: str, **settings: Any) -> None:
-        self.there[name] = self.cluster.add_node(
-            node_name=name, include_dashboard=False, **({"num_cpus": 1} | settings)
-        )
+        # Each node unpacks the project below a folder of its own, as nodes of different machines do.
+        folder = tempfile.mkdtemp(prefix="gv", dir="/tmp")  # short: names of sockets have a limit
+        self.folders.append(folder)
+        self.there[name] = self.cluster.add_node(node_name=name, temp_dir=folder, **({"num_cpus": 1} | settings))
 
     def kill(self, name: str) -> None:
         """Kill a node as a power failure would."""
@@ -39,7 +43,6 @@ class Nodes:
         for name in names:
             if name not in self.there:
                 self.add(name)
-
 
     def left_of_ours(self, patience: float = 10.0) -> list[str]:
         """Return the commands of slots and servers that are still alive on the nodes after so many seconds."""
@@ -60,9 +63,11 @@ def is_alive(node: Any) -> bool:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"})
     utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed: pip install 'gradverify[ray]'")
-    made = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    quick = {"health_check_period_ms": 500}  # a dead node is noticed after five of them
+    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": quick}
+    made = utils.Cluster(initialize_head=True, head_node_args=head)
     started = offspring(os.getpid())
     yield made
     made.shutdown()
@@ -77,8 +82,12 @@ def command_of(process: int) -> str:
 
 
 @pytest.fixture(scope="session")
-def all_nodes(cluster: Any) -> Nodes:
-    return Nodes(cluster)
+def all_nodes(cluster: Any) -> Iterator[Nodes]:
+    nodes = Nodes(cluster)
+    yield nodes
+    nodes.ensure()
+    for folder in nodes.folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
@@ -88,16 +97,17 @@ def nodes(all_nodes: Nodes) -> Nodes:
     return all_nodes
 
 
+@pytest.fixture(scope="session")
+def ray_engine(all_nodes: Nodes) -> Iterator[RayEngine]:
+    """An engine that stays connected while nodes come and die. At the end, nothing of it is left on the nodes."""
+    all_nodes.ensure("alpha", "beta")
+    made = RayEngine(workers=None, address=all_nodes.address, patience=2.0)
+    yield made
+    made.close()
+    assert not all_nodes.left_of_ours()
+
+
 @pytest.fixture
-def connected(nodes: Nodes) -> Iterator[Callable[..., RayEngine]]:
-    """Return a function that opens engines of the cluster. At the end, nothing of them is left on the nodes."""
-    opened: list[RayEngine] = []
-
-    def connect(**settings: Any) -> RayEngine:
-        opened.append(RayEngine(**({"workers": None, "address": nodes.address, "patience": 5.0} | settings)))
-        return opened[-1]
-
-    yield connect
-    for engine in opened:
-        engine.close()
-    assert not nodes.left_of_ours()
+def shared(ray_engine: RayEngine, nodes: Nodes) -> RayEngine:
+    """The engine that stays connected, with two nodes."""
+    return ray_engine

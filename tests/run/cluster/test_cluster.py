@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gradverify.case import Case, Expectation, Literal, Normal, TensorInput
+from gradverify.case import Case, Expectation, Exploring, Literal, Normal, TensorInput
 from gradverify.report.to_json import to_json
 from gradverify.result import Report, Verdict
 from gradverify.run.engines.cluster.engine import RayEngine
 from gradverify.run.launch import ServerError
 from gradverify.run.options import Event, Finished, Noted, Started
-from gradverify.run.task import Engine, FunctionCall, FunctionResult, Task, TaskDone
+from gradverify.run.task import Engine, FunctionCall, FunctionResult, Loss, Task, TaskDone, TaskStarted, TaskTrying
 from tests.run.cluster.conftest import Nodes
 from tests.run.making import case, outcome, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]  # one process starts the cluster
 
-Connect = Callable[..., RayEngine]
 X = TensorInput(origin=Normal(), shape=(3,))
 
 
@@ -36,7 +36,7 @@ def timeless(report: Report) -> str:
     return to_json(replace(report, summary=replace(report.summary, seconds=0.0), cases=cases))
 
 
-def test_the_same_bytes_as_on_this_machine(engine: Engine, connected: Connect) -> None:
+def test_the_same_bytes_as_on_this_machine(engine: Engine, shared: RayEngine) -> None:
     all_three = ("gradcheck", "gradgradcheck", "contract")
     cases = [
         case("Square", checks=all_three),
@@ -49,22 +49,22 @@ def test_the_same_bytes_as_on_this_machine(engine: Engine, connected: Connect) -
         case("nothing", "raises.py"),
         *numbered("Square", "good.py", 10),
     ]
-    here, there = outcome(cases, engine).report, outcome(cases, connected()).report
+    here, there = outcome(cases, engine).report, outcome(cases, shared).report
     assert (here.engine, there.engine) == ("local", "ray")
     assert timeless(here) == timeless(replace(there, engine="local"))
 
 
-def test_a_fault_costs_its_own_case_as_on_this_machine(engine: Engine, connected: Connect) -> None:
+def test_a_fault_costs_its_own_case_as_on_this_machine(engine: Engine, shared: RayEngine) -> None:
     names = ["segfault", "exit_now", "killed", "close_all", "flood", "odd_text", "unpicklable", "memory"]
     cases = [case(name, "faults.py") for name in names]
     cases += [case("hang", "faults.py", timeout=0.5), case("hoard", "faults.py")]
     cases += [case("poison", "faults.py"), *numbered("Square", "good.py", 5)]
-    here, there = (outcome(cases, each, memory=256 << 20).report for each in (engine, connected()))
+    here, there = (outcome(cases, each, memory=256 << 20).report for each in (engine, shared))
     assert timeless(here) == timeless(replace(there, engine="local"))
     assert sum(result.verdict is Verdict.ERROR for result in there.cases) >= len(names)
 
 
-def test_a_node_that_dies_half_way_costs_nothing(nodes: Nodes, connected: Connect) -> None:
+def test_a_node_that_dies_half_way_costs_nothing(nodes: Nodes, shared: RayEngine) -> None:
     cases = numbered("slow", "clustered.py", 60)
     finished: list[str] = []
     places: dict[str, list[str]] = {}
@@ -81,7 +81,7 @@ def test_a_node_that_dies_half_way_costs_nothing(nodes: Nodes, connected: Connec
                 nodes.kill("beta")
 
     events = _Events(on_event)
-    report = outcome(cases, connected(), events).report  # type: ignore[arg-type]
+    report = outcome(cases, shared, events).report  # type: ignore[arg-type]
     assert [result.id for result in report.cases] == [wanted.id for wanted in cases]
     assert {result.verdict for result in report.cases} == {Verdict.PASS}
     assert sorted(finished) == sorted(wanted.id for wanted in cases)
@@ -99,10 +99,10 @@ class _Events:
         self.append = append
 
 
-def test_a_case_that_takes_down_two_nodes_is_the_culprit(nodes: Nodes, connected: Connect) -> None:
+def test_a_case_that_takes_down_two_nodes_is_the_culprit(nodes: Nodes, shared: RayEngine) -> None:
     nodes.ensure("alpha", "beta", "gamma")
     cases = [*numbered("Square", "good.py", 6), case("kill_node", "clustered.py"), *numbered("slow", "clustered.py", 6)]
-    found = run(cases, connected())
+    found = run(cases, shared)
     blamed = found.pop("kill_node")
     assert {result.verdict for result in found.values()} == {Verdict.PASS}
     assert len(found) == 12
@@ -111,13 +111,13 @@ def test_a_case_that_takes_down_two_nodes_is_the_culprit(nodes: Nodes, connected
     assert "Run it alone with --engine local to see what it does" in blamed.message
 
 
-def test_a_case_that_ends_rays_process_twice_is_the_culprit(connected: Connect) -> None:
-    found = run([case("kill_slot", "clustered.py"), *numbered("Square", "good.py", 6)], connected(workers=1))
+def test_a_case_that_ends_rays_process_twice_is_the_culprit(shared: RayEngine) -> None:
+    found = run([case("kill_slot", "clustered.py"), *numbered("Square", "good.py", 6)], shared)
     assert found.pop("kill_slot").message.startswith("GV905: took down 2 nodes of the cluster that it ran on, ")
     assert {result.verdict for result in found.values()} == {Verdict.PASS}
 
 
-def test_cases_are_lost_when_no_node_is_left(nodes: Nodes, connected: Connect) -> None:
+def test_cases_are_lost_when_no_node_is_left(nodes: Nodes, shared: RayEngine) -> None:
     nodes.ensure("alpha")
     done: list[str] = []
 
@@ -127,23 +127,22 @@ def test_cases_are_lost_when_no_node_is_left(nodes: Nodes, connected: Connect) -
             if len(done) == 3:
                 nodes.kill("alpha")
 
-    report = outcome(numbered("slow", "clustered.py", 12), connected(patience=1.0), _Events(on_event)).report  # type: ignore[arg-type]
+    report = outcome(numbered("slow", "clustered.py", 12), shared, _Events(on_event)).report  # type: ignore[arg-type]
     lost = [result for result in report.cases if result.verdict is Verdict.ERROR]
     assert len(report.cases) == 12
     assert 0 < len(lost) <= 9
     assert {result.message for result in lost} == {"GV905: was not run: no node with a CPU is left in the cluster"}
 
 
-def test_gpu_cases_ask_for_a_gpu_and_others_occupy_none(nodes: Nodes, connected: Connect) -> None:
+def test_gpu_cases_ask_for_a_gpu_and_others_occupy_none(nodes: Nodes, shared: RayEngine) -> None:
     nodes.ensure("alpha")
     nodes.add("gpus", num_gpus=2, num_cpus=0)
-    engine = connected()
     tasks = [Task(key=f"cpu{number}", work=asking(), timeout=20) for number in range(4)]
     tasks += [
         Task(key=f"gpu{number}", work=asking(), timeout=20, device="cuda", resource="cuda:0") for number in (0, 1)
     ]
     tasks += [Task(key="both", work=asking(), timeout=20, device="cuda:1", resource="cuda:1")]
-    answers = values_of(engine, tasks)
+    answers = values_of(shared, tasks)
     assert {answers[f"cpu{number}"] for number in range(4)} == {""}
     assert {answers["gpu0"], answers["gpu1"]} <= {"0", "1"}
     assert answers["both"] in ("0,1", "1,0")
@@ -171,26 +170,39 @@ def values_of(engine: Engine, tasks: list[Task]) -> dict[str, object]:
     return answers
 
 
-def test_a_node_with_another_torch_is_refused(nodes: Nodes, connected: Connect, tmp_path: Any) -> None:
+def test_a_node_with_another_torch_is_refused_and_nothing_is_left(nodes: Nodes, tmp_path: Path) -> None:
     folder = tmp_path / "torch-9.9.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9\n")
-    nodes.ensure("alpha")
+    nodes.ensure()
     nodes.add("odd", env_vars={"PYTHONPATH": str(tmp_path)})
-    with pytest.raises(ServerError, match=r"--engine ray: node odd has torch 9\.9, this machine has 2\."):
-        run([case("Square")], connected())
+    engine = RayEngine(workers=None, address=nodes.address)
+    try:
+        with pytest.raises(ServerError, match=r"--engine ray: node odd has torch 9\.9, this machine has 2\."):
+            run([case("Square")], engine)
+    finally:
+        engine.close()
+    assert not nodes.left_of_ours()
 
 
-def test_cancelled_tasks_are_silent_and_the_engine_goes_on(connected: Connect) -> None:
-    engine = connected()
-    for wanted in numbered("slow", "clustered.py", 8, inputs={"x": X, "seconds": Literal(value=5.0)}):
-        engine.submit(Task(key=wanted.id, work=wanted, timeout=30))
-    assert engine.next_event() is not None
-    assert engine.cancel() == ()
-    assert engine.next_event() is None
-    assert run([case("Square")], engine)["Square"].verdict is Verdict.PASS
-    engine.renew()
-    assert run([case("Square")], engine)["Square"].verdict is Verdict.PASS
+def test_cancelled_tasks_are_silent_and_the_engine_goes_on(shared: RayEngine) -> None:
+    for wanted in numbered("slow", "clustered.py", 8, inputs={"x": X, "seconds": Literal(value=50.0)}):
+        shared.submit(Task(key=wanted.id, work=wanted, timeout=30))
+    assert isinstance(shared.next_event(), TaskStarted)
+    assert shared.cancel() == ()
+    assert shared.next_event() is None
+    assert run([case("Square")], shared)["Square"].verdict is Verdict.PASS
+
+
+def test_what_had_been_found_at_other_inputs_is_kept_when_cancelled(shared: RayEngine) -> None:
+    wanted = case("slow", "clustered.py", exploring=Exploring(budget=400))
+    shared.submit(Task(key=wanted.id, work=wanted, timeout=30))
+    while not isinstance(shared.next_event(), TaskTrying):
+        pass
+    (lost,) = shared.cancel()
+    assert (lost.key, lost.loss) == (wanted.id, Loss.INTERRUPT)
+    assert lost.checks is not None
+    assert lost.trying is not None
 
 
 def test_an_address_at_which_nothing_answers() -> None:
@@ -200,4 +212,3 @@ def test_an_address_at_which_nothing_answers() -> None:
             run([case("Square")], engine)
     finally:
         engine.close()
-

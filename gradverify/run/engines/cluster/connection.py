@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -66,11 +66,10 @@ def _init(address: str, opening: Opening) -> None:
     )
 
 
-def refuse_other_versions(opening: Opening, names: dict[str, str]) -> None:
+def refuse_other_versions(opening: Opening, nodes: Sequence[Node]) -> None:
     """Raise ClusterError if a node has other versions than this machine, or does not answer."""
     ray.cloudpickle.register_pickle_by_value(probe)  # the node may have no gradverify, or another one
     ask = ray.remote(num_cpus=0, max_retries=0)(probe.installed_versions)
-    nodes = alive_nodes(names)
     asked = {
         node: ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)).remote()
         for node in nodes
@@ -83,7 +82,7 @@ def refuse_other_versions(opening: Opening, names: dict[str, str]) -> None:
         try:
             found.append((node.name, Versions(**ray.get(answer))))
         except RayError as error:
-            if node.id in {each.id for each in alive_nodes(names)}:  # else it has died meanwhile
+            if node.id in {each.id for each in alive_nodes({})}:  # else it has died meanwhile
                 raise ClusterError(f"--engine ray: node {node.name} cannot be used: {last_line(error)}") from error
     reason = messages.why_refused(opening.versions, found)
     if reason is not None:
@@ -93,18 +92,18 @@ def refuse_other_versions(opening: Opening, names: dict[str, str]) -> None:
 def alive_nodes(names: dict[str, str]) -> tuple[Node, ...]:
     """Return the nodes that are alive.
 
-    `names` has the names of nodes by their ids; those of new nodes are added to it, each different from the others.
+    `names` has their names by their ids. New nodes are added to it, each with a name of its own, and dead ones removed.
     """
-    found: list[Node] = []
-    for record in sorted(ray.nodes(), key=lambda record: str(record["NodeID"])):
-        identity = str(record["NodeID"])
-        if identity not in names:
-            names[identity] = _unique(_name_of(record), names)
-        if record["Alive"]:
-            resources = record["Resources"]
-            cpus, gpus = (int(resources.get(kind, 0)) for kind in ("CPU", "GPU"))
-            found.append(Node(id=identity, name=names[identity], cpus=cpus, gpus=gpus))
-    return tuple(found)
+    alive = {str(record["NodeID"]): record for record in ray.nodes() if record["Alive"]}
+    for identity in names.keys() - alive.keys():
+        del names[identity]
+    for identity in sorted(alive.keys() - names.keys()):
+        names[identity] = _unique(_name_of(alive[identity]), names)
+    return tuple(_node(identity, name, alive[identity]["Resources"]) for identity, name in names.items())
+
+
+def _node(identity: str, name: str, resources: Mapping[str, float]) -> Node:
+    return Node(id=identity, name=name, cpus=int(resources.get("CPU", 0)), gpus=int(resources.get("GPU", 0)))
 
 
 def last_line(error: BaseException) -> str:

@@ -57,36 +57,40 @@ def main(control_fd: int) -> None:
     """Serve the light process at the other end of the socket `control_fd` until it closes its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=control_fd)
-    names: dict[str, str] = {}
     try:
         opening: Opening = receive_frame(control)
         try:
             connect(opening)
-            refuse_other_versions(opening, names)
         except ClusterError as error:
             send_frame(control, Refused(reason=str(error)))
             return
-        asyncio.run(_serve(control, opening, names))
+        asyncio.run(_serve(control, opening))
     except (EOFError, OSError):
         pass
     finally:
         ray.shutdown()
 
 
-async def _serve(control: socket.socket, opening: Opening, names: dict[str, str]) -> None:
+async def _serve(control: socket.socket, opening: Opening) -> None:
     reader, writer = await asyncio.open_connection(sock=control)
-    driver = Driver(opening, writer, names)
-    driver.send(Connected())
-    ticking = asyncio.create_task(driver.tick())
+    driver = Driver(opening, writer)
     try:
-        driver.start()
-        while True:
-            (length,) = _HEADER.unpack(await reader.readexactly(_HEADER.size))
-            await driver.receive(pickle.loads(await reader.readexactly(length)))
+        driver.start()  # torch loads on the nodes while they are asked for their versions
+        await asyncio.to_thread(refuse_other_versions, opening, driver.nodes())
+        driver.send(Connected())
+        ticking = asyncio.create_task(driver.tick())
+        try:
+            while True:
+                (length,) = _HEADER.unpack(await reader.readexactly(_HEADER.size))
+                await driver.receive(pickle.loads(await reader.readexactly(length)))
+        finally:
+            ticking.cancel()
+    except ClusterError as error:
+        driver.send(Refused(reason=str(error)))
+        await writer.drain()
     except asyncio.IncompleteReadError:
         pass
     finally:
-        ticking.cancel()
         await driver.end()
 
 
@@ -115,11 +119,11 @@ class _Kind:
 class Driver:
     """The slots of a run, and the tasks that they hold."""
 
-    def __init__(self, opening: Opening, writer: asyncio.StreamWriter, names: dict[str, str]) -> None:
+    def __init__(self, opening: Opening, writer: asyncio.StreamWriter) -> None:
         self._opening = opening
         self._writer = writer
-        self._names = names
-        self._nodes = alive_nodes(names)
+        self._names: dict[str, str] = {}  # of nodes, by id
+        self._nodes = alive_nodes(self._names)
         self._looked = time.monotonic()  # when the nodes were last asked for
         self._dispatcher = Dispatcher()
         self._slots: dict[int, _Slot] = {}
@@ -130,6 +134,10 @@ class Driver:
     def start(self) -> None:
         """Start a slot per node, so that torch loads while specs are read."""
         self._grow(0, min(len(self._nodes), self._limit(0)))
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the nodes that were alive when they were last asked for."""
+        return self._nodes
 
     def send(self, message: Any) -> None:
         """Send a message to the light process."""
@@ -271,10 +279,11 @@ class Driver:
 
     def _release_idle(self, slot: _Slot) -> None:
         """Give a slot back to the cluster that has had no task for some time."""
-        if slot.idle_since is None or time.monotonic() - slot.idle_since < _IDLE_SECONDS:
-            return
-        if self._dispatcher.unfinished(slot.gpus) and not slot.gpus:
+        if slot.idle_since is None or self._dispatcher.unfinished(slot.gpus):
             return  # a task of another slot may come back
+        is_wanted = slot.gpus and any(gpus and self._dispatcher.waiting(gpus) for gpus in self._dispatcher.kinds())
+        if not is_wanted and time.monotonic() - slot.idle_since < _IDLE_SECONDS:
+            return
         self._forget(slot)
         self._dispatcher.close(slot.number)
         _kill(slot)
@@ -294,8 +303,8 @@ class Driver:
         again, culprits = self._dispatcher.bury(slot.number, time.monotonic())
         for culprit in culprits:
             self._emit(_blamed(culprit))
-        assert slot.node is not None
-        self._emit(EngineNote(text=_note(slot.node.name, again)))
+        if again and slot.node is not None:
+            self._emit(EngineNote(text=_note(slot.node.name, again)))
         for each in list(self._slots.values()):
             self._refill(each)
         self._grow(slot.gpus)
@@ -360,8 +369,6 @@ def _blamed(culprit: Culprit) -> TaskLost:
 
 
 def _note(node: str, again: int) -> str:
-    if not again:
-        return f"node {node} of the cluster died, or Ray's process on it"
     tasks = "a task runs" if again == 1 else f"{again:,} tasks run"
     return f"node {node} of the cluster died, or Ray's process on it; {tasks} again elsewhere"
 

@@ -42,6 +42,7 @@ main({fd})
 """
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # it sends nothing anywhere
+    "RAY_worker_niceness": "0",  # as on one machine, if Ray is started here
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "PYTHONWARNINGS": "ignore",
 }
