@@ -70,6 +70,7 @@ def cluster() -> Iterator[Any]:
     made = utils.Cluster(initialize_head=True, head_node_args=head)
     started = offspring(os.getpid())
     yield made
+    made.remove_node(made.head_node, allow_graceful=False)  # else it waits for nodes that were killed
     made.shutdown()
     assert not left_over(process for process in started if "ray" in command_of(process))
 
