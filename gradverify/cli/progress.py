@@ -15,6 +15,7 @@ from gradverify.report.safe import safe
 from gradverify.report.words import counted
 from gradverify.result import CaseResult
 
+_MOST_NODES = 8  # that have a line of their own
 _LOG_INTERVAL = 30.0  # seconds between two lines in a log
 
 
@@ -32,14 +33,17 @@ class Tally:
 
 @contextmanager
 def progress(total: int, listing: Listing = Listing.AFTERWARDS) -> Iterator[Listener]:
-    """Show progress until the block ends: on a terminal as one line that is removed again, else as lines in a log."""
+    """Show progress until the block ends: on a terminal as lines that are removed again, else as lines in a log.
+
+    On a terminal it is one line, and in a cluster one more for each node.
+    """
     tally = Tally(total=total)
     beside = listing is Listing.MEANWHILE and is_pipe(sys.stdout)  # a pipe may write to the same terminal (tee)
     try:
         if beside or not is_terminal(sys.stderr):
             yield now_and_then(tally, time.monotonic, complain)
         else:
-            with _line(tally) as update:
+            with _drawn(tally) as update:
                 yield _listener(tally, update)
     finally:
         for note in tally.notes:
@@ -47,14 +51,14 @@ def progress(total: int, listing: Listing = Listing.AFTERWARDS) -> Iterator[List
 
 
 @contextmanager
-def _line(tally: Tally) -> Iterator[Callable[[], None]]:
-    """Show one line until the block ends; yield the function that draws it again."""
+def _drawn(tally: Tally) -> Iterator[Callable[[], None]]:
+    """Show the progress until the block ends; yield the function that draws it again."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
     def draw() -> Text:
-        return Text(progress_text(tally), no_wrap=True, overflow="ellipsis", end="")
+        return Text("\n".join(progress_lines(tally)), no_wrap=True, overflow="ellipsis", end="")
 
     # no refresh thread: this process starts other processes
     console = Console(stderr=True)
@@ -79,26 +83,44 @@ def progress_text(tally: Tally) -> str:
 
     In a cluster it is `…; on 2 nodes; node-1: a, b; node-2: c`: what each node runs.
     """
+    head = [_counts(tally)]
+    nodes = _nodes(tally)
+    if not nodes:
+        return "; ".join([*head, *_doing(tally, "")])
+    head.append(f"on {counted(len(nodes), 'node')}")
+    return "; ".join([*head, *(f"{safe(node)}: {', '.join(_doing(tally, node))}" for node in nodes)])
+
+
+def progress_lines(tally: Tally) -> tuple[str, ...]:
+    """Return the same as lines for a terminal: one, and in a cluster one more for each of the first nodes."""
+    nodes = _nodes(tally)
+    if not nodes:
+        return (progress_text(tally),)
+    shown = nodes if len(nodes) <= _MOST_NODES else nodes[: _MOST_NODES - 1]
+    width = max(len(safe(node)) for node in shown)
+    rows = [f"  {safe(node):<{width}}  {', '.join(_doing(tally, node))}" for node in shown]
+    if len(nodes) > len(shown):
+        rows.append(f"  and {len(nodes) - len(shown):,} more")
+    return (f"{_counts(tally)}; on {counted(len(nodes), 'node')}", *rows)
+
+
+def _counts(tally: Tally) -> str:
     width = len(f"{tally.total:,}")
-    parts = [f"{tally.done:>{width},}/{tally.total:,} done", f"{tally.unexpected:,} not as expected"]
-    doing: list[str] = []
-    nodes = sorted({node for node in tally.running.values() if node})
-    if nodes:
-        doing.append(f"on {counted(len(nodes), 'node')}")
-    for node in nodes or [""]:
-        doing += _doing(tally, node)
-    return "; ".join([", ".join(parts), *doing])
+    return f"{tally.done:>{width},}/{tally.total:,} done, {tally.unexpected:,} not as expected"
+
+
+def _nodes(tally: Tally) -> list[str]:
+    """Return the names of the nodes that run something, none on one machine."""
+    return sorted({node for node in tally.running.values() if node})
 
 
 def _doing(tally: Tally, node: str) -> list[str]:
-    """Return what runs on a node, or on this machine if it is ""."""
+    """Return what runs on a node, or on this machine if it is "": `running` is not said of a node."""
     ids = [name for name, where in tally.running.items() if where == node]
     checked = ", ".join(name for name in ids if name not in tally.trying)
     explored = ", ".join(name for name in ids if name in tally.trying)
-    running, lead = ("", f"{safe(node)}: ") if node else ("running ", "")
-    doing = [f"{running}{safe(checked)}"] if checked else []
-    doing += [f"trying other inputs of {safe(explored)}"] if explored else []
-    return [f"{lead}{', '.join(doing)}"] if node and doing else doing
+    doing = [f"{'' if node else 'running '}{safe(checked)}"] if checked else []
+    return [*doing, *([f"trying other inputs of {safe(explored)}"] if explored else [])]
 
 
 def now_and_then(tally: Tally, clock: Callable[[], float], write: Callable[[str], None]) -> Listener:

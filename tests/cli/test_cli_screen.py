@@ -10,7 +10,7 @@ import pytest
 from report_specimens import case, masked
 
 from gradverify.cli import terminal
-from gradverify.cli.progress import Tally, now_and_then, progress, progress_text
+from gradverify.cli.progress import Tally, now_and_then, progress, progress_lines, progress_text
 from gradverify.report.lines import line
 
 
@@ -55,6 +55,28 @@ def test_progress_text() -> None:
     tally = Tally(total=120, done=7, unexpected=2, running={"a/b": "", "c\x1b/d": ""})
     assert progress_text(tally) == r"  7/120 done, 2 not as expected; running a/b, c\x1b/d"
     assert progress_text(Tally(total=1)) == "0/1 done, 0 not as expected"
+
+
+def test_progress_in_a_cluster_says_what_each_node_runs() -> None:
+    tally = Tally(total=9, done=2, running={"a": "node-2", "b": "node-10", "c": "node-2"}, trying={"c"})
+    head = "2/9 done, 0 not as expected; on 2 nodes"
+    assert progress_text(tally) == f"{head}; node-10: b; node-2: a, trying other inputs of c"
+    assert progress_lines(tally) == (head, "  node-10  b", "  node-2   a, trying other inputs of c")
+    assert progress_lines(Tally(total=1)) == ("0/1 done, 0 not as expected",)
+
+
+def test_progress_has_lines_for_the_first_nodes_only() -> None:
+    tally = Tally(total=40, running={f"case{number}": f"node{number:02}" for number in range(40)})
+    rows = progress_lines(tally)
+    assert len(rows) == 9
+    assert rows[-2:] == ("  node06  case6", "  and 33 more")
+
+
+def test_notes_are_printed_when_the_progress_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress(1) as listener:
+        listener.noted("node b died")
+        assert not capsys.readouterr().err
+    assert capsys.readouterr().err == "gradverify: node b died\n"
 
 
 def test_progress_in_a_log_is_a_line_now_and_then() -> None:

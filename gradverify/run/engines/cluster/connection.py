@@ -153,4 +153,4 @@ def _why_not_connected(address: str, root: str, error: Exception) -> str:
         )
     if isinstance(error, ConnectionError):
         return _no_cluster(address)
-    return f"--engine ray: Ray did not connect: {last_line(error)}"
+    return f"--engine ray: Ray did not connect: {' '.join(text.split())}"
