@@ -51,6 +51,10 @@ class Nodes:
             time.sleep(0.05)
         return found
 
+    def servers(self) -> list[str]:
+        """Return the commands of the processes on the nodes that fork workers."""
+        return [command for command in self._ours() if "gradverify.run.server" in command]
+
     def _ours(self) -> list[str]:
         raylets = [node.all_processes["raylet"][0].process.pid for node in self.there.values()]
         commands = [command_of(process) for raylet in raylets if alive(raylet) for process in offspring(raylet)]

@@ -206,6 +206,7 @@ def test_what_had_been_found_at_other_inputs_is_kept_when_cancelled(shared: RayE
 
 
 def test_an_address_at_which_nothing_answers() -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
     engine = RayEngine(workers=None, address="127.0.0.1:9")
     try:
         with pytest.raises(ServerError, match=r"--ray-address 127\.0\.0\.1:9: no Ray cluster answers there; start one"):

@@ -44,7 +44,7 @@ def connect(opening: Opening) -> None:
     """Connect this process to the cluster, to which the project's folder is sent. Raises ClusterError."""
     address = opening.address or os.environ.get("RAY_ADDRESS")
     if address is not None and address not in (_RUNNING, _NEW):
-        _refuse_no_answer(address)
+        refuse_no_answer(address)
     try:
         try:
             _init(address or _RUNNING, opening)
@@ -64,6 +64,17 @@ def _init(address: str, opening: Opening) -> None:
         logging_level="ERROR",
         runtime_env={"working_dir": opening.project.root, "excludes": list(EXCLUDES)},
     )
+
+
+def refuse_no_answer(address: str) -> None:
+    """Raise ClusterError if nothing listens at an address: Ray would try for minutes."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not host or not port.isdecimal() or "/" in host:
+        raise ClusterError(f"--ray-address {address}: expected HOST:PORT, as 10.0.0.1:6379, or auto")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_TIMEOUT).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(f"{_no_cluster(address)} ({getattr(error, 'strerror', None) or error})") from error
 
 
 def refuse_other_versions(opening: Opening, nodes: Sequence[Node]) -> None:
@@ -122,17 +133,6 @@ def _name_of(record: Mapping[str, Any]) -> str:
     """Return the name that a node was given, else its host's."""
     name, address = str(record["NodeName"]), str(record["NodeManagerAddress"])
     return name if name and name != address else str(record["NodeManagerHostname"] or address)
-
-
-def _refuse_no_answer(address: str) -> None:
-    """Raise ClusterError if nothing listens at an address: Ray would try for minutes."""
-    host, separator, port = address.rpartition(":")
-    if not separator or not host or not port.isdecimal() or "/" in host:
-        raise ClusterError(f"--ray-address {address}: expected HOST:PORT, as 10.0.0.1:6379, or auto")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_TIMEOUT).close()
-    except (OSError, OverflowError) as error:
-        raise ClusterError(f"{_no_cluster(address)} ({getattr(error, 'strerror', None) or error})") from error
 
 
 def _no_cluster(address: str) -> str:

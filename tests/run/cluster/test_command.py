@@ -1,0 +1,165 @@
+"""`gradverify run --engine ray`: the report, an interrupt, a project that is too large, and mistaken options."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gradverify.run.engines.cluster.engine import RayEngine
+from gradverify.run.engines.open import open_engine
+from gradverify.run.launch import ServerError
+from gradverify.run.options import EngineName, EngineOptions
+from tests.run.cluster.conftest import Nodes
+
+OPS = """
+import time
+
+def slow(x, seconds=0.1):
+    time.sleep(seconds / 10)
+    return x.sin()
+
+def wrong(x, seconds=0.1):
+    return x.detach() * x
+"""
+SPEC = """
+function: ../ops.py:{name}
+inputs: {{x: {{shape: [3]}}, seconds: {seconds}}}
+checks: [gradcheck]
+samples: {samples}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project of its own, with a spec of four right cases and one of a wrong one."""
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "ops.py").write_text(OPS)
+    write_spec(tmp_path, "right", "slow", samples=4)
+    write_spec(tmp_path, "wrong", "wrong")
+    return tmp_path
+
+
+def write_spec(project: Path, file: str, name: str, *, seconds: float = 0.1, samples: int = 1) -> None:
+    (project / "specs").mkdir(exist_ok=True)
+    (project / "specs" / f"{file}.yaml").write_text(SPEC.format(name=name, seconds=seconds, samples=samples))
+
+
+def started(project: Path, words: Sequence[str], **variables: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "gradverify", "run", *words],
+        cwd=project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **variables},
+    )
+
+
+def said(project: Path, *words: str, **variables: str) -> tuple[int, str]:
+    """Return the exit code of a command and what it printed to stderr."""
+    process = started(project, words, **variables)
+    _, errors = process.communicate(timeout=120)
+    return process.returncode, errors
+
+
+def timeless(file: Path) -> str:
+    return re.sub(r'"seconds": [0-9.e-]+', '"seconds": 0', file.read_text()).replace(
+        '"engine": "ray"', '"engine": "local"'
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+def test_the_report_is_that_of_this_machine_also_in_parts(nodes: Nodes, project: Path) -> None:
+    on_ray = ("--engine", "ray", "--ray-address", nodes.address)
+    assert said(project, "-j", "2", "--json", "here.json") == (1, "")
+    assert said(project, *on_ray, "--json", "there.json") == (1, "")
+    assert '"engine": "ray"' in (project / "there.json").read_text()
+    assert timeless(project / "there.json") == timeless(project / "here.json")
+    assert said(project, *on_ray, "--shard", "1/2", "--json", "one.json")[0] in (0, 1)
+    assert said(project, "-j", "2", "--shard", "2/2", "--json", "two.json")[0] in (0, 1)
+    merge = [sys.executable, "-m", "gradverify", "merge", "one.json", "two.json", "--json", "whole.json"]
+    assert subprocess.run(merge, cwd=project, stdout=subprocess.DEVNULL).returncode == 1
+    whole = json.loads((project / "whole.json").read_text())
+    assert whole["engine"] == "local, ray"
+    assert len(whole["cases"]) == 5
+    assert not nodes.left_of_ours()
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+def test_an_interrupt_ends_the_cases_on_every_node_and_keeps_what_had_finished(nodes: Nodes, project: Path) -> None:
+    write_spec(project, "zz", "slow", seconds=300.0, samples=6)
+    words = ("--engine", "ray", "--ray-address", nodes.address, "--json", "found.json", "-k", "right or zz")
+    process = started(project, words)
+    assert process.stdout is not None
+    for _ in range(4):
+        process.stdout.readline()
+    deadline = time.monotonic() + 20
+    while len(nodes.servers()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors == "gradverify: interrupted: 4 of 10 cases had finished\n"
+    found = json.loads((project / "found.json").read_text())
+    assert [case["verdict"] for case in found["cases"]] == ["pass"] * 4
+    assert len(found["not_run"]) == 6
+    assert not nodes.left_of_ours()
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+def test_a_project_that_is_too_large_is_refused_with_what_is_large(nodes: Nodes, project: Path) -> None:
+    (project / "weights").mkdir()
+    (project / "weights" / "model.pt").write_bytes(os.urandom(4 << 20))
+    (project / ".venv").mkdir()
+    (project / ".venv" / "lib.so").write_bytes(os.urandom(4 << 20))
+    small = {"RAY_max_grpc_message_size": str(2 << 20)}
+    code, errors = said(project, "--engine", "ray", "--ray-address", nodes.address, **small)
+    assert code == 2
+    assert errors.startswith(
+        f"gradverify: --engine ray: the project's folder {project} is too large to send to the nodes, "
+    )
+    assert " of at most 2.00MiB when packed; the largest are weights/ 4 MiB, " in errors
+    (project / ".gitignore").write_text("weights/\n")
+    assert said(project, "--engine", "ray", "--ray-address", nodes.address, "-k", "right", **small) == (0, "")
+
+
+def test_without_ray_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ServerError, match=r"--engine ray needs Ray, .*: pip install 'gradverify\[ray\]'"):
+        open_engine(EngineOptions(name=EngineName.RAY))
+
+
+def test_options_that_exclude_each_other() -> None:
+    with pytest.raises(ServerError, match=r"-j 0 runs cases in this process, and --engine ray on a cluster"):
+        open_engine(EngineOptions(name=EngineName.RAY, workers=0))
+    with pytest.raises(ServerError, match=r"--ray-address names a Ray cluster; give --engine ray too"):
+        open_engine(EngineOptions(address="auto"))
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "ray://10.0.0.1:10001", ":6379", "host:port"])
+def test_an_address_has_a_host_and_a_port(address: str) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    from gradverify.run.engines.cluster.connection import ClusterError, refuse_no_answer
+
+    with pytest.raises(ClusterError, match=r"expected HOST:PORT, as 10\.0\.0\.1:6379, or auto$"):
+        refuse_no_answer(address)
+
+
+def test_an_engine_that_ran_nothing_starts_nothing() -> None:
+    engine = RayEngine(workers=None, address=None)
+    assert engine.next_event() is None
+    assert engine.cancel() == ()
+    engine.close()
